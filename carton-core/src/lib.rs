@@ -1,0 +1,13 @@
+//! Packs machine-learning models into one verifiable file and runs them in isolated runners.
+
+pub mod archive;
+pub mod cache;
+pub mod contents;
+pub mod digest;
+pub mod links;
+pub mod manifest;
+pub mod metadata;
+pub mod package;
+pub mod signature;
+pub mod source;
+pub mod tensor_data;

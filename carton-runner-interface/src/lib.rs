@@ -1,0 +1,3 @@
+//! The protocol between Carton and its runners (spec/runner-protocol.md).
+
+pub mod runner;

@@ -1,0 +1,250 @@
+//! The runner's side: a framework behind one synchronous trait.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use carton_tensor::{DataType, NumericTensor, SymbolicShape, Tensor, TensorError};
+use serde::{Deserialize, Serialize};
+
+/// Named tensors, in order of name.
+pub type Tensors = BTreeMap<String, Tensor>;
+
+/// Options of a model (`[runner.opts]`, overridden at load), as JSON values.
+pub type Options = BTreeMap<String, serde_json::Value>;
+
+/// What a runner calls itself.
+#[derive(Clone, Debug)]
+pub struct Description {
+    /// The runner's name, as `runner_name` of a carton names it.
+    pub name: String,
+    /// The version of the framework it runs models with.
+    pub framework_version: String,
+}
+
+/// A framework that loads and runs models.
+///
+/// Implement this and call [`run`] from `main`. Calls come from several threads at once, at most
+/// [`max_concurrency`](Self::max_concurrency) of them.
+pub trait Runner: Send + Sync + Sized + 'static {
+    /// What this runner calls itself.
+    fn describe() -> Description;
+
+    /// Loads a model. Unknown options are warned about through `call`, never ignored in silence.
+    ///
+    /// # Errors
+    /// Whatever keeps the model from being loaded, in words a user can act on.
+    fn load(request: LoadRequest, call: &Call) -> Result<Self, RunnerError>;
+
+    /// Prepares a model for packing: what to put into `model/`, and the signature read from the model.
+    /// The default packs the input as it is.
+    ///
+    /// # Errors
+    /// Whatever keeps the model from being packed.
+    fn pack(request: PackRequest, call: &Call) -> Result<PackResponse, RunnerError> {
+        let _ = call;
+        Ok(PackResponse { path: request.path, ..PackResponse::default() })
+    }
+
+    /// How many calls may run at once; the host queues the others.
+    fn max_concurrency(&self) -> usize {
+        1
+    }
+
+    /// Runs the model once.
+    ///
+    /// # Errors
+    /// Whatever the model or the framework reports; the runner goes on.
+    fn infer(&self, inputs: Tensors, call: &Call) -> Result<Tensors, RunnerError>;
+
+    /// Runs the model, sending outputs as they come. The default sends what [`infer`](Self::infer) returns.
+    ///
+    /// # Errors
+    /// As [`infer`](Self::infer); [`OutputStream::send`] fails when the call was cancelled.
+    fn infer_stream(&self, inputs: Tensors, call: &Call, outputs: &mut OutputStream<'_>) -> Result<(), RunnerError> {
+        outputs.send(self.infer(inputs, call)?)
+    }
+
+    /// Prepares inputs once for many calls of [`infer_sealed`](Self::infer_sealed). The default keeps them.
+    ///
+    /// # Errors
+    /// As [`infer`](Self::infer).
+    fn seal(&self, inputs: Tensors, call: &Call) -> Result<Sealed, RunnerError> {
+        let _ = call;
+        Ok(Box::new(inputs))
+    }
+
+    /// Runs the model on inputs that [`seal`](Self::seal) prepared.
+    ///
+    /// # Errors
+    /// As [`infer`](Self::infer).
+    fn infer_sealed(&self, sealed: &Sealed, call: &Call) -> Result<Tensors, RunnerError> {
+        let inputs = sealed
+            .downcast_ref::<Tensors>()
+            .ok_or_else(|| RunnerError::new("this runner seals inputs but does not run sealed ones"))?;
+        self.infer(inputs.clone(), call)
+    }
+}
+
+/// Inputs that [`Runner::seal`] prepared, whatever they are.
+pub type Sealed = Box<dyn Any + Send + Sync>;
+
+// ---- SEAM STUBS: the owner of this crate replaces what follows; names and signatures are agreed ----
+
+/// One declared input or output of a model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TensorSpec {
+    /// The name callers use.
+    pub name: String,
+    /// The element type.
+    pub dtype: DataType,
+    /// The shapes it may have.
+    pub shape: SymbolicShape,
+    /// The name inside the model, where it differs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub internal_name: Option<String>,
+}
+
+/// What `load` is asked to load.
+pub struct LoadRequest {
+    /// The model's files.
+    pub files: ModelFiles,
+    /// `[runner.opts]` with overrides applied.
+    pub options: Options,
+    /// `None`: the runner chooses; `"cpu"`, a GPU index, `GPU-…`, `MIG-…`.
+    pub device: Option<String>,
+    /// Declared inputs, in order; empty when the carton declares none.
+    pub inputs: Vec<TensorSpec>,
+    /// Declared outputs, in order; empty when the carton declares none.
+    pub outputs: Vec<TensorSpec>,
+}
+
+/// The files of a model: a folder, or ranges of files to be mapped in place.
+pub struct ModelFiles {}
+
+impl ModelFiles {
+    /// Paths below `model/`, with `/`, sorted.
+    pub fn paths(&self) -> Vec<String> {
+        todo!()
+    }
+    /// The folder that holds the files (`files = "directory"`); `None` with `files = "ranges"`.
+    pub fn directory(&self) -> Option<&std::path::Path> {
+        todo!()
+    }
+    /// The bytes of a file, mapped read-only. Empty files map to an empty slice.
+    ///
+    /// # Errors
+    /// A file that is not there, or IO.
+    pub fn map(&self, path: &str) -> std::io::Result<Arc<dyn carton_tensor::Storage>> {
+        let _ = path;
+        todo!()
+    }
+}
+
+/// What `pack` is asked to prepare.
+pub struct PackRequest {
+    /// The user's file or folder.
+    pub path: PathBuf,
+    /// An empty temporary folder the runner may fill and return as [`PackResponse::path`].
+    pub scratch: PathBuf,
+    /// `[runner.opts]`.
+    pub options: Options,
+}
+
+/// What a runner says of a model to be packed.
+#[derive(Clone, Debug, Default)]
+pub struct PackResponse {
+    /// The file or folder that becomes `model/`.
+    pub path: PathBuf,
+    /// Where `None`, the descriptor's recommendation is used.
+    pub required_framework_version: Option<String>,
+    /// Inputs read from the model, in order.
+    pub inputs: Vec<TensorSpec>,
+    /// Outputs read from the model, in order.
+    pub outputs: Vec<TensorSpec>,
+}
+
+/// One call as the runner sees it: whether it was cancelled, memory for outputs, log and progress.
+pub struct Call {}
+
+impl Call {
+    /// Whether the host gave the call up; a runner that can stop early does.
+    pub fn is_cancelled(&self) -> bool {
+        todo!()
+    }
+    /// A writable tensor in shared memory (or on the heap for small ones and peers without it), passed back without a copy.
+    /// Its contents are arbitrary bytes until written.
+    ///
+    /// # Errors
+    /// Too large, or the pool is full.
+    pub fn alloc(&self, dtype: DataType, shape: &[usize]) -> Result<NumericTensor, RunnerError> {
+        let _ = (dtype, shape);
+        todo!()
+    }
+    /// A log record of level warn that reaches the host.
+    pub fn warn(&self, message: &str) {
+        let _ = message;
+    }
+    /// A log record of level info that reaches the host.
+    pub fn info(&self, message: &str) {
+        let _ = message;
+    }
+    /// Progress of a long load or pack: `done` of `total` (`None` when unknown) in `unit`s such as "bytes".
+    pub fn progress(&self, what: &str, done: u64, total: Option<u64>) {
+        let _ = (what, done, total);
+    }
+}
+
+/// Where a streaming call sends its outputs.
+pub struct OutputStream<'a> {
+    _call: &'a Call,
+}
+
+impl OutputStream<'_> {
+    /// Sends one item, waiting until the host has room for it.
+    ///
+    /// # Errors
+    /// The call was cancelled or the host is gone.
+    pub fn send(&mut self, outputs: Tensors) -> Result<(), RunnerError> {
+        let _ = outputs;
+        todo!()
+    }
+}
+
+/// An error of one call: a message and the chain of causes.
+#[derive(Clone, Debug)]
+pub struct RunnerError {
+    /// What went wrong.
+    pub message: String,
+    /// Its causes, outermost first.
+    pub causes: Vec<String>,
+}
+
+impl RunnerError {
+    /// An error with a message only.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), causes: Vec::new() }
+    }
+    /// An error with the message and the causes of `error`.
+    pub fn from_error(error: &dyn std::error::Error) -> Self {
+        let mut causes = Vec::new();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            causes.push(cause.to_string());
+            source = cause.source();
+        }
+        Self { message: error.to_string(), causes }
+    }
+}
+
+impl From<TensorError> for RunnerError {
+    fn from(error: TensorError) -> Self {
+        Self::from_error(&error)
+    }
+}
+
+/// Runs `R` as a runner process over its standard input, until the host is gone. The one line of a runner's `main`.
+pub fn run<R: Runner>() -> std::process::ExitCode {
+    todo!()
+}

@@ -1,0 +1,25 @@
+//! Tensors as Carton passes them between programs, cartons and runners.
+//!
+//! A [`Tensor`] is a dtype, a shape and data that is either numeric ([`NumericTensor`]: little-endian, contiguous,
+//! C order, in any memory that implements [`Storage`]), strings ([`StringTensor`]), or a list of tensors
+//! ([`NestedTensor`]). Cloning one never copies its data.
+//!
+//! This crate is the leaf of the workspace: it knows neither cartons nor runners. File formats are features, off by
+//! default, so that a runner compiles without any of them.
+
+mod allclose;
+mod dtype;
+mod element;
+mod ndarray_conversion;
+#[cfg(feature = "npy")]
+pub mod npy;
+mod shape;
+mod storage;
+mod tensor;
+
+pub use allclose::{Comparison, Tolerance, allclose};
+pub use dtype::{DataType, UnknownDataType};
+pub use element::Element;
+pub use shape::{Dimension, SymbolicShape};
+pub use storage::{AlignedBytes, Storage};
+pub use tensor::{NestedTensor, NumericTensor, StringTensor, Tensor, TensorError, element_count};

@@ -1,0 +1,1 @@
+//! Conversion from and to `ndarray`.

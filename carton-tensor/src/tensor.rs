@@ -1,0 +1,410 @@
+//! `Tensor` and its three kinds.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::{AlignedBytes, DataType, Element, Storage};
+
+/// Why a tensor cannot be built or viewed as asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TensorError {
+    /// The product of the dimensions, or the bytes they need, does not fit in memory.
+    #[error("shape {shape:?} of {dtype} elements is too large")]
+    TooLarge {
+        /// The element type.
+        dtype: DataType,
+        /// The dimensions.
+        shape: Vec<usize>,
+    },
+    /// The data does not have the size that dtype and shape ask for.
+    #[error("shape {shape:?} of {dtype} needs {expected} {unit}, found {found}")]
+    SizeMismatch {
+        /// The element type.
+        dtype: DataType,
+        /// The dimensions.
+        shape: Vec<usize>,
+        /// What dtype and shape ask for.
+        expected: usize,
+        /// What was given.
+        found: usize,
+        /// `bytes` or `elements`.
+        unit: &'static str,
+    },
+    /// The tensor has another element type than the one asked for.
+    #[error("expected a tensor of {expected}, found one of {found}")]
+    WrongDataType {
+        /// The element type asked for.
+        expected: String,
+        /// The element type found, or `nested`.
+        found: String,
+    },
+    /// The data does not start at a multiple of the element's alignment, so it cannot be viewed in place.
+    #[error("{dtype} data at address {address:#x} is not aligned to {alignment} bytes")]
+    Misaligned {
+        /// The element type.
+        dtype: DataType,
+        /// Where the data starts.
+        address: usize,
+        /// What the address must be a multiple of.
+        alignment: usize,
+    },
+    /// A nested tensor may not hold nested tensors (spec/carton-format.md, `tensor_data`).
+    #[error("element {index} of a nested tensor is itself nested")]
+    NestedInNested {
+        /// The position of the offender.
+        index: usize,
+    },
+    /// The tensors of a nested tensor must share one dtype.
+    #[error("element {index} of a nested tensor is {found}, the ones before are {expected}")]
+    MixedNested {
+        /// The position of the offender.
+        index: usize,
+        /// The dtype of the first tensor.
+        expected: DataType,
+        /// The dtype of the offender.
+        found: DataType,
+    },
+}
+
+/// The number of elements of `shape`; `None` when the product overflows `usize`.
+///
+/// ```
+/// assert_eq!(carton_tensor::element_count(&[2, 3]), Some(6));
+/// assert_eq!(carton_tensor::element_count(&[]), Some(1));
+/// assert_eq!(carton_tensor::element_count(&[usize::MAX, 2]), None);
+/// assert_eq!(carton_tensor::element_count(&[usize::MAX, 2, 0]), Some(0));
+/// ```
+#[must_use]
+pub fn element_count(shape: &[usize]) -> Option<usize> {
+    if shape.contains(&0) {
+        return Some(0);
+    }
+    shape.iter().try_fold(1_usize, |product, &dimension| product.checked_mul(dimension))
+}
+
+/// A value passed to or returned by a model.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Tensor {
+    /// Numbers.
+    Numeric(NumericTensor),
+    /// Strings.
+    String(StringTensor),
+    /// A list of tensors of one dtype, whose shapes may differ (a ragged tensor).
+    Nested(NestedTensor),
+}
+
+impl Tensor {
+    /// The element type; `None` only for a nested tensor with nothing in it.
+    #[must_use]
+    pub fn dtype(&self) -> Option<DataType> {
+        match self {
+            Self::Numeric(tensor) => Some(tensor.dtype()),
+            Self::String(_) => Some(DataType::String),
+            Self::Nested(tensor) => tensor.dtype(),
+        }
+    }
+
+    /// The dimensions; `None` for a nested tensor, whose elements each have their own.
+    #[must_use]
+    pub fn shape(&self) -> Option<&[usize]> {
+        match self {
+            Self::Numeric(tensor) => Some(tensor.shape()),
+            Self::String(tensor) => Some(tensor.shape()),
+            Self::Nested(_) => None,
+        }
+    }
+
+    /// The numeric tensor, if it is one.
+    #[must_use]
+    pub fn as_numeric(&self) -> Option<&NumericTensor> {
+        match self {
+            Self::Numeric(tensor) => Some(tensor),
+            _ => None,
+        }
+    }
+
+    /// The string tensor, if it is one.
+    #[must_use]
+    pub fn as_string(&self) -> Option<&StringTensor> {
+        match self {
+            Self::String(tensor) => Some(tensor),
+            _ => None,
+        }
+    }
+
+    /// The nested tensor, if it is one.
+    #[must_use]
+    pub fn as_nested(&self) -> Option<&NestedTensor> {
+        match self {
+            Self::Nested(tensor) => Some(tensor),
+            _ => None,
+        }
+    }
+}
+
+impl From<NumericTensor> for Tensor {
+    fn from(tensor: NumericTensor) -> Self {
+        Self::Numeric(tensor)
+    }
+}
+
+impl From<StringTensor> for Tensor {
+    fn from(tensor: StringTensor) -> Self {
+        Self::String(tensor)
+    }
+}
+
+impl From<NestedTensor> for Tensor {
+    fn from(tensor: NestedTensor) -> Self {
+        Self::Nested(tensor)
+    }
+}
+
+/// Numbers: a dtype, a shape, and little-endian elements in C order, one after another.
+#[derive(Clone)]
+pub struct NumericTensor {
+    dtype: DataType,
+    shape: Vec<usize>,
+    storage: Arc<dyn Storage>,
+    offset: usize,
+    n_bytes: usize,
+}
+
+impl NumericTensor {
+    /// A tensor over all bytes of `storage`.
+    ///
+    /// # Errors
+    /// [`TensorError::WrongDataType`] for [`DataType::String`], [`TensorError::TooLarge`],
+    /// [`TensorError::SizeMismatch`] when the storage has another size than dtype and shape ask for.
+    pub fn new(dtype: DataType, shape: Vec<usize>, storage: Arc<dyn Storage>) -> Result<Self, TensorError> {
+        let found = storage.bytes().len();
+        let expected = n_bytes(dtype, &shape)?;
+        if found != expected {
+            return Err(TensorError::SizeMismatch { dtype, shape, expected, found, unit: "bytes" });
+        }
+        Ok(Self { dtype, shape, storage, offset: 0, n_bytes: expected })
+    }
+
+    /// A tensor over the bytes of `storage` that start at `offset`, as many as dtype and shape ask for.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), with [`TensorError::SizeMismatch`] when the storage ends too early.
+    pub fn with_offset(
+        dtype: DataType,
+        shape: Vec<usize>,
+        storage: Arc<dyn Storage>,
+        offset: usize,
+    ) -> Result<Self, TensorError> {
+        let expected = n_bytes(dtype, &shape)?;
+        let found = storage.bytes().len().saturating_sub(offset);
+        if found < expected || offset > storage.bytes().len() {
+            return Err(TensorError::SizeMismatch { dtype, shape, expected, found, unit: "bytes" });
+        }
+        Ok(Self { dtype, shape, storage, offset, n_bytes: expected })
+    }
+
+    /// A tensor that takes over a vector, without copying it.
+    ///
+    /// ```
+    /// use carton_tensor::{DataType, NumericTensor};
+    /// let tensor = NumericTensor::from_vec(vec![1.0_f32, 2.0], vec![2])?;
+    /// assert_eq!(tensor.dtype(), DataType::Float32);
+    /// assert_eq!(tensor.as_slice::<f32>()?, [1.0, 2.0]);
+    /// # Ok::<(), carton_tensor::TensorError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`TensorError::TooLarge`], [`TensorError::SizeMismatch`].
+    pub fn from_vec<T: Element>(elements: Vec<T>, shape: Vec<usize>) -> Result<Self, TensorError> {
+        let expected =
+            element_count(&shape).ok_or_else(|| TensorError::TooLarge { dtype: T::DTYPE, shape: shape.clone() })?;
+        if elements.len() != expected {
+            let found = elements.len();
+            return Err(TensorError::SizeMismatch { dtype: T::DTYPE, shape, expected, found, unit: "elements" });
+        }
+        Self::new(T::DTYPE, shape, Arc::new(elements))
+    }
+
+    /// A tensor over a copy of `bytes`, aligned to 64.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); sizes are checked before anything is allocated.
+    pub fn copy_from_bytes(dtype: DataType, shape: Vec<usize>, bytes: &[u8]) -> Result<Self, TensorError> {
+        let expected = n_bytes(dtype, &shape)?;
+        if bytes.len() != expected {
+            let found = bytes.len();
+            return Err(TensorError::SizeMismatch { dtype, shape, expected, found, unit: "bytes" });
+        }
+        Self::new(dtype, shape, Arc::new(AlignedBytes::copy_of(bytes)))
+    }
+
+    /// The element type.
+    #[must_use]
+    pub fn dtype(&self) -> DataType {
+        self.dtype
+    }
+
+    /// The dimensions.
+    #[must_use]
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// The elements as little-endian bytes in C order.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        // The range was checked when the tensor was built; storage that shrank since yields nothing rather than a panic.
+        self.storage.bytes().get(self.offset..self.offset + self.n_bytes).unwrap_or_default()
+    }
+
+    /// The bytes for writing; `None` when another clone shares the storage or the memory is read-only.
+    pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        let range = self.offset..self.offset + self.n_bytes;
+        Arc::get_mut(&mut self.storage)?.bytes_mut()?.get_mut(range)
+    }
+
+    /// The memory behind this tensor and the offset at which the tensor starts in it.
+    #[must_use]
+    pub fn storage(&self) -> (&Arc<dyn Storage>, usize) {
+        (&self.storage, self.offset)
+    }
+
+    /// The elements in place.
+    ///
+    /// # Errors
+    /// [`TensorError::WrongDataType`]; [`TensorError::Misaligned`], where [`to_vec`](Self::to_vec) copies instead.
+    pub fn as_slice<T: Element>(&self) -> Result<&[T], TensorError> {
+        self.check_dtype::<T>()?;
+        let bytes = self.bytes();
+        bytemuck::try_cast_slice(bytes).map_err(|_| self.misaligned::<T>(bytes))
+    }
+
+    /// The elements for writing; `None` when another clone shares the storage or the memory is read-only.
+    ///
+    /// # Errors
+    /// [`TensorError::WrongDataType`], [`TensorError::Misaligned`].
+    pub fn as_mut_slice<T: Element>(&mut self) -> Result<Option<&mut [T]>, TensorError> {
+        self.check_dtype::<T>()?;
+        let misaligned = self.misaligned::<T>(self.bytes());
+        match self.bytes_mut() {
+            None => Ok(None),
+            Some(bytes) => bytemuck::try_cast_slice_mut(bytes).map(Some).map_err(|_| misaligned),
+        }
+    }
+
+    /// A copy of the elements, whatever their alignment.
+    ///
+    /// # Errors
+    /// [`TensorError::WrongDataType`].
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>, TensorError> {
+        self.check_dtype::<T>()?;
+        Ok(bytemuck::allocation::pod_collect_to_vec(self.bytes()))
+    }
+
+    fn check_dtype<T: Element>(&self) -> Result<(), TensorError> {
+        if self.dtype == T::DTYPE {
+            return Ok(());
+        }
+        Err(TensorError::WrongDataType { expected: T::DTYPE.to_string(), found: self.dtype.to_string() })
+    }
+
+    fn misaligned<T: Element>(&self, bytes: &[u8]) -> TensorError {
+        TensorError::Misaligned { dtype: self.dtype, address: bytes.as_ptr().addr(), alignment: align_of::<T>() }
+    }
+}
+
+impl fmt::Debug for NumericTensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NumericTensor").field("dtype", &self.dtype).field("shape", &self.shape).finish_non_exhaustive()
+    }
+}
+
+/// The bytes that elements of a numeric `dtype` in `shape` take, checked.
+fn n_bytes(dtype: DataType, shape: &[usize]) -> Result<usize, TensorError> {
+    let size = dtype
+        .size()
+        .ok_or_else(|| TensorError::WrongDataType { expected: "numbers".to_owned(), found: dtype.to_string() })?;
+    element_count(shape)
+        .and_then(|count| count.checked_mul(size))
+        .filter(|&n_bytes| isize::try_from(n_bytes).is_ok())
+        .ok_or_else(|| TensorError::TooLarge { dtype, shape: shape.to_vec() })
+}
+
+/// Strings in C order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StringTensor {
+    shape: Vec<usize>,
+    elements: Arc<Vec<String>>,
+}
+
+impl StringTensor {
+    /// A tensor of `elements` in C order.
+    ///
+    /// # Errors
+    /// [`TensorError::TooLarge`], [`TensorError::SizeMismatch`].
+    pub fn new(elements: Vec<String>, shape: Vec<usize>) -> Result<Self, TensorError> {
+        let dtype = DataType::String;
+        let Some(expected) = element_count(&shape) else {
+            return Err(TensorError::TooLarge { dtype, shape });
+        };
+        if elements.len() != expected {
+            let found = elements.len();
+            return Err(TensorError::SizeMismatch { dtype, shape, expected, found, unit: "elements" });
+        }
+        Ok(Self { shape, elements: Arc::new(elements) })
+    }
+
+    /// The dimensions.
+    #[must_use]
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// The strings in C order.
+    #[must_use]
+    pub fn elements(&self) -> &[String] {
+        &self.elements
+    }
+}
+
+/// A list of tensors of one dtype whose shapes may differ.
+#[derive(Clone, Debug)]
+pub struct NestedTensor {
+    elements: Arc<Vec<Tensor>>,
+}
+
+impl NestedTensor {
+    /// A nested tensor of `elements`, in order.
+    ///
+    /// # Errors
+    /// [`TensorError::NestedInNested`], [`TensorError::MixedNested`].
+    pub fn new(elements: Vec<Tensor>) -> Result<Self, TensorError> {
+        let mut first = None;
+        for (index, element) in elements.iter().enumerate() {
+            let found = match element {
+                Tensor::Nested(_) => return Err(TensorError::NestedInNested { index }),
+                Tensor::Numeric(tensor) => tensor.dtype(),
+                Tensor::String(_) => DataType::String,
+            };
+            let expected = *first.get_or_insert(found);
+            if expected != found {
+                return Err(TensorError::MixedNested { index, expected, found });
+            }
+        }
+        Ok(Self { elements: Arc::new(elements) })
+    }
+
+    /// The tensors in order, none of them nested.
+    #[must_use]
+    pub fn elements(&self) -> &[Tensor] {
+        &self.elements
+    }
+
+    /// The dtype that all elements share; `None` when there are none.
+    #[must_use]
+    pub fn dtype(&self) -> Option<DataType> {
+        self.elements.first().and_then(Tensor::dtype)
+    }
+}
