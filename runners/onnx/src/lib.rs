@@ -1,1 +1,25 @@
-//! Placeholder.
+//! Runs ONNX models: with the pure-Rust engine `rten` that is built in, or with ONNX Runtime where its library is
+//! installed.
+
+mod onnx_release;
+mod runner;
+
+pub use onnx_release::recommended_requirement;
+pub use runner::Onnx;
+
+/// The name of this runner, as `runner_name` of a carton names it.
+pub const RUNNER_NAME: &str = "onnx";
+
+/// The ONNX release this runner implements.
+///
+/// ONNX Runtime 1.31, the release that the bindings used here are made for, supports operator sets up to 26 and refuses
+/// later ones; `rten` 0.27 has operators up to the same one. Operator set 26 came with ONNX 1.21.
+pub const FRAMEWORK_VERSION: &str = "1.21.0";
+
+/// The compatibility version of this runner: what a carton may assume of options and file layout.
+pub const COMPAT_VERSION: u64 = 1;
+
+/// Runs this runner over standard input until the host is gone.
+pub fn run() -> std::process::ExitCode {
+    carton_runner_interface::runner::run::<Onnx>()
+}
