@@ -1,0 +1,217 @@
+//! Reads `runner.toml` (spec/runner-descriptor.md). Pure: text in, descriptors out.
+
+use std::fmt;
+use std::path::{Component, Path, PathBuf};
+
+use semver::Version;
+use serde::{Deserialize, Serialize};
+
+/// The version of the runner protocol that this library speaks. Version 1 is the original Carton's, which it does not.
+pub const INTERFACE_VERSION: u64 = 2;
+
+/// How a runner wants the files of a model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ModelFilesMode {
+    /// As a read-only folder.
+    #[default]
+    Directory,
+    /// As ranges of files, mapped in place; nothing is copied out of the carton that is stored in it as it is.
+    Ranges,
+}
+
+/// One runner as its `runner.toml` describes it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Descriptor {
+    /// The name that cartons ask for; third parties put theirs before a slash.
+    pub runner_name: String,
+    /// The version of the framework it runs models with.
+    pub framework_version: Version,
+    /// The version of the contents of `model/` that it understands.
+    pub runner_compat_version: u64,
+    /// The version of the runner protocol it speaks.
+    pub runner_interface_version: u64,
+    /// When it was released (RFC 3339); the newer of two equals is chosen.
+    pub runner_release_date: String,
+    /// The executable; relative in the file, absolute here.
+    pub runner_path: PathBuf,
+    /// Arguments the executable is started with.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+    /// The target triple it was built for.
+    pub platform: String,
+    /// How it wants the files of a model.
+    pub files: ModelFilesMode,
+}
+
+impl fmt::Display for Descriptor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.runner_name, self.framework_version)
+    }
+}
+
+/// A `runner.toml` that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DescriptorError {
+    /// Not TOML, or a field is missing or of another type.
+    #[error("not a valid runner.toml")]
+    Parse(#[source] Box<toml::de::Error>),
+    /// Another version of the file's format.
+    #[error("unsupported runner.toml: expected version 1, found {found}")]
+    Version {
+        /// The version found.
+        found: i64,
+    },
+    /// A field has a value that makes no sense.
+    #[error("runner {index}: {field} {problem}, found `{found}`")]
+    Field {
+        /// Which `[[runner]]`, from 0.
+        index: usize,
+        /// The field.
+        field: &'static str,
+        /// What it must be.
+        problem: &'static str,
+        /// What it is.
+        found: String,
+    },
+}
+
+#[derive(Deserialize)]
+struct RawVersion {
+    version: i64,
+}
+
+#[derive(Deserialize)]
+struct RawFile {
+    #[serde(default)]
+    runner: Vec<RawDescriptor>,
+}
+
+#[derive(Deserialize)]
+struct RawDescriptor {
+    runner_name: String,
+    framework_version: String,
+    runner_compat_version: u64,
+    runner_interface_version: u64,
+    runner_release_date: ReleaseDate,
+    runner_path: PathBuf,
+    #[serde(default)]
+    args: Vec<String>,
+    platform: String,
+    #[serde(default)]
+    files: ModelFilesMode,
+}
+
+/// The original writes the date as a string; TOML's own date-time is what a person would write.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum ReleaseDate {
+    Text(String),
+    DateTime(toml::value::Datetime),
+}
+
+/// Parses a `runner.toml` that lies in `folder`. Unknown fields are ignored.
+///
+/// # Errors
+/// See [`DescriptorError`].
+pub fn parse(text: &str, folder: &Path) -> Result<Vec<Descriptor>, DescriptorError> {
+    let raw: RawVersion = toml::from_str(text).map_err(|error| DescriptorError::Parse(Box::new(error)))?;
+    if raw.version != 1 {
+        return Err(DescriptorError::Version { found: raw.version });
+    }
+    let raw: RawFile = toml::from_str(text).map_err(|error| DescriptorError::Parse(Box::new(error)))?;
+    raw.runner.into_iter().enumerate().map(|(index, raw)| validate(index, raw, folder)).collect()
+}
+
+fn validate(index: usize, raw: RawDescriptor, folder: &Path) -> Result<Descriptor, DescriptorError> {
+    let field = |field, problem, found: &dyn fmt::Display| DescriptorError::Field {
+        index,
+        field,
+        problem,
+        found: found.to_string(),
+    };
+    if raw.runner_name.is_empty() || raw.runner_name.chars().any(|c| c.is_control() || c.is_whitespace()) {
+        return Err(field("runner_name", "must be a name without spaces", &raw.runner_name));
+    }
+    let framework_version = Version::parse(&raw.framework_version)
+        .map_err(|_| field("framework_version", "must be an exact semantic version", &raw.framework_version))?;
+    let leaves = raw.runner_path.components().any(|part| !matches!(part, Component::Normal(_) | Component::CurDir));
+    if raw.runner_path.as_os_str().is_empty() || leaves {
+        return Err(field(
+            "runner_path",
+            "must be a relative path below the runner's folder",
+            &raw.runner_path.display(),
+        ));
+    }
+    let runner_release_date = match raw.runner_release_date {
+        ReleaseDate::Text(text) => {
+            let date: toml::value::Datetime =
+                text.parse().map_err(|_| field("runner_release_date", "must be an RFC 3339 date and time", &text))?;
+            date.to_string()
+        }
+        ReleaseDate::DateTime(date) => date.to_string(),
+    };
+    Ok(Descriptor {
+        runner_name: raw.runner_name,
+        framework_version,
+        runner_compat_version: raw.runner_compat_version,
+        runner_interface_version: raw.runner_interface_version,
+        runner_release_date,
+        runner_path: folder.join(raw.runner_path),
+        args: raw.args,
+        platform: raw.platform,
+        files: raw.files,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    const ORIGINAL: &str = r#"
+version = 1
+
+[[runner]]
+runner_name = "torchscript"
+framework_version = "1.12.1"
+runner_compat_version = 2
+runner_interface_version = 1
+runner_release_date = "2023-08-01T12:00:00.123456+00:00"
+runner_path = "runner"
+platform = "x86_64-unknown-linux-gnu"
+"#;
+
+    #[test]
+    fn the_originals_file_is_understood() {
+        let descriptors = parse(ORIGINAL, Path::new("/runners/t")).unwrap();
+        assert_eq!(descriptors.len(), 1);
+        assert_eq!(descriptors[0].runner_path, Path::new("/runners/t/runner"));
+        assert_eq!(descriptors[0].framework_version, Version::new(1, 12, 1));
+        assert_eq!(descriptors[0].runner_interface_version, 1);
+        assert_eq!(descriptors[0].files, ModelFilesMode::Directory);
+    }
+
+    #[test]
+    fn bad_files_are_errors_that_name_the_field() {
+        let check = |from: &str, to: &str, expected: &str| {
+            assert!(ORIGINAL.contains(from));
+            let error = parse(&ORIGINAL.replace(from, to), Path::new("/r")).unwrap_err();
+            let mut text = error.to_string();
+            if let Some(source) = std::error::Error::source(&error) {
+                text.push_str(&source.to_string());
+            }
+            assert!(text.contains(expected), "{text}");
+        };
+        check("version = 1\n\n", "version = 2\n\n", "expected version 1, found 2");
+        check("\"runner\"", "\"../runner\"", "runner_path");
+        check("\"runner\"", "\"/bin/sh\"", "runner_path");
+        check("\"1.12.1\"", "\"1.12\"", "framework_version");
+        check("\"torchscript\"", "\"torch script\"", "runner_name");
+        check("2023-08-01T12", "2023-18-41T12", "runner_release_date");
+        check("runner_interface_version = 1", "runner_interface_version = -1", "runner_interface_version");
+        check("platform = ", "platfrom = ", "platform");
+    }
+}

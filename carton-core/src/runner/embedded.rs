@@ -1,0 +1,103 @@
+//! Runners inside the program itself, which starts its own executable again as the runner process.
+//!
+//! Only a program that calls [`runner_main`] first in its `main` has them: this library never re-executes a program
+//! that did not ask for it.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::OnceLock;
+
+use super::descriptor::{Descriptor, INTERFACE_VERSION, ModelFilesMode};
+
+/// The first argument of an executable started as one of its own runners; the second is the runner's name.
+pub const RUNNER_ARGUMENT: &str = "__carton-runner";
+
+/// When the runners built into this version were released.
+const RELEASE_DATE: &str = "2026-11-21T00:00:00Z";
+
+/// A runner linked into the program.
+#[derive(Clone, Copy, Debug)]
+pub struct EmbeddedRunner {
+    /// The name that cartons ask for.
+    pub name: &'static str,
+    /// The exact version of the framework it runs.
+    pub framework_version: &'static str,
+    /// The version of the contents of `model/` that it understands.
+    pub compat_version: u64,
+    /// How it wants the files of a model.
+    pub files: ModelFilesMode,
+    /// Runs it over standard input, until the host is gone.
+    pub run: fn() -> ExitCode,
+}
+
+struct Registered {
+    executable: PathBuf,
+    runners: &'static [EmbeddedRunner],
+}
+
+static REGISTERED: OnceLock<Registered> = OnceLock::new();
+
+/// Makes `runners` available to this process and, when the process was started as one of them, runs it and exits.
+///
+/// Call it first in `main`, before threads are started or arguments are read:
+///
+/// ```
+/// # static RUNNERS: &[carton_core::runner::EmbeddedRunner] = &[];
+/// carton_core::runner_main(RUNNERS);
+/// // … the program itself …
+/// ```
+pub fn runner_main(runners: &'static [EmbeddedRunner]) {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().as_deref() == Some(OsStr::new(RUNNER_ARGUMENT)) {
+        exit(run_named(runners, arguments.next()));
+    }
+    if let Some(executable) = own_executable() {
+        // A second call changes nothing: the first one's runners are registered.
+        let _ = REGISTERED.set(Registered { executable, runners });
+    }
+}
+
+/// On Linux the process's own executable is named in a way that survives its file being replaced or deleted.
+fn own_executable() -> Option<PathBuf> {
+    let executable = std::env::current_exe().ok()?;
+    Some(executable)
+}
+
+fn run_named(runners: &[EmbeddedRunner], name: Option<OsString>) -> ExitCode {
+    match runners.iter().find(|runner| name.as_deref() == Some(OsStr::new(runner.name))) {
+        Some(runner) => (runner.run)(),
+        None => {
+            let names: Vec<&str> = runners.iter().map(|runner| runner.name).collect();
+            let name = name.unwrap_or_default();
+            eprintln!("no embedded runner `{}`, there are: {}", name.to_string_lossy(), names.join(", "));
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn exit(code: ExitCode) -> ! {
+    // `ExitCode` only turns into a status by returning from main or through this.
+    std::process::exit(if code == ExitCode::SUCCESS { 0 } else { 1 })
+}
+
+/// Descriptors of the runners that [`runner_main`] registered.
+pub(crate) fn descriptors() -> Vec<Descriptor> {
+    let Some(Registered { executable, runners }) = REGISTERED.get() else { return Vec::new() };
+    runners
+        .iter()
+        .filter_map(|runner| {
+            Some(Descriptor {
+                runner_name: runner.name.to_owned(),
+                framework_version: semver::Version::parse(runner.framework_version).ok()?,
+                runner_compat_version: runner.compat_version,
+                runner_interface_version: INTERFACE_VERSION,
+                runner_release_date: RELEASE_DATE.to_owned(),
+                runner_path: executable.clone(),
+                args: vec![RUNNER_ARGUMENT.to_owned(), runner.name.to_owned()],
+                platform: super::PLATFORM.to_owned(),
+                files: runner.files,
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,271 @@
+//! Starts a runner process, watches it, turns its output into log records, and leaves nothing of it behind.
+//!
+//! The runner gets one end of a Unix socket pair as its standard input and a process group of its own. A supervisor
+//! thread waits for the death of the process and for its output. When the process dies, its whole group is killed before
+//! it is reaped, so that a runner which forked leaves no orphans of that group behind.
+
+mod exit_notice;
+mod output;
+mod policy;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use self::exit_notice::ExitNotice;
+use self::output::Output;
+use super::Descriptor;
+
+pub use policy::{LaunchPolicy, Limits};
+
+/// How long a runner may take to end by itself once its host is done with it, before it is killed.
+const STOP_GRACE: Duration = Duration::from_secs(1);
+
+/// Why a runner process could not be started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LaunchError {
+    /// The executable is missing, or may not be executed.
+    #[error("cannot start runner {runner}: `{}`", path.display())]
+    Spawn {
+        /// Name and version of the runner.
+        runner: String,
+        /// The executable.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The system has no sockets, threads or descriptors left.
+    #[error("cannot start runner {runner}")]
+    System {
+        /// Name and version of the runner.
+        runner: String,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// How a runner process ended, and what it said last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exit {
+    /// `exit status 3`, `killed by signal 9`.
+    pub status: String,
+    /// The last lines it wrote to standard error.
+    pub stderr: Vec<String>,
+}
+
+/// A running runner process. Dropping it lets the process end by itself for a second, then kills its group.
+pub struct Process {
+    state: Arc<Mutex<State>>,
+    /// Closed to tell the supervisor that the host is done with the process.
+    _stop: OwnedFd,
+}
+
+enum State {
+    /// Not reaped yet: the process ID is ours, and so is the group of that number.
+    Alive(Pid),
+    Reaped,
+}
+
+impl Process {
+    /// Kills the process and its group now. Does nothing when it is dead.
+    pub fn kill(&self) {
+        kill(&lock(&self.state));
+    }
+}
+
+fn kill(state: &MutexGuard<'_, State>) {
+    if let State::Alive(pid) = **state {
+        // The only error is that nothing is left to kill.
+        let _ = kill_process_group(pid, Signal::KILL);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // The guarded values are valid after every statement that changes them.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts `descriptor` under `policy` and returns the host's end of its socket. `on_exit` is called once, from another
+/// thread, when the process has died.
+///
+/// # Errors
+/// See [`LaunchError`].
+pub fn launch(
+    descriptor: &Descriptor,
+    policy: &LaunchPolicy,
+    on_exit: impl FnOnce(Exit) + Send + 'static,
+) -> Result<(OwnedFd, Process), LaunchError> {
+    let runner = descriptor.to_string();
+    let system = |source: io::Error| LaunchError::System { runner: runner.clone(), source };
+    let (host_end, runner_end) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+        .map_err(|e| system(e.into()))?;
+    let (stop_read, stop_write) =
+        rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|e| system(e.into()))?;
+
+    let mut command = Command::new(&descriptor.runner_path);
+    command
+        .args(&descriptor.args)
+        .stdin(Stdio::from(runner_end))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0);
+    policy.apply_environment(&mut command);
+    let child = command.spawn();
+    // The command still holds the runner's end; were it kept, the host would never see the end of the stream.
+    drop(command);
+    let mut child = child.map_err(|source| LaunchError::Spawn {
+        runner: runner.clone(),
+        path: descriptor.runner_path.clone(),
+        source,
+    })?;
+
+    let supervised = supervise(&mut child, policy, &runner);
+    let (pid, exit_notice, output) = match supervised {
+        Ok(parts) => parts,
+        Err(error) => {
+            // Not watched yet, so nobody else reaps it.
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(system(error));
+        }
+    };
+    let state = Arc::new(Mutex::new(State::Alive(pid)));
+    let supervisor = Supervisor { child, state: Arc::clone(&state), exit_notice, output, stop: stop_read };
+    let spawned = std::thread::Builder::new()
+        .name(format!("carton-watch-{}", descriptor.runner_name))
+        .spawn(move || on_exit(supervisor.run()));
+    if let Err(error) = spawned {
+        kill(&lock(&state));
+        return Err(system(error));
+    }
+    Ok((host_end, Process { state, _stop: stop_write }))
+}
+
+fn supervise(child: &mut Child, policy: &LaunchPolicy, runner: &str) -> io::Result<(Pid, ExitNotice, Output)> {
+    let pid = Pid::from_child(child);
+    policy.apply_limits(pid)?;
+    let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
+        return Err(io::Error::other("the runner's output is not piped"));
+    };
+    let output = Output::new(runner, stdout.into(), stderr.into())?;
+    Ok((pid, ExitNotice::new(pid)?, output))
+}
+
+/// Everything the watching thread owns.
+struct Supervisor {
+    child: Child,
+    state: Arc<Mutex<State>>,
+    exit_notice: ExitNotice,
+    output: Output,
+    stop: OwnedFd,
+}
+
+/// What the supervisor waits for besides death and output.
+#[derive(Clone, Copy)]
+enum Phase {
+    /// The host to be done with the process.
+    Running,
+    /// The process to end by itself, until then.
+    Stopping(Instant),
+    /// Nothing: it was killed.
+    Killed,
+}
+
+impl Supervisor {
+    fn run(mut self) -> Exit {
+        let mut phase = Phase::Running;
+        loop {
+            match self.wait(phase) {
+                Ok(Ready { exited: true, .. }) => break,
+                Ok(Ready { stop: true, .. }) => phase = Phase::Stopping(Instant::now() + STOP_GRACE),
+                Ok(_) => {}
+                Err(error) => {
+                    // Without poll nothing can be watched; ending the runner is the only safe way on.
+                    tracing::error!(runner = self.output.runner(), "cannot watch the runner: {error}");
+                    break;
+                }
+            }
+            if let Phase::Stopping(until) = phase
+                && until <= Instant::now()
+            {
+                kill(&lock(&self.state));
+                phase = Phase::Killed;
+            }
+        }
+        self.finish()
+    }
+
+    /// Waits until the process has died, has written something (which is handled), or the phase's own event.
+    fn wait(&mut self, phase: Phase) -> io::Result<Ready> {
+        let timeout = match phase {
+            Phase::Stopping(until) => Some(until.saturating_duration_since(Instant::now())),
+            Phase::Running | Phase::Killed => None,
+        };
+        let timeout = timeout.and_then(|timeout| timeout.try_into().ok());
+        let watch_stop = matches!(phase, Phase::Running);
+        let mut watched = vec![PollFd::new(&self.exit_notice, PollFlags::IN)];
+        watched.extend(self.output.open().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        if watch_stop {
+            watched.push(PollFd::new(&self.stop, PollFlags::IN));
+        }
+        match poll(&mut watched, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let stop = watch_stop && watched.pop().is_some_and(|fd| !fd.revents().is_empty());
+        let exited = !watched[0].revents().is_empty();
+        let readable = watched[1..].iter().any(|fd| !fd.revents().is_empty());
+        drop(watched);
+        if readable {
+            self.output.read();
+        }
+        Ok(Ready { exited, stop })
+    }
+
+    /// Kills what is left of the group while the dead leader still reserves its number, then reaps the leader.
+    fn finish(mut self) -> Exit {
+        let status = {
+            let mut state = lock(&self.state);
+            kill(&state);
+            let status = self.child.wait();
+            *state = State::Reaped;
+            status
+        };
+        self.output.read();
+        let stderr = self.output.into_tail();
+        Exit { status: describe(status), stderr: stderr.into_lines() }
+    }
+}
+
+struct Ready {
+    exited: bool,
+    stop: bool,
+}
+
+fn describe(status: io::Result<ExitStatus>) -> String {
+    match status {
+        Ok(status) => match (status.code(), status.signal()) {
+            (Some(code), _) => format!("exit status {code}"),
+            (None, Some(signal)) => format!("killed by signal {signal}"),
+            (None, None) => status.to_string(),
+        },
+        Err(error) => format!("unknown exit status: {error}"),
+    }
+}
+
+impl AsFd for ExitNotice {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.descriptor()
+    }
+}

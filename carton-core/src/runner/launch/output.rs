@@ -1,0 +1,127 @@
+//! Standard output and standard error of a runner: read without blocking, logged line by line, the end kept.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Lines of standard error kept for the error of a runner that dies.
+const TAIL_LINES: usize = 20;
+
+/// Longer lines are cut into pieces of this many bytes.
+const MAX_LINE_BYTES: usize = 4096;
+
+/// Bytes read from one stream before the supervisor looks at everything else again.
+const MAX_BYTES_AT_ONCE: usize = 1 << 20;
+
+/// The two streams of one runner.
+pub(super) struct Output {
+    runner: String,
+    streams: Vec<Stream>,
+    tail: Tail,
+}
+
+struct Stream {
+    name: &'static str,
+    descriptor: OwnedFd,
+    line: Vec<u8>,
+}
+
+/// The last lines of standard error.
+#[derive(Default)]
+pub(super) struct Tail(VecDeque<String>);
+
+impl Tail {
+    fn push(&mut self, line: String) {
+        if self.0.len() == TAIL_LINES {
+            self.0.pop_front();
+        }
+        self.0.push_back(line);
+    }
+
+    pub(super) fn into_lines(self) -> Vec<String> {
+        self.0.into()
+    }
+}
+
+impl Output {
+    pub(super) fn new(runner: &str, stdout: OwnedFd, stderr: OwnedFd) -> io::Result<Self> {
+        let mut streams = Vec::new();
+        for (name, descriptor) in [("stdout", stdout), ("stderr", stderr)] {
+            let flags = rustix::fs::fcntl_getfl(&descriptor)?;
+            rustix::fs::fcntl_setfl(&descriptor, flags | rustix::fs::OFlags::NONBLOCK)?;
+            streams.push(Stream { name, descriptor, line: Vec::new() });
+        }
+        Ok(Self { runner: runner.to_owned(), streams, tail: Tail::default() })
+    }
+
+    pub(super) fn runner(&self) -> &str {
+        &self.runner
+    }
+
+    /// The streams that have not ended.
+    pub(super) fn open(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.streams.iter().map(|stream| stream.descriptor.as_fd())
+    }
+
+    /// Reads what is there, logs whole lines, and forgets streams that have ended.
+    pub(super) fn read(&mut self) {
+        let (runner, tail) = (&self.runner, &mut self.tail);
+        self.streams.retain_mut(|stream| stream.read(runner, tail));
+    }
+
+    /// Logs what is left without a line's end.
+    pub(super) fn into_tail(mut self) -> Tail {
+        for stream in &mut self.streams {
+            stream.end_line(&self.runner, &mut self.tail);
+        }
+        self.tail
+    }
+}
+
+impl Stream {
+    /// `false` when the stream has ended.
+    fn read(&mut self, runner: &str, tail: &mut Tail) -> bool {
+        let mut buffer = [0_u8; 8192];
+        let mut budget = MAX_BYTES_AT_ONCE;
+        while budget > 0 {
+            match rustix::io::read(&self.descriptor, &mut buffer) {
+                Ok(0) => {
+                    self.end_line(runner, tail);
+                    return false;
+                }
+                Ok(n_bytes) => {
+                    budget = budget.saturating_sub(n_bytes);
+                    for &byte in &buffer[..n_bytes] {
+                        if byte == b'\n' || self.line.len() == MAX_LINE_BYTES {
+                            self.end_line(runner, tail);
+                        }
+                        if byte != b'\n' {
+                            self.line.push(byte);
+                        }
+                    }
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::AGAIN) => return true,
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+
+    fn end_line(&mut self, runner: &str, tail: &mut Tail) {
+        if self.line.is_empty() {
+            return;
+        }
+        // Control characters could rewrite a terminal that shows the log.
+        let line: String = String::from_utf8_lossy(&self.line)
+            .trim_end()
+            .chars()
+            .map(|c| if c.is_control() && c != '\t' { char::REPLACEMENT_CHARACTER } else { c })
+            .collect();
+        self.line.clear();
+        tracing::info!(target: "carton::runner", runner, stream = self.name, "{line}");
+        if self.name == "stderr" {
+            tail.push(line);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! What a runner process may see and use: the place where a sandbox will go.
+
+use std::ffi::OsStr;
+use std::io;
+use std::process::Command;
+
+use rustix::process::Pid;
+
+/// Variables a runner sees by default: what programs need to start, and what frameworks are configured with. Everything
+/// else, credentials above all, stays with the host.
+const DEFAULT_VARIABLES: &[&str] = &[
+    "PATH",
+    "HOME",
+    "USER",
+    "LANG",
+    "LANGUAGE",
+    "LC_*",
+    "TZ",
+    "TMPDIR",
+    "XDG_CACHE_HOME",
+    "LD_LIBRARY_PATH",
+    "DYLD_LIBRARY_PATH",
+    "RUST_BACKTRACE",
+    "RUST_LOG",
+    "CARTON_*",
+    "ORT_*",
+    "OMP_*",
+    "MKL_*",
+    "OPENBLAS_*",
+    "CUDA_*",
+    "NVIDIA_*",
+    "RTEN_*",
+];
+
+/// What a runner process gets.
+#[derive(Clone, Debug)]
+pub struct LaunchPolicy {
+    /// Names of environment variables passed on; a final `*` stands for any ending.
+    pub environment: Vec<String>,
+    /// Variables set for the runner, whatever the host's are.
+    pub variables: Vec<(String, String)>,
+    /// Resource limits.
+    pub limits: Limits,
+}
+
+/// Resource limits of a runner process; `None` leaves the host's in force. Linux only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of address space.
+    pub address_space: Option<u64>,
+    /// Open descriptors.
+    pub open_files: Option<u64>,
+}
+
+impl Default for LaunchPolicy {
+    fn default() -> Self {
+        Self {
+            environment: DEFAULT_VARIABLES.iter().map(|&name| name.to_owned()).collect(),
+            variables: Vec::new(),
+            limits: Limits::default(),
+        }
+    }
+}
+
+impl LaunchPolicy {
+    pub(super) fn apply_environment(&self, command: &mut Command) {
+        command.env_clear();
+        for (name, value) in std::env::vars_os().filter(|(name, _)| self.passes(name)) {
+            command.env(name, value);
+        }
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+    }
+
+    fn passes(&self, name: &OsStr) -> bool {
+        let name = name.as_encoded_bytes();
+        self.environment.iter().any(|pattern| match pattern.strip_suffix('*') {
+            Some(prefix) => name.starts_with(prefix.as_bytes()),
+            None => name == pattern.as_bytes(),
+        })
+    }
+
+    #[cfg(target_os = "linux")]
+    pub(super) fn apply_limits(&self, pid: Pid) -> io::Result<()> {
+        use rustix::process::{Resource, Rlimit, prlimit};
+
+        let limits = [(Resource::As, self.limits.address_space), (Resource::Nofile, self.limits.open_files)];
+        for (resource, limit) in limits {
+            if let Some(limit) = limit {
+                prlimit(Some(pid), resource, Rlimit { current: Some(limit), maximum: Some(limit) })?;
+            }
+        }
+        Ok(())
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    #[allow(clippy::unnecessary_wraps)]
+    pub(super) fn apply_limits(&self, _pid: Pid) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_stay_with_the_host() {
+        let policy = LaunchPolicy::default();
+        let check = |name: &str, expected: bool| assert_eq!(policy.passes(OsStr::new(name)), expected, "{name}");
+        check("PATH", true);
+        check("LC_ALL", true);
+        check("OMP_NUM_THREADS", true);
+        check("PATHOLOGY", false);
+        check("AWS_SECRET_ACCESS_KEY", false);
+        check("LD_PRELOAD", false);
+    }
+}

@@ -1,0 +1,115 @@
+//! Real processes: the shell plays runners that end in every way.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::runner::ModelFilesMode;
+
+fn descriptor(path: &str, args: &[&str]) -> Descriptor {
+    Descriptor {
+        runner_name: "shell".to_owned(),
+        framework_version: semver::Version::new(1, 0, 0),
+        runner_compat_version: 1,
+        runner_interface_version: 2,
+        runner_release_date: String::new(),
+        runner_path: path.into(),
+        args: args.iter().map(|&arg| arg.to_owned()).collect(),
+        platform: String::new(),
+        files: ModelFilesMode::Directory,
+    }
+}
+
+fn shell(script: &str) -> (UnixStream, Process, mpsc::Receiver<Exit>) {
+    let (send, receive) = mpsc::channel();
+    let (socket, process) = launch(&descriptor("/bin/sh", &["-c", script]), &LaunchPolicy::default(), move |exit| {
+        let _ = send.send(exit);
+    })
+    .unwrap();
+    (socket.into(), process, receive)
+}
+
+#[test]
+fn the_end_of_a_runner_is_reported_with_its_last_words() {
+    let check = |script: &str, status: &str, stderr: &[&str]| {
+        let (_socket, _process, exit) = shell(script);
+        let exit = exit.recv_timeout(Duration::from_secs(10)).unwrap();
+        assert_eq!(exit.status, status);
+        assert_eq!(exit.stderr, stderr);
+    };
+    check("exit 3", "exit status 3", &[]);
+    check(
+        "echo one >&2; echo two >&2; echo to stdout; printf three >&2; exit 1",
+        "exit status 1",
+        &["one", "two", "three"],
+    );
+    check("kill -9 $$", "killed by signal 9", &[]);
+    check("printf 'a\\033[2Jb\\n' >&2", "exit status 0", &["a\u{fffd}[2Jb"]);
+}
+
+#[test]
+fn only_the_end_of_long_output_is_kept() {
+    let (_socket, _process, exit) = shell("i=0; while [ $i -lt 1000 ]; do echo line $i >&2; i=$((i+1)); done");
+    let stderr = exit.recv_timeout(Duration::from_secs(10)).unwrap().stderr;
+    assert_eq!(stderr.len(), 20);
+    assert_eq!(stderr.last().map(String::as_str), Some("line 999"));
+}
+
+/// A child that outlives its parent keeps the socket and the pipes open; it must not keep the death from being seen.
+#[test]
+fn a_runner_that_forked_and_died_leaves_nothing_behind() {
+    let (mut socket, _process, exit) = shell("sleep 1000 & echo $! >&2; exit 0");
+    let exit = exit.recv_timeout(Duration::from_secs(2)).unwrap();
+    let child = Path::new("/proc").join(&exit.stderr[0]);
+    let deadline = Instant::now() + Duration::from_secs(2);
+    // A killed orphan stays a zombie until init reaps it: an empty command line is as dead as no folder.
+    while std::fs::read(child.join("cmdline")).is_ok_and(|line| !line.is_empty()) {
+        assert!(Instant::now() < deadline, "the child lives on");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(socket.read(&mut [0]).unwrap(), 0);
+}
+
+#[test]
+fn a_dropped_process_ends() {
+    let (socket, process, exit) = shell("trap '' TERM; sleep 1000");
+    let start = Instant::now();
+    drop(process);
+    let exit = exit.recv_timeout(Duration::from_secs(3)).unwrap();
+    assert_eq!(exit.status, "killed by signal 9");
+    assert!(start.elapsed() >= STOP_GRACE);
+    drop(socket);
+}
+
+#[test]
+fn a_runner_may_end_by_itself_when_its_host_is_done() {
+    let (socket, process, exit) = shell("cat >/dev/null; exit 7");
+    drop(socket);
+    drop(process);
+    assert_eq!(exit.recv_timeout(Duration::from_secs(3)).unwrap().status, "exit status 7");
+}
+
+#[test]
+fn killing_twice_or_late_is_harmless() {
+    let (_socket, process, exit) = shell("sleep 1000");
+    process.kill();
+    process.kill();
+    assert_eq!(exit.recv_timeout(Duration::from_secs(3)).unwrap().status, "killed by signal 9");
+    process.kill();
+}
+
+#[test]
+fn what_cannot_be_started_is_named() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    for path in ["/does/not/exist", file.path().to_str().unwrap()] {
+        let Err(error) = launch(&descriptor(path, &[]), &LaunchPolicy::default(), |_| {}) else {
+            panic!("{path} was started");
+        };
+        assert!(error.to_string().contains(path), "{error}");
+    }
+}

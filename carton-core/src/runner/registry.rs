@@ -1,0 +1,174 @@
+//! Which runners there are: the ones in `runner_dir` and the ones embedded in the program.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::descriptor::{self, Descriptor, DescriptorError};
+use super::embedded;
+
+/// Larger `runner.toml` files are refused: it holds a handful of short fields a runner.
+const MAX_DESCRIPTOR_BYTES: u64 = 1 << 20;
+
+/// The runners of this machine, as found when it was read.
+#[derive(Debug, Default)]
+pub struct Registry {
+    runners: Vec<Descriptor>,
+    broken: Vec<BrokenRunner>,
+}
+
+/// A folder in `runner_dir` whose `runner.toml` cannot be used. It never keeps other runners from working.
+#[derive(Debug)]
+pub struct BrokenRunner {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub error: RegistryError,
+}
+
+/// Why installed runners cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegistryError {
+    /// The folder or a file in it cannot be read.
+    #[error("cannot read `{}`", path.display())]
+    Io {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The descriptor is not valid.
+    #[error("cannot use `{}`", path.display())]
+    Descriptor {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: DescriptorError,
+    },
+    /// The descriptor is far larger than descriptors are.
+    #[error("`{}` has {found} bytes, expected at most {MAX_DESCRIPTOR_BYTES}", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// Its size.
+        found: u64,
+    },
+}
+
+impl Registry {
+    /// Reads `runner_dir/*/runner.toml` and `runner_dir/VENDOR/*/runner.toml`, and adds the embedded runners.
+    /// A folder that does not exist holds no runners.
+    ///
+    /// # Errors
+    /// `runner_dir` exists and cannot be listed.
+    pub fn read(runner_dir: &Path) -> Result<Self, RegistryError> {
+        let mut registry = Self { runners: embedded::descriptors(), broken: Vec::new() };
+        for folder in subfolders(runner_dir)? {
+            if !registry.add(&folder) {
+                // A vendor's folder holds one folder a runner; what cannot be listed there holds none.
+                for inner in subfolders(&folder).unwrap_or_default() {
+                    registry.add(&inner);
+                }
+            }
+        }
+        Ok(registry)
+    }
+
+    /// Every usable descriptor: embedded runners first, then by folder name.
+    #[must_use]
+    pub fn runners(&self) -> &[Descriptor] {
+        &self.runners
+    }
+
+    /// Folders whose `runner.toml` cannot be used.
+    #[must_use]
+    pub fn broken(&self) -> &[BrokenRunner] {
+        &self.broken
+    }
+
+    /// Adds the runners of a folder; `false` when it has no `runner.toml`.
+    fn add(&mut self, folder: &Path) -> bool {
+        let path = folder.join("runner.toml");
+        if !path.exists() {
+            return false;
+        }
+        match read_descriptor(&path, folder) {
+            Ok(runners) => self.runners.extend(runners),
+            Err(error) => {
+                tracing::warn!(path = %path.display(), "ignoring a runner: {error}");
+                self.broken.push(BrokenRunner { path, error });
+            }
+        }
+        true
+    }
+}
+
+fn read_descriptor(path: &Path, folder: &Path) -> Result<Vec<Descriptor>, RegistryError> {
+    let io_error = |source| RegistryError::Io { path: path.to_path_buf(), source };
+    let found = std::fs::metadata(path).map_err(io_error)?.len();
+    if found > MAX_DESCRIPTOR_BYTES {
+        return Err(RegistryError::TooLarge { path: path.to_path_buf(), found });
+    }
+    let text = std::fs::read_to_string(path).map_err(io_error)?;
+    descriptor::parse(&text, folder).map_err(|source| RegistryError::Descriptor { path: path.to_path_buf(), source })
+}
+
+/// The folders directly below `path`, sorted; none when `path` does not exist. Names that begin with a dot are skipped:
+/// installations in progress are called so.
+fn subfolders(path: &Path) -> Result<Vec<PathBuf>, RegistryError> {
+    let io_error = |source| RegistryError::Io { path: path.to_path_buf(), source };
+    let entries = match std::fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(io_error(error)),
+    };
+    let mut folders = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(io_error)?;
+        let hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+        if !hidden && entry.path().is_dir() {
+            folders.push(entry.path());
+        }
+    }
+    folders.sort();
+    Ok(folders)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn install(folder: &Path, text: &str) {
+        std::fs::create_dir_all(folder).unwrap();
+        std::fs::write(folder.join("runner.toml"), text).unwrap();
+    }
+
+    fn text(name: &str) -> String {
+        format!(
+            "version = 1\n[[runner]]\nrunner_name = \"{name}\"\nframework_version = \"1.0.0\"\n\
+             runner_compat_version = 1\nrunner_interface_version = 2\nrunner_release_date = 2026-01-01T00:00:00Z\n\
+             runner_path = \"bin/run\"\nplatform = \"x\"\n"
+        )
+    }
+
+    #[test]
+    fn broken_and_unfinished_runners_do_not_hide_the_others() {
+        let root = tempfile::tempdir().unwrap();
+        install(&root.path().join("b-good"), &text("good"));
+        install(&root.path().join("a-broken"), "version = 1\n[[runner]]\n");
+        install(&root.path().join(".unfinished"), &text("unfinished"));
+        install(&root.path().join("them/inner"), &text("them/inner"));
+        let registry = Registry::read(root.path()).unwrap();
+        let names: Vec<&str> = registry.runners().iter().map(|runner| runner.runner_name.as_str()).collect();
+        assert_eq!(names, ["good", "them/inner"]);
+        assert_eq!(registry.runners()[0].runner_path, root.path().join("b-good/bin/run"));
+        assert_eq!(registry.broken().len(), 1);
+    }
+
+    #[test]
+    fn no_folder_means_no_runners() {
+        assert!(Registry::read(Path::new("/does/not/exist")).unwrap().runners().is_empty());
+    }
+}
