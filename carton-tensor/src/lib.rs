@@ -7,6 +7,9 @@
 //! This crate is the leaf of the workspace: it knows neither cartons nor runners. File formats are features, off by
 //! default, so that a runner compiles without any of them.
 
+#[cfg(target_endian = "big")]
+compile_error!("tensors hold little-endian elements that are viewed in place, so a big-endian machine cannot use them");
+
 mod allclose;
 mod dtype;
 mod element;

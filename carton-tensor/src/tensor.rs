@@ -84,7 +84,23 @@ pub fn element_count(shape: &[usize]) -> Option<usize> {
 }
 
 /// A value passed to or returned by a model.
-#[derive(Clone, Debug)]
+///
+/// `==` is for exact copies: same kind, dtype, shape and bytes (so `0.0` is not `-0.0`, and NaN equals a NaN with the same
+/// bits). To compare numbers use [`allclose`](crate::allclose).
+///
+/// ```
+/// use carton_tensor::{DataType, Tensor};
+/// let numbers = Tensor::from_vec(vec![1_i32, 2, 3, 4, 5, 6], vec![2, 3])?;
+/// let scalar = Tensor::scalar(0.5_f32);
+/// let words = Tensor::from_strings(["a", "b"], vec![2])?;
+/// let ragged = Tensor::nested(vec![Tensor::scalar(1_u8), Tensor::from_vec(vec![2_u8, 3], vec![2])?])?;
+/// assert_eq!(numbers.shape(), Some([2, 3].as_slice()));
+/// assert_eq!(scalar.dtype(), Some(DataType::Float32));
+/// assert_eq!(words.dtype(), Some(DataType::String));
+/// assert_eq!(ragged.shape(), None);
+/// # Ok::<(), carton_tensor::TensorError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Tensor {
     /// Numbers.
@@ -96,6 +112,39 @@ pub enum Tensor {
 }
 
 impl Tensor {
+    /// A numeric tensor that takes over a vector of elements in C order, without copying it.
+    ///
+    /// # Errors
+    /// [`TensorError::TooLarge`], [`TensorError::SizeMismatch`].
+    pub fn from_vec<T: Element>(elements: Vec<T>, shape: Vec<usize>) -> Result<Self, TensorError> {
+        NumericTensor::from_vec(elements, shape).map(Self::Numeric)
+    }
+
+    /// A numeric tensor of rank 0.
+    #[must_use]
+    pub fn scalar<T: Element>(value: T) -> Self {
+        Self::Numeric(NumericTensor::scalar(value))
+    }
+
+    /// A string tensor of elements in C order.
+    ///
+    /// # Errors
+    /// [`TensorError::TooLarge`], [`TensorError::SizeMismatch`].
+    pub fn from_strings<S: Into<String>>(
+        elements: impl IntoIterator<Item = S>,
+        shape: Vec<usize>,
+    ) -> Result<Self, TensorError> {
+        StringTensor::new(elements.into_iter().map(Into::into).collect(), shape).map(Self::String)
+    }
+
+    /// A nested tensor of tensors of one dtype.
+    ///
+    /// # Errors
+    /// [`TensorError::NestedInNested`], [`TensorError::MixedNested`].
+    pub fn nested(elements: Vec<Self>) -> Result<Self, TensorError> {
+        NestedTensor::new(elements).map(Self::Nested)
+    }
+
     /// The element type; `None` only for a nested tensor with nothing in it.
     #[must_use]
     pub fn dtype(&self) -> Option<DataType> {
@@ -227,6 +276,19 @@ impl NumericTensor {
         Self::new(T::DTYPE, shape, Arc::new(elements))
     }
 
+    /// A tensor of rank 0.
+    #[must_use]
+    pub fn scalar<T: Element>(value: T) -> Self {
+        Self::over_vec(vec![value], Vec::new(), 0, 1)
+    }
+
+    /// A tensor over `count` elements of a vector from the element `first` on, for callers who know that dtype, shape and
+    /// count agree. Were they wrong, the tensor would give no bytes; nothing unsafe depends on it.
+    pub(crate) fn over_vec<T: Element>(elements: Vec<T>, shape: Vec<usize>, first: usize, count: usize) -> Self {
+        let (offset, n_bytes) = (first * size_of::<T>(), count * size_of::<T>());
+        Self { dtype: T::DTYPE, shape, storage: Arc::new(elements), offset, n_bytes }
+    }
+
     /// A tensor over a copy of `bytes`, aligned to 64.
     ///
     /// # Errors
@@ -315,9 +377,56 @@ impl NumericTensor {
     }
 }
 
+impl PartialEq for NumericTensor {
+    /// Same dtype, shape and bytes.
+    fn eq(&self, other: &Self) -> bool {
+        self.dtype == other.dtype && self.shape == other.shape && self.bytes() == other.bytes()
+    }
+}
+
+impl Eq for NumericTensor {}
+
 impl fmt::Debug for NumericTensor {
+    /// Dtype, shape and the first elements.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NumericTensor").field("dtype", &self.dtype).field("shape", &self.shape).finish_non_exhaustive()
+        f.debug_struct("NumericTensor")
+            .field("dtype", &self.dtype)
+            .field("shape", &self.shape)
+            .field("elements", &FirstElements(self))
+            .finish()
+    }
+}
+
+/// Writes the first elements of a tensor, so that a failed assertion shows something and a large tensor stays a line.
+struct FirstElements<'a>(&'a NumericTensor);
+
+impl FirstElements<'_> {
+    const SHOWN: usize = 8;
+
+    fn list<T: Element>(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let elements = self.0.bytes().chunks_exact(size_of::<T>());
+        let more = elements.len() > Self::SHOWN;
+        let mut list = f.debug_list();
+        list.entries(elements.take(Self::SHOWN).map(bytemuck::pod_read_unaligned::<T>));
+        if more { list.finish_non_exhaustive() } else { list.finish() }
+    }
+}
+
+impl fmt::Debug for FirstElements<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.dtype {
+            DataType::Float32 => self.list::<f32>(f),
+            DataType::Float64 => self.list::<f64>(f),
+            DataType::Int8 => self.list::<i8>(f),
+            DataType::Int16 => self.list::<i16>(f),
+            DataType::Int32 => self.list::<i32>(f),
+            DataType::Int64 => self.list::<i64>(f),
+            DataType::Uint8 => self.list::<u8>(f),
+            DataType::Uint16 => self.list::<u16>(f),
+            DataType::Uint32 => self.list::<u32>(f),
+            DataType::Uint64 => self.list::<u64>(f),
+            DataType::String => f.write_str("[]"),
+        }
     }
 }
 
@@ -356,6 +465,11 @@ impl StringTensor {
         Ok(Self { shape, elements: Arc::new(elements) })
     }
 
+    /// For callers who know that there are as many elements as the shape asks for.
+    pub(crate) fn from_parts(elements: Vec<String>, shape: Vec<usize>) -> Self {
+        Self { shape, elements: Arc::new(elements) }
+    }
+
     /// The dimensions.
     #[must_use]
     pub fn shape(&self) -> &[usize] {
@@ -370,7 +484,7 @@ impl StringTensor {
 }
 
 /// A list of tensors of one dtype whose shapes may differ.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NestedTensor {
     elements: Arc<Vec<Tensor>>,
 }
