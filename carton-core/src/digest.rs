@@ -1,1 +1,206 @@
-//! To be written.
+//! SHA-256 digests: the identity of every file in a carton (spec/carton-format.md, "MANIFEST").
+//!
+//! Pure: bytes in, digests out. The hashing itself is the `sha2` crate's.
+
+use std::fmt;
+use std::io;
+use std::str::FromStr;
+
+use sha2::{Digest, Sha256};
+
+/// A SHA-256 digest.
+///
+/// Its text form is 64 lower-case hexadecimal digits, and parsing accepts nothing else: two spellings of one digest
+/// would be two different MANIFESTs, and so two different cartons.
+///
+/// ```
+/// use carton_core::digest::Sha256Digest;
+///
+/// let digest = Sha256Digest::of(b"");
+/// assert_eq!(digest.to_string(), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+/// assert_eq!(digest.to_string().parse(), Ok(digest));
+/// assert!(digest.to_string().to_uppercase().parse::<Sha256Digest>().is_err());
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Sha256Digest([u8; 32]);
+
+/// Why a text is not a SHA-256 digest.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DigestError {
+    /// The text has the wrong length.
+    #[error("a SHA-256 is 64 hexadecimal digits, found {found} bytes")]
+    Length {
+        /// Its length in bytes.
+        found: usize,
+    },
+    /// A character is not one of `0-9a-f`.
+    #[error("a SHA-256 is written in lower-case hexadecimal digits, found `{}` at position {position}", found.escape_debug())]
+    Character {
+        /// What is there.
+        found: char,
+        /// Which byte of the text.
+        position: usize,
+    },
+}
+
+impl Sha256Digest {
+    /// The digest of `bytes`.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+
+    /// A digest from its 32 bytes.
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The 32 bytes.
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// Parses the text form from bytes that need not be UTF-8.
+    pub fn from_hex(text: &[u8]) -> Result<Self, DigestError> {
+        if text.len() != 64 {
+            return Err(DigestError::Length { found: text.len() });
+        }
+        let digit = |position: usize| match text[position] {
+            byte @ b'0'..=b'9' => Ok(byte - b'0'),
+            byte @ b'a'..=b'f' => Ok(byte - b'a' + 10),
+            // Only the first byte of a longer character is shown; what matters is that it is no digit.
+            byte => Err(DigestError::Character { found: char::from(byte), position }),
+        };
+        let mut bytes = [0; 32];
+        for (index, byte) in bytes.iter_mut().enumerate() {
+            *byte = digit(2 * index)? << 4 | digit(2 * index + 1)?;
+        }
+        Ok(Self(bytes))
+    }
+
+    /// The text form as ASCII bytes, with no allocation.
+    pub fn to_hex(&self) -> [u8; 64] {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut text = [0; 64];
+        for (index, byte) in self.0.iter().enumerate() {
+            text[2 * index] = DIGITS[usize::from(byte >> 4)];
+            text[2 * index + 1] = DIGITS[usize::from(byte & 15)];
+        }
+        text
+    }
+}
+
+impl fmt::Display for Sha256Digest {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The digits are ASCII, so this never falls back to the empty string.
+        formatter.pad(std::str::from_utf8(&self.to_hex()).unwrap_or_default())
+    }
+}
+
+impl fmt::Debug for Sha256Digest {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Sha256Digest({self})")
+    }
+}
+
+impl FromStr for Sha256Digest {
+    type Err = DigestError;
+
+    fn from_str(text: &str) -> Result<Self, DigestError> {
+        Self::from_hex(text.as_bytes())
+    }
+}
+
+impl serde::Serialize for Sha256Digest {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Sha256Digest {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// A running SHA-256.
+///
+/// ```
+/// use carton_core::digest::{Hasher, Sha256Digest};
+///
+/// let mut hasher = Hasher::new();
+/// hasher.update(b"two ");
+/// hasher.update(b"parts");
+/// assert_eq!(hasher.finish(), Sha256Digest::of(b"two parts"));
+/// ```
+#[derive(Clone, Default)]
+pub struct Hasher(Sha256);
+
+impl Hasher {
+    /// A hasher that has seen nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds `bytes`.
+    pub fn update(&mut self, bytes: &[u8]) -> &mut Self {
+        self.0.update(bytes);
+        self
+    }
+
+    /// The digest of everything added.
+    pub fn finish(self) -> Sha256Digest {
+        Sha256Digest(self.0.finalize().into())
+    }
+}
+
+impl fmt::Debug for Hasher {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Hasher")
+    }
+}
+
+impl io::Write for Hasher {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        self.0.update(buffer);
+        Ok(buffer.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn only_64_lower_case_hexadecimal_digits_are_a_digest() {
+        let check = |text: &str, expected: Result<(), DigestError>| {
+            assert_eq!(text.parse::<Sha256Digest>().map(|digest| assert_eq!(digest.to_string(), text)), expected);
+        };
+        let good = "0123456789abcdef".repeat(4);
+        check(&good, Ok(()));
+        check(&"f".repeat(64), Ok(()));
+        check("", Err(DigestError::Length { found: 0 }));
+        check(&good[1..], Err(DigestError::Length { found: 63 }));
+        check(&format!("{good}0"), Err(DigestError::Length { found: 65 }));
+        check(&good.replacen('f', "F", 1), Err(DigestError::Character { found: 'F', position: 15 }));
+        check(&good.replacen('0', " ", 1), Err(DigestError::Character { found: ' ', position: 0 }));
+        check(&good.replacen("01", "+1", 1), Err(DigestError::Character { found: '+', position: 0 }));
+        check(&good.replacen("01", "é", 1), Err(DigestError::Character { found: 'Ã', position: 0 }));
+    }
+
+    #[test]
+    fn a_digest_is_hex_in_serde() {
+        let digest = Sha256Digest::of(b"abc");
+        let json = serde_json::to_string(&digest).unwrap();
+        assert_eq!(json, "\"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\"");
+        assert_eq!(serde_json::from_str::<Sha256Digest>(&json).unwrap(), digest);
+        assert!(serde_json::from_str::<Sha256Digest>("\"BA\"").is_err());
+    }
+}

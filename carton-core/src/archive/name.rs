@@ -1,0 +1,226 @@
+//! What a path inside a carton may look like (spec/carton-format.md, "Names").
+//!
+//! A name is used to make files when a carton is unpacked, as a key in MANIFEST, and in messages. It must mean the same in
+//! all three places and never reach outside the folder it is unpacked to. MANIFEST's names obey the same rules.
+
+/// Why a name is not allowed in a carton.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NameError {
+    /// There is nothing in it.
+    #[error("it is empty")]
+    Empty,
+    /// It is longer than [`MAX_LENGTH`].
+    #[error("it is longer than {MAX_LENGTH} bytes")]
+    TooLong,
+    /// It is not UTF-8.
+    #[error("it is not UTF-8")]
+    NotUtf8,
+    /// It begins with a slash.
+    #[error("it is absolute")]
+    Absolute,
+    /// Two slashes follow each other, or one ends the name.
+    #[error("a component is empty")]
+    EmptyComponent,
+    /// A component is `.` or `..`.
+    #[error("a component is `.` or `..`")]
+    DotComponent,
+    /// There is a back slash, which some systems take for a slash.
+    #[error("it has a back slash")]
+    BackSlash,
+    /// There is a NUL or a newline, which end the name elsewhere.
+    #[error("it has a NUL or a line break")]
+    ControlCharacter,
+    /// A link's target would be outside the carton.
+    #[error("it leaves the carton")]
+    Leaves,
+}
+
+/// The longest name, in bytes: what Linux takes for a path, with room for the folder it is unpacked to.
+pub const MAX_LENGTH: usize = 3072;
+
+/// Checks that `name` is a relative path of plain components separated by single slashes, and returns it as text.
+///
+/// ```
+/// use carton_core::archive::name::{NameError, check};
+///
+/// assert_eq!(check(b"model/weights 1.bin"), Ok("model/weights 1.bin"));
+/// assert_eq!(check(b"model/../../etc/passwd"), Err(NameError::DotComponent));
+/// ```
+pub fn check(name: &[u8]) -> Result<&str, NameError> {
+    if name.is_empty() {
+        return Err(NameError::Empty);
+    }
+    if name.len() > MAX_LENGTH {
+        return Err(NameError::TooLong);
+    }
+    if name[0] == b'/' {
+        return Err(NameError::Absolute);
+    }
+    let text = std::str::from_utf8(name).map_err(|_| NameError::NotUtf8)?;
+    let mut component_start = 0;
+    for (position, byte) in name.iter().enumerate() {
+        match byte {
+            b'\\' => return Err(NameError::BackSlash),
+            0 | b'\n' | b'\r' => return Err(NameError::ControlCharacter),
+            b'/' => {
+                check_component(&name[component_start..position])?;
+                component_start = position + 1;
+            }
+            _ => {}
+        }
+    }
+    check_component(&name[component_start..])?;
+    Ok(text)
+}
+
+fn check_component(component: &[u8]) -> Result<(), NameError> {
+    match component {
+        b"" => Err(NameError::EmptyComponent),
+        b"." | b".." => Err(NameError::DotComponent),
+        _ => Ok(()),
+    }
+}
+
+/// The name that a symbolic link at `link` pointing at `target` leads to, or why it may not.
+///
+/// The target is relative to the link's folder and may go up with `..`, but never out of the carton, and never to its top.
+/// Only text is looked at: whether an entry of that name exists, or is another link, is for the caller to see.
+///
+/// ```
+/// use carton_core::archive::name::{NameError, resolve_link};
+///
+/// assert_eq!(resolve_link("model/a/link", b"../b.bin"), Ok("model/b.bin".to_owned()));
+/// assert_eq!(resolve_link("model/link", b"../../b.bin"), Err(NameError::Leaves));
+/// ```
+pub fn resolve_link(link: &str, target: &[u8]) -> Result<String, NameError> {
+    if target.is_empty() {
+        return Err(NameError::Empty);
+    }
+    if target.len() > MAX_LENGTH {
+        return Err(NameError::TooLong);
+    }
+    if target[0] == b'/' {
+        return Err(NameError::Absolute);
+    }
+    let target = std::str::from_utf8(target).map_err(|_| NameError::NotUtf8)?;
+    let mut components: Vec<&str> = link.split('/').collect();
+    components.pop();
+    for component in target.split('/') {
+        match component {
+            "" | "." => {}
+            ".." => {
+                components.pop().ok_or(NameError::Leaves)?;
+            }
+            component => components.push(component),
+        }
+    }
+    let resolved = components.join("/");
+    check(resolved.as_bytes()).map_err(|error| if error == NameError::Empty { NameError::Leaves } else { error })?;
+    Ok(resolved)
+}
+
+/// Finds names that cannot exist beside each other in one folder tree. They are added in sorted order.
+#[derive(Debug, Default)]
+pub(crate) struct Tree<'a> {
+    /// The names so far that the last one begins with, shortest first; whether each is a folder.
+    prefixes: Vec<(&'a str, bool)>,
+}
+
+/// Why two names exclude each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Overlap<'a> {
+    /// They are the same.
+    Duplicate,
+    /// One lies in the other, which is no folder.
+    InsideFile(&'a str),
+}
+
+impl<'a> Tree<'a> {
+    /// Adds a name that does not sort before those added so far.
+    pub(crate) fn add(&mut self, name: &'a str, is_folder: bool) -> Result<(), Overlap<'a>> {
+        while self.prefixes.pop_if(|(prefix, _)| !name.starts_with(*prefix)).is_some() {}
+        for (prefix, prefix_is_folder) in &self.prefixes {
+            match name.as_bytes().get(prefix.len()) {
+                None => return Err(Overlap::Duplicate),
+                Some(b'/') if !prefix_is_folder => return Err(Overlap::InsideFile(prefix)),
+                Some(_) => {}
+            }
+        }
+        self.prefixes.push((name, is_folder));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_exclude_each_other() {
+        let check = |names: &[&'static str], expected: Result<(), Overlap<'static>>| {
+            let mut tree = Tree::default();
+            assert_eq!(
+                names.iter().try_for_each(|name| tree.add(name.trim_end_matches('/'), name.ends_with('/'))),
+                expected
+            );
+        };
+        check(&["a", "b"], Ok(()));
+        check(&["a", "a"], Err(Overlap::Duplicate));
+        check(&["a/", "a"], Err(Overlap::Duplicate));
+        check(&["a", "a-", "a.b", "a/b"], Err(Overlap::InsideFile("a")));
+        check(&["a/", "a-", "a.b", "a/b", "a/b/c"], Err(Overlap::InsideFile("a/b")));
+        check(&["a/", "a-", "a.b", "a/b/", "a/b/c", "a0"], Ok(()));
+        check(&["a", "ab", "abc", "abc/d"], Err(Overlap::InsideFile("abc")));
+        check(&["a", "ab", "ac", "ac/d/e"], Err(Overlap::InsideFile("ac")));
+    }
+
+    #[test]
+    fn names() {
+        let check = |name: &[u8], expected: Result<(), NameError>| {
+            assert_eq!(super::check(name).map(|text| assert_eq!(text.as_bytes(), name)), expected, "{name:?}");
+        };
+        check(b"a", Ok(()));
+        check(b"model/a=b c.bin", Ok(()));
+        check("model/ünï".as_bytes(), Ok(()));
+        check(b"...", Ok(()));
+        check(b".hidden/..a/a..", Ok(()));
+        check(&[b'a'; MAX_LENGTH], Ok(()));
+        check(&[b'a'; MAX_LENGTH + 1], Err(NameError::TooLong));
+        check(b"", Err(NameError::Empty));
+        check(b"/", Err(NameError::Absolute));
+        check(b"/a", Err(NameError::Absolute));
+        check(b"a/", Err(NameError::EmptyComponent));
+        check(b"a//b", Err(NameError::EmptyComponent));
+        check(b".", Err(NameError::DotComponent));
+        check(b"a/./b", Err(NameError::DotComponent));
+        check(b"..", Err(NameError::DotComponent));
+        check(b"a/..", Err(NameError::DotComponent));
+        check(b"../a", Err(NameError::DotComponent));
+        check(b"a\\b", Err(NameError::BackSlash));
+        check(b"a\nb", Err(NameError::ControlCharacter));
+        check(b"a\rb", Err(NameError::ControlCharacter));
+        check(b"a\0", Err(NameError::ControlCharacter));
+        check(b"a\xFF", Err(NameError::NotUtf8));
+    }
+
+    #[test]
+    fn link_targets() {
+        let check = |link: &str, target: &[u8], expected: Result<&str, NameError>| {
+            assert_eq!(resolve_link(link, target).as_deref(), expected.as_ref().copied(), "{link} {target:?}");
+        };
+        check("model/l", b"a", Ok("model/a"));
+        check("model/l", b"./a//b", Ok("model/a/b"));
+        check("model/x/l", b"../../misc/a", Ok("misc/a"));
+        check("model/l", b"l", Ok("model/l"));
+        check("model/l", b".", Ok("model"));
+        check("model/l", b"..", Err(NameError::Leaves));
+        check("l", b"../a", Err(NameError::Leaves));
+        check("model/l", b"../../model/a", Err(NameError::Leaves));
+        check("model/l", b"/model/a", Err(NameError::Absolute));
+        check("model/l", b"", Err(NameError::Empty));
+        check("model/l", b"a\\b", Err(NameError::BackSlash));
+        check("model/l", b"a\0", Err(NameError::ControlCharacter));
+        check("model/l", b"\xFF", Err(NameError::NotUtf8));
+    }
+}
