@@ -1,1 +1,283 @@
-//! To be written.
+//! carton.toml (spec/carton-format.md, "carton.toml"): text in, validated [`Metadata`] out, and back. Pure: whether what
+//! it refers to exists is for `package` to say.
+//!
+//! `raw` is the file as serde reads it, [`Draft`] holds values that are each right, [`Metadata`] is valid as a whole.
+//! What is read from a carton and what is about to be packed go the same way.
+
+mod draft;
+mod error;
+mod options;
+mod raw;
+mod reference;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use carton_tensor::{DataType, SymbolicShape};
+use semver::VersionReq;
+use serde::Serialize;
+
+pub use draft::Draft;
+pub use error::MetadataError;
+pub use reference::{DraftReference, InvalidReference, Reference};
+
+/// The version of the format that this crate reads and writes.
+pub const SPEC_VERSION: u64 = 1;
+
+/// A valid carton.toml.
+///
+/// ```
+/// use carton_core::metadata::Metadata;
+/// let metadata = Metadata::parse(r#"
+///     spec_version = 1
+///     [runner]
+///     runner_name = "onnx"
+///     required_framework_version = ">=1.12, <2"
+/// "#)?;
+/// assert_eq!(metadata.runner().runner_name, "onnx");
+/// assert!(metadata.signature().is_none());
+/// assert_eq!(Metadata::parse(&metadata.to_toml())?, metadata);
+/// # Ok::<(), carton_core::metadata::MetadataError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Metadata {
+    model_name: Option<String>,
+    short_description: Option<String>,
+    model_description: Option<String>,
+    license: Option<String>,
+    repository: Option<String>,
+    homepage: Option<String>,
+    required_platforms: Vec<String>,
+    signature: Option<Signature>,
+    self_tests: Vec<SelfTest>,
+    examples: Vec<Example>,
+    runner: Runner,
+    /// `runner.opts` as TOML, made when it was checked that there is such a form.
+    opts_toml: toml::Table,
+}
+
+/// The declared inputs and outputs, in order. Either list may be empty.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Signature {
+    /// The inputs; positional arguments follow this order.
+    pub inputs: Vec<TensorSpec>,
+    /// The outputs.
+    pub outputs: Vec<TensorSpec>,
+}
+
+/// A declared input or output.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TensorSpec {
+    /// The name, unique among the inputs or among the outputs.
+    pub name: String,
+    /// The type of the elements.
+    pub dtype: DataType,
+    /// The shapes that are allowed.
+    pub shape: SymbolicShape,
+    /// For people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// What the runner calls it, such as a node of a graph. Callers do not see it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub internal_name: Option<String>,
+}
+
+/// Inputs with the outputs they should give. `R` is the name of a tensor in `tensor_data`, or, in a [`Draft`], a
+/// [`DraftReference`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SelfTest<R = String> {
+    /// The test's name.
+    pub name: Option<String>,
+    /// What it tests.
+    pub description: Option<String>,
+    /// The input tensors by input name.
+    pub inputs: BTreeMap<String, R>,
+    /// The expected output tensors by output name; `None` when running without an error is all that is asked.
+    pub expected_out: Option<BTreeMap<String, R>>,
+}
+
+/// Inputs and outputs to show to people; not necessarily ones that can be run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Example<R = Reference> {
+    /// The example's name.
+    pub name: Option<String>,
+    /// What it shows.
+    pub description: Option<String>,
+    /// What goes in, by input name.
+    pub inputs: BTreeMap<String, R>,
+    /// What comes out, by output name.
+    pub sample_out: BTreeMap<String, R>,
+}
+
+/// Which runner runs the model, and how.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Runner {
+    /// `onnx`, or `vendor/name` for a third party's.
+    pub runner_name: String,
+    /// The framework versions that run the model.
+    pub required_framework_version: VersionReq,
+    /// The version of the layout of the `model` folder.
+    pub runner_compat_version: u64,
+    /// Options for the runner. The model must run correctly without them.
+    pub opts: serde_json::Map<String, serde_json::Value>,
+}
+
+impl Metadata {
+    /// Reads a carton.toml.
+    ///
+    /// # Errors
+    /// [`MetadataError::UnsupportedVersion`] before anything else is judged, [`MetadataError::Syntax`],
+    /// [`MetadataError::WrongType`], [`MetadataError::Invalid`].
+    pub fn parse(text: &str) -> Result<Self, MetadataError> {
+        Draft::from_raw(raw::RawMetadata::parse(text, raw::Version::Required)?)?.finish()
+    }
+
+    /// Reads a carton.toml that has yet to be shown to be UTF-8.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse), and [`MetadataError::NotUtf8`].
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, MetadataError> {
+        let text = str::from_utf8(bytes).map_err(|error| MetadataError::NotUtf8 { offset: error.valid_up_to() })?;
+        Self::parse(text)
+    }
+
+    /// The text of a carton.toml that reads back as this metadata: fixed order, only what is set.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        write::to_toml(self)
+    }
+
+    /// The version of the format.
+    #[must_use]
+    pub fn spec_version(&self) -> u64 {
+        SPEC_VERSION
+    }
+
+    /// The model's name.
+    #[must_use]
+    pub fn model_name(&self) -> Option<&str> {
+        self.model_name.as_deref()
+    }
+
+    /// One line about the model.
+    #[must_use]
+    pub fn short_description(&self) -> Option<&str> {
+        self.short_description.as_deref()
+    }
+
+    /// Markdown about the model; its images may be `@misc/PATH`.
+    #[must_use]
+    pub fn model_description(&self) -> Option<&str> {
+        self.model_description.as_deref()
+    }
+
+    /// An SPDX expression where one exists.
+    #[must_use]
+    pub fn license(&self) -> Option<&str> {
+        self.license.as_deref()
+    }
+
+    /// Where the model's sources are.
+    #[must_use]
+    pub fn repository(&self) -> Option<&str> {
+        self.repository.as_deref()
+    }
+
+    /// The model's home page.
+    #[must_use]
+    pub fn homepage(&self) -> Option<&str> {
+        self.homepage.as_deref()
+    }
+
+    /// The target triples the model runs on; empty for all.
+    #[must_use]
+    pub fn required_platforms(&self) -> &[String] {
+        &self.required_platforms
+    }
+
+    /// The declared inputs and outputs, if they are.
+    #[must_use]
+    pub fn signature(&self) -> Option<&Signature> {
+        self.signature.as_ref()
+    }
+
+    /// The declared inputs in order; empty when none are declared.
+    #[must_use]
+    pub fn inputs(&self) -> &[TensorSpec] {
+        self.signature.as_ref().map_or(&[], |signature| &signature.inputs)
+    }
+
+    /// The declared outputs in order; empty when none are declared.
+    #[must_use]
+    pub fn outputs(&self) -> &[TensorSpec] {
+        self.signature.as_ref().map_or(&[], |signature| &signature.outputs)
+    }
+
+    /// The self-tests in order.
+    #[must_use]
+    pub fn self_tests(&self) -> &[SelfTest] {
+        &self.self_tests
+    }
+
+    /// The examples in order.
+    #[must_use]
+    pub fn examples(&self) -> &[Example] {
+        &self.examples
+    }
+
+    /// Which runner runs the model.
+    #[must_use]
+    pub fn runner(&self) -> &Runner {
+        &self.runner
+    }
+}
+
+impl From<Metadata> for Draft {
+    fn from(metadata: Metadata) -> Self {
+        let (inputs, outputs) = metadata.signature.map(|signature| (signature.inputs, signature.outputs)).unzip();
+        let tensors = |names: BTreeMap<String, String>| {
+            names.into_iter().map(|(name, tensor)| (name, Reference::TensorData(tensor).into())).collect()
+        };
+        let references = |references: BTreeMap<String, Reference>| {
+            references.into_iter().map(|(name, reference)| (name, reference.into())).collect()
+        };
+        Self {
+            model_name: metadata.model_name,
+            short_description: metadata.short_description,
+            model_description: metadata.model_description,
+            license: metadata.license,
+            repository: metadata.repository,
+            homepage: metadata.homepage,
+            required_platforms: metadata.required_platforms,
+            inputs,
+            outputs,
+            self_tests: metadata
+                .self_tests
+                .into_iter()
+                .map(|test| SelfTest {
+                    name: test.name,
+                    description: test.description,
+                    inputs: tensors(test.inputs),
+                    expected_out: test.expected_out.map(tensors),
+                })
+                .collect(),
+            examples: metadata
+                .examples
+                .into_iter()
+                .map(|example| Example {
+                    name: example.name,
+                    description: example.description,
+                    inputs: references(example.inputs),
+                    sample_out: references(example.sample_out),
+                })
+                .collect(),
+            runner_name: Some(metadata.runner.runner_name),
+            required_framework_version: Some(metadata.runner.required_framework_version),
+            runner_compat_version: Some(metadata.runner.runner_compat_version),
+            opts: metadata.runner.opts,
+        }
+    }
+}

@@ -1,0 +1,402 @@
+//! carton.toml on its way to being valid: public fields to fill in, and the rules that turn them into [`Metadata`].
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use carton_tensor::{DataType, Dimension, SymbolicShape};
+use semver::VersionReq;
+use serde_json::{Map, Value};
+
+use super::raw::{RawExample, RawMetadata, RawSelfTest, RawTensorSpec, Version, described};
+use super::{
+    DraftReference, Example, Metadata, MetadataError, Reference, Runner, SelfTest, Signature, TensorSpec, options,
+};
+
+/// Metadata to be packed: nothing is required yet, and references may be files.
+///
+/// ```
+/// use carton_core::metadata::Draft;
+/// let mut draft = Draft::parse("model_name = 'digits'\n[runner.opts]\nthreads = 2")?;
+/// draft.runner_name = Some("onnx".to_owned());
+/// draft.required_framework_version = Some(">=1.12, <2".parse()?);
+/// let metadata = draft.validate()?;
+/// assert_eq!(metadata.model_name(), Some("digits"));
+/// assert_eq!(metadata.runner().opts["threads"], 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Draft {
+    /// The model's name.
+    pub model_name: Option<String>,
+    /// One line, at most 100 characters.
+    pub short_description: Option<String>,
+    /// Markdown; its images may be `@misc/PATH`.
+    pub model_description: Option<String>,
+    /// An SPDX expression where one exists.
+    pub license: Option<String>,
+    /// Where the model's sources are.
+    pub repository: Option<String>,
+    /// The model's home page.
+    pub homepage: Option<String>,
+    /// Target triples the model runs on; empty for all.
+    pub required_platforms: Vec<String>,
+    /// The inputs in order; `None` when they are not declared.
+    pub inputs: Option<Vec<TensorSpec>>,
+    /// The outputs in order; declared when the inputs are.
+    pub outputs: Option<Vec<TensorSpec>>,
+    /// Inputs with the outputs they should give.
+    pub self_tests: Vec<SelfTest<DraftReference>>,
+    /// Inputs and outputs to show to people.
+    pub examples: Vec<Example<DraftReference>>,
+    /// The runner's name.
+    pub runner_name: Option<String>,
+    /// The framework versions that run the model.
+    pub required_framework_version: Option<VersionReq>,
+    /// The version of the layout of the `model` folder; 1 when not given.
+    pub runner_compat_version: Option<u64>,
+    /// Options for the runner.
+    pub opts: Map<String, Value>,
+}
+
+impl Draft {
+    /// Reads a carton.toml that may be unfinished: `spec_version` and `[runner]` may be missing, references may be files.
+    ///
+    /// # Errors
+    /// As [`Metadata::parse`], but for what may be missing. Rules that need the whole are left to
+    /// [`validate`](Self::validate).
+    pub fn parse(text: &str) -> Result<Self, MetadataError> {
+        Self::from_raw(RawMetadata::parse(text, Version::Optional)?)
+    }
+
+    /// The files that self-tests and examples refer to, in the order of the draft, each as often as it is named.
+    pub fn files(&self) -> impl Iterator<Item = (&Path, Option<&str>)> {
+        let tests = self.self_tests.iter().flat_map(|test| {
+            test.inputs.values().chain(test.expected_out.iter().flatten().map(|(_, reference)| reference))
+        });
+        let examples =
+            self.examples.iter().flat_map(|example| example.inputs.values().chain(example.sample_out.values()));
+        tests.chain(examples).filter_map(|reference| match reference {
+            DraftReference::File { path, member } => Some((path.as_path(), member.as_deref())),
+            DraftReference::Carton(_) => None,
+        })
+    }
+
+    /// Replaces every reference to a file by what `resolve` makes of it, given the path and the member.
+    ///
+    /// # Errors
+    /// The first one `resolve` returns.
+    pub fn resolve_files<E>(
+        &mut self,
+        mut resolve: impl FnMut(&Path, Option<&str>) -> Result<Reference, E>,
+    ) -> Result<(), E> {
+        let tests = self.self_tests.iter_mut().flat_map(|test| {
+            test.inputs.values_mut().chain(test.expected_out.iter_mut().flat_map(BTreeMap::values_mut))
+        });
+        let examples = self
+            .examples
+            .iter_mut()
+            .flat_map(|example| example.inputs.values_mut().chain(example.sample_out.values_mut()));
+        for reference in tests.chain(examples) {
+            if let DraftReference::File { path, member } = reference {
+                *reference = DraftReference::Carton(resolve(path, member.as_deref())?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the draft against all rules of the format.
+    ///
+    /// # Errors
+    /// [`MetadataError::Invalid`] naming the first field that breaks a rule.
+    pub fn validate(self) -> Result<Metadata, MetadataError> {
+        // Only what we write is held to this limit: the first version of the format did not know the field.
+        if let Some(text) = &self.short_description
+            && text.chars().count() > SHORT_DESCRIPTION_LIMIT
+        {
+            let expected = format!("at most {SHORT_DESCRIPTION_LIMIT} characters");
+            return Err(MetadataError::invalid("short_description", expected, text.chars().count()));
+        }
+        self.finish()
+    }
+
+    /// Turns what serde read into a draft: values are judged one by one.
+    pub(super) fn from_raw(raw: RawMetadata) -> Result<Self, MetadataError> {
+        let runner = raw.runner.unwrap_or_default();
+        let required_framework_version = match runner.required_framework_version {
+            None => None,
+            Some(text) => Some(text.parse::<VersionReq>().map_err(|error| {
+                let expected = format!("a semver requirement ({error})");
+                MetadataError::invalid("runner.required_framework_version", expected, format!("`{text}`"))
+            })?),
+        };
+        Ok(Self {
+            model_name: set(raw.model_name),
+            short_description: set(raw.short_description),
+            model_description: set(raw.model_description),
+            license: set(raw.license),
+            repository: set(raw.repository),
+            homepage: set(raw.homepage),
+            required_platforms: raw.required_platforms,
+            inputs: raw.input.map(|specs| tensor_specs(specs, "input")).transpose()?,
+            outputs: raw.output.map(|specs| tensor_specs(specs, "output")).transpose()?,
+            self_tests: raw.self_test.into_iter().enumerate().map(self_test).collect::<Result<_, _>>()?,
+            examples: raw.example.into_iter().enumerate().map(example).collect::<Result<_, _>>()?,
+            runner_name: runner.runner_name,
+            required_framework_version,
+            runner_compat_version: runner.runner_compat_version,
+            opts: options::to_json(runner.opts),
+        })
+    }
+
+    /// The rules about the whole, the same for what is read and what is written.
+    pub(super) fn finish(self) -> Result<Metadata, MetadataError> {
+        for (index, platform) in self.required_platforms.iter().enumerate() {
+            if !is_target_triple(platform) {
+                let expected = "a target triple such as x86_64-unknown-linux-gnu";
+                return Err(invalid_text(format!("required_platforms[{index}]"), expected, platform));
+            }
+        }
+        let signature = match (self.inputs, self.outputs) {
+            (None, None) => None,
+            (Some(inputs), Some(outputs)) => Some(Signature { inputs, outputs }),
+            (Some(_), None) => return Err(MetadataError::missing("output", BOTH_OR_NEITHER)),
+            (None, Some(_)) => return Err(MetadataError::missing("input", BOTH_OR_NEITHER)),
+        };
+        match &signature {
+            Some(signature) => {
+                check_specs(&signature.inputs, "input")?;
+                check_specs(&signature.outputs, "output")?;
+            }
+            None if !self.self_tests.is_empty() => {
+                return Err(MetadataError::missing("input", "inputs and outputs, which `self_test` needs"));
+            }
+            None if !self.examples.is_empty() => {
+                return Err(MetadataError::missing("input", "inputs and outputs, which `example` needs"));
+            }
+            None => {}
+        }
+        let self_tests = self.self_tests.into_iter().enumerate().map(finished_self_test).collect::<Result<_, _>>()?;
+        let examples = self.examples.into_iter().enumerate().map(finished_example).collect::<Result<_, _>>()?;
+
+        let runner_name =
+            self.runner_name.ok_or_else(|| MetadataError::missing("runner.runner_name", "the name of a runner"))?;
+        if !is_runner_name(&runner_name) {
+            let expected = "letters, digits, `_`, `-` and `.`, with a vendor before a `/` where there is one";
+            return Err(invalid_text("runner.runner_name", expected, &runner_name));
+        }
+        let required_framework_version = self.required_framework_version.ok_or_else(|| {
+            MetadataError::missing("runner.required_framework_version", "a semver requirement such as =1.2.3")
+        })?;
+        let runner_compat_version = self.runner_compat_version.unwrap_or(1);
+        if i64::try_from(runner_compat_version).is_err() {
+            return Err(MetadataError::invalid(
+                "runner.runner_compat_version",
+                "an integer that TOML can hold",
+                runner_compat_version,
+            ));
+        }
+        let opts_toml = options::to_toml(&self.opts, "runner.opts")?;
+        let runner = Runner { runner_name, required_framework_version, runner_compat_version, opts: self.opts };
+        Ok(Metadata {
+            model_name: set(self.model_name),
+            short_description: set(self.short_description),
+            model_description: set(self.model_description),
+            license: set(self.license),
+            repository: set(self.repository),
+            homepage: set(self.homepage),
+            required_platforms: self.required_platforms,
+            signature,
+            self_tests,
+            examples,
+            runner,
+            opts_toml,
+        })
+    }
+}
+
+/// Characters in a `short_description`.
+const SHORT_DESCRIPTION_LIMIT: usize = 100;
+
+const BOTH_OR_NEITHER: &str = "inputs and outputs to be declared together (an empty list is `input = []`)";
+
+/// An optional text; an empty one says nothing.
+fn set(text: Option<String>) -> Option<String> {
+    text.filter(|text| !text.is_empty())
+}
+
+fn invalid_text(field: impl Into<String>, expected: impl Into<String>, found: &str) -> MetadataError {
+    MetadataError::invalid(field, expected, format_args!("`{found}`"))
+}
+
+fn tensor_specs(raw: Vec<RawTensorSpec>, list: &str) -> Result<Vec<TensorSpec>, MetadataError> {
+    let spec = |(index, raw): (usize, RawTensorSpec)| {
+        let dtype = raw.dtype.parse::<DataType>().map_err(|_| {
+            let names: Vec<_> = DataType::ALL.iter().map(|dtype| dtype.name()).collect();
+            invalid_text(format!("{list}[{index}].dtype"), format!("one of {}", names.join(", ")), &raw.dtype)
+        })?;
+        Ok(TensorSpec {
+            name: raw.name,
+            dtype,
+            shape: shape(raw.shape, &format!("{list}[{index}].shape"))?,
+            description: set(raw.description),
+            internal_name: set(raw.internal_name),
+        })
+    };
+    raw.into_iter().enumerate().map(spec).collect()
+}
+
+fn shape(raw: toml::Value, field: &str) -> Result<SymbolicShape, MetadataError> {
+    let dimensions = match raw {
+        toml::Value::String(name) if name == "*" => return Ok(SymbolicShape::Any),
+        toml::Value::String(name) => return Ok(SymbolicShape::Symbol(name)),
+        toml::Value::Array(dimensions) => dimensions,
+        other => {
+            let detail = format!("expected a list, a symbol or \"*\", found {}", described(&other));
+            return Err(MetadataError::WrongType { field: field.to_owned(), detail });
+        }
+    };
+    let dimension = |(index, raw)| {
+        let field = || format!("{field}[{index}]");
+        match raw {
+            toml::Value::Integer(size) => u64::try_from(size)
+                .map(Dimension::Fixed)
+                .map_err(|_| MetadataError::invalid(field(), "a size of 0 or more", size)),
+            toml::Value::String(name) if name == "*" => Ok(Dimension::Any),
+            toml::Value::String(name) => Ok(Dimension::Symbol(name)),
+            other => {
+                let detail = format!("expected an integer, a symbol or \"*\", found {}", described(&other));
+                Err(MetadataError::WrongType { field: field(), detail })
+            }
+        }
+    };
+    dimensions.into_iter().enumerate().map(dimension).collect::<Result<_, _>>().map(SymbolicShape::Dimensions)
+}
+
+fn references(raw: BTreeMap<String, String>, field: &str) -> Result<BTreeMap<String, DraftReference>, MetadataError> {
+    raw.into_iter()
+        .map(|(name, text)| match text.parse() {
+            Ok(reference) => Ok((name, reference)),
+            Err(error) => {
+                let super::InvalidReference { expected, found } = error;
+                Err(invalid_text(format!("{field}.{name}"), expected, &found))
+            }
+        })
+        .collect()
+}
+
+fn self_test((index, raw): (usize, RawSelfTest)) -> Result<SelfTest<DraftReference>, MetadataError> {
+    Ok(SelfTest {
+        name: set(raw.name),
+        description: set(raw.description),
+        inputs: references(raw.inputs, &format!("self_test[{index}].inputs"))?,
+        expected_out: raw
+            .expected_out
+            .map(|raw| references(raw, &format!("self_test[{index}].expected_out")))
+            .transpose()?,
+    })
+}
+
+fn example((index, raw): (usize, RawExample)) -> Result<Example<DraftReference>, MetadataError> {
+    Ok(Example {
+        name: set(raw.name),
+        description: set(raw.description),
+        inputs: references(raw.inputs, &format!("example[{index}].inputs"))?,
+        sample_out: references(raw.sample_out, &format!("example[{index}].sample_out"))?,
+    })
+}
+
+fn finished_self_test((index, test): (usize, SelfTest<DraftReference>)) -> Result<SelfTest, MetadataError> {
+    let names = |references: BTreeMap<String, DraftReference>, map: &str| {
+        references
+            .into_iter()
+            .map(|(name, reference)| match reference {
+                DraftReference::Carton(Reference::TensorData(tensor)) if !tensor.is_empty() => Ok((name, tensor)),
+                other => {
+                    let field = format!("self_test[{index}].{map}.{name}");
+                    Err(invalid_text(field, "`@tensor_data/NAME`", &other.to_string()))
+                }
+            })
+            .collect()
+    };
+    Ok(SelfTest {
+        name: set(test.name),
+        description: set(test.description),
+        inputs: names(test.inputs, "inputs")?,
+        expected_out: test.expected_out.map(|references| names(references, "expected_out")).transpose()?,
+    })
+}
+
+fn finished_example((index, example): (usize, Example<DraftReference>)) -> Result<Example, MetadataError> {
+    let finished = |references: BTreeMap<String, DraftReference>, map: &str| -> Result<BTreeMap<_, _>, _> {
+        references
+            .into_iter()
+            // A reference built by hand is held to the same rules as one that was read.
+            .map(|(name, reference)| match reference.to_string().parse::<Reference>() {
+                Ok(parsed) => Ok((name, parsed)),
+                Err(error) => Err(invalid_text(format!("example[{index}].{map}.{name}"), error.expected, &error.found)),
+            })
+            .collect()
+    };
+    Ok(Example {
+        name: set(example.name),
+        description: set(example.description),
+        inputs: finished(example.inputs, "inputs")?,
+        sample_out: finished(example.sample_out, "sample_out")?,
+    })
+}
+
+fn check_specs(specs: &[TensorSpec], list: &str) -> Result<(), MetadataError> {
+    let mut names = std::collections::HashMap::new();
+    for (index, spec) in specs.iter().enumerate() {
+        let field = format!("{list}[{index}].name");
+        if spec.name.is_empty() {
+            return Err(MetadataError::invalid(field, "a name", "an empty string"));
+        }
+        if let Some(first) = names.insert(spec.name.as_str(), index) {
+            return Err(invalid_text(field, format!("another name than {list}[{first}] has"), &spec.name));
+        }
+        let field = format!("{list}[{index}].shape");
+        match &spec.shape {
+            SymbolicShape::Any => {}
+            SymbolicShape::Symbol(name) => check_symbol(name, field)?,
+            SymbolicShape::Dimensions(dimensions) => {
+                for (position, dimension) in dimensions.iter().enumerate() {
+                    match dimension {
+                        Dimension::Symbol(name) => check_symbol(name, format!("{field}[{position}]"))?,
+                        Dimension::Fixed(size) if i64::try_from(*size).is_err() => {
+                            let expected = "a size that TOML can hold";
+                            return Err(MetadataError::invalid(format!("{field}[{position}]"), expected, size));
+                        }
+                        Dimension::Fixed(_) | Dimension::Any => {}
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A symbol built by hand as `"*"` would be read back as "any".
+fn check_symbol(name: &str, field: String) -> Result<(), MetadataError> {
+    match name {
+        "" | "*" => Err(invalid_text(field, "a symbol", name)),
+        _ => Ok(()),
+    }
+}
+
+/// Whether `text` has the form of a target triple. Which ones exist is for those who compare them to decide.
+fn is_target_triple(text: &str) -> bool {
+    let is_part = |part: &str| {
+        !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.'))
+    };
+    text.len() <= 100 && text.contains('-') && text.split('-').all(is_part)
+}
+
+/// Whether `name` can name a runner: `onnx`, `vendor/name`. It becomes part of paths.
+fn is_runner_name(name: &str) -> bool {
+    let is_part = |part: &str| {
+        !matches!(part, "" | "." | "..")
+            && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'))
+    };
+    name.len() <= 128 && name.split('/').count() <= 2 && name.split('/').all(is_part)
+}

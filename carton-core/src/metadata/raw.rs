@@ -1,0 +1,109 @@
+//! carton.toml as serde sees it: right types, nothing judged. Unknown tables and fields are ignored, so that later
+//! writers can add some without a new `spec_version`.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::MetadataError;
+
+/// The whole file but `spec_version`, which is read before the rest.
+#[derive(Deserialize)]
+pub(super) struct RawMetadata {
+    pub(super) model_name: Option<String>,
+    pub(super) short_description: Option<String>,
+    pub(super) model_description: Option<String>,
+    pub(super) license: Option<String>,
+    pub(super) repository: Option<String>,
+    pub(super) homepage: Option<String>,
+    #[serde(default)]
+    pub(super) required_platforms: Vec<String>,
+    pub(super) input: Option<Vec<RawTensorSpec>>,
+    pub(super) output: Option<Vec<RawTensorSpec>>,
+    #[serde(default)]
+    pub(super) self_test: Vec<RawSelfTest>,
+    #[serde(default)]
+    pub(super) example: Vec<RawExample>,
+    pub(super) runner: Option<RawRunner>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct RawTensorSpec {
+    pub(super) name: String,
+    pub(super) dtype: String,
+    /// A string or a list of strings and integers: judged later, for a better message than serde's for untagged enums.
+    pub(super) shape: toml::Value,
+    pub(super) description: Option<String>,
+    pub(super) internal_name: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct RawSelfTest {
+    pub(super) name: Option<String>,
+    pub(super) description: Option<String>,
+    pub(super) inputs: BTreeMap<String, String>,
+    pub(super) expected_out: Option<BTreeMap<String, String>>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct RawExample {
+    pub(super) name: Option<String>,
+    pub(super) description: Option<String>,
+    #[serde(default)]
+    pub(super) inputs: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(super) sample_out: BTreeMap<String, String>,
+}
+
+#[derive(Default, Deserialize)]
+pub(super) struct RawRunner {
+    pub(super) runner_name: Option<String>,
+    pub(super) required_framework_version: Option<String>,
+    pub(super) runner_compat_version: Option<u64>,
+    #[serde(default)]
+    pub(super) opts: toml::Table,
+}
+
+/// Whether a file without `spec_version` is accepted: a draft is, a carton's is not.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Version {
+    Required,
+    Optional,
+}
+
+impl RawMetadata {
+    /// Reads the file. `spec_version` comes first: whatever else another version of the format says is not judged.
+    pub(super) fn parse(text: &str, version: Version) -> Result<Self, MetadataError> {
+        let table: toml::Table = toml::from_str(text).map_err(|error| MetadataError::Syntax(Box::new(error)))?;
+        match table.get("spec_version") {
+            Some(toml::Value::Integer(1)) => {}
+            Some(toml::Value::Integer(found)) => {
+                return Err(MetadataError::UnsupportedVersion { found: found.to_string() });
+            }
+            Some(other) => {
+                let detail = format!("expected an integer, found {}", described(other));
+                return Err(MetadataError::WrongType { field: "spec_version".to_owned(), detail });
+            }
+            None if version == Version::Optional => {}
+            None => return Err(MetadataError::missing("spec_version", "1")),
+        }
+        serde_path_to_error::deserialize(table).map_err(|error| {
+            let field = error.path().to_string();
+            let detail = error.into_inner().message().trim_end().to_owned();
+            MetadataError::WrongType { field, detail }
+        })
+    }
+}
+
+/// The kind of a TOML value, for messages.
+pub(super) fn described(value: &toml::Value) -> &'static str {
+    match value {
+        toml::Value::String(_) => "a string",
+        toml::Value::Integer(_) => "an integer",
+        toml::Value::Float(_) => "a float",
+        toml::Value::Boolean(_) => "a boolean",
+        toml::Value::Datetime(_) => "a date or time",
+        toml::Value::Array(_) => "a list",
+        toml::Value::Table(_) => "a table",
+    }
+}
