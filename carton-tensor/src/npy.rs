@@ -1,1 +1,112 @@
-//! NumPy's `.npy` and `.npz`.
+//! NumPy's `.npy` and `.npz` files.
+//!
+//! ```text
+//! .npy   0x93 "NUMPY", major u8, minor u8, header length (u16 in version 1, u32 in 2 and 3, little-endian),
+//!        header: a Python dictionary as text, padded with spaces and ended by a newline,
+//!        elements: shape times dtype, nothing after them
+//! .npz   a zip file with an entry `NAME.npy` for each array
+//! ```
+//!
+//! Everything read is untrusted: the header is capped and parsed by a strict parser ([`header`]), and a size is
+//! compared with the bytes that are there before memory is taken for it. What NumPy can store and a carton cannot is
+//! [`NpyError::Unsupported`], which names the dtype and what to cast to.
+//!
+//! ```
+//! use carton_tensor::{Tensor, npy};
+//! let tensor = Tensor::from_vec(vec![1.0_f32, 2.0, 3.0], vec![3])?;
+//! let mut file = Vec::new();
+//! npy::write(&mut file, &tensor)?;
+//! assert_eq!(npy::read(file.as_slice(), 1 << 20)?, tensor);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::Path;
+
+use crate::Tensor;
+
+mod elements;
+mod error;
+mod header;
+mod npz;
+
+pub use error::NpyError;
+use error::Problem;
+pub use npz::{Npz, write_npz};
+
+/// What messages call data that has no path.
+const UNNAMED: &str = "npy data";
+
+/// Reads the one array that `reader` holds, to its end.
+///
+/// A `limit` on the bytes read bounds the memory taken: at most that for numbers, and some ten times that for an array of
+/// many short strings.
+///
+/// # Errors
+/// [`NpyError`], [`NpyError::TooLarge`] when header and elements need more than `limit` bytes.
+pub fn read(reader: impl Read, limit: u64) -> Result<Tensor, NpyError> {
+    read_bounded(reader, Size::Unknown, limit).map_err(|problem| problem.at(UNNAMED))
+}
+
+/// Reads the array of the file at `path`, which bounds the memory taken by its size.
+///
+/// # Errors
+/// [`NpyError`], naming the path.
+pub fn read_path(path: impl AsRef<Path>) -> Result<Tensor, NpyError> {
+    let path = path.as_ref();
+    let read = || {
+        let file = File::open(path)?;
+        let metadata = file.metadata()?;
+        // A pipe or a device has no size to compare with.
+        let size = if metadata.is_file() { Size::Known(metadata.len()) } else { Size::Unknown };
+        read_bounded(file, size, u64::MAX)
+    };
+    read().map_err(|problem: Problem| problem.at(&path.display().to_string()))
+}
+
+/// Writes `tensor` as NumPy's `save` would: version 1, little-endian, C order, strings as `<U`.
+///
+/// # Errors
+/// [`NpyError::Unsupported`] for nested tensors and for strings that end in NUL, which `.npy` cannot hold;
+/// [`NpyError::Io`].
+pub fn write(mut writer: impl Write, tensor: &Tensor) -> Result<(), NpyError> {
+    elements::write(&mut writer, tensor).map_err(|problem| problem.at(UNNAMED))
+}
+
+/// What is known of how many bytes a reader gives, header included.
+#[derive(Clone, Copy)]
+enum Size {
+    Unknown,
+    /// What an archive says: the header must agree, but no memory is taken on the strength of it.
+    Claimed(u64),
+    /// The size of a real file, for which memory may be taken at once.
+    Known(u64),
+}
+
+fn read_bounded(mut reader: impl Read, size: Size, limit: u64) -> Result<Tensor, Problem> {
+    let (header, header_size) = header::read(&mut reader)?;
+    let n_bytes = header.n_bytes()?;
+    let needed = header_size.saturating_add(n_bytes);
+    if let Size::Claimed(size) | Size::Known(size) = size
+        && size != needed
+    {
+        return Err(Problem::Format(format!(
+            "shape {:?} of dtype `{}` needs {n_bytes} bytes after the header, found {}",
+            header.shape,
+            header.dtype.descr,
+            size.saturating_sub(header_size)
+        )));
+    }
+    if needed > limit {
+        return Err(Problem::TooLarge { needed, limit });
+    }
+    let bytes = elements::read_bytes(&mut reader, n_bytes, matches!(size, Size::Known(_)))?;
+    if elements::fill(&mut reader, &mut [0])? != 0 {
+        return Err(Problem::Format(format!("there are bytes after the {n_bytes} bytes of the array")));
+    }
+    elements::decode(header, bytes)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,202 @@
+//! The elements of an `.npy` file: read in bounded steps, brought into C order and little-endian, and written.
+
+use std::io::{self, Read, Write};
+
+use bytemuck::Pod;
+use ndarray::{ArrayView, ArrayViewMut, IxDyn, ShapeBuilder};
+
+use super::error::Problem;
+use super::header::{self, Header, Kind};
+use crate::{AlignedBytes, DataType, NumericTensor, StringTensor, Tensor, TensorError, element_count};
+
+/// Memory taken ahead of the bytes that have arrived from a reader whose size is not known.
+const FIRST_STEP: usize = 1 << 20;
+
+/// Reads until `buffer` is full or the reader ends, and says how many bytes came.
+pub(super) fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match reader.read(rest) {
+            Ok(0) => break,
+            Ok(n_read) => filled += n_read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+/// Reads exactly `n_bytes`. Unless they are `known` to be there, memory grows with what arrives.
+pub(super) fn read_bytes(reader: &mut impl Read, n_bytes: u64, known: bool) -> Result<AlignedBytes, Problem> {
+    let too_large = |_| Problem::TooLarge { needed: n_bytes, limit: usize::MAX as u64 };
+    let total = usize::try_from(n_bytes).map_err(too_large)?;
+    let mut bytes = AlignedBytes::zeroed(if known { total } else { total.min(FIRST_STEP) });
+    let mut filled = 0;
+    loop {
+        let room = &mut bytes.as_mut_slice()[filled..];
+        let wanted = room.len();
+        let found = fill(reader, room)?;
+        filled += found;
+        if found < wanted {
+            return Err(Problem::Format(format!("its array should have {total} bytes, it ends after {filled}")));
+        }
+        if filled == total {
+            return Ok(bytes);
+        }
+        let mut larger = AlignedBytes::zeroed(filled.saturating_mul(2).min(total));
+        larger.as_mut_slice()[..filled].copy_from_slice(bytes.as_slice());
+        bytes = larger;
+    }
+}
+
+/// Makes a tensor of the bytes as they are in the file.
+pub(super) fn decode(header: Header, bytes: AlignedBytes) -> Result<Tensor, Problem> {
+    match header.dtype.kind {
+        Kind::Number(dtype) => {
+            let bytes = into_little_endian_c_order(&header, dtype, bytes)?;
+            let tensor = NumericTensor::new(dtype, header.shape, std::sync::Arc::new(bytes)).map_err(of_tensor)?;
+            Ok(tensor.into())
+        }
+        Kind::Unicode(_) | Kind::Bytes(_) => Ok(decode_strings(header, bytes.as_slice())?.into()),
+    }
+}
+
+#[allow(clippy::needless_pass_by_value)] // It is handed over by `map_err`.
+fn of_tensor(error: TensorError) -> Problem {
+    Problem::Format(error.to_string())
+}
+
+fn into_little_endian_c_order(
+    header: &Header,
+    dtype: DataType,
+    mut bytes: AlignedBytes,
+) -> Result<AlignedBytes, Problem> {
+    match dtype.size() {
+        Some(2) => prepare::<u16>(header, &mut bytes, u16::swap_bytes),
+        Some(4) => prepare::<u32>(header, &mut bytes, u32::swap_bytes),
+        Some(8) => prepare::<u64>(header, &mut bytes, u64::swap_bytes),
+        _ => prepare::<u8>(header, &mut bytes, |byte| byte),
+    }?;
+    Ok(bytes)
+}
+
+/// Swaps and transposes as the header asks, with elements as plain words of their size.
+fn prepare<T: Pod>(header: &Header, bytes: &mut AlignedBytes, swap: fn(T) -> T) -> Result<(), Problem> {
+    let words: &mut [T] = bytemuck::try_cast_slice_mut(bytes.as_mut_slice())
+        .map_err(|_| Problem::Format("its array is not a whole number of elements".to_owned()))?;
+    if header.dtype.big_endian {
+        for word in &mut *words {
+            *word = swap(*word);
+        }
+    }
+    // With at most one dimension larger than one, both orders are the same; so they are for an array without elements,
+    // whose shape may be one that ndarray refuses.
+    let transposes = header.fortran_order
+        && !words.is_empty()
+        && header.shape.iter().filter(|&&dimension| dimension != 1).count() > 1;
+    if !transposes {
+        return Ok(());
+    }
+    let refused = |error: ndarray::ShapeError| Problem::Format(format!("shape {:?}: {error}", header.shape));
+    let mut transposed = AlignedBytes::zeroed(size_of_val(words));
+    let target = bytemuck::try_cast_slice_mut(transposed.as_mut_slice())
+        .map_err(|_| Problem::Format("its array is not a whole number of elements".to_owned()))?;
+    let source = ArrayView::from_shape(IxDyn(&header.shape).f(), &*words).map_err(refused)?;
+    ArrayViewMut::from_shape(IxDyn(&header.shape), target).map_err(refused)?.assign(&source);
+    *bytes = transposed;
+    Ok(())
+}
+
+fn decode_strings(header: Header, bytes: &[u8]) -> Result<StringTensor, Problem> {
+    let count = element_count(&header.shape).unwrap_or_default();
+    let size = header.dtype.kind.size().unwrap_or_default();
+    let mut elements = Vec::with_capacity(count);
+    for (position, element) in bytes.chunks_exact(size.max(1)).enumerate() {
+        let string = match header.dtype.kind {
+            Kind::Unicode(_) => unicode(element, header.dtype.big_endian),
+            _ => utf8(element),
+        };
+        let string = string.map_err(|problem| {
+            Problem::Format(format!("string {position} of dtype `{}` {problem}", header.dtype.descr))
+        })?;
+        elements.push(string);
+    }
+    if header.fortran_order && !elements.is_empty() {
+        let view = ArrayView::from_shape(IxDyn(&header.shape).f(), &elements)
+            .map_err(|error| Problem::Format(format!("shape {:?}: {error}", header.shape)))?;
+        elements = view.iter().cloned().collect();
+    }
+    StringTensor::new(elements, header.shape).map_err(of_tensor)
+}
+
+/// Four bytes a code point. NumPy fills up with zeros, which are no part of the string.
+fn unicode(element: &[u8], big_endian: bool) -> Result<String, String> {
+    let (points, _) = element.as_chunks::<4>();
+    let point = |bytes: &[u8; 4]| if big_endian { u32::from_be_bytes(*bytes) } else { u32::from_le_bytes(*bytes) };
+    let length = points.iter().rposition(|bytes| point(bytes) != 0).map_or(0, |last| last + 1);
+    points[..length]
+        .iter()
+        .map(|bytes| char::from_u32(point(bytes)).ok_or_else(|| format!("has no character {:#x}", point(bytes))))
+        .collect()
+}
+
+fn utf8(element: &[u8]) -> Result<String, String> {
+    let length = element.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+    String::from_utf8(element[..length].to_vec()).map_err(|error| format!("is not UTF-8: {error}"))
+}
+
+/// Writes a whole `.npy` file.
+pub(super) fn write(writer: &mut impl Write, tensor: &Tensor) -> Result<(), Problem> {
+    match tensor {
+        Tensor::Numeric(tensor) => write_numbers(writer, tensor),
+        Tensor::String(tensor) => write_strings(writer, tensor),
+        Tensor::Nested(_) => Err(Problem::Unsupported(
+            "an .npy file cannot hold a nested tensor; write each of its tensors to a file of its own".to_owned(),
+        )),
+    }
+}
+
+fn write_numbers(writer: &mut impl Write, tensor: &NumericTensor) -> Result<(), Problem> {
+    let (descr, size) = match tensor.dtype() {
+        DataType::Float32 => ("<f4", 4),
+        DataType::Float64 => ("<f8", 8),
+        DataType::Int8 => ("|i1", 1),
+        DataType::Int16 => ("<i2", 2),
+        DataType::Int32 => ("<i4", 4),
+        DataType::Int64 => ("<i8", 8),
+        DataType::Uint8 => ("|u1", 1),
+        DataType::Uint16 => ("<u2", 2),
+        DataType::Uint32 => ("<u4", 4),
+        DataType::Uint64 => ("<u8", 8),
+        DataType::String => return Err(Problem::Unsupported("it is a numeric tensor of strings".to_owned())),
+    };
+    let bytes = tensor.bytes();
+    let expected = element_count(tensor.shape()).and_then(|count| count.checked_mul(size));
+    if expected != Some(bytes.len()) {
+        return Err(Problem::Format(format!(
+            "its storage gives {} bytes for shape {:?} of {}",
+            bytes.len(),
+            tensor.shape(),
+            tensor.dtype()
+        )));
+    }
+    writer.write_all(&header::format(descr, tensor.shape())?)?;
+    Ok(writer.write_all(bytes)?)
+}
+
+fn write_strings(writer: &mut impl Write, tensor: &StringTensor) -> Result<(), Problem> {
+    let strings = tensor.elements();
+    if let Some(position) = strings.iter().position(|string| string.ends_with('\0')) {
+        return Err(Problem::Unsupported(format!("string {position} ends in NUL, which an .npy file would lose")));
+    }
+    let length = strings.iter().map(|string| string.chars().count()).max().unwrap_or(0).max(1);
+    writer.write_all(&header::format(&format!("<U{length}"), tensor.shape())?)?;
+    let mut element = Vec::new();
+    for string in strings {
+        element.clear();
+        element.extend(string.chars().flat_map(|character| u32::from(character).to_le_bytes()));
+        element.resize(length.saturating_mul(4), 0);
+        writer.write_all(&element)?;
+    }
+    Ok(())
+}

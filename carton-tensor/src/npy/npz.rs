@@ -1,0 +1,177 @@
+//! `.npz`: a zip file of `.npy` files.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+
+use zip::read::ZipArchive;
+use zip::result::ZipError;
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, DateTime, ZipWriter};
+
+use super::error::{NpyError, Problem};
+use super::{Size, elements, read_bounded};
+use crate::Tensor;
+
+const SUFFIX: &str = ".npy";
+/// Deflate cannot shrink anything more than this, so an entry that claims to be larger lies.
+const MAX_DEFLATE_RATIO: u64 = 1032;
+
+/// An opened `.npz` file. Opening it reads names; each array is read when it is asked for.
+///
+/// ```
+/// use carton_tensor::npy::{Npz, write_npz};
+/// use carton_tensor::Tensor;
+/// let directory = tempfile::tempdir()?;
+/// let path = directory.path().join("cases.npz");
+/// let (x, y) = (Tensor::scalar(1.5_f32), Tensor::from_strings(["a", "b"], vec![2])?);
+/// write_npz(std::fs::File::create(&path)?, [("x", &x), ("y", &y)])?;
+///
+/// let mut cases = Npz::open(&path)?;
+/// assert_eq!(cases.names(), ["x", "y"]);
+/// assert_eq!(cases.read("y")?, y);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Npz<R = BufReader<File>> {
+    place: String,
+    limit: u64,
+    archive: ZipArchive<R>,
+    /// Bytes of the whole file.
+    size: u64,
+    names: Vec<String>,
+    /// Where in the archive each name is.
+    positions: BTreeMap<String, usize>,
+}
+
+impl Npz {
+    /// Opens the file at `path`.
+    ///
+    /// # Errors
+    /// [`NpyError`], naming the path.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, NpyError> {
+        let place = path.as_ref().display().to_string();
+        match File::open(path) {
+            Ok(file) => Self::from_reader(BufReader::new(file), &place),
+            Err(error) => Err(Problem::Io(error).at(&place)),
+        }
+    }
+}
+
+impl<R: Read + Seek> Npz<R> {
+    /// Opens what `reader` reads; `place` is what messages call it.
+    ///
+    /// # Errors
+    /// [`NpyError::Format`] when it is not a zip file or has two arrays of one name; [`NpyError::Io`].
+    pub fn from_reader(mut reader: R, place: &str) -> Result<Self, NpyError> {
+        let open = || {
+            let size = reader.seek(SeekFrom::End(0))?;
+            let archive = ZipArchive::new(reader).map_err(of_zip)?;
+            let (mut names, mut positions) = (Vec::new(), BTreeMap::new());
+            for position in 0..archive.len() {
+                let Some(entry) = archive.name_for_index(position) else { continue };
+                // Other entries are no arrays, NumPy hands out their bytes.
+                let entry = entry.map_err(of_zip)?;
+                let Some(name) = entry.strip_suffix(SUFFIX) else { continue };
+                if positions.insert(name.to_owned(), position).is_some() {
+                    return Err(Problem::Format(format!("it has two arrays `{name}`")));
+                }
+                names.push(name.to_owned());
+            }
+            if archive.has_duplicate_names() {
+                return Err(Problem::Format("two of its entries have the same name".to_owned()));
+            }
+            Ok(Self { place: place.to_owned(), limit: u64::MAX, archive, size, names, positions })
+        };
+        open().map_err(|problem| problem.at(place))
+    }
+
+    /// Refuses arrays that take more than `limit` bytes, header included. Without it an array is bounded by the size of
+    /// the file, or by some thousand times what is compressed of it there.
+    #[must_use]
+    pub fn with_limit(mut self, limit: u64) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// The arrays' names, without `.npy`, in the order of the file.
+    #[must_use]
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Reads one array and none of the others.
+    ///
+    /// # Errors
+    /// [`NpyError::NoSuchArray`]; other [`NpyError`]s, naming file and array as `PATH#NAME`.
+    pub fn read(&mut self, name: &str) -> Result<Tensor, NpyError> {
+        let Some(&position) = self.positions.get(name) else {
+            let (place, name, present) = (self.place.clone(), name.to_owned(), self.names.clone());
+            return Err(NpyError::NoSuchArray { place, name, present });
+        };
+        let (limit, archive_size) = (self.limit, self.size);
+        let mut read = || {
+            let entry = self.archive.by_index(position).map_err(of_zip)?;
+            let (size, compressed) = (entry.size(), entry.compressed_size());
+            let possible = match entry.compression() {
+                CompressionMethod::Stored => compressed,
+                CompressionMethod::Deflated => compressed.saturating_mul(MAX_DEFLATE_RATIO),
+                other => {
+                    return Err(Problem::Unsupported(format!(
+                        "it is compressed by {other:?}, expected stored or deflate as NumPy writes them"
+                    )));
+                }
+            };
+            if size > possible {
+                return Err(Problem::Format(format!("it claims {size} bytes, which {compressed} bytes cannot hold")));
+            }
+            let stored = entry.compression() == CompressionMethod::Stored && size <= archive_size;
+            let size = if stored { Size::Known(size) } else { Size::Claimed(size) };
+            read_bounded(BufReader::new(entry), size, limit)
+        };
+        read().map_err(|problem| problem.at(&format!("{}#{name}", self.place)))
+    }
+}
+
+#[allow(clippy::needless_pass_by_value)] // It is handed over by `map_err`.
+fn of_zip(error: ZipError) -> Problem {
+    match error {
+        ZipError::Io(error) => error.into(),
+        ZipError::UnsupportedArchive(_) | ZipError::CompressionMethodNotSupported(_) | ZipError::InvalidPassword => {
+            Problem::Unsupported(error.to_string())
+        }
+        _ => Problem::Format(error.to_string()),
+    }
+}
+
+/// Writes arrays to an `.npz` file, uncompressed as NumPy's `savez` does. The same tensors in the same order give the
+/// same bytes.
+///
+/// # Errors
+/// As [`write`](super::write); [`NpyError::Format`] for a name given twice.
+pub fn write_npz<'a, W: Write + Seek>(
+    writer: W,
+    tensors: impl IntoIterator<Item = (&'a str, &'a Tensor)>,
+) -> Result<(), NpyError> {
+    const PLACE: &str = "npz data";
+    let mut archive = ZipWriter::new(BufWriter::new(writer));
+    let mut names = BTreeSet::new();
+    for (name, tensor) in tensors {
+        let mut write = || {
+            if !names.insert(name) {
+                return Err(Problem::Format("the name is given to two arrays".to_owned()));
+            }
+            let options = SimpleFileOptions::default()
+                .compression_method(CompressionMethod::Stored)
+                .last_modified_time(DateTime::default())
+                .unix_permissions(0o644)
+                // The size of strings is not known ahead; the larger record costs 20 bytes.
+                .large_file(true);
+            archive.start_file(format!("{name}{SUFFIX}"), options).map_err(of_zip)?;
+            elements::write(&mut archive, tensor)
+        };
+        write().map_err(|problem| problem.at(&format!("{PLACE}#{name}")))?;
+    }
+    let finish = || Ok(archive.finish().map_err(of_zip)?.into_inner().map_err(std::io::IntoInnerError::into_error)?);
+    finish().map(drop).map_err(|problem: Problem| problem.at(PLACE))
+}
