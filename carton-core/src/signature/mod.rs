@@ -1,0 +1,408 @@
+//! Checks the tensors of a call against the declared inputs and outputs (spec/carton-format.md, "Inputs and outputs").
+//! Pure. Done at inference only: loading, listing and verifying a carton never come here.
+//!
+//! A symbol has one value across all inputs and outputs of a call. Symbols for a dimension and symbols for a whole shape
+//! are separate names: `shape = "n"` and `shape = ["n"]` say nothing about each other. `"*"` is free each time.
+//!
+//! A nested tensor is a list: its first dimension is the number of tensors in it, and each of them must match the rest of
+//! the declared shape. Where they differ in a dimension that dimension must be `"*"`; a symbol is bound once, as
+//! anywhere else.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::str::FromStr;
+
+use carton_tensor::{DataType, Dimension, SymbolicShape, Tensor};
+
+use crate::metadata::{Signature, TensorSpec};
+
+/// What happens when tensors do not match the signature.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SignatureMode {
+    /// The call fails.
+    #[default]
+    Strict,
+    /// A warning is logged.
+    Warn,
+    /// Nothing is checked.
+    Off,
+}
+
+impl SignatureMode {
+    /// `strict`, `warn` or `off`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Strict => "strict",
+            Self::Warn => "warn",
+            Self::Off => "off",
+        }
+    }
+}
+
+impl fmt::Display for SignatureMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A text that names no [`SignatureMode`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown signature mode `{0}`, expected one of strict, warn, off")]
+pub struct UnknownSignatureMode(pub String);
+
+impl FromStr for SignatureMode {
+    type Err = UnknownSignatureMode;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        [Self::Strict, Self::Warn, Self::Off]
+            .into_iter()
+            .find(|mode| mode.name() == name)
+            .ok_or_else(|| UnknownSignatureMode(name.to_owned()))
+    }
+}
+
+/// Which side of a call a tensor is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Given to the model.
+    Input,
+    /// Returned by the model.
+    Output,
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Input => "input",
+            Self::Output => "output",
+        })
+    }
+}
+
+/// One way in which the tensors of a call differ from the signature.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{side} `{name}`{}: expected {expected}, found {found}", place.as_ref().map(|place| format!(", {place}")).unwrap_or_default())]
+pub struct Violation {
+    /// Input or output.
+    pub side: Side,
+    /// The tensor's name.
+    pub name: String,
+    /// The place within the tensor, such as `dimension 1`; `None` for the tensor as a whole.
+    pub place: Option<String>,
+    /// What the signature asks for.
+    pub expected: String,
+    /// What was there.
+    pub found: String,
+}
+
+/// All the ways in which the tensors of a call differ from the signature, one a line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("tensors do not match the model's signature{}", violations.iter().map(|violation| format!("\n  {violation}")).collect::<String>())]
+pub struct SignatureError {
+    /// The differences, in declared order and then the unexpected tensors; no more than a hundred.
+    pub violations: Vec<Violation>,
+}
+
+/// More positional tensors than the signature has inputs, or no signature to take their names from.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cannot name positional inputs: expected at most {expected}, the declared inputs, found {found}")]
+pub struct TooManyPositional {
+    /// The number of declared inputs.
+    pub expected: usize,
+    /// The number of tensors.
+    pub found: usize,
+}
+
+/// The values that symbols have in one call: filled by the inputs, consulted by the outputs.
+///
+/// A streamed call clones it after the inputs and checks each step's outputs with a fresh clone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bindings {
+    dimensions: BTreeMap<String, Bound<u64>>,
+    shapes: BTreeMap<String, Bound<Extent>>,
+}
+
+/// The value of a symbol and the tensor that gave it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Bound<T> {
+    value: T,
+    by: String,
+}
+
+/// The shape of a tensor as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Extent {
+    Dense(Vec<usize>),
+    /// The shapes of the tensors of a list.
+    Ragged(Vec<Vec<usize>>),
+}
+
+impl fmt::Display for Extent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Dense(shape) => write!(f, "shape {shape:?}"),
+            Self::Ragged(shapes) if shapes.len() <= 4 => write!(f, "a list of shapes {shapes:?}"),
+            Self::Ragged(shapes) => write!(f, "a list of {} shapes", shapes.len()),
+        }
+    }
+}
+
+/// Checks what is about to be given to the model, and binds the symbols of the inputs.
+///
+/// ```
+/// use std::collections::BTreeMap;
+/// use carton_core::metadata::Metadata;
+/// use carton_core::signature::{Bindings, check_inputs, check_outputs};
+/// use carton_tensor::{NumericTensor, Tensor};
+///
+/// let metadata = Metadata::parse(r#"
+///     spec_version = 1
+///     [[input]]
+///     name = "x"
+///     dtype = "float32"
+///     shape = ["batch", 2]
+///     [[output]]
+///     name = "y"
+///     dtype = "float32"
+///     shape = ["batch"]
+///     [runner]
+///     runner_name = "noop"
+///     required_framework_version = "*"
+/// "#)?;
+/// let signature = metadata.signature().expect("declared above");
+/// let mut bindings = Bindings::default();
+/// let x = Tensor::from(NumericTensor::from_vec(vec![0.0_f32; 6], vec![3, 2])?);
+/// check_inputs(signature, &mut bindings, [("x", &x)])?;
+///
+/// let y = Tensor::from(NumericTensor::from_vec(vec![0.0_f32; 4], vec![4])?);
+/// let error = check_outputs(signature, &mut bindings, [("y", &y)]).unwrap_err();
+/// assert_eq!(
+///     error.violations[0].to_string(),
+///     "output `y`, dimension 0: expected 3 (`batch` in input `x`), found 4",
+/// );
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// Every difference: missing and unexpected names, dtypes, ranks, sizes, symbols with two values.
+pub fn check_inputs<'tensors>(
+    signature: &Signature,
+    bindings: &mut Bindings,
+    tensors: impl IntoIterator<Item = (&'tensors str, &'tensors Tensor)>,
+) -> Result<(), SignatureError> {
+    check(Side::Input, &signature.inputs, bindings, tensors)
+}
+
+/// Checks what the model returned, with the symbols as the inputs bound them.
+///
+/// # Errors
+/// As [`check_inputs`].
+pub fn check_outputs<'tensors>(
+    signature: &Signature,
+    bindings: &mut Bindings,
+    tensors: impl IntoIterator<Item = (&'tensors str, &'tensors Tensor)>,
+) -> Result<(), SignatureError> {
+    check(Side::Output, &signature.outputs, bindings, tensors)
+}
+
+/// Gives positional tensors the names of the declared inputs, in order.
+///
+/// # Errors
+/// When there are more tensors than declared inputs. Fewer are left to [`check_inputs`].
+pub fn name_positional(
+    signature: Option<&Signature>,
+    tensors: Vec<Tensor>,
+) -> Result<Vec<(String, Tensor)>, TooManyPositional> {
+    let inputs = signature.map_or(&[][..], |signature| &signature.inputs);
+    if tensors.len() > inputs.len() {
+        return Err(TooManyPositional { expected: inputs.len(), found: tensors.len() });
+    }
+    Ok(inputs.iter().map(|spec| spec.name.clone()).zip(tensors).collect())
+}
+
+fn check<'tensors>(
+    side: Side,
+    specs: &[TensorSpec],
+    bindings: &mut Bindings,
+    tensors: impl IntoIterator<Item = (&'tensors str, &'tensors Tensor)>,
+) -> Result<(), SignatureError> {
+    let tensors: BTreeMap<&str, &Tensor> = tensors.into_iter().collect();
+    let mut violations = Vec::new();
+    for spec in specs {
+        let mut place = Place { side, name: &spec.name, violations: &mut violations };
+        match tensors.get(spec.name.as_str()) {
+            Some(tensor) => place.check_tensor(spec, bindings, tensor),
+            None => place.report(None, described_spec(spec), "nothing".to_owned()),
+        }
+    }
+    let declared: BTreeSet<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
+    for (name, tensor) in tensors.iter().filter(|(name, _)| !declared.contains(*name)) {
+        let expected = match specs.len() {
+            0 => format!("no {side}s"),
+            _ => {
+                let names: Vec<_> = specs.iter().map(|spec| format!("`{}`", spec.name)).collect();
+                format!("only {}", names.join(", "))
+            }
+        };
+        let found = described_tensor(tensor);
+        Place { side, name, violations: &mut violations }.report(None, expected, found);
+    }
+    if violations.is_empty() { Ok(()) } else { Err(SignatureError { violations }) }
+}
+
+/// How many differences are collected.
+const MAX_VIOLATIONS: usize = 100;
+
+/// The tensor being checked and where to say what is wrong with it.
+struct Place<'check> {
+    side: Side,
+    name: &'check str,
+    violations: &'check mut Vec<Violation>,
+}
+
+impl Place<'_> {
+    fn report(&mut self, place: Option<String>, expected: String, found: String) {
+        // A runner that returns a list of a million wrong tensors has made its point long before the last one.
+        if self.violations.len() >= MAX_VIOLATIONS {
+            return;
+        }
+        let name = self.name.to_owned();
+        self.violations.push(Violation { side: self.side, name, place, expected, found });
+    }
+
+    fn check_tensor(&mut self, spec: &TensorSpec, bindings: &mut Bindings, tensor: &Tensor) {
+        // A nested tensor with nothing in it has no dtype and matches any.
+        if let Some(dtype) = tensor.dtype()
+            && dtype != spec.dtype
+        {
+            self.report(None, spec.dtype.to_string(), dtype.to_string());
+        }
+        match (&spec.shape, tensor) {
+            (SymbolicShape::Any, _) => {}
+            (SymbolicShape::Symbol(symbol), _) => self.bind_shape(symbol, bindings, extent(tensor)),
+            (SymbolicShape::Dimensions(dimensions), Tensor::Nested(nested)) => match dimensions.split_first() {
+                None => self.report(None, "a scalar".to_owned(), described_tensor(tensor)),
+                Some((first, rest)) => {
+                    self.check_dimension("dimension 0", first, bindings, nested.elements().len());
+                    for (index, element) in nested.elements().iter().enumerate() {
+                        let shape = element.shape().unwrap_or_default();
+                        self.check_dimensions(rest, bindings, shape, Some(index));
+                    }
+                }
+            },
+            (SymbolicShape::Dimensions(dimensions), _) => {
+                self.check_dimensions(dimensions, bindings, tensor.shape().unwrap_or_default(), None);
+            }
+        }
+    }
+
+    /// Checks one shape; `element` is its position in a nested tensor, whose declared shape has one dimension more.
+    fn check_dimensions(
+        &mut self,
+        dimensions: &[Dimension],
+        bindings: &mut Bindings,
+        shape: &[usize],
+        element: Option<usize>,
+    ) {
+        let place = |rest: &str| match element {
+            None => rest.to_owned(),
+            Some(index) => format!("tensor {index} of the list{}{rest}", if rest.is_empty() { "" } else { ", " }),
+        };
+        if dimensions.len() != shape.len() {
+            let expected = described_rank(dimensions.len());
+            let found = format!("{} (shape {shape:?})", described_rank(shape.len()));
+            return self.report(Some(place("")).filter(|place| !place.is_empty()), expected, found);
+        }
+        for (position, (dimension, &size)) in dimensions.iter().zip(shape).enumerate() {
+            self.check_dimension(&place(&format!("dimension {position}")), dimension, bindings, size);
+        }
+    }
+
+    fn check_dimension(&mut self, place: &str, dimension: &Dimension, bindings: &mut Bindings, size: usize) {
+        // A size in memory always fits.
+        let size = u64::try_from(size).unwrap_or(u64::MAX);
+        let expected = match dimension {
+            Dimension::Any => return,
+            Dimension::Fixed(expected) if *expected == size => return,
+            Dimension::Fixed(expected) => expected.to_string(),
+            Dimension::Symbol(symbol) => match bindings.dimensions.get(symbol) {
+                None => {
+                    let by = format!("{} `{}`", self.side, self.name);
+                    bindings.dimensions.insert(symbol.clone(), Bound { value: size, by });
+                    return;
+                }
+                Some(bound) if bound.value == size => return,
+                Some(bound) => format!("{} (`{symbol}` in {})", bound.value, bound.by),
+            },
+        };
+        self.report(Some(place.to_owned()), expected, size.to_string());
+    }
+
+    fn bind_shape(&mut self, symbol: &str, bindings: &mut Bindings, extent: Extent) {
+        match bindings.shapes.get(symbol) {
+            None => {
+                let by = format!("{} `{}`", self.side, self.name);
+                bindings.shapes.insert(symbol.to_owned(), Bound { value: extent, by });
+            }
+            Some(bound) if bound.value == extent => {}
+            Some(bound) => {
+                let expected = format!("{} (`{symbol}` in {})", bound.value, bound.by);
+                self.report(None, expected, extent.to_string());
+            }
+        }
+    }
+}
+
+/// The shape of a tensor as a whole. A list whose tensors all have one shape is as good as a tensor with one more dimension.
+fn extent(tensor: &Tensor) -> Extent {
+    let Tensor::Nested(nested) = tensor else {
+        return Extent::Dense(tensor.shape().unwrap_or_default().to_vec());
+    };
+    let shapes: Vec<Vec<usize>> =
+        nested.elements().iter().map(|element| element.shape().unwrap_or_default().to_vec()).collect();
+    match shapes.split_first() {
+        Some((first, rest)) if rest.iter().all(|shape| shape == first) => {
+            Extent::Dense(std::iter::once(shapes.len()).chain(first.iter().copied()).collect())
+        }
+        _ => Extent::Ragged(shapes),
+    }
+}
+
+fn described_rank(rank: usize) -> String {
+    match rank {
+        0 => "a scalar".to_owned(),
+        1 => "1 dimension".to_owned(),
+        rank => format!("{rank} dimensions"),
+    }
+}
+
+fn described_spec(spec: &TensorSpec) -> String {
+    let shape = match &spec.shape {
+        SymbolicShape::Any => "any shape".to_owned(),
+        SymbolicShape::Symbol(symbol) => format!("shape `{symbol}`"),
+        SymbolicShape::Dimensions(dimensions) => {
+            let dimensions: Vec<_> = dimensions
+                .iter()
+                .map(|dimension| match dimension {
+                    Dimension::Any => "*".to_owned(),
+                    Dimension::Symbol(symbol) => symbol.clone(),
+                    Dimension::Fixed(size) => size.to_string(),
+                })
+                .collect();
+            format!("shape [{}]", dimensions.join(", "))
+        }
+    };
+    format!("a tensor of {}, {shape}", spec.dtype)
+}
+
+fn described_tensor(tensor: &Tensor) -> String {
+    let dtype = tensor.dtype().map_or("nothing", DataType::name);
+    match tensor {
+        Tensor::Nested(nested) => format!("a list of {} tensors of {dtype}", nested.elements().len()),
+        _ => format!("a tensor of {dtype}, {}", extent(tensor)),
+    }
+}

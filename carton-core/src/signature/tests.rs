@@ -1,0 +1,192 @@
+//! Every rule of the signature, case by case.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use carton_tensor::{NestedTensor, NumericTensor, StringTensor};
+
+use super::*;
+
+/// A tensor of zeros of this shape.
+fn float(shape: &[usize]) -> Tensor {
+    NumericTensor::from_vec(vec![0.0_f32; shape.iter().product()], shape.to_vec()).unwrap().into()
+}
+
+fn string(shape: &[usize]) -> Tensor {
+    StringTensor::new(vec![String::new(); shape.iter().product()], shape.to_vec()).unwrap().into()
+}
+
+fn nested(shapes: &[&[usize]]) -> Tensor {
+    NestedTensor::new(shapes.iter().map(|shape| float(shape)).collect()).unwrap().into()
+}
+
+fn specs(declared: &[(&str, &str)]) -> Vec<TensorSpec> {
+    let text: String = declared
+        .iter()
+        .map(|(name, shape)| format!("[[input]]\nname = '{name}'\ndtype = 'float32'\nshape = {shape}\n"))
+        .collect();
+    let text = format!(
+        "spec_version = 1\noutput = []\n{}{text}[runner]\nrunner_name = 'r'\nrequired_framework_version = '*'",
+        if declared.is_empty() { "input = []\n" } else { "" }
+    );
+    crate::metadata::Metadata::parse(&text).unwrap().inputs().to_vec()
+}
+
+/// Checks `inputs` and `outputs`, declared as name and shape in TOML, and compares all violations.
+fn check_call(
+    declared: (&[(&str, &str)], &[(&str, &str)]),
+    inputs: &[(&str, Tensor)],
+    outputs: &[(&str, Tensor)],
+    expected: &[&str],
+) {
+    let signature = Signature { inputs: specs(declared.0), outputs: specs(declared.1) };
+    let mut bindings = Bindings::default();
+    let mut found = Vec::new();
+    let given = inputs.iter().map(|(name, tensor)| (*name, tensor));
+    if let Err(error) = check_inputs(&signature, &mut bindings, given) {
+        found.extend(error.violations);
+    }
+    let given = outputs.iter().map(|(name, tensor)| (*name, tensor));
+    if let Err(error) = check_outputs(&signature, &mut bindings, given) {
+        found.extend(error.violations);
+    }
+    let found: Vec<_> = found.iter().map(Violation::to_string).collect();
+    assert_eq!(found, expected, "declared {declared:?}");
+}
+
+/// One input `x` against one declared shape.
+fn check_shape(declared: &str, tensor: Tensor, expected: &[&str]) {
+    check_call((&[("x", declared)], &[]), &[("x", tensor)], &[], expected);
+}
+
+#[test]
+fn names() {
+    let expected = ["input `x`: expected a tensor of float32, shape [n, 2, *], found nothing"];
+    check_call((&[("x", "['n', 2, '*']")], &[]), &[], &[], &expected);
+    let expected = [
+        "input `x`: expected a tensor of float32, any shape, found nothing",
+        "input `z`: expected only `x`, `y`, found a tensor of float32, shape [1]",
+    ];
+    let given = [("y", float(&[1])), ("z", float(&[1]))];
+    check_call((&[("x", "'*'"), ("y", "'*'")], &[]), &given, &[], &expected);
+    let expected = ["output `y`: expected no outputs, found a list of 1 tensors of float32"];
+    check_call((&[], &[]), &[], &[("y", nested(&[&[1]]))], &expected);
+    let expected = ["output `y`: expected a tensor of float32, shape `s`, found nothing"];
+    check_call((&[], &[("y", "'s'")]), &[], &[], &expected);
+    check_call((&[], &[]), &[], &[], &[]);
+}
+
+#[test]
+fn dtypes() {
+    check_shape("'*'", string(&[2]), &["input `x`: expected float32, found string"]);
+    check_shape(
+        "'*'",
+        NestedTensor::new(vec![string(&[])]).unwrap().into(),
+        &["input `x`: expected float32, found string"],
+    );
+    check_shape("'*'", nested(&[]), &[]);
+}
+
+#[test]
+fn ranks_and_sizes() {
+    check_shape("[]", float(&[]), &[]);
+    check_shape("[]", float(&[1]), &["input `x`: expected a scalar, found 1 dimension (shape [1])"]);
+    check_shape("[3, 4]", float(&[3, 4]), &[]);
+    check_shape("[3, 4]", float(&[4, 4]), &["input `x`, dimension 0: expected 3, found 4"]);
+    check_shape("[3, 4]", float(&[3]), &["input `x`: expected 2 dimensions, found 1 dimension (shape [3])"]);
+    check_shape("['*', 4]", float(&[0, 4]), &[]);
+    check_shape(
+        "[5, 5]",
+        float(&[1, 2]),
+        &["input `x`, dimension 0: expected 5, found 1", "input `x`, dimension 1: expected 5, found 2"],
+    );
+}
+
+#[test]
+fn dimension_symbols() {
+    check_shape("['n', 'n']", float(&[2, 2]), &[]);
+    let expected = ["input `x`, dimension 1: expected 2 (`n` in input `x`), found 3"];
+    check_shape("['n', 'n']", float(&[2, 3]), &expected);
+    check_shape("['*', '*']", float(&[2, 3]), &[]);
+    let across: (&[_], &[_]) = (&[("x", "['n']"), ("y", "[1, 'n']")], &[("z", "['n', 'm']"), ("w", "['m']")]);
+    let given = [("x", float(&[7])), ("y", float(&[1, 7]))];
+    check_call(across, &given, &[("z", float(&[7, 2])), ("w", float(&[2]))], &[]);
+    let expected = [
+        "output `z`, dimension 0: expected 7 (`n` in input `x`), found 6",
+        "output `w`, dimension 0: expected 2 (`m` in output `z`), found 3",
+    ];
+    check_call(across, &given, &[("z", float(&[6, 2])), ("w", float(&[3]))], &expected);
+}
+
+#[test]
+fn whole_shape_symbols() {
+    let declared: (&[_], &[_]) = (&[("x", "'s'")], &[("y", "'s'")]);
+    check_call(declared, &[("x", float(&[2, 3]))], &[("y", float(&[2, 3]))], &[]);
+    let expected = ["output `y`: expected shape [2, 3] (`s` in input `x`), found shape [3, 2]"];
+    check_call(declared, &[("x", float(&[2, 3]))], &[("y", float(&[3, 2]))], &expected);
+    check_call(declared, &[("x", nested(&[&[1], &[2]]))], &[("y", nested(&[&[1], &[2]]))], &[]);
+    let expected = ["output `y`: expected a list of shapes [[1], [2]] (`s` in input `x`), found shape [2, 2]"];
+    check_call(declared, &[("x", nested(&[&[1], &[2]]))], &[("y", nested(&[&[2], &[2]]))], &expected);
+    // The same name for a dimension is another symbol.
+    check_call((&[("x", "'s'"), ("y", "['s']")], &[]), &[("x", float(&[2])), ("y", float(&[9]))], &[], &[]);
+}
+
+#[test]
+fn nested_tensors() {
+    check_shape("[2, '*']", nested(&[&[1], &[5]]), &[]);
+    check_shape("['n', '*', 3]", nested(&[&[1, 3], &[5, 3], &[0, 3]]), &[]);
+    check_shape("[3, '*']", nested(&[&[1], &[5]]), &["input `x`, dimension 0: expected 3, found 2"]);
+    let expected = ["input `x`, tensor 1 of the list, dimension 0: expected 1 (`n` in input `x`), found 5"];
+    check_shape("['*', 'n']", nested(&[&[1], &[5]]), &expected);
+    let expected = ["input `x`, tensor 0 of the list: expected a scalar, found 1 dimension (shape [1])"];
+    check_shape("['*']", nested(&[&[1]]), &expected);
+    check_shape("[]", nested(&[&[1]]), &["input `x`: expected a scalar, found a list of 1 tensors of float32"]);
+    check_shape("['*', 'n', 4]", nested(&[]), &[]);
+}
+
+#[test]
+fn positional() {
+    let signature = Signature { inputs: specs(&[("b", "'*'"), ("a", "'*'")]), outputs: Vec::new() };
+    let names = |tensors| {
+        name_positional(Some(&signature), tensors)
+            .map(|named| named.into_iter().map(|(name, tensor)| (name, tensor.shape().unwrap().len())).collect())
+    };
+    assert_eq!(names(vec![]), Ok(vec![]));
+    assert_eq!(names(vec![float(&[])]), Ok(vec![("b".to_owned(), 0)]));
+    assert_eq!(names(vec![float(&[]), float(&[1])]), Ok(vec![("b".to_owned(), 0), ("a".to_owned(), 1)]));
+    let too_many = vec![float(&[]); 3];
+    assert_eq!(names(too_many), Err(TooManyPositional { expected: 2, found: 3 }));
+    assert!(name_positional(None, vec![float(&[])]).is_err());
+    assert!(name_positional(None, vec![]).is_ok());
+}
+
+#[test]
+fn modes() {
+    for mode in [SignatureMode::Strict, SignatureMode::Warn, SignatureMode::Off] {
+        assert_eq!(mode.name().parse(), Ok(mode));
+    }
+    assert!("Strict".parse::<SignatureMode>().is_err());
+    assert_eq!(SignatureMode::default(), SignatureMode::Strict);
+}
+
+#[test]
+fn the_error_has_a_line_for_each_violation() {
+    let signature = Signature { inputs: specs(&[("x", "[1]"), ("y", "[1]")]), outputs: Vec::new() };
+    let (x, y) = (float(&[2]), float(&[3]));
+    let error = check_inputs(&signature, &mut Bindings::default(), [("x", &x), ("y", &y)]).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "tensors do not match the model's signature\n  input `x`, dimension 0: expected 1, found 2\n  input `y`, \
+         dimension 0: expected 1, found 3"
+    );
+}
+
+#[test]
+fn violations_are_capped() {
+    check_count("['*', 7]", nested(&vec![&[1_usize][..]; 1000]), MAX_VIOLATIONS);
+}
+
+fn check_count(declared: &str, tensor: Tensor, expected: usize) {
+    let signature = Signature { inputs: specs(&[("x", declared)]), outputs: Vec::new() };
+    let error = check_inputs(&signature, &mut Bindings::default(), [("x", &tensor)]).unwrap_err();
+    assert_eq!(error.violations.len(), expected);
+}
