@@ -1,1 +1,193 @@
-//! To be written.
+//! The store under `cache_dir`: files and model folders by their hash, and what is known about files elsewhere.
+//!
+//! Whatever is in a bucket under its final name is complete. It was made under `partial-v1` and moved there as a whole, so
+//! that a process may be killed, or a disk be full, at any moment. The number in a bucket's name grows when its contents
+//! change their form: an older version then leaves what a newer one wrote alone, and the other way round.
+//!
+//! ```text
+//! cache_dir/                           0700 when we make it; nobody else may write to it
+//! ├── CACHEDIR.TAG                     tells backup programs to leave the folder out
+//! ├── files-v1/
+//! │   └── 1f/1fbc02…                   a file by the SHA-256 of its bytes, 0444
+//! ├── models-v1/
+//! │   └── 9e81d0…/                     by manifest hash
+//! │       ├── index                    the identity of each file when its bytes were known to be right
+//! │       └── model/…                  the folder that a runner is given; files 0444, large ones linked from files-v1
+//! ├── verified-v1/
+//! │   ├── 803-1a2b.json                a file by device and inode: its identity, and what was verified about it
+//! │   └── 803-1a2c.folder              an unpacked carton: the identity of each of its files
+//! ├── locks-v1/
+//! │   ├── model-9e81d0….lock           held while that model folder is made or repaired
+//! │   └── file-1fbc02….lock            held while that file is made or linked
+//! ├── leases-v1/
+//! │   └── 9e81d0….lock                 held shared while a model is loaded; whoever deletes it holds it exclusively
+//! └── partial-v1/
+//!     ├── 4711-0/                      what a process is making
+//!     └── 4711-0.lock                  held by that process; if nobody does, the folder is swept
+//! ```
+//!
+//! All locks are `flock`s, which the kernel drops when their holder dies. Nothing is synced to the disk: after a loss of
+//! power a file can have lost its bytes, which shows in its size, and it is then made again.
+//!
+//! The cache knows nothing of cartons: who asks for a model folder brings its files ([`ModelFiles`]).
+
+mod error;
+mod files;
+mod index;
+mod lock;
+mod models;
+mod moment;
+mod partial;
+mod record;
+pub(crate) mod workers;
+
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub use error::CacheError;
+pub use models::{ModelFile, ModelFiles, ModelFolder, Removed};
+pub use record::{Scope, Verified};
+
+pub(crate) use files::{Checked, check_bytes, open_regular};
+pub(crate) use index::{FolderIndex, Line};
+pub(crate) use moment::Moment;
+
+use lock::{Lock, Mode};
+use partial::Partial;
+
+use crate::digest::Sha256Digest;
+
+const FILES: &str = "files-v1";
+const MODELS: &str = "models-v1";
+const VERIFIED: &str = "verified-v1";
+const LOCKS: &str = "locks-v1";
+const LEASES: &str = "leases-v1";
+const PARTIAL: &str = "partial-v1";
+const BUCKETS: [&str; 6] = [FILES, MODELS, VERIFIED, LOCKS, LEASES, PARTIAL];
+
+/// The signature is prescribed by the Cache Directory Tagging Specification.
+const TAG: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55\n# This folder is a cache of Carton's.\n";
+
+/// An opened cache. Cheap to open; many processes and threads may use one folder at a time.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let folder = tempfile::tempdir()?;
+/// let cache = carton_core::cache::Cache::open(&folder.path().join("cache"))?;
+/// let digest = cache.insert_file(&mut &b"some bytes"[..])?;
+/// let file = cache.file(&digest)?;
+/// assert!(file.is_some());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Cache {
+    root: PathBuf,
+    longest_wait: Duration,
+}
+
+impl Cache {
+    /// Opens the cache in this folder, making it if it is not there, and sweeps what processes that died left half-made.
+    ///
+    /// # Errors
+    /// The folder cannot be made, or other users can write to it: what it holds could not be trusted then.
+    pub fn open(cache_dir: &Path) -> Result<Cache, CacheError> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(cache_dir)
+            .map_err(CacheError::io("create folder", cache_dir))?;
+        // Everybody may write to a folder like /tmp, but its sticky bit keeps them from moving our buckets.
+        check_folder(cache_dir, |mode| mode & 0o002 == 0 || mode & 0o1000 != 0, "not writable by others")?;
+        let cache = Cache { root: cache_dir.to_path_buf(), longest_wait: lock::LONGEST_WAIT };
+        for bucket in BUCKETS {
+            let path = cache.bucket(bucket);
+            create_folder(&path)?;
+            check_folder(&path, |mode| mode & 0o077 == 0, "mode 0700")?;
+        }
+        partial::sweep(&cache.bucket(PARTIAL))?;
+        let tag = cache_dir.join("CACHEDIR.TAG");
+        if !tag.exists() {
+            cache.partial()?.publish(TAG, &tag)?;
+        }
+        Ok(cache)
+    }
+
+    /// The folder it is in.
+    pub fn path(&self) -> &Path {
+        &self.root
+    }
+
+    /// How long to wait for another process that makes the same thing, 15 minutes unless told otherwise.
+    pub fn with_longest_wait(self, longest_wait: Duration) -> Cache {
+        Cache { longest_wait, ..self }
+    }
+
+    fn bucket(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    /// A folder of our own for something that is being made; on the same file system as the buckets.
+    fn partial(&self) -> Result<Partial, CacheError> {
+        Partial::create(&self.bucket(PARTIAL))
+    }
+
+    fn lock<E: From<CacheError>>(
+        &self,
+        kind: &str,
+        digest: &Sha256Digest,
+        checkpoint: &dyn Fn() -> Result<(), E>,
+    ) -> Result<Lock, E> {
+        let path = self.bucket(LOCKS).join(format!("{kind}-{digest}.lock"));
+        Lock::acquire(&path, Mode::Exclusive, self.longest_wait, checkpoint)
+    }
+
+    /// Keeps what belongs to this manifest hash from being deleted for as long as the lease lives.
+    pub(crate) fn lease<E: From<CacheError>>(
+        &self,
+        manifest: &Sha256Digest,
+        checkpoint: &dyn Fn() -> Result<(), E>,
+    ) -> Result<Lease, E> {
+        Ok(Lease { _lock: Lock::acquire(&self.lease_path(manifest), Mode::Shared, self.longest_wait, checkpoint)? })
+    }
+
+    fn lease_path(&self, manifest: &Sha256Digest) -> PathBuf {
+        self.bucket(LEASES).join(format!("{manifest}.lock"))
+    }
+}
+
+/// Held while a model is loaded: what it uses in the cache is not deleted meanwhile.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    _lock: Lock,
+}
+
+/// Makes a folder that only we can use, unless it is there.
+fn create_folder(path: &Path) -> Result<(), CacheError> {
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => other.map_err(CacheError::io("create folder", path)),
+    }
+}
+
+/// Whoever can write to the cache could put files there that were never verified, and say that they were.
+fn check_folder(path: &Path, is_safe: impl Fn(u32) -> bool, expected: &str) -> Result<(), CacheError> {
+    let metadata = std::fs::metadata(path).map_err(CacheError::io("inspect", path))?;
+    let user = rustix::process::geteuid().as_raw();
+    // A folder like /tmp is root's, who can do everything anyway.
+    let is_owner_safe = metadata.uid() == user || metadata.uid() == 0;
+    if !metadata.is_dir() || !is_owner_safe || !is_safe(metadata.mode()) {
+        return Err(CacheError::Unsafe {
+            path: path.to_path_buf(),
+            expected: format!("a folder of user {user}, {expected}"),
+            found: format!("user {}, mode {:o}", metadata.uid(), metadata.mode() & 0o7777),
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,66 @@
+//! What can go wrong in the cache. Every variant names the path, and what was expected and found where that applies.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::digest::Sha256Digest;
+
+/// An operation on the cache failed. Nothing half-made is visible to others afterwards.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CacheError {
+    /// The operating system refused; a full disk ends here too.
+    #[error("cannot {action} `{path}`")]
+    Io {
+        /// What was tried, as a verb phrase: "write", "create folder".
+        action: &'static str,
+        /// The file or folder it was tried on.
+        path: PathBuf,
+        /// What the operating system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The cache folder, or a folder in it, is one that other users could write to.
+    #[error("cache folder `{path}` is not safe to use: expected {expected}, found {found}")]
+    Unsafe {
+        /// The folder.
+        path: PathBuf,
+        /// What its owner and mode should be.
+        expected: String,
+        /// What they are.
+        found: String,
+    },
+    /// Another process kept a lock longer than we are ready to wait.
+    #[error("lock `{path}` is still held by another process after {} s", waited.as_secs())]
+    Locked {
+        /// The lock file.
+        path: PathBuf,
+        /// How long we waited.
+        waited: Duration,
+    },
+    /// The bytes given for a file are not the ones it is named for.
+    #[error("digest mismatch for `{name}`: expected {expected}, found {found}")]
+    Digest {
+        /// The file, as its owner calls it.
+        name: String,
+        /// The digest it should have.
+        expected: Sha256Digest,
+        /// The digest of the bytes that came.
+        found: Sha256Digest,
+    },
+    /// A path of a model folder is absolute, empty or has `..` in it.
+    #[error("`{name}` is not a path inside the model folder")]
+    Path {
+        /// The offending path.
+        name: String,
+    },
+}
+
+impl CacheError {
+    /// For `map_err`: wraps what the operating system said with what was tried, and on which path.
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CacheError {
+        let path = path.to_path_buf();
+        move |source| CacheError::Io { action, path, source }
+    }
+}

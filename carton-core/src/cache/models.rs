@@ -1,0 +1,393 @@
+//! Model folders by manifest hash: made once, then found whole by a stat of each file, or repaired.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fs::{DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use super::files::{Checked, SHARED_FROM, check_bytes, open_regular, write_hashed};
+use super::index::LARGEST_INDEX;
+use super::lock::{Lock, Mode};
+use super::partial::{Partial, remove_tree};
+use super::record::{Verified, read_own_file};
+use super::{Cache, CacheError, FolderIndex, Lease, Line, MODELS, workers};
+use crate::digest::Sha256Digest;
+use crate::source::FileIdentity;
+
+const INDEX_NAME: &str = "index";
+const FOLDER_NAME: &str = "model";
+
+/// A file of a model folder.
+#[derive(Clone, Copy, Debug)]
+pub struct ModelFile<'a> {
+    /// Its path inside the folder.
+    pub path: &'a str,
+    /// The digest of its bytes; for a link, of the bytes of the file it leads to.
+    pub digest: Sha256Digest,
+    /// Its length, if it is known.
+    pub size: Option<u64>,
+    /// For a symbolic link its target, which leads to another file of the folder.
+    pub symlink: Option<&'a str>,
+}
+
+/// Who knows the files of a model and can bring their bytes.
+pub trait ModelFiles: Sync {
+    /// What can go wrong while bringing them.
+    type Error: From<CacheError> + Send;
+
+    /// The files, sorted by path.
+    fn files(&self) -> Vec<ModelFile<'_>>;
+
+    /// Brings the bytes of the file at this place in the list, in order. They need not be verified: the cache does that.
+    fn feed(&self, index: usize, sink: &mut dyn FnMut(&[u8]) -> Result<(), Self::Error>) -> Result<(), Self::Error>;
+
+    /// Told of bytes that are done without being fed, because the cache had them, and called with 0 while it waits. An error
+    /// ends the work.
+    fn advance(&self, n_bytes: u64) -> Result<(), Self::Error>;
+}
+
+/// A model folder in the cache. It is not deleted while this lives.
+#[derive(Debug)]
+pub struct ModelFolder {
+    path: PathBuf,
+    _lease: Lease,
+}
+
+impl ModelFolder {
+    /// The folder that holds the model's files. Its files must not be written to.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Cache {
+    /// The folder with the model files of this manifest hash: the one that is there if its files are as they were left,
+    /// else made or repaired from `source`. All bytes in it were verified.
+    ///
+    /// # Errors
+    /// Those of `source`, wrong bytes from it, and what the operating system refuses. Nothing half-made is left.
+    pub fn model_folder<S: ModelFiles>(&self, manifest: &Sha256Digest, source: &S) -> Result<ModelFolder, S::Error> {
+        let wait = || source.advance(0);
+        // Before looking: what we find may be deleted until we hold it.
+        let lease = self.lease(manifest, &wait)?;
+        let work = Work { cache: self, manifest, source, files: source.files(), root: self.model_root(manifest) };
+        let folder = ModelFolder { path: work.root.join(FOLDER_NAME), _lease: lease };
+        for file in &work.files {
+            check_path(file.path)?;
+        }
+        if work.is_whole(&work.look()?) {
+            work.count_all()?;
+            return Ok(folder);
+        }
+        let _lock = self.lock("model", manifest, &wait)?;
+        // Another process may have made it while we waited.
+        let found = work.look()?;
+        if work.is_whole(&found) {
+            work.count_all()?;
+        } else if found.exists {
+            work.repair(&found)?;
+        } else {
+            work.make()?;
+        }
+        Ok(folder)
+    }
+
+    /// The manifest hashes of the model folders in the cache, sorted.
+    ///
+    /// # Errors
+    /// The bucket cannot be listed.
+    pub fn models(&self) -> Result<Vec<Sha256Digest>, CacheError> {
+        let bucket = self.bucket(MODELS);
+        let mut found = BTreeSet::new();
+        for entry in std::fs::read_dir(&bucket).map_err(CacheError::io("list", &bucket))? {
+            let entry = entry.map_err(CacheError::io("list", &bucket))?;
+            found.extend(entry.file_name().to_str().and_then(|name| name.parse::<Sha256Digest>().ok()));
+        }
+        Ok(found.into_iter().collect())
+    }
+
+    /// Deletes a model folder, unless it is in use. Files that it shares with others stay.
+    ///
+    /// # Errors
+    /// It cannot be deleted.
+    pub fn remove_model(&self, manifest: &Sha256Digest) -> Result<Removed, CacheError> {
+        let root = self.model_root(manifest);
+        let Some(_lease) = Lock::try_acquire(&self.lease_path(manifest), Mode::Exclusive)? else {
+            return Ok(Removed::InUse);
+        };
+        let partial = self.partial()?;
+        // Out of sight at once; deleting a large folder takes a while.
+        match std::fs::rename(&root, partial.fresh_path()) {
+            Ok(()) => Ok(Removed::Yes),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Removed::NotThere),
+            Err(error) => Err(CacheError::io("delete", &root)(error)),
+        }
+    }
+
+    fn model_root(&self, manifest: &Sha256Digest) -> PathBuf {
+        self.bucket(MODELS).join(manifest.to_string())
+    }
+}
+
+/// What became of a request to delete something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removed {
+    /// It is gone.
+    Yes,
+    /// Somebody uses it; nothing was done.
+    InUse,
+    /// It was not there.
+    NotThere,
+}
+
+/// One call of `model_folder`.
+struct Work<'a, S> {
+    cache: &'a Cache,
+    manifest: &'a Sha256Digest,
+    source: &'a S,
+    files: Vec<ModelFile<'a>>,
+    root: PathBuf,
+}
+
+/// What a look at a model folder found.
+struct Found {
+    exists: bool,
+    /// For each file the identity it was left with, if it still has it.
+    files: Vec<Option<FileIdentity>>,
+    /// Whether no folder gained or lost an entry.
+    folders_unchanged: bool,
+}
+
+impl<S: ModelFiles> Work<'_, S> {
+    /// The folders of the model, each after the one it is in; the model folder itself is the empty path.
+    fn folders(&self) -> BTreeSet<&str> {
+        let mut folders = BTreeSet::from([""]);
+        for file in &self.files {
+            let mut path = file.path;
+            while let Some((parent, _)) = path.rsplit_once('/') {
+                if !folders.insert(parent) {
+                    break;
+                }
+                path = parent;
+            }
+        }
+        folders
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.root.join(FOLDER_NAME).join(path)
+    }
+
+    fn look(&self) -> Result<Found, CacheError> {
+        let nothing = |exists| Found { exists, files: vec![None; self.files.len()], folders_unchanged: false };
+        if std::fs::symlink_metadata(&self.root).is_err() {
+            return Ok(nothing(false));
+        }
+        let index = read_own_file(&self.root.join(INDEX_NAME), LARGEST_INDEX).and_then(|b| FolderIndex::parse(&b));
+        let Some(index) = index.filter(|index| index.manifest == *self.manifest) else { return Ok(nothing(true)) };
+        let known: BTreeMap<(&str, Option<Sha256Digest>), &FileIdentity> =
+            index.lines.iter().map(|line| ((line.path.as_str(), line.digest), &line.identity)).collect();
+        let is_unchanged = |path: &str, digest| {
+            let identity = **known.get(&(path, digest))?;
+            let metadata = std::fs::symlink_metadata(self.path(path)).ok()?;
+            (FileIdentity::of(&metadata) == identity).then_some(identity)
+        };
+        let files = Mutex::new(vec![None; self.files.len()]);
+        // A stat is too short for a job of its own.
+        const BATCH: usize = 1024;
+        let all = self.files.len();
+        workers::run(all.div_ceil(BATCH), |batch| {
+            let range = batch * BATCH..all.min((batch + 1) * BATCH);
+            let found: Vec<_> =
+                self.files[range.clone()].iter().map(|file| is_unchanged(file.path, Some(file.digest))).collect();
+            files.lock().unwrap_or_else(|poisoned| poisoned.into_inner())[range].copy_from_slice(&found);
+            Ok::<(), CacheError>(())
+        })?;
+        let folders_unchanged = self.folders().into_iter().all(|folder| is_unchanged(folder, None).is_some());
+        Ok(Found { exists: true, files: files.into_inner().unwrap_or_else(|p| p.into_inner()), folders_unchanged })
+    }
+
+    fn is_whole(&self, found: &Found) -> bool {
+        found.exists && found.folders_unchanged && found.files.iter().all(Option::is_some)
+    }
+
+    fn count_all(&self) -> Result<(), S::Error> {
+        self.source.advance(self.files.iter().filter_map(|file| file.size).sum())
+    }
+
+    /// Largest files first, so that no core is left with one at the end; the others in their order.
+    fn order(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.files.len()).collect();
+        order.sort_by_key(|index| std::cmp::Reverse(self.files[*index].size.unwrap_or(u64::MAX) / (1024 * 1024)));
+        order
+    }
+
+    fn make(&self) -> Result<(), S::Error> {
+        let partial = self.cache.partial()?;
+        let root = partial.fresh_path();
+        let made = Work { root: root.clone(), files: self.files.clone(), ..*self };
+        create_shared_folder(&root)?;
+        for folder in self.folders() {
+            create_shared_folder(&made.path(folder))?;
+        }
+        let order = self.order();
+        workers::run(order.len(), |at| made.produce(&partial, order[at], &made.path(self.files[order[at]].path)))?;
+        made.write_index(&partial, |_| true)?;
+        std::fs::rename(&root, &self.root).map_err(CacheError::io("move into place", &self.root))?;
+        Ok(())
+    }
+
+    /// Brings a folder that was changed, or whose index was lost, back to what it should be, file by file: other
+    /// processes may have it in use.
+    fn repair(&self, found: &Found) -> Result<(), S::Error> {
+        let partial = self.cache.partial()?;
+        for folder in self.folders() {
+            let path = self.path(folder);
+            if !std::fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_dir()) {
+                remove_tree(&path).map_err(CacheError::io("delete", &path))?;
+                create_shared_folder(&path)?;
+            }
+        }
+        self.remove_strays()?;
+        // Files whose bytes were found right, but without proof that a change would show: they are hashed again next time.
+        let unproven = Mutex::new(HashSet::new());
+        let order = self.order();
+        workers::run(order.len(), |at| {
+            let (index, file) = (order[at], &self.files[order[at]]);
+            let path = self.path(file.path);
+            if found.files[index].is_some() {
+                return self.source.advance(file.size.unwrap_or(0));
+            }
+            if let Some(is_proven) = self.is_right(&partial, index)? {
+                if !is_proven {
+                    unproven.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).insert(index);
+                }
+                return Ok(());
+            }
+            tracing::warn!(path = %path.display(), "a model file in the cache was damaged; it is made again");
+            let fresh = partial.fresh_path();
+            self.produce(&partial, index, &fresh)?;
+            if std::fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_dir()) {
+                remove_tree(&path).map_err(CacheError::io("delete", &path))?;
+            }
+            std::fs::rename(&fresh, &path).map_err(CacheError::io("move into place", &path))?;
+            // A rename onto another name of the same inode does nothing, and leaves both.
+            remove_tree(&fresh).map_err(CacheError::io("delete", &fresh))?;
+            Ok(())
+        })?;
+        let unproven = unproven.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+        self.write_index(&partial, |index| !unproven.contains(&index))?;
+        Ok(())
+    }
+
+    /// Whether the bytes at a file's place are right, although the index does not say so; if they are, whether a later
+    /// change would show. A hard link made or deleted for another model is the usual reason for a second look.
+    fn is_right(&self, partial: &Partial, index: usize) -> Result<Option<bool>, S::Error> {
+        let file = &self.files[index];
+        let path = self.path(file.path);
+        if let Some(target) = file.symlink {
+            return Ok(std::fs::read_link(&path).is_ok_and(|found| found.as_os_str() == target).then_some(true));
+        }
+        let Some((open, identity)) = open_regular(&path)? else { return Ok(None) };
+        if self.cache.verified(&identity) == Some(Verified::File { sha256: file.digest }) {
+            self.source.advance(identity.size)?;
+            return Ok(Some(true));
+        }
+        match check_bytes(&path, &open, &file.digest, &|n_bytes| self.source.advance(n_bytes))? {
+            Checked::Wrong => Ok(None),
+            Checked::Right(identity) => {
+                if let Some(identity) = identity.filter(|identity| identity.size >= SHARED_FROM) {
+                    self.cache.remember_quietly(partial, &identity, &file.digest);
+                }
+                Ok(Some(identity.is_some()))
+            }
+        }
+    }
+
+    /// Deletes what does not belong in the folder: its files are all that was verified.
+    fn remove_strays(&self) -> Result<(), CacheError> {
+        let folders = self.folders();
+        let files: HashSet<&str> = self.files.iter().map(|file| file.path).collect();
+        for folder in &folders {
+            let path = self.path(folder);
+            for entry in std::fs::read_dir(&path).map_err(CacheError::io("list", &path))? {
+                let entry = entry.map_err(CacheError::io("list", &path))?;
+                let name = entry.file_name();
+                let relative = name.to_str().map(|name| match *folder {
+                    "" => name.to_owned(),
+                    folder => format!("{folder}/{name}"),
+                });
+                let belongs = relative.is_some_and(|path| folders.contains(&*path) || files.contains(&*path));
+                if !belongs {
+                    tracing::warn!(path = %entry.path().display(), "deleting a stray file from a model folder");
+                    remove_tree(&entry.path()).map_err(CacheError::io("delete", &entry.path()))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a file with the right bytes at `destination`, where nothing is yet.
+    fn produce(&self, partial: &Partial, index: usize, destination: &Path) -> Result<(), S::Error> {
+        let file = &self.files[index];
+        if let Some(target) = file.symlink {
+            std::os::unix::fs::symlink(target, destination).map_err(CacheError::io("create link", destination))?;
+            return Ok(());
+        }
+        if file.size.is_some_and(|size| size < SHARED_FROM) {
+            self.write(index, destination)?;
+            return Ok(());
+        }
+        // One process writes a shared file, the others wait and link it.
+        let _lock = self.cache.lock("file", &file.digest, &|| self.source.advance(0))?;
+        if self.cache.link_file(partial, &file.digest, destination, &|_| self.source.advance(0))? {
+            return self.source.advance(file.size.unwrap_or(0));
+        }
+        let written = self.write(index, destination)?;
+        self.cache.share(partial, &file.digest, destination, &written)?;
+        Ok(())
+    }
+
+    fn write(&self, index: usize, destination: &Path) -> Result<File, S::Error> {
+        let file = &self.files[index];
+        let (found, output) = write_hashed(destination, &mut |sink| self.source.feed(index, sink))?;
+        if found != file.digest {
+            let name = format!("{FOLDER_NAME}/{}", file.path);
+            return Err(CacheError::Digest { name, expected: file.digest, found }.into());
+        }
+        Ok(output)
+    }
+
+    /// Records how the files are now. Those that are not to be relied on are left out and hashed at the next use.
+    fn write_index(&self, partial: &Partial, is_proven: impl Fn(usize) -> bool) -> Result<(), CacheError> {
+        let identify = |path: &str| {
+            let path = self.path(path);
+            let metadata = std::fs::symlink_metadata(&path).map_err(CacheError::io("inspect", &path))?;
+            Ok(FileIdentity::of(&metadata))
+        };
+        let folders = self.folders().into_iter().map(|path| (path, None));
+        let files = self.files.iter().enumerate().filter(|(index, _)| is_proven(*index));
+        let files = files.map(|(_, file)| (file.path, Some(file.digest)));
+        let lines = folders
+            .chain(files)
+            .map(|(path, digest)| Ok(Line { path: path.to_owned(), digest, identity: identify(path)? }))
+            .collect::<Result<Vec<Line>, CacheError>>()?;
+        let index = FolderIndex { manifest: *self.manifest, lines };
+        partial.publish(&index.to_bytes(), &self.root.join(INDEX_NAME))
+    }
+}
+
+/// Runners of this user read it; the cache's own folders keep everybody else out.
+fn create_shared_folder(path: &Path) -> Result<(), CacheError> {
+    DirBuilder::new().mode(0o755).create(path).map_err(CacheError::io("create folder", path))
+}
+
+/// The last line of defence: the names come from a file.
+fn check_path(path: &str) -> Result<(), CacheError> {
+    match crate::archive::name::check(path.as_bytes()) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(CacheError::Path { name: path.to_owned() }),
+    }
+}

@@ -1,0 +1,122 @@
+//! What was verified, remembered by file identity, so that the same bytes need hashing only once.
+
+use std::fs::{File, OpenOptions};
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::index::LARGEST_INDEX;
+use super::partial::Partial;
+use super::{Cache, CacheError, FolderIndex};
+use crate::digest::Sha256Digest;
+use crate::source::FileIdentity;
+
+/// A record is a few hundred bytes; what is larger was not written by us.
+const LARGEST_RECORD: u64 = 16 * 1024;
+
+/// What is known about a file with a certain identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "verified", rename_all = "snake_case")]
+pub enum Verified {
+    /// A file of the cache whose bytes have this digest.
+    File {
+        /// SHA-256 of the whole file.
+        sha256: Sha256Digest,
+    },
+    /// A carton whose files matched its MANIFEST.
+    Carton {
+        /// SHA-256 of the MANIFEST they were compared with.
+        manifest_sha256: Sha256Digest,
+        /// Which of its files.
+        scope: Scope,
+    },
+}
+
+/// Which files of a carton were verified in place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// The model files that are stored without compression.
+    StoredModelFiles,
+    /// Every file the carton holds.
+    Everything,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Record {
+    identity: FileIdentity,
+    #[serde(flatten)]
+    verified: Verified,
+}
+
+impl Cache {
+    /// What was verified about the file with exactly this identity. A record that is missing, damaged or not ours says
+    /// nothing.
+    pub fn verified(&self, identity: &FileIdentity) -> Option<Verified> {
+        let path = self.record_path(identity);
+        let bytes = read_own_file(&path, LARGEST_RECORD)?;
+        let record: Record = serde_json::from_slice(&bytes).ok()?;
+        (record.identity == *identity).then_some(record.verified)
+    }
+
+    /// Whether the carton with this identity was verified against this MANIFEST, at least as far as `scope`.
+    pub fn is_carton_verified(&self, identity: &FileIdentity, manifest: &Sha256Digest, scope: Scope) -> bool {
+        match self.verified(identity) {
+            Some(Verified::Carton { manifest_sha256, scope: found }) => manifest_sha256 == *manifest && found >= scope,
+            _ => false,
+        }
+    }
+
+    /// Records what was verified. The caller answers for it: the bytes were hashed, the identity was the same before and
+    /// after, and the hashing began after the tick of its last change.
+    pub(crate) fn remember(&self, identity: &FileIdentity, verified: Verified) -> Result<(), CacheError> {
+        self.remember_in(&self.partial()?, identity, verified)
+    }
+
+    pub(super) fn remember_in(
+        &self,
+        partial: &Partial,
+        identity: &FileIdentity,
+        verified: Verified,
+    ) -> Result<(), CacheError> {
+        let path = self.record_path(identity);
+        let record = Record { identity: *identity, verified };
+        let bytes = serde_json::to_vec(&record)
+            .map_err(|error| CacheError::io("write", &path)(std::io::Error::other(error)))?;
+        partial.publish(&bytes, &path)
+    }
+
+    /// What was last known of the unpacked carton in the folder with this identity. Only device and inode matter: the
+    /// folder's own times change with every file.
+    pub(crate) fn folder_index(&self, folder: &FileIdentity) -> Option<FolderIndex> {
+        FolderIndex::parse(&read_own_file(&self.folder_index_path(folder), LARGEST_INDEX)?)
+    }
+
+    /// Records the identities of an unpacked carton's files, under the same conditions as `remember`.
+    pub(crate) fn remember_folder(&self, folder: &FileIdentity, index: &FolderIndex) -> Result<(), CacheError> {
+        self.partial()?.publish(&index.to_bytes(), &self.folder_index_path(folder))
+    }
+
+    fn folder_index_path(&self, folder: &FileIdentity) -> PathBuf {
+        self.bucket(super::VERIFIED).join(format!("{:x}-{:x}.folder", folder.device, folder.inode))
+    }
+
+    fn record_path(&self, identity: &FileIdentity) -> PathBuf {
+        self.bucket(super::VERIFIED).join(format!("{:x}-{:x}.json", identity.device, identity.inode))
+    }
+}
+
+/// The bytes of a regular file that belongs to us, if it has at most `cap` of them.
+pub(super) fn read_own_file(path: &Path, cap: u64) -> Option<Vec<u8>> {
+    let flags = i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).ok()?;
+    let file: File = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
+    let metadata = file.metadata().ok()?;
+    if !metadata.is_file() || metadata.uid() != rustix::process::geteuid().as_raw() || metadata.len() > cap {
+        return None;
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).ok()?);
+    file.take(cap).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
