@@ -2,13 +2,14 @@
 //!
 //! Floats are compared in their own precision, as NumPy does when it is given Python floats as tolerances, so that a
 //! borderline element gets the same verdict from both. Integers and strings must be equal.
-//!
-//! Tensors are read in blocks. A block is first judged by a loop without branches, which the compiler turns into vector
-//! instructions; only a block in which something is not close is walked element by element.
 
 use std::fmt;
 
-use crate::{DataType, Element, NestedTensor, NumericTensor, StringTensor, Tensor, element_count};
+use crate::{NestedTensor, StringTensor, Tensor};
+
+mod numbers;
+
+use numbers::compare_numeric;
 
 /// How close numbers must be: `|actual - expected| <= atol + rtol * |expected|`.
 ///
@@ -205,251 +206,171 @@ fn index_of(position: usize, shape: &[usize]) -> Vec<usize> {
     index
 }
 
-fn compare_numeric(actual: &NumericTensor, expected: &NumericTensor, tolerance: Tolerance) -> Findings {
-    if actual.dtype() != expected.dtype() || actual.shape() != expected.shape() {
-        return Findings::incomparable(format!(
-            "expected {} {:?}, found {} {:?}",
-            expected.dtype(),
-            expected.shape(),
-            actual.dtype(),
-            actual.shape()
-        ));
-    }
-    match expected.dtype() {
-        DataType::Float32 => compare_elements::<f32>(actual, expected, tolerance),
-        DataType::Float64 => compare_elements::<f64>(actual, expected, tolerance),
-        DataType::Int8 => compare_elements::<i8>(actual, expected, tolerance),
-        DataType::Int16 => compare_elements::<i16>(actual, expected, tolerance),
-        DataType::Int32 => compare_elements::<i32>(actual, expected, tolerance),
-        DataType::Int64 => compare_elements::<i64>(actual, expected, tolerance),
-        DataType::Uint8 => compare_elements::<u8>(actual, expected, tolerance),
-        DataType::Uint16 => compare_elements::<u16>(actual, expected, tolerance),
-        DataType::Uint32 => compare_elements::<u32>(actual, expected, tolerance),
-        DataType::Uint64 => compare_elements::<u64>(actual, expected, tolerance),
-        // A numeric tensor of strings cannot be built.
-        DataType::String => Findings::incomparable("a numeric tensor of strings".to_owned()),
-    }
-}
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
 
-/// Elements in a block: small enough to stay in the first-level cache together with the other tensor's.
-const BLOCK: usize = 2048;
-/// Elements judged at once by the branch-free loop.
-const LANES: usize = 16;
+    use std::sync::Arc;
 
-fn compare_elements<T: Compare>(actual: &NumericTensor, expected: &NumericTensor, tolerance: Tolerance) -> Findings {
-    let shape = expected.shape();
-    let total = element_count(shape).unwrap_or(usize::MAX);
-    let (actual_bytes, expected_bytes) = (actual.bytes(), expected.bytes());
-    let n_bytes = total.saturating_mul(size_of::<T>());
-    if actual_bytes.len() != n_bytes || expected_bytes.len() != n_bytes {
-        // Storage that gives fewer bytes than when the tensor was built must not make the comparison pass.
-        return Findings::incomparable(format!(
-            "{} {shape:?} needs {n_bytes} bytes, but the storage gives {} for the expected and {} for the found tensor",
-            T::DTYPE,
-            expected_bytes.len(),
-            actual_bytes.len()
-        ));
+    use super::numbers::BLOCK;
+    use super::*;
+    use crate::{AlignedBytes, DataType, Element, NumericTensor};
+
+    fn floats(elements: &[f32], shape: &[usize]) -> Tensor {
+        Tensor::from_vec(elements.to_vec(), shape.to_vec()).unwrap()
     }
 
-    let tolerance = T::tolerance(tolerance);
-    let mut scratch = (Vec::new(), Vec::new());
-    let mut all = Findings { max_abs_diff: Some(0.0), ..Findings::default() };
-    let (mut n_differing, mut worst) = (0_usize, None::<(f64, usize, T, T)>);
-    let block_bytes = BLOCK * size_of::<T>();
-    let blocks = actual_bytes.chunks(block_bytes).zip(expected_bytes.chunks(block_bytes)).enumerate();
-    for (block, (actual, expected)) in blocks {
-        let actual: &[T] = aligned(actual, &mut scratch.0);
-        let expected: &[T] = aligned(expected, &mut scratch.1);
-        let quick = T::judge(actual, expected, tolerance);
-        if quick.close {
-            merge(&mut all.max_abs_diff, Some(quick.max_abs_diff));
-            merge(&mut all.max_rel_diff, quick.max_rel_diff);
-            continue;
+    fn compare(actual: &Tensor, expected: &Tensor) -> Comparison {
+        allclose(actual, expected, Tolerance::default())
+    }
+
+    /// The tensors differ, and the detail says exactly this.
+    fn check(actual: &Tensor, expected: &Tensor, detail: &str) {
+        let comparison = compare(actual, expected);
+        assert_eq!(comparison.detail.as_deref(), Some(detail));
+        assert!(!comparison.passed);
+        assert!(compare(actual, actual).passed && compare(expected, expected).passed);
+    }
+
+    #[test]
+    fn details_name_the_worst_element() {
+        check(
+            &floats(&[1.0, 2.5, 3.0, 4.0, 5.0, 7.0], &[2, 3]),
+            &floats(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[2, 3]),
+            "element [1, 2]: expected 6.0, found 7.0 (differs by 1e0, allowed 6.001e-5); 2 of 6 elements differ",
+        );
+        check(
+            &Tensor::scalar(0.5_f64),
+            &Tensor::scalar(0.0_f64),
+            "element []: expected 0.0, found 0.5 (differs by 5e-1, allowed 1e-8); 1 of 1 element differs",
+        );
+        check(
+            &floats(&[9.0, 1.0], &[2]),
+            &floats(&[1.0, f32::INFINITY], &[2]),
+            "element [1]: expected inf, found 1.0; 2 of 2 elements differ",
+        );
+        check(
+            &Tensor::from_vec(vec![u64::MAX, 0], vec![2]).unwrap(),
+            &Tensor::from_vec(vec![u64::MAX - 1, 0], vec![2]).unwrap(),
+            "element [0]: expected 18446744073709551614, found 18446744073709551615 (differs by 1); \
+             1 of 2 elements differ",
+        );
+        check(
+            &Tensor::from_strings(["a", "x", "c", "y"], vec![2, 2]).unwrap(),
+            &Tensor::from_strings(["a", "b", "c", "d"], vec![2, 2]).unwrap(),
+            "element [0, 1]: expected \"b\", found \"x\"; 2 of 4 elements differ",
+        );
+        let long = "ü".repeat(100);
+        check(
+            &Tensor::from_strings([long.as_str()], vec![1]).unwrap(),
+            &Tensor::from_strings([""], vec![1]).unwrap(),
+            &format!("element [0]: expected \"\", found \"{}\"… (200 bytes); 1 of 1 element differs", "ü".repeat(60)),
+        );
+    }
+
+    #[test]
+    fn another_dtype_or_shape_is_a_difference() {
+        let numbers = floats(&[1.0, 2.0], &[2]);
+        let strings = Tensor::from_strings(["a"], vec![1]).unwrap();
+        let nested =
+            |elements: &[&Tensor]| Tensor::nested(elements.iter().map(|&tensor| tensor.clone()).collect()).unwrap();
+        check(&floats(&[1.0, 2.0], &[2, 1]), &numbers, "expected float32 [2], found float32 [2, 1]");
+        check(&Tensor::scalar(1.0_f64), &Tensor::scalar(1.0_f32), "expected float32 [], found float64 []");
+        check(&strings, &numbers, "expected float32 [2], found string [1]");
+        check(&Tensor::from_strings(["a"], vec![]).unwrap(), &strings, "expected string [1], found string []");
+        check(&numbers, &nested(&[&strings]), "expected a nested tensor of 1 string tensors, found float32 [2]");
+        check(&nested(&[]), &numbers, "expected float32 [2], found an empty nested tensor");
+        check(&nested(&[&numbers]), &nested(&[]), "expected a nested tensor of 0 tensors, found 1");
+        check(
+            &nested(&[&numbers, &floats(&[], &[0])]),
+            &nested(&[&numbers, &numbers]),
+            "tensor 1: expected float32 [2], found float32 [0]",
+        );
+        check(&nested(&[&strings]), &nested(&[&numbers]), "tensor 0: expected float32 [2], found string [1]");
+        let comparison = compare(&strings, &numbers);
+        assert_eq!((comparison.max_abs_diff, comparison.max_rel_diff), (None, None));
+    }
+
+    #[test]
+    fn nested_tensors_report_the_worst_of_all() {
+        let nested = |last: f32| {
+            Tensor::nested(vec![floats(&[1.0, 2.0 + last], &[2]), floats(&[4.0, 4.0, 4.0 + 2.0 * last], &[3])]).unwrap()
+        };
+        let comparison = compare(&nested(0.5), &nested(0.0));
+        assert_eq!((comparison.max_abs_diff, comparison.max_rel_diff), (Some(1.0), Some(0.25)));
+        let detail = comparison.detail.unwrap();
+        assert!(detail.starts_with("tensor 1: element [2]: expected 4.0, found 5.0"), "{detail}");
+        assert!(compare(&nested(0.5), &nested(0.5)).passed);
+    }
+
+    #[test]
+    fn differences_are_measured() {
+        /// Actual and expected elements; the largest absolute and relative difference.
+        fn check<T: Element>(actual: &[T], expected: &[T], max_abs_diff: f64, max_rel_diff: Option<f64>) {
+            let tensor = |elements: &[T]| Tensor::from_vec(elements.to_vec(), vec![elements.len()]).unwrap();
+            let comparison = compare(&tensor(actual), &tensor(expected));
+            let expected = (Some(max_abs_diff), max_rel_diff);
+            let found = (comparison.max_abs_diff, comparison.max_rel_diff);
+            assert_eq!(format!("{found:?}"), format!("{expected:?}"));
         }
-        for (position, (&found, &wanted)) in actual.iter().zip(expected).enumerate() {
-            let (abs_diff, rel_diff) = T::differences(found, wanted, tolerance);
-            merge(&mut all.max_abs_diff, Some(abs_diff));
-            merge(&mut all.max_rel_diff, rel_diff);
-            if T::is_close(found, wanted, tolerance) {
-                continue;
-            }
-            n_differing += 1;
-            let severity = if abs_diff.is_nan() { f64::INFINITY } else { abs_diff };
-            if worst.is_none_or(|(known, ..)| severity > known) {
-                worst = Some((severity, block * BLOCK + position, found, wanted));
+        check::<f32>(&[], &[], 0.0, None);
+        check(&[0.0_f32], &[0.0], 0.0, None);
+        check(&[1e-9_f64, 2.0], &[0.0, 2.0], 1e-9, Some(0.0));
+        check(&[1.5_f32, 4.0], &[1.0, 8.0], 4.0, Some(0.5));
+        check(&[f64::INFINITY], &[f64::INFINITY], 0.0, Some(0.0));
+        check(&[f64::INFINITY], &[f64::NEG_INFINITY], f64::INFINITY, Some(f64::INFINITY));
+        check(&[f32::INFINITY], &[1.0], f64::INFINITY, Some(f64::INFINITY));
+        check(&[1.0], &[f32::INFINITY], f64::INFINITY, Some(f64::INFINITY));
+        check(&[f32::NAN, 5.0], &[1.0, 1.0], f64::NAN, Some(f64::NAN));
+        check(&[5.0, 1.0], &[1.0, f32::NAN], f64::NAN, Some(f64::NAN));
+        check(&[f64::NAN], &[f64::NAN], f64::NAN, Some(f64::NAN));
+        check(&[i64::MAX], &[i64::MIN], u64::MAX as f64, Some(2.0));
+        check(&[-1_i8, 3], &[0, 4], 1.0, Some(0.25));
+        check(&[9_007_199_254_740_993_i64], &[9_007_199_254_740_992], 1.0, Some(1.0 / 9_007_199_254_740_992.0));
+    }
+
+    #[test]
+    fn every_position_of_a_large_tensor_counts() {
+        for length in [1, 15, 16, 17, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 21] {
+            let expected = vec![1.0_f32; length];
+            for position in [0, length / 2, length - 1] {
+                for value in [1.5, 0.0, f32::NAN, f32::INFINITY] {
+                    let mut actual = expected.clone();
+                    actual[position] = value;
+                    let comparison = compare(&floats(&actual, &[length]), &floats(&expected, &[length]));
+                    let detail = comparison.detail.unwrap();
+                    assert!(
+                        detail.starts_with(&format!("element [{position}]: expected 1.0, found {value:?}")),
+                        "{detail}"
+                    );
+                    assert!(detail.ends_with(&how_many(1, length)), "{detail}");
+                }
             }
         }
     }
-    all.worst = worst.map(|(severity, position, found, wanted)| Worst {
-        severity,
-        detail: format!(
-            "element {:?}: expected {wanted:?}, found {found:?}{}; {}",
-            index_of(position, shape),
-            T::margin(found, wanted, tolerance),
-            how_many(n_differing, total),
-        ),
-    });
-    all
-}
 
-/// The elements of a block, copied to `scratch` where they are not aligned.
-fn aligned<'a, T: Element>(bytes: &'a [u8], scratch: &'a mut Vec<T>) -> &'a [T] {
-    match bytemuck::try_cast_slice(bytes) {
-        Ok(elements) => elements,
-        Err(_) => {
-            scratch.clear();
-            scratch.extend(bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned::<T>));
-            scratch
-        }
+    #[test]
+    fn nan_equals_nan_on_request() {
+        let tolerance = Tolerance { equal_nan: true, ..Tolerance::default() };
+        let (left, right) = (floats(&[f32::NAN, 1.0], &[2]), floats(&[-f32::NAN, 1.0], &[2]));
+        assert_eq!(allclose(&left, &right, tolerance).max_abs_diff, Some(0.0));
+        assert!(allclose(&left, &right, tolerance).passed);
+        assert!(!allclose(&left, &floats(&[1.0, 1.0], &[2]), tolerance).passed);
+        assert!(!compare(&left, &right).passed);
+    }
+
+    #[test]
+    fn unaligned_elements_are_compared() {
+        let mut bytes = vec![0];
+        bytes.extend((0..5000).flat_map(|n| (n as f32).to_le_bytes()));
+        let odd = |bytes: &[u8]| {
+            let storage = Arc::new(AlignedBytes::copy_of(bytes));
+            Tensor::from(NumericTensor::with_offset(DataType::Float32, vec![5000], storage, 1).unwrap())
+        };
+        let even: Vec<f32> = (0..5000).map(|n| n as f32).collect();
+        assert!(compare(&odd(&bytes), &floats(&even, &[5000])).passed);
+        let last = bytes.len() - 1;
+        bytes[last] ^= 1;
+        assert!(!compare(&odd(&bytes), &floats(&even, &[5000])).passed);
     }
 }
-
-/// The verdict on a block.
-struct Verdict {
-    /// Whether every element is close; where not, the differences below are not to be used.
-    close: bool,
-    max_abs_diff: f64,
-    max_rel_diff: Option<f64>,
-}
-
-/// How elements of a type are compared.
-trait Compare: Element {
-    /// The tolerances in the precision in which elements are compared.
-    type Tolerance: Copy;
-
-    fn tolerance(tolerance: Tolerance) -> Self::Tolerance;
-    fn is_close(actual: Self, expected: Self, tolerance: Self::Tolerance) -> bool;
-    /// The absolute difference, and the relative one where `expected` is not zero.
-    fn differences(actual: Self, expected: Self, tolerance: Self::Tolerance) -> (f64, Option<f64>);
-    /// Judges a block of any length without walking it branch by branch. May call close elements not close (they are
-    /// looked at again), never the other way round.
-    fn judge(actual: &[Self], expected: &[Self], tolerance: Self::Tolerance) -> Verdict;
-    /// How far the elements are apart and may be, to go after the values in a message.
-    fn margin(actual: Self, expected: Self, tolerance: Self::Tolerance) -> String;
-}
-
-macro_rules! compare_floats {
-    ($($float:ty),*) => {$(
-        impl Compare for $float {
-            type Tolerance = ($float, $float, bool);
-
-            #[allow(clippy::cast_possible_truncation)] // Rounding to the elements' precision is what NumPy does.
-            fn tolerance(tolerance: Tolerance) -> Self::Tolerance {
-                (tolerance.rtol as $float, tolerance.atol as $float, tolerance.equal_nan)
-            }
-
-            fn is_close(actual: Self, expected: Self, (rtol, atol, equal_nan): Self::Tolerance) -> bool {
-                let allowed = atol + rtol * expected.abs();
-                ((actual - expected).abs() <= allowed && expected.is_finite())
-                    || actual == expected
-                    || (equal_nan && actual.is_nan() && expected.is_nan())
-            }
-
-            fn differences(actual: Self, expected: Self, (.., equal_nan): Self::Tolerance) -> (f64, Option<f64>) {
-                let (actual, expected) = (f64::from(actual), f64::from(expected));
-                let abs_diff = if actual == expected || (equal_nan && actual.is_nan() && expected.is_nan()) {
-                    0.0
-                } else {
-                    (actual - expected).abs()
-                };
-                let rel_diff = if abs_diff == 0.0 || abs_diff == f64::INFINITY {
-                    abs_diff
-                } else {
-                    abs_diff / expected.abs()
-                };
-                (abs_diff, (expected != 0.0).then_some(rel_diff))
-            }
-
-            fn judge(actual: &[Self], expected: &[Self], (rtol, atol, _): Self::Tolerance) -> Verdict {
-                #[derive(Clone, Copy)]
-                struct Lanes {
-                    close: [bool; LANES],
-                    non_zero: [bool; LANES],
-                    abs_diff: [$float; LANES],
-                    rel_diff: [$float; LANES],
-                }
-                let mut lanes = Lanes {
-                    close: [true; LANES],
-                    non_zero: [false; LANES],
-                    abs_diff: [0.0; LANES],
-                    rel_diff: [0.0; LANES],
-                };
-                let mut step = |lane: usize, actual: $float, expected: $float| {
-                    let difference = (actual - expected).abs();
-                    let magnitude = expected.abs();
-                    let equal = actual == expected;
-                    let close = (difference <= atol + rtol * magnitude) & (magnitude < <$float>::INFINITY);
-                    // An infinity that is equal has the difference NaN, which both comparisons below pass over.
-                    let relative = difference / magnitude;
-                    let non_zero = magnitude != 0.0;
-                    lanes.close[lane] &= close | equal;
-                    lanes.non_zero[lane] |= non_zero;
-                    lanes.abs_diff[lane] =
-                        if difference > lanes.abs_diff[lane] { difference } else { lanes.abs_diff[lane] };
-                    lanes.rel_diff[lane] =
-                        if non_zero & (relative > lanes.rel_diff[lane]) { relative } else { lanes.rel_diff[lane] };
-                };
-                let (mut actual, mut expected) = (actual.chunks_exact(LANES), expected.chunks_exact(LANES));
-                for (actual, expected) in actual.by_ref().zip(expected.by_ref()) {
-                    for lane in 0..LANES {
-                        step(lane, actual[lane], expected[lane]);
-                    }
-                }
-                for (lane, (&actual, &expected)) in actual.remainder().iter().zip(expected.remainder()).enumerate() {
-                    step(lane, actual, expected);
-                }
-                let largest = |lanes: [$float; LANES]| f64::from(lanes.into_iter().fold(0.0, <$float>::max));
-                Verdict {
-                    close: !lanes.close.contains(&false),
-                    max_abs_diff: largest(lanes.abs_diff),
-                    max_rel_diff: lanes.non_zero.contains(&true).then(|| largest(lanes.rel_diff)),
-                }
-            }
-
-            fn margin(actual: Self, expected: Self, (rtol, atol, _): Self::Tolerance) -> String {
-                let difference = (actual - expected).abs();
-                if !difference.is_finite() {
-                    return String::new();
-                }
-                format!(" (differs by {difference:e}, allowed {:e})", atol + rtol * expected.abs())
-            }
-        }
-    )*};
-}
-
-compare_floats!(f32, f64);
-
-macro_rules! compare_integers {
-    ($($integer:ty),*) => {$(
-        impl Compare for $integer {
-            type Tolerance = ();
-
-            fn tolerance(_: Tolerance) -> Self::Tolerance {}
-
-            fn is_close(actual: Self, expected: Self, (): Self::Tolerance) -> bool {
-                actual == expected
-            }
-
-            #[allow(clippy::cast_precision_loss, clippy::cast_lossless)] // Only what is reported is rounded.
-            fn differences(actual: Self, expected: Self, (): Self::Tolerance) -> (f64, Option<f64>) {
-                let abs_diff = actual.abs_diff(expected) as f64;
-                // The distance to zero, because the smallest signed value has no absolute value of its own type.
-                (abs_diff, (expected != 0).then(|| abs_diff / expected.abs_diff(0) as f64))
-            }
-
-            fn judge(actual: &[Self], expected: &[Self], (): Self::Tolerance) -> Verdict {
-                Verdict {
-                    close: actual == expected,
-                    max_abs_diff: 0.0,
-                    max_rel_diff: expected.iter().any(|&element| element != 0).then_some(0.0),
-                }
-            }
-
-            fn margin(actual: Self, expected: Self, (): Self::Tolerance) -> String {
-                format!(" (differs by {})", actual.abs_diff(expected))
-            }
-        }
-    )*};
-}
-
-compare_integers!(i8, i16, i32, i64, u8, u16, u32, u64);

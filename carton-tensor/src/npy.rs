@@ -7,7 +7,7 @@
 //! .npz   a zip file with an entry `NAME.npy` for each array
 //! ```
 //!
-//! Everything read is untrusted: the header is capped and parsed by a strict parser ([`header`]), and a size is
+//! Everything read is untrusted: the header is capped and parsed by a strict parser, and a size is
 //! compared with the bytes that are there before memory is taken for it. What NumPy can store and a carton cannot is
 //! [`NpyError::Unsupported`], which names the dtype and what to cast to.
 //!

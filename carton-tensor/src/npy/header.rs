@@ -252,6 +252,7 @@ impl Parser<'_> {
 
     /// A tuple of integers: `()`, `(3,)`, `(2, 3)`, `(2, 3,)`.
     fn shape(&mut self) -> Result<Vec<usize>, Problem> {
+        self.skip_space();
         let start = self.position;
         self.expect(b'(')?;
         let mut shape = Vec::new();

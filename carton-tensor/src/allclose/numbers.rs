@@ -1,0 +1,256 @@
+//! Comparison of numeric tensors.
+//!
+//! Tensors are read in blocks. A block is first judged by a loop without branches, which the compiler turns into vector
+//! instructions; only a block in which something is not close is walked element by element.
+
+use super::{Findings, Tolerance, Worst, how_many, index_of, merge};
+use crate::{DataType, Element, NumericTensor, element_count};
+
+pub(super) fn compare_numeric(actual: &NumericTensor, expected: &NumericTensor, tolerance: Tolerance) -> Findings {
+    if actual.dtype() != expected.dtype() || actual.shape() != expected.shape() {
+        return Findings::incomparable(format!(
+            "expected {} {:?}, found {} {:?}",
+            expected.dtype(),
+            expected.shape(),
+            actual.dtype(),
+            actual.shape()
+        ));
+    }
+    match expected.dtype() {
+        DataType::Float32 => compare_elements::<f32>(actual, expected, tolerance),
+        DataType::Float64 => compare_elements::<f64>(actual, expected, tolerance),
+        DataType::Int8 => compare_elements::<i8>(actual, expected, tolerance),
+        DataType::Int16 => compare_elements::<i16>(actual, expected, tolerance),
+        DataType::Int32 => compare_elements::<i32>(actual, expected, tolerance),
+        DataType::Int64 => compare_elements::<i64>(actual, expected, tolerance),
+        DataType::Uint8 => compare_elements::<u8>(actual, expected, tolerance),
+        DataType::Uint16 => compare_elements::<u16>(actual, expected, tolerance),
+        DataType::Uint32 => compare_elements::<u32>(actual, expected, tolerance),
+        DataType::Uint64 => compare_elements::<u64>(actual, expected, tolerance),
+        // A numeric tensor of strings cannot be built.
+        DataType::String => Findings::incomparable("a numeric tensor of strings".to_owned()),
+    }
+}
+
+/// Elements in a block: small enough to stay in the first-level cache together with the other tensor's.
+pub(super) const BLOCK: usize = 2048;
+/// Elements judged at once by the branch-free loop.
+const LANES: usize = 16;
+
+fn compare_elements<T: Compare>(actual: &NumericTensor, expected: &NumericTensor, tolerance: Tolerance) -> Findings {
+    let shape = expected.shape();
+    let total = element_count(shape).unwrap_or(usize::MAX);
+    let (actual_bytes, expected_bytes) = (actual.bytes(), expected.bytes());
+    let n_bytes = total.saturating_mul(size_of::<T>());
+    if actual_bytes.len() != n_bytes || expected_bytes.len() != n_bytes {
+        // Storage that gives fewer bytes than when the tensor was built must not make the comparison pass.
+        return Findings::incomparable(format!(
+            "{} {shape:?} needs {n_bytes} bytes, but the storage gives {} for the expected and {} for the found tensor",
+            T::DTYPE,
+            expected_bytes.len(),
+            actual_bytes.len()
+        ));
+    }
+
+    let tolerance = T::tolerance(tolerance);
+    let mut scratch = (Vec::new(), Vec::new());
+    let mut all = Findings { max_abs_diff: Some(0.0), ..Findings::default() };
+    let (mut n_differing, mut worst) = (0_usize, None::<(f64, usize, T, T)>);
+    let block_bytes = BLOCK * size_of::<T>();
+    let blocks = actual_bytes.chunks(block_bytes).zip(expected_bytes.chunks(block_bytes)).enumerate();
+    for (block, (actual, expected)) in blocks {
+        let actual: &[T] = aligned(actual, &mut scratch.0);
+        let expected: &[T] = aligned(expected, &mut scratch.1);
+        let quick = T::judge(actual, expected, tolerance);
+        if quick.close {
+            merge(&mut all.max_abs_diff, Some(quick.max_abs_diff));
+            merge(&mut all.max_rel_diff, quick.max_rel_diff);
+            continue;
+        }
+        for (position, (&found, &wanted)) in actual.iter().zip(expected).enumerate() {
+            let (abs_diff, rel_diff) = T::differences(found, wanted, tolerance);
+            merge(&mut all.max_abs_diff, Some(abs_diff));
+            merge(&mut all.max_rel_diff, rel_diff);
+            if T::is_close(found, wanted, tolerance) {
+                continue;
+            }
+            n_differing += 1;
+            let severity = if abs_diff.is_nan() { f64::INFINITY } else { abs_diff };
+            if worst.is_none_or(|(known, ..)| severity > known) {
+                worst = Some((severity, block * BLOCK + position, found, wanted));
+            }
+        }
+    }
+    all.worst = worst.map(|(severity, position, found, wanted)| Worst {
+        severity,
+        detail: format!(
+            "element {:?}: expected {wanted:?}, found {found:?}{}; {}",
+            index_of(position, shape),
+            T::margin(found, wanted, tolerance),
+            how_many(n_differing, total),
+        ),
+    });
+    all
+}
+
+/// The elements of a block, copied to `scratch` where they are not aligned.
+fn aligned<'a, T: Element>(bytes: &'a [u8], scratch: &'a mut Vec<T>) -> &'a [T] {
+    match bytemuck::try_cast_slice(bytes) {
+        Ok(elements) => elements,
+        Err(_) => {
+            scratch.clear();
+            scratch.extend(bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned::<T>));
+            scratch
+        }
+    }
+}
+
+/// The verdict on a block.
+struct Verdict {
+    /// Whether every element is close; where not, the differences below are not to be used.
+    close: bool,
+    max_abs_diff: f64,
+    max_rel_diff: Option<f64>,
+}
+
+/// How elements of a type are compared.
+trait Compare: Element {
+    /// The tolerances in the precision in which elements are compared.
+    type Tolerance: Copy;
+
+    fn tolerance(tolerance: Tolerance) -> Self::Tolerance;
+    fn is_close(actual: Self, expected: Self, tolerance: Self::Tolerance) -> bool;
+    /// The absolute difference, and the relative one where `expected` is not zero.
+    fn differences(actual: Self, expected: Self, tolerance: Self::Tolerance) -> (f64, Option<f64>);
+    /// Judges a block of any length without walking it branch by branch. May call close elements not close (they are
+    /// looked at again), never the other way round.
+    fn judge(actual: &[Self], expected: &[Self], tolerance: Self::Tolerance) -> Verdict;
+    /// How far the elements are apart and may be, to go after the values in a message.
+    fn margin(actual: Self, expected: Self, tolerance: Self::Tolerance) -> String;
+}
+
+macro_rules! compare_floats {
+    ($($float:ty),*) => {$(
+        impl Compare for $float {
+            type Tolerance = ($float, $float, bool);
+
+            #[allow(clippy::cast_possible_truncation)] // Rounding to the elements' precision is what NumPy does.
+            fn tolerance(tolerance: Tolerance) -> Self::Tolerance {
+                (tolerance.rtol as $float, tolerance.atol as $float, tolerance.equal_nan)
+            }
+
+            fn is_close(actual: Self, expected: Self, (rtol, atol, equal_nan): Self::Tolerance) -> bool {
+                let allowed = atol + rtol * expected.abs();
+                ((actual - expected).abs() <= allowed && expected.is_finite())
+                    || actual == expected
+                    || (equal_nan && actual.is_nan() && expected.is_nan())
+            }
+
+            fn differences(actual: Self, expected: Self, (.., equal_nan): Self::Tolerance) -> (f64, Option<f64>) {
+                let (actual, expected) = (f64::from(actual), f64::from(expected));
+                let abs_diff = if actual == expected || (equal_nan && actual.is_nan() && expected.is_nan()) {
+                    0.0
+                } else {
+                    (actual - expected).abs()
+                };
+                let rel_diff = if abs_diff == 0.0 || abs_diff == f64::INFINITY {
+                    abs_diff
+                } else {
+                    abs_diff / expected.abs()
+                };
+                (abs_diff, (expected != 0.0).then_some(rel_diff))
+            }
+
+            fn judge(actual: &[Self], expected: &[Self], (rtol, atol, _): Self::Tolerance) -> Verdict {
+                #[derive(Clone, Copy)]
+                struct Lanes {
+                    close: [bool; LANES],
+                    non_zero: [bool; LANES],
+                    abs_diff: [$float; LANES],
+                    rel_diff: [$float; LANES],
+                }
+                let mut lanes = Lanes {
+                    close: [true; LANES],
+                    non_zero: [false; LANES],
+                    abs_diff: [0.0; LANES],
+                    rel_diff: [0.0; LANES],
+                };
+                let mut step = |lane: usize, actual: $float, expected: $float| {
+                    let difference = (actual - expected).abs();
+                    let magnitude = expected.abs();
+                    let equal = actual == expected;
+                    let close = (difference <= atol + rtol * magnitude) & (magnitude < <$float>::INFINITY);
+                    // An infinity that is equal has the difference NaN, which both comparisons below pass over.
+                    let relative = difference / magnitude;
+                    let non_zero = magnitude != 0.0;
+                    lanes.close[lane] &= close | equal;
+                    lanes.non_zero[lane] |= non_zero;
+                    lanes.abs_diff[lane] =
+                        if difference > lanes.abs_diff[lane] { difference } else { lanes.abs_diff[lane] };
+                    lanes.rel_diff[lane] =
+                        if non_zero & (relative > lanes.rel_diff[lane]) { relative } else { lanes.rel_diff[lane] };
+                };
+                let (mut actual, mut expected) = (actual.chunks_exact(LANES), expected.chunks_exact(LANES));
+                for (actual, expected) in actual.by_ref().zip(expected.by_ref()) {
+                    for lane in 0..LANES {
+                        step(lane, actual[lane], expected[lane]);
+                    }
+                }
+                for (lane, (&actual, &expected)) in actual.remainder().iter().zip(expected.remainder()).enumerate() {
+                    step(lane, actual, expected);
+                }
+                let largest = |lanes: [$float; LANES]| f64::from(lanes.into_iter().fold(0.0, <$float>::max));
+                Verdict {
+                    close: !lanes.close.contains(&false),
+                    max_abs_diff: largest(lanes.abs_diff),
+                    max_rel_diff: lanes.non_zero.contains(&true).then(|| largest(lanes.rel_diff)),
+                }
+            }
+
+            fn margin(actual: Self, expected: Self, (rtol, atol, _): Self::Tolerance) -> String {
+                let difference = (actual - expected).abs();
+                if !difference.is_finite() {
+                    return String::new();
+                }
+                format!(" (differs by {difference:e}, allowed {:e})", atol + rtol * expected.abs())
+            }
+        }
+    )*};
+}
+
+compare_floats!(f32, f64);
+
+macro_rules! compare_integers {
+    ($($integer:ty),*) => {$(
+        impl Compare for $integer {
+            type Tolerance = ();
+
+            fn tolerance(_: Tolerance) -> Self::Tolerance {}
+
+            fn is_close(actual: Self, expected: Self, (): Self::Tolerance) -> bool {
+                actual == expected
+            }
+
+            #[allow(clippy::cast_precision_loss, clippy::cast_lossless)] // Only what is reported is rounded.
+            fn differences(actual: Self, expected: Self, (): Self::Tolerance) -> (f64, Option<f64>) {
+                let abs_diff = actual.abs_diff(expected) as f64;
+                // The distance to zero, because the smallest signed value has no absolute value of its own type.
+                (abs_diff, (expected != 0).then(|| abs_diff / expected.abs_diff(0) as f64))
+            }
+
+            fn judge(actual: &[Self], expected: &[Self], (): Self::Tolerance) -> Verdict {
+                Verdict {
+                    close: actual == expected,
+                    max_abs_diff: 0.0,
+                    max_rel_diff: expected.iter().any(|&element| element != 0).then_some(0.0),
+                }
+            }
+
+            fn margin(actual: Self, expected: Self, (): Self::Tolerance) -> String {
+                format!(" (differs by {})", actual.abs_diff(expected))
+            }
+        }
+    )*};
+}
+
+compare_integers!(i8, i16, i32, i64, u8, u16, u32, u64);
