@@ -53,6 +53,12 @@ impl AlignedBytes {
         Self { blocks: bytemuck::allocation::zeroed_vec(len.div_ceil(64)), len }
     }
 
+    /// `len` zero bytes, or `None` when there is no memory for them: for sizes that a file or a peer claims.
+    #[must_use]
+    pub fn try_zeroed(len: usize) -> Option<Self> {
+        Some(Self { blocks: bytemuck::allocation::try_zeroed_vec(len.div_ceil(64)).ok()?, len })
+    }
+
     /// A copy of `bytes`.
     #[must_use]
     pub fn copy_of(bytes: &[u8]) -> Self {

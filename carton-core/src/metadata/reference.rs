@@ -59,7 +59,7 @@ impl FromStr for Reference {
             };
         }
         match text.strip_prefix(MISC) {
-            Some(path) if is_plain_path(path) => Ok(Self::Misc(path.to_owned())),
+            Some(path) if crate::archive::name::check(path.as_bytes()).is_ok() => Ok(Self::Misc(path.to_owned())),
             Some(_) => Err(invalid("a relative path without `.` or `..` after `@misc/`")),
             None => Err(invalid("`@tensor_data/NAME` or `@misc/PATH`")),
         }
@@ -111,9 +111,4 @@ impl From<Reference> for DraftReference {
     fn from(reference: Reference) -> Self {
         Self::Carton(reference)
     }
-}
-
-/// Whether `path` names a file below a folder and nothing else can be meant by it.
-fn is_plain_path(path: &str) -> bool {
-    path.split('/').all(|part| !matches!(part, "" | "." | "..")) && !path.contains(['\\', '\0', '\n', '\r'])
 }

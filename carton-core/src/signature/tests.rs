@@ -31,9 +31,12 @@ fn specs(declared: &[(&str, &str)]) -> Vec<TensorSpec> {
     crate::metadata::Metadata::parse(&text).unwrap().inputs().to_vec()
 }
 
+/// Names and shapes.
+type Declared<'text> = &'text [(&'text str, &'text str)];
+
 /// Checks `inputs` and `outputs`, declared as name and shape in TOML, and compares all violations.
 fn check_call(
-    declared: (&[(&str, &str)], &[(&str, &str)]),
+    declared: (Declared<'_>, Declared<'_>),
     inputs: &[(&str, Tensor)],
     outputs: &[(&str, Tensor)],
     expected: &[&str],

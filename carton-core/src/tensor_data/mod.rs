@@ -1,1 +1,29 @@
-//! To be written.
+//! The tensors in a carton (spec/carton-format.md, `tensor_data`): self-test and example data, each read alone when it is
+//! asked for.
+//!
+//! ```text
+//! tensor_data/index.toml     names, dtypes, shapes; which file holds what
+//! tensor_data/tensor_0.bin   numbers: little-endian, C order, nothing else
+//! tensor_data/tensor_1.toml  strings: data = ["a", "b"]
+//! ```
+//!
+//! Knows files by path only: where they come from, and that they are what MANIFEST says, is up to [`TensorFiles`].
+
+mod error;
+mod index;
+mod read;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+pub use error::TensorDataError;
+pub use index::{Entry, Index, MAX_INDEX_LENGTH};
+pub use read::{MAX_STRINGS_LENGTH, TensorFiles};
+pub use write::entries;
+
+/// The folder of a carton that holds the tensors, with the slash that follows it in paths.
+pub const FOLDER: &str = "tensor_data/";
+
+/// The name of the index in that folder.
+pub const INDEX: &str = "index.toml";

@@ -1,0 +1,113 @@
+//! What can be wrong with the tensors of a carton.
+
+use carton_tensor::TensorError;
+
+/// Why a tensor of a carton cannot be read, or cannot be put into one.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TensorDataError {
+    /// TOML is UTF-8.
+    #[error("`tensor_data/{file}` is not UTF-8: invalid byte at offset {offset}")]
+    NotUtf8 {
+        /// The file, relative to `tensor_data`.
+        file: String,
+        /// Where the first invalid byte is.
+        offset: usize,
+    },
+    /// A TOML file cannot be parsed, or holds something else than it should.
+    #[error("`tensor_data/{file}` is malformed")]
+    Malformed {
+        /// The file, relative to `tensor_data`.
+        file: String,
+        /// The line and what is wrong with it.
+        #[source]
+        source: Box<toml::de::Error>,
+    },
+    /// There are files in `tensor_data` and no `index.toml` to say what they are.
+    #[error("`tensor_data/index.toml` is missing, though there are other files such as `{file}`")]
+    NoIndex {
+        /// One of the other files.
+        file: String,
+    },
+    /// The index contradicts itself or the format.
+    #[error("`tensor_data/index.toml`: `{field}`: expected {expected}, found {found}")]
+    Invalid {
+        /// Where, as in `tensor[3].file`.
+        field: String,
+        /// What the format asks for.
+        expected: String,
+        /// What was found.
+        found: String,
+    },
+    /// There is no tensor of that name.
+    #[error("tensor `{name}` is not in `tensor_data/index.toml`")]
+    NoSuchTensor {
+        /// The name asked for.
+        name: String,
+    },
+    /// The file of a tensor is not in the carton.
+    #[error("the file of tensor `{name}`, `tensor_data/{file}`, is not in the carton")]
+    NoSuchFile {
+        /// The tensor.
+        name: String,
+        /// The file, relative to `tensor_data`.
+        file: String,
+    },
+    /// A file has another size or number of elements than dtype and shape ask for.
+    #[error("tensor `{name}`: its dtype and shape need {expected} {unit}, `tensor_data/{file}` has {found}")]
+    SizeMismatch {
+        /// The tensor.
+        name: String,
+        /// The file, relative to `tensor_data`.
+        file: String,
+        /// What dtype and shape ask for.
+        expected: u64,
+        /// What the file has.
+        found: u64,
+        /// `bytes` or `strings`.
+        unit: &'static str,
+    },
+    /// Something is larger than what we are willing, or able, to hold in memory.
+    #[error("{what} is too large: at most {limit} bytes, found {found}")]
+    TooLarge {
+        /// What is too large.
+        what: String,
+        /// The limit.
+        limit: u64,
+        /// What is there.
+        found: u64,
+    },
+    /// There is not enough memory for a tensor.
+    #[error("not enough memory for tensor `{name}` of {n_bytes} bytes")]
+    OutOfMemory {
+        /// The tensor.
+        name: String,
+        /// The size of its data.
+        n_bytes: usize,
+    },
+    /// The parts do not make a tensor.
+    #[error("tensor `{name}` is malformed")]
+    Tensor {
+        /// The tensor.
+        name: String,
+        /// Why not.
+        #[source]
+        source: TensorError,
+    },
+}
+
+impl TensorDataError {
+    /// Whether the carton is at fault, rather than the request or this machine.
+    #[must_use]
+    pub fn is_integrity(&self) -> bool {
+        !matches!(self, Self::NoSuchTensor { .. } | Self::TooLarge { .. } | Self::OutOfMemory { .. })
+    }
+
+    pub(super) fn invalid(
+        field: impl Into<String>,
+        expected: impl Into<String>,
+        found: impl std::fmt::Display,
+    ) -> Self {
+        Self::Invalid { field: field.into(), expected: expected.into(), found: found.to_string() }
+    }
+}

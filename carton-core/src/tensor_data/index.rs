@@ -1,0 +1,210 @@
+//! `index.toml`: which tensors there are, and where. Unknown fields are ignored.
+
+use std::collections::BTreeMap;
+
+use carton_tensor::{DataType, element_count};
+use serde::Deserialize;
+
+use super::{FOLDER, INDEX, TensorDataError};
+
+/// The largest `index.toml` that is read, in bytes: more than a hundred thousand tensors.
+pub const MAX_INDEX_LENGTH: u64 = 16 << 20;
+
+/// The tensors of a carton by name; none of them read yet.
+///
+/// ```
+/// use carton_core::tensor_data::Index;
+/// let index = Index::parse(br#"
+///     [[tensor]]
+///     name = "x"
+///     dtype = "float32"
+///     shape = [2, 3]
+///     file = "tensor_0.bin"
+/// "#)?;
+/// assert_eq!(index.names().collect::<Vec<_>>(), ["x"]);
+/// # Ok::<(), carton_core::tensor_data::TensorDataError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Index {
+    tensors: BTreeMap<String, Entry>,
+}
+
+/// What the index says about a tensor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Entry {
+    /// A tensor with a file of its own: `.bin` for numbers, `.toml` for strings.
+    Plain {
+        /// The type of the elements.
+        dtype: DataType,
+        /// The dimensions. The elements they make have a size that fits in memory as far as addresses go.
+        shape: Vec<usize>,
+        /// The name of the file in `tensor_data`.
+        file: String,
+    },
+    /// A list of tensors.
+    Nested {
+        /// The names of the tensors; each exists, none is nested, all have one dtype.
+        inner: Vec<String>,
+    },
+}
+
+#[derive(Deserialize)]
+struct RawIndex {
+    #[serde(default)]
+    tensor: Vec<RawEntry>,
+}
+
+#[derive(Deserialize)]
+struct RawEntry {
+    name: String,
+    dtype: String,
+    shape: Option<Vec<u64>>,
+    file: Option<String>,
+    #[serde(default)]
+    inner: Vec<String>,
+}
+
+impl Index {
+    /// Reads an `index.toml`.
+    ///
+    /// # Errors
+    /// [`TensorDataError`] for what is malformed, contradicts itself or is too large for memory.
+    pub fn parse(bytes: &[u8]) -> Result<Self, TensorDataError> {
+        let raw: RawIndex = super::read::parse_toml(INDEX, bytes)?;
+        let mut tensors = BTreeMap::new();
+        let mut positions = BTreeMap::new();
+        for (position, raw) in raw.tensor.into_iter().enumerate() {
+            let name = raw.name.clone();
+            if name.is_empty() {
+                return Err(TensorDataError::invalid(field(position, "name"), "a name", "an empty string"));
+            }
+            let entry = entry(position, raw)?;
+            if tensors.insert(name.clone(), entry).is_some() {
+                let expected = "another name than any tensor before";
+                return Err(TensorDataError::invalid(field(position, "name"), expected, format_args!("`{name}`")));
+            }
+            positions.insert(name, position);
+        }
+        let index = Self { tensors };
+        for (name, entry) in &index.tensors {
+            if let Entry::Nested { inner } = entry {
+                index.check_inner(positions.get(name).copied().unwrap_or_default(), inner)?;
+            }
+        }
+        Ok(index)
+    }
+
+    /// The names in alphabetical order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.tensors.keys().map(String::as_str)
+    }
+
+    /// The names and what the index says about each, in alphabetical order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Entry)> {
+        self.tensors.iter().map(|(name, entry)| (name.as_str(), entry))
+    }
+
+    /// What the index says about one tensor.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Entry> {
+        self.tensors.get(name)
+    }
+
+    /// Checks that every file exists and has the size that dtype and shape ask for. `size` says what is known of a path in
+    /// the carton: `None` when there is no such file, `Some(None)` when its size shows only when it is read.
+    ///
+    /// # Errors
+    /// [`TensorDataError::NoSuchFile`], [`TensorDataError::SizeMismatch`], [`TensorDataError::TooLarge`].
+    pub fn check_files(&self, size: impl Fn(&str) -> Option<Option<u64>>) -> Result<(), TensorDataError> {
+        for (name, entry) in &self.tensors {
+            if let Entry::Plain { dtype, shape, file } = entry {
+                let Some(size) = size(&format!("{FOLDER}{file}")) else {
+                    return Err(TensorDataError::NoSuchFile { name: name.clone(), file: file.clone() });
+                };
+                if let Some(size) = size {
+                    super::read::check_size(name, *dtype, shape, file, size)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_inner(&self, position: usize, inner: &[String]) -> Result<(), TensorDataError> {
+        let mut first = None;
+        for (index, name) in inner.iter().enumerate() {
+            let invalid = |expected: &str, found: String| {
+                Err(TensorDataError::invalid(format!("{}[{index}]", field(position, "inner")), expected, found))
+            };
+            let dtype = match self.tensors.get(name) {
+                None => return invalid("the name of a tensor in the index", format!("`{name}`")),
+                Some(Entry::Nested { .. }) => {
+                    return invalid("a tensor that is not nested", format!("the nested tensor `{name}`"));
+                }
+                Some(Entry::Plain { dtype, .. }) => *dtype,
+            };
+            let expected = *first.get_or_insert(dtype);
+            if dtype != expected {
+                return invalid(
+                    &format!("a tensor of {expected}, as the first one is"),
+                    format!("`{name}` of {dtype}"),
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+fn field(position: usize, name: &str) -> String {
+    format!("tensor[{position}].{name}")
+}
+
+fn entry(position: usize, raw: RawEntry) -> Result<Entry, TensorDataError> {
+    if raw.dtype == "nested" {
+        // Shape and file mean nothing here, and other writers may set them to something empty.
+        return Ok(Entry::Nested { inner: raw.inner });
+    }
+    let dtype = raw.dtype.parse::<DataType>().map_err(|_| {
+        let names: Vec<_> = DataType::ALL.iter().map(|dtype| dtype.name()).collect();
+        let expected = format!("nested or one of {}", names.join(", "));
+        TensorDataError::invalid(field(position, "dtype"), expected, format_args!("`{}`", raw.dtype))
+    })?;
+    if !raw.inner.is_empty() {
+        let expected = format!("nothing for a tensor of {dtype}");
+        return Err(TensorDataError::invalid(
+            field(position, "inner"),
+            expected,
+            format_args!("{} names", raw.inner.len()),
+        ));
+    }
+    let missing =
+        |name| TensorDataError::invalid(field(position, name), "a value for a tensor that is not nested", "nothing");
+    let declared = raw.shape.ok_or_else(|| missing("shape"))?;
+    let file = raw.file.ok_or_else(|| missing("file"))?;
+    if !is_file_name(&file) {
+        let expected = "the name of a file in `tensor_data`";
+        return Err(TensorDataError::invalid(
+            field(position, "file"),
+            expected,
+            format_args!("`{}`", file.escape_debug()),
+        ));
+    }
+    let shape = declared.iter().map(|&size| usize::try_from(size).ok()).collect::<Option<Vec<_>>>();
+    match shape {
+        Some(shape) if n_bytes(dtype, &shape).is_some() => Ok(Entry::Plain { dtype, shape, file }),
+        _ => {
+            let expected = "a number of elements that fits in memory";
+            Err(TensorDataError::invalid(field(position, "shape"), expected, format_args!("{declared:?}")))
+        }
+    }
+}
+
+/// The bytes that a tensor takes in memory; for strings, the number of them. `None` when no machine could hold them.
+pub(super) fn n_bytes(dtype: DataType, shape: &[usize]) -> Option<usize> {
+    element_count(shape)?.checked_mul(dtype.size().unwrap_or(1)).filter(|&n_bytes| isize::try_from(n_bytes).is_ok())
+}
+
+/// Whether `file` is the name of a file in `tensor_data` and cannot mean anything elsewhere.
+fn is_file_name(file: &str) -> bool {
+    !file.contains('/') && crate::archive::name::check(file.as_bytes()).is_ok()
+}

@@ -1,0 +1,178 @@
+//! Reads one tensor, and nothing else, when it is asked for.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use carton_tensor::{AlignedBytes, DataType, NestedTensor, NumericTensor, StringTensor, Tensor};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::index::n_bytes;
+use super::{Entry, FOLDER, Index, TensorDataError};
+
+/// The largest file of a string tensor that is read, in bytes. TOML is parsed as a whole, into a multiple of its size.
+pub const MAX_STRINGS_LENGTH: u64 = 64 << 20;
+
+/// Where the files of a carton come from. Paths are those in the carton, such as `tensor_data/tensor_0.bin`.
+pub trait TensorFiles {
+    /// What went wrong, here or there.
+    type Error: From<TensorDataError>;
+
+    /// The exact size of a file; `None` when that shows only when it is read.
+    ///
+    /// # Errors
+    /// When there is no such file.
+    fn size(&self, path: &str) -> Result<Option<u64>, Self::Error>;
+
+    /// All bytes of a file, which is an error when there are more than `cap`. They have been verified.
+    ///
+    /// # Errors
+    /// When the file cannot be read, is not what the carton says it is, or is larger than `cap`.
+    fn read(&self, path: &str, cap: u64) -> Result<Vec<u8>, Self::Error>;
+
+    /// Fills `buffer` with a file of exactly that size. What is there has been verified when this returns.
+    ///
+    /// # Errors
+    /// When the file cannot be read, is not what the carton says it is, or has another size.
+    fn read_into(&self, path: &str, buffer: &mut [u8]) -> Result<(), Self::Error>;
+}
+
+impl Index {
+    /// Reads one tensor. Sizes are checked against the file's before any memory is taken.
+    ///
+    /// # Errors
+    /// [`TensorDataError::NoSuchTensor`], [`TensorDataError::SizeMismatch`] and others for what is in the carton, and
+    /// whatever `files` returns.
+    pub fn read<F: TensorFiles>(&self, name: &str, files: &F) -> Result<Tensor, F::Error> {
+        let entry = self.get(name).ok_or_else(|| TensorDataError::NoSuchTensor { name: name.to_owned() })?;
+        match entry {
+            Entry::Plain { dtype, shape, file } => read_plain(name, *dtype, shape, file, files),
+            Entry::Nested { inner } => {
+                // A list may name a tensor many times: it is read once, and its clones share the data.
+                let mut tensors: HashMap<&str, Tensor> = HashMap::new();
+                for inner in inner {
+                    if let Some(Entry::Plain { dtype, shape, file }) = self.get(inner)
+                        && !tensors.contains_key(inner.as_str())
+                    {
+                        tensors.insert(inner, read_plain(inner, *dtype, shape, file, files)?);
+                    }
+                }
+                let elements = inner
+                    .iter()
+                    .map(|inner| tensors.get(inner.as_str()).cloned())
+                    .collect::<Option<Vec<_>>>()
+                    // The index was checked when it was parsed.
+                    .ok_or_else(|| TensorDataError::NoSuchTensor { name: name.to_owned() })?;
+                let nested = NestedTensor::new(elements).map_err(|source| malformed(name, source))?;
+                Ok(nested.into())
+            }
+        }
+    }
+}
+
+fn malformed(name: &str, source: carton_tensor::TensorError) -> TensorDataError {
+    TensorDataError::Tensor { name: name.to_owned(), source }
+}
+
+fn read_plain<F: TensorFiles>(
+    name: &str,
+    dtype: DataType,
+    shape: &[usize],
+    file: &str,
+    files: &F,
+) -> Result<Tensor, F::Error> {
+    let path = format!("{FOLDER}{file}");
+    let size = files.size(&path)?;
+    if let Some(size) = size {
+        check_size(name, dtype, shape, file, size)?;
+    }
+    if dtype == DataType::String {
+        let strings: Strings = parse_toml(file, &files.read(&path, MAX_STRINGS_LENGTH)?)?;
+        let expected = n_bytes(dtype, shape).unwrap_or(usize::MAX);
+        if strings.data.len() != expected {
+            return Err(size_mismatch(name, file, expected, strings.data.len(), "strings").into());
+        }
+        let tensor = StringTensor::new(strings.data, shape.to_vec()).map_err(|source| malformed(name, source))?;
+        return Ok(tensor.into());
+    }
+    let expected = n_bytes(dtype, shape).unwrap_or(usize::MAX);
+    let storage = match size {
+        Some(_) => {
+            // The size of a compressed entry is a claim until it is read, so a failed allocation is an error of the carton
+            // rather than the end of the process. Pages that are never filled take no memory.
+            let mut bytes = AlignedBytes::try_zeroed(expected)
+                .ok_or_else(|| TensorDataError::OutOfMemory { name: name.to_owned(), n_bytes: expected })?;
+            files.read_into(&path, bytes.as_mut_slice())?;
+            bytes
+        }
+        None => {
+            let cap = u64::try_from(expected).unwrap_or(u64::MAX);
+            let bytes = files.read(&path, cap)?;
+            if bytes.len() != expected {
+                return Err(size_mismatch(name, file, expected, bytes.len(), "bytes").into());
+            }
+            AlignedBytes::copy_of(&bytes)
+        }
+    };
+    // Files and tensors are both little-endian by definition: there is nothing to swap, whatever the host.
+    let tensor =
+        NumericTensor::new(dtype, shape.to_vec(), Arc::new(storage)).map_err(|source| malformed(name, source))?;
+    Ok(tensor.into())
+}
+
+/// Checks the size of a tensor's file against what the index says about the tensor.
+pub(super) fn check_size(
+    name: &str,
+    dtype: DataType,
+    shape: &[usize],
+    file: &str,
+    size: u64,
+) -> Result<(), TensorDataError> {
+    let expected = n_bytes(dtype, shape).and_then(|expected| u64::try_from(expected).ok()).unwrap_or(u64::MAX);
+    if dtype != DataType::String {
+        return match size == expected {
+            true => Ok(()),
+            false => Err(TensorDataError::SizeMismatch {
+                name: name.to_owned(),
+                file: file.to_owned(),
+                expected,
+                found: size,
+                unit: "bytes",
+            }),
+        };
+    }
+    if size > MAX_STRINGS_LENGTH {
+        let what = format!("`{FOLDER}{file}`");
+        return Err(TensorDataError::TooLarge { what, limit: MAX_STRINGS_LENGTH, found: size });
+    }
+    // Each string takes at least its quotes, so a file can be seen to be too short before it is parsed.
+    if size / 2 < expected {
+        let (name, file) = (name.to_owned(), file.to_owned());
+        return Err(TensorDataError::SizeMismatch { name, file, expected, found: size / 2, unit: "strings" });
+    }
+    Ok(())
+}
+
+fn size_mismatch(name: &str, file: &str, expected: usize, found: usize, unit: &'static str) -> TensorDataError {
+    TensorDataError::SizeMismatch {
+        name: name.to_owned(),
+        file: file.to_owned(),
+        expected: u64::try_from(expected).unwrap_or(u64::MAX),
+        found: u64::try_from(found).unwrap_or(u64::MAX),
+        unit,
+    }
+}
+
+/// The file of a string tensor.
+#[derive(Deserialize)]
+struct Strings {
+    data: Vec<String>,
+}
+
+/// Parses a TOML file of `tensor_data`.
+pub(super) fn parse_toml<T: DeserializeOwned>(file: &str, bytes: &[u8]) -> Result<T, TensorDataError> {
+    let text = str::from_utf8(bytes)
+        .map_err(|error| TensorDataError::NotUtf8 { file: file.to_owned(), offset: error.valid_up_to() })?;
+    toml::from_str(text)
+        .map_err(|source| TensorDataError::Malformed { file: file.to_owned(), source: Box::new(source) })
+}
