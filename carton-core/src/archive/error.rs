@@ -1,5 +1,6 @@
 //! Why an archive cannot be read or written.
 
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
@@ -105,6 +106,20 @@ pub enum ArchiveError {
 }
 
 impl ArchiveError {
+    pub(crate) fn format(
+        what: impl fmt::Display,
+        offset: u64,
+        expected: impl fmt::Display,
+        found: impl fmt::Display,
+    ) -> Self {
+        let (what, expected, found) = (what.to_string(), expected.to_string(), found.to_string());
+        Self::Format { what, offset, expected, found }
+    }
+
+    pub(crate) fn unsupported(what: impl fmt::Display, found: impl fmt::Display) -> Self {
+        Self::Unsupported { what: what.to_string(), found: found.to_string() }
+    }
+
     /// The error behind one that [`EntryReader`](super::EntryReader)'s `read` returned.
     ///
     /// [`io::Read`] can only return [`io::Error`]; the reader puts its own inside.

@@ -1,13 +1,37 @@
 //! The zip file that a carton is: its entries, where their bytes lie, and how a new one is laid out
 //! (spec/carton-format.md, "The zip file").
 //!
+//! ```text
+//! local header, [padding], data      model/…       one for each entry, sorted by name within its folder
+//! …                                  misc/…, tensor_data/…
+//! local header, data                 LINKS         if there is one
+//! local header, data                 carton.toml
+//! local header, data                 MANIFEST
+//! central directory                                one header for each entry, in the same order
+//! [zip64 end of central directory record and its locator]
+//! end of central directory record
+//! ```
+//!
 //! Knows nothing of what the entries mean: MANIFEST is only written here, never checked.
 
+mod directory;
+mod entry;
+mod entry_reader;
 mod error;
 pub mod name;
-mod reader;
+mod record;
+mod section;
 mod writer;
 
+pub use directory::Archive;
+pub use entry::{Entry, EntryKind, Method};
+pub use entry_reader::EntryReader;
 pub use error::ArchiveError;
-pub use reader::{Archive, Entry, EntryKind, EntryReader, Method};
 pub use writer::{Compression, Content, Progress, Tail, WriteProgress, write};
+
+/// The most entries that are read or written.
+pub const MAX_ENTRIES: u64 = 1 << 20;
+/// The largest central directory that is read or written, in bytes.
+pub const MAX_DIRECTORY_LENGTH: u64 = 256 << 20;
+/// The largest zstd window that is read, as a power of two: 128 MiB, the most that zstd itself takes unasked.
+pub const MAX_ZSTD_WINDOW_LOG: u32 = 27;
