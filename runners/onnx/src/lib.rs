@@ -1,8 +1,21 @@
 //! Runs ONNX models: with the pure-Rust engine `rten` that is built in, or with ONNX Runtime where its library is
 //! installed.
+//!
+//! A model is a `.onnx` file with whatever external data it names. Its file is read by this crate first
+//! (`model_file`), so that its signature is known exactly as declared and no engine sees a hostile file unchecked; then
+//! one of the engines (`engine`) loads it. [`Onnx`] joins the two behind the runner trait.
 
+mod element_type;
+mod engine;
+mod model_file;
+mod model_location;
+mod model_source;
 mod onnx_release;
+mod options;
+mod pack;
+mod protobuf;
 mod runner;
+mod signature;
 
 pub use onnx_release::recommended_requirement;
 pub use runner::Onnx;
@@ -18,6 +31,9 @@ pub const FRAMEWORK_VERSION: &str = "1.21.0";
 
 /// The compatibility version of this runner: what a carton may assume of options and file layout.
 pub const COMPAT_VERSION: u64 = 1;
+
+/// The newest operator set of [`FRAMEWORK_VERSION`].
+const NEWEST_OPERATOR_SET: u64 = 26;
 
 /// Runs this runner over standard input until the host is gone.
 pub fn run() -> std::process::ExitCode {

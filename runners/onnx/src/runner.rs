@@ -1,22 +1,140 @@
 //! The runner itself: finds the model among the files, picks an engine, translates names.
 
-use carton_runner_interface::runner::{Call, Description, LoadRequest, Runner, RunnerError, Tensors};
+use carton_runner_interface::runner::{
+    Call, Description, LoadRequest, PackRequest, PackResponse, Runner, RunnerError, TensorSpec, Tensors,
+};
 
-use crate::{FRAMEWORK_VERSION, RUNNER_NAME};
+use crate::engine::library::{Found, SearchPath};
+use crate::engine::onnx_runtime::{self, OnnxRuntime};
+use crate::engine::rten::Rten;
+use crate::engine::{Allocate, Engine};
+use crate::model_source::{Files, ModelSource};
+use crate::options::{EngineChoice, ModelOptions};
+use crate::signature::Binding;
+use crate::{FRAMEWORK_VERSION, NEWEST_OPERATOR_SET, RUNNER_NAME, pack};
 
 /// A loaded ONNX model.
-pub struct Onnx {}
+///
+/// Options: `engine` = `"auto"` (ONNX Runtime where its library is found, else the built-in engine), `"rten"` or
+/// `"onnxruntime"`; `num_threads`, also called `intra_op_threads`; `inter_op_threads`; `model`, the `.onnx` file to
+/// load where there are several. Booleans travel as `uint8` holding 0 and 1.
+///
+/// The built-in engine runs as many calls at once as it has threads, eight at most; they share one thread pool. ONNX
+/// Runtime runs one at a time, on all its threads.
+pub struct Onnx {
+    engine: Box<dyn Engine>,
+    binding: Binding,
+}
 
 impl Runner for Onnx {
     fn describe() -> Description {
         Description { name: RUNNER_NAME.to_owned(), framework_version: FRAMEWORK_VERSION.to_owned() }
     }
 
-    fn load(_request: LoadRequest, _call: &Call) -> Result<Self, RunnerError> {
-        Err(RunnerError::new("the onnx runner cannot load models yet"))
+    fn load(request: LoadRequest, call: &Call) -> Result<Self, RunnerError> {
+        let options = ModelOptions::parse(&request.options, &mut |warning| call.warn(&warning))?;
+        let device = request.device.as_deref();
+        let model = Self::open(
+            &request.files,
+            &options,
+            device,
+            (&request.inputs, &request.outputs),
+            &SearchPath::of_environment(),
+            &mut |warning| call.warn(&warning),
+        )?;
+        call.info(&format!("running the model with {}", model.engine.description()));
+        Ok(model)
     }
 
-    fn infer(&self, _inputs: Tensors, _call: &Call) -> Result<Tensors, RunnerError> {
-        Err(RunnerError::new("the onnx runner cannot run models yet"))
+    fn pack(request: PackRequest, call: &Call) -> Result<PackResponse, RunnerError> {
+        let options = ModelOptions::parse(&request.options, &mut |warning| call.warn(&warning))?;
+        pack::pack(&request, &options, &mut |warning| call.warn(&warning))
     }
+
+    fn max_concurrency(&self) -> usize {
+        self.engine.max_concurrency()
+    }
+
+    fn infer(&self, inputs: Tensors, call: &Call) -> Result<Tensors, RunnerError> {
+        self.run(&inputs, &|dtype, shape| call.alloc(dtype, shape))
+    }
+}
+
+impl Onnx {
+    pub(crate) fn open(
+        files: &dyn Files,
+        options: &ModelOptions,
+        device: Option<&str>,
+        (inputs, outputs): (&[TensorSpec], &[TensorSpec]),
+        libraries: &SearchPath,
+        warn: &mut dyn FnMut(String),
+    ) -> Result<Self, RunnerError> {
+        if let Some(device) = device.filter(|device| *device != "cpu") {
+            warn(format!("the onnx runner runs on the CPU; device `{device}` is ignored"));
+        }
+        let source = ModelSource::open(files, options.model.as_deref())?;
+        let operator_set = source.file.default_operator_set();
+        if operator_set > NEWEST_OPERATOR_SET {
+            warn(format!(
+                "the model uses operator set {operator_set}, this runner knows sets up to {NEWEST_OPERATOR_SET}"
+            ));
+        }
+        let binding = Binding::new(&source.file, inputs, outputs, warn)?;
+        let engine = load_engine(&source, options, libraries, warn)?;
+        Ok(Self { engine, binding })
+    }
+
+    pub(crate) fn run(&self, inputs: &Tensors, allocate: Allocate<'_>) -> Result<Tensors, RunnerError> {
+        let inputs = self.binding.inputs(inputs)?;
+        let outputs = self.engine.run(&inputs, &self.binding.outputs(), allocate)?;
+        Ok(self.binding.name_outputs(outputs))
+    }
+}
+
+/// Loads the model with the engine that the options ask for and this machine has.
+fn load_engine(
+    source: &ModelSource,
+    options: &ModelOptions,
+    libraries: &SearchPath,
+    warn: &mut dyn FnMut(String),
+) -> Result<Box<dyn Engine>, RunnerError> {
+    let library = match options.engine {
+        EngineChoice::Rten => None,
+        EngineChoice::Auto => match libraries.find() {
+            Found::Library(path) => match onnx_runtime::load_library(&path) {
+                Ok(environment) => Some(environment),
+                Err(error) => {
+                    warn(format!("{}; using the built-in engine", error.message));
+                    None
+                }
+            },
+            Found::ChosenIsMissing(path) => {
+                warn(format!("ORT_DYLIB_PATH names {}, which is not there; using the built-in engine", path.display()));
+                None
+            }
+            Found::Nothing => None,
+        },
+        EngineChoice::OnnxRuntime => match libraries.find() {
+            Found::Library(path) => Some(onnx_runtime::load_library(&path)?),
+            Found::ChosenIsMissing(path) => {
+                return Err(RunnerError::new(format!(
+                    "ORT_DYLIB_PATH names {}, which is not there; set it to a libonnxruntime.so, or unset it and \
+                     install the library with `carton runner install onnx`",
+                    path.display()
+                )));
+            }
+            Found::Nothing => {
+                return Err(RunnerError::new(format!(
+                    "the library of ONNX Runtime was not found; looked at {}. Install it with `carton runner install \
+                     onnx`, set ORT_DYLIB_PATH to a libonnxruntime.so, or use the built-in engine with the option \
+                     engine = \"rten\"",
+                    libraries.places()
+                )));
+            }
+        },
+    };
+    Ok(match library {
+        Some(environment) => Box::new(OnnxRuntime::load(source, options, environment)?),
+        None => Box::new(Rten::load(source, options, warn)?),
+    })
 }

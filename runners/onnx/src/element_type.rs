@@ -1,0 +1,90 @@
+//! The element types of ONNX tensors (`TensorProto.DataType`) and how Carton's tensors carry them.
+
+use std::fmt;
+
+use carton_tensor::DataType;
+
+/// The element type of an ONNX tensor, as its file numbers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ElementType(pub(crate) i64);
+
+impl ElementType {
+    pub(crate) const FLOAT: Self = Self(1);
+    pub(crate) const INT64: Self = Self(7);
+    pub(crate) const BOOL: Self = Self(9);
+    pub(crate) const DOUBLE: Self = Self(11);
+
+    /// The dtype of the Carton tensor that carries these elements; `None` where format v1 has none.
+    ///
+    /// Booleans travel as `uint8` holding 0 and 1, which is how NumPy and ONNX Runtime lay them out too.
+    pub(crate) fn carton(self) -> Option<DataType> {
+        Some(match self.0 {
+            1 => DataType::Float32,
+            2 | 9 => DataType::Uint8,
+            3 => DataType::Int8,
+            4 => DataType::Uint16,
+            5 => DataType::Int16,
+            6 => DataType::Int32,
+            7 => DataType::Int64,
+            8 => DataType::String,
+            11 => DataType::Float64,
+            12 => DataType::Uint32,
+            13 => DataType::Uint64,
+            _ => return None,
+        })
+    }
+
+    /// Bytes an element takes in the data of a tensor; `None` for strings, for types narrower than a byte and for
+    /// unknown ones.
+    pub(crate) fn size(self) -> Option<u64> {
+        Some(match self.0 {
+            2 | 3 | 9 | 17..=20 | 24 => 1,
+            4 | 5 | 10 | 16 => 2,
+            1 | 6 | 12 => 4,
+            7 | 11 | 13 | 14 => 8,
+            15 => 16,
+            _ => return None,
+        })
+    }
+
+    fn name(self) -> Option<&'static str> {
+        Some(match self.0 {
+            1 => "float32",
+            2 => "uint8",
+            3 => "int8",
+            4 => "uint16",
+            5 => "int16",
+            6 => "int32",
+            7 => "int64",
+            8 => "string",
+            9 => "bool",
+            10 => "float16",
+            11 => "float64",
+            12 => "uint32",
+            13 => "uint64",
+            14 => "complex64",
+            15 => "complex128",
+            16 => "bfloat16",
+            17 => "float8e4m3fn",
+            18 => "float8e4m3fnuz",
+            19 => "float8e5m2",
+            20 => "float8e5m2fnuz",
+            21 => "uint4",
+            22 => "int4",
+            23 => "float4e2m1",
+            24 => "float8e8m0",
+            25 => "uint2",
+            26 => "int2",
+            _ => return None,
+        })
+    }
+}
+
+impl fmt::Display for ElementType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => f.write_str(name),
+            None => write!(f, "element type {}", self.0),
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Finds the shared library of ONNX Runtime: where `ORT_DYLIB_PATH` says, then in our own install folder.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// Folders below the install folder that are looked into: a version, then what a wheel holds.
+const MAX_DEPTH: usize = 6;
+/// Entries looked at before the search is given up.
+const MAX_ENTRIES: usize = 20_000;
+
+/// Where the library may be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SearchPath {
+    /// The user's own choice (`ORT_DYLIB_PATH`).
+    pub(crate) chosen: Option<PathBuf>,
+    /// Our install folder, `<runner_data_dir>/onnxruntime`.
+    pub(crate) installed: Option<PathBuf>,
+}
+
+/// What a search found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// The library.
+    Library(PathBuf),
+    /// The user named one that is not there.
+    ChosenIsMissing(PathBuf),
+    /// None.
+    Nothing,
+}
+
+impl SearchPath {
+    /// What the environment of this process says.
+    pub(crate) fn of_environment() -> Self {
+        Self::new(env::var_os("ORT_DYLIB_PATH"), env::var_os("CARTON_RUNNER_DATA_DIR"), env::var_os("HOME"))
+    }
+
+    fn new(chosen: Option<OsString>, runner_data_dir: Option<OsString>, home: Option<OsString>) -> Self {
+        let set = |value: Option<OsString>| value.filter(|value| !value.is_empty()).map(PathBuf::from);
+        let runner_data_dir = set(runner_data_dir).or_else(|| Some(set(home)?.join(".carton/runner_data")));
+        Self { chosen: set(chosen), installed: runner_data_dir.map(|folder| folder.join("onnxruntime")) }
+    }
+
+    /// Looks for the library.
+    pub(crate) fn find(&self) -> Found {
+        if let Some(chosen) = &self.chosen {
+            // The bindings take a relative path from the program's own folder, users from where they are.
+            return match chosen.canonicalize() {
+                Ok(path) if path.is_file() => Found::Library(path),
+                _ => Found::ChosenIsMissing(chosen.clone()),
+            };
+        }
+        self.installed.as_deref().and_then(newest_library).map_or(Found::Nothing, Found::Library)
+    }
+
+    /// The places looked at, for a message.
+    pub(crate) fn places(&self) -> String {
+        let chosen = match &self.chosen {
+            Some(path) => format!("ORT_DYLIB_PATH ({})", path.display()),
+            None => "ORT_DYLIB_PATH (not set)".to_owned(),
+        };
+        match &self.installed {
+            Some(folder) => format!("{chosen} and {}", folder.display()),
+            None => chosen,
+        }
+    }
+}
+
+/// The library with the highest version below `folder`.
+fn newest_library(folder: &Path) -> Option<PathBuf> {
+    let mut found: Vec<(Vec<u64>, PathBuf)> = Vec::new();
+    let mut folders = vec![(folder.to_owned(), 0)];
+    let mut n_entries = 0;
+    while let Some((folder, depth)) = folders.pop() {
+        let Ok(entries) = folder.read_dir() else { continue };
+        for entry in entries.flatten() {
+            n_entries += 1;
+            if n_entries > MAX_ENTRIES {
+                break;
+            }
+            let path = entry.path();
+            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            if is_folder && depth < MAX_DEPTH {
+                folders.push((path, depth + 1));
+            } else if is_library(&entry.file_name().to_string_lossy()) && path.is_file() {
+                found.push((version(&path), path));
+            }
+        }
+    }
+    found.into_iter().max().map(|(_, path)| path)
+}
+
+fn is_library(name: &str) -> bool {
+    name == "libonnxruntime.so"
+        || name.starts_with("libonnxruntime.so.")
+        || (name.starts_with("libonnxruntime.") && name.ends_with(".dylib"))
+}
+
+/// The version in a library's name, or in the name of the nearest folder above it that has one.
+fn version(path: &Path) -> Vec<u64> {
+    let numbers = |name: &str| -> Vec<u64> {
+        name.split(|character: char| !character.is_ascii_digit()).filter_map(|part| part.parse().ok()).collect()
+    };
+    path.ancestors()
+        .filter_map(|part| part.file_name())
+        .map(|name| numbers(&name.to_string_lossy()))
+        .find(|numbers| numbers.len() > 1)
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn environment() {
+        let check = |chosen: &str, data: &str, home: &str, expected_chosen: Option<&str>, installed: Option<&str>| {
+            let set = |value: &str| (value != "unset").then(|| OsString::from(value));
+            let found = SearchPath::new(set(chosen), set(data), set(home));
+            let expected =
+                SearchPath { chosen: expected_chosen.map(PathBuf::from), installed: installed.map(PathBuf::from) };
+            assert_eq!(found, expected);
+        };
+        check("unset", "unset", "/home/a", None, Some("/home/a/.carton/runner_data/onnxruntime"));
+        check("/x.so", "/data", "/home/a", Some("/x.so"), Some("/data/onnxruntime"));
+        check("", "", "", None, None);
+        check("unset", "unset", "unset", None, None);
+    }
+
+    #[test]
+    fn search() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let installed = SearchPath { chosen: None, installed: Some(root.clone()) };
+        assert_eq!(installed.find(), Found::Nothing);
+        let put = |path: &str| {
+            let path = root.join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, "").unwrap();
+            path
+        };
+        put("1.31.1/onnxruntime/capi/libonnxruntime_providers_shared.so");
+        put("readme.txt");
+        assert_eq!(installed.find(), Found::Nothing);
+        let old = put("1.9.0/libonnxruntime.so");
+        assert_eq!(installed.find(), Found::Library(old.clone()));
+        let new = put("1.31.1/onnxruntime/capi/libonnxruntime.so.1.31.1");
+        assert_eq!(installed.find(), Found::Library(new));
+        let chosen = SearchPath { chosen: Some(old.clone()), ..installed.clone() };
+        assert_eq!(chosen.find(), Found::Library(old));
+        let missing = SearchPath { chosen: Some(root.join("no.so")), ..installed };
+        assert_eq!(missing.find(), Found::ChosenIsMissing(root.join("no.so")));
+    }
+}

@@ -1,0 +1,454 @@
+//! Reads what a `.onnx` file says of itself: inputs, outputs, operator sets, operators, external data.
+//!
+//! Only the fields of the ONNX schema (`onnx.proto`) that are needed for it are named here, but every message that an
+//! engine will read is walked to its end, so that a file that passes has no length, depth or count that could hurt.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use carton_tensor::{Dimension, SymbolicShape};
+
+use crate::element_type::ElementType;
+use crate::protobuf::{Budget, Field, Message, WireError};
+
+/// A `.onnx` file, as far as this runner needs to know it.
+#[derive(Debug, Default)]
+pub(crate) struct ModelFile {
+    /// Operator sets by domain; the default domain `ai.onnx` is the empty string.
+    pub(crate) operator_sets: BTreeMap<String, u64>,
+    /// Graph inputs in order, without those that have a value in the file.
+    pub(crate) inputs: Vec<GraphValue>,
+    /// Graph outputs in order.
+    pub(crate) outputs: Vec<GraphValue>,
+    /// Every operator that the graph and the graphs inside it use.
+    pub(crate) operators: BTreeSet<Operator>,
+    /// Tensors whose data lies in other files.
+    pub(crate) external: Vec<ExternalTensor>,
+    /// The first int64 constant that int32 cannot stand in for.
+    pub(crate) wide_constant: Option<WideConstant>,
+    /// Whether any constant is float64.
+    pub(crate) has_double_constants: bool,
+}
+
+/// An operator by its domain (empty for `ai.onnx`) and name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Operator {
+    pub(crate) domain: String,
+    pub(crate) name: String,
+}
+
+impl std::fmt::Display for Operator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.domain.is_empty() { f.write_str(&self.name) } else { write!(f, "{}.{}", self.domain, self.name) }
+    }
+}
+
+/// An input or output of the graph.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct GraphValue {
+    pub(crate) name: String,
+    pub(crate) kind: ValueKind,
+}
+
+/// What the file says an input or output is.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum ValueKind {
+    /// A tensor.
+    Tensor { element: ElementType, shape: SymbolicShape },
+    /// Something that Carton's tensors cannot hold, in words.
+    Other(&'static str),
+    /// The file does not say.
+    Undeclared,
+}
+
+/// A tensor whose data lies in another file, at `location` relative to the `.onnx` file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ExternalTensor {
+    pub(crate) name: String,
+    pub(crate) location: String,
+    pub(crate) offset: Option<u64>,
+    pub(crate) length: Option<u64>,
+    /// Bytes of one element, where they are whole bytes.
+    pub(crate) element_size: Option<u64>,
+    /// Bytes that type and dimensions ask for.
+    pub(crate) n_bytes: Option<u64>,
+}
+
+/// An int64 constant outside the range of int32.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WideConstant {
+    pub(crate) name: String,
+    pub(crate) index: usize,
+    pub(crate) value: i64,
+}
+
+/// Why a file is not a model this runner can look into.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ModelFileError {
+    #[error("not a well-formed ONNX file: {0}")]
+    Malformed(#[from] WireError),
+    #[error("not an ONNX model: the file has no {0}")]
+    Missing(&'static str),
+    #[error("not a valid ONNX model: {0}")]
+    Invalid(String),
+}
+
+impl ModelFile {
+    /// Reads a `.onnx` file.
+    ///
+    /// # Errors
+    /// A file that is not an ONNX model, is truncated, or is nested or filled beyond all reason.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, ModelFileError> {
+        let budget = Budget::default();
+        let mut file = Self::default();
+        let mut has_ir_version = false;
+        let mut has_graph = false;
+        for field in Message::of_file(bytes, &budget) {
+            let field = field?;
+            match field.number() {
+                1 => {
+                    field.integer()?;
+                    has_ir_version = true;
+                }
+                7 if has_graph => return Err(ModelFileError::Invalid("it has two graphs".to_owned())),
+                7 => {
+                    has_graph = true;
+                    file.main_graph(field.message()?)?;
+                }
+                8 => file.operator_set(field.message()?)?,
+                14 => field.message()?.check()?,
+                25 => file.function(field.message()?)?,
+                _ => {}
+            }
+        }
+        if !has_ir_version {
+            return Err(ModelFileError::Missing("IR version"));
+        }
+        if !has_graph {
+            return Err(ModelFileError::Missing("graph"));
+        }
+        if file.operator_sets.is_empty() {
+            return Err(ModelFileError::Missing("operator set"));
+        }
+        Ok(file)
+    }
+
+    /// The operator set of the default domain; 0 when the model imports only others.
+    pub(crate) fn default_operator_set(&self) -> u64 {
+        self.operator_sets.get("").copied().unwrap_or(0)
+    }
+
+    fn operator_set(&mut self, message: Message<'_>) -> Result<(), ModelFileError> {
+        let (mut domain, mut version) = ("", 0);
+        for field in message {
+            let field = field?;
+            match field.number() {
+                1 => domain = field.text()?,
+                2 => version = field.integer()?,
+                _ => {}
+            }
+        }
+        let version = u64::try_from(version)
+            .map_err(|_| ModelFileError::Invalid(format!("operator set {version} of domain `{domain}`")))?;
+        let known = self.operator_sets.entry(normal_domain(domain)).or_default();
+        *known = version.max(*known);
+        Ok(())
+    }
+
+    fn function(&mut self, message: Message<'_>) -> Result<(), ModelFileError> {
+        for field in message {
+            let field = field?;
+            match field.number() {
+                7 => self.node(field.message()?)?,
+                9 | 11 | 12 => field.message()?.check()?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn main_graph(&mut self, message: Message<'_>) -> Result<(), ModelFileError> {
+        let mut constants = BTreeSet::new();
+        let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
+        self.graph(message, &mut constants, &mut inputs, &mut outputs)?;
+        // Up to IR version 3 every initializer is listed as an input as well; since then one that is may be
+        // overridden by the caller. Either way nobody has to give it.
+        inputs.retain(|input| !constants.contains(&input.name));
+        for (what, values) in [("input", &inputs), ("output", &outputs)] {
+            let mut names = BTreeSet::new();
+            for value in values {
+                if value.name.is_empty() {
+                    return Err(ModelFileError::Invalid(format!("a graph {what} has no name")));
+                }
+                if !names.insert(&value.name) {
+                    return Err(ModelFileError::Invalid(format!("two graph {what}s are named `{}`", value.name)));
+                }
+            }
+        }
+        if outputs.is_empty() {
+            return Err(ModelFileError::Invalid("its graph has no outputs".to_owned()));
+        }
+        (self.inputs, self.outputs) = (inputs, outputs);
+        Ok(())
+    }
+
+    fn graph(
+        &mut self,
+        message: Message<'_>,
+        constants: &mut BTreeSet<String>,
+        inputs: &mut Vec<GraphValue>,
+        outputs: &mut Vec<GraphValue>,
+    ) -> Result<(), ModelFileError> {
+        for field in message {
+            let field = field?;
+            match field.number() {
+                1 => self.node(field.message()?)?,
+                5 => {
+                    constants.insert(self.tensor(field.message()?)?);
+                }
+                11 => inputs.push(graph_value(field.message()?)?),
+                12 => outputs.push(graph_value(field.message()?)?),
+                13 => {
+                    graph_value(field.message()?)?;
+                }
+                14 => field.message()?.check()?,
+                15 => {
+                    constants.insert(self.sparse_tensor(field.message()?)?);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn node(&mut self, message: Message<'_>) -> Result<(), ModelFileError> {
+        let (mut name, mut domain) = ("", "");
+        for field in message {
+            let field = field?;
+            match field.number() {
+                1..=3 => {
+                    field.text()?;
+                }
+                4 => name = field.text()?,
+                5 => self.attribute(field.message()?)?,
+                7 => domain = field.text()?,
+                _ => {}
+            }
+        }
+        if name.is_empty() {
+            return Err(ModelFileError::Invalid("a node has no operator".to_owned()));
+        }
+        self.operators.insert(Operator { domain: normal_domain(domain), name: name.to_owned() });
+        Ok(())
+    }
+
+    fn attribute(&mut self, message: Message<'_>) -> Result<(), ModelFileError> {
+        for field in message {
+            let field = field?;
+            match field.number() {
+                5 | 10 => {
+                    self.tensor(field.message()?)?;
+                }
+                6 | 11 => {
+                    self.graph(field.message()?, &mut BTreeSet::new(), &mut Vec::new(), &mut Vec::new())?;
+                }
+                14 | 15 => {
+                    value_kind(field.message()?)?;
+                }
+                22 | 23 => {
+                    self.sparse_tensor(field.message()?)?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn sparse_tensor(&mut self, message: Message<'_>) -> Result<String, ModelFileError> {
+        let mut name = String::new();
+        for field in message {
+            let field = field?;
+            match field.number() {
+                1 => name = self.tensor(field.message()?)?,
+                2 => {
+                    self.tensor(field.message()?)?;
+                }
+                _ => {}
+            }
+        }
+        Ok(name)
+    }
+
+    /// Reads a tensor and returns its name.
+    fn tensor(&mut self, message: Message<'_>) -> Result<String, ModelFileError> {
+        let mut name = String::new();
+        let mut element = ElementType(0);
+        let mut external = ExternalTensor::default();
+        let mut is_external = false;
+        let mut n_elements = Some(1_u64);
+        let mut numbers = Numbers::default();
+        let mut raw: &[u8] = &[];
+        for field in message {
+            let field = field?;
+            match field.number() {
+                1 => field.integers(|size| {
+                    n_elements = u64::try_from(size).ok().and_then(|size| n_elements?.checked_mul(size));
+                })?,
+                2 => element = ElementType(field.integer()?),
+                7 => field.integers(|number| numbers.push(number))?,
+                8 => name = field.text()?.to_owned(),
+                9 => raw = field.bytes()?,
+                13 => external_entry(field.message()?, &mut external)?,
+                14 => is_external = field.integer()? == 1,
+                _ => {}
+            }
+        }
+        if is_external {
+            if external.location.is_empty() {
+                return Err(ModelFileError::Invalid(format!("the external tensor `{name}` has no location")));
+            }
+            external.name.clone_from(&name);
+            external.element_size = element.size();
+            external.n_bytes = element.size().and_then(|size| n_elements?.checked_mul(size));
+            self.external.push(external);
+        }
+        if element == ElementType::INT64 {
+            for bytes in raw.as_chunks().0 {
+                numbers.push(i64::from_le_bytes(*bytes));
+            }
+            if let (Some((index, value)), None) = (numbers.wide, &self.wide_constant) {
+                self.wide_constant = Some(WideConstant { name: name.clone(), index, value });
+            }
+        }
+        self.has_double_constants |= element == ElementType::DOUBLE;
+        Ok(name)
+    }
+}
+
+/// Watches int64 constants for one that int32 cannot stand in for.
+#[derive(Default)]
+struct Numbers {
+    count: usize,
+    wide: Option<(usize, i64)>,
+}
+
+impl Numbers {
+    fn push(&mut self, value: i64) {
+        // The largest and smallest numbers mean "to the end" (of a slice, mostly) and may stand for any large number.
+        let is_unbounded = value.unsigned_abs() >= 1 << 62;
+        if self.wide.is_none() && i32::try_from(value).is_err() && !is_unbounded {
+            self.wide = Some((self.count, value));
+        }
+        self.count += 1;
+    }
+}
+
+fn external_entry(message: Message<'_>, external: &mut ExternalTensor) -> Result<(), ModelFileError> {
+    let (mut key, mut value) = ("", "");
+    for field in message {
+        let field = field?;
+        match field.number() {
+            1 => key = field.text()?,
+            2 => value = field.text()?,
+            _ => {}
+        }
+    }
+    let number = || {
+        value.parse().map(Some).map_err(|_| {
+            ModelFileError::Invalid(format!("the {key} of external data should be a number, found `{value}`"))
+        })
+    };
+    match key {
+        "location" => value.clone_into(&mut external.location),
+        "offset" => external.offset = number()?,
+        "length" => external.length = number()?,
+        _ => {}
+    }
+    Ok(())
+}
+
+fn graph_value(message: Message<'_>) -> Result<GraphValue, ModelFileError> {
+    let mut value = GraphValue { name: String::new(), kind: ValueKind::Undeclared };
+    for field in message {
+        let field = field?;
+        match field.number() {
+            1 => field.text()?.clone_into(&mut value.name),
+            2 => value.kind = value_kind(field.message()?)?,
+            _ => {}
+        }
+    }
+    Ok(value)
+}
+
+fn value_kind(message: Message<'_>) -> Result<ValueKind, ModelFileError> {
+    let mut kind = ValueKind::Undeclared;
+    for field in message {
+        let field = field?;
+        kind = match field.number() {
+            1 => tensor_type(field.message()?)?,
+            4 => nested_type(&field, 1, "a sequence")?,
+            5 => nested_type(&field, 2, "a map")?,
+            7 => ValueKind::Other("an opaque value"),
+            8 => ValueKind::Other("a sparse tensor"),
+            9 => nested_type(&field, 1, "an optional value")?,
+            _ => continue,
+        };
+    }
+    Ok(kind)
+}
+
+/// A type that contains another in the field `inner`, walked for the sake of the limits alone.
+fn nested_type(field: &Field<'_>, inner: u64, words: &'static str) -> Result<ValueKind, ModelFileError> {
+    for field in field.message()? {
+        let field = field?;
+        if field.number() == inner {
+            value_kind(field.message()?)?;
+        }
+    }
+    Ok(ValueKind::Other(words))
+}
+
+fn tensor_type(message: Message<'_>) -> Result<ValueKind, ModelFileError> {
+    let mut element = ElementType(0);
+    let mut shape = SymbolicShape::Any;
+    for field in message {
+        let field = field?;
+        match field.number() {
+            1 => element = ElementType(field.integer()?),
+            2 => {
+                let mut dimensions = Vec::new();
+                for field in field.message()? {
+                    let field = field?;
+                    if field.number() == 1 {
+                        dimensions.push(dimension(field.message()?)?);
+                    }
+                }
+                shape = SymbolicShape::Dimensions(dimensions);
+            }
+            _ => {}
+        }
+    }
+    Ok(ValueKind::Tensor { element, shape })
+}
+
+fn dimension(message: Message<'_>) -> Result<Dimension, ModelFileError> {
+    let mut dimension = Dimension::Any;
+    for field in message {
+        let field = field?;
+        match field.number() {
+            // Some exporters write -1 for a size they do not know.
+            1 => dimension = u64::try_from(field.integer()?).map_or(Dimension::Any, Dimension::Fixed),
+            2 => {
+                let name = field.text()?;
+                if !name.is_empty() && name != "*" {
+                    dimension = Dimension::Symbol(name.to_owned());
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(dimension)
+}
+
+fn normal_domain(domain: &str) -> String {
+    if domain == "ai.onnx" { String::new() } else { domain.to_owned() }
+}

@@ -1,0 +1,128 @@
+//! Which file of a model is the `.onnx` file, and where its external data lies. Pure: paths in, paths out.
+
+use carton_runner_interface::runner::RunnerError;
+
+/// Picks the `.onnx` file among `paths` (relative, with `/`): the only one, or the one that `wanted` names.
+///
+/// # Errors
+/// None, or several and no wish; a wish that is not among them.
+pub(crate) fn choose(paths: &[String], wanted: Option<&str>) -> Result<String, RunnerError> {
+    let models: Vec<&String> = paths.iter().filter(|path| is_model(path)).collect();
+    if let Some(wanted) = wanted {
+        if paths.iter().any(|path| path == wanted) {
+            return Ok(wanted.to_owned());
+        }
+        return Err(RunnerError::new(format!(
+            "option `model` names `{wanted}`, which is not there; {}",
+            list(&models)
+        )));
+    }
+    match models.as_slice() {
+        [model] => Ok((*model).clone()),
+        [] => Err(RunnerError::new("no .onnx file found")),
+        _ => Err(RunnerError::new(format!("{}; choose one with the option model = \"…\"", list(&models)))),
+    }
+}
+
+/// Whether a file is an ONNX model by its name.
+pub(crate) fn is_model(path: &str) -> bool {
+    let extension = path.rsplit('/').next().unwrap_or(path).rsplit_once('.').map(|(_, extension)| extension);
+    extension.is_some_and(|extension| extension.eq_ignore_ascii_case("onnx"))
+}
+
+fn list(models: &[&String]) -> String {
+    /// As many as fit a message.
+    const SHOWN: usize = 20;
+    let names: Vec<String> = models.iter().take(SHOWN).map(|path| format!("`{path}`")).collect();
+    match models.len() {
+        0 => "there are no .onnx files".to_owned(),
+        1 => format!("there is one .onnx file: {}", names.join(", ")),
+        n if n > SHOWN => format!("there are {n} .onnx files: {}, …", names.join(", ")),
+        n => format!("there are {n} .onnx files: {}", names.join(", ")),
+    }
+}
+
+/// Where external data at `location`, as the file at `model` writes it, lies among the model's files.
+///
+/// # Errors
+/// An absolute path, one with `..`, or one that only another system would understand: a model may read its own folder
+/// and nothing else.
+pub(crate) fn external_path(model: &str, location: &str) -> Result<String, RunnerError> {
+    let refuse = |why: &str| Err(RunnerError::new(format!("external data at `{}` {why}", location.escape_debug())));
+    if location.starts_with('/') {
+        return refuse("is an absolute path; it must lie in the model's folder");
+    }
+    if location.contains(['\\', '\0', '\n']) {
+        return refuse("is not a portable path: it holds a back slash, a newline or NUL");
+    }
+    let mut parts: Vec<&str> = Vec::new();
+    if let Some((folder, _)) = model.rsplit_once('/') {
+        parts.extend(folder.split('/'));
+    }
+    let n_folders = parts.len();
+    for part in location.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => return refuse("has `..` in its path; it must lie in the model's folder"),
+            part => parts.push(part),
+        }
+    }
+    if parts.len() == n_folders {
+        return refuse("names no file");
+    }
+    Ok(parts.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choosing() {
+        let check = |paths: &[&str], wanted: Option<&str>, expected: Result<&str, &str>| {
+            let paths: Vec<String> = paths.iter().map(|path| (*path).to_owned()).collect();
+            let found = choose(&paths, wanted).map_err(|error| error.message);
+            assert_eq!(found.as_deref().map_err(String::as_str), expected, "{paths:?} {wanted:?}");
+        };
+        check(&["README.md", "model.onnx", "model.onnx.data"], None, Ok("model.onnx"));
+        check(&["sub/Model.ONNX"], None, Ok("sub/Model.ONNX"));
+        check(&["onnx", "a.b/onnx", "x.onnx_data"], None, Err("no .onnx file found"));
+        check(
+            &["a.onnx", "b.onnx"],
+            None,
+            Err("there are 2 .onnx files: `a.onnx`, `b.onnx`; choose one with the option model = \"…\""),
+        );
+        check(&["a.onnx", "b.onnx"], Some("b.onnx"), Ok("b.onnx"));
+        check(&["model.pb"], Some("model.pb"), Ok("model.pb"));
+        check(
+            &["a.onnx"],
+            Some("../b.onnx"),
+            Err("option `model` names `../b.onnx`, which is not there; there is one .onnx file: `a.onnx`"),
+        );
+    }
+
+    #[test]
+    fn external_data() {
+        let check = |model: &str, location: &str, expected: Result<&str, &str>| {
+            let found = external_path(model, location).map_err(|error| error.message);
+            assert_eq!(found.as_deref().map_err(String::as_str), expected, "{model} {location}");
+        };
+        check("m.onnx", "m.onnx.data", Ok("m.onnx.data"));
+        check("m.onnx", "./sub//w", Ok("sub/w"));
+        check("a/b/m.onnx", "w.bin", Ok("a/b/w.bin"));
+        check(
+            "a/m.onnx",
+            "../w.bin",
+            Err("external data at `../w.bin` has `..` in its path; it must lie in the model's folder"),
+        );
+        check(
+            "m.onnx",
+            "/etc/passwd",
+            Err("external data at `/etc/passwd` is an absolute path; it must lie in the model's folder"),
+        );
+        for unportable in ["a\\b", "a\0b"] {
+            assert!(external_path("m.onnx", unportable).is_err(), "{unportable}");
+        }
+        check("a/m.onnx", "./", Err("external data at `./` names no file"));
+    }
+}

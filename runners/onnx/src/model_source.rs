@@ -1,0 +1,105 @@
+//! The files of a model as an engine needs them: the `.onnx` file read and checked, external data found and mapped.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use carton_runner_interface::runner::{ModelFiles, RunnerError};
+use carton_tensor::Storage;
+
+use crate::model_file::{ExternalTensor, ModelFile};
+use crate::model_location;
+
+/// Where a model's files come from.
+pub(crate) trait Files {
+    /// Paths relative to the model, with `/`.
+    fn paths(&self) -> Vec<String>;
+    /// The folder that holds them, if they lie in one.
+    fn directory(&self) -> Option<&Path>;
+    /// The bytes of one.
+    fn map(&self, path: &str) -> std::io::Result<Arc<dyn Storage>>;
+}
+
+impl Files for ModelFiles {
+    fn paths(&self) -> Vec<String> {
+        ModelFiles::paths(self)
+    }
+
+    fn directory(&self) -> Option<&Path> {
+        ModelFiles::directory(self)
+    }
+
+    fn map(&self, path: &str) -> std::io::Result<Arc<dyn Storage>> {
+        ModelFiles::map(self, path)
+    }
+}
+
+/// A model that was looked into and can be given to an engine.
+pub(crate) struct ModelSource {
+    /// Where the `.onnx` file lies among the model's files.
+    pub(crate) path: String,
+    /// What it says.
+    pub(crate) file: ModelFile,
+    /// Its bytes.
+    pub(crate) bytes: Arc<dyn Storage>,
+    /// The `.onnx` file on disk, where the model's files lie in a folder.
+    pub(crate) on_disk: Option<PathBuf>,
+    /// External data by its location, as the `.onnx` file writes it.
+    pub(crate) external: BTreeMap<String, Arc<dyn Storage>>,
+}
+
+impl ModelSource {
+    /// Finds the `.onnx` file among `files` (`wanted` names it where there are several), reads it and maps its
+    /// external data.
+    ///
+    /// # Errors
+    /// No such file, one that is not a model, external data outside the folder, missing, or shorter than said.
+    pub(crate) fn open(files: &dyn Files, wanted: Option<&str>) -> Result<Self, RunnerError> {
+        let path = model_location::choose(&files.paths(), wanted)?;
+        let bytes = files.map(&path).map_err(|error| RunnerError::new(format!("reading `{path}`: {error}")))?;
+        let file = ModelFile::parse(bytes.bytes()).map_err(|error| RunnerError::new(format!("`{path}` is {error}")))?;
+        let mut external = BTreeMap::new();
+        for tensor in &file.external {
+            if !external.contains_key(&tensor.location) {
+                let data_path = model_location::external_path(&path, &tensor.location)
+                    .map_err(|error| RunnerError::new(format!("`{path}`: {}", error.message)))?;
+                let data = files.map(&data_path).map_err(|error| {
+                    RunnerError::new(format!("reading `{data_path}`, which holds data of `{path}`: {error}"))
+                })?;
+                external.insert(tensor.location.clone(), data);
+            }
+            if let Some(data) = external.get(&tensor.location) {
+                check_range(tensor, data.bytes().len() as u64)?;
+            }
+        }
+        let on_disk = files.directory().map(|directory| directory.join(&path));
+        Ok(Self { path, file, bytes, on_disk, external })
+    }
+}
+
+/// Checks that the data of an external tensor lies inside its file and has the size its type and dimensions ask for.
+///
+/// # Errors
+/// It does not.
+pub(crate) fn check_range(tensor: &ExternalTensor, file_length: u64) -> Result<(), RunnerError> {
+    let ExternalTensor { name, location, .. } = tensor;
+    let offset = tensor.offset.unwrap_or(0);
+    let available = file_length.checked_sub(offset);
+    let length = tensor.length.or(available);
+    match (available, length) {
+        (Some(available), Some(length)) if length <= available => {
+            if let Some(n_bytes) = tensor.n_bytes
+                && n_bytes != length
+            {
+                return Err(RunnerError::new(format!(
+                    "tensor `{name}` needs {n_bytes} bytes, but {length} are set aside for it in `{location}`"
+                )));
+            }
+            Ok(())
+        }
+        _ => Err(RunnerError::new(format!(
+            "`{location}` is too short for tensor `{name}`: expected {} bytes at {offset}, found a file of {file_length}",
+            tensor.length.or(tensor.n_bytes).unwrap_or(0)
+        ))),
+    }
+}

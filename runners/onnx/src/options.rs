@@ -1,0 +1,158 @@
+//! The options of a model (`[runner.opts]`): read, checked, and those that nobody knows warned about.
+
+use carton_runner_interface::runner::{Options, RunnerError};
+use serde_json::Value;
+
+/// Every option, in the order in which messages list them.
+const KNOWN: [&str; 5] = ["engine", "num_threads", "intra_op_threads", "inter_op_threads", "model"];
+
+/// More threads than this are a typing error.
+const MAX_THREADS: u64 = 1024;
+
+/// What the options of a model say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ModelOptions {
+    /// Which engine to run the model with.
+    pub(crate) engine: EngineChoice,
+    /// Threads for one operator; `None`: the engine's own choice.
+    pub(crate) intra_op_threads: Option<usize>,
+    /// Threads for operators that do not depend on one another; `None`: the engine's own choice.
+    pub(crate) inter_op_threads: Option<usize>,
+    /// The `.onnx` file to load, where there are several.
+    pub(crate) model: Option<String>,
+}
+
+/// The `engine` option.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum EngineChoice {
+    /// ONNX Runtime where its library is found, else `rten`.
+    #[default]
+    Auto,
+    /// The engine that is built in.
+    Rten,
+    /// ONNX Runtime, or an error.
+    OnnxRuntime,
+}
+
+impl ModelOptions {
+    /// Reads options. What deserves a warning is given to `warn`.
+    ///
+    /// # Errors
+    /// A known option with a value it cannot have.
+    pub(crate) fn parse(options: &Options, warn: &mut dyn FnMut(String)) -> Result<Self, RunnerError> {
+        let unknown: Vec<String> =
+            options.keys().filter(|name| !KNOWN.contains(&name.as_str())).map(|name| format!("`{name}`")).collect();
+        if !unknown.is_empty() {
+            warn(format!("the onnx runner has no option {}; it knows {}", unknown.join(", "), KNOWN.join(", ")));
+        }
+        let num_threads = threads(options, "num_threads")?;
+        let intra_op_threads = threads(options, "intra_op_threads")?;
+        if let (Some(first), Some(second)) = (num_threads, intra_op_threads)
+            && first != second
+        {
+            return Err(RunnerError::new(format!(
+                "num_threads and intra_op_threads are two names of one option, but one is {first} and the other {second}"
+            )));
+        }
+        Ok(Self {
+            engine: engine(options)?,
+            intra_op_threads: intra_op_threads.or(num_threads),
+            inter_op_threads: threads(options, "inter_op_threads")?,
+            model: match options.get("model") {
+                None => None,
+                Some(Value::String(path)) => Some(path.clone()),
+                Some(other) => return Err(wrong("model", "the path of a .onnx file inside the model", other)),
+            },
+        })
+    }
+}
+
+fn engine(options: &Options) -> Result<EngineChoice, RunnerError> {
+    let Some(value) = options.get("engine") else {
+        return Ok(EngineChoice::Auto);
+    };
+    match value.as_str() {
+        Some("auto") => Ok(EngineChoice::Auto),
+        Some("rten") => Ok(EngineChoice::Rten),
+        Some("onnxruntime") => Ok(EngineChoice::OnnxRuntime),
+        _ => Err(wrong("engine", "\"auto\", \"rten\" or \"onnxruntime\"", value)),
+    }
+}
+
+/// A number of threads, also as text: `--opt num_threads=2` may arrive either way.
+fn threads(options: &Options, name: &str) -> Result<Option<usize>, RunnerError> {
+    let Some(value) = options.get(name) else {
+        return Ok(None);
+    };
+    let number = value.as_u64().or_else(|| value.as_str()?.parse().ok());
+    match number {
+        Some(number @ 1..=MAX_THREADS) => Ok(usize::try_from(number).ok()),
+        _ => Err(wrong(name, &format!("a number from 1 to {MAX_THREADS}"), value)),
+    }
+}
+
+fn wrong(name: &str, expected: &str, found: &Value) -> RunnerError {
+    RunnerError::new(format!("option `{name}` should be {expected}, found {found}"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn check(options: Value, expected: Result<ModelOptions, &str>, expected_warnings: &[&str]) {
+        let options: Options = serde_json::from_value(options).unwrap();
+        let mut warnings = Vec::new();
+        let found = ModelOptions::parse(&options, &mut |warning| warnings.push(warning));
+        assert_eq!(found.map_err(|error| error.message), expected.map_err(str::to_owned), "{options:?}");
+        assert_eq!(warnings, expected_warnings, "{options:?}");
+    }
+
+    #[test]
+    fn options() {
+        let defaults = ModelOptions::default;
+        check(serde_json::json!({}), Ok(defaults()), &[]);
+        check(
+            serde_json::json!({"engine": "rten", "num_threads": 3, "inter_op_threads": "2", "model": "a/b.onnx"}),
+            Ok(ModelOptions {
+                engine: EngineChoice::Rten,
+                intra_op_threads: Some(3),
+                inter_op_threads: Some(2),
+                model: Some("a/b.onnx".to_owned()),
+            }),
+            &[],
+        );
+        check(
+            serde_json::json!({"intra_op_threads": 1, "num_threads": 1}),
+            Ok(ModelOptions { intra_op_threads: Some(1), ..defaults() }),
+            &[],
+        );
+        check(
+            serde_json::json!({"treads": 1, "Engine": "rten"}),
+            Ok(defaults()),
+            &[
+                "the onnx runner has no option `Engine`, `treads`; it knows engine, num_threads, intra_op_threads, inter_op_threads, model",
+            ],
+        );
+        check(
+            serde_json::json!({"engine": "tensorrt"}),
+            Err("option `engine` should be \"auto\", \"rten\" or \"onnxruntime\", found \"tensorrt\""),
+            &[],
+        );
+        for wrong in [serde_json::json!(0), serde_json::json!(-1), serde_json::json!(1.5), serde_json::json!("many")] {
+            let message = format!("option `num_threads` should be a number from 1 to 1024, found {wrong}");
+            check(serde_json::json!({"num_threads": wrong}), Err(&message), &[]);
+        }
+        check(
+            serde_json::json!({"intra_op_threads": 1, "num_threads": 2}),
+            Err("num_threads and intra_op_threads are two names of one option, but one is 2 and the other 1"),
+            &[],
+        );
+        check(
+            serde_json::json!({"model": 1}),
+            Err("option `model` should be the path of a .onnx file inside the model, found 1"),
+            &[],
+        );
+    }
+}

@@ -1,0 +1,173 @@
+//! Prepares a model for packing: which files belong to it, its signature, what it requires.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use carton_runner_interface::runner::{PackRequest, PackResponse, RunnerError};
+use carton_tensor::Storage;
+
+use crate::engine::{WAY_OUT, rten};
+use crate::model_file::{ExternalTensor, ModelFile};
+use crate::options::ModelOptions;
+use crate::{model_location, model_source, recommended_requirement, signature};
+
+/// Folders inside one another that are looked into.
+const MAX_DEPTH: usize = 64;
+/// Files looked at before a folder is refused.
+const MAX_FILES: usize = 1_000_000;
+
+/// Looks into the `.onnx` file at the path, or into the one of the folder there.
+///
+/// # Errors
+/// No model or several, one that cannot be read, or external data that does not lie beside it.
+pub(crate) fn pack(
+    request: &PackRequest,
+    options: &ModelOptions,
+    warn: &mut dyn FnMut(String),
+) -> Result<PackResponse, RunnerError> {
+    let is_folder = request.path.is_dir();
+    let (folder, model) = if is_folder {
+        let paths = list(&request.path)?;
+        let model = model_location::choose(&paths, options.model.as_deref())
+            .map_err(|error| RunnerError::new(format!("{}: {}", request.path.display(), error.message)))?;
+        (request.path.clone(), model)
+    } else {
+        let name = request.path.file_name().and_then(|name| name.to_str());
+        let Some(name) = name.filter(|name| model_location::is_model(name)) else {
+            return Err(RunnerError::new(format!(
+                "{} is neither a .onnx file nor a folder with one",
+                request.path.display()
+            )));
+        };
+        (request.path.parent().map(Path::to_owned).unwrap_or_default(), name.to_owned())
+    };
+    let path = folder.join(&model);
+    let bytes = map(&path)?;
+    let file =
+        ModelFile::parse(bytes.bytes()).map_err(|error| RunnerError::new(format!("{} is {error}", path.display())))?;
+    let external = external_files(&folder, &model, &file.external)?;
+    // A folder becomes the model as it is. A file brings only the files it names, not its whole folder.
+    let path = if is_folder || external.is_empty() {
+        request.path.clone()
+    } else {
+        gather(&folder, external.iter().chain([&model]), &request.scratch)?;
+        request.scratch.clone()
+    };
+    warn_of_built_in_engine(&file, warn);
+    let (inputs, outputs) = signature::of_file(&file).unwrap_or_else(|problem| {
+        warn(format!("no inputs and outputs are declared: {problem}, which a carton cannot declare"));
+        Default::default()
+    });
+    Ok(PackResponse {
+        path,
+        required_framework_version: Some(recommended_requirement(file.default_operator_set())),
+        inputs,
+        outputs,
+    })
+}
+
+fn warn_of_built_in_engine(file: &ModelFile, warn: &mut dyn FnMut(String)) {
+    let problems = rten::unsupported(file);
+    if !problems.is_empty() {
+        warn(format!("the built-in engine will not run this model: {}. {WAY_OUT}", problems.join("; ")));
+    }
+}
+
+/// Paths of the files in a folder, relative to it, sorted.
+fn list(root: &Path) -> Result<Vec<String>, RunnerError> {
+    let failed = |path: &Path, error: &dyn std::fmt::Display| {
+        RunnerError::new(format!("reading the folder {}: {error}", path.display()))
+    };
+    let mut paths = Vec::new();
+    let mut folders = vec![(root.to_owned(), String::new(), 0)];
+    while let Some((folder, prefix, depth)) = folders.pop() {
+        for entry in folder.read_dir().map_err(|error| failed(&folder, &error))? {
+            let entry = entry.map_err(|error| failed(&folder, &error))?;
+            let Ok(name) = entry.file_name().into_string() else {
+                return Err(failed(&entry.path(), &"its name is not valid UTF-8"));
+            };
+            let path = format!("{prefix}{name}");
+            // A link to a folder is not followed, so there is no loop.
+            if entry.file_type().map_err(|error| failed(&folder, &error))?.is_dir() {
+                if depth == MAX_DEPTH {
+                    return Err(failed(&entry.path(), &format!("more than {MAX_DEPTH} folders inside one another")));
+                }
+                folders.push((entry.path(), format!("{path}/"), depth + 1));
+            } else {
+                paths.push(path);
+                if paths.len() > MAX_FILES {
+                    return Err(failed(root, &format!("more than {MAX_FILES} files")));
+                }
+            }
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+/// The files with external data, relative to the folder, each checked to be there, long enough and inside it.
+fn external_files(folder: &Path, model: &str, tensors: &[ExternalTensor]) -> Result<Vec<String>, RunnerError> {
+    let mut files: Vec<(&str, String, u64)> = Vec::new();
+    for tensor in tensors {
+        let known = files.iter().find(|(location, ..)| *location == tensor.location).map(|(_, _, length)| *length);
+        let length = match known {
+            Some(length) => length,
+            None => {
+                let path = model_location::external_path(model, &tensor.location)?;
+                let length = length_inside(folder, &path)?;
+                files.push((&tensor.location, path, length));
+                length
+            }
+        };
+        model_source::check_range(tensor, length)?;
+    }
+    let mut paths: Vec<String> = files.into_iter().map(|(_, path, _)| path).collect();
+    paths.sort();
+    paths.dedup();
+    Ok(paths)
+}
+
+/// The length of a file that must not leave the folder, links included.
+fn length_inside(folder: &Path, path: &str) -> Result<u64, RunnerError> {
+    let full = folder.join(path);
+    let failed = |error: std::io::Error| RunnerError::new(format!("reading external data {}: {error}", full.display()));
+    let root = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let (root, real) = (root.canonicalize().map_err(failed)?, full.canonicalize().map_err(failed)?);
+    if !real.starts_with(&root) {
+        return Err(RunnerError::new(format!(
+            "external data {} is a link to {}, outside the model's folder",
+            full.display(),
+            real.display()
+        )));
+    }
+    let metadata = real.metadata().map_err(failed)?;
+    if !metadata.is_file() {
+        return Err(RunnerError::new(format!("external data {} is not a file", full.display())));
+    }
+    Ok(metadata.len())
+}
+
+/// Puts links to files of `folder` into `scratch`. Links that leave the model are packed as what they point to, so
+/// nothing is copied.
+fn gather<'a>(folder: &Path, paths: impl Iterator<Item = &'a String>, scratch: &Path) -> Result<(), RunnerError> {
+    for path in paths {
+        let (from, to) = (folder.join(path), scratch.join(path));
+        let failed = |error: std::io::Error| RunnerError::new(format!("linking {}: {error}", from.display()));
+        if let Some(parent) = to.parent() {
+            fs::create_dir_all(parent).map_err(failed)?;
+        }
+        let target: PathBuf = from.canonicalize().map_err(failed)?;
+        #[cfg(unix)]
+        std::os::unix::fs::symlink(target, to).map_err(failed)?;
+        #[cfg(not(unix))]
+        fs::copy(target, to).map(drop).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// The bytes of a file, read whole: looking into a model happens once, when it is packed.
+fn map(path: &Path) -> Result<Arc<dyn Storage>, RunnerError> {
+    let bytes = fs::read(path).map_err(|error| RunnerError::new(format!("reading {}: {error}", path.display())))?;
+    Ok(Arc::new(bytes))
+}

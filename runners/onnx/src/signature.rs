@@ -1,0 +1,168 @@
+//! A model's signature: what its file declares, as `carton.toml` writes it, and the names callers use for it.
+
+use std::collections::BTreeMap;
+
+use carton_runner_interface::runner::{RunnerError, TensorSpec, Tensors};
+use carton_tensor::Tensor;
+
+use crate::model_file::{GraphValue, ModelFile, ValueKind};
+
+/// Inputs and outputs of a model as Carton declares them.
+///
+/// # Errors
+/// The first input or output that format v1 cannot declare, in words.
+pub(crate) fn of_file(file: &ModelFile) -> Result<(Vec<TensorSpec>, Vec<TensorSpec>), String> {
+    let inputs = file.inputs.iter().map(|value| spec("input", value)).collect::<Result<_, _>>()?;
+    let outputs = file.outputs.iter().map(|value| spec("output", value)).collect::<Result<_, _>>()?;
+    Ok((inputs, outputs))
+}
+
+fn spec(what: &str, value: &GraphValue) -> Result<TensorSpec, String> {
+    let name = &value.name;
+    match &value.kind {
+        ValueKind::Tensor { element, shape } => Ok(TensorSpec {
+            name: name.clone(),
+            dtype: element.carton().ok_or_else(|| format!("{what} `{name}` is {element}"))?,
+            shape: shape.clone(),
+            internal_name: None,
+        }),
+        ValueKind::Other(kind) => Err(format!("{what} `{name}` is {kind}")),
+        ValueKind::Undeclared => Err(format!("the model does not say what {what} `{name}` is")),
+    }
+}
+
+/// The inputs and outputs of a loaded model with the names that callers use.
+#[derive(Debug)]
+pub(crate) struct Binding {
+    /// The caller's name, and what the model file says.
+    inputs: Vec<(String, GraphValue)>,
+    outputs: Vec<(String, GraphValue)>,
+}
+
+impl Binding {
+    /// Binds the names of a carton (`inputs` and `outputs`, empty where it declares none) to those of the model.
+    ///
+    /// Inputs that the carton does not declare keep their own names, and so do all outputs if it declares none; if it
+    /// declares some, only those are computed.
+    ///
+    /// # Errors
+    /// A declared name that the model does not have; an input or a declared output that tensors cannot hold.
+    pub(crate) fn new(
+        file: &ModelFile,
+        inputs: &[TensorSpec],
+        outputs: &[TensorSpec],
+        warn: &mut dyn FnMut(String),
+    ) -> Result<Self, RunnerError> {
+        let declared_inputs = callers_names("input", inputs, &file.inputs)?;
+        let declared_outputs = callers_names("output", outputs, &file.outputs)?;
+        let mut bound_inputs = Vec::new();
+        for value in &file.inputs {
+            if let Some(problem) = problem(value) {
+                return Err(RunnerError::new(format!("input `{}` {problem}", value.name)));
+            }
+            let name = declared_inputs.get(value.name.as_str()).copied().unwrap_or(&value.name);
+            bound_inputs.push((name.to_owned(), value.clone()));
+        }
+        let mut bound_outputs = Vec::new();
+        for value in &file.outputs {
+            let declared = declared_outputs.get(value.name.as_str()).copied();
+            match (declared, problem(value)) {
+                (None, _) if !outputs.is_empty() => {}
+                (None, Some(problem)) => warn(format!("output `{}` is left out: it {problem}", value.name)),
+                (Some(_), Some(problem)) => {
+                    return Err(RunnerError::new(format!("output `{}` {problem}", value.name)));
+                }
+                (declared, None) => {
+                    bound_outputs.push((declared.unwrap_or(&value.name).to_owned(), value.clone()));
+                }
+            }
+        }
+        Ok(Self { inputs: bound_inputs, outputs: bound_outputs })
+    }
+
+    /// The inputs of a call in the model's order, checked for names and dtypes.
+    ///
+    /// # Errors
+    /// A name too many or too few, another dtype than the model takes.
+    pub(crate) fn inputs<'a>(&'a self, tensors: &'a Tensors) -> Result<Vec<(&'a GraphValue, &'a Tensor)>, RunnerError> {
+        if let Some(unknown) = tensors.keys().find(|name| !self.inputs.iter().any(|(known, _)| known == *name)) {
+            return Err(RunnerError::new(format!("the model has no input `{unknown}`; {}", self.list_inputs())));
+        }
+        let mut bound = Vec::with_capacity(self.inputs.len());
+        for (name, value) in &self.inputs {
+            let tensor = tensors
+                .get(name)
+                .ok_or_else(|| RunnerError::new(format!("input `{name}` is missing; {}", self.list_inputs())))?;
+            if let ValueKind::Tensor { element, .. } = &value.kind
+                && let Some(expected) = element.carton()
+            {
+                let found = match tensor {
+                    Tensor::Nested(_) => "nested".to_owned(),
+                    tensor => tensor.dtype().map_or_else(|| "nothing".to_owned(), |dtype| dtype.to_string()),
+                };
+                if found != expected.name() {
+                    let note = if element.to_string() == expected.name() {
+                        String::new()
+                    } else {
+                        format!(" (for {element})")
+                    };
+                    return Err(RunnerError::new(format!("input `{name}`: expected {expected}{note}, found {found}")));
+                }
+            }
+            bound.push((value, tensor));
+        }
+        Ok(bound)
+    }
+
+    /// The outputs to compute, as the model file declares them.
+    pub(crate) fn outputs(&self) -> Vec<&GraphValue> {
+        self.outputs.iter().map(|(_, value)| value).collect()
+    }
+
+    /// The outputs of a call under the names that callers use.
+    pub(crate) fn name_outputs(&self, tensors: Vec<Tensor>) -> Tensors {
+        self.outputs.iter().map(|(name, _)| name.clone()).zip(tensors).collect()
+    }
+
+    fn list_inputs(&self) -> String {
+        let names: Vec<String> = self.inputs.iter().map(|(name, _)| format!("`{name}`")).collect();
+        match names.len() {
+            0 => "it takes no inputs".to_owned(),
+            _ => format!("it takes {}", names.join(", ")),
+        }
+    }
+}
+
+/// Callers' names by the model's.
+fn callers_names<'a>(
+    what: &str,
+    specs: &'a [TensorSpec],
+    values: &[GraphValue],
+) -> Result<BTreeMap<&'a str, &'a str>, RunnerError> {
+    let mut names = BTreeMap::new();
+    for spec in specs {
+        let inner = spec.internal_name.as_ref().unwrap_or(&spec.name);
+        if !values.iter().any(|value| value.name == *inner) {
+            let known: Vec<String> = values.iter().map(|value| format!("`{}`", value.name)).collect();
+            return Err(RunnerError::new(format!(
+                "the carton declares an {what} `{inner}` that the model does not have; its {what}s are {}",
+                known.join(", ")
+            )));
+        }
+        if names.insert(inner.as_str(), spec.name.as_str()).is_some() {
+            return Err(RunnerError::new(format!("the carton declares the {what} `{inner}` of the model twice")));
+        }
+    }
+    Ok(names)
+}
+
+/// Why a value cannot be passed in or out.
+fn problem(value: &GraphValue) -> Option<String> {
+    match &value.kind {
+        ValueKind::Tensor { element, .. } if element.carton().is_none() => {
+            Some(format!("is {element}, which Carton's tensors do not have"))
+        }
+        ValueKind::Other(kind) => Some(format!("is {kind}, which Carton's tensors do not have")),
+        _ => None,
+    }
+}
