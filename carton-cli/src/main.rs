@@ -1,2 +1,84 @@
-//! Placeholder.
-fn main() {}
+//! `carton`: packs models into cartons, inspects and verifies them, and runs them.
+//!
+//! This binary owns arguments, output and exit codes; everything else is `carton_core`'s. It carries the runners `onnx`
+//! and `noop` and starts itself again as their process.
+//!
+//! Data goes to standard output, everything else to standard error. With `--json` standard output holds exactly one
+//! object, also when the command fails (`{"error": …}`).
+
+mod args;
+mod commands;
+mod failure;
+mod interrupt;
+mod logging;
+mod output;
+mod progress;
+mod tensors;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use carton_core::runner::{EmbeddedRunner, ModelFilesMode};
+
+use clap::{CommandFactory, FromArgMatches};
+
+use crate::args::Cli;
+use crate::failure::{Exit, Failure};
+use crate::output::Output;
+
+/// The runners this binary carries; `carton runner install` makes them available to other programs.
+pub(crate) static EMBEDDED_RUNNERS: &[EmbeddedRunner] = &[
+    EmbeddedRunner {
+        name: carton_runner_onnx::RUNNER_NAME,
+        framework_version: carton_runner_onnx::FRAMEWORK_VERSION,
+        compat_version: carton_runner_onnx::COMPAT_VERSION,
+        files: ModelFilesMode::Directory,
+        run: carton_runner_onnx::run,
+    },
+    EmbeddedRunner {
+        name: "noop",
+        framework_version: env!("CARGO_PKG_VERSION"),
+        compat_version: 1,
+        files: ModelFilesMode::Directory,
+        run: carton_runner_noop::run,
+    },
+];
+
+fn main() -> ExitCode {
+    carton_core::runner_main(EMBEDDED_RUNNERS);
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let cli = match parse(&arguments) {
+        Ok(cli) => cli,
+        Err(exit) => return exit.into(),
+    };
+    let output = Output::new(&cli.global);
+    logging::start(&cli.global, &output);
+    let exit = commands::run(cli, &output).unwrap_or_else(|failure| {
+        output.failure(&failure);
+        failure.exit()
+    });
+    exit.into()
+}
+
+/// Parses the arguments. Help, the version and usage errors are printed here; then there is only an exit code left.
+fn parse(arguments: &[OsString]) -> Result<Cli, Exit> {
+    let command = Cli::command().color(args::color_asked(arguments).into());
+    let error = match command.try_get_matches_from(arguments) {
+        Ok(matches) => match Cli::from_arg_matches(&matches) {
+            Ok(cli) => return Ok(cli),
+            Err(error) => error,
+        },
+        Err(error) => error,
+    };
+    if !error.use_stderr() {
+        // Help and version are data. What cannot be printed, because nobody reads any more, is no failure.
+        let _ = error.print();
+        return Err(Exit::Ok);
+    }
+    if arguments.iter().any(|argument| argument == "--json") {
+        Output::json_only().failure(&Failure::from_usage_error(&error));
+    } else {
+        let _ = error.print();
+    }
+    Err(Exit::Usage)
+}

@@ -1,0 +1,206 @@
+//! What can be said on the command line. Pure: nothing here touches a file.
+
+mod model;
+mod pack;
+mod run;
+mod values;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+
+pub(crate) use model::ModelArgs;
+pub(crate) use pack::{CompressionChoice, PackArgs};
+pub(crate) use run::{RunArgs, SignatureChoice};
+pub(crate) use values::{InputArgument, InputValue, MiscArgument, OptionArgument, OutputArgument};
+
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(
+    name = "carton",
+    version,
+    about = "Packs machine-learning models into one verifiable file and runs them in isolated runners",
+    long_about = "Packs machine-learning models into one verifiable file, inspects and verifies such files, and runs \
+                  the models in them, each in a process of its own.\n\n\
+                  Data goes to standard output, everything else to standard error.",
+    after_long_help = EXIT_CODES,
+    max_term_width = 100,
+    propagate_version = false,
+    disable_help_subcommand = true,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+pub(crate) struct Cli {
+    /// Options of every command.
+    #[command(flatten)]
+    pub(crate) global: GlobalArgs,
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0    success
+  1    failure
+  2    the arguments make no sense
+  3    a self-test's outputs differ from the expected ones
+  4    the carton is malformed, incomplete or tampered with
+  5    no installed runner fits the model
+  6    the runner crashed or refused the model
+  7    the network failed, or is needed and --offline was given
+  130  interrupted";
+
+/// Options of every command.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Global options")]
+pub(crate) struct GlobalArgs {
+    /// Print one JSON object on standard output, {"error": …} when the command fails
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+
+    /// Print nothing but results and errors
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+
+    /// Say more: -v shows what is done and what the runner prints, -vv is for finding faults
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub(crate) verbose: u8,
+
+    /// When to use colors; `auto` means on a terminal, unless NO_COLOR is set
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub(crate) color: ColorChoice,
+
+    /// How to show progress: bars (`auto`, on a terminal only), a line now and then, or nothing
+    #[arg(long, global = true, value_name = "HOW", default_value = "auto")]
+    pub(crate) progress: ProgressChoice,
+
+    /// Never use the network
+    #[arg(long, global = true)]
+    pub(crate) offline: bool,
+
+    /// The configuration file [default: ~/.carton/config.toml]
+    #[arg(long, global = true, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) config: Option<PathBuf>,
+}
+
+/// When to use colors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ColorChoice {
+    Auto,
+    Always,
+    Never,
+}
+
+impl From<ColorChoice> for clap::ColorChoice {
+    fn from(choice: ColorChoice) -> Self {
+        match choice {
+            ColorChoice::Auto => Self::Auto,
+            ColorChoice::Always => Self::Always,
+            ColorChoice::Never => Self::Never,
+        }
+    }
+}
+
+/// How to show progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProgressChoice {
+    Auto,
+    Plain,
+    None,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Pack a model into a .carton file
+    Pack(Box<PackArgs>),
+    /// Extract everything in a carton into a folder
+    Unpack(UnpackArgs),
+    /// Show what a carton says about its model
+    Info(ModelArgs),
+    /// List the files in a carton
+    #[command(visible_alias = "list")]
+    Ls(ModelArgs),
+    /// Check every file in a carton against its manifest
+    Verify(ModelArgs),
+    /// Print the hash that identifies a model (SHA-256 of its manifest)
+    Hash(ModelArgs),
+    /// Run a model, or its self-tests
+    Run(Box<RunArgs>),
+    /// See and install runners, the programs that run models
+    #[command(subcommand, arg_required_else_help = true)]
+    Runner(RunnerCommand),
+    /// Print a script that completes this command in a shell
+    #[command(long_about = "Print a script that completes this command in a shell.\n\n\
+                            For bash: carton completions bash > ~/.local/share/bash-completion/completions/carton")]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// `carton unpack`.
+#[derive(Args, Debug)]
+pub(crate) struct UnpackArgs {
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+
+    /// The folder to make; it must not exist, or be empty [default: MODEL without .carton, here]
+    #[arg(short, long, value_name = "FOLDER", value_hint = clap::ValueHint::DirPath)]
+    pub(crate) output: Option<PathBuf>,
+}
+
+/// `carton runner …`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RunnerCommand {
+    /// List the runners that are there, and whether they can be used
+    #[command(visible_alias = "list")]
+    Ls,
+    /// Install a runner where every program that uses Carton finds it
+    Install {
+        /// The runner: `onnx` or `noop`, which this program carries
+        name: String,
+    },
+}
+
+/// What `--color` says, for help and usage errors: those are printed before the arguments are parsed.
+pub(crate) fn color_asked(arguments: &[OsString]) -> ColorChoice {
+    let mut asked = ColorChoice::Auto;
+    let mut arguments = arguments.iter().map(|argument| argument.to_string_lossy());
+    while let Some(argument) = arguments.next() {
+        let value = match argument.strip_prefix("--color") {
+            Some("") => arguments.next(),
+            Some(rest) => rest.strip_prefix('=').map(|value| value.to_owned().into()),
+            None => None,
+        };
+        if let Some(choice) = value.and_then(|value| ColorChoice::from_str(&value, false).ok()) {
+            asked = choice;
+        }
+    }
+    asked
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        <Cli as clap::CommandFactory>::command().debug_assert();
+    }
+
+    #[test]
+    fn color_is_known_before_arguments_are_parsed() {
+        let check = |arguments: &[&str], expected| {
+            let arguments: Vec<OsString> = arguments.iter().map(Into::into).collect();
+            assert_eq!(color_asked(&arguments), expected, "{arguments:?}");
+        };
+        check(&["carton", "ls"], ColorChoice::Auto);
+        check(&["carton", "--color", "always", "ls"], ColorChoice::Always);
+        check(&["carton", "ls", "--color=never"], ColorChoice::Never);
+        check(&["carton", "--colour=never"], ColorChoice::Auto);
+        check(&["carton", "--color"], ColorChoice::Auto);
+    }
+}

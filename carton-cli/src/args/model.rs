@@ -1,0 +1,24 @@
+//! Which carton a command is about.
+
+use std::str::FromStr;
+
+use carton_core::digest::Sha256Digest;
+use clap::Args;
+
+/// A carton and the hash it must have.
+#[derive(Args, Debug)]
+pub(crate) struct ModelArgs {
+    /// A .carton file, or the folder of an unpacked one
+    #[arg(value_name = "MODEL", value_hint = clap::ValueHint::AnyPath)]
+    pub(crate) location: String,
+
+    /// Refuse the carton unless its manifest has this SHA-256 (see `carton hash`)
+    #[arg(long, value_name = "HASH", value_parser = digest)]
+    pub(crate) expect: Option<Sha256Digest>,
+}
+
+/// A SHA-256 as people write it: hexadecimal, with `sha256:` before it or not.
+pub(super) fn digest(text: &str) -> Result<Sha256Digest, String> {
+    let hexadecimal = text.strip_prefix("sha256:").unwrap_or(text).to_ascii_lowercase();
+    Sha256Digest::from_str(&hexadecimal).map_err(|error| error.to_string())
+}

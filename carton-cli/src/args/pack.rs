@@ -1,0 +1,83 @@
+//! `carton pack`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use semver::VersionReq;
+
+use super::values::{InputArgument, MiscArgument, OptionArgument};
+
+/// What to pack, for which runner, and into which file.
+#[derive(Args, Debug)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct PackArgs {
+    /// The model: a file, or a folder
+    #[arg(value_name = "PATH", value_hint = clap::ValueHint::AnyPath)]
+    pub(crate) path: PathBuf,
+
+    /// The runner that will run the model (see `carton runner ls`)
+    #[arg(long, value_name = "NAME")]
+    pub(crate) runner: Option<String>,
+
+    /// The versions of the runner's framework that can run the model, such as `>=1.12, <2`
+    /// [default: what the runner recommends for this model]
+    #[arg(long, value_name = "REQUIREMENT")]
+    pub(crate) framework_version: Option<VersionReq>,
+
+    /// Name, description, inputs, outputs, self-tests and examples: a carton.toml that may leave out [runner]
+    ///
+    /// Tensor references in it may be files next to it: `x = "x.npy"`, or `x = "cases.npz#x"`.
+    #[arg(long, value_name = "FILE.toml", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) metadata: Option<PathBuf>,
+
+    /// An option for the runner, stored in the carton; numbers, booleans and lists as JSON, anything else is a string
+    #[arg(long = "opt", value_name = "KEY=VALUE")]
+    pub(crate) options: Vec<OptionArgument>,
+
+    /// A file that examples and descriptions refer to as @misc/FILE; NAME=FILE stores it under another name
+    #[arg(long, value_name = "[NAME=]FILE")]
+    pub(crate) misc: Vec<MiscArgument>,
+
+    /// Run the packed model with these inputs and store what it returns as a self-test
+    ///
+    /// Give the option once for each input; the values are written as for `carton run --input`.
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(crate) record_self_test: Vec<InputArgument>,
+
+    /// How to compress; `auto` decides for each file, and leaves weights as they are so that runners can map them
+    #[arg(long, value_name = "METHOD", default_value = "auto")]
+    pub(crate) compression: CompressionChoice,
+
+    /// The file to write, replaced if it is there [default: the model's name with .carton, here]
+    #[arg(short, long, value_name = "OUT.carton", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) output: Option<PathBuf>,
+}
+
+const EXAMPLES: &str = r#"Examples:
+  Pack an ONNX model. Inputs and outputs are read from the model:
+    carton pack digits.onnx --runner onnx
+
+  Add a name, descriptions and self-tests, and choose the file:
+    carton pack digits.onnx --runner onnx --metadata digits.toml -o digits.carton
+
+  Record what the model returns for an input as its self-test:
+    carton pack digits.onnx --runner onnx --record-self-test x=x.npy
+
+  The metadata file, in short:
+    model_name = "digits"
+    [[self_test]]
+    inputs = { x = "cases.npz#x" }
+    expected_out = { y = "cases.npz#y" }"#;
+
+/// How to compress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CompressionChoice {
+    /// What suits each file.
+    Auto,
+    /// Nothing is compressed.
+    Stored,
+    /// Every file with zstd.
+    Zstd,
+    /// Every file with Deflate, which every zip tool can read.
+    Deflate,
+}

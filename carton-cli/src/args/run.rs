@@ -1,0 +1,92 @@
+//! `carton run`.
+
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use semver::VersionReq;
+
+use super::model::ModelArgs;
+use super::values::{InputArgument, OptionArgument, OutputArgument, duration, tolerance};
+
+/// What to run, on what, and where results go.
+#[derive(Args, Debug)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+
+    /// An input: NAME=FILE.npy, NAME=FILE.npz#ARRAY or NAME='JSON'; without NAME= in the declared order
+    ///
+    /// JSON is cast to the declared dtype. Without a declaration it becomes what NumPy makes of the same list.
+    /// FILE.npz alone gives every array in it by its name.
+    #[arg(short, long = "input", value_name = "[NAME=]VALUE")]
+    pub(crate) inputs: Vec<InputArgument>,
+
+    /// Write an output to a file: NAME=FILE.npy; without NAME= in the declared order. FILE.npz takes all outputs
+    #[arg(short, long = "output", value_name = "[NAME=]FILE", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) outputs: Vec<OutputArgument>,
+
+    /// Run the carton's self-tests and compare what comes out
+    #[arg(long, conflicts_with_all = ["inputs", "outputs"])]
+    pub(crate) self_test: bool,
+
+    /// Relative tolerance of self-tests
+    #[arg(long, value_name = "R", default_value = "1e-5", value_parser = tolerance, requires = "self_test")]
+    pub(crate) rtol: f64,
+
+    /// Absolute tolerance of self-tests
+    #[arg(long, value_name = "A", default_value = "1e-8", value_parser = tolerance, requires = "self_test")]
+    pub(crate) atol: f64,
+
+    /// An option for the runner that overrides the carton's; numbers, booleans and lists as JSON
+    #[arg(long = "opt", value_name = "KEY=VALUE")]
+    pub(crate) options: Vec<OptionArgument>,
+
+    /// Where to run: `cpu`, the index of a GPU, or its UUID [default: the first GPU, else the CPU]
+    #[arg(long)]
+    pub(crate) device: Option<String>,
+
+    /// Use this runner. MODEL may then be a bare model that is in no carton
+    #[arg(long, value_name = "NAME")]
+    pub(crate) runner: Option<String>,
+
+    /// Accept these versions of the runner's framework, whatever the carton requires
+    #[arg(long, value_name = "REQUIREMENT")]
+    pub(crate) framework_version: Option<VersionReq>,
+
+    /// Stop the runner when a call takes longer, such as `30s`, `500ms` or `2m`
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) timeout: Option<Duration>,
+
+    /// What to do when inputs or outputs are not as the carton declares them
+    #[arg(long, value_name = "HOW", default_value = "strict")]
+    pub(crate) signature: SignatureChoice,
+}
+
+const EXAMPLES: &str = r#"Examples:
+  Run a model on arrays in files, and write what it returns to another:
+    carton run digits.carton -i x=x.npy -o y=y.npy
+
+  Give the input as JSON, and get the outputs as JSON:
+    carton run digits.carton -i x='[[1.0, 2.0]]' --json
+
+  Run the self-tests; exit code 3 means that outputs differ:
+    carton run digits.carton --self-test --rtol 1e-4
+
+  Run a model that is in no carton:
+    carton run digits.onnx --runner onnx --framework-version '>=1.12' -i cases.npz
+
+With --json, outputs are {"outputs": {NAME: {"dtype", "shape", "data"}}}: data holds nested lists, and the strings
+"NaN", "Infinity" and "-Infinity" for the numbers that JSON lacks. An output written to a file has "file" in place of
+"data"; a ragged one has "shapes", one for each of its tensors, in place of "shape"."#;
+
+/// What to do when inputs or outputs are not as declared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SignatureChoice {
+    /// An error.
+    Strict,
+    /// A warning.
+    Warn,
+    /// Nothing.
+    Off,
+}

@@ -1,0 +1,267 @@
+//! Values that have a form of their own: `NAME=VALUE`, `KEY=VALUE`, durations.
+
+use std::convert::Infallible;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// `-i [NAME=]VALUE`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct InputArgument {
+    /// The input's name; without one, inputs are given in the declared order.
+    pub(crate) name: Option<String>,
+    /// Where its value comes from.
+    pub(crate) value: InputValue,
+}
+
+/// Where the value of an input comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum InputValue {
+    /// A `.npy` file.
+    Npy(PathBuf),
+    /// An array of a `.npz` file, or whatever it holds when none is named.
+    Npz(PathBuf, Option<String>),
+    /// JSON text, or something that is neither a known file nor JSON: the message for that needs the input's name.
+    Json(String),
+}
+
+impl FromStr for InputArgument {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        let (name, value) = split_name(text);
+        Ok(Self { name: name.map(str::to_owned), value: InputValue::parse(value) })
+    }
+}
+
+impl InputValue {
+    fn parse(text: &str) -> Self {
+        let starts_like_json = text.trim_start().starts_with(['[', '{', '"']);
+        if !starts_like_json {
+            if let Some((path, array)) = text.split_once(".npz#") {
+                return Self::Npz(format!("{path}.npz").into(), Some(array.to_owned()));
+            }
+            if has_extension(Path::new(text), "npz") {
+                return Self::Npz(text.into(), None);
+            }
+            if has_extension(Path::new(text), "npy") {
+                return Self::Npy(text.into());
+            }
+        }
+        Self::Json(text.to_owned())
+    }
+}
+
+/// `-o [NAME=]FILE`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OutputArgument {
+    /// The output's name; without one, outputs are taken in the declared order.
+    pub(crate) name: Option<String>,
+    /// The file.
+    pub(crate) path: PathBuf,
+}
+
+impl FromStr for OutputArgument {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, path) = split_name(text);
+        if !has_extension(Path::new(path), "npy") && !has_extension(Path::new(path), "npz") {
+            return Err("expected NAME=FILE.npy or FILE.npz".to_owned());
+        }
+        if name.is_some() && has_extension(Path::new(path), "npz") {
+            return Err("a .npz file takes all outputs: write it without a name".to_owned());
+        }
+        Ok(Self { name: name.map(str::to_owned), path: path.into() })
+    }
+}
+
+impl OutputArgument {
+    /// Whether the file takes all outputs.
+    pub(crate) fn takes_all(&self) -> bool {
+        has_extension(&self.path, "npz")
+    }
+}
+
+/// `--opt KEY=VALUE`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct OptionArgument {
+    /// The option's name.
+    pub(crate) key: String,
+    /// Its value.
+    pub(crate) value: Value,
+}
+
+impl FromStr for OptionArgument {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (key, value) = text.split_once('=').ok_or("expected KEY=VALUE")?;
+        if key.is_empty() {
+            return Err("expected KEY=VALUE, found no key".to_owned());
+        }
+        let value = match serde_json::from_str(value) {
+            // TOML, which carries the options in the carton, has no null.
+            Ok(Value::Null) => Value::String(value.to_owned()),
+            Ok(parsed) => parsed,
+            Err(error) if value.starts_with(['[', '{', '"']) => {
+                return Err(format!("the value is not valid JSON ({error}); a string may be written as JSON too"));
+            }
+            Err(_) => Value::String(value.to_owned()),
+        };
+        Ok(Self { key: key.to_owned(), value })
+    }
+}
+
+/// `--misc [NAME=]FILE`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MiscArgument {
+    /// Its path below `misc/`.
+    pub(crate) name: String,
+    /// The file.
+    pub(crate) path: PathBuf,
+}
+
+impl FromStr for MiscArgument {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some((name, path)) = text.split_once('=').filter(|(name, _)| !name.is_empty() && !name.contains('/')) {
+            return Ok(Self { name: name.to_owned(), path: path.into() });
+        }
+        let path = PathBuf::from(text);
+        let name = path.file_name().and_then(OsStr::to_str).ok_or("expected the path of a file")?.to_owned();
+        Ok(Self { name, path })
+    }
+}
+
+/// Splits `NAME=VALUE` at the first `=`. What starts like JSON has no name: a string in it may hold a `=`.
+fn split_name(text: &str) -> (Option<&str>, &str) {
+    if text.trim_start().starts_with(['[', '{', '"']) {
+        return (None, text);
+    }
+    match text.split_once('=') {
+        Some((name, value)) => (Some(name), value),
+        None => (None, text),
+    }
+}
+
+fn has_extension(path: &Path, expected: &str) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(expected))
+}
+
+/// A duration: a number with `ms`, `s`, `m` or `h` after it, seconds without.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let seconds_a_unit = match &text[digits.len()..] {
+        "ms" => 1e-3,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        unit => return Err(format!("unknown unit `{unit}`, expected ms, s, m or h")),
+    };
+    let number: f64 = digits.parse().map_err(|_| "expected a number such as 30, 500ms or 2m".to_owned())?;
+    match Duration::try_from_secs_f64(number * seconds_a_unit) {
+        Ok(duration) if !duration.is_zero() => Ok(duration),
+        _ => Err("expected a time above zero".to_owned()),
+    }
+}
+
+/// A tolerance: a number that is not negative.
+pub(super) fn tolerance(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if number >= 0.0 => Ok(number),
+        Ok(_) => Err("expected a number of at least 0".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn inputs() {
+        let check = |text: &str, name: Option<&str>, value: InputValue| {
+            let expected = InputArgument { name: name.map(str::to_owned), value };
+            assert_eq!(text.parse(), Ok(expected), "{text}");
+        };
+        check("x=x.npy", Some("x"), InputValue::Npy("x.npy".into()));
+        check("x.npy", None, InputValue::Npy("x.npy".into()));
+        check("x=/a=b/c.NPY", Some("x"), InputValue::Npy("/a=b/c.NPY".into()));
+        check("x=cases.npz#a#b", Some("x"), InputValue::Npz("cases.npz".into(), Some("a#b".into())));
+        check("x=cases.npz#a", Some("x"), InputValue::Npz("cases.npz".into(), Some("a".into())));
+        check("cases.npz", None, InputValue::Npz("cases.npz".into(), None));
+        check("x=[[1.0]]", Some("x"), InputValue::Json("[[1.0]]".into()));
+        check("[\"a=b.npy\"]", None, InputValue::Json("[\"a=b.npy\"]".into()));
+        check("x=\"a.npy\"", Some("x"), InputValue::Json("\"a.npy\"".into()));
+        check("x=3", Some("x"), InputValue::Json("3".into()));
+        check("3", None, InputValue::Json("3".into()));
+    }
+
+    #[test]
+    fn outputs() {
+        let check = |text: &str, expected: Result<(Option<&str>, &str), &str>| match (text.parse(), expected) {
+            (Ok(OutputArgument { name, path }), Ok(expected)) => {
+                assert_eq!((name.as_deref(), path.to_str().unwrap()), expected, "{text}");
+            }
+            (Err(found), Err(expected)) => assert!(found.contains(expected), "{text}: {found}"),
+            (found, _) => panic!("{text}: {found:?}"),
+        };
+        check("y=y.npy", Ok((Some("y"), "y.npy")));
+        check("y.npy", Ok((None, "y.npy")));
+        check("all.npz", Ok((None, "all.npz")));
+        check("y=all.npz", Err("without a name"));
+        check("y=y.txt", Err("expected NAME=FILE.npy"));
+    }
+
+    #[test]
+    fn options() {
+        let check = |text: &str, expected: Result<(&str, Value), &str>| match (text.parse(), expected) {
+            (Ok(OptionArgument { key, value }), Ok(expected)) => assert_eq!((key.as_str(), value), expected),
+            (Err(found), Err(expected)) => {
+                let found: String = found;
+                assert!(found.contains(expected), "{text}: {found}");
+            }
+            (found, _) => panic!("{text}: {found:?}"),
+        };
+        check("threads=4", Ok(("threads", json!(4))));
+        check("fast=true", Ok(("fast", json!(true))));
+        check("name=a=b", Ok(("name", json!("a=b"))));
+        check("name=", Ok(("name", json!(""))));
+        check("version=1.2.3", Ok(("version", json!("1.2.3"))));
+        check("nothing=null", Ok(("nothing", json!("null"))));
+        check("list=[1, \"a\"]", Ok(("list", json!([1, "a"]))));
+        check("quoted=\"4\"", Ok(("quoted", json!("4"))));
+        check("broken=[1", Err("not valid JSON"));
+        check("=4", Err("no key"));
+        check("threads", Err("KEY=VALUE"));
+    }
+
+    #[test]
+    fn durations_and_tolerances() {
+        let check = |text: &str, milliseconds: Option<u64>| {
+            assert_eq!(duration(text).ok(), milliseconds.map(Duration::from_millis), "{text}");
+        };
+        check("30", Some(30_000));
+        check("0.5s", Some(500));
+        check("500ms", Some(500));
+        check("2m", Some(120_000));
+        check("1h", Some(3_600_000));
+        check("0", None);
+        check("-1s", None);
+        check("NaN", None);
+        check("1e400", None);
+        check("3 days", None);
+        assert!(tolerance("1e-5").is_ok());
+        assert!(tolerance("-1").is_err());
+        assert!(tolerance("NaN").is_err());
+    }
+}

@@ -1,0 +1,144 @@
+//! What a command ends with: an exit code, and for people and programs the error behind it.
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+/// The exit codes of this program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// Everything worked.
+    Ok = 0,
+    /// Something failed that no other code names.
+    Failure = 1,
+    /// The arguments make no sense.
+    Usage = 2,
+    /// A self-test ran and its outputs differ from what was expected.
+    SelfTest = 3,
+    /// The carton is malformed, incomplete or tampered with.
+    Integrity = 4,
+    /// No installed runner fits the model.
+    NoRunner = 5,
+    /// The runner crashed, or refused the model or the inputs.
+    Runner = 6,
+    /// The network failed, or is needed and not allowed.
+    Network = 7,
+    /// The user interrupted the program (128 + SIGINT).
+    Interrupted = 130,
+}
+
+impl Exit {
+    /// The name of this kind of failure in `--json` output.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Failure => "failure",
+            Self::Usage => "usage",
+            Self::SelfTest => "self_test",
+            Self::Integrity => "integrity",
+            Self::NoRunner => "no_runner",
+            Self::Runner => "runner",
+            Self::Network => "network",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// An error with the exit code it leads to and, where there is something to do, what that is.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    exit: Exit,
+    error: Box<dyn Error + Send + Sync>,
+    hint: Option<String>,
+}
+
+/// A failure as `--json` prints it.
+#[derive(Serialize)]
+struct JsonFailure<'a> {
+    error: JsonError<'a>,
+}
+
+#[derive(Serialize)]
+struct JsonError<'a> {
+    kind: &'static str,
+    message: String,
+    causes: Vec<String>,
+    hint: Option<&'a str>,
+}
+
+impl Failure {
+    /// A failure that no other exit code names.
+    pub(crate) fn new(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::with_exit(Exit::Failure, error)
+    }
+
+    /// Arguments that parse, and still make no sense.
+    pub(crate) fn usage(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::with_exit(Exit::Usage, error)
+    }
+
+    /// A failure with an exit code of its own.
+    pub(crate) fn with_exit(exit: Exit, error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { exit, error: error.into(), hint: None }
+    }
+
+    /// Adds what the user can do about it.
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// An argument parser's error, in one line.
+    pub(crate) fn from_usage_error(error: &clap::Error) -> Self {
+        let text = error.to_string();
+        let mut paragraphs = text.split("\n\n");
+        let message = paragraphs.next().unwrap_or_default().trim_start_matches("error: ").trim().to_owned();
+        let lines: Vec<&str> = message.lines().map(str::trim).collect();
+        Self::usage(lines.join(" ")).hint("run `carton --help` to see what is accepted")
+    }
+
+    /// The exit code.
+    pub(crate) fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    /// The error's own message.
+    pub(crate) fn message(&self) -> String {
+        self.error.to_string()
+    }
+
+    /// The messages of the errors behind it, nearest first.
+    pub(crate) fn causes(&self) -> Vec<String> {
+        let mut causes = Vec::new();
+        let mut source = self.error.source();
+        while let Some(cause) = source {
+            causes.push(cause.to_string());
+            source = cause.source();
+        }
+        causes
+    }
+
+    /// What the user can do about it.
+    pub(crate) fn advice(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
+    /// The object that `--json` prints.
+    pub(crate) fn to_json(&self) -> impl Serialize + '_ {
+        JsonFailure {
+            error: JsonError {
+                kind: self.exit.name(),
+                message: self.message(),
+                causes: self.causes(),
+                hint: self.advice(),
+            },
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Runs a command until it is done or the user interrupts it.
+//!
+//! An interrupted command's future is dropped: that cancels calls, ends runner processes, and tells work on other threads
+//! to stop and remove its temporary files, which is waited for.
+
+use std::future::Future;
+use std::io;
+use std::time::Duration;
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::failure::{Exit, Failure};
+
+/// How long cleaning up after an interruption may take before the process ends anyway.
+const CLEANING_UP: Duration = Duration::from_secs(5);
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum InterruptError {
+    #[error("interrupted")]
+    Interrupted,
+    #[error("cannot start the threads that do the work")]
+    Threads(#[source] io::Error),
+    #[error("cannot watch for signals")]
+    Signals(#[source] io::Error),
+    #[error("a thread ended early: {0}")]
+    Thread(#[from] tokio::task::JoinError),
+}
+
+/// Runs `command` to its end, or until SIGINT, SIGTERM or SIGHUP.
+///
+/// # Errors
+/// What the command returns; [`Exit::Interrupted`].
+pub(crate) fn run<T>(command: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|source| Failure::new(InterruptError::Threads(source)))?;
+    let result = runtime.block_on(async {
+        tokio::select! {
+            result = command => result,
+            signal = stop_signal() => Err(match signal {
+                Ok(()) => Failure::with_exit(Exit::Interrupted, InterruptError::Interrupted),
+                Err(source) => Failure::new(InterruptError::Signals(source)),
+            }),
+        }
+    });
+    runtime.shutdown_timeout(CLEANING_UP);
+    result
+}
+
+/// Runs work that blocks, so that an interruption is still noticed.
+///
+/// # Errors
+/// What the work returns; a panic in it.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| Failure::new(InterruptError::Thread(error)))?
+}
+
+async fn stop_signal() -> io::Result<()> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut hang_up = signal(SignalKind::hangup())?;
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+        _ = hang_up.recv() => {}
+    }
+    Ok(())
+}

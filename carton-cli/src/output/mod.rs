@@ -1,0 +1,207 @@
+//! Where results, notes and errors go, and in which colors.
+//!
+//! Standard output is for results. When its reader is gone (`carton ls m | head -1`) whatever else would be printed is
+//! dropped without a word, and the command ends as it would have.
+
+mod numbers;
+mod table;
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
+
+use clap::builder::styling::{AnsiColor, Style};
+use serde::Serialize;
+
+pub(crate) use numbers::{byte_size, count, seconds};
+pub(crate) use table::{Align, Table};
+
+use crate::args::{ColorChoice, GlobalArgs};
+use crate::failure::Failure;
+use crate::progress::ProgressDisplay;
+
+/// The streams of this process and how to write to them.
+pub(crate) struct Output {
+    json: bool,
+    quiet: bool,
+    color_out: bool,
+    color_err: bool,
+    progress: Arc<ProgressDisplay>,
+}
+
+/// What a piece of text is, for its color.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// A title or a label.
+    Heading,
+    /// Something that went well.
+    Good,
+    /// Something that went wrong.
+    Bad,
+    /// Something to look at.
+    Notice,
+    /// Something to do.
+    Hint,
+    /// Less important than what surrounds it.
+    Faint,
+}
+
+impl Role {
+    fn style(self) -> Style {
+        match self {
+            Self::Heading => Style::new().bold(),
+            Self::Good => AnsiColor::Green.on_default().bold(),
+            Self::Bad => AnsiColor::Red.on_default().bold(),
+            Self::Notice => AnsiColor::Yellow.on_default().bold(),
+            Self::Hint => AnsiColor::Cyan.on_default().bold(),
+            Self::Faint => Style::new().dimmed(),
+        }
+    }
+}
+
+impl Output {
+    /// Output as the global options ask for it.
+    pub(crate) fn new(global: &GlobalArgs) -> Self {
+        let color_err = use_color(global.color, io::stderr().is_terminal());
+        Self {
+            json: global.json,
+            quiet: global.quiet,
+            color_out: use_color(global.color, io::stdout().is_terminal()),
+            color_err,
+            progress: Arc::new(ProgressDisplay::new(global.progress, global.quiet)),
+        }
+    }
+
+    /// Output that only says `{"error": …}`: for arguments that could not be parsed.
+    pub(crate) fn json_only() -> Self {
+        Self {
+            json: true,
+            quiet: true,
+            color_out: false,
+            color_err: false,
+            progress: Arc::new(ProgressDisplay::silent()),
+        }
+    }
+
+    /// Whether results are printed as one JSON object.
+    pub(crate) fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// Whether standard error shows colors.
+    pub(crate) fn colors_errors(&self) -> bool {
+        self.color_err
+    }
+
+    /// The progress shown on standard error.
+    pub(crate) fn progress(&self) -> &Arc<ProgressDisplay> {
+        &self.progress
+    }
+
+    /// `text` in the color of its role, for standard output.
+    pub(crate) fn paint(&self, role: Role, text: &str) -> String {
+        painted(self.color_out, role, text)
+    }
+
+    /// Prints a result for people.
+    ///
+    /// # Errors
+    /// Standard output cannot be written, for another reason than that nobody reads it.
+    pub(crate) fn text(&self, text: &str) -> Result<(), Failure> {
+        self.progress.hide_while(|| {
+            let mut out = io::stdout().lock();
+            ignore_broken_pipe(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+        })
+    }
+
+    /// Prints the one object of `--json`.
+    ///
+    /// # Errors
+    /// As [`text`](Self::text).
+    pub(crate) fn json(&self, value: &impl Serialize) -> Result<(), Failure> {
+        self.progress.hide_while(|| {
+            let mut out = io::BufWriter::new(io::stdout().lock());
+            let written = serde_json::to_writer_pretty(&mut out, value)
+                .map_err(io::Error::from)
+                .and_then(|()| out.write_all(b"\n"))
+                .and_then(|()| out.flush());
+            // What is still buffered after an error is not written again when the buffer is dropped.
+            drop(out.into_parts());
+            ignore_broken_pipe(written)
+        })
+    }
+
+    /// Tells people what was done. Nothing with `--quiet` or `--json`.
+    pub(crate) fn note(&self, text: &str) {
+        if !self.quiet && !self.json {
+            self.to_stderr(text);
+        }
+    }
+
+    /// Warns people. Nothing with `--quiet`.
+    pub(crate) fn warning(&self, text: &str) {
+        if !self.quiet {
+            self.to_stderr(&format!("{} {text}", painted(self.color_err, Role::Notice, "warning:")));
+        }
+    }
+
+    /// Reports why the command failed: on standard error for people, on standard output with `--json`.
+    pub(crate) fn failure(&self, failure: &Failure) {
+        self.progress.finish();
+        if self.json {
+            // The exit code says that the command failed, whether or not anybody reads why.
+            let _ = self.json(&failure.to_json());
+            return;
+        }
+        let color = self.color_err;
+        let mut text = format!("{} {}", painted(color, Role::Bad, "error:"), indented(&failure.message(), "  "));
+        let causes = failure.causes();
+        if !causes.is_empty() {
+            text.push_str(&format!("\n\n{}", painted(color, Role::Heading, "Caused by:")));
+            for cause in causes {
+                text.push_str(&format!("\n  {}", indented(&cause, "  ")));
+            }
+        }
+        if let Some(advice) = failure.advice() {
+            text.push_str(&format!("\n\n{} {}", painted(color, Role::Hint, "hint:"), indented(advice, "  ")));
+        }
+        self.to_stderr(&text);
+    }
+
+    fn to_stderr(&self, text: &str) {
+        // There is nobody left to tell that standard error cannot be written.
+        let _ = self.progress.hide_while(|| writeln!(io::stderr().lock(), "{text}"));
+    }
+}
+
+fn use_color(choice: ColorChoice, terminal: bool) -> bool {
+    let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    match choice {
+        ColorChoice::Always => true,
+        ColorChoice::Never => false,
+        ColorChoice::Auto => terminal && !set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb"),
+    }
+}
+
+fn painted(color: bool, role: Role, text: &str) -> String {
+    if !color {
+        return text.to_owned();
+    }
+    let style = role.style();
+    format!("{style}{text}{style:#}")
+}
+
+/// `text` with `indent` before every line but the first: messages of parsers have several lines.
+fn indented(text: &str, indent: &str) -> String {
+    text.trim_end().replace('\n', &format!("\n{indent}"))
+}
+
+fn ignore_broken_pipe(written: io::Result<()>) -> Result<(), Failure> {
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.map_err(|source| Failure::new(StdoutError(source))),
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write to standard output")]
+struct StdoutError(#[source] io::Error);

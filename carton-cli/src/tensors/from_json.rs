@@ -1,0 +1,317 @@
+//! JSON to tensors. Pure.
+//!
+//! With a declared dtype every number is checked: an integer type takes integers in its range only (`2.0` is one), a
+//! floating-point type rounds as usual but does not overflow, and takes the strings `"NaN"`, `"Infinity"` and
+//! `"-Infinity"`. Without one a list becomes what NumPy makes of it: integers int64 (uint64 when only that holds them),
+//! any number with a point or exponent float64, strings strings. A list of lists of different lengths becomes a nested
+//! tensor.
+
+use std::fmt;
+
+use carton_tensor::{DataType, Element, Tensor, TensorError};
+use serde_json::{Number, Value};
+
+/// Beyond this magnitude a floating-point number no longer tells which integer was meant.
+const EXACT_FLOAT: f64 = 9_007_199_254_740_992.0;
+
+/// Why JSON text is not a tensor.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum JsonTensorError {
+    #[error("{place}: {found} is not an integer, which {dtype} needs")]
+    NotAnInteger { place: Place, found: Number, dtype: DataType },
+    #[error("{place}: {found} is out of range for {dtype}")]
+    OutOfRange { place: Place, found: String, dtype: DataType },
+    #[error("{place}: expected a {expected}, found {found}")]
+    WrongKind { place: Place, expected: &'static str, found: String },
+    #[error("{place}: {found} is a boolean, and cartons have no dtype for those: write 0 or 1")]
+    Boolean { place: Place, found: bool },
+    #[error("{place}: null is no value of a tensor")]
+    Null { place: Place },
+    #[error("{place}: an object is no value of a tensor: expected a number, a string, or lists of them")]
+    Object { place: Place },
+    #[error("{place}: found a list of shape {found:?} where the ones before have shape {expected:?}")]
+    Ragged { place: Place, expected: Vec<usize>, found: Vec<usize> },
+    #[error("negative integers and integers above the range of int64 fit no common dtype")]
+    NoCommonInteger,
+    #[error(transparent)]
+    Tensor(#[from] TensorError),
+}
+
+/// Where in the JSON text: the indices that lead there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Place(Vec<usize>);
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() { f.write_str("the value") } else { write!(f, "element {:?}", self.0) }
+    }
+}
+
+/// A tensor of the value, of the declared dtype if there is one.
+///
+/// # Errors
+/// See [`JsonTensorError`]; the place of the first offender is named.
+pub(crate) fn tensor(value: &Value, declared: Option<DataType>) -> Result<Tensor, JsonTensorError> {
+    let ragged = match Regular::read(value, &Place::default()) {
+        Ok(regular) => {
+            let dtype = declared.map_or_else(|| common_dtype(&regular.leaves), Ok)?;
+            return regular.into_tensor(dtype);
+        }
+        Err(error @ JsonTensorError::Ragged { .. }) => error,
+        Err(error) => return Err(error),
+    };
+    // Ragged only between the elements of the outermost list, and of one rank: a nested tensor.
+    let parts = value.as_array().map(Vec::as_slice).unwrap_or_default();
+    let parts: Result<Vec<_>, _> =
+        parts.iter().enumerate().map(|(index, part)| Regular::read(part, &Place(vec![index]))).collect();
+    let parts = parts?;
+    let same_rank = parts.windows(2).all(|pair| pair[0].shape.len() == pair[1].shape.len());
+    if !same_rank {
+        return Err(ragged);
+    }
+    let dtype = match declared {
+        Some(dtype) => dtype,
+        None => common_dtype(&parts.iter().flat_map(|part| part.leaves.iter().cloned()).collect::<Vec<_>>())?,
+    };
+    let parts: Result<Vec<_>, _> = parts.into_iter().map(|part| part.into_tensor(dtype)).collect();
+    Ok(Tensor::nested(parts?)?)
+}
+
+/// Lists in which all lists at one depth have one length.
+struct Regular<'a> {
+    shape: Vec<usize>,
+    leaves: Vec<(Place, &'a Value)>,
+}
+
+impl<'a> Regular<'a> {
+    fn read(value: &'a Value, place: &Place) -> Result<Self, JsonTensorError> {
+        match value {
+            Value::Array(elements) => {
+                let mut shape: Option<Vec<usize>> = None;
+                let mut leaves = Vec::new();
+                for (index, element) in elements.iter().enumerate() {
+                    let mut inner_place = place.clone();
+                    inner_place.0.push(index);
+                    let inner = Self::read(element, &inner_place)?;
+                    match &shape {
+                        Some(expected) if *expected != inner.shape => {
+                            let expected = expected.clone();
+                            return Err(JsonTensorError::Ragged { place: inner_place, expected, found: inner.shape });
+                        }
+                        Some(_) => {}
+                        None => shape = Some(inner.shape),
+                    }
+                    leaves.extend(inner.leaves);
+                }
+                let mut whole = vec![elements.len()];
+                whole.extend(shape.unwrap_or_default());
+                Ok(Self { shape: whole, leaves })
+            }
+            Value::Bool(found) => Err(JsonTensorError::Boolean { place: place.clone(), found: *found }),
+            Value::Null => Err(JsonTensorError::Null { place: place.clone() }),
+            Value::Object(_) => Err(JsonTensorError::Object { place: place.clone() }),
+            Value::Number(_) | Value::String(_) => Ok(Self { shape: Vec::new(), leaves: vec![(place.clone(), value)] }),
+        }
+    }
+
+    fn into_tensor(self, dtype: DataType) -> Result<Tensor, JsonTensorError> {
+        match dtype {
+            DataType::String => {
+                let strings: Result<Vec<&str>, _> =
+                    self.leaves.iter().map(|(place, value)| string(place, value)).collect();
+                Ok(Tensor::from_strings(strings?, self.shape)?)
+            }
+            DataType::Float32 => self.collect(|place, value| {
+                let wide = float(place, value)?;
+                let narrow = wide as f32;
+                if narrow.is_infinite() && wide.is_finite() {
+                    return Err(JsonTensorError::OutOfRange { place: place.clone(), found: value.to_string(), dtype });
+                }
+                Ok(narrow)
+            }),
+            DataType::Float64 => self.collect(float),
+            DataType::Int8 => self.collect(integer::<i8>),
+            DataType::Int16 => self.collect(integer::<i16>),
+            DataType::Int32 => self.collect(integer::<i32>),
+            DataType::Int64 => self.collect(integer::<i64>),
+            DataType::Uint8 => self.collect(integer::<u8>),
+            DataType::Uint16 => self.collect(integer::<u16>),
+            DataType::Uint32 => self.collect(integer::<u32>),
+            DataType::Uint64 => self.collect(integer::<u64>),
+            other => Err(JsonTensorError::WrongKind {
+                place: Place::default(),
+                expected: "dtype that JSON can be cast to",
+                found: other.to_string(),
+            }),
+        }
+    }
+
+    fn collect<T: Element>(
+        self,
+        cast: impl Fn(&Place, &Value) -> Result<T, JsonTensorError>,
+    ) -> Result<Tensor, JsonTensorError> {
+        let elements: Result<Vec<T>, _> = self.leaves.iter().map(|(place, value)| cast(place, value)).collect();
+        Ok(Tensor::from_vec(elements?, self.shape)?)
+    }
+}
+
+/// What NumPy would make of these values.
+fn common_dtype(leaves: &[(Place, &Value)]) -> Result<DataType, JsonTensorError> {
+    let strings = leaves.first().is_some_and(|(_, value)| value.is_string());
+    for (place, value) in leaves {
+        if value.is_string() != strings {
+            let (expected, found) = if strings { ("string", "a number") } else { ("number", "a string") };
+            return Err(JsonTensorError::WrongKind { place: place.clone(), expected, found: found.to_owned() });
+        }
+    }
+    if strings {
+        return Ok(DataType::String);
+    }
+    if leaves.is_empty() || leaves.iter().any(|(_, value)| value.is_f64()) {
+        return Ok(DataType::Float64);
+    }
+    if leaves.iter().all(|(_, value)| value.is_i64()) {
+        return Ok(DataType::Int64);
+    }
+    if leaves.iter().all(|(_, value)| value.is_u64()) {
+        return Ok(DataType::Uint64);
+    }
+    Err(JsonTensorError::NoCommonInteger)
+}
+
+fn string<'a>(place: &Place, value: &'a Value) -> Result<&'a str, JsonTensorError> {
+    value.as_str().ok_or_else(|| JsonTensorError::WrongKind {
+        place: place.clone(),
+        expected: "string",
+        found: format!("{value}, without quotes"),
+    })
+}
+
+fn number<'a>(place: &Place, value: &'a Value) -> Result<&'a Number, JsonTensorError> {
+    value.as_number().ok_or_else(|| JsonTensorError::WrongKind {
+        place: place.clone(),
+        expected: "number",
+        found: value.to_string(),
+    })
+}
+
+fn float(place: &Place, value: &Value) -> Result<f64, JsonTensorError> {
+    match value.as_str() {
+        Some("NaN") => return Ok(f64::NAN),
+        Some("Infinity") => return Ok(f64::INFINITY),
+        Some("-Infinity") => return Ok(f64::NEG_INFINITY),
+        _ => {}
+    }
+    let number = number(place, value)?;
+    number.as_f64().ok_or_else(|| JsonTensorError::OutOfRange {
+        place: place.clone(),
+        found: number.to_string(),
+        dtype: DataType::Float64,
+    })
+}
+
+fn integer<T: Element + TryFrom<i128>>(place: &Place, value: &Value) -> Result<T, JsonTensorError> {
+    let found = number(place, value)?;
+    let exact = match (found.as_i64(), found.as_u64(), found.as_f64()) {
+        (Some(signed), _, _) => i128::from(signed),
+        (None, Some(unsigned), _) => i128::from(unsigned),
+        (None, None, Some(float)) if float.fract() == 0.0 && float.abs() <= EXACT_FLOAT => float as i128,
+        (None, None, Some(float)) if float.fract() == 0.0 => {
+            return Err(JsonTensorError::OutOfRange {
+                place: place.clone(),
+                found: found.to_string(),
+                dtype: T::DTYPE,
+            });
+        }
+        _ => {
+            let (place, found) = (place.clone(), found.clone());
+            return Err(JsonTensorError::NotAnInteger { place, found, dtype: T::DTYPE });
+        }
+    };
+    T::try_from(exact).map_err(|_| JsonTensorError::OutOfRange {
+        place: place.clone(),
+        found: found.to_string(),
+        dtype: T::DTYPE,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn parse(text: &str, declared: Option<DataType>) -> Result<Tensor, String> {
+        tensor(&serde_json::from_str(text).unwrap(), declared).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn without_a_declaration_as_numpy() {
+        let check = |text: &str, expected: Tensor| assert_eq!(parse(text, None), Ok(expected), "{text}");
+        check("3", Tensor::scalar(3_i64));
+        check("3.0", Tensor::scalar(3.0_f64));
+        check("\"a\"", Tensor::from_strings(["a"], vec![]).unwrap());
+        check("[]", Tensor::from_vec(Vec::<f64>::new(), vec![0]).unwrap());
+        check("[[], []]", Tensor::from_vec(Vec::<f64>::new(), vec![2, 0]).unwrap());
+        check("[1, 2]", Tensor::from_vec(vec![1_i64, 2], vec![2]).unwrap());
+        check("[1, 2.5]", Tensor::from_vec(vec![1.0, 2.5], vec![2]).unwrap());
+        check("[[1, 2], [3, 4]]", Tensor::from_vec(vec![1_i64, 2, 3, 4], vec![2, 2]).unwrap());
+        check("[[\"a\"], [\"b\"]]", Tensor::from_strings(["a", "b"], vec![2, 1]).unwrap());
+        check("[0, 18446744073709551615]", Tensor::from_vec(vec![0, u64::MAX], vec![2]).unwrap());
+        let ragged =
+            Tensor::nested(vec![Tensor::from_vec(vec![1_i64, 2], vec![2]).unwrap(), parse("[3]", None).unwrap()]);
+        check("[[1, 2], [3]]", ragged.unwrap());
+    }
+
+    #[test]
+    fn cast_to_the_declared_dtype() {
+        let check = |text: &str, dtype, expected: Tensor| assert_eq!(parse(text, Some(dtype)), Ok(expected), "{text}");
+        check("[1, 2.0]", DataType::Uint8, Tensor::from_vec(vec![1_u8, 2], vec![2]).unwrap());
+        check("[1, 0.1]", DataType::Float32, Tensor::from_vec(vec![1.0_f32, 0.1], vec![2]).unwrap());
+        check("-128", DataType::Int8, Tensor::scalar(-128_i8));
+        check("-9223372036854775808", DataType::Int64, Tensor::scalar(i64::MIN));
+        check("18446744073709551615", DataType::Uint64, Tensor::scalar(u64::MAX));
+        check("\"-Infinity\"", DataType::Float32, Tensor::scalar(f32::NEG_INFINITY));
+        check("[]", DataType::Int16, Tensor::from_vec(Vec::<i16>::new(), vec![0]).unwrap());
+        let ragged =
+            Tensor::nested(vec![parse("[1.0]", None).unwrap(), Tensor::from_vec(vec![2.0, 3.0], vec![2]).unwrap()]);
+        check("[[1], [2, 3]]", DataType::Float64, ragged.unwrap());
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named() {
+        let check = |text: &str, declared, expected: &str| {
+            let error = parse(text, declared).unwrap_err();
+            assert_eq!(error, expected, "{text}");
+        };
+        let of = Some;
+        check("[[1, 1.5]]", of(DataType::Int64), "element [0, 1]: 1.5 is not an integer, which int64 needs");
+        check("[3, 300]", of(DataType::Uint8), "element [1]: 300 is out of range for uint8");
+        check("-1", of(DataType::Uint64), "the value: -1 is out of range for uint64");
+        check("1e300", of(DataType::Float32), "the value: 1e+300 is out of range for float32");
+        check("1e300", of(DataType::Int64), "the value: 1e+300 is out of range for int64");
+        check("9007199254740994.0", of(DataType::Int64), "the value: 9007199254740994.0 is out of range for int64");
+        check("[1]", of(DataType::String), "element [0]: expected a string, found 1, without quotes");
+        check("[\"a\"]", of(DataType::Float32), "element [0]: expected a number, found \"a\"");
+        check("[\"a\", 1]", None, "element [1]: expected a string, found a number");
+        check("[1, \"a\"]", None, "element [1]: expected a number, found a string");
+        check("[[true]]", None, "element [0, 0]: true is a boolean, and cartons have no dtype for those: write 0 or 1");
+        check("[null]", None, "element [0]: null is no value of a tensor");
+        check("[1, [2]]", None, "element [1]: found a list of shape [1] where the ones before have shape []");
+        check(
+            "[[[1], [2, 3]]]",
+            None,
+            "element [0, 1]: found a list of shape [2] where the ones before have shape [1]",
+        );
+        check(
+            "[-1, 18446744073709551615]",
+            None,
+            "negative integers and integers above the range of int64 fit no common dtype",
+        );
+        check(
+            "{}",
+            None,
+            "the value: an object is no value of a tensor: expected a number, a string, or lists of them",
+        );
+    }
+}

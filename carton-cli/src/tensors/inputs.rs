@@ -1,0 +1,216 @@
+//! From `-i` arguments to the inputs of a call.
+//!
+//! In two steps: files are read and JSON is parsed before a runner is started, so that mistakes cost no waiting; names and
+//! dtypes come from the loaded model.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use carton_tensor::npy::{self, NpyError, Npz};
+use carton_tensor::{DataType, Tensor};
+use serde_json::Value;
+
+use super::from_json::{self, JsonTensorError};
+use crate::args::{InputArgument, InputValue};
+use crate::failure::Failure;
+
+/// Why inputs on the command line cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum InputError {
+    #[error("cannot read input {input}")]
+    File { input: String, source: NpyError },
+    #[error("input {input}: `{text}` is neither JSON nor the name of a .npy or .npz file")]
+    Json { input: String, text: String, source: serde_json::Error },
+    #[error("cannot use input {input}")]
+    Value { input: String, source: JsonTensorError },
+    #[error("input `{input}`: `{}` holds the arrays {}, and none is chosen", path.display(), names.join(", "))]
+    NoArray { input: String, path: PathBuf, names: Vec<String> },
+    #[error("input `{name}` is given twice")]
+    Twice { name: String },
+    #[error("input {position} has no name, and the model declares no inputs whose order it could follow")]
+    NoDeclaration { position: usize },
+    #[error("{given} inputs are given without a name, and the model declares only {declared} others: {}", names.join(", "))]
+    TooMany { given: usize, declared: usize, names: Vec<String> },
+}
+
+impl From<InputError> for Failure {
+    fn from(error: InputError) -> Self {
+        match &error {
+            InputError::File { .. } => Self::new(error),
+            InputError::Json { .. } => Self::usage(error)
+                .hint("strings need quotes in JSON too: -i name='\"text\"' or -i name='[\"a\", \"b\"]'"),
+            InputError::NoArray { input, path, .. } => {
+                let hint = format!("name the array: -i {input}={}#NAME", path.display());
+                Self::usage(error).hint(hint)
+            }
+            InputError::NoDeclaration { .. } => Self::usage(error).hint("name it: -i NAME=VALUE"),
+            InputError::Value { .. } | InputError::Twice { .. } | InputError::TooMany { .. } => Self::usage(error),
+        }
+    }
+}
+
+/// A declared input: all that is needed here.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DeclaredInput<'a> {
+    /// Its name.
+    pub(crate) name: &'a str,
+    /// Its dtype.
+    pub(crate) dtype: DataType,
+}
+
+/// Inputs whose files are read and whose JSON is parsed.
+pub(crate) struct ReadInputs(Vec<(Option<String>, ReadValue)>);
+
+enum ReadValue {
+    Tensor(Tensor),
+    Json(Value),
+}
+
+impl ReadInputs {
+    /// Reads the files and parses the JSON.
+    ///
+    /// # Errors
+    /// A file that cannot be read, text that is not JSON, an `.npz` file of several arrays of which none is named.
+    pub(crate) fn read(arguments: Vec<InputArgument>) -> Result<Self, InputError> {
+        let mut read = Vec::new();
+        for (position, argument) in arguments.into_iter().enumerate() {
+            let input = argument.name.as_ref().map_or_else(|| (position + 1).to_string(), |name| format!("`{name}`"));
+            let file_error = |source| InputError::File { input: input.clone(), source };
+            match argument.value {
+                InputValue::Npy(path) => {
+                    let tensor = npy::read_path(&path).map_err(file_error)?;
+                    read.push((argument.name, ReadValue::Tensor(tensor)));
+                }
+                InputValue::Npz(path, Some(array)) => {
+                    let tensor = Npz::open(&path).and_then(|mut file| file.read(&array)).map_err(file_error)?;
+                    read.push((argument.name, ReadValue::Tensor(tensor)));
+                }
+                InputValue::Npz(path, None) => {
+                    let mut file = Npz::open(&path).map_err(file_error)?;
+                    for (name, array) in chosen_arrays(argument.name, &path, file.names())? {
+                        read.push((Some(name), ReadValue::Tensor(file.read(&array).map_err(file_error)?)));
+                    }
+                }
+                InputValue::Json(text) => match serde_json::from_str(&text) {
+                    Ok(value) => read.push((argument.name, ReadValue::Json(value))),
+                    Err(source) => return Err(InputError::Json { input, text: shortened(&text), source }),
+                },
+            }
+        }
+        Ok(Self(read))
+    }
+
+    /// Gives names to what has none, in the declared order, and casts JSON to the declared dtypes.
+    ///
+    /// # Errors
+    /// A value that does not fit its declared dtype, an input given twice, more inputs than are declared.
+    pub(crate) fn into_tensors(self, declared: &[DeclaredInput<'_>]) -> Result<BTreeMap<String, Tensor>, InputError> {
+        let named: Vec<String> = self.0.iter().filter_map(|(name, _)| name.clone()).collect();
+        let free: Vec<&str> =
+            declared.iter().map(|input| input.name).filter(|name| !named.iter().any(|given| given == name)).collect();
+        let given = self.0.iter().filter(|(name, _)| name.is_none()).count();
+        if given > free.len() && !declared.is_empty() {
+            let names = free.iter().map(|&name| name.to_owned()).collect();
+            return Err(InputError::TooMany { given, declared: free.len(), names });
+        }
+        let mut free = free.into_iter();
+        let mut tensors = BTreeMap::new();
+        for (position, (name, value)) in self.0.into_iter().enumerate() {
+            let name = name
+                .or_else(|| free.next().map(str::to_owned))
+                .ok_or(InputError::NoDeclaration { position: position + 1 })?;
+            let tensor = match value {
+                ReadValue::Tensor(tensor) => tensor,
+                ReadValue::Json(value) => {
+                    let dtype = declared.iter().find(|input| input.name == name).map(|input| input.dtype);
+                    from_json::tensor(&value, dtype)
+                        .map_err(|source| InputError::Value { input: format!("`{name}`"), source })?
+                }
+            };
+            if tensors.insert(name.clone(), tensor).is_some() {
+                return Err(InputError::Twice { name });
+            }
+        }
+        Ok(tensors)
+    }
+}
+
+/// The arrays that `[NAME=]FILE.npz` stands for, as (input, array): all of them by their names, or for one input the
+/// array of its name, or else the only one.
+fn chosen_arrays(input: Option<String>, path: &Path, names: &[String]) -> Result<Vec<(String, String)>, InputError> {
+    match (input, names) {
+        (None, names) => Ok(names.iter().map(|name| (name.clone(), name.clone())).collect()),
+        (Some(input), names) if names.contains(&input) => Ok(vec![(input.clone(), input)]),
+        (Some(input), [only]) => Ok(vec![(input, only.clone())]),
+        (Some(input), names) => Err(InputError::NoArray { input, path: path.to_path_buf(), names: names.to_vec() }),
+    }
+}
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(80) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    const DECLARED: [DeclaredInput<'static>; 2] =
+        [DeclaredInput { name: "b", dtype: DataType::Float32 }, DeclaredInput { name: "a", dtype: DataType::Uint8 }];
+
+    fn tensors(arguments: &[&str], declared: &[DeclaredInput<'_>]) -> Result<BTreeMap<String, Tensor>, InputError> {
+        let arguments = arguments.iter().map(|text| text.parse().unwrap()).collect();
+        ReadInputs::read(arguments)?.into_tensors(declared)
+    }
+
+    #[test]
+    fn names_and_dtypes_come_from_the_declaration() {
+        let check = |arguments: &[&str], expected: &[(&str, Tensor)]| {
+            let expected = expected.iter().map(|(name, tensor)| ((*name).to_owned(), tensor.clone())).collect();
+            assert_eq!(tensors(arguments, &DECLARED).unwrap(), expected, "{arguments:?}");
+        };
+        let (b, a) = (Tensor::scalar(1.0_f32), Tensor::scalar(2_u8));
+        check(&["b=1", "a=2"], &[("b", b.clone()), ("a", a.clone())]);
+        check(&["1", "2"], &[("b", b.clone()), ("a", a.clone())]);
+        check(&["2", "b=1"], &[("b", b.clone()), ("a", a.clone())]);
+        check(&["1"], &[("b", b)]);
+        check(&["c=3"], &[("c", Tensor::scalar(3_i64))]);
+    }
+
+    #[test]
+    fn mistakes() {
+        let check = |arguments: &[&str], declared: &[DeclaredInput<'_>], expected: &str| {
+            let error = tensors(arguments, declared).unwrap_err();
+            assert!(error.to_string().contains(expected), "{arguments:?}: {error}");
+        };
+        check(&["b=1", "b=2"], &DECLARED, "`b` is given twice");
+        check(&["1", "2", "3"], &DECLARED, "3 inputs are given without a name");
+        check(&["1"], &[], "input 1 has no name");
+        check(&["b=one"], &DECLARED, "`one` is neither JSON nor");
+        check(&["a=300"], &DECLARED, "cannot use input `a`");
+        check(&["a=/does/not/exist.npy"], &DECLARED, "cannot read input `a`");
+    }
+
+    #[test]
+    fn arrays_of_an_npz_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cases.npz");
+        let (a, b) = (Tensor::scalar(2_u8), Tensor::scalar(1.0_f32));
+        npy::write_npz(std::fs::File::create(&path).unwrap(), [("a", &a), ("b", &b)]).unwrap();
+        let path = path.to_str().unwrap();
+        let check = |argument: String, expected: &[(&str, &Tensor)]| {
+            let expected = expected.iter().map(|&(name, tensor)| (name.to_owned(), tensor.clone())).collect();
+            assert_eq!(tensors(&[&argument], &DECLARED).unwrap(), expected, "{argument}");
+        };
+        check(path.to_owned(), &[("a", &a), ("b", &b)]);
+        check(format!("a={path}"), &[("a", &a)]);
+        check(format!("c={path}#a"), &[("c", &a)]);
+        check(format!("{path}#b"), &[("b", &b)]);
+        let error = tensors(&[&format!("c={path}")], &DECLARED).unwrap_err();
+        assert!(error.to_string().contains("holds the arrays a, b"), "{error}");
+    }
+}

@@ -1,0 +1,13 @@
+//! Tensors as they come from and go to the command line: JSON, `.npy` and `.npz` files, text for people.
+
+mod elements;
+mod from_json;
+mod inputs;
+mod outputs;
+mod summary;
+mod to_json;
+
+pub(crate) use inputs::{InputError, ReadInputs};
+pub(crate) use outputs::{Destinations, OutputFileError};
+pub(crate) use summary::summary;
+pub(crate) use to_json::JsonTensor;

@@ -1,0 +1,170 @@
+//! Where outputs go: `-o` arguments to files, each written under a temporary name and then renamed.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufWriter};
+use std::path::{Path, PathBuf};
+
+use carton_tensor::Tensor;
+use carton_tensor::npy::{self, NpyError};
+use serde::Serialize;
+use serde::ser::SerializeMap;
+use tempfile::NamedTempFile;
+
+use super::to_json::JsonTensor;
+use crate::args::OutputArgument;
+use crate::failure::Failure;
+
+/// Why an output cannot be written to a file.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OutputFileError {
+    #[error("cannot write `{}`", path.display())]
+    Npy { path: PathBuf, source: NpyError },
+    #[error("cannot write `{}`", path.display())]
+    Io { path: PathBuf, source: io::Error },
+    #[error("the model returned no output `{name}`, it returned: {}", returned.join(", "))]
+    NoSuchOutput { name: String, returned: Vec<String> },
+    #[error("`{}` has no output's name, and the model does not declare that many outputs: {}", path.display(), names.join(", "))]
+    NoName { path: PathBuf, names: Vec<String> },
+}
+
+impl From<OutputFileError> for Failure {
+    fn from(error: OutputFileError) -> Self {
+        match &error {
+            OutputFileError::Npy { source: NpyError::Unsupported { .. }, .. } => {
+                Self::new(error).hint("`carton run --json` prints every kind of output")
+            }
+            OutputFileError::NoName { .. } => Self::usage(error).hint("name it: -o NAME=FILE.npy"),
+            _ => Self::new(error),
+        }
+    }
+}
+
+/// Which output goes to which file.
+pub(crate) struct Destinations(Vec<(Destination, PathBuf)>);
+
+#[derive(PartialEq, Eq)]
+enum Destination {
+    All,
+    One(String),
+}
+
+impl Destinations {
+    /// Gives names to files without one: in the declared order, or the only output's.
+    ///
+    /// # Errors
+    /// More files without a name than outputs; a name that the model does not return.
+    pub(crate) fn resolve(
+        arguments: Vec<OutputArgument>,
+        declared: &[&str],
+        outputs: &BTreeMap<String, Tensor>,
+    ) -> Result<Self, OutputFileError> {
+        let named: Vec<String> = arguments.iter().filter_map(|argument| argument.name.clone()).collect();
+        let known: Vec<&str> = match (declared, outputs.len()) {
+            ([], 1) => outputs.keys().map(String::as_str).collect(),
+            (declared, _) => declared.to_vec(),
+        };
+        let mut free = known.iter().filter(|name| !named.iter().any(|given| given == *name));
+        let mut destinations = Vec::new();
+        for argument in arguments {
+            if argument.takes_all() {
+                destinations.push((Destination::All, argument.path));
+                continue;
+            }
+            let Some(name) = argument.name.or_else(|| free.next().map(|&name| name.to_owned())) else {
+                let names = outputs.keys().cloned().collect();
+                return Err(OutputFileError::NoName { path: argument.path, names });
+            };
+            if !outputs.contains_key(&name) {
+                let returned = outputs.keys().cloned().collect();
+                return Err(OutputFileError::NoSuchOutput { name, returned });
+            }
+            destinations.push((Destination::One(name), argument.path));
+        }
+        Ok(Self(destinations))
+    }
+
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The file that holds this output.
+    pub(crate) fn file_of(&self, output: &str) -> Option<&Path> {
+        self.0
+            .iter()
+            .find(|(destination, _)| match destination {
+                Destination::All => true,
+                Destination::One(name) => name == output,
+            })
+            .map(|(_, path)| path.as_path())
+    }
+
+    /// Writes the files. Each appears whole or not at all.
+    ///
+    /// # Errors
+    /// A file that cannot be written; a nested tensor, which `.npy` cannot hold.
+    pub(crate) fn write(&self, outputs: &BTreeMap<String, Tensor>) -> Result<Vec<PathBuf>, OutputFileError> {
+        let mut written = Vec::new();
+        for (destination, path) in &self.0 {
+            let npy_error = |source| OutputFileError::Npy { path: path.clone(), source };
+            let io_error = |source| OutputFileError::Io { path: path.clone(), source };
+            let mut file = temporary_file_for(path).map_err(io_error)?;
+            let mut buffered = BufWriter::new(file.as_file_mut());
+            match destination {
+                Destination::All => {
+                    let tensors = outputs.iter().map(|(name, tensor)| (name.as_str(), tensor));
+                    npy::write_npz(&mut buffered, tensors).map_err(npy_error)?;
+                }
+                Destination::One(name) => match outputs.get(name) {
+                    Some(tensor) => npy::write(&mut buffered, tensor).map_err(npy_error)?,
+                    None => continue,
+                },
+            }
+            buffered.into_inner().map_err(|error| io_error(error.into_error()))?;
+            file.persist(path).map_err(|error| io_error(error.error))?;
+            written.push(path.clone());
+        }
+        Ok(written)
+    }
+}
+
+/// A file next to `path` that goes away unless it is renamed, with the permissions that a new file gets.
+fn temporary_file_for(path: &Path) -> io::Result<NamedTempFile> {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    tempfile::Builder::new()
+        .prefix(".carton-")
+        .suffix(".tmp")
+        .permissions(std::fs::Permissions::from_mode(0o666))
+        .tempfile_in(folder)
+}
+
+/// `"dtype"` and `"shape"`, or `"shapes"` for a nested tensor.
+pub(super) fn serialize_kind<M: SerializeMap>(tensor: &Tensor, map: &mut M) -> Result<(), M::Error> {
+    map.serialize_entry("dtype", &tensor.dtype())?;
+    match tensor {
+        Tensor::Nested(nested) => {
+            let shapes: Vec<_> = nested.elements().iter().map(Tensor::shape).collect();
+            map.serialize_entry("shapes", &shapes)
+        }
+        other => map.serialize_entry("shape", &other.shape()),
+    }
+}
+
+/// An output as `--json` prints it: its data, or the file that holds it.
+pub(crate) struct JsonOutput<'a> {
+    /// The output.
+    pub(crate) tensor: &'a Tensor,
+    /// Where it was written.
+    pub(crate) file: Option<&'a Path>,
+}
+
+impl Serialize for JsonOutput<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Some(file) = self.file else { return JsonTensor(self.tensor).serialize(serializer) };
+        let mut map = serializer.serialize_map(None)?;
+        serialize_kind(self.tensor, &mut map)?;
+        map.serialize_entry("file", &file.to_string_lossy())?;
+        map.end()
+    }
+}

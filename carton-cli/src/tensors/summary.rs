@@ -1,0 +1,300 @@
+//! Tensors for people, laid out and abbreviated as NumPy prints arrays. Pure.
+
+use carton_tensor::{NumericTensor, Tensor};
+
+use super::elements::with_elements;
+
+/// Tensors with more elements are abbreviated.
+const THRESHOLD: usize = 1000;
+/// Elements shown at each end of an abbreviated dimension.
+const EDGE: usize = 3;
+/// Decimals of a number.
+const PRECISION: usize = 8;
+/// Columns of a line.
+const LINE_WIDTH: usize = 100;
+/// Characters of a string.
+const MAX_STRING: usize = 60;
+
+/// Dtype and shape, and below them the values.
+pub(crate) fn summary(tensor: &Tensor) -> (String, String) {
+    match tensor {
+        Tensor::Numeric(numeric) => (kind(tensor), numeric_values(numeric)),
+        Tensor::String(strings) => {
+            let values =
+                layout(strings.shape(), &|shown| shown.iter().map(|&at| quoted(&strings.elements()[at])).collect());
+            (kind(tensor), values)
+        }
+        Tensor::Nested(nested) => {
+            let mut lines = Vec::new();
+            for (index, element) in nested.elements().iter().enumerate() {
+                if nested.elements().len() > 2 * EDGE && index == EDGE {
+                    lines.push("...".to_owned());
+                }
+                if nested.elements().len() > 2 * EDGE && (EDGE..nested.elements().len() - EDGE).contains(&index) {
+                    continue;
+                }
+                let (kind, values) = summary(element);
+                lines.push(format!("{index}: {kind}\n{values}"));
+            }
+            (kind(tensor), lines.join("\n"))
+        }
+        _ => ("a kind of tensor that this version does not know".to_owned(), String::new()),
+    }
+}
+
+/// `float32 [2, 3]`, `nested int64, 3 tensors`.
+fn kind(tensor: &Tensor) -> String {
+    let dtype = tensor.dtype().map_or_else(|| "nothing".to_owned(), |dtype| dtype.to_string());
+    match (tensor, tensor.shape()) {
+        (Tensor::Nested(nested), _) => {
+            format!("nested {dtype}, {}", crate::output::count(nested.elements().len(), "tensor"))
+        }
+        (_, Some(shape)) => format!("{dtype} {shape:?}"),
+        (_, None) => dtype,
+    }
+}
+
+fn numeric_values(tensor: &NumericTensor) -> String {
+    with_elements!(
+        tensor,
+        elements => layout(tensor.shape(), &|shown| {
+            let shown: Vec<_> = shown.iter().filter_map(|&at| elements.get(at).copied()).collect();
+            Cells::cells(&shown)
+        }),
+        else String::new()
+    )
+}
+
+/// Element types that know how a set of elements is written so that columns line up.
+trait Cells: Sized {
+    fn cells(elements: &[Self]) -> Vec<String>;
+}
+
+macro_rules! integers {
+    ($($integer:ty),*) => {$(
+        impl Cells for $integer {
+            fn cells(elements: &[Self]) -> Vec<String> {
+                right_aligned(elements.iter().map(ToString::to_string).collect())
+            }
+        }
+    )*};
+}
+
+macro_rules! floats {
+    ($($float:ty),*) => {$(
+        impl Cells for $float {
+            fn cells(elements: &[Self]) -> Vec<String> {
+                let wide: Vec<f64> = elements.iter().map(|&element| f64::from(element)).collect();
+                let scientific = needs_exponent(&wide);
+                // Formatted in its own type: the shortest text of a float32 is not that of the same float64.
+                let texts: Vec<String> = elements
+                    .iter()
+                    .map(|element| match (element.is_finite(), scientific) {
+                        (true, true) => mantissa_and_exponent(&format!("{element:e}"), &format!("{element:.PRECISION$e}")),
+                        (true, false) => fixed(&format!("{element}"), &format!("{element:.PRECISION$}")),
+                        (false, _) => format!("{element}").to_ascii_lowercase(),
+                    })
+                    .collect();
+                if scientific { right_aligned(texts) } else { aligned_at_the_point(texts) }
+            }
+        }
+    )*};
+}
+
+integers!(i8, i16, i32, i64, u8, u16, u32, u64);
+floats!(f32, f64);
+
+/// NumPy's rule: very large, very small, or both far apart.
+fn needs_exponent(elements: &[f64]) -> bool {
+    let magnitudes =
+        elements.iter().map(|element| element.abs()).filter(|element| element.is_finite() && *element > 0.0);
+    let (smallest, largest) =
+        magnitudes.fold((f64::INFINITY, 0.0_f64), |(low, high), element| (low.min(element), high.max(element)));
+    largest > 0.0 && (largest >= 1e8 || smallest < 1e-4 || largest / smallest > 1e3)
+}
+
+/// The shorter of the shortest text that means this number and the one cut to the precision; `2.` for a whole number.
+fn fixed(shortest: &str, cut: &str) -> String {
+    let decimals = |text: &str| text.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+    let text = if decimals(shortest) > PRECISION { cut.trim_end_matches('0') } else { shortest };
+    if text.contains('.') { text.to_owned() } else { format!("{text}.") }
+}
+
+/// `1.5e-07` as NumPy writes it: a sign and at least two digits in the exponent.
+fn mantissa_and_exponent(shortest: &str, cut: &str) -> String {
+    let split = |text: &str| {
+        let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
+        (mantissa.to_owned(), exponent.parse::<i32>().unwrap_or(0))
+    };
+    let (mut mantissa, mut exponent) = split(shortest);
+    if mantissa.split_once('.').is_some_and(|(_, decimals)| decimals.len() > PRECISION) {
+        (mantissa, exponent) = split(cut);
+        mantissa = mantissa.trim_end_matches('0').to_owned();
+    }
+    let point = if mantissa.contains('.') { "" } else { "." };
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{mantissa}{point}e{sign}{:02}", exponent.unsigned_abs())
+}
+
+fn right_aligned(texts: Vec<String>) -> Vec<String> {
+    let width = texts.iter().map(String::len).max().unwrap_or(0);
+    texts.into_iter().map(|text| format!("{text:>width$}")).collect()
+}
+
+fn aligned_at_the_point(texts: Vec<String>) -> Vec<String> {
+    let parts = |text: &String| text.find('.').map(|point| (point, text.len() - point));
+    let before = texts.iter().filter_map(parts).map(|(before, _)| before).max().unwrap_or(0);
+    let after = texts.iter().filter_map(parts).map(|(_, after)| after).max().unwrap_or(0);
+    let padded = texts.into_iter().map(|text| match parts(&text) {
+        Some((own, _)) => {
+            let left = " ".repeat(before - own);
+            format!("{left}{text:<width$}", width = before + after - left.len())
+        }
+        None => format!("{text:>width$}", width = before + after),
+    });
+    right_aligned(padded.collect())
+}
+
+fn quoted(text: &str) -> String {
+    match text.char_indices().nth(MAX_STRING) {
+        Some((end, _)) => format!("{:?}...", &text[..end]),
+        None => format!("{text:?}"),
+    }
+}
+
+/// The indices shown of a dimension; `None` is the gap.
+fn shown_indices(length: usize, abbreviate: bool) -> Vec<Option<usize>> {
+    if abbreviate && length > 2 * EDGE {
+        (0..EDGE).map(Some).chain([None]).chain((length - EDGE..length).map(Some)).collect()
+    } else {
+        (0..length).map(Some).collect()
+    }
+}
+
+/// Lays out elements in brackets. `cells` gets the positions of all elements that are shown, in order, at once: how one
+/// is written depends on the others.
+fn layout(shape: &[usize], cells: &dyn Fn(&[usize]) -> Vec<String>) -> String {
+    let count = carton_tensor::element_count(shape).unwrap_or(usize::MAX);
+    if count == 0 {
+        return "[]".to_owned();
+    }
+    let abbreviate = count > THRESHOLD;
+    let mut shown = Vec::new();
+    positions(shape, 0, abbreviate, &mut shown);
+    let mut cells = cells(&shown).into_iter();
+    let mut text = String::new();
+    brackets(shape, abbreviate, 0, &mut cells, &mut text);
+    text
+}
+
+fn positions(shape: &[usize], base: usize, abbreviate: bool, shown: &mut Vec<usize>) {
+    match shape.split_first() {
+        None => shown.push(base),
+        Some((&length, inner)) => {
+            for index in shown_indices(length, abbreviate).into_iter().flatten() {
+                positions(inner, base * length + index, abbreviate, shown);
+            }
+        }
+    }
+}
+
+fn brackets(
+    shape: &[usize],
+    abbreviate: bool,
+    depth: usize,
+    cells: &mut dyn Iterator<Item = String>,
+    text: &mut String,
+) {
+    let Some((&length, inner)) = shape.split_first() else {
+        text.push_str(&cells.next().unwrap_or_default());
+        return;
+    };
+    text.push('[');
+    let indent = " ".repeat(depth + 1);
+    let mut column = depth + 1;
+    for (position, index) in shown_indices(length, abbreviate).into_iter().enumerate() {
+        if inner.is_empty() {
+            let cell = match index {
+                Some(_) => cells.next().unwrap_or_default(),
+                None => "...".to_owned(),
+            };
+            let width = cell.chars().count();
+            if position > 0 && column + 1 + width > LINE_WIDTH {
+                text.push('\n');
+                text.push_str(&indent);
+                column = depth + 1;
+            } else if position > 0 {
+                text.push(' ');
+                column += 1;
+            }
+            column += width;
+            text.push_str(&cell);
+        } else {
+            if position > 0 {
+                text.push_str(&"\n".repeat(inner.len()));
+                text.push_str(&indent);
+            }
+            match index {
+                Some(_) => brackets(inner, abbreviate, depth + 1, cells, text),
+                None => text.push_str("..."),
+            }
+        }
+    }
+    text.push(']');
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn check(tensor: Tensor, kind: &str, values: &str) {
+        assert_eq!(summary(&tensor), (kind.to_owned(), values.to_owned()));
+    }
+
+    // The expected texts are what NumPy prints for these arrays.
+    #[test]
+    fn numbers() {
+        check(Tensor::scalar(3_i64), "int64 []", "3");
+        check(Tensor::scalar(0.1_f32), "float32 []", "0.1");
+        check(Tensor::from_vec(vec![1.0, 2.5, -10.25], vec![3]).unwrap(), "float64 [3]", "[  1.     2.5  -10.25]");
+        check(Tensor::from_vec(vec![1.0_f32 / 3.0, 2.0], vec![2]).unwrap(), "float32 [2]", "[0.33333334 2.        ]");
+        check(Tensor::from_vec(vec![1.0 / 3.0, 2.0], vec![2]).unwrap(), "float64 [2]", "[0.33333333 2.        ]");
+        check(Tensor::from_vec(vec![f64::NAN, f64::INFINITY, 1.0], vec![3]).unwrap(), "float64 [3]", "[nan inf  1.]");
+        check(Tensor::from_vec(vec![1e-7, 1.0], vec![2]).unwrap(), "float64 [2]", "[1.e-07 1.e+00]");
+        check(Tensor::from_vec(vec![1_u8, 20, 3, 4], vec![2, 2]).unwrap(), "uint8 [2, 2]", "[[ 1 20]\n [ 3  4]]");
+        check(Tensor::from_vec(vec![1_i8, 2, 3, 4], vec![2, 1, 2]).unwrap(), "int8 [2, 1, 2]", "[[[1 2]]\n\n [[3 4]]]");
+        check(Tensor::from_vec(Vec::<f32>::new(), vec![2, 0]).unwrap(), "float32 [2, 0]", "[]");
+    }
+
+    #[test]
+    fn large_ones_are_abbreviated() {
+        let numbers: Vec<i64> = (0..1200).collect();
+        check(
+            Tensor::from_vec(numbers.clone(), vec![1200]).unwrap(),
+            "int64 [1200]",
+            "[   0    1    2 ... 1197 1198 1199]",
+        );
+        check(
+            Tensor::from_vec(numbers, vec![300, 4]).unwrap(),
+            "int64 [300, 4]",
+            "[[   0    1    2    3]\n [   4    5    6    7]\n [   8    9   10   11]\n ...\n [1188 1189 1190 1191]\n [1192 1193 1194 1195]\n [1196 1197 1198 1199]]",
+        );
+        let long = layout(&[60], &|shown| shown.iter().map(|at| format!("{at:>3}")).collect());
+        assert_eq!(long.lines().count(), 3);
+        assert!(long.lines().all(|line| line.len() <= LINE_WIDTH + 1), "{long}");
+    }
+
+    #[test]
+    fn strings_and_nested() {
+        check(Tensor::from_strings(["a", "b\n"], vec![2]).unwrap(), "string [2]", "[\"a\" \"b\\n\"]");
+        let long = "x".repeat(100);
+        check(Tensor::from_strings([long], vec![]).unwrap(), "string []", &format!("\"{}\"...", "x".repeat(60)));
+        check(
+            Tensor::nested(vec![Tensor::scalar(1_i32), Tensor::from_vec(vec![2, 3], vec![2]).unwrap()]).unwrap(),
+            "nested int32, 2 tensors",
+            "0: int32 []\n1\n1: int32 [2]\n[2 3]",
+        );
+    }
+}

@@ -1,0 +1,159 @@
+//! Tensors to JSON, as `carton run --json` prints them.
+//!
+//! `{"dtype", "shape", "data"}`, data as nested lists. The numbers that JSON lacks are the strings `"NaN"`, `"Infinity"` and
+//! `"-Infinity"`. A nested tensor has `"shapes"` in place of `"shape"`.
+
+use carton_tensor::{NumericTensor, Tensor};
+use serde::ser::{SerializeMap, SerializeSeq};
+use serde::{Serialize, Serializer};
+
+use super::elements::with_elements;
+
+/// A tensor to be serialized; numbers are written as they are met, so that a large one takes no second copy.
+pub(crate) struct JsonTensor<'a>(pub(crate) &'a Tensor);
+
+impl Serialize for JsonTensor<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        super::outputs::serialize_kind(self.0, &mut map)?;
+        map.serialize_entry("data", &Data(self.0))?;
+        map.end()
+    }
+}
+
+/// The nested lists of a tensor.
+struct Data<'a>(&'a Tensor);
+
+impl Serialize for Data<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Tensor::Numeric(tensor) => serialize_numeric(tensor, serializer),
+            Tensor::String(tensor) => {
+                Lists { elements: tensor.elements(), shape: tensor.shape() }.serialize(serializer)
+            }
+            Tensor::Nested(tensor) => serializer.collect_seq(tensor.elements().iter().map(Data)),
+            // A kind of tensor that this version does not know.
+            _ => serializer.serialize_none(),
+        }
+    }
+}
+
+fn serialize_numeric<S: Serializer>(tensor: &NumericTensor, serializer: S) -> Result<S::Ok, S::Error> {
+    let shape = tensor.shape();
+    with_elements!(tensor, elements => Lists { elements: &elements, shape }.serialize(serializer), else serializer.serialize_none())
+}
+
+/// Elements in C order as lists in lists.
+struct Lists<'a, T> {
+    elements: &'a [T],
+    shape: &'a [usize],
+}
+
+impl<T: JsonElement> Serialize for Lists<'_, T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Some((&length, inner)) = self.shape.split_first() else {
+            return match self.elements.first() {
+                Some(element) => One(element).serialize(serializer),
+                None => serializer.serialize_none(),
+            };
+        };
+        let mut list = serializer.serialize_seq(Some(length))?;
+        if inner.is_empty() {
+            for element in self.elements {
+                list.serialize_element(&One(element))?;
+            }
+        } else {
+            let stride = self.elements.len().checked_div(length).unwrap_or(0);
+            for index in 0..length {
+                let elements = self.elements.get(index * stride..(index + 1) * stride).unwrap_or_default();
+                list.serialize_element(&Lists { elements, shape: inner })?;
+            }
+        }
+        list.end()
+    }
+}
+
+struct One<'a, T>(&'a T);
+
+impl<T: JsonElement> Serialize for One<'_, T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize_element(serializer)
+    }
+}
+
+/// An element that knows how it is written in JSON.
+trait JsonElement {
+    fn serialize_element<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error>;
+}
+
+impl JsonElement for String {
+    fn serialize_element<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self)
+    }
+}
+
+macro_rules! integers {
+    ($($integer:ty),*) => {$(
+        impl JsonElement for $integer {
+            fn serialize_element<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                self.serialize(serializer)
+            }
+        }
+    )*};
+}
+
+macro_rules! floats {
+    ($($float:ty),*) => {$(
+        impl JsonElement for $float {
+            fn serialize_element<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                if self.is_nan() {
+                    serializer.serialize_str("NaN")
+                } else if self.is_infinite() {
+                    serializer.serialize_str(if *self > 0.0 { "Infinity" } else { "-Infinity" })
+                } else {
+                    // In its own type: the shortest text of a float32 is not that of the same float64.
+                    self.serialize(serializer)
+                }
+            }
+        }
+    )*};
+}
+
+integers!(i8, i16, i32, i64, u8, u16, u32, u64);
+floats!(f32, f64);
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn tensors_as_json() {
+        let check = |tensor: Tensor, expected: &str| {
+            assert_eq!(serde_json::to_string(&JsonTensor(&tensor)).unwrap(), expected);
+        };
+        check(Tensor::scalar(0.1_f32), r#"{"dtype":"float32","shape":[],"data":0.1}"#);
+        check(
+            Tensor::from_vec(vec![1_u8, 2, 3, 4], vec![2, 2]).unwrap(),
+            r#"{"dtype":"uint8","shape":[2,2],"data":[[1,2],[3,4]]}"#,
+        );
+        check(
+            Tensor::from_vec(vec![f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1.0], vec![4]).unwrap(),
+            r#"{"dtype":"float64","shape":[4],"data":["NaN","Infinity","-Infinity",1.0]}"#,
+        );
+        check(
+            Tensor::from_vec(Vec::<i64>::new(), vec![2, 0]).unwrap(),
+            r#"{"dtype":"int64","shape":[2,0],"data":[[],[]]}"#,
+        );
+        check(Tensor::from_vec(Vec::<i64>::new(), vec![0, 2]).unwrap(), r#"{"dtype":"int64","shape":[0,2],"data":[]}"#);
+        check(
+            Tensor::from_strings(["a", "\""], vec![2]).unwrap(),
+            r#"{"dtype":"string","shape":[2],"data":["a","\""]}"#,
+        );
+        check(
+            Tensor::nested(vec![Tensor::scalar(1_i32), Tensor::from_vec(vec![2, 3], vec![2]).unwrap()]).unwrap(),
+            r#"{"dtype":"int32","shapes":[[],[2]],"data":[1,[2,3]]}"#,
+        );
+    }
+}
