@@ -121,7 +121,7 @@ impl Cache {
         }
         let checked = check_bytes(&path, &file, digest, hashed)?;
         match checked {
-            Checked::Wrong => {
+            Checked::Wrong(_) => {
                 tracing::warn!(path = %path.display(), "a file of the cache was damaged; it is made again");
                 remove_tree(&path).map_err(CacheError::io("delete", &path))?;
                 return Ok(None);
@@ -209,9 +209,18 @@ fn length(file: &File, digest: &Sha256Digest, cache: &Cache) -> Result<u64, Cach
 
 /// Opens a regular file without following a link; nothing there, or something else, is none.
 pub(crate) fn open_regular(path: &Path) -> Result<Option<(File, FileIdentity)>, CacheError> {
+    open_with(path, rustix::fs::OFlags::NOFOLLOW)
+}
+
+/// As [`open_regular`], wherever symbolic links lead.
+pub(crate) fn open_following(path: &Path) -> Result<Option<(File, FileIdentity)>, CacheError> {
+    open_with(path, rustix::fs::OFlags::empty())
+}
+
+fn open_with(path: &Path, flags: rustix::fs::OFlags) -> Result<Option<(File, FileIdentity)>, CacheError> {
     use rustix::fs::{Mode, OFlags};
     // Without NONBLOCK a pipe in a file's place would keep us waiting for ever.
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let flags = flags | OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match rustix::fs::open(path, flags, Mode::empty()) {
         Ok(file) => File::from(file),
         Err(rustix::io::Errno::NOENT | rustix::io::Errno::LOOP | rustix::io::Errno::NOTDIR) => return Ok(None),
@@ -225,7 +234,8 @@ pub(crate) fn open_regular(path: &Path) -> Result<Option<(File, FileIdentity)>, 
 pub(crate) enum Checked {
     /// The bytes are right; if there is an identity, it proves that they still are.
     Right(Option<FileIdentity>),
-    Wrong,
+    /// The bytes have this digest instead.
+    Wrong(Sha256Digest),
 }
 
 /// Hashes an open file from its start and leaves it there.
@@ -253,8 +263,9 @@ pub(crate) fn check_bytes<E: From<CacheError>>(
         hashed(n_bytes as u64)?;
         offset += n_bytes as u64;
     }
-    if hasher.finish() != *expected {
-        return Ok(Checked::Wrong);
+    let found = hasher.finish();
+    if found != *expected {
+        return Ok(Checked::Wrong(found));
     }
     let proven = moment.is_after(&before) && identify()? == before;
     Ok(Checked::Right(proven.then_some(before)))

@@ -51,7 +51,7 @@ pub use error::CacheError;
 pub use models::{ModelFile, ModelFiles, ModelFolder, Removed};
 pub use record::{Scope, Verified};
 
-pub(crate) use files::{Checked, check_bytes, open_regular};
+pub(crate) use files::{Checked, SHARED_FROM, WORTH_WAITING, check_bytes, open_following, open_regular};
 pub(crate) use index::{FolderIndex, Line};
 pub(crate) use moment::Moment;
 
@@ -135,6 +135,11 @@ impl Cache {
         Partial::create(&self.bucket(PARTIAL))
     }
 
+    /// A folder that is deleted with what is in it, or swept should this process die.
+    pub(crate) fn temporary_folder(&self) -> Result<TemporaryFolder, CacheError> {
+        Ok(TemporaryFolder(self.partial()?))
+    }
+
     fn lock<E: From<CacheError>>(
         &self,
         kind: &str,
@@ -163,6 +168,16 @@ impl Cache {
 #[derive(Debug)]
 pub(crate) struct Lease {
     _lock: Lock,
+}
+
+/// A folder in the partial area for something that is used while it lives and never published.
+#[derive(Debug)]
+pub(crate) struct TemporaryFolder(Partial);
+
+impl TemporaryFolder {
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
 }
 
 /// Makes a folder that only we can use, unless it is there.

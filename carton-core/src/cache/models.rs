@@ -296,7 +296,7 @@ impl<S: ModelFiles> Work<'_, S> {
             return Ok(Some(true));
         }
         match check_bytes(&path, &open, &file.digest, &|n_bytes| self.source.advance(n_bytes))? {
-            Checked::Wrong => Ok(None),
+            Checked::Wrong(_) => Ok(None),
             Checked::Right(identity) => {
                 if let Some(identity) = identity.filter(|identity| identity.size >= SHARED_FROM) {
                     self.cache.remember_quietly(partial, &identity, &file.digest);

@@ -42,6 +42,10 @@ impl Partial {
         }
     }
 
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// A name in this folder that nobody has been given yet.
     pub(super) fn fresh_path(&self) -> PathBuf {
         self.path.join(format!("{}.tmp", self.next_name.fetch_add(1, Ordering::Relaxed)))

@@ -1,1 +1,161 @@
-//! To be written.
+//! From a path in a carton to its verified bytes, wherever they are: in the archive, in an unpacked folder, or in the cache
+//! (spec/carton-format.md, "MANIFEST").
+//!
+//! Nothing of a file is handed out as complete before its SHA-256 matched MANIFEST. What the files mean is not known here.
+//! Cartons are read with positioned reads and never mapped: one that is truncated or replaced while open gives an error.
+
+mod error;
+mod model;
+mod open;
+mod origin;
+mod progress;
+mod ranges;
+mod read;
+mod tree;
+mod unpack;
+mod verify;
+
+use std::path::Path;
+use std::sync::Arc;
+
+pub use error::{ContentsError, ErrorKind, LinkProblem};
+pub use model::ModelDirectory;
+pub use progress::{OnProgress, Progress, silent};
+pub use ranges::{ModelRange, ModelRanges};
+pub use verify::{BadFile, VerifyReport};
+
+use origin::Origin;
+use tree::{Item, Place};
+
+use crate::cache::Cache;
+use crate::digest::Sha256Digest;
+use crate::links::Links;
+use crate::manifest::Manifest;
+
+/// The files of one carton, or of a model that is not in a carton.
+///
+/// Cheap to open: only the table of entries, MANIFEST and LINKS are read. Methods may be called from many threads at once.
+pub struct Contents {
+    origin: Origin,
+    /// None for a bare model.
+    manifest: Option<(Manifest, Sha256Digest)>,
+    links: Links,
+    /// Sorted by path.
+    items: Vec<Item>,
+    cache: Option<Arc<Cache>>,
+}
+
+/// What is known about a file without reading it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileInfo {
+    /// Its path in the carton.
+    pub path: String,
+    /// Its digest in MANIFEST; none in a model that is not in a carton.
+    pub sha256: Option<Sha256Digest>,
+    /// Its length; unknown when it is linked and not fetched. For a symbolic link, that of the file it leads to.
+    pub size: Option<u64>,
+    /// How many bytes it takes in the archive, or in the unpacked folder.
+    pub stored: Option<u64>,
+    /// Whether it is not in the carton, and LINKS says where it can be fetched.
+    pub linked: bool,
+    /// For a symbolic link, its target as written.
+    pub symlink: Option<String>,
+}
+
+impl Contents {
+    /// The MANIFEST; none for a model that is not in a carton.
+    pub fn manifest(&self) -> Option<&Manifest> {
+        self.manifest.as_ref().map(|(manifest, _)| manifest)
+    }
+
+    /// The SHA-256 of MANIFEST, which names the carton.
+    pub fn manifest_hash(&self) -> Option<Sha256Digest> {
+        self.manifest.as_ref().map(|(_, hash)| *hash)
+    }
+
+    /// Where files that are not in the carton can be fetched.
+    pub fn links(&self) -> &Links {
+        &self.links
+    }
+
+    /// The carton or folder, for messages.
+    pub fn location(&self) -> String {
+        self.origin.location()
+    }
+
+    /// The folder it was opened from, if it was one.
+    pub fn folder(&self) -> Option<&Path> {
+        self.origin.folder()
+    }
+
+    /// Whether there is a file at this path.
+    pub fn contains(&self, path: &str) -> bool {
+        self.find(path).is_ok()
+    }
+
+    /// All files but MANIFEST and LINKS, sorted by path.
+    pub fn files(&self) -> Vec<FileInfo> {
+        self.items
+            .iter()
+            .enumerate()
+            .map(|(index, item)| FileInfo {
+                path: item.path.clone(),
+                sha256: item.digest,
+                size: self.size(index),
+                stored: match item.place {
+                    Place::Here { size, entry } => Some(self.origin.stored_size(entry).unwrap_or(size)),
+                    Place::Symlink { ref target, .. } => Some(target.len() as u64),
+                    Place::Linked => None,
+                },
+                linked: item.place == Place::Linked,
+                symlink: match &item.place {
+                    Place::Symlink { target, .. } => Some(target.clone()),
+                    _ => None,
+                },
+            })
+            .collect()
+    }
+
+    /// The place of a path in the list of items.
+    fn find(&self, path: &str) -> Result<usize, ContentsError> {
+        self.items
+            .binary_search_by(|item| item.path.as_str().cmp(path))
+            .map_err(|_| ContentsError::NoSuchFile { path: path.to_owned() })
+    }
+
+    /// The item that has the bytes: itself, or the file that a symbolic link leads to.
+    fn follow(&self, index: usize) -> usize {
+        match self.items[index].place {
+            Place::Symlink { leads_to, .. } => leads_to,
+            _ => index,
+        }
+    }
+
+    fn size(&self, index: usize) -> Option<u64> {
+        let item = &self.items[self.follow(index)];
+        match (&item.place, item.digest) {
+            (Place::Here { size, .. }, _) => Some(*size),
+            (_, Some(digest)) => std::fs::metadata(self.cache.as_ref()?.file_path(&digest)).ok().map(|m| m.len()),
+            _ => None,
+        }
+    }
+
+    /// The items of the model, with the links among them.
+    fn model_items(&self) -> Vec<usize> {
+        (0..self.items.len()).filter(|index| tree::model_path(&self.items[*index].path).is_some()).collect()
+    }
+}
+
+impl std::fmt::Debug for Contents {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Contents")
+            .field("location", &self.location())
+            .field("manifest_hash", &self.manifest_hash())
+            .field("n_files", &self.items.len())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

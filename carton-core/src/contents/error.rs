@@ -1,0 +1,238 @@
+//! What can go wrong between a carton's bytes and whoever asks for a file of it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::archive::ArchiveError;
+use crate::archive::name::NameError;
+use crate::cache::CacheError;
+use crate::digest::Sha256Digest;
+use crate::links::LinksError;
+use crate::manifest::ManifestError;
+
+/// A carton's contents cannot be had, or are not what they should be.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ContentsError {
+    /// A file's bytes are not the ones MANIFEST lists.
+    #[error("digest mismatch for `{path}`: expected {expected}, found {found}")]
+    Digest {
+        /// The file's path in the carton.
+        path: String,
+        /// Its digest in MANIFEST.
+        expected: Sha256Digest,
+        /// The digest of its bytes.
+        found: Sha256Digest,
+    },
+    /// The carton is not the one that was asked for.
+    #[error("the carton is another one: expected manifest hash {expected}, found {found}")]
+    ManifestHash {
+        /// The hash that was asked for.
+        expected: Sha256Digest,
+        /// The hash of the carton's MANIFEST.
+        found: Sha256Digest,
+    },
+    /// MANIFEST lists a file that is neither there nor linked.
+    #[error("`{path}` is listed in MANIFEST, but expected in the carton or in LINKS and found in neither")]
+    Missing {
+        /// The file's path in the carton.
+        path: String,
+    },
+    /// There is a file that MANIFEST does not list.
+    #[error("`{path}` is in the carton, but not listed in MANIFEST")]
+    Unlisted {
+        /// The file's path in the carton.
+        path: String,
+    },
+    /// A symbolic link that leads nowhere, in a circle, or where it may not.
+    #[error("the link `{path}` to `{target}` is not allowed: {reason}")]
+    Link {
+        /// The link's path in the carton.
+        path: String,
+        /// Its target as written.
+        target: String,
+        /// What is wrong with it.
+        reason: LinkProblem,
+    },
+    /// The file changed while it was read; what was read proves nothing.
+    #[error("`{location}` changed while it was being verified")]
+    Changed {
+        /// The carton, or the file in an unpacked one.
+        location: String,
+    },
+    /// There is no MANIFEST, or something else of that name.
+    #[error("`{location}` is not a carton: it has no file MANIFEST")]
+    NoManifest {
+        /// The carton.
+        location: String,
+    },
+    /// MANIFEST is malformed.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// LINKS is malformed.
+    #[error(transparent)]
+    Links(#[from] LinksError),
+    /// The zip file, or an entry of it, is bad or of an unsupported kind.
+    #[error("cannot read `{path}`")]
+    Archive {
+        /// The entry, or the carton when no entry is concerned.
+        path: String,
+        /// What is wrong.
+        #[source]
+        source: ArchiveError,
+    },
+    /// Something in an unpacked carton is neither file, folder nor symbolic link, or has an impossible name.
+    #[error("`{path}` is not a file that can be in a carton")]
+    Kind {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A linked file that nobody has fetched.
+    #[error("`{path}` is a linked file that is not fetched yet (sha256 {digest})")]
+    NotFetched {
+        /// Its path in the carton.
+        path: String,
+        /// Its digest.
+        digest: Sha256Digest,
+    },
+    /// The carton has no such file.
+    #[error("the carton has no file `{path}`")]
+    NoSuchFile {
+        /// The path that was asked for.
+        path: String,
+    },
+    /// A file has another size than the caller can take.
+    #[error("`{path}` has {found} bytes, expected {expected}")]
+    Size {
+        /// Its path in the carton.
+        path: String,
+        /// What the caller can take: "at most 10", "exactly 64".
+        expected: String,
+        /// Its size.
+        found: u64,
+    },
+    /// The folder to unpack to is there already, with something in it.
+    #[error("`{path}` exists already and is not an empty folder")]
+    DestinationExists {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The progress callback asked to stop. Nothing is left behind.
+    #[error("interrupted")]
+    Interrupted,
+    /// The operating system refused; a full disk ends here too.
+    #[error("cannot {action} `{path}`")]
+    Io {
+        /// What was tried, as a verb phrase.
+        action: &'static str,
+        /// On which file or folder.
+        path: PathBuf,
+        /// What the operating system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The cache failed.
+    #[error(transparent)]
+    Cache(CacheError),
+}
+
+/// Why a symbolic link is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LinkProblem {
+    /// The target is not a relative path within the carton.
+    #[error("its target is not a path in the carton ({0})")]
+    Target(NameError),
+    /// A link of the model leads to a file that is not the model's.
+    #[error("it leaves the model")]
+    LeavesModel,
+    /// Nothing is there, or a folder.
+    #[error("it leads to no file")]
+    Dangling,
+    /// It leads to itself.
+    #[error("it leads in a circle")]
+    Circle,
+    /// MANIFEST has a digest for it that is not that of the file it leads to.
+    #[error("MANIFEST lists another digest for it than for the file it leads to")]
+    Digest,
+}
+
+/// What kind of failure an error is, for exit codes and for deciding whether to try again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The carton is not what its MANIFEST, or the caller, says.
+    Integrity,
+    /// The carton breaks a rule of the format.
+    Format,
+    /// The carton uses something that is not supported, or is larger than our limits.
+    Unsupported,
+    /// A linked file must be fetched first.
+    NotFetched,
+    /// What was asked for makes no sense for this carton or destination.
+    Request,
+    /// The caller asked to stop.
+    Interrupted,
+    /// The operating system refused.
+    Io,
+}
+
+impl ContentsError {
+    /// What kind of failure this is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Digest { .. }
+            | Self::ManifestHash { .. }
+            | Self::Missing { .. }
+            | Self::Unlisted { .. }
+            | Self::Changed { .. }
+            | Self::Link { .. } => ErrorKind::Integrity,
+            Self::NoManifest { .. } | Self::Manifest(_) | Self::Links(_) | Self::Kind { .. } => ErrorKind::Format,
+            Self::Archive { source, .. } => match source {
+                ArchiveError::Mismatch { .. } | ArchiveError::Corrupt { .. } => ErrorKind::Integrity,
+                ArchiveError::Unsupported { .. } | ArchiveError::Limit { .. } => ErrorKind::Unsupported,
+                ArchiveError::Interrupted => ErrorKind::Interrupted,
+                ArchiveError::Io { source, .. } if source.kind() == io::ErrorKind::UnexpectedEof => {
+                    ErrorKind::Integrity
+                }
+                ArchiveError::Io { .. } => ErrorKind::Io,
+                _ => ErrorKind::Format,
+            },
+            Self::NotFetched { .. } => ErrorKind::NotFetched,
+            Self::NoSuchFile { .. } | Self::Size { .. } | Self::DestinationExists { .. } => ErrorKind::Request,
+            Self::Interrupted => ErrorKind::Interrupted,
+            Self::Io { .. } => ErrorKind::Io,
+            Self::Cache(CacheError::Digest { .. }) => ErrorKind::Integrity,
+            Self::Cache(_) => ErrorKind::Io,
+        }
+    }
+
+    /// The error inside one that the [`reader`](super::Contents::reader) of a file returned: [`io::Read`] can only return
+    /// [`io::Error`].
+    pub fn from_read(error: io::Error, path: &str) -> ContentsError {
+        match error.downcast::<ContentsError>() {
+            Ok(error) => error,
+            Err(source) => Self::Io { action: "read", path: PathBuf::from(path), source },
+        }
+    }
+
+    pub(super) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ContentsError {
+        let path = path.to_path_buf();
+        move |source| Self::Io { action, path, source }
+    }
+
+    pub(super) fn archive(path: &str) -> impl FnOnce(ArchiveError) -> ContentsError {
+        let path = path.to_owned();
+        move |source| Self::Archive { path, source }
+    }
+}
+
+impl From<CacheError> for ContentsError {
+    fn from(error: CacheError) -> Self {
+        match error {
+            CacheError::Digest { name, expected, found } => Self::Digest { path: name, expected, found },
+            CacheError::Io { action, path, source } => Self::Io { action, path, source },
+            other => Self::Cache(other),
+        }
+    }
+}

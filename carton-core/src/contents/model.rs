@@ -1,0 +1,179 @@
+//! The model's files as a folder.
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use super::origin::{Origin, open_item};
+use super::progress::{Meter, OnProgress};
+use super::tree::model_path;
+use super::unpack::{TemporaryFolder, write_tree};
+use super::{Contents, ContentsError, Place};
+use crate::cache::{Checked, FolderIndex, Lease, Line, ModelFile, ModelFiles, ModelFolder, check_bytes, workers};
+use crate::source::FileIdentity;
+
+/// A folder with the model's files, verified, that stays as long as this lives. Its files must not be written to.
+#[derive(Debug)]
+pub struct ModelDirectory {
+    path: PathBuf,
+    _keeps: Keeps,
+}
+
+/// What the folder needs to stay.
+#[derive(Debug)]
+enum Keeps {
+    Nothing,
+    Cached { _folder: ModelFolder },
+    Temporary { _folder: TemporaryFolder },
+    InPlace { _lease: Lease },
+}
+
+impl ModelDirectory {
+    /// The folder. What is `model/x` in the carton is `x` in it.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Contents {
+    /// The model as a folder of verified files: in the cache, where it is made once, or the unpacked carton's own. Without
+    /// a cache it is made anew each time, and deleted when the result is dropped.
+    ///
+    /// # Errors
+    /// A file of the model is not what MANIFEST lists or cannot be had, or the folder cannot be written.
+    pub fn model_directory(&self, on_progress: OnProgress<'_>) -> Result<ModelDirectory, ContentsError> {
+        let indices = self.model_items();
+        let meter = Meter::new(indices.iter().filter_map(|index| self.size(*index)).sum(), on_progress);
+        let is_complete = indices.iter().all(|index| self.items[*index].place != Place::Linked);
+        match (&self.origin, &self.cache, self.manifest_hash()) {
+            (Origin::BareFolder(path), ..) => Ok(ModelDirectory { path: path.clone(), _keeps: Keeps::Nothing }),
+            (Origin::Folder(root), cache, Some(manifest)) if is_complete => {
+                let lease = match cache {
+                    Some(cache) => {
+                        Keeps::InPlace { _lease: cache.lease::<ContentsError>(&manifest, &|| meter.advance(0))? }
+                    }
+                    None => Keeps::Nothing,
+                };
+                self.verify_in_folder(root, &indices, &meter)?;
+                Ok(ModelDirectory { path: root.join("model"), _keeps: lease })
+            }
+            (_, Some(cache), Some(manifest)) => {
+                let folder = cache.model_folder(&manifest, &Files { contents: self, indices, meter: &meter })?;
+                Ok(ModelDirectory { path: folder.path().to_path_buf(), _keeps: Keeps::Cached { _folder: folder } })
+            }
+            _ => {
+                let folder = match &self.cache {
+                    Some(cache) => TemporaryFolder::InCache(cache.temporary_folder()?),
+                    None => TemporaryFolder::create_in(&std::env::temp_dir(), "carton-model")?,
+                };
+                let path = folder.path().join("model");
+                if !self.link_bare_file(&path)? {
+                    write_tree(self, &indices, folder.path(), &meter)?;
+                }
+                Ok(ModelDirectory { path, _keeps: Keeps::Temporary { _folder: folder } })
+            }
+        }
+    }
+
+    /// Makes a folder with nothing but the file of a bare model, so that its neighbours stay out of the runner's sight. False
+    /// when this is not one, or it is on another file system.
+    fn link_bare_file(&self, folder: &Path) -> Result<bool, ContentsError> {
+        let (Origin::BareFile(file), [item]) = (&self.origin, self.items.as_slice()) else { return Ok(false) };
+        std::fs::create_dir(folder).map_err(ContentsError::io("create folder", folder))?;
+        let name = model_path(&item.path).unwrap_or_default();
+        if std::fs::hard_link(file, folder.join(name)).is_ok() {
+            return Ok(true);
+        }
+        std::fs::remove_dir(folder).map_err(ContentsError::io("delete", folder))?;
+        Ok(false)
+    }
+
+    /// Verifies files of an unpacked carton where they are, unless the cache remembers them.
+    pub(super) fn verify_in_folder(
+        &self,
+        root: &Path,
+        indices: &[usize],
+        meter: &Meter<'_>,
+    ) -> Result<(), ContentsError> {
+        let Some(manifest) = self.manifest_hash() else { return Ok(()) };
+        let metadata = std::fs::metadata(root).map_err(ContentsError::io("inspect", root))?;
+        let folder = FileIdentity::of(&metadata);
+        // Sorted by path, as it was written.
+        let known = self.cache.as_ref().and_then(|cache| cache.folder_index(&folder)).map(|index| index.lines);
+        let known = known.unwrap_or_default();
+        let lines = Mutex::new(Vec::new());
+        let here: Vec<usize> =
+            indices.iter().copied().filter(|index| matches!(self.items[*index].place, Place::Here { .. })).collect();
+        let order = self.largest_first(here);
+        workers::run(order.len(), |at| {
+            let item = &self.items[order[at]];
+            let Some(digest) = item.digest else { return Ok(()) };
+            let (file, path, identity) = open_item(&self.origin, item)?;
+            let line = Line { path: item.path.clone(), digest: Some(digest), identity };
+            let remembered = known.binary_search_by(|known| known.path.cmp(&line.path)).ok().map(|at| &known[at]);
+            let proven = if remembered == Some(&line) {
+                meter.advance(identity.size)?;
+                true
+            } else {
+                match check_bytes(&path, &file, &digest, &|n_bytes| meter.advance(n_bytes))? {
+                    Checked::Wrong(found) => {
+                        return Err(ContentsError::Digest { path: item.path.clone(), expected: digest, found });
+                    }
+                    Checked::Right(proven) => proven == Some(identity),
+                }
+            };
+            if proven {
+                lines.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(line);
+            }
+            Ok(())
+        })?;
+        let mut lines = lines.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+        lines.sort_by(|one, other| one.path.cmp(&other.path));
+        if let Some(cache) = &self.cache
+            && lines != known
+            && let Err(error) = cache.remember_folder(&folder, &FolderIndex { manifest, lines })
+        {
+            tracing::debug!(%error, "cannot record a verification");
+        }
+        Ok(())
+    }
+}
+
+/// The model's files for the cache.
+struct Files<'a> {
+    contents: &'a Contents,
+    indices: Vec<usize>,
+    meter: &'a Meter<'a>,
+}
+
+impl ModelFiles for Files<'_> {
+    type Error = ContentsError;
+
+    fn files(&self) -> Vec<ModelFile<'_>> {
+        let file = |index: &usize| {
+            let item = &self.contents.items[*index];
+            let (path, digest) = (model_path(&item.path)?, item.digest?);
+            let (symlink, size) = match &item.place {
+                // The bytes are counted where the link leads.
+                Place::Symlink { target, .. } => (Some(target.as_str()), Some(0)),
+                _ => (None, self.contents.size(*index)),
+            };
+            Some(ModelFile { path, digest, size, symlink })
+        };
+        self.indices.iter().filter_map(file).collect()
+    }
+
+    fn feed(
+        &self,
+        index: usize,
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), ContentsError>,
+    ) -> Result<(), ContentsError> {
+        self.contents.feed(self.indices[index], &mut |chunk| {
+            sink(chunk)?;
+            self.meter.advance(chunk.len() as u64)
+        })
+    }
+
+    fn advance(&self, n_bytes: u64) -> Result<(), ContentsError> {
+        self.meter.advance(n_bytes)
+    }
+}

@@ -1,0 +1,210 @@
+//! Opening a carton file, an unpacked carton, or a model that is not in a carton.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::origin::Origin;
+use super::tree::{Found, Item, Place, arrange};
+use super::{Contents, ContentsError, LinkProblem};
+use crate::archive::{Archive, EntryKind, name};
+use crate::cache::{Cache, Moment, WORTH_WAITING, open_regular};
+use crate::digest::Sha256Digest;
+use crate::links::{self, Links};
+use crate::manifest::{self, Manifest};
+use crate::source::Source;
+
+impl Contents {
+    /// Opens a carton file. Its MANIFEST must have the hash `expect`, if one is given, before anything else is believed.
+    ///
+    /// Without a cache nothing is remembered, and model folders are temporary.
+    ///
+    /// # Errors
+    /// Not a carton, another carton than expected, or one whose entries and MANIFEST do not agree.
+    pub fn open_archive(
+        source: Arc<dyn Source>,
+        cache: Option<Arc<Cache>>,
+        expect: Option<Sha256Digest>,
+    ) -> Result<Contents, ContentsError> {
+        let location = source.location().to_owned();
+        // A large carton that was written just now: waiting for the clock to tick is cheaper than hashing it once more.
+        let opened_at = source.identity().zip(source.file()).map(|(identity, file)| match identity.size {
+            WORTH_WAITING.. => Moment::after_tick_of(file, &identity),
+            _ => Moment::now(file),
+        });
+        let archive = Archive::open(source).map_err(ContentsError::archive(&location))?;
+        let metadata_file = |name: &str, cap: usize| match archive.get(name) {
+            Some(entry) if entry.kind() == EntryKind::File => {
+                archive.read(entry, cap as u64).map(Some).map_err(ContentsError::archive(name))
+            }
+            _ => Ok(None),
+        };
+        let (manifest, hash) = check_manifest(metadata_file(manifest::NAME, manifest::MAX_LENGTH)?, &location, expect)?;
+        let links = match metadata_file(links::NAME, links::MAX_LENGTH)? {
+            Some(bytes) => Links::parse(&bytes)?,
+            None => Links::default(),
+        };
+        let mut found = BTreeMap::new();
+        for (index, entry) in archive.entries().iter().enumerate() {
+            let what = match entry.kind() {
+                EntryKind::Directory => continue,
+                EntryKind::File => Found::File { size: entry.size(), entry: index },
+                EntryKind::Symlink => {
+                    let target = archive.read(entry, name::MAX_LENGTH as u64);
+                    Found::Symlink { target: target.map_err(ContentsError::archive(entry.name()))? }
+                }
+            };
+            found.insert(entry.name().to_owned(), what);
+        }
+        let items = arrange(&manifest, &links, found)?;
+        let origin = Origin::Archive { archive, opened_at };
+        Ok(Contents { origin, manifest: Some((manifest, hash)), links, items, cache })
+    }
+
+    /// Opens an unpacked carton: a folder with MANIFEST and the files it lists.
+    ///
+    /// # Errors
+    /// As for [`Contents::open_archive`].
+    pub fn open_folder(path: &Path, expect: Option<Sha256Digest>) -> Result<Contents, ContentsError> {
+        let location = path.display().to_string();
+        let manifest_bytes = read_small(&path.join(manifest::NAME), manifest::MAX_LENGTH)?;
+        let (manifest, hash) = check_manifest(manifest_bytes, &location, expect)?;
+        let links = match read_small(&path.join(links::NAME), links::MAX_LENGTH)? {
+            Some(bytes) => Links::parse(&bytes)?,
+            None => Links::default(),
+        };
+        let items = arrange(&manifest, &links, walk(path)?)?;
+        let origin = Origin::Folder(path.to_path_buf());
+        Ok(Contents { origin, manifest: Some((manifest, hash)), links, items, cache: None })
+    }
+
+    /// A model that is not in a carton: a folder, or a single file. There is no MANIFEST to verify it against. Its files
+    /// have paths that begin with `model/`, as in a carton.
+    ///
+    /// # Errors
+    /// Nothing is there, or something that cannot be in a carton.
+    pub fn bare(path: &Path) -> Result<Contents, ContentsError> {
+        let metadata = std::fs::metadata(path).map_err(ContentsError::io("open", path))?;
+        let (origin, items) = if metadata.is_dir() {
+            (Origin::BareFolder(path.to_path_buf()), walk_bare(path)?)
+        } else if metadata.is_file() {
+            let name = path.file_name().ok_or_else(|| ContentsError::Kind { path: path.to_path_buf() })?;
+            let name = checked_name("model/", name.as_bytes(), path)?;
+            // A link to the model is followed here, and nowhere else: its user named it.
+            let path = std::fs::canonicalize(path).map_err(ContentsError::io("open", path))?;
+            let place = Place::Here { size: metadata.len(), entry: 0 };
+            (Origin::BareFile(path), vec![Item { path: name, digest: None, place }])
+        } else {
+            return Err(ContentsError::Kind { path: path.to_path_buf() });
+        };
+        Ok(Contents { origin, manifest: None, links: Links::default(), items, cache: None })
+    }
+
+    /// Lets a folder's contents remember what was verified, and find linked files.
+    pub fn with_cache(self, cache: Option<Arc<Cache>>) -> Contents {
+        Contents { cache, ..self }
+    }
+
+    /// Whether a folder looks like an unpacked carton rather than a bare model.
+    pub fn is_unpacked_carton(path: &Path) -> bool {
+        path.join(manifest::NAME).is_file() && path.join("carton.toml").is_file()
+    }
+}
+
+/// Compares the hash first: a MANIFEST that is not the expected one is not even parsed.
+fn check_manifest(
+    bytes: Option<Vec<u8>>,
+    location: &str,
+    expect: Option<Sha256Digest>,
+) -> Result<(Manifest, Sha256Digest), ContentsError> {
+    let bytes = bytes.ok_or_else(|| ContentsError::NoManifest { location: location.to_owned() })?;
+    let found = Sha256Digest::of(&bytes);
+    match expect {
+        Some(expected) if expected != found => Err(ContentsError::ManifestHash { expected, found }),
+        _ => Ok((Manifest::parse(&bytes)?, found)),
+    }
+}
+
+/// A regular file of an unpacked carton as a whole; none if it is not there.
+fn read_small(path: &Path, cap: usize) -> Result<Option<Vec<u8>>, ContentsError> {
+    let Some((file, identity)) = open_regular(path)? else { return Ok(None) };
+    let too_long =
+        |found| ContentsError::Size { path: path.display().to_string(), expected: format!("at most {cap}"), found };
+    if identity.size > cap as u64 {
+        return Err(too_long(identity.size));
+    }
+    let mut bytes = Vec::new();
+    // It may grow while it is read.
+    file.take(cap as u64 + 1).read_to_end(&mut bytes).map_err(ContentsError::io("read", path))?;
+    if bytes.len() > cap {
+        return Err(too_long(bytes.len() as u64));
+    }
+    Ok(Some(bytes))
+}
+
+/// All files and symbolic links below the folder of an unpacked carton, by their path in the carton.
+fn walk(root: &Path) -> Result<BTreeMap<String, Found>, ContentsError> {
+    let mut found = BTreeMap::new();
+    // The longest name that is allowed bounds the depth.
+    let mut folders = vec![(root.to_path_buf(), String::new())];
+    while let Some((folder, prefix)) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).map_err(ContentsError::io("list", &folder))? {
+            let entry = entry.map_err(ContentsError::io("list", &folder))?;
+            let path = entry.path();
+            let name = checked_name(&prefix, entry.file_name().as_bytes(), &path)?;
+            let metadata = entry.metadata().map_err(ContentsError::io("inspect", &path))?;
+            if metadata.is_dir() {
+                folders.push((path, format!("{name}/")));
+            } else if metadata.is_symlink() {
+                let target = std::fs::read_link(&path).map_err(ContentsError::io("read link", &path))?;
+                found.insert(name, Found::Symlink { target: target.as_os_str().as_bytes().to_vec() });
+            } else if metadata.is_file() {
+                found.insert(name, Found::File { size: metadata.len(), entry: 0 });
+            } else {
+                return Err(ContentsError::Kind { path });
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// All files of a bare model. Symbolic links are followed wherever they lead: model hubs keep the files elsewhere and only
+/// link them.
+fn walk_bare(root: &Path) -> Result<Vec<Item>, ContentsError> {
+    let mut items = Vec::new();
+    let mut folders = vec![(root.to_path_buf(), "model/".to_owned())];
+    while let Some((folder, prefix)) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).map_err(ContentsError::io("list", &folder))? {
+            let entry = entry.map_err(ContentsError::io("list", &folder))?;
+            let path = entry.path();
+            let name = checked_name(&prefix, entry.file_name().as_bytes(), &path)?;
+            let metadata = std::fs::metadata(&path).map_err(ContentsError::io("inspect", &path))?;
+            if metadata.is_file() {
+                items.push(Item { path: name, digest: None, place: Place::Here { size: metadata.len(), entry: 0 } });
+            } else if metadata.is_dir() {
+                // A link to a folder above itself would be walked through again and again.
+                let resolve = |path: &Path| std::fs::canonicalize(path).map_err(ContentsError::io("resolve", path));
+                if resolve(&folder)?.starts_with(resolve(&path)?) {
+                    let target = path.display().to_string();
+                    return Err(ContentsError::Link { path: name, target, reason: LinkProblem::Circle });
+                }
+                folders.push((path, format!("{name}/")));
+            } else {
+                return Err(ContentsError::Kind { path });
+            }
+        }
+    }
+    items.sort_by(|one, other| one.path.cmp(&other.path));
+    Ok(items)
+}
+
+/// The path in the carton of something in a folder, if a carton can have it.
+fn checked_name(prefix: &str, file_name: &[u8], path: &Path) -> Result<String, ContentsError> {
+    let name = [prefix.as_bytes(), file_name].concat();
+    match name::check(&name) {
+        Ok(name) => Ok(name.to_owned()),
+        Err(_) => Err(ContentsError::Kind { path: PathBuf::from(path) }),
+    }
+}

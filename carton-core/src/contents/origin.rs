@@ -1,0 +1,159 @@
+//! Where the bytes of a carton's files come from. They are not verified here.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use super::{Contents, ContentsError, Item, Place};
+use crate::archive::{Archive, ArchiveError, Entry, EntryReader};
+use crate::cache::{Moment, open_following, open_regular};
+use crate::source::FileIdentity;
+
+/// Bytes are handed on in pieces of this size.
+pub(super) const CHUNK_LENGTH: usize = 256 * 1024;
+
+/// What was opened.
+pub(super) enum Origin {
+    Archive {
+        archive: Archive,
+        /// When it was opened, before any byte of it was read: from then on a change of the file shows, or it does not.
+        opened_at: Option<Moment>,
+    },
+    /// An unpacked carton: paths are those of the carton.
+    Folder(PathBuf),
+    /// A model that is not in a carton. Its items are called `model/…`; the file at `model/x` is `root/x`.
+    BareFolder(PathBuf),
+    /// A model of one file.
+    BareFile(PathBuf),
+}
+
+impl Origin {
+    pub(super) fn location(&self) -> String {
+        match self {
+            Self::Archive { archive, .. } => archive.source().location().to_owned(),
+            Self::Folder(path) | Self::BareFolder(path) | Self::BareFile(path) => path.display().to_string(),
+        }
+    }
+
+    pub(super) fn folder(&self) -> Option<&Path> {
+        match self {
+            Self::Folder(path) | Self::BareFolder(path) => Some(path),
+            Self::Archive { .. } | Self::BareFile(_) => None,
+        }
+    }
+
+    /// How many bytes an entry takes in the archive.
+    pub(super) fn stored_size(&self, entry: usize) -> Option<u64> {
+        match self {
+            Self::Archive { archive, .. } => archive.entries().get(entry).map(Entry::compressed_size),
+            _ => None,
+        }
+    }
+
+    /// Where an item of an unpacked carton or a bare model is in the file system.
+    pub(super) fn path_of(&self, item: &Item) -> Option<PathBuf> {
+        match self {
+            Self::Archive { .. } => None,
+            Self::Folder(root) => Some(root.join(&item.path)),
+            Self::BareFolder(root) => Some(root.join(super::tree::model_path(&item.path)?)),
+            Self::BareFile(path) => Some(path.clone()),
+        }
+    }
+}
+
+/// The unverified bytes of one file.
+pub(super) enum RawReader<'a> {
+    Entry { reader: EntryReader, path: &'a str },
+    File { file: File, path: PathBuf, offset: u64 },
+}
+
+impl RawReader<'_> {
+    /// Reads up to the buffer's length; 0 at the end. The archive's own checks are made when the end is reached.
+    pub(super) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, ContentsError> {
+        loop {
+            let result = match self {
+                Self::Entry { reader, .. } => std::io::Read::read(reader, buffer),
+                Self::File { file, offset, .. } => file.read_at(buffer, *offset),
+            };
+            match (result, &mut *self) {
+                (Ok(n_bytes), Self::File { offset, .. }) => {
+                    *offset += n_bytes as u64;
+                    return Ok(n_bytes);
+                }
+                (Ok(n_bytes), Self::Entry { .. }) => return Ok(n_bytes),
+                (Err(error), _) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                (Err(error), Self::File { path, .. }) => return Err(ContentsError::io("read", path)(error)),
+                (Err(error), Self::Entry { path, .. }) => {
+                    return Err(ContentsError::archive(path)(ArchiveError::from_read(error, path)));
+                }
+            }
+        }
+    }
+}
+
+/// Opens an item of an unpacked carton or a bare model, which is where it was when the folder was listed.
+pub(super) fn open_item(origin: &Origin, item: &Item) -> Result<(File, PathBuf, FileIdentity), ContentsError> {
+    let path = origin.path_of(item).ok_or_else(|| ContentsError::NoSuchFile { path: item.path.clone() })?;
+    // Nothing is promised about a bare model, and links may lead anywhere.
+    let follow = matches!(origin, Origin::BareFolder(_));
+    let opened = if follow { open_following(&path)? } else { open_regular(&path)? };
+    match opened {
+        Some((file, identity)) => Ok((file, path, identity)),
+        None => Err(ContentsError::Changed { location: path.display().to_string() }),
+    }
+}
+
+impl Contents {
+    /// The unverified bytes of an item that is not a symbolic link.
+    pub(super) fn raw_reader(&self, index: usize) -> Result<RawReader<'_>, ContentsError> {
+        let item = &self.items[index];
+        match (&item.place, &self.origin) {
+            (Place::Here { entry, .. }, Origin::Archive { archive, .. }) => {
+                let entry = archive
+                    .entries()
+                    .get(*entry)
+                    .ok_or_else(|| ContentsError::NoSuchFile { path: item.path.clone() })?;
+                let reader = archive.reader(entry).map_err(ContentsError::archive(&item.path))?;
+                Ok(RawReader::Entry { reader, path: &item.path })
+            }
+            (Place::Here { .. }, origin) => {
+                let (file, path, _) = open_item(origin, item)?;
+                Ok(RawReader::File { file, path, offset: 0 })
+            }
+            (Place::Linked, _) => {
+                let (file, path) = self.fetched(item)?;
+                Ok(RawReader::File { file, path, offset: 0 })
+            }
+            (Place::Symlink { leads_to, .. }, _) => self.raw_reader(*leads_to),
+        }
+    }
+
+    /// A linked file in the cache.
+    pub(super) fn fetched(&self, item: &Item) -> Result<(File, PathBuf), ContentsError> {
+        let digest = item.digest.ok_or_else(|| ContentsError::NoSuchFile { path: item.path.clone() })?;
+        if let Some(cache) = &self.cache
+            && let Some(file) = cache.file(&digest)?
+        {
+            return Ok((file, cache.file_path(&digest)));
+        }
+        Err(ContentsError::NotFetched { path: item.path.clone(), digest })
+    }
+
+    /// Hands on all unverified bytes of an item, in order.
+    pub(super) fn feed(
+        &self,
+        index: usize,
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), ContentsError>,
+    ) -> Result<(), ContentsError> {
+        let mut reader = self.raw_reader(index)?;
+        // One byte more than a short file has, so that the same read can meet its end.
+        let length = self.size(index).and_then(|size| usize::try_from(size).ok()).unwrap_or(CHUNK_LENGTH);
+        let mut chunk = vec![0; length.saturating_add(1).min(CHUNK_LENGTH)];
+        loop {
+            match reader.read(&mut chunk)? {
+                0 => return Ok(()),
+                n_bytes => sink(&chunk[..n_bytes])?,
+            }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Reading single files, verified.
+
+use std::io::{self, Read};
+
+use super::origin::{CHUNK_LENGTH, RawReader};
+use super::{Contents, ContentsError};
+use crate::digest::{Hasher, Sha256Digest};
+
+impl Contents {
+    /// A file as a whole, if it has at most `cap` bytes.
+    ///
+    /// # Errors
+    /// There is no such file, it is larger, it is linked and not fetched, or its bytes are not what MANIFEST lists.
+    pub fn read(&self, path: &str, cap: u64) -> Result<Vec<u8>, ContentsError> {
+        let index = self.follow(self.find(path)?);
+        let too_large =
+            |found| ContentsError::Size { path: path.to_owned(), expected: format!("at most {cap}"), found };
+        let mut bytes = Vec::new();
+        if let Some(size) = self.size(index) {
+            if size > cap {
+                return Err(too_large(size));
+            }
+            // Only a hint, and what it claims may be a lie: more is allocated as the bytes come.
+            bytes.reserve(usize::try_from(size).unwrap_or(0).min(1024 * CHUNK_LENGTH));
+        }
+        let mut hasher = Hasher::new();
+        self.feed(index, &mut |chunk| {
+            let length = bytes.len() as u64 + chunk.len() as u64;
+            if length > cap {
+                return Err(too_large(length));
+            }
+            hasher.update(chunk);
+            bytes.extend_from_slice(chunk);
+            Ok(())
+        })?;
+        self.compare(index, hasher)?;
+        Ok(bytes)
+    }
+
+    /// Fills `buffer` with a file that has exactly its length, hashing each piece while it is in the processor's cache.
+    /// After an error the buffer's contents mean nothing.
+    ///
+    /// # Errors
+    /// As for [`Contents::read`]; any other length is one too.
+    pub fn read_into(&self, path: &str, buffer: &mut [u8]) -> Result<(), ContentsError> {
+        let index = self.follow(self.find(path)?);
+        let expected = buffer.len() as u64;
+        let wrong_size =
+            |found| ContentsError::Size { path: path.to_owned(), expected: format!("exactly {expected}"), found };
+        if let Some(size) = self.size(index).filter(|size| *size != expected) {
+            return Err(wrong_size(size));
+        }
+        let mut reader = self.raw_reader(index)?;
+        let mut hasher = Hasher::new();
+        let mut filled = 0;
+        while filled < buffer.len() {
+            let end = buffer.len().min(filled + CHUNK_LENGTH);
+            let n_bytes = reader.read(&mut buffer[filled..end])?;
+            if n_bytes == 0 {
+                return Err(wrong_size(filled as u64));
+            }
+            hasher.update(&buffer[filled..filled + n_bytes]);
+            filled += n_bytes;
+        }
+        // The end must be there, and be met: the archive makes its own checks then.
+        if reader.read(&mut [0])? != 0 {
+            return Err(wrong_size(expected.saturating_add(1)));
+        }
+        self.compare(index, hasher)
+    }
+
+    /// A file's bytes as they are asked for. They are verified at the end: until `read` has returned `Ok(0)` they may be
+    /// wrong, and a wrong digest is an error in its place ([`ContentsError::from_read`]).
+    ///
+    /// # Errors
+    /// There is no such file, it is linked and not fetched, or it cannot be opened.
+    pub fn reader(&self, path: &str) -> Result<Box<dyn Read + Send + '_>, ContentsError> {
+        let index = self.follow(self.find(path)?);
+        let reader = self.raw_reader(index)?;
+        Ok(Box::new(VerifyingReader { contents: self, index, reader, hasher: Some(Hasher::new()) }))
+    }
+
+    pub(super) fn compare(&self, index: usize, hasher: Hasher) -> Result<(), ContentsError> {
+        let item = &self.items[index];
+        let Some(expected) = item.digest else { return Ok(()) };
+        let found: Sha256Digest = hasher.finish();
+        if found != expected {
+            return Err(ContentsError::Digest { path: item.path.clone(), expected, found });
+        }
+        Ok(())
+    }
+}
+
+struct VerifyingReader<'a> {
+    contents: &'a Contents,
+    index: usize,
+    reader: RawReader<'a>,
+    /// None when the end was met.
+    hasher: Option<Hasher>,
+}
+
+impl Read for VerifyingReader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        let n_bytes = self.reader.read(buffer).map_err(into_read)?;
+        if n_bytes > 0 {
+            if let Some(hasher) = &mut self.hasher {
+                hasher.update(&buffer[..n_bytes]);
+            }
+        } else if let Some(hasher) = self.hasher.take() {
+            self.contents.compare(self.index, hasher).map_err(into_read)?;
+        }
+        Ok(n_bytes)
+    }
+}
+
+fn into_read(error: ContentsError) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}

@@ -1,0 +1,125 @@
+//! What MANIFEST lists against what is there. Pure: no bytes of files are looked at.
+
+use std::collections::BTreeMap;
+
+use super::{ContentsError, LinkProblem};
+use crate::archive::name::resolve_link;
+use crate::digest::Sha256Digest;
+use crate::links::{self, Links};
+use crate::manifest::{self, Manifest};
+
+/// What is at a path of the carton.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// A file: its size and, in an archive, which entry it is.
+    File { size: u64, entry: usize },
+    /// A symbolic link with its target as written.
+    Symlink { target: Vec<u8> },
+}
+
+/// A file of the carton.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Item {
+    pub(super) path: String,
+    /// None in a bare model, which has no MANIFEST.
+    pub(super) digest: Option<Sha256Digest>,
+    pub(super) place: Place,
+}
+
+/// Where a file's bytes are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In the carton.
+    Here { size: u64, entry: usize },
+    /// In the file that this link leads to, by its place in the list of items; never itself a link.
+    Symlink { target: String, leads_to: usize },
+    /// Elsewhere: LINKS knows from where it can be fetched.
+    Linked,
+}
+
+/// Joins MANIFEST, LINKS and what is there into the list of files, sorted by path.
+///
+/// Refused: a listed file that is neither there nor linked, a file that is not listed, and links that do not lead to a
+/// listed file with the same digest within the same part of the carton.
+pub(super) fn arrange(
+    manifest: &Manifest,
+    links: &Links,
+    mut found: BTreeMap<String, Found>,
+) -> Result<Vec<Item>, ContentsError> {
+    found.remove(manifest::NAME);
+    found.remove(links::NAME);
+    let mut targets = BTreeMap::new();
+    let mut items = Vec::with_capacity(manifest.len());
+    for (index, (path, digest)) in manifest.iter().enumerate() {
+        let place = match found.remove(path) {
+            Some(Found::File { size, entry }) => Place::Here { size, entry },
+            Some(Found::Symlink { target }) => {
+                targets.insert(index, target);
+                // Replaced below, when the places of all files are known.
+                Place::Linked
+            }
+            None if !links.urls(&digest).is_empty() => Place::Linked,
+            None => return Err(ContentsError::Missing { path: path.to_owned() }),
+        };
+        items.push(Item { path: path.to_owned(), digest: Some(digest), place });
+    }
+    if let Some((path, _)) = found.pop_first() {
+        return Err(ContentsError::Unlisted { path });
+    }
+    lead(&mut items, &targets)?;
+    Ok(items)
+}
+
+/// Follows each link to its end. `targets` has the links by their place in `items`.
+fn lead(items: &mut [Item], targets: &BTreeMap<usize, Vec<u8>>) -> Result<(), ContentsError> {
+    for (link, target) in targets {
+        let problem = |reason| ContentsError::Link {
+            path: items[*link].path.clone(),
+            target: String::from_utf8_lossy(target).into_owned(),
+            reason,
+        };
+        let mut at = *link;
+        let mut n_steps = 0;
+        while let Some(target) = targets.get(&at) {
+            // More steps than there are links: some link was met twice.
+            if n_steps > targets.len() {
+                return Err(problem(LinkProblem::Circle));
+            }
+            n_steps += 1;
+            let next = resolve_link(&items[at].path, target).map_err(|error| problem(LinkProblem::Target(error)))?;
+            // A model is given to its runner as one folder, without the rest of the carton.
+            if is_model(&items[at].path) && !is_model(&next) {
+                return Err(problem(LinkProblem::LeavesModel));
+            }
+            at = items
+                .binary_search_by(|item| item.path.as_str().cmp(&next))
+                .map_err(|_| problem(LinkProblem::Dangling))?;
+        }
+        if items[*link].digest != items[at].digest {
+            return Err(problem(LinkProblem::Digest));
+        }
+        // Only text: resolve_link took it for UTF-8 above.
+        let target = String::from_utf8_lossy(target).into_owned();
+        items[*link].place = Place::Symlink { target, leads_to: at };
+    }
+    Ok(())
+}
+
+/// The path inside the model folder, for a file of the model.
+pub(super) fn model_path(path: &str) -> Option<&str> {
+    path.strip_prefix("model/")
+}
+
+fn is_model(path: &str) -> bool {
+    model_path(path).is_some()
+}
+
+/// Groups of paths that differ only in upper and lower case, which some file systems cannot hold beside each other.
+pub(super) fn case_collisions(items: &[Item]) -> Vec<Vec<String>> {
+    let mut groups: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for item in items {
+        groups.entry(item.path.to_lowercase()).or_default().push(&item.path);
+    }
+    let collisions = groups.into_values().filter(|group| group.len() > 1);
+    collisions.map(|group| group.into_iter().map(str::to_owned).collect()).collect()
+}

@@ -1,0 +1,137 @@
+//! Writing a carton's files to a folder.
+
+use std::collections::BTreeSet;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use super::progress::{Meter, OnProgress};
+use super::{Contents, ContentsError, Place};
+use crate::cache::workers;
+use crate::digest::Hasher;
+use crate::{links, manifest};
+
+impl Contents {
+    /// Writes all files, MANIFEST and LINKS too, to a new folder. They are verified while they are written, and the
+    /// folder gets its name when all are there.
+    ///
+    /// # Errors
+    /// The destination exists and is not an empty folder, a file is not what MANIFEST lists or cannot be had, or the
+    /// folder cannot be written. Nothing is left then.
+    pub fn unpack(&self, destination: &Path, on_progress: OnProgress<'_>) -> Result<(), ContentsError> {
+        check_destination(destination)?;
+        let parent = match destination.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let name = destination.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let temporary = TemporaryFolder::create_in(parent, &format!(".{name}.partial"))?;
+        let root = temporary.path().join("unpacked");
+        create_folder(&root)?;
+        let indices: Vec<usize> = (0..self.items.len()).collect();
+        let meter = Meter::new(indices.iter().filter_map(|index| self.size(*index)).sum(), on_progress);
+        write_tree(self, &indices, &root, &meter)?;
+        if let Some(manifest) = self.manifest() {
+            write_file(&root.join(manifest::NAME), manifest.to_bytes())?;
+        }
+        if !self.links.is_empty() {
+            write_file(&root.join(links::NAME), &self.links.to_bytes())?;
+        }
+        // This replaces an empty folder, and nothing else.
+        std::fs::rename(&root, destination).map_err(|error| match error.kind() {
+            io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+                ContentsError::DestinationExists { path: destination.to_path_buf() }
+            }
+            _ => ContentsError::io("move into place", destination)(error),
+        })
+    }
+}
+
+fn check_destination(destination: &Path) -> Result<(), ContentsError> {
+    let exists = || ContentsError::DestinationExists { path: destination.to_path_buf() };
+    match std::fs::symlink_metadata(destination) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(ContentsError::io("inspect", destination)(error)),
+        Ok(metadata) if metadata.is_dir() => {
+            let mut entries = std::fs::read_dir(destination).map_err(ContentsError::io("list", destination))?;
+            if entries.next().is_some() { Err(exists()) } else { Ok(()) }
+        }
+        Ok(_) => Err(exists()),
+    }
+}
+
+/// Writes the given items below `root`, verified, on all cores.
+pub(super) fn write_tree(
+    contents: &Contents,
+    indices: &[usize],
+    root: &Path,
+    meter: &Meter<'_>,
+) -> Result<(), ContentsError> {
+    let mut folders = BTreeSet::new();
+    for index in indices {
+        let mut path = contents.items[*index].path.as_str();
+        while let Some((parent, _)) = path.rsplit_once('/') {
+            if !folders.insert(parent) {
+                break;
+            }
+            path = parent;
+        }
+    }
+    // Sorted, so that each comes after the one it is in.
+    for folder in folders {
+        create_folder(&root.join(folder))?;
+    }
+    let order = contents.largest_first(indices.to_vec());
+    workers::run(order.len(), |at| {
+        let item = &contents.items[order[at]];
+        let path = root.join(&item.path);
+        if let Place::Symlink { target, .. } = &item.place {
+            return std::os::unix::fs::symlink(target, &path).map_err(ContentsError::io("create link", &path));
+        }
+        let mut file = create_file(&path)?;
+        let mut hasher = Hasher::new();
+        contents.feed(order[at], &mut |chunk| {
+            hasher.update(chunk);
+            file.write_all(chunk).map_err(ContentsError::io("write", &path))?;
+            meter.advance(chunk.len() as u64)
+        })?;
+        contents.compare(order[at], hasher)
+    })
+}
+
+fn create_folder(path: &Path) -> Result<(), ContentsError> {
+    std::fs::create_dir(path).map_err(ContentsError::io("create folder", path))
+}
+
+pub(super) fn create_file(path: &Path) -> Result<File, ContentsError> {
+    let options = OpenOptions::new().write(true).create_new(true).mode(0o644).open(path);
+    options.map_err(ContentsError::io("create", path))
+}
+
+fn write_file(path: &Path, bytes: &[u8]) -> Result<(), ContentsError> {
+    create_file(path)?.write_all(bytes).map_err(ContentsError::io("write", path))
+}
+
+/// A folder that is deleted with what is in it.
+#[derive(Debug)]
+pub(super) enum TemporaryFolder {
+    /// In the cache, where it is swept should we die.
+    InCache(crate::cache::TemporaryFolder),
+    /// Anywhere else.
+    Elsewhere(tempfile::TempDir),
+}
+
+impl TemporaryFolder {
+    pub(super) fn create_in(parent: &Path, name: &str) -> Result<TemporaryFolder, ContentsError> {
+        let folder = tempfile::Builder::new().prefix(&format!("{name}-")).tempdir_in(parent);
+        Ok(TemporaryFolder::Elsewhere(folder.map_err(ContentsError::io("create a folder in", parent))?))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        match self {
+            Self::InCache(folder) => folder.path(),
+            Self::Elsewhere(folder) => folder.path(),
+        }
+    }
+}

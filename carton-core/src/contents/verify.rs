@@ -1,0 +1,135 @@
+//! Re-checking all files of a carton, whatever is remembered.
+
+use std::sync::Mutex;
+
+use super::origin::Origin;
+use super::progress::{Meter, OnProgress};
+use super::tree::case_collisions;
+use super::{Contents, ContentsError, ErrorKind, Place};
+use crate::cache::{Scope, Verified, workers};
+use crate::digest::{Hasher, Sha256Digest};
+use crate::source::FileIdentity;
+
+/// What [`Contents::verify`] found.
+#[derive(Debug)]
+pub struct VerifyReport {
+    /// The SHA-256 of MANIFEST; none for a model that is not in a carton, of which nothing can be verified.
+    pub manifest_hash: Option<Sha256Digest>,
+    /// How many files were checked.
+    pub n_files: usize,
+    /// How many bytes they have.
+    pub n_bytes: u64,
+    /// Every file that is not what MANIFEST lists, sorted by path.
+    pub bad: Vec<BadFile>,
+    /// Linked files that are not fetched and could not be checked, sorted.
+    pub not_fetched: Vec<String>,
+    /// What is allowed and may surprise, one sentence each.
+    pub warnings: Vec<String>,
+}
+
+/// A file that is not what MANIFEST lists.
+#[derive(Debug)]
+pub struct BadFile {
+    /// Its path in the carton.
+    pub path: String,
+    /// What is wrong with it.
+    pub error: ContentsError,
+}
+
+impl VerifyReport {
+    /// Whether every file that could be checked is as MANIFEST lists it.
+    pub fn is_good(&self) -> bool {
+        self.bad.is_empty()
+    }
+}
+
+impl Contents {
+    /// Hashes every file on all cores, whatever is remembered, and reports all that are bad. A carton found good is
+    /// remembered.
+    ///
+    /// # Errors
+    /// Only when it cannot be told whether the files are good: interrupted, changed meanwhile, or the file cannot be read.
+    pub fn verify(&self, on_progress: OnProgress<'_>) -> Result<VerifyReport, ContentsError> {
+        let indices: Vec<usize> =
+            (0..self.items.len()).filter(|index| !matches!(self.items[*index].place, Place::Symlink { .. })).collect();
+        let meter = Meter::new(indices.iter().filter_map(|index| self.size(*index)).sum(), on_progress);
+        self.unchanged_identity()?;
+        let findings = Mutex::new((Vec::new(), Vec::new(), 0_u64));
+        let order = self.largest_first(indices);
+        workers::run(order.len(), |at| {
+            let index = order[at];
+            let path = self.items[index].path.clone();
+            let mut hasher = Hasher::new();
+            let mut n_bytes = 0;
+            let result = self
+                .feed(index, &mut |chunk| {
+                    hasher.update(chunk);
+                    n_bytes += chunk.len() as u64;
+                    meter.advance(chunk.len() as u64)
+                })
+                .and_then(|()| self.compare(index, hasher));
+            let mut findings = findings.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            match result {
+                Ok(()) => findings.2 += n_bytes,
+                Err(ContentsError::NotFetched { .. }) => findings.1.push(path),
+                Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::Io) => return Err(error),
+                Err(error) => findings.0.push(BadFile { path, error }),
+            }
+            Ok(())
+        })?;
+        let (mut bad, mut not_fetched, n_bytes) = findings.into_inner().unwrap_or_else(|p| p.into_inner());
+        bad.sort_by(|one, other| one.path.cmp(&other.path));
+        not_fetched.sort();
+        if bad.is_empty() {
+            self.remember_archive(Scope::Everything)?;
+        }
+        let warnings = case_collisions(&self.items)
+            .into_iter()
+            .map(|paths| {
+                format!(
+                    "`{}` differ only in upper and lower case: not every file system can hold both",
+                    paths.join("`, `")
+                )
+            })
+            .collect();
+        let n_files = self.items.len() - not_fetched.len();
+        Ok(VerifyReport { manifest_hash: self.manifest_hash(), n_files, n_bytes, bad, not_fetched, warnings })
+    }
+
+    /// Largest first, so that no core is left with a large one at the end; small ones in their order.
+    pub(super) fn largest_first(&self, mut indices: Vec<usize>) -> Vec<usize> {
+        indices.sort_by_key(|index| std::cmp::Reverse(self.size(*index).unwrap_or(0) / (1024 * 1024)));
+        indices
+    }
+
+    /// The identity of the carton file, which must still be as it was opened; none when it is not a local file.
+    pub(super) fn unchanged_identity(&self) -> Result<Option<FileIdentity>, ContentsError> {
+        let Origin::Archive { archive, .. } = &self.origin else { return Ok(None) };
+        let source = archive.source();
+        let (Some(opened), Some(file)) = (source.identity(), source.file()) else { return Ok(None) };
+        match file.metadata() {
+            Ok(metadata) if has_same_bytes(&FileIdentity::of(&metadata), &opened) => Ok(Some(opened)),
+            _ => Err(ContentsError::Changed { location: self.location() }),
+        }
+    }
+
+    /// Records that the carton's files were verified, if it is still as it was opened and a change would have shown.
+    pub(super) fn remember_archive(&self, scope: Scope) -> Result<(), ContentsError> {
+        let Some(identity) = self.unchanged_identity()? else { return Ok(()) };
+        let Origin::Archive { opened_at: Some(moment), .. } = &self.origin else { return Ok(()) };
+        let (Some(cache), Some(manifest_sha256)) = (&self.cache, self.manifest_hash()) else { return Ok(()) };
+        if moment.is_after(&identity)
+            && let Err(error) = cache.remember(&identity, Verified::Carton { manifest_sha256, scope })
+        {
+            // It costs another verification, no more.
+            tracing::debug!(%error, "cannot record a verification");
+        }
+        Ok(())
+    }
+}
+
+/// A carton that is renamed or linked while we have it open is still the same; its bytes are not touched by that.
+fn has_same_bytes(found: &FileIdentity, expected: &FileIdentity) -> bool {
+    (found.device, found.inode, found.size, found.modified)
+        == (expected.device, expected.inode, expected.size, expected.modified)
+}

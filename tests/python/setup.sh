@@ -1,0 +1,26 @@
+#!/bin/sh
+# Makes a Python environment for the tests that compare Carton with NumPy, and prints what to set for them.
+#
+#   tests/python/setup.sh target/test-python
+#   CARTON_TEST_PYTHON=$PWD/target/test-python/bin/python cargo test --workspace
+#
+# An environment that already has what requirements.txt asks for is left as it is. Only this script uses the network.
+set -eu
+
+if [ $# -ne 1 ]; then
+    echo "usage: $0 DIRECTORY" >&2
+    exit 2
+fi
+directory=$1
+requirements=$(dirname "$0")/requirements.txt
+
+if ! cmp -s "$requirements" "$directory/requirements.txt"; then
+    if ! python3 -m venv --clear "$directory"; then
+        echo "hint: this needs python3 with venv and pip (Debian: apt-get install python3-venv)" >&2
+        exit 1
+    fi
+    "$directory/bin/python" -m pip install --quiet --disable-pip-version-check --requirement "$requirements"
+    # Written last: an installation that was interrupted is made again.
+    cp "$requirements" "$directory/requirements.txt"
+fi
+echo "CARTON_TEST_PYTHON=$(cd "$directory" && pwd)/bin/python"
