@@ -93,6 +93,19 @@ impl Contents {
         self.find(path).is_ok()
     }
 
+    /// The paths of all files but MANIFEST and LINKS, sorted.
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        self.items.iter().map(|item| item.path.as_str())
+    }
+
+    /// The length of a file; unknown when it is linked and not fetched. For a symbolic link, that of the file it leads to.
+    ///
+    /// # Errors
+    /// There is no such file.
+    pub fn size_of(&self, path: &str) -> Result<Option<u64>, ContentsError> {
+        Ok(self.size(self.find(path)?))
+    }
+
     /// All files but MANIFEST and LINKS, sorted by path.
     pub fn files(&self) -> Vec<FileInfo> {
         self.items

@@ -78,10 +78,8 @@ pub struct TensorSpec {
     /// The shapes that are allowed.
     pub shape: SymbolicShape,
     /// For people.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// What the runner calls it, such as a node of a graph. Callers do not see it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub internal_name: Option<String>,
 }
 

@@ -1,1 +1,342 @@
-//! To be written.
+//! A carton as a whole: its metadata, its tensors and its files, joined and checked against each other
+//! (spec/carton-format.md). Opens cartons and writes them; starts no process.
+
+mod error;
+mod info;
+mod references;
+mod walk;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+use carton_tensor::Tensor;
+use semver::VersionReq;
+
+pub use error::PackageError;
+pub use info::{FileInfo, Info};
+pub use write::{OnProgress, PackageInput, silent, write};
+
+use crate::archive::Archive;
+use crate::cache::Cache;
+use crate::contents::{Contents, ContentsError, ErrorKind};
+use crate::digest::Sha256Digest;
+use crate::metadata::{Draft, Example, Metadata, MetadataError, Reference, SelfTest};
+use crate::source::{FileSource, Source};
+use crate::tensor_data::{self, Index, TensorDataError, TensorFiles};
+
+/// The largest carton.toml that is read, in bytes.
+pub const MAX_METADATA_LENGTH: u64 = 4 << 20;
+
+/// The largest file of `misc/` that is read as a whole, in bytes. [`Package::misc_reader`] reads larger ones.
+pub const MAX_MISC_LENGTH: u64 = 1 << 30;
+
+/// The path of the metadata in a carton.
+pub const METADATA: &str = "carton.toml";
+
+/// An open carton. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Package {
+    opened: Arc<Opened>,
+}
+
+#[derive(Debug)]
+struct Opened {
+    contents: Contents,
+    metadata: Metadata,
+    tensors: Index,
+}
+
+/// What may be given when a carton is opened.
+#[derive(Clone, Debug, Default)]
+pub struct OpenOptions {
+    /// Where verified files are kept and what was verified is remembered; without it, neither is.
+    pub cache: Option<Arc<Cache>>,
+    /// The hash that the carton's MANIFEST must have.
+    pub expect: Option<Sha256Digest>,
+}
+
+impl Package {
+    /// Opens a carton file, or an unpacked carton in a folder.
+    ///
+    /// Reads MANIFEST, carton.toml and the index of the tensors, each verified; nothing else is read, and so nothing else is
+    /// verified yet.
+    ///
+    /// # Errors
+    /// A carton that is malformed, of another version, or not the expected one; references that lead nowhere; tensors whose
+    /// files are missing or have another size than their shape asks for.
+    pub fn open(path: &Path, options: OpenOptions) -> Result<Self, PackageError> {
+        let metadata = std::fs::metadata(path).map_err(PackageError::io("open", path))?;
+        if !metadata.is_dir() {
+            let source = FileSource::open(path).map_err(PackageError::io("open", path))?;
+            return Self::open_archive(Arc::new(source), options);
+        }
+        match Contents::open_folder(path, options.expect) {
+            Ok(contents) => Self::from_contents(contents.with_cache(options.cache)),
+            Err(error) => {
+                let bytes = || std::fs::read(path.join(METADATA)).ok();
+                Err(unsupported_version(&error, bytes).unwrap_or(error.into()))
+            }
+        }
+    }
+
+    /// Opens a carton file wherever its bytes are.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_archive(source: Arc<dyn Source>, options: OpenOptions) -> Result<Self, PackageError> {
+        match Contents::open_archive(Arc::clone(&source), options.cache, options.expect) {
+            Ok(contents) => Self::from_contents(contents),
+            Err(error) => {
+                let bytes = || {
+                    let archive = Archive::open(source).ok()?;
+                    archive.read(archive.get(METADATA)?, MAX_METADATA_LENGTH).ok()
+                };
+                Err(unsupported_version(&error, bytes).unwrap_or(error.into()))
+            }
+        }
+    }
+
+    /// A carton of these contents.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), as far as the carton's files are concerned.
+    pub fn from_contents(contents: Contents) -> Result<Self, PackageError> {
+        if !contents.contains(METADATA) {
+            return Err(PackageError::NoMetadata { location: contents.location() });
+        }
+        let metadata = Metadata::from_bytes(&contents.read(METADATA, MAX_METADATA_LENGTH)?)?;
+        let tensors = read_index(&contents)?;
+        references::check(&metadata, |name| tensors.get(name).is_some(), |path| contents.contains(path))?;
+        Ok(Self { opened: Arc::new(Opened { contents, metadata, tensors }) })
+    }
+
+    /// A model that is not in a carton: a folder or a single file, and which runner runs it. There is nothing to verify it
+    /// against.
+    ///
+    /// # Errors
+    /// Nothing is at `path`, or something that cannot be a model; a malformed runner name.
+    pub fn bare(
+        path: &Path,
+        runner_name: &str,
+        required_framework_version: VersionReq,
+        cache: Option<Arc<Cache>>,
+    ) -> Result<Self, PackageError> {
+        let draft = Draft {
+            runner_name: Some(runner_name.to_owned()),
+            required_framework_version: Some(required_framework_version),
+            ..Draft::default()
+        };
+        let metadata = draft.validate()?;
+        let contents = Contents::bare(path)?.with_cache(cache);
+        Ok(Self { opened: Arc::new(Opened { contents, metadata, tensors: Index::default() }) })
+    }
+
+    /// The carton.toml.
+    #[must_use]
+    pub fn metadata(&self) -> &Metadata {
+        &self.opened.metadata
+    }
+
+    /// The files.
+    #[must_use]
+    pub fn contents(&self) -> &Contents {
+        &self.opened.contents
+    }
+
+    /// The tensors that there are. Reading one is [`tensor`](Self::tensor).
+    #[must_use]
+    pub fn tensors(&self) -> &Index {
+        &self.opened.tensors
+    }
+
+    /// Reads one tensor of `tensor_data/`, and verifies it.
+    ///
+    /// # Errors
+    /// There is no such tensor; its file is not what MANIFEST says, or does not hold what the index says.
+    pub fn tensor(&self, name: &str) -> Result<Tensor, PackageError> {
+        self.opened.tensors.read(name, &self.opened.contents)
+    }
+
+    /// The paths of the files below `misc/`, without that folder.
+    pub fn misc_paths(&self) -> impl Iterator<Item = &str> {
+        self.opened.contents.paths().filter_map(|path| path.strip_prefix("misc/"))
+    }
+
+    /// Reads a file of `misc/`, such as `cat.png`, and verifies it.
+    ///
+    /// # Errors
+    /// There is no such file, it is not what MANIFEST says, or it is larger than [`MAX_MISC_LENGTH`].
+    pub fn misc(&self, path: &str) -> Result<Vec<u8>, PackageError> {
+        Ok(self.opened.contents.read(&format!("misc/{path}"), MAX_MISC_LENGTH)?)
+    }
+
+    /// Reads a file of `misc/` piece by piece. What was read is verified when the end is met, not before.
+    ///
+    /// # Errors
+    /// There is no such file, or it cannot be opened.
+    pub fn misc_reader(&self, path: &str) -> Result<Box<dyn Read + Send + '_>, PackageError> {
+        Ok(self.opened.contents.reader(&format!("misc/{path}"))?)
+    }
+
+    /// The self-tests, with their tensors to be read when they are asked for.
+    pub fn self_tests(&self) -> impl ExactSizeIterator<Item = SelfTestData<'_>> {
+        let tests = self.metadata().self_tests().iter().enumerate();
+        tests.map(|(index, test)| SelfTestData { package: self, index, test })
+    }
+
+    /// The examples, with their tensors and files to be read when they are asked for.
+    pub fn examples(&self) -> impl ExactSizeIterator<Item = ExampleData<'_>> {
+        self.metadata().examples().iter().map(|example| ExampleData { package: self, example })
+    }
+
+    /// What a reference of an example leads to.
+    ///
+    /// # Errors
+    /// As [`tensor`](Self::tensor) and [`misc`](Self::misc).
+    pub fn value(&self, reference: &Reference) -> Result<ExampleValue, PackageError> {
+        match reference {
+            Reference::TensorData(name) => self.tensor(name).map(ExampleValue::Tensor),
+            Reference::Misc(path) => self.misc(path).map(ExampleValue::Misc),
+        }
+    }
+
+    /// Everything that can be told without reading a model file.
+    #[must_use]
+    pub fn info(&self) -> Info {
+        Info::of(self)
+    }
+}
+
+/// A self-test of an open carton.
+#[derive(Clone, Copy, Debug)]
+pub struct SelfTestData<'package> {
+    package: &'package Package,
+    index: usize,
+    test: &'package SelfTest,
+}
+
+impl SelfTestData<'_> {
+    /// The test's name; `self_test_N`, counted from 0, where it has none.
+    #[must_use]
+    pub fn label(&self) -> String {
+        self.test.name.clone().unwrap_or_else(|| format!("self_test_{}", self.index))
+    }
+
+    /// What carton.toml says about it.
+    #[must_use]
+    pub fn declared(&self) -> &SelfTest {
+        self.test
+    }
+
+    /// Reads the inputs.
+    ///
+    /// # Errors
+    /// As [`Package::tensor`].
+    pub fn inputs(&self) -> Result<BTreeMap<String, Tensor>, PackageError> {
+        self.read(&self.test.inputs)
+    }
+
+    /// Reads the expected outputs, if any are.
+    ///
+    /// # Errors
+    /// As [`Package::tensor`].
+    pub fn expected_out(&self) -> Result<Option<BTreeMap<String, Tensor>>, PackageError> {
+        self.test.expected_out.as_ref().map(|tensors| self.read(tensors)).transpose()
+    }
+
+    fn read(&self, tensors: &BTreeMap<String, String>) -> Result<BTreeMap<String, Tensor>, PackageError> {
+        tensors.iter().map(|(name, tensor)| Ok((name.clone(), self.package.tensor(tensor)?))).collect()
+    }
+}
+
+/// An example of an open carton.
+#[derive(Clone, Copy, Debug)]
+pub struct ExampleData<'package> {
+    package: &'package Package,
+    example: &'package Example,
+}
+
+/// What an example shows for an input or output.
+#[derive(Clone, Debug)]
+pub enum ExampleValue {
+    /// A tensor of `tensor_data/`.
+    Tensor(Tensor),
+    /// The bytes of a file of `misc/`.
+    Misc(Vec<u8>),
+}
+
+impl ExampleData<'_> {
+    /// What carton.toml says about it.
+    #[must_use]
+    pub fn declared(&self) -> &Example {
+        self.example
+    }
+
+    /// Reads what goes in.
+    ///
+    /// # Errors
+    /// As [`Package::value`].
+    pub fn inputs(&self) -> Result<BTreeMap<String, ExampleValue>, PackageError> {
+        self.read(&self.example.inputs)
+    }
+
+    /// Reads what comes out.
+    ///
+    /// # Errors
+    /// As [`Package::value`].
+    pub fn sample_out(&self) -> Result<BTreeMap<String, ExampleValue>, PackageError> {
+        self.read(&self.example.sample_out)
+    }
+
+    fn read(&self, references: &BTreeMap<String, Reference>) -> Result<BTreeMap<String, ExampleValue>, PackageError> {
+        references.iter().map(|(name, reference)| Ok((name.clone(), self.package.value(reference)?))).collect()
+    }
+}
+
+impl TensorFiles for Contents {
+    type Error = PackageError;
+
+    fn size(&self, path: &str) -> Result<Option<u64>, PackageError> {
+        Ok(self.size_of(path)?)
+    }
+
+    fn read(&self, path: &str, cap: u64) -> Result<Vec<u8>, PackageError> {
+        Ok(Contents::read(self, path, cap)?)
+    }
+
+    fn read_into(&self, path: &str, buffer: &mut [u8]) -> Result<(), PackageError> {
+        Ok(Contents::read_into(self, path, buffer)?)
+    }
+}
+
+/// Reads the index of the tensors and compares it with the files that there are.
+fn read_index(contents: &Contents) -> Result<Index, PackageError> {
+    let path = format!("{}{}", tensor_data::FOLDER, tensor_data::INDEX);
+    if !contents.contains(&path) {
+        return match contents.paths().find_map(|path| path.strip_prefix(tensor_data::FOLDER)) {
+            Some(file) => Err(TensorDataError::NoIndex { file: file.to_owned() }.into()),
+            None => Ok(Index::default()),
+        };
+    }
+    let index = Index::parse(&contents.read(&path, tensor_data::MAX_INDEX_LENGTH)?)?;
+    index.check_files(|path| contents.size_of(path).ok())?;
+    Ok(index)
+}
+
+/// The version of the format may be why a carton cannot be opened: a later one may have another MANIFEST. That is then what
+/// to say, although nothing vouches for the carton.toml that says so.
+fn unsupported_version(error: &ContentsError, bytes: impl FnOnce() -> Option<Vec<u8>>) -> Option<PackageError> {
+    if error.kind() != ErrorKind::Format {
+        return None;
+    }
+    match Metadata::from_bytes(&bytes()?) {
+        Err(error @ MetadataError::UnsupportedVersion { .. }) => Some(error.into()),
+        _ => None,
+    }
+}

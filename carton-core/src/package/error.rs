@@ -1,0 +1,140 @@
+//! What can be wrong with a carton as a whole, or with what is to become one.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::archive::ArchiveError;
+use crate::archive::name::NameError;
+use crate::contents::{ContentsError, ErrorKind};
+use crate::metadata::MetadataError;
+use crate::tensor_data::TensorDataError;
+
+/// Why a carton cannot be opened or written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PackageError {
+    /// A file of the carton cannot be had, or is not what MANIFEST says.
+    #[error(transparent)]
+    Contents(#[from] ContentsError),
+    /// The carton.toml cannot be used.
+    #[error(transparent)]
+    Metadata(#[from] MetadataError),
+    /// A tensor, or the index of the tensors, cannot be used.
+    #[error(transparent)]
+    TensorData(#[from] TensorDataError),
+    /// The archive cannot be written.
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+    /// There is no carton.toml.
+    #[error("`{location}` is not a carton: it has no file carton.toml")]
+    NoMetadata {
+        /// The carton.
+        location: String,
+    },
+    /// The carton.toml refers to something that is not there.
+    #[error("carton.toml: `{field}`: `{reference}` is not in the carton")]
+    Dangling {
+        /// Where, as in `self_test[0].inputs.x`.
+        field: String,
+        /// What it refers to, as in `@misc/cat.png`.
+        reference: String,
+    },
+    /// A file to be packed is neither file, folder nor symbolic link.
+    #[error("cannot pack `{}`: expected a file, a folder or a symbolic link, found {found}", path.display())]
+    SpecialFile {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        found: &'static str,
+    },
+    /// A file to be packed has a name that a carton cannot have.
+    #[error("cannot pack `{}`: its name is not allowed", path.display())]
+    Name {
+        /// The file, or the path that was asked for.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: NameError,
+    },
+    /// A symbolic link to be packed leads nowhere or in a circle.
+    #[error("cannot pack the symbolic link `{}`: {reason}", path.display())]
+    Link {
+        /// The link.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// There is nothing to pack.
+    #[error("cannot pack `{}`: it has no files", path.display())]
+    EmptyModel {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The carton would replace one of the files that are to be packed.
+    #[error("cannot write `{}`: it is one of the files to be packed", output.display())]
+    OutputIsInput {
+        /// Where the carton was to go.
+        output: PathBuf,
+    },
+    /// The model has more files than a carton may have.
+    #[error("cannot pack `{}`: at most {limit} files", path.display())]
+    TooManyFiles {
+        /// The folder.
+        path: PathBuf,
+        /// The limit.
+        limit: u64,
+    },
+    /// A file changed while it was packed.
+    #[error("`{}` changed while it was being packed", path.display())]
+    SourceChanged {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The caller asked to stop. Nothing is left behind.
+    #[error("interrupted")]
+    Interrupted,
+    /// The operating system refused.
+    #[error("cannot {action} `{}`", path.display())]
+    Io {
+        /// What was tried, as a verb phrase.
+        action: &'static str,
+        /// On which file or folder.
+        path: PathBuf,
+        /// What the operating system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl PackageError {
+    /// What kind of failure this is.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Contents(error) => error.kind(),
+            Self::Metadata(MetadataError::UnsupportedVersion { .. }) => ErrorKind::Unsupported,
+            Self::Metadata(_) | Self::NoMetadata { .. } | Self::Dangling { .. } => ErrorKind::Format,
+            Self::TensorData(TensorDataError::NoSuchTensor { .. }) => ErrorKind::Request,
+            Self::TensorData(TensorDataError::TooLarge { .. } | TensorDataError::OutOfMemory { .. }) => {
+                ErrorKind::Unsupported
+            }
+            Self::TensorData(_) => ErrorKind::Format,
+            Self::Archive(ArchiveError::Interrupted) | Self::Interrupted => ErrorKind::Interrupted,
+            Self::Archive(ArchiveError::Io { .. }) | Self::Io { .. } => ErrorKind::Io,
+            // The archive is only written here: what is wrong is what it was to be made of.
+            Self::Archive(_)
+            | Self::SpecialFile { .. }
+            | Self::Name { .. }
+            | Self::Link { .. }
+            | Self::EmptyModel { .. }
+            | Self::OutputIsInput { .. }
+            | Self::TooManyFiles { .. }
+            | Self::SourceChanged { .. } => ErrorKind::Request,
+        }
+    }
+
+    pub(super) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_path_buf();
+        move |source| Self::Io { action, path, source }
+    }
+}

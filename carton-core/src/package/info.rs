@@ -1,0 +1,104 @@
+//! What a carton says about itself, with names for JSON that do not change.
+
+use serde::Serialize;
+
+use super::Package;
+use crate::digest::Sha256Digest;
+use crate::metadata::{Runner, TensorSpec};
+
+/// Everything that can be told about a carton without reading a model file.
+///
+/// As JSON, the names are those of the fields here; what is not set is `null`, or an empty list.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Info {
+    /// The SHA-256 of MANIFEST, which is the hash of the carton; `None` for a model that is not in one.
+    pub manifest_sha256: Option<Sha256Digest>,
+    /// The version of the format.
+    pub spec_version: u64,
+    /// The model's name.
+    pub model_name: Option<String>,
+    /// One line about the model.
+    pub short_description: Option<String>,
+    /// Markdown about the model.
+    pub model_description: Option<String>,
+    /// An SPDX expression where one exists.
+    pub license: Option<String>,
+    /// Where the model's sources are.
+    pub repository: Option<String>,
+    /// The model's home page.
+    pub homepage: Option<String>,
+    /// The target triples the model runs on; empty for all.
+    pub required_platforms: Vec<String>,
+    /// Which runner runs the model.
+    pub runner: Runner,
+    /// The declared inputs in order; empty when none are declared.
+    pub inputs: Vec<TensorSpec>,
+    /// The declared outputs in order; empty when none are declared.
+    pub outputs: Vec<TensorSpec>,
+    /// The names of the self-tests; `self_test_N` for those without one.
+    pub self_tests: Vec<String>,
+    /// The names of the examples; `example_N` for those without one.
+    pub examples: Vec<String>,
+    /// All files but MANIFEST and LINKS, sorted by path.
+    pub files: Vec<FileInfo>,
+}
+
+/// A file of a carton.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct FileInfo {
+    /// Its path in the carton.
+    pub path: String,
+    /// Its SHA-256 according to MANIFEST; `None` for a model that is not in a carton.
+    pub sha256: Option<Sha256Digest>,
+    /// Its length in bytes; `None` when it is linked and was not fetched yet.
+    pub size: Option<u64>,
+    /// The bytes it takes in the carton; `None` when it is not in it.
+    pub stored: Option<u64>,
+    /// Whether it is to be fetched from where `LINKS` says.
+    pub linked: bool,
+    /// The target, if it is a symbolic link.
+    pub symlink: Option<String>,
+}
+
+impl Info {
+    pub(super) fn of(package: &Package) -> Self {
+        let metadata = package.metadata();
+        let contents = package.contents();
+        let text = |text: Option<&str>| text.map(str::to_owned);
+        Self {
+            manifest_sha256: contents.manifest_hash(),
+            spec_version: metadata.spec_version(),
+            model_name: text(metadata.model_name()),
+            short_description: text(metadata.short_description()),
+            model_description: text(metadata.model_description()),
+            license: text(metadata.license()),
+            repository: text(metadata.repository()),
+            homepage: text(metadata.homepage()),
+            required_platforms: metadata.required_platforms().to_vec(),
+            runner: metadata.runner().clone(),
+            inputs: metadata.inputs().to_vec(),
+            outputs: metadata.outputs().to_vec(),
+            self_tests: package.self_tests().map(|test| test.label()).collect(),
+            examples: metadata
+                .examples()
+                .iter()
+                .enumerate()
+                .map(|(index, example)| example.name.clone().unwrap_or_else(|| format!("example_{index}")))
+                .collect(),
+            files: contents
+                .files()
+                .into_iter()
+                .map(|file| FileInfo {
+                    path: file.path,
+                    sha256: file.sha256,
+                    size: file.size,
+                    stored: file.stored,
+                    linked: file.linked,
+                    symlink: file.symlink,
+                })
+                .collect(),
+        }
+    }
+}

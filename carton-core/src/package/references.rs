@@ -1,0 +1,37 @@
+//! Checks that what carton.toml refers to is there. The same when a carton is opened and when one is packed.
+
+use super::PackageError;
+use crate::metadata::{Metadata, Reference};
+
+/// Looks up every reference of `metadata`: tensors by name, files by their path in the carton.
+pub(super) fn check(
+    metadata: &Metadata,
+    has_tensor: impl Fn(&str) -> bool,
+    has_file: impl Fn(&str) -> bool,
+) -> Result<(), PackageError> {
+    let dangling = |field: String, reference: String| Err(PackageError::Dangling { field, reference });
+    for (index, test) in metadata.self_tests().iter().enumerate() {
+        let inputs = test.inputs.iter().map(|reference| ("inputs", reference));
+        let outputs = test.expected_out.iter().flatten().map(|reference| ("expected_out", reference));
+        for (map, (name, tensor)) in inputs.chain(outputs) {
+            if !has_tensor(tensor) {
+                let reference = Reference::TensorData(tensor.clone()).to_string();
+                return dangling(format!("self_test[{index}].{map}.{name}"), reference);
+            }
+        }
+    }
+    for (index, example) in metadata.examples().iter().enumerate() {
+        let inputs = example.inputs.iter().map(|reference| ("inputs", reference));
+        let outputs = example.sample_out.iter().map(|reference| ("sample_out", reference));
+        for (map, (name, reference)) in inputs.chain(outputs) {
+            let found = match reference {
+                Reference::TensorData(tensor) => has_tensor(tensor),
+                Reference::Misc(path) => has_file(&format!("misc/{path}")),
+            };
+            if !found {
+                return dangling(format!("example[{index}].{map}.{name}"), reference.to_string());
+            }
+        }
+    }
+    Ok(())
+}

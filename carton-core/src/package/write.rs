@@ -1,0 +1,226 @@
+//! Writes a carton: everything that goes into it is found and checked first, then written beside its place, then renamed.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::File;
+use std::io::Read;
+use std::ops::ControlFlow;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use carton_tensor::Tensor;
+
+use super::walk::{self, Found};
+use super::{PackageError, references};
+use crate::archive::{self, Compression, Content, Tail, name};
+use crate::digest::{Hasher, Sha256Digest};
+use crate::links::Links;
+use crate::manifest::Manifest;
+use crate::metadata::Metadata;
+use crate::tensor_data;
+
+/// Everything that goes into a carton.
+#[derive(Clone, Debug)]
+pub struct PackageInput {
+    /// The carton.toml.
+    pub metadata: Metadata,
+    /// The model: a folder, or a single file. Its files keep their names.
+    pub model_path: PathBuf,
+    /// Files for `misc/`, by their path below it.
+    pub misc: BTreeMap<String, PathBuf>,
+    /// Tensors by the names that the metadata refers to.
+    pub tensors: BTreeMap<String, Tensor>,
+    /// Files that need not be in the carton, because they can be fetched.
+    pub links: Links,
+}
+
+impl PackageInput {
+    /// A model with nothing but its metadata.
+    #[must_use]
+    pub fn new(metadata: Metadata, model_path: impl Into<PathBuf>) -> Self {
+        Self {
+            metadata,
+            model_path: model_path.into(),
+            misc: BTreeMap::new(),
+            tensors: BTreeMap::new(),
+            links: Links::default(),
+        }
+    }
+}
+
+/// Told how many bytes are done, of how many, every few megabytes and from any thread. `Break` ends the work with
+/// [`PackageError::Interrupted`] or [`ArchiveError::Interrupted`](crate::archive::ArchiveError::Interrupted); nothing is left behind then.
+pub type OnProgress<'a> = &'a (dyn Fn(u64, u64) -> ControlFlow<()> + Sync);
+
+/// Writes a carton to `output`, replacing a file of that name when the carton is complete and not before.
+///
+/// ```
+/// use carton_core::archive::Compression;
+/// use carton_core::metadata::Draft;
+/// use carton_core::package::{self, PackageInput};
+/// # let folder = tempfile::tempdir()?;
+/// # let (model, output) = (folder.path().join("model.bin"), folder.path().join("model.carton"));
+/// # std::fs::write(&model, "weights")?;
+/// let metadata = Draft {
+///     runner_name: Some("noop".to_owned()),
+///     required_framework_version: Some("1".parse()?),
+///     ..Draft::default()
+/// };
+/// let input = PackageInput::new(metadata.validate()?, model);
+/// let manifest = package::write(&input, &output, Compression::Auto, &package::silent)?;
+/// assert!(manifest.get("model/model.bin").is_some());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// References of the metadata that lead nowhere, files that cannot be in a carton or cannot be read, and whatever stands in
+/// the way of writing. What was at `output` before is still there then.
+pub fn write(
+    input: &PackageInput,
+    output: &Path,
+    compression: Compression,
+    on_progress: OnProgress<'_>,
+) -> Result<Manifest, PackageError> {
+    let misc: BTreeSet<String> = input.misc.keys().map(|path| format!("misc/{path}")).collect();
+    references::check(&input.metadata, |name| input.tensors.contains_key(name), |path| misc.contains(path))?;
+
+    let mut files = walk::walk(&input.model_path)?;
+    files.extend(misc_files(&input.misc)?);
+    check_output(output, &files)?;
+
+    let mut hashes = Hashes { known: HashMap::new(), on_progress };
+    let mut tail = Tail { carton_toml: input.metadata.to_toml().into_bytes(), ..Tail::default() };
+    let mut entries = tensor_data::entries(&input.tensors)?;
+    let mut symlinks = Vec::new();
+    for file in files {
+        match file.leads_to {
+            Some(target) => {
+                let digest = hashes.of(&file.path)?;
+                let written = walk::relative_target(&file.name, &target);
+                entries.push((file.name.clone(), Content::Symlink(written, digest)));
+                symlinks.push((file.path, target, digest));
+            }
+            None if input.links.is_empty() => entries.push((file.name, Content::File(file.path))),
+            None => {
+                let digest = hashes.of(&file.path)?;
+                if input.links.urls(&digest).is_empty() {
+                    entries.push((file.name, Content::File(file.path)));
+                } else {
+                    tail.linked.insert(file.name, digest);
+                }
+            }
+        }
+    }
+    if !tail.linked.is_empty() {
+        tail.links = Some(input.links.to_bytes());
+    }
+    let manifest = write_beside(
+        output,
+        |file| {
+            let on_progress = |done: archive::WriteProgress| on_progress(done.bytes_done, done.bytes_total);
+            Ok(archive::write(file, entries, tail, compression, &on_progress)?)
+        },
+        |manifest| {
+            // A link's digest was taken before the file it leads to was read again for the carton.
+            match symlinks.iter().find(|(_, target, digest)| manifest.get(target) != Some(*digest)) {
+                Some((path, ..)) => Err(PackageError::SourceChanged { path: path.clone() }),
+                None => Ok(()),
+            }
+        },
+    )?;
+    Ok(manifest)
+}
+
+/// An [`OnProgress`] that shows nothing and never stops.
+#[must_use]
+pub fn silent(_done: u64, _total: u64) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+/// The files for `misc/`. They are stored as files, whatever links lead to them.
+fn misc_files(misc: &BTreeMap<String, PathBuf>) -> Result<Vec<Found>, PackageError> {
+    let mut files = Vec::new();
+    for (path_in_misc, path) in misc {
+        let name = format!("misc/{path_in_misc}");
+        name::check(name.as_bytes())
+            .map_err(|source| PackageError::Name { path: PathBuf::from(path_in_misc), source })?;
+        let resolved = std::fs::canonicalize(path).map_err(PackageError::io("open", path))?;
+        let metadata = std::fs::metadata(&resolved).map_err(PackageError::io("open", path))?;
+        if !metadata.is_file() {
+            let found = if metadata.is_dir() { "a folder" } else { "a special file" };
+            return Err(PackageError::SpecialFile { path: path.clone(), found });
+        }
+        files.push(Found { name, path: resolved, leads_to: None });
+    }
+    Ok(files)
+}
+
+/// Refuses to replace one of the files that are about to be read.
+fn check_output(output: &Path, files: &[Found]) -> Result<(), PackageError> {
+    // What is not there yet is not among the files.
+    let Ok(existing) = std::fs::canonicalize(output) else { return Ok(()) };
+    match files.iter().any(|file| file.path == existing) {
+        true => Err(PackageError::OutputIsInput { output: output.to_path_buf() }),
+        false => Ok(()),
+    }
+}
+
+/// Lets `write` fill a file beside `output`, which takes that name if `check` has nothing against the result.
+fn write_beside<T>(
+    output: &Path,
+    write: impl FnOnce(&mut File) -> Result<T, PackageError>,
+    check: impl FnOnce(&T) -> Result<(), PackageError>,
+) -> Result<T, PackageError> {
+    let folder = match output.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let io_error = PackageError::io("write", output);
+    let mut prefix = std::ffi::OsString::from(".");
+    prefix.push(output.file_name().unwrap_or_default());
+    // Not called `.carton`: what a killed process leaves behind is not to be taken for one.
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(&prefix).suffix(".partial").permissions(std::fs::Permissions::from_mode(0o666));
+    let mut file = match builder.tempfile_in(folder) {
+        Ok(file) => file,
+        Err(error) => return Err(io_error(error)),
+    };
+    let result = write(file.as_file_mut())?;
+    check(&result)?;
+    match file.persist(output) {
+        Ok(_) => Ok(result),
+        Err(error) => Err(io_error(error.error)),
+    }
+}
+
+/// Digests of files, each taken once.
+struct Hashes<'a> {
+    known: HashMap<PathBuf, Sha256Digest>,
+    on_progress: OnProgress<'a>,
+}
+
+impl Hashes<'_> {
+    fn of(&mut self, path: &Path) -> Result<Sha256Digest, PackageError> {
+        if let Some(digest) = self.known.get(path) {
+            return Ok(*digest);
+        }
+        let mut file = File::open(path).map_err(PackageError::io("open", path))?;
+        let mut hasher = Hasher::new();
+        let mut buffer = vec![0; 1 << 20];
+        loop {
+            let n_bytes = match file.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(n_bytes) => n_bytes,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(PackageError::io("read", path)(error)),
+            };
+            hasher.update(&buffer[..n_bytes]);
+            // How much there will be to do is not known yet; this is only about being asked to stop.
+            if (self.on_progress)(0, 0).is_break() {
+                return Err(PackageError::Interrupted);
+            }
+        }
+        let digest = hasher.finish();
+        self.known.insert(path.to_path_buf(), digest);
+        Ok(digest)
+    }
+}
