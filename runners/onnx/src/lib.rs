@@ -16,6 +16,8 @@ mod pack;
 mod protobuf;
 mod runner;
 mod signature;
+#[cfg(test)]
+mod tests;
 
 pub use onnx_release::recommended_requirement;
 pub use runner::Onnx;

@@ -10,6 +10,11 @@ use carton_tensor::{Dimension, SymbolicShape};
 use crate::element_type::ElementType;
 use crate::protobuf::{Budget, Field, Message, WireError};
 
+/// Operators whose kernel has the shape of their second input where `kernel_shape` does not say it.
+pub(crate) const CONVOLUTIONS: [&str; 3] = ["Conv", "ConvInteger", "ConvTranspose"];
+/// Operators whose `strides` are one where they do not say them.
+pub(crate) const POOLINGS: [&str; 2] = ["AveragePool", "MaxPool"];
+
 /// A `.onnx` file, as far as this runner needs to know it.
 #[derive(Debug, Default)]
 pub(crate) struct ModelFile {
@@ -27,6 +32,9 @@ pub(crate) struct ModelFile {
     pub(crate) wide_constant: Option<WideConstant>,
     /// Whether any constant is float64.
     pub(crate) has_double_constants: bool,
+    /// Whether any convolution leaves the shape of its kernel to be read off its weights, or any pooling its strides
+    /// to their default.
+    pub(crate) has_implied_windows: bool,
 }
 
 /// An operator by its domain (empty for `ai.onnx`) and name.
@@ -222,6 +230,7 @@ impl ModelFile {
 
     fn node(&mut self, message: Message<'_>) -> Result<(), ModelFileError> {
         let (mut name, mut domain) = ("", "");
+        let (mut has_kernel_shape, mut has_strides) = (false, false);
         for field in message {
             let field = field?;
             match field.number() {
@@ -229,7 +238,11 @@ impl ModelFile {
                     field.text()?;
                 }
                 4 => name = field.text()?,
-                5 => self.attribute(field.message()?)?,
+                5 => match self.attribute(field.message()?)? {
+                    "kernel_shape" => has_kernel_shape = true,
+                    "strides" => has_strides = true,
+                    _ => {}
+                },
                 7 => domain = field.text()?,
                 _ => {}
             }
@@ -237,14 +250,19 @@ impl ModelFile {
         if name.is_empty() {
             return Err(ModelFileError::Invalid("a node has no operator".to_owned()));
         }
+        self.has_implied_windows |=
+            (CONVOLUTIONS.contains(&name) && !has_kernel_shape) || (POOLINGS.contains(&name) && !has_strides);
         self.operators.insert(Operator { domain: normal_domain(domain), name: name.to_owned() });
         Ok(())
     }
 
-    fn attribute(&mut self, message: Message<'_>) -> Result<(), ModelFileError> {
+    /// Walks an attribute and returns its name.
+    fn attribute<'a>(&mut self, message: Message<'a>) -> Result<&'a str, ModelFileError> {
+        let mut name = "";
         for field in message {
             let field = field?;
             match field.number() {
+                1 => name = field.text()?,
                 5 | 10 => {
                     self.tensor(field.message()?)?;
                 }
@@ -260,7 +278,7 @@ impl ModelFile {
                 _ => {}
             }
         }
-        Ok(())
+        Ok(name)
     }
 
     fn sparse_tensor(&mut self, message: Message<'_>) -> Result<String, ModelFileError> {

@@ -1,5 +1,6 @@
 //! ONNX Runtime, loaded from its shared library when a model first asks for it.
 
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use carton_runner_interface::runner::RunnerError;
@@ -14,8 +15,8 @@ use crate::model_file::{GraphValue, ValueKind};
 use crate::model_source::ModelSource;
 use crate::options::ModelOptions;
 
-/// The library is loaded once in a process and stays; a second path is an error of the bindings.
-static ENVIRONMENT: OnceLock<Environment> = OnceLock::new();
+/// The library is loaded once in a process and stays, with the path it came from.
+static ENVIRONMENT: OnceLock<(PathBuf, Environment)> = OnceLock::new();
 /// Held while the library is being loaded, so that two threads do not both try.
 static LOADING: Mutex<()> = Mutex::new(());
 
@@ -32,10 +33,17 @@ pub(crate) struct OnnxRuntime {
 ///
 /// # Errors
 /// Not a library, not ONNX Runtime, too old.
-pub(crate) fn load_library(path: &std::path::Path) -> Result<&'static Environment, RunnerError> {
+pub(crate) fn load_library(path: &Path) -> Result<&'static Environment, RunnerError> {
     let _guard = LOADING.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(environment) = ENVIRONMENT.get() {
-        return Ok(environment);
+    if let Some((loaded, environment)) = ENVIRONMENT.get() {
+        if loaded == path {
+            return Ok(environment);
+        }
+        return Err(RunnerError::new(format!(
+            "cannot use the ONNX Runtime library {}: {} is loaded already",
+            path.display(),
+            loaded.display()
+        )));
     }
     let environment = catch_panic("loading ONNX Runtime", || {
         ort::init_from(path)
@@ -49,7 +57,7 @@ pub(crate) fn load_library(path: &std::path::Path) -> Result<&'static Environmen
         message: format!("cannot use the ONNX Runtime library {}: {}", path.display(), error.message),
         causes: error.causes,
     })?;
-    Ok(ENVIRONMENT.get_or_init(|| environment))
+    Ok(&ENVIRONMENT.get_or_init(|| (path.to_owned(), environment)).1)
 }
 
 impl OnnxRuntime {

@@ -19,8 +19,8 @@ use crate::model_file::{GraphValue, ModelFile, Operator, ValueKind};
 use crate::model_source::ModelSource;
 use crate::options::ModelOptions;
 
-mod external_data;
 mod operators;
+mod rewrite;
 
 /// How many calls run at once at most. A thread of the engine's pool that waits for others may take up a second call
 /// on its own stack, so this also bounds the depth of that stack.
@@ -58,7 +58,7 @@ impl Rten {
             warn("the built-in engine has no use for inter_op_threads: it runs operators one after another".to_owned());
         }
         let model = catch_panic("loading the model", || {
-            let (bytes, engine_options) = external_data::prepare(source)?;
+            let (bytes, engine_options) = rewrite::prepare(source)?;
             load(bytes, &engine_options).map_err(|error| {
                 RunnerError::new(format!("the built-in engine cannot load `{}`: {error}. {WAY_OUT}", source.path))
             })

@@ -1,8 +1,8 @@
-//! Hands `rten` a model and the data it keeps in other files, in place wherever the engine takes it.
+//! Hands `rten` a model in a form that it takes, in place wherever the file has it already.
 //!
 //! The engine wants external data in files named `….data` or `….onnx_data` beside the model, with offset and length
-//! given and the offset aligned. The ONNX format asks for none of that: other models get a copy of their graph with the
-//! references rewritten.
+//! given and the offset aligned; convolutions that state the shape of their kernel, and pooling that states its strides.
+//! The ONNX format asks for none of that: other models are rewritten in memory.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,10 +10,12 @@ use std::sync::Arc;
 use carton_runner_interface::runner::RunnerError;
 use carton_tensor::Storage;
 use rten::ModelOptions;
-use rten_onnx::onnx::{AttributeProto, DataLocation, GraphProto, ModelProto, StringStringEntryProto, TensorProto};
+use rten_onnx::onnx::{
+    AttributeProto, AttributeType, DataLocation, GraphProto, ModelProto, StringStringEntryProto, TensorProto,
+};
 
 use crate::element_type::ElementType;
-use crate::model_file::ExternalTensor;
+use crate::model_file::{CONVOLUTIONS, ExternalTensor, POOLINGS};
 use crate::model_source::ModelSource;
 
 /// Bytes of the model and options that hold its external data.
@@ -23,7 +25,7 @@ use crate::model_source::ModelSource;
 pub(super) fn prepare(source: &ModelSource) -> Result<(&'static [u8], ModelOptions), RunnerError> {
     let mut options = ModelOptions::with_all_ops();
     let bytes = keep_forever(Arc::clone(&source.bytes));
-    if source.file.external.iter().all(|tensor| is_taken_as_it_is(tensor, source)) {
+    if !source.file.has_implied_windows && source.file.external.iter().all(|tensor| is_taken_as_it_is(tensor, source)) {
         for (location, data) in &source.external {
             options.external_data_static(location, keep_forever(Arc::clone(data)));
         }
@@ -32,6 +34,9 @@ pub(super) fn prepare(source: &ModelSource) -> Result<(&'static [u8], ModelOptio
     let mut model = ModelProto::parse_buf(bytes).map_err(|error| RunnerError::from_error(&error))?;
     let files =
         source.external.iter().map(|(location, data)| (location.as_str(), keep_forever(Arc::clone(data)))).collect();
+    if let Some(graph) = &mut model.graph {
+        state_windows(graph);
+    }
     let mut rewriter = Rewriter { files, names: BTreeMap::new(), copies: 0, options: &mut options };
     if let Some(graph) = &mut model.graph {
         rewriter.graph(graph)?;
@@ -62,6 +67,32 @@ fn is_taken_as_it_is(tensor: &ExternalTensor, source: &ModelSource) -> bool {
 /// Whether elements of `size` bytes may be read in place at `address`.
 fn is_aligned(address: u64, size: Option<u64>) -> bool {
     size.is_none_or(|size| address.is_multiple_of(size))
+}
+
+/// Gives convolutions the attribute `kernel_shape` where it can be read off their weights, and pooling its `strides`.
+fn state_windows(graph: &mut GraphProto) {
+    let shapes: BTreeMap<&str, &[i64]> =
+        graph.initializer.iter().filter_map(|tensor| Some((tensor.name.as_deref()?, tensor.dims.get(2..)?))).collect();
+    for node in &mut graph.node {
+        let operator = node.op_type.as_deref().unwrap_or_default();
+        let stated = |name: &str| node.attribute.iter().find(|attribute| attribute.name.as_deref() == Some(name));
+        let implied = if CONVOLUTIONS.contains(&operator) && stated("kernel_shape").is_none() {
+            let shape = node.input.get(1).and_then(|weights| shapes.get(weights.as_str()));
+            shape.map(|shape| ("kernel_shape", shape.to_vec()))
+        } else if POOLINGS.contains(&operator) && stated("strides").is_none() {
+            stated("kernel_shape").map(|kernel| ("strides", vec![1; kernel.ints.len()]))
+        } else {
+            None
+        };
+        if let Some((name, ints)) = implied {
+            node.attribute.push(AttributeProto {
+                name: Some(name.to_owned()),
+                ints,
+                r#type: Some(AttributeType::INTS),
+                ..AttributeProto::default()
+            });
+        }
+    }
 }
 
 struct Rewriter<'a> {

@@ -1,0 +1,219 @@
+//! What users are told when something is not as it should be.
+
+use carton_runner_interface::runner::{TensorSpec, Tensors};
+use carton_tensor::{DataType, NumericTensor, StringTensor, SymbolicShape, Tensor};
+
+use super::{TestFiles, onnx_runtime, open, open_with, run};
+use crate::engine::library::SearchPath;
+use crate::options::{EngineChoice, ModelOptions};
+use crate::{Onnx, signature};
+
+/// Loading `model` with the built-in engine fails with a message that begins so.
+fn refused(model: &str, expected: &str) {
+    let error = open(&TestFiles::of_model(model), EngineChoice::Rten).err().unwrap();
+    assert!(error.message.starts_with(expected), "{model}: {}", error.message);
+}
+
+#[test]
+fn what_the_built_in_engine_lacks() {
+    refused(
+        "labels.onnx",
+        "the built-in engine cannot run `labels.onnx`: it lacks the operator `StringConcat`, \
+         `ai.onnx.ml.LabelEncoder`; input `words` is string, which it does not compute in; output `marked` is string, \
+         which it does not compute in. ONNX Runtime can run it: install",
+    );
+    refused(
+        "unknown_operator.onnx",
+        "the built-in engine cannot run `unknown_operator.onnx`: it lacks the operator `com.example.Frobnicate`. ONNX",
+    );
+    refused(
+        "wide_constant.onnx",
+        "the built-in engine cannot run `wide_constant.onnx`: constant `wide` holds 5000000000 at 1, beyond the int32",
+    );
+    refused("half.onnx", "input `x` is float16, which Carton's tensors do not have");
+}
+
+#[test]
+fn warnings() {
+    let check = |model: &str, options: &ModelOptions, expected: &[&str]| {
+        let (_, warnings) = open_with(&TestFiles::of_model(model), options, &[], &[]).unwrap();
+        assert_eq!(warnings, expected, "{model}");
+    };
+    let defaults = ModelOptions { engine: EngineChoice::Rten, ..ModelOptions::default() };
+    check("mlp.onnx", &defaults, &[]);
+    check(
+        "sequence.onnx",
+        &defaults,
+        &["output `parts` is left out: it is a sequence, which Carton's tensors do not have"],
+    );
+    check("opset_27.onnx", &defaults, &["the model uses operator set 27, this runner knows sets up to 26"]);
+    check(
+        "mlp.onnx",
+        &ModelOptions { inter_op_threads: Some(2), ..defaults },
+        &["the built-in engine has no use for inter_op_threads: it runs operators one after another"],
+    );
+    let mut warnings = Vec::new();
+    let device = Onnx::open(
+        &TestFiles::of_model("mlp.onnx"),
+        &ModelOptions::default(),
+        Some("0"),
+        (&[], &[]),
+        &SearchPath::default(),
+        &mut |warning| warnings.push(warning),
+    );
+    assert!(device.is_ok());
+    assert_eq!(warnings, ["the onnx runner runs on the CPU; device `0` is ignored"]);
+}
+
+#[test]
+fn inputs() {
+    let check = |model: &str, engine: EngineChoice, inputs: &[(&str, Tensor)], expected: &str| {
+        let (model, _) = open(&TestFiles::of_model(model), engine).unwrap();
+        let inputs: Tensors = inputs.iter().map(|(name, tensor)| ((*name).to_owned(), tensor.clone())).collect();
+        let message = run(&model, &inputs).unwrap_err().message;
+        assert!(message.contains(expected), "{message}");
+    };
+    let ids = |elements: Vec<i64>| Tensor::from(NumericTensor::from_vec(elements, vec![1, 3]).unwrap());
+    let floats = |shape: Vec<usize>| {
+        Tensor::from(NumericTensor::from_vec(vec![0.5_f32; shape.iter().product()], shape).unwrap())
+    };
+    let rten = EngineChoice::Rten;
+    check("tokens.onnx", rten, &[], "input `ids` is missing; it takes `ids`");
+    check(
+        "tokens.onnx",
+        rten,
+        &[("ids", ids(vec![0, 1, 2])), ("mask", ids(vec![1, 1, 1]))],
+        "the model has no input `mask`; it takes `ids`",
+    );
+    check("tokens.onnx", rten, &[("ids", floats(vec![1, 3]))], "input `ids`: expected int64, found float32");
+    check(
+        "tokens.onnx",
+        rten,
+        &[("ids", ids(vec![0, 1, 3_000_000_000]))],
+        "input `ids` holds 3000000000 at [0, 2]; the built-in engine computes int64 in int32, which ends at 2147483647",
+    );
+    check(
+        "tokens.onnx",
+        rten,
+        &[("ids", ids(vec![0, i64::MIN, 0]))],
+        "input `ids` holds -9223372036854775808 at [0, 1]; the built-in engine computes int64 in int32, which ends at \
+         -2147483648",
+    );
+    // Beyond the table: the engine's own words.
+    check("tokens.onnx", rten, &[("ids", ids(vec![0, 1, 20]))], "Index 20 is out of range");
+    check("mlp.onnx", rten, &[("x", floats(vec![2, 5]))], "input \"x\" is invalid: expected dim 1 to have size 4");
+    check("mlp.onnx", rten, &[("x", floats(vec![4]))], "expected tensor with 2 dims but got 1");
+    check(
+        "branches.onnx",
+        rten,
+        &[("flag", floats(vec![])), ("x", floats(vec![1]))],
+        "input `flag`: expected uint8 (for bool), found float32",
+    );
+    if onnx_runtime().is_some() {
+        let runtime = EngineChoice::OnnxRuntime;
+        check("mlp.onnx", runtime, &[("x", floats(vec![2, 5]))], "Got invalid dimensions for input: x");
+        let words = StringTensor::new(vec!["a\0b".to_owned()], vec![1]).unwrap().into();
+        check("labels.onnx", runtime, &[("words", words)], "input `words`: string 0 holds a NUL character");
+    }
+}
+
+#[test]
+fn declared_names() {
+    let spec = |name: &str, internal_name: Option<&str>| TensorSpec {
+        name: name.to_owned(),
+        dtype: DataType::Float32,
+        shape: SymbolicShape::Any,
+        internal_name: internal_name.map(str::to_owned),
+    };
+    let check = |inputs: &[TensorSpec], outputs: &[TensorSpec], expected: &str| {
+        let options = ModelOptions { engine: EngineChoice::Rten, ..ModelOptions::default() };
+        let error = open_with(&TestFiles::of_model("mlp.onnx"), &options, inputs, outputs).err().unwrap();
+        assert_eq!(error.message, expected);
+    };
+    check(
+        &[spec("input", None)],
+        &[],
+        "the carton declares an input `input` that the model does not have; its inputs are `x`",
+    );
+    check(
+        &[],
+        &[spec("y", Some("logits"))],
+        "the carton declares an output `logits` that the model does not have; its outputs are `y`",
+    );
+    check(&[spec("a", Some("x")), spec("x", None)], &[], "the carton declares the input `x` of the model twice");
+}
+
+#[test]
+fn libraries() {
+    let folder = tempfile::tempdir().unwrap();
+    let not_a_library = folder.path().join("libonnxruntime.so");
+    std::fs::write(&not_a_library, "not a library").unwrap();
+    let not_a_library = not_a_library.canonicalize().unwrap();
+    let open = |engine: EngineChoice, libraries: &SearchPath| {
+        let mut warnings = Vec::new();
+        let options = ModelOptions { engine, ..ModelOptions::default() };
+        let opened =
+            Onnx::open(&TestFiles::of_model("mlp.onnx"), &options, None, (&[], &[]), libraries, &mut |warning| {
+                warnings.push(warning);
+            });
+        (opened.map(drop).map_err(|error| error.message), warnings)
+    };
+
+    let nowhere = SearchPath { chosen: None, installed: Some("/data/onnxruntime".into()) };
+    let (opened, _) = open(EngineChoice::OnnxRuntime, &nowhere);
+    assert_eq!(
+        opened.unwrap_err(),
+        "the library of ONNX Runtime was not found; looked at ORT_DYLIB_PATH (not set) and /data/onnxruntime. Install \
+         it with `carton runner install onnx`, set ORT_DYLIB_PATH to a libonnxruntime.so, or use the built-in engine \
+         with the option engine = \"rten\""
+    );
+    assert_eq!(open(EngineChoice::Auto, &nowhere), (Ok(()), Vec::new()));
+
+    let missing = SearchPath { chosen: Some("/no/such.so".into()), installed: None };
+    let (opened, _) = open(EngineChoice::OnnxRuntime, &missing);
+    assert!(opened.unwrap_err().starts_with("ORT_DYLIB_PATH names /no/such.so, which is not there; set it"));
+    let (opened, warnings) = open(EngineChoice::Auto, &missing);
+    assert_eq!(opened, Ok(()));
+    assert_eq!(warnings, ["ORT_DYLIB_PATH names /no/such.so, which is not there; using the built-in engine"]);
+
+    let broken = SearchPath { chosen: Some(not_a_library.clone()), installed: None };
+    let expected = format!("cannot use the ONNX Runtime library {}: ", not_a_library.display());
+    let (opened, _) = open(EngineChoice::OnnxRuntime, &broken);
+    let message = opened.unwrap_err();
+    assert!(message.starts_with(&expected), "{message}");
+    let (opened, warnings) = open(EngineChoice::Auto, &broken);
+    assert_eq!(opened, Ok(()));
+    assert!(warnings[0].starts_with(&expected) && warnings[0].ends_with("; using the built-in engine"), "{warnings:?}");
+}
+
+#[test]
+fn signatures() {
+    let check = |model: &str, expected: Result<(&str, &str), &str>| {
+        let bytes = std::fs::read(super::models().join(model)).unwrap();
+        let file = crate::model_file::ModelFile::parse(&bytes).unwrap();
+        let list = |specs: Vec<TensorSpec>| {
+            let texts: Vec<String> = specs
+                .iter()
+                .map(|spec| format!("{} {} {}", spec.name, spec.dtype, serde_json::to_string(&spec.shape).unwrap()))
+                .collect();
+            texts.join("; ")
+        };
+        let found = signature::of_file(&file).map(|(inputs, outputs)| (list(inputs), list(outputs)));
+        let expected = expected.map(|(inputs, outputs)| (inputs.to_owned(), outputs.to_owned()));
+        assert_eq!(found, expected.map_err(str::to_owned), "{model}");
+    };
+    check("mlp.onnx", Ok((r#"x float32 ["batch",4]"#, r#"y float32 ["batch",3]"#)));
+    // Its initializers are listed as inputs too.
+    check("opset_7.onnx", Ok((r#"x float32 ["batch",4]"#, r#"y float32 ["batch",3]"#)));
+    check(
+        "tokens.onnx",
+        Ok((
+            r#"ids int64 ["batch","length"]"#,
+            r#"mean float32 ["batch",6]; best int64 ["batch"]; positive uint8 ["batch",6]; next int64 ["batch","length"]"#,
+        )),
+    );
+    check("scalar.onnx", Ok(("x float32 []; i int64 []; b uint8 []", "y float32 []; j int64 []; c uint8 []")));
+    check("branches.onnx", Ok((r#"flag uint8 []; x float32 ["n"]"#, r#"y float32 "*""#)));
+    check("half.onnx", Err("input `x` is float16"));
+    check("sequence.onnx", Err("output `parts` is a sequence"));
+}

@@ -1,0 +1,153 @@
+//! Real models, made and run by others (`tests/models/make.py`), through both engines.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod cases;
+mod hostile;
+mod messages;
+mod packing;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use carton_runner_interface::runner::{RunnerError, TensorSpec, Tensors};
+use carton_tensor::{AlignedBytes, DataType, NumericTensor, Storage, StringTensor, Tensor};
+use serde_json::Value;
+
+use crate::Onnx;
+use crate::engine::library::SearchPath;
+use crate::model_source::Files;
+use crate::options::{EngineChoice, ModelOptions};
+
+/// The folder with the models.
+pub(super) fn models() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models")
+}
+
+/// The files of a model: by name, in memory, and in a folder if the engine shall see one.
+#[derive(Default)]
+pub(super) struct TestFiles {
+    pub(super) files: BTreeMap<String, Vec<u8>>,
+    pub(super) directory: Option<PathBuf>,
+}
+
+impl TestFiles {
+    /// One model of `tests/models`: a `.onnx` file alone, or all of the folder it lies in.
+    pub(super) fn of_model(name: &str) -> Self {
+        let (folder, names) = match name.split_once('/') {
+            Some((folder, _)) => (models().join(folder), None),
+            None => (models(), Some(name)),
+        };
+        let mut files = BTreeMap::new();
+        let mut folders = vec![(folder.clone(), String::new())];
+        while let Some((folder, prefix)) = folders.pop() {
+            for entry in folder.read_dir().unwrap().map(Result::unwrap) {
+                let path = format!("{prefix}{}", entry.file_name().into_string().unwrap());
+                if entry.file_type().unwrap().is_dir() {
+                    if names.is_none() {
+                        folders.push((entry.path(), format!("{path}/")));
+                    }
+                } else if names.is_none_or(|name| name == path) {
+                    files.insert(path, std::fs::read(entry.path()).unwrap());
+                }
+            }
+        }
+        Self { files, directory: Some(folder) }
+    }
+
+    /// A model of the bytes given.
+    pub(super) fn of_bytes(bytes: Vec<u8>) -> Self {
+        Self { files: BTreeMap::from([("model.onnx".to_owned(), bytes)]), directory: None }
+    }
+
+    /// The same files, with no folder: what a runner sees whose files are mapped inside the carton.
+    pub(super) fn as_ranges(mut self) -> Self {
+        self.directory = None;
+        self
+    }
+}
+
+impl Files for TestFiles {
+    fn paths(&self) -> Vec<String> {
+        self.files.keys().cloned().collect()
+    }
+
+    fn directory(&self) -> Option<&Path> {
+        self.directory.as_deref()
+    }
+
+    fn map(&self, path: &str) -> std::io::Result<Arc<dyn Storage>> {
+        let bytes = self.files.get(path).ok_or(std::io::ErrorKind::NotFound)?;
+        Ok(Arc::new(AlignedBytes::copy_of(bytes)))
+    }
+}
+
+/// Where the tests find ONNX Runtime; `None`, with a word on standard error, where they do not.
+pub(super) fn onnx_runtime() -> Option<SearchPath> {
+    if std::env::var_os("ORT_DYLIB_PATH").is_none() {
+        eprintln!("skipped: ORT_DYLIB_PATH does not name a library of ONNX Runtime");
+        return None;
+    }
+    Some(SearchPath::of_environment())
+}
+
+/// Loads a model and returns it with the warnings it gave.
+pub(super) fn open(files: &TestFiles, engine: EngineChoice) -> Result<(Onnx, Vec<String>), RunnerError> {
+    open_with(files, &ModelOptions { engine, ..ModelOptions::default() }, &[], &[])
+}
+
+/// Loads a model with options and a declared signature.
+pub(super) fn open_with(
+    files: &TestFiles,
+    options: &ModelOptions,
+    inputs: &[TensorSpec],
+    outputs: &[TensorSpec],
+) -> Result<(Onnx, Vec<String>), RunnerError> {
+    let libraries = match options.engine {
+        EngineChoice::OnnxRuntime => SearchPath::of_environment(),
+        _ => SearchPath::default(),
+    };
+    let mut warnings = Vec::new();
+    let model = Onnx::open(files, options, None, (inputs, outputs), &libraries, &mut |warning| warnings.push(warning))?;
+    Ok((model, warnings))
+}
+
+/// Runs a model with outputs on the heap.
+pub(super) fn run(model: &Onnx, inputs: &Tensors) -> Result<Tensors, RunnerError> {
+    model.run(inputs, &|dtype, shape| {
+        let n_bytes = shape.iter().product::<usize>() * dtype.size().unwrap_or(0);
+        Ok(NumericTensor::new(dtype, shape.to_vec(), Arc::new(AlignedBytes::zeroed(n_bytes)))?)
+    })
+}
+
+/// Tensors as `cases.json` writes them.
+pub(super) fn tensors(json: &Value) -> Tensors {
+    json.as_object().unwrap().iter().map(|(name, json)| (name.clone(), tensor(json))).collect()
+}
+
+fn tensor(json: &Value) -> Tensor {
+    let shape: Vec<usize> = serde_json::from_value(json["shape"].clone()).unwrap();
+    macro_rules! numbers {
+        ($element:ty) => {{
+            let elements: Vec<$element> = serde_json::from_value(json["data"].clone()).unwrap();
+            NumericTensor::from_vec(elements, shape).unwrap().into()
+        }};
+    }
+    match json["dtype"].as_str().unwrap().parse().unwrap() {
+        DataType::Float32 => numbers!(f32),
+        DataType::Float64 => numbers!(f64),
+        DataType::Int8 => numbers!(i8),
+        DataType::Int16 => numbers!(i16),
+        DataType::Int32 => numbers!(i32),
+        DataType::Int64 => numbers!(i64),
+        DataType::Uint8 => numbers!(u8),
+        DataType::Uint16 => numbers!(u16),
+        DataType::Uint32 => numbers!(u32),
+        DataType::Uint64 => numbers!(u64),
+        DataType::String => {
+            let elements: Vec<String> = serde_json::from_value(json["data"].clone()).unwrap();
+            StringTensor::new(elements, shape).unwrap().into()
+        }
+        other => panic!("{other}"),
+    }
+}

@@ -1,0 +1,162 @@
+//! What packing takes and what it says.
+
+use std::path::Path;
+
+use carton_runner_interface::runner::{PackRequest, PackResponse};
+
+use super::models;
+use crate::options::ModelOptions;
+use crate::pack::pack;
+
+struct Packed {
+    response: Result<PackResponse, String>,
+    warnings: Vec<String>,
+    scratch: tempfile::TempDir,
+}
+
+fn pack_with(path: &Path, options: &ModelOptions) -> Packed {
+    let scratch = tempfile::tempdir().unwrap();
+    let request =
+        PackRequest { path: path.to_owned(), scratch: scratch.path().to_owned(), options: Default::default() };
+    let mut warnings = Vec::new();
+    let response = pack(&request, options, &mut |warning| warnings.push(warning)).map_err(|error| error.message);
+    Packed { response, warnings, scratch }
+}
+
+fn pack_path(path: &Path) -> Packed {
+    pack_with(path, &ModelOptions::default())
+}
+
+/// The names in a folder, sorted.
+fn list(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        folder.read_dir().unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+fn copy_into(folder: &Path, model: &str, name: &str) {
+    std::fs::copy(models().join(model), folder.join(name)).unwrap();
+}
+
+#[test]
+fn a_file() {
+    let path = models().join("mlp.onnx");
+    let packed = pack_path(&path);
+    let response = packed.response.unwrap();
+    assert_eq!(response.path, path);
+    assert_eq!(response.required_framework_version.as_deref(), Some(">=1.12.0, <2"));
+    assert_eq!((response.inputs.len(), response.outputs.len()), (1, 1));
+    assert_eq!(packed.warnings, [""; 0]);
+}
+
+#[test]
+fn a_file_with_external_data_brings_it() {
+    let packed = pack_path(&models().join("external_elsewhere/model.onnx"));
+    let response = packed.response.unwrap();
+    assert_eq!(response.path, packed.scratch.path());
+    assert_eq!(list(packed.scratch.path()), ["model.onnx", "sub"]);
+    let weights = std::fs::read(packed.scratch.path().join("sub/weights")).unwrap();
+    assert_eq!(weights, std::fs::read(models().join("external_elsewhere/sub/weights")).unwrap());
+}
+
+#[test]
+fn a_folder() {
+    let folder = models().join("external");
+    let packed = pack_path(&folder);
+    assert_eq!(packed.response.unwrap().path, folder);
+    assert_eq!(list(packed.scratch.path()), [""; 0]);
+
+    let folder = tempfile::tempdir().unwrap();
+    let message = |options: &ModelOptions| pack_with(folder.path(), options).response.map(|response| response.path);
+    let place = folder.path().display();
+    let defaults = ModelOptions::default();
+    assert_eq!(message(&defaults), Err(format!("{place}: no .onnx file found")));
+    copy_into(folder.path(), "mlp.onnx", "a.onnx");
+    copy_into(folder.path(), "conv.onnx", "b.onnx");
+    assert_eq!(
+        message(&defaults),
+        Err(format!("{place}: there are 2 .onnx files: `a.onnx`, `b.onnx`; choose one with the option model = \"…\""))
+    );
+    let chosen = ModelOptions { model: Some("b.onnx".to_owned()), ..defaults };
+    assert_eq!(message(&chosen), Ok(folder.path().to_owned()));
+}
+
+#[test]
+fn warnings() {
+    let check = |model: &str, n_declared: (usize, usize), expected: &[&str]| {
+        let packed = pack_path(&models().join(model));
+        let response = packed.response.unwrap();
+        assert_eq!((response.inputs.len(), response.outputs.len()), n_declared, "{model}");
+        assert_eq!(packed.warnings.len(), expected.len(), "{:?}", packed.warnings);
+        for (warning, expected) in packed.warnings.iter().zip(expected) {
+            assert!(warning.starts_with(expected), "{warning}");
+        }
+    };
+    check("tokens.onnx", (1, 4), &[]);
+    check(
+        "labels.onnx",
+        (1, 2),
+        &[
+            "the built-in engine will not run this model: it lacks the operator `StringConcat`, `ai.onnx.ml.LabelEncoder`;",
+        ],
+    );
+    check(
+        "half.onnx",
+        (0, 0),
+        &[
+            "the built-in engine will not run this model: input `x` is float16",
+            "no inputs and outputs are declared: input `x` is float16, which a carton cannot declare",
+        ],
+    );
+    check(
+        "sequence.onnx",
+        (0, 0),
+        &["no inputs and outputs are declared: output `parts` is a sequence, which a carton cannot declare"],
+    );
+}
+
+#[test]
+fn requirements() {
+    for (opset, expected) in [(7, ">=1.2.0, <2"), (13, ">=1.8.0, <2"), (26, ">=1.21.0, <2"), (27, ">=1.22.0, <2")] {
+        let response = pack_path(&models().join(format!("opset_{opset}.onnx"))).response.unwrap();
+        assert_eq!(response.required_framework_version.as_deref(), Some(expected));
+    }
+}
+
+#[test]
+fn refusals() {
+    let check = |path: &Path, expected: &str| {
+        let message = pack_path(path).response.map(|response| response.path).unwrap_err();
+        assert!(message.contains(expected), "{message}");
+    };
+    check(&models().join("make.py"), "is neither a .onnx file nor a folder with one");
+    check(&models().join("gone.onnx"), "gone.onnx: No such file");
+
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("model.onnx");
+    std::fs::write(&model, "hello").unwrap();
+    check(&model, "model.onnx is not a");
+    copy_into(folder.path(), "external/model.onnx", "model.onnx");
+    check(&model, "reading external data");
+    let data = folder.path().join("model.onnx.data");
+    std::fs::write(&data, "short").unwrap();
+    check(&model, "`model.onnx.data` is too short for tensor `w1`: expected 128 bytes at 0, found a file of 5");
+    std::fs::remove_file(&data).unwrap();
+    std::os::unix::fs::symlink(models().join("external/model.onnx.data"), &data).unwrap();
+    check(&model, "outside the model's folder");
+
+    let bytes = std::fs::read(models().join("external/model.onnx")).unwrap();
+    for (location, expected) in
+        [("../m.onnx.data ", "has `..` in its path"), ("/etc/alternativ", "is an absolute path")]
+    {
+        let from = b"model.onnx.data";
+        assert_eq!(location.len(), from.len());
+        let mut changed = bytes.clone();
+        while let Some(position) = changed.windows(from.len()).position(|window| window == from) {
+            changed[position..position + from.len()].copy_from_slice(location.as_bytes());
+        }
+        std::fs::write(&model, changed).unwrap();
+        check(&model, expected);
+    }
+}
