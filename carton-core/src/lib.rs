@@ -1,17 +1,57 @@
-//! Packs machine-learning models into one verifiable file and runs them in isolated runners.
+//! Carton packs any machine-learning model, untouched, with its metadata, its signature and its own self-tests into one
+//! verifiable file, and runs it from any program.
+//!
+//! The framework that runs the model lives in a *runner*: a process of its own, with tensors in shared memory. A runner
+//! that crashes fails the calls it was working on and is started again by the next one.
+//!
+//! ```no_run
+//! use carton_core::{Carton, LoadOptions};
+//! use carton_tensor::NumericTensor;
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let model = Carton::load("digits.carton", LoadOptions::default()).await?;
+//! let image = NumericTensor::from_vec(vec![0.0_f32; 64], vec![1, 64])?;
+//! let outputs = model.infer([("image", image)]).await?;
+//! # let _ = outputs;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`Carton`] is the way in: [`load`](Carton::load) and [`load_unpacked`](Carton::load_unpacked) start a runner,
+//! [`pack`](Carton::pack) writes a carton, [`open`](Carton::open) reads one without running anything. The modules below
+//! are its layers, each usable alone; `spec/carton-format.md` is the format they implement.
 
 pub mod archive;
 pub mod cache;
 pub mod config;
 pub mod contents;
 pub mod digest;
+mod error;
+mod inputs;
 pub mod links;
+mod location;
 pub mod manifest;
 pub mod metadata;
+mod model;
+mod open;
+mod pack;
 pub mod package;
+mod progress;
 pub mod runner;
+mod self_test;
 pub mod signature;
 pub mod source;
 pub mod tensor_data;
 
+pub use carton_runner_interface::host::CallTimings;
+pub use carton_runner_interface::{Options, Tensors};
+
+pub use error::{Error, ErrorKind, RunnerMessage};
+pub use inputs::Inputs;
+pub use location::Location;
+pub use model::{Carton, InferOptions, LoadOptions, OutputStream, SealedInputs};
+pub use open::OpenOptions;
+pub use pack::{PackOptions, Packed, RecordSelfTest};
+pub use progress::{ProgressCallback, ProgressEvent, Stage};
 pub use runner::runner_main;
+pub use self_test::{OutputResult, SelfTestReport, SelfTestResult};

@@ -7,11 +7,13 @@ mod embedded;
 pub mod launch;
 mod registry;
 mod select;
+pub(crate) mod session;
 
 pub use descriptor::{Descriptor, DescriptorError, INTERFACE_VERSION, ModelFilesMode};
 pub use embedded::{EmbeddedRunner, RUNNER_ARGUMENT, runner_main};
 pub use registry::{BrokenRunner, Registry, RegistryError};
 pub use select::{NoRunner, Rejection, Requirement, reject, select};
+pub use session::Crash;
 
 /// The target triple this library was built for.
 pub const PLATFORM: &str = env!("CARTON_TARGET");

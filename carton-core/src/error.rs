@@ -1,0 +1,284 @@
+//! What can go wrong from the caller's view. Each layer has its own error; here they are sorted by what a caller does
+//! about them.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use carton_runner_interface::host::CallError;
+use carton_runner_interface::runner::RunnerError;
+
+use crate::cache::CacheError;
+use crate::config::ConfigError;
+use crate::contents::{self, ContentsError};
+use crate::digest::Sha256Digest;
+use crate::metadata::MetadataError;
+use crate::package::PackageError;
+use crate::runner::launch::LaunchError;
+use crate::runner::session::StartError;
+use crate::runner::{Crash, NoRunner, RegistryError};
+use crate::signature::{SignatureError, TooManyPositional};
+
+/// Why an operation failed. [`kind`](Self::kind) says what sort of failure it is, [`hint`](Self::hint) what to do about
+/// it; the causes are its [`source`](std::error::Error::source) chain.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The configuration cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The cache cannot be used.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+    /// The carton cannot be read or written.
+    #[error(transparent)]
+    Package(#[from] PackageError),
+    /// A file of the carton is missing, damaged, or not the one its manifest lists.
+    #[error(transparent)]
+    Contents(#[from] ContentsError),
+    /// Metadata given to `pack` breaks a rule of the format.
+    #[error(transparent)]
+    Metadata(#[from] MetadataError),
+    /// A tensor file given to `pack` cannot be used.
+    #[error("cannot use `{}`", path.display())]
+    TensorFile {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: carton_tensor::npy::NpyError,
+    },
+    /// An `.npz` file holds several arrays and none was named.
+    #[error("`{}` holds {} arrays, name one with `#`: {}", path.display(), names.len(), names.join(", "))]
+    NpzMember {
+        /// The file.
+        path: PathBuf,
+        /// The arrays in it.
+        names: Vec<String>,
+    },
+    /// A runner answered something that makes no sense.
+    #[error("runner {runner} answered `{found}`, expected {expected}")]
+    RunnerAnswer {
+        /// Name and version of the runner.
+        runner: String,
+        /// What would make sense.
+        expected: &'static str,
+        /// What it answered.
+        found: String,
+    },
+    /// The carton runs on other platforms only.
+    #[error("the model runs on {} only, this is {found}", required.join(", "))]
+    Platform {
+        /// `required_platforms` of the carton.
+        required: Vec<String>,
+        /// This platform.
+        found: &'static str,
+    },
+    /// Installed runners cannot be listed.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// No installed runner fits.
+    #[error(transparent)]
+    NoRunner(#[from] Box<NoRunner>),
+    /// The runner's process could not be started.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    /// The runner died, hung at its start, or broke the protocol.
+    #[error(transparent)]
+    RunnerCrashed(#[from] Crash),
+    /// The runner died earlier and the carton was loaded not to restart it.
+    #[error("runner {runner} died earlier and is not restarted")]
+    RunnerGone {
+        /// Name and version of the runner.
+        runner: String,
+    },
+    /// The runner will not load or pack this model.
+    #[error("runner {runner} refused the model")]
+    LoadRefused {
+        /// Name and version of the runner.
+        runner: String,
+        /// What it says.
+        source: RunnerMessage,
+    },
+    /// The model or its framework failed in this call; the runner goes on.
+    #[error("the model failed in runner {runner}")]
+    Model {
+        /// Name and version of the runner.
+        runner: String,
+        /// What it says.
+        source: RunnerMessage,
+    },
+    /// A call took longer than its timeout.
+    #[error("{}", timeout_text(runner, *waiting))]
+    Timeout {
+        /// Name and version of the runner.
+        runner: String,
+        /// Whether the call was still waiting for its turn; a running one takes the runner with it.
+        waiting: bool,
+    },
+    /// A call could not be made: too many are waiting, or there is no room for its tensors.
+    #[error(transparent)]
+    Call(CallError),
+    /// Inputs or outputs contradict the carton's signature.
+    #[error(transparent)]
+    Signature(#[from] SignatureError),
+    /// Positional inputs that the signature has no names for.
+    #[error(transparent)]
+    TooManyPositional(#[from] TooManyPositional),
+    /// A carton that would have to be fetched.
+    #[error("cannot load `{location}`: remote cartons are not supported yet")]
+    Remote {
+        /// The URL.
+        location: String,
+    },
+    /// What follows `#sha256=` is no hash.
+    #[error("expected 64 lower-case hexadecimal digits after `#sha256=`, found `{found}`")]
+    Pin {
+        /// What is there.
+        found: String,
+    },
+    /// Two different hashes are expected of one carton.
+    #[error("the location pins the carton to {pinned}, the options expect {expect}")]
+    TwoPins {
+        /// From the location.
+        pinned: Sha256Digest,
+        /// From the options.
+        expect: Sha256Digest,
+    },
+    /// A file could not be read or written.
+    #[error("cannot {what} `{}`", path.display())]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why it failed.
+        source: std::io::Error,
+    },
+    /// A mistake in this library.
+    #[error("internal error: {0}")]
+    Internal(String),
+}
+
+/// What sort of failure an [`Error`] is; the `carton` command has an exit code for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// None of the others: the model failed, an input is wrong, a file cannot be written.
+    Failure,
+    /// The carton is malformed, damaged, tampered with, or not the one that was expected.
+    Integrity,
+    /// No installed runner fits the carton.
+    NoRunner,
+    /// The runner died, could not be started, or refused the model.
+    RunnerCrashed,
+    /// Something has to come over the network and cannot.
+    Network,
+    /// The work was given up on request.
+    Interrupted,
+}
+
+impl From<contents::ErrorKind> for ErrorKind {
+    fn from(kind: contents::ErrorKind) -> Self {
+        match kind {
+            contents::ErrorKind::Integrity | contents::ErrorKind::Format => Self::Integrity,
+            contents::ErrorKind::NotFetched => Self::Network,
+            contents::ErrorKind::Interrupted => Self::Interrupted,
+            _ => Self::Failure,
+        }
+    }
+}
+
+impl Error {
+    /// What sort of failure this is.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Package(error) => error.kind().into(),
+            Self::Contents(error) => error.kind().into(),
+            Self::Remote { .. } => ErrorKind::Network,
+            Self::NoRunner(_) => ErrorKind::NoRunner,
+            Self::Launch(_) | Self::RunnerCrashed(_) | Self::RunnerGone { .. } | Self::LoadRefused { .. } => {
+                ErrorKind::RunnerCrashed
+            }
+            _ => ErrorKind::Failure,
+        }
+    }
+
+    /// What the user can do about it, where there is something.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::NoRunner(error) => Some(format!("install one with `{}`", error.install_command())),
+            Self::Remote { .. } => Some("download the file and load it by its path".to_owned()),
+            Self::Signature(_) => Some("`carton info` shows what the model expects".to_owned()),
+            Self::TooManyPositional(_) => Some("pass inputs by name".to_owned()),
+            Self::Timeout { .. } => Some("allow more time, or check that the model does not hang".to_owned()),
+            Self::Call(CallError::PoolFull { .. }) => {
+                Some("drop outputs that are no longer needed, or allow more shared memory".to_owned())
+            }
+            _ => None,
+        }
+    }
+}
+
+fn timeout_text(runner: &str, waiting: bool) -> String {
+    if waiting {
+        format!("the call ran out of time while it waited for runner {runner}")
+    } else {
+        format!("the call ran out of time; runner {runner} was killed")
+    }
+}
+
+impl From<StartError> for Error {
+    fn from(error: StartError) -> Self {
+        match error {
+            StartError::Launch(error) => Self::Launch(error),
+            StartError::Crash(crash) => Self::RunnerCrashed(crash),
+        }
+    }
+}
+
+/// What a runner said went wrong, with its causes as the source chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunnerMessage {
+    message: String,
+    cause: Option<Box<RunnerMessage>>,
+}
+
+impl fmt::Display for RunnerMessage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for RunnerMessage {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.cause.as_deref().map(|cause| cause as _)
+    }
+}
+
+pub(crate) fn runner_error(error: RunnerError) -> RunnerMessage {
+    let cause =
+        error.causes.into_iter().rev().fold(None, |cause, message| Some(Box::new(RunnerMessage { message, cause })));
+    RunnerMessage { message: error.message, cause }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+
+    use super::*;
+
+    #[test]
+    fn a_runners_causes_become_the_source_chain() {
+        let error = runner_error(RunnerError {
+            message: "outer".to_owned(),
+            causes: vec!["middle".to_owned(), "inner".to_owned()],
+        });
+        let middle = error.source().map(ToString::to_string);
+        let inner = error.source().and_then(|middle| middle.source()).map(ToString::to_string);
+        assert_eq!(
+            (error.to_string().as_str(), middle.as_deref(), inner.as_deref()),
+            ("outer", Some("middle"), Some("inner"))
+        );
+    }
+}

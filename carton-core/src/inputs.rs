@@ -1,0 +1,58 @@
+//! What callers pass to a model: tensors by name, or in the order the carton declares them.
+
+use std::collections::{BTreeMap, HashMap};
+
+use carton_tensor::Tensor;
+
+/// Inputs of one call.
+///
+/// ```
+/// use carton_core::Inputs;
+/// use carton_tensor::NumericTensor;
+///
+/// let tensor = NumericTensor::from_vec(vec![1.0_f32, 2.0], vec![2])?;
+/// let by_name = Inputs::from([("x", tensor.clone())]);
+/// let in_declared_order = Inputs::from(vec![tensor]);
+/// # let _ = (by_name, in_declared_order);
+/// # Ok::<(), carton_tensor::TensorError>(())
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Inputs {
+    /// By the names the carton declares.
+    Named(BTreeMap<String, Tensor>),
+    /// In the order in which the carton declares its inputs.
+    Positional(Vec<Tensor>),
+}
+
+impl Inputs {
+    /// No inputs, for models that take none.
+    #[must_use]
+    pub fn none() -> Self {
+        Self::Named(BTreeMap::new())
+    }
+}
+
+impl<T: Into<Tensor>> From<Vec<T>> for Inputs {
+    fn from(tensors: Vec<T>) -> Self {
+        Self::Positional(tensors.into_iter().map(Into::into).collect())
+    }
+}
+
+impl<T: Into<Tensor>> From<BTreeMap<String, T>> for Inputs {
+    fn from(tensors: BTreeMap<String, T>) -> Self {
+        Self::Named(tensors.into_iter().map(|(name, tensor)| (name, tensor.into())).collect())
+    }
+}
+
+impl<T: Into<Tensor>> From<HashMap<String, T>> for Inputs {
+    fn from(tensors: HashMap<String, T>) -> Self {
+        Self::Named(tensors.into_iter().map(|(name, tensor)| (name, tensor.into())).collect())
+    }
+}
+
+impl<N: Into<String>, T: Into<Tensor>, const COUNT: usize> From<[(N, T); COUNT]> for Inputs {
+    fn from(tensors: [(N, T); COUNT]) -> Self {
+        Self::Named(tensors.into_iter().map(|(name, tensor)| (name.into(), tensor.into())).collect())
+    }
+}

@@ -1,0 +1,232 @@
+//! The runner of a loaded model, started again when it died.
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Instant;
+
+use carton_runner_interface::TensorSpec;
+use carton_runner_interface::host::{
+    CallError, CallOptions, ConnectionOptions, Event, FileRange, Files, LoadRequest, LogLevel, Phase,
+};
+
+use super::{InferOptions, LoadOptions};
+use crate::Error;
+use crate::contents::{self, ModelDirectory, ModelRanges};
+use crate::error::runner_error;
+use crate::metadata;
+use crate::package::Package;
+use crate::progress::{Abandoned, ProgressCallback, ProgressEvent, Stage};
+use crate::runner::launch::LaunchPolicy;
+use crate::runner::session::Session;
+use crate::runner::{Descriptor, ModelFilesMode};
+use crate::signature::SignatureMode;
+
+/// The model's verified files; they stay leased in the cache for as long as the model is loaded.
+pub(super) enum ModelFiles {
+    Directory(ModelDirectory),
+    Ranges(ModelRanges),
+}
+
+impl ModelFiles {
+    pub(super) fn prepare(
+        package: &Package,
+        mode: ModelFilesMode,
+        progress: Option<&ProgressCallback>,
+        abandoned: &Abandoned,
+    ) -> Result<Self, Error> {
+        let report = |stage: Stage| {
+            move |done: contents::Progress| {
+                if let Some(progress) = progress {
+                    progress(&ProgressEvent::bytes(stage.clone(), done.bytes_done, done.bytes_total));
+                }
+                abandoned.control()
+            }
+        };
+        Ok(match mode {
+            ModelFilesMode::Directory => Self::Directory(package.contents().model_directory(&report(Stage::Extract))?),
+            ModelFilesMode::Ranges => Self::Ranges(package.contents().model_ranges(&report(Stage::Verify))?),
+        })
+    }
+
+    fn for_runner(&self) -> Files {
+        match self {
+            Self::Directory(directory) => Files::Directory(directory.path().to_path_buf()),
+            Self::Ranges(ranges) => Files::Ranges(ranges.files().iter().map(wire_range).collect()),
+        }
+    }
+}
+
+/// A package with a running runner.
+pub(super) struct Live {
+    package: Package,
+    descriptor: Descriptor,
+    files: ModelFiles,
+    options: LoadOptions,
+    session: RwLock<Arc<Session>>,
+    /// Held while a fresh runner is started, so that one is.
+    restarting: tokio::sync::Mutex<()>,
+}
+
+impl Live {
+    pub(super) async fn start(
+        package: Package,
+        descriptor: Descriptor,
+        files: ModelFiles,
+        options: LoadOptions,
+    ) -> Result<Self, Error> {
+        let session = start_session(&package, &descriptor, &files, &options).await?;
+        Ok(Self {
+            package,
+            descriptor,
+            files,
+            options,
+            session: RwLock::new(Arc::new(session)),
+            restarting: tokio::sync::Mutex::default(),
+        })
+    }
+
+    pub(super) fn package(&self) -> &Package {
+        &self.package
+    }
+
+    pub(super) fn descriptor(&self) -> &Descriptor {
+        &self.descriptor
+    }
+
+    pub(super) fn signature_mode(&self) -> SignatureMode {
+        self.options.signature
+    }
+
+    pub(super) fn call_options(&self, options: &InferOptions) -> CallOptions {
+        let timeout = options.timeout.or(self.options.timeout);
+        CallOptions { deadline: timeout.and_then(|timeout| Instant::now().checked_add(timeout)) }
+    }
+
+    /// The running session; a fresh one when the last one died.
+    pub(super) async fn session(&self) -> Result<Arc<Session>, Error> {
+        let session = self.current();
+        if !session.is_dead() {
+            return Ok(session);
+        }
+        if !self.options.restart {
+            return Err(Error::RunnerGone { runner: self.descriptor.to_string() });
+        }
+        let _one_at_a_time = self.restarting.lock().await;
+        let session = self.current();
+        if !session.is_dead() {
+            return Ok(session);
+        }
+        tracing::info!(runner = %self.descriptor, "starting a fresh runner");
+        let session = start_session(&self.package, &self.descriptor, &self.files, &self.options).await?;
+        let session = Arc::new(session);
+        *self.session.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&session);
+        Ok(session)
+    }
+
+    fn current(&self) -> Arc<Session> {
+        Arc::clone(&self.session.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What a failed call means to the caller. A call that ran out of time while running takes the runner with it.
+    pub(super) async fn explain(&self, session: &Session, error: CallError) -> Error {
+        match session.explain(error).await {
+            Err(crash) => Error::RunnerCrashed(crash),
+            Ok(CallError::Runner { error, .. }) => {
+                Error::Model { runner: session.runner().to_owned(), source: runner_error(error) }
+            }
+            Ok(CallError::DeadlineExceeded { phase }) => {
+                if phase == Phase::Running {
+                    session.kill("a call ran out of time");
+                }
+                Error::Timeout { runner: session.runner().to_owned(), waiting: phase == Phase::Queued }
+            }
+            Ok(other) => Error::Call(other),
+        }
+    }
+}
+
+async fn start_session(
+    package: &Package,
+    descriptor: &Descriptor,
+    files: &ModelFiles,
+    options: &LoadOptions,
+) -> Result<Session, Error> {
+    let mut runner_options = carton_runner_interface::Options::new();
+    runner_options.extend(package.metadata().runner().opts.clone());
+    runner_options.extend(options.options.clone());
+    let request = LoadRequest {
+        files: files.for_runner(),
+        options: runner_options,
+        device: options.device.clone(),
+        inputs: wire_specs(package.metadata().inputs()),
+        outputs: wire_specs(package.metadata().outputs()),
+    };
+    let connection = ConnectionOptions {
+        hello_timeout: options.start_timeout,
+        pool_cap: options.pool_bytes,
+        queue_cap: options.max_waiting_calls,
+        copy_outputs: options.untrusted,
+        ..ConnectionOptions::default()
+    };
+    let session = start_runner(descriptor, &options.policy, connection, options.progress.clone()).await?;
+    match session.connection().load(request, CallOptions::default()).await {
+        Ok(_) => Ok(session),
+        Err(error) => match session.explain(error).await {
+            Err(crash) => Err(Error::RunnerCrashed(crash)),
+            Ok(CallError::Runner { error, .. }) => {
+                Err(Error::LoadRefused { runner: descriptor.to_string(), source: runner_error(error) })
+            }
+            Ok(other) => Err(Error::Call(other)),
+        },
+    }
+}
+
+/// Starts a runner whose log records become ours and whose progress reaches `progress`.
+pub(crate) async fn start_runner(
+    descriptor: &Descriptor,
+    policy: &LaunchPolicy,
+    mut connection: ConnectionOptions,
+    progress: Option<ProgressCallback>,
+) -> Result<Session, Error> {
+    let runner = descriptor.to_string();
+    connection.on_event = Some(Arc::new(move |event| match event {
+        Event::Log { level, message, .. } => log(&runner, level, &message),
+        Event::Progress { what, done, total, .. } => {
+            if let Some(progress) = &progress {
+                progress(&ProgressEvent { stage: Stage::Runner(what), done, total, unit: "" });
+            }
+        }
+        _ => {}
+    }));
+    Ok(Session::start(descriptor, policy, connection).await?)
+}
+
+fn log(runner: &str, level: LogLevel, message: &str) {
+    match level {
+        LogLevel::Error => tracing::error!(target: "carton::runner", runner, "{message}"),
+        LogLevel::Warn => tracing::warn!(target: "carton::runner", runner, "{message}"),
+        LogLevel::Info => tracing::info!(target: "carton::runner", runner, "{message}"),
+        _ => tracing::debug!(target: "carton::runner", runner, "{message}"),
+    }
+}
+
+fn wire_range(range: &contents::ModelRange) -> FileRange {
+    FileRange {
+        path: range.path.clone(),
+        file: Arc::clone(&range.file),
+        location: None,
+        offset: range.offset,
+        length: range.length,
+    }
+}
+
+fn wire_specs(specs: &[metadata::TensorSpec]) -> Vec<TensorSpec> {
+    specs
+        .iter()
+        .map(|spec| TensorSpec {
+            name: spec.name.clone(),
+            dtype: spec.dtype,
+            shape: spec.shape.clone(),
+            internal_name: spec.internal_name.clone(),
+        })
+        .collect()
+}

@@ -1,0 +1,51 @@
+//! Outputs that come one after another.
+
+use std::sync::Arc;
+
+use carton_runner_interface::host::InferStream;
+
+use super::InferOptions;
+use super::live::Live;
+use crate::runner::session::Session;
+use crate::signature::Bindings;
+use crate::{Error, Inputs, Tensors};
+
+/// The outputs of [`Carton::infer_stream`](crate::Carton::infer_stream). Dropping it cancels the call.
+pub struct OutputStream {
+    live: Arc<Live>,
+    session: Arc<Session>,
+    stream: InferStream,
+    bindings: Bindings,
+    ended: bool,
+}
+
+impl OutputStream {
+    pub(super) async fn start(live: Arc<Live>, inputs: Inputs) -> Result<Self, Error> {
+        let (inputs, bindings) = live.check_inputs(inputs)?;
+        let session = live.session().await?;
+        let call = live.call_options(&InferOptions::default());
+        match session.connection().infer_stream(inputs, call).await {
+            Ok(stream) => Ok(Self { live, session, stream, bindings, ended: false }),
+            Err(error) => Err(live.explain(&session, error).await),
+        }
+    }
+
+    /// The next outputs, checked against the signature; `None` when the model is done. An error ends the stream.
+    pub async fn next(&mut self) -> Option<Result<Tensors, Error>> {
+        if self.ended {
+            return None;
+        }
+        let result = match self.stream.recv().await? {
+            Ok(outputs) => self.live.check_outputs(self.bindings.clone(), &outputs).map(|()| outputs),
+            Err(error) => Err(self.live.explain(&self.session, error).await),
+        };
+        self.ended = result.is_err();
+        Some(result)
+    }
+}
+
+impl std::fmt::Debug for OutputStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OutputStream").field("runner", &self.session.runner()).finish_non_exhaustive()
+    }
+}

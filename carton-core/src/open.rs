@@ -1,0 +1,58 @@
+//! Opens a carton without starting anything: what `info`, `verify` and `unpack` need, and what `load` begins with.
+
+use std::sync::Arc;
+
+use crate::cache::Cache;
+use crate::config::Config;
+use crate::digest::Sha256Digest;
+use crate::package::{self, Package};
+use crate::progress::run_blocking;
+use crate::{Carton, Error, Location};
+
+/// How [`Carton::open`] opens.
+#[derive(Clone, Debug, Default)]
+pub struct OpenOptions {
+    /// The SHA-256 that MANIFEST must have.
+    pub expect: Option<Sha256Digest>,
+    /// Directories; `None` reads the configuration file and the environment.
+    pub config: Option<Config>,
+}
+
+impl Carton {
+    /// Opens a carton, or a folder that holds an unpacked one, without starting a runner: for its metadata, its files and
+    /// tensors, to verify or to unpack it.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), carton_core::Error> {
+    /// use carton_core::{Carton, OpenOptions};
+    /// let package = Carton::open("digits.carton", OpenOptions::default()).await?;
+    /// println!("{:?}", package.metadata().model_name());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// A carton that is malformed, or whose MANIFEST is not the expected one. Files are verified when they are read.
+    pub async fn open(location: impl Into<Location>, options: OpenOptions) -> Result<Package, Error> {
+        let location = location.into();
+        run_blocking(move |_| {
+            let config = match options.config {
+                Some(config) => config,
+                None => Config::load(None)?,
+            };
+            open(&location, options.expect, &config)
+        })
+        .await
+    }
+}
+
+/// Opens the carton at `location`.
+pub(crate) fn open(location: &Location, expect: Option<Sha256Digest>, config: &Config) -> Result<Package, Error> {
+    let Some(path) = location.path() else { return Err(Error::Remote { location: location.to_string() }) };
+    let expect = location.expected(expect)?;
+    Ok(Package::open(path, package::OpenOptions { cache: Some(cache(config)?), expect })?)
+}
+
+pub(crate) fn cache(config: &Config) -> Result<Arc<Cache>, Error> {
+    Ok(Arc::new(Cache::open(&config.cache_dir)?))
+}

@@ -1,0 +1,166 @@
+//! A runner process with a connection to it: alive together, dead together.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use carton_runner_interface::host::{CallError, CloseReason, Connection, ConnectionOptions};
+use tokio::sync::watch;
+
+use super::Descriptor;
+use super::launch::{Exit, LaunchError, LaunchPolicy, Process, launch};
+
+/// How long the exit status may lag behind the end of the connection before the error goes out without it.
+const EXIT_REPORT_WAIT: Duration = Duration::from_secs(1);
+
+/// A runner that died, hung at its start, or broke the protocol.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Crash {
+    /// Name and version of the runner.
+    pub runner: String,
+    /// What happened: `killed by signal 9`, `exit status 1`, `broke the protocol: …`.
+    pub what: String,
+    /// The last lines of its standard error.
+    pub stderr: Vec<String>,
+}
+
+impl fmt::Display for Crash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "runner {} died: {}", self.runner, self.what)?;
+        if !self.stderr.is_empty() {
+            write!(f, "; its last words:")?;
+            for line in &self.stderr {
+                write!(f, "\n    {line}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Crash {}
+
+/// Why a session could not be started.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StartError {
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    #[error(transparent)]
+    Crash(#[from] Crash),
+}
+
+/// A running, connected runner. Dropping it ends the process.
+pub(crate) struct Session {
+    runner: String,
+    connection: Connection,
+    process: Process,
+    exit: watch::Receiver<Option<Exit>>,
+}
+
+impl Session {
+    /// Starts the process and exchanges hellos.
+    pub(crate) async fn start(
+        descriptor: &Descriptor,
+        policy: &LaunchPolicy,
+        options: ConnectionOptions,
+    ) -> Result<Self, StartError> {
+        let runner = descriptor.to_string();
+        let (report_exit, exit) = watch::channel(None);
+        // The process may die before there is a connection to tell.
+        let connection_to_close: Arc<OnceLock<Connection>> = Arc::default();
+        let (socket, process) = launch(descriptor, policy, {
+            let connection = Arc::clone(&connection_to_close);
+            move |exit| {
+                report_exit.send_replace(Some(exit));
+                if let Some(connection) = connection.get() {
+                    connection.close(CloseReason::EndOfFile);
+                }
+            }
+        })?;
+        let mut died = exit.clone();
+        let opened = tokio::select! {
+            opened = Connection::open(socket.into(), options) => opened,
+            // A child that the dead runner left may hold the socket open; waiting for a hello would wait in vain.
+            _ = died.wait_for(Option::is_some) => Err(Arc::new(CloseReason::EndOfFile)),
+        };
+        match opened {
+            Ok(connection) => {
+                let _ = connection_to_close.set(connection.clone());
+                if exit.borrow().is_some() {
+                    connection.close(CloseReason::EndOfFile);
+                }
+                Ok(Self { runner, connection, process, exit })
+            }
+            Err(reason) => {
+                if !matches!(*reason, CloseReason::EndOfFile) {
+                    process.kill();
+                }
+                Err(crash(&runner, &reason, &process, exit).await.into())
+            }
+        }
+    }
+
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    pub(crate) fn runner(&self) -> &str {
+        &self.runner
+    }
+
+    pub(crate) fn is_dead(&self) -> bool {
+        self.connection.is_closed() || self.exit.borrow().is_some()
+    }
+
+    /// Kills the process: every pending call fails.
+    pub(crate) fn kill(&self, reason: &str) {
+        self.connection.close(CloseReason::Requested(reason.to_owned()));
+        self.process.kill();
+    }
+
+    /// Turns the end of the connection into the story of the process's death; other errors pass through.
+    pub(crate) async fn explain(&self, error: CallError) -> Result<CallError, Crash> {
+        match error {
+            CallError::Closed(reason) => Err(crash(&self.runner, &reason, &self.process, self.exit.clone()).await),
+            other => Ok(other),
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // The runner sees the end of the stream and ends; the process handle kills it if it does not.
+        self.connection.close(CloseReason::Requested("the model was dropped".to_owned()));
+    }
+}
+
+async fn crash(
+    runner: &str,
+    reason: &CloseReason,
+    process: &Process,
+    mut exit: watch::Receiver<Option<Exit>>,
+) -> Crash {
+    if !matches!(reason, CloseReason::EndOfFile) {
+        // It broke the protocol or was given up: alive or not, it is of no use any more.
+        process.kill();
+    }
+    let exit = match tokio::time::timeout(EXIT_REPORT_WAIT, exit.wait_for(Option::is_some)).await {
+        Ok(Ok(exit)) => exit.clone(),
+        _ => None,
+    };
+    if exit.is_none() {
+        // It closed its end and lives on.
+        process.kill();
+    }
+    let mut what = match (reason, &exit) {
+        (CloseReason::EndOfFile, Some(exit)) => exit.status.clone(),
+        (CloseReason::EndOfFile, None) => "it closed its connection without ending".to_owned(),
+        (reason, _) => reason.to_string(),
+    };
+    let mut source = std::error::Error::source(reason);
+    while let Some(cause) = source {
+        what.push_str(": ");
+        what.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    Crash { runner: runner.to_owned(), what, stderr: exit.map(|exit| exit.stderr).unwrap_or_default() }
+}

@@ -1,0 +1,126 @@
+//! Runs the self-tests of a loaded carton and compares what comes out with what should.
+
+use std::time::Instant;
+
+use carton_tensor::{Tensor, Tolerance, allclose};
+use serde::Serialize;
+
+use crate::progress::run_blocking;
+use crate::{Carton, Error, ErrorKind, Inputs};
+
+/// How the self-tests of a carton went.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SelfTestReport {
+    /// Whether all of them passed; `true` when there are none.
+    pub passed: bool,
+    /// In the order of the carton.
+    pub self_tests: Vec<SelfTestResult>,
+}
+
+/// How one self-test went.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SelfTestResult {
+    /// As [`label`](crate::package::SelfTestData::label).
+    pub name: String,
+    /// Whether the model ran and every expected output was close to what came out.
+    pub passed: bool,
+    /// How long the inference took.
+    pub seconds: f64,
+    /// One for each expected output; none when the model did not run, or when no output is expected.
+    pub outputs: Vec<OutputResult>,
+    /// Why the model did not run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// How one output of a self-test compares with the expected one.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct OutputResult {
+    /// The output's name.
+    pub name: String,
+    /// Whether it is close enough.
+    pub passed: bool,
+    /// The largest absolute difference, where numbers were compared.
+    pub max_abs_diff: Option<f64>,
+    /// The largest difference relative to the expected value, where numbers were compared.
+    pub max_rel_diff: Option<f64>,
+    /// What differs most, and where.
+    pub detail: Option<String>,
+}
+
+impl Carton {
+    /// Runs every self-test of the carton. A test without expected outputs passes when it runs; inputs or outputs that
+    /// contradict the signature fail the test.
+    ///
+    /// ```no_run
+    /// # async fn example(model: carton_core::Carton) -> Result<(), carton_core::Error> {
+    /// let report = model.self_test(carton_tensor::Tolerance::default()).await?;
+    /// assert!(report.passed, "{report:?}");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// A test that could not be judged: its tensors cannot be read, or the runner died.
+    pub async fn self_test(&self, tolerance: Tolerance) -> Result<SelfTestReport, Error> {
+        let mut self_tests = Vec::new();
+        for index in 0..self.package().metadata().self_tests().len() {
+            self_tests.push(self.run_self_test(index, tolerance).await?);
+        }
+        Ok(SelfTestReport { passed: self_tests.iter().all(|test| test.passed), self_tests })
+    }
+
+    async fn run_self_test(&self, index: usize, tolerance: Tolerance) -> Result<SelfTestResult, Error> {
+        let package = self.package().clone();
+        let (name, inputs, expected) = run_blocking(move |_| {
+            let Some(test) = package.self_tests().nth(index) else {
+                return Err(Error::Internal(format!("no self-test {index}")));
+            };
+            Ok((test.label(), test.inputs()?, test.expected_out()?.unwrap_or_default()))
+        })
+        .await?;
+
+        let start = Instant::now();
+        let answer = self.infer(Inputs::Named(inputs)).await;
+        let seconds = start.elapsed().as_secs_f64();
+        let outputs = match answer {
+            Ok(outputs) => outputs,
+            Err(error) if error.kind() == ErrorKind::Failure => {
+                let error = Some(chain(&error));
+                return Ok(SelfTestResult { name, passed: false, seconds, outputs: Vec::new(), error });
+            }
+            Err(error) => return Err(error),
+        };
+        let outputs: Vec<OutputResult> =
+            expected.iter().map(|(name, expected)| compare(name, outputs.get(name), expected, tolerance)).collect();
+        Ok(SelfTestResult { name, passed: outputs.iter().all(|output| output.passed), seconds, outputs, error: None })
+    }
+}
+
+fn compare(name: &str, actual: Option<&Tensor>, expected: &Tensor, tolerance: Tolerance) -> OutputResult {
+    let name = name.to_owned();
+    let Some(actual) = actual else {
+        let detail = Some("the model did not return this output".to_owned());
+        return OutputResult { name, passed: false, max_abs_diff: None, max_rel_diff: None, detail };
+    };
+    let comparison = allclose(actual, expected, tolerance);
+    OutputResult {
+        name,
+        passed: comparison.passed,
+        max_abs_diff: comparison.max_abs_diff,
+        max_rel_diff: comparison.max_rel_diff,
+        detail: comparison.detail,
+    }
+}
+
+/// An error and its causes in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,103 @@
+//! A temporary home for one test: its own cache, its own runners, cartons packed there.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::path::{Path, PathBuf};
+
+use carton_core::config::Config;
+use carton_core::runner::PLATFORM;
+use carton_core::{Carton, LoadOptions, PackOptions};
+use tempfile::TempDir;
+
+/// A temporary home for one test.
+pub struct Place {
+    folder: TempDir,
+    runner_executable: PathBuf,
+}
+
+impl Place {
+    /// A place whose runners are all `runner_executable`: give it `env!("CARGO_BIN_EXE_carton-test-runner")`, which
+    /// only integration tests know.
+    ///
+    /// # Panics
+    /// When no temporary folder can be made.
+    #[must_use]
+    pub fn new(runner_executable: &str) -> Self {
+        let place = Self { folder: tempfile::tempdir().unwrap(), runner_executable: runner_executable.into() };
+        for runner in ["noop", "onnx"] {
+            place.install(runner, &["__carton-runner", runner], "directory");
+        }
+        place
+    }
+
+    /// The folder of the place.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Directories inside the place.
+    #[must_use]
+    pub fn config(&self) -> Config {
+        Config {
+            runner_dir: self.path().join("runners"),
+            runner_data_dir: self.path().join("runner_data"),
+            cache_dir: self.path().join("cache"),
+            runner_index: None,
+        }
+    }
+
+    /// Installs the test runner's executable as a runner called `name`, started with `args`.
+    ///
+    /// # Panics
+    /// When it cannot be installed.
+    pub fn install(&self, name: &str, args: &[&str], files: &str) {
+        let folder = self.config().runner_dir.join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::os::unix::fs::symlink(&self.runner_executable, folder.join("run")).unwrap();
+        self.describe(name, args, files);
+    }
+
+    /// Writes the descriptor of a runner whose executable is `run` in its folder.
+    ///
+    /// # Panics
+    /// When it cannot be written.
+    pub fn describe(&self, name: &str, args: &[&str], files: &str) {
+        let folder = self.config().runner_dir.join(name);
+        let version = if name == "onnx" { carton_runner_onnx::FRAMEWORK_VERSION } else { "1.0.0" };
+        std::fs::create_dir_all(&folder).unwrap();
+        let text = format!(
+            "version = 1\n[[runner]]\nrunner_name = \"{name}\"\nframework_version = \"{version}\"\n\
+             runner_compat_version = 1\nrunner_interface_version = 2\nrunner_release_date = 2026-01-01T00:00:00Z\n\
+             runner_path = \"run\"\nargs = {args:?}\nplatform = \"{PLATFORM}\"\nfiles = \"{files}\"\n"
+        );
+        std::fs::write(folder.join("runner.toml"), text).unwrap();
+    }
+
+    /// Default options that use this place.
+    #[must_use]
+    pub fn load_options(&self) -> LoadOptions {
+        LoadOptions { config: Some(self.config()), ..LoadOptions::default() }
+    }
+
+    /// Packs a folder with one small file for `noop` under `metadata` (a draft of carton.toml).
+    ///
+    /// # Panics
+    /// When it cannot be packed.
+    pub async fn pack_noop(&self, metadata: &str) -> PathBuf {
+        let model = self.path().join("model");
+        std::fs::create_dir_all(&model).unwrap();
+        std::fs::write(model.join("weights.bin"), [7_u8; 100]).unwrap();
+        let output = self.path().join("noop.carton");
+        let options = PackOptions {
+            metadata: carton_core::metadata::Draft::parse(metadata).unwrap(),
+            metadata_folder: Some(self.path().to_path_buf()),
+            config: Some(self.config()),
+            ..PackOptions::default()
+        };
+        if let Err(error) = Carton::pack(&model, "noop", &output, options).await {
+            panic!("{error}: {:?}", std::error::Error::source(&error));
+        }
+        output
+    }
+}

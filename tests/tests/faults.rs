@@ -1,0 +1,209 @@
+//! Runners that misbehave in every way, started for real. After each of them the host goes on, and within two seconds its
+//! descendants, descriptors and maps are what they were.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
+
+use carton_core::{Carton, Error, ErrorKind, InferOptions, Inputs, LoadOptions};
+use carton_tensor::{NumericTensor, StringTensor, Tensor};
+use carton_tests::census::Census;
+use carton_tests::place::Place;
+
+const RUNNER: &str = env!("CARGO_BIN_EXE_carton-test-runner");
+const PLAIN_RUNNER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/python/plain_runner.py");
+
+/// A census counts the whole process, so only one test may run at a time.
+static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+fn python() -> String {
+    std::env::var("CARTON_TEST_PYTHON").unwrap_or_else(|_| "python3".to_owned())
+}
+
+/// A place where `plain` is the runner written in Python, in `mode`.
+fn place(mode: &str) -> Place {
+    let place = Place::new(RUNNER);
+    let folder = place.config().runner_dir.join("plain");
+    std::fs::create_dir_all(&folder).unwrap();
+    let script = format!("#!/bin/sh\nexec {} {PLAIN_RUNNER} {mode}\n", python());
+    write_executable(&folder.join("run"), &script);
+    place.describe("plain", &[], "directory");
+    place
+}
+
+/// Writes through a renamed copy: a file still open for writing in a child being forked could not be executed.
+fn write_executable(path: &std::path::Path, text: &str) {
+    let unfinished = path.with_extension("new");
+    std::fs::write(&unfinished, text).unwrap();
+    std::fs::set_permissions(&unfinished, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::rename(&unfinished, path).unwrap();
+}
+
+fn options(place: &Place) -> LoadOptions {
+    LoadOptions {
+        runner: Some("plain".to_owned()),
+        framework_version: Some("=1.0.0".parse().unwrap()),
+        start_timeout: Duration::from_secs(1),
+        ..place.load_options()
+    }
+}
+
+fn tensor() -> Tensor {
+    NumericTensor::from_vec(vec![1.0_f32, 2.0, 3.0], vec![3]).unwrap().into()
+}
+
+fn chain(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+/// Loads a good model first, so that everything the runtime keeps is there before the census.
+async fn census(place: &Place, carton: &std::path::Path) -> Census {
+    let good = Carton::load(carton, place.load_options()).await.unwrap();
+    good.infer([("x", tensor())]).await.unwrap();
+    drop(good);
+    tokio::time::sleep(Duration::from_millis(1200)).await;
+    Census::take()
+}
+
+/// The load fails in time with an error that says `expected`, and leaves nothing behind.
+async fn check_load(mode: &str, expected: &[&str]) {
+    let _alone = ALONE.lock().await;
+    let place = place(mode);
+    let carton = place.pack_noop("").await;
+    let before = census(&place, &carton).await;
+    let start = Instant::now();
+    let error = Carton::load(&carton, options(&place)).await.unwrap_err();
+    assert!(start.elapsed() < Duration::from_secs(4), "{mode} took {:?}", start.elapsed());
+    assert_eq!(error.kind(), ErrorKind::RunnerCrashed, "{mode}: {}", chain(&error));
+    for expected in expected {
+        assert!(chain(&error).contains(expected), "{mode}: {}", chain(&error));
+    }
+    before.assert_restored();
+}
+
+/// The call fails in time with an error that says `expected`, a later call gets a fresh runner, and nothing is left.
+async fn check_infer(mode: &str, expected: &[&str]) {
+    let _alone = ALONE.lock().await;
+    let place = place(mode);
+    let carton = place.pack_noop("").await;
+    let before = census(&place, &carton).await;
+    let model =
+        Carton::load(&carton, options(&place)).await.unwrap_or_else(|error| panic!("{mode}: {}", chain(&error)));
+    for _ in 0..2 {
+        let start = Instant::now();
+        let error = model.infer([("x", tensor())]).await.unwrap_err();
+        assert!(start.elapsed() < Duration::from_secs(3), "{mode} took {:?}", start.elapsed());
+        assert_eq!(error.kind(), ErrorKind::RunnerCrashed, "{mode}: {}", chain(&error));
+        for expected in expected {
+            assert!(chain(&error).contains(expected), "{mode}: {}", chain(&error));
+        }
+    }
+    model.ping().await.unwrap();
+    drop(model);
+    before.assert_restored();
+}
+
+#[tokio::test]
+async fn a_plain_runner_without_shared_memory_works() {
+    let _alone = ALONE.lock().await;
+    let place = place("echo");
+    let carton = place.pack_noop("").await;
+    let before = census(&place, &carton).await;
+    let model = Carton::load(&carton, options(&place)).await.unwrap();
+    let strings = StringTensor::new(vec!["a\0b".to_owned(), String::new(), "🙂".to_owned()], vec![3]).unwrap();
+    let large = NumericTensor::from_vec((0..1_000_000_i64).collect(), vec![1000, 1000]).unwrap();
+    let inputs = [("x", tensor()), ("s", strings.clone().into()), ("large", large.clone().into())];
+    let outputs = model.infer(inputs).await.unwrap();
+    assert_eq!(outputs["s"].as_string().unwrap(), &strings);
+    assert_eq!(outputs["large"].as_numeric().unwrap().as_slice::<i64>().unwrap(), large.as_slice::<i64>().unwrap());
+    let error = model.seal([("x", tensor())]).await.unwrap_err();
+    assert!(chain(&error).contains("no seal here"), "{}", chain(&error));
+    model.infer(Inputs::none()).await.unwrap();
+    drop((model, outputs));
+    before.assert_restored();
+}
+
+#[tokio::test]
+async fn runners_that_do_not_start() {
+    check_load("exit-at-start", &["exit status 3", "cannot find my framework"]).await;
+    check_load("never-hello", &["hello"]).await;
+    check_load("fork-at-start", &["exit status 4"]).await;
+    check_load("garbage-at-start", &["protocol"]).await;
+    check_load("old-version", &["version"]).await;
+}
+
+#[tokio::test]
+async fn runners_that_die_or_lie_during_a_call() {
+    check_infer("exit-in-infer", &["exit status 7", "I am leaving"]).await;
+    check_infer("fork-in-infer", &["exit status 9"]).await;
+    check_infer("close-in-infer", &["connection"]).await;
+    check_infer("half-frame", &["exit status 0"]).await;
+    for mode in
+        ["garbage", "huge-frame", "bad-json", "unknown-id", "bad-region", "overflowing-shape", "outside-the-frame"]
+    {
+        check_infer(mode, &["protocol"]).await;
+    }
+}
+
+#[tokio::test]
+async fn noise_on_the_output_is_harmless() {
+    let _alone = ALONE.lock().await;
+    let place = place("stdout-noise");
+    let carton = place.pack_noop("").await;
+    let model = Carton::load(&carton, options(&place)).await.unwrap();
+    model.infer([("x", tensor())]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_runner_that_ignores_cancel_is_only_killed_by_a_timeout() {
+    let _alone = ALONE.lock().await;
+    let place = place("block");
+    let carton = place.pack_noop("").await;
+    let before = census(&place, &carton).await;
+    let model = Carton::load(&carton, options(&place)).await.unwrap();
+    let dropped = tokio::time::timeout(Duration::from_millis(100), model.infer([("x", tensor())])).await;
+    assert!(dropped.is_err());
+    let waiting = InferOptions { timeout: Some(Duration::from_millis(300)) };
+    let error = model.infer_with([("x", tensor())], waiting).await.unwrap_err();
+    assert!(matches!(error, Error::Timeout { .. }), "{}", chain(&error));
+    drop(model);
+    before.assert_restored();
+}
+
+#[tokio::test]
+async fn runners_that_cannot_be_executed() {
+    let _alone = ALONE.lock().await;
+    let place = place("echo");
+    let carton = place.pack_noop("").await;
+    let executable = place.config().runner_dir.join("plain/run");
+    let check = |error: Error| {
+        assert_eq!(error.kind(), ErrorKind::RunnerCrashed, "{}", chain(&error));
+        assert!(chain(&error).contains("plain/run"), "{}", chain(&error));
+    };
+    std::fs::set_permissions(&executable, std::fs::Permissions::from_mode(0o644)).unwrap();
+    check(Carton::load(&carton, options(&place)).await.unwrap_err());
+    std::fs::remove_file(&executable).unwrap();
+    check(Carton::load(&carton, options(&place)).await.unwrap_err());
+}
+
+#[tokio::test]
+async fn nothing_is_left_of_a_dropped_model() {
+    let _alone = ALONE.lock().await;
+    let place = Place::new(RUNNER);
+    let carton = place.pack_noop("").await;
+    let before = census(&place, &carton).await;
+    for _ in 0..3 {
+        let model = Carton::load(&carton, place.load_options()).await.unwrap();
+        let input = model.alloc::<f32>(&[1 << 20]).await.unwrap();
+        let outputs = model.infer([("x", input)]).await.unwrap();
+        drop((model, outputs));
+    }
+    before.assert_restored();
+}
