@@ -373,4 +373,62 @@ mod tests {
         bytes[last] ^= 1;
         assert!(!compare(&odd(&bytes), &floats(&even, &[5000])).passed);
     }
+
+    use proptest::prelude::*;
+
+    /// Floats that are often equal, nearly equal, or special.
+    fn any_float() -> impl Strategy<Value = f32> {
+        prop_oneof![
+            4 => prop::sample::select(vec![0.0, -0.0, 1.0, 1.00001, 1.00002, f32::NAN, f32::INFINITY, f32::NEG_INFINITY]),
+            1 => any::<f32>(),
+        ]
+    }
+
+    proptest! {
+        /// The blocks and lanes change nothing: a loop over single elements finds the same.
+        #[test]
+        fn blocks_find_what_single_elements_find(
+            pairs in prop::collection::vec((any_float(), any_float(), any::<bool>()), 0..70),
+            start in 0_usize..2 * BLOCK,
+            equal_nan: bool,
+        ) {
+            let tolerance = Tolerance { equal_nan, ..Tolerance::default() };
+            let pairs = pairs.into_iter().map(|(actual, expected, same)| (if same { expected } else { actual }, expected));
+            let (mut actual, mut expected): (Vec<f32>, Vec<f32>) = (vec![1.0; start], vec![1.0; start]);
+            let mut differing = Vec::new();
+            for (position, (a, e)) in pairs.enumerate() {
+                actual.push(a);
+                expected.push(e);
+                let close = e.is_finite() && (a - e).abs() <= 1e-8 + 1e-5 * e.abs();
+                if !(close || a == e || (equal_nan && a.is_nan() && e.is_nan())) {
+                    differing.push(start + position);
+                }
+            }
+            let shape = [actual.len()];
+            let comparison = allclose(&floats(&actual, &shape), &floats(&expected, &shape), tolerance);
+            prop_assert_eq!(comparison.passed, differing.is_empty());
+            if let Some(detail) = comparison.detail {
+                prop_assert!(detail.ends_with(&how_many(differing.len(), actual.len())), "{}", detail);
+                let named: usize = detail["element [".len()..].split(']').next().unwrap().parse().unwrap();
+                prop_assert!(differing.contains(&named), "{}", detail);
+            }
+        }
+
+        #[test]
+        fn whole_numbers_are_compared_exactly(actual: i64, offset in -2_i64..3) {
+            let expected = actual.wrapping_add(offset);
+            let comparison = compare(&Tensor::scalar(actual), &Tensor::scalar(expected));
+            prop_assert_eq!(comparison.passed, offset == 0);
+            prop_assert_eq!(comparison.max_abs_diff, Some(actual.abs_diff(expected) as f64));
+        }
+
+        #[test]
+        fn an_index_leads_back_to_its_position(shape in prop::collection::vec(1_usize..5, 0..5), seed: usize) {
+            let total: usize = shape.iter().product();
+            let position = seed % total;
+            let index = index_of(position, &shape);
+            let back = index.iter().zip(&shape).fold(0, |position, (coordinate, size)| position * size + coordinate);
+            prop_assert_eq!((back, index.len()), (position, shape.len()));
+        }
+    }
 }

@@ -82,7 +82,8 @@ impl NumericTensor {
     /// instead; [`TensorError::TooLarge`] for an empty tensor whose other dimensions are too large for an array.
     pub fn view<T: Element>(&self) -> Result<ArrayViewD<'_, T>, TensorError> {
         let elements = self.as_slice::<T>()?;
-        ArrayViewD::from_shape(IxDyn(self.shape()), elements).map_err(|_| no_array(self, elements.len()))
+        ArrayViewD::from_shape(IxDyn(self.shape()), elements)
+            .map_err(|_| no_array(T::DTYPE, self.shape().to_vec(), elements.len()))
     }
 
     /// The elements for writing, as an array; `None` when another clone shares the storage or the memory is read-only.
@@ -90,7 +91,7 @@ impl NumericTensor {
     /// # Errors
     /// As [`view`](Self::view).
     pub fn view_mut<T: Element>(&mut self) -> Result<Option<ArrayViewMutD<'_, T>>, TensorError> {
-        let error = no_array(self, self.bytes().len() / size_of::<T>());
+        let error = no_array(self.dtype(), self.shape().to_vec(), self.bytes().len() / size_of::<T>());
         let shape = IxDyn(self.shape());
         let Some(elements) = self.as_mut_slice::<T>()? else {
             return Ok(None);
@@ -105,13 +106,25 @@ impl NumericTensor {
     pub fn to_ndarray<T: Element>(&self) -> Result<ArrayD<T>, TensorError> {
         let elements = self.to_vec::<T>()?;
         let found = elements.len();
-        ArrayD::from_shape_vec(IxDyn(self.shape()), elements).map_err(|_| no_array(self, found))
+        ArrayD::from_shape_vec(IxDyn(self.shape()), elements)
+            .map_err(|_| no_array(T::DTYPE, self.shape().to_vec(), found))
+    }
+
+    /// The elements as an array: without a copy where this tensor alone holds a vector of them, as it does after it was
+    /// made from one or from an array.
+    ///
+    /// # Errors
+    /// As [`to_ndarray`](Self::to_ndarray).
+    pub fn into_ndarray<T: Element>(self) -> Result<ArrayD<T>, TensorError> {
+        let shape = self.shape().to_vec();
+        let elements = self.into_vec::<T>()?;
+        let found = elements.len();
+        ArrayD::from_shape_vec(IxDyn(&shape), elements).map_err(|_| no_array(T::DTYPE, shape, found))
     }
 }
 
-/// Why `found` elements of the tensor make no array.
-fn no_array(tensor: &NumericTensor, found: usize) -> TensorError {
-    let (dtype, shape) = (tensor.dtype(), tensor.shape().to_vec());
+/// Why `found` elements make no array of this shape.
+fn no_array(dtype: DataType, shape: Vec<usize>, found: usize) -> TensorError {
     match element_count(&shape) {
         // Storage that shrank after the tensor was built.
         Some(expected) if expected != found => {
@@ -157,13 +170,44 @@ impl Tensor {
         self.numeric_of::<T>()?.to_ndarray()
     }
 
+    /// The elements of a numeric tensor as an array, without a copy where this tensor alone holds a vector of them.
+    ///
+    /// ```
+    /// use carton_tensor::Tensor;
+    /// let array = ndarray::array![[1.0_f32, 2.0], [3.0, 4.0]].into_dyn();
+    /// assert_eq!(Tensor::from(array.clone()).into_ndarray::<f32>()?, array);
+    /// # Ok::<(), carton_tensor::TensorError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`NumericTensor::to_ndarray`]; [`TensorError::WrongDataType`] for strings and nested tensors.
+    pub fn into_ndarray<T: Element>(self) -> Result<ArrayD<T>, TensorError> {
+        match self {
+            Self::Numeric(tensor) => tensor.into_ndarray(),
+            other => Err(other.is_no::<T>()),
+        }
+    }
+
     fn numeric_of<T: Element>(&self) -> Result<&NumericTensor, TensorError> {
+        self.as_numeric().ok_or_else(|| self.is_no::<T>())
+    }
+
+    fn is_no<T: Element>(&self) -> TensorError {
         let found = match self {
-            Self::Numeric(tensor) => return Ok(tensor),
+            Self::Numeric(tensor) => tensor.dtype().to_string(),
             Self::String(_) => DataType::String.to_string(),
             Self::Nested(_) => "nested".to_owned(),
         };
-        Err(TensorError::WrongDataType { expected: T::DTYPE.to_string(), found })
+        TensorError::WrongDataType { expected: T::DTYPE.to_string(), found }
+    }
+}
+
+/// Without a copy where the tensor alone holds a vector of its elements.
+impl<T: Element> TryFrom<Tensor> for ArrayD<T> {
+    type Error = TensorError;
+
+    fn try_from(tensor: Tensor) -> Result<Self, Self::Error> {
+        tensor.into_ndarray()
     }
 }
 
@@ -209,6 +253,13 @@ mod tests {
         if !expected.is_empty() {
             assert_eq!(std::ptr::eq(tensor.as_slice::<T>().unwrap().as_ptr(), address), in_place, "{expected:?}");
         }
+        let elements = tensor.bytes().as_ptr();
+        let whole = tensor.storage().0.bytes().len() == tensor.bytes().len();
+        let back = tensor.into_ndarray::<T>().unwrap();
+        assert_eq!(back, expected);
+        if !expected.is_empty() {
+            assert_eq!(std::ptr::eq(back.as_ptr().cast(), elements), whole);
+        }
     }
 
     #[test]
@@ -241,6 +292,20 @@ mod tests {
         }
         assert_eq!(StringTensor::from(words.slice_move(s![1.., ..])).elements(), ["d", "e", "f"]);
         assert_eq!(StringTensor::from(arr0("x".to_owned())).shape(), [0_usize; 0]);
+    }
+
+    #[test]
+    fn shared_elements_are_copied_out() {
+        let tensor = NumericTensor::from(array![1_i32, 2]);
+        let clone = tensor.clone();
+        let mut array = tensor.into_ndarray::<i32>().unwrap();
+        array[0] = 9;
+        assert_eq!(clone.as_slice::<i32>().unwrap(), [1, 2]);
+        assert!(matches!(clone.into_ndarray::<f32>(), Err(TensorError::WrongDataType { .. })));
+        // The same bytes in a vector of another type are no vector of these elements.
+        let words = Arc::new(vec![1_u32, 2]);
+        let tensor = NumericTensor::new(DataType::Int32, vec![2], words).unwrap();
+        assert_eq!(tensor.into_ndarray::<i32>().unwrap(), array![1, 2].into_dyn());
     }
 
     #[test]
@@ -292,5 +357,27 @@ mod tests {
         let whole = Tensor::from_vec(vec![0_u8; 64], vec![64]).unwrap();
         let tensor = Tensor::from(NumericTensor::new(DataType::Uint8, vec![64], storage()).unwrap());
         assert!(!crate::allclose(&tensor, &whole, crate::Tolerance::default()).passed);
+    }
+
+    proptest::proptest! {
+        /// Any shape, any order of axes, any steps, either direction.
+        #[test]
+        fn every_layout_survives(
+            axes in proptest::collection::vec((0_usize..5, 1_isize..3, proptest::bool::ANY, proptest::num::u8::ANY), 0..5),
+        ) {
+            let shape: Vec<usize> = axes.iter().map(|axis| axis.0).collect();
+            let mut next = 0_i32;
+            let mut array = ArrayD::from_shape_simple_fn(IxDyn(&shape), || {
+                next += 1;
+                next
+            });
+            for (axis, &(_, step, backwards, swap)) in axes.iter().enumerate() {
+                let step = if backwards { -step } else { step };
+                array.slice_axis_inplace(Axis(axis), ndarray::Slice::new(0, None, step));
+                array.swap_axes(axis, usize::from(swap) % axes.len());
+            }
+            let in_place = array.is_standard_layout();
+            check(array, in_place);
+        }
     }
 }

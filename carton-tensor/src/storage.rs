@@ -9,6 +9,9 @@ use crate::Element;
 /// Tensors share their storage through an `Arc`; whoever implements this trait gives the memory back when the last
 /// clone is dropped. Other crates recognise their own storage by downcasting (`Any`), which is how a tensor that
 /// already lies in shared memory is passed to a runner without a copy.
+///
+/// An implementation should give the same memory each time. Nothing unsafe depends on it: tensors look at the length again
+/// whenever they use the bytes, and one whose storage shrank has no bytes.
 pub trait Storage: Any + Send + Sync {
     /// All bytes of the storage, little-endian elements one after another.
     fn bytes(&self) -> &[u8];
@@ -47,13 +50,20 @@ unsafe impl bytemuck::Pod for Block {}
 impl AlignedBytes {
     /// `len` zero bytes.
     ///
-    /// The caller has checked that `len` is a size it means to allocate: nothing here caps it.
+    /// The caller has checked that `len` is a size it means to allocate: nothing here caps it, and when there is not
+    /// enough memory the process ends. For a size that comes from a file use [`try_zeroed`](Self::try_zeroed).
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
         Self { blocks: bytemuck::allocation::zeroed_vec(len.div_ceil(64)), len }
     }
 
     /// `len` zero bytes, or `None` when there is no memory for them: for sizes that a file or a peer claims.
+    ///
+    /// ```
+    /// use carton_tensor::AlignedBytes;
+    /// assert!(AlignedBytes::try_zeroed(3).is_some_and(|bytes| bytes.as_slice() == [0, 0, 0]));
+    /// assert!(AlignedBytes::try_zeroed(usize::MAX).is_none());
+    /// ```
     #[must_use]
     pub fn try_zeroed(len: usize) -> Option<Self> {
         Some(Self { blocks: bytemuck::allocation::try_zeroed_vec(len.div_ceil(64)).ok()?, len })

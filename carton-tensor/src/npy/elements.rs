@@ -30,7 +30,7 @@ pub(super) fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usiz
 pub(super) fn read_bytes(reader: &mut impl Read, n_bytes: u64, known: bool) -> Result<AlignedBytes, Problem> {
     let too_large = |_| Problem::TooLarge { needed: n_bytes, limit: usize::MAX as u64 };
     let total = usize::try_from(n_bytes).map_err(too_large)?;
-    let mut bytes = AlignedBytes::zeroed(if known { total } else { total.min(FIRST_STEP) });
+    let mut bytes = zeroed(if known { total } else { total.min(FIRST_STEP) })?;
     let mut filled = 0;
     loop {
         let room = &mut bytes.as_mut_slice()[filled..];
@@ -43,7 +43,7 @@ pub(super) fn read_bytes(reader: &mut impl Read, n_bytes: u64, known: bool) -> R
         if filled == total {
             return Ok(bytes);
         }
-        let mut larger = AlignedBytes::zeroed(filled.saturating_mul(2).min(total));
+        let mut larger = zeroed(filled.saturating_mul(2).min(total))?;
         larger.as_mut_slice()[..filled].copy_from_slice(bytes.as_slice());
         bytes = larger;
     }
@@ -64,6 +64,10 @@ pub(super) fn decode(header: Header, bytes: AlignedBytes) -> Result<Tensor, Prob
 #[allow(clippy::needless_pass_by_value)] // It is handed over by `map_err`.
 fn of_tensor(error: TensorError) -> Problem {
     Problem::Format(error.to_string())
+}
+
+fn zeroed(len: usize) -> Result<AlignedBytes, Problem> {
+    AlignedBytes::try_zeroed(len).ok_or_else(|| Problem::Io(io::ErrorKind::OutOfMemory.into()))
 }
 
 fn into_little_endian_c_order(
@@ -98,7 +102,7 @@ fn prepare<T: Pod>(header: &Header, bytes: &mut AlignedBytes, swap: fn(T) -> T) 
         return Ok(());
     }
     let refused = |error: ndarray::ShapeError| Problem::Format(format!("shape {:?}: {error}", header.shape));
-    let mut transposed = AlignedBytes::zeroed(size_of_val(words));
+    let mut transposed = zeroed(size_of_val(words))?;
     let target = bytemuck::try_cast_slice_mut(transposed.as_mut_slice())
         .map_err(|_| Problem::Format("its array is not a whole number of elements".to_owned()))?;
     let source = ArrayView::from_shape(IxDyn(&header.shape).f(), &*words).map_err(refused)?;

@@ -218,6 +218,12 @@ fn a_path_is_named_and_its_size_checked() {
 }
 
 #[test]
+fn memory_that_is_not_there_is_an_error() {
+    let problem = elements::read_bytes(&mut io::repeat(0), 1 << 60, true).map(drop).unwrap_err();
+    assert!(matches!(problem, Problem::Io(error) if error.kind() == io::ErrorKind::OutOfMemory));
+}
+
+#[test]
 fn limits_hold() {
     let bytes = written(&numbers(&[0_u8; 100], &[100]));
     let size = bytes.len() as u64;

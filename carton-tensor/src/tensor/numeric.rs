@@ -1,0 +1,259 @@
+//! `NumericTensor`: elements of one size in memory that may be shared.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use super::{TensorError, element_count};
+use crate::{AlignedBytes, DataType, Element, Storage};
+
+/// Numbers: a dtype, a shape, and little-endian elements in C order, one after another.
+#[derive(Clone)]
+pub struct NumericTensor {
+    dtype: DataType,
+    shape: Vec<usize>,
+    storage: Arc<dyn Storage>,
+    offset: usize,
+    n_bytes: usize,
+}
+
+impl NumericTensor {
+    /// A tensor over all bytes of `storage`.
+    ///
+    /// # Errors
+    /// [`TensorError::WrongDataType`] for [`DataType::String`], [`TensorError::TooLarge`],
+    /// [`TensorError::SizeMismatch`] when the storage has another size than dtype and shape ask for.
+    pub fn new(dtype: DataType, shape: Vec<usize>, storage: Arc<dyn Storage>) -> Result<Self, TensorError> {
+        let found = storage.bytes().len();
+        let expected = n_bytes(dtype, &shape)?;
+        if found != expected {
+            return Err(TensorError::SizeMismatch { dtype, shape, expected, found, unit: "bytes" });
+        }
+        Ok(Self { dtype, shape, storage, offset: 0, n_bytes: expected })
+    }
+
+    /// A tensor over the bytes of `storage` that start at `offset`, as many as dtype and shape ask for.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), with [`TensorError::SizeMismatch`] when the storage ends too early.
+    pub fn with_offset(
+        dtype: DataType,
+        shape: Vec<usize>,
+        storage: Arc<dyn Storage>,
+        offset: usize,
+    ) -> Result<Self, TensorError> {
+        let expected = n_bytes(dtype, &shape)?;
+        let found = storage.bytes().len().saturating_sub(offset);
+        if found < expected || offset > storage.bytes().len() {
+            return Err(TensorError::SizeMismatch { dtype, shape, expected, found, unit: "bytes" });
+        }
+        Ok(Self { dtype, shape, storage, offset, n_bytes: expected })
+    }
+
+    /// A tensor that takes over a vector, without copying it.
+    ///
+    /// ```
+    /// use carton_tensor::{DataType, NumericTensor};
+    /// let tensor = NumericTensor::from_vec(vec![1.0_f32, 2.0], vec![2])?;
+    /// assert_eq!(tensor.dtype(), DataType::Float32);
+    /// assert_eq!(tensor.as_slice::<f32>()?, [1.0, 2.0]);
+    /// # Ok::<(), carton_tensor::TensorError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`TensorError::TooLarge`], [`TensorError::SizeMismatch`].
+    pub fn from_vec<T: Element>(elements: Vec<T>, shape: Vec<usize>) -> Result<Self, TensorError> {
+        let expected =
+            element_count(&shape).ok_or_else(|| TensorError::TooLarge { dtype: T::DTYPE, shape: shape.clone() })?;
+        if elements.len() != expected {
+            let found = elements.len();
+            return Err(TensorError::SizeMismatch { dtype: T::DTYPE, shape, expected, found, unit: "elements" });
+        }
+        Self::new(T::DTYPE, shape, Arc::new(elements))
+    }
+
+    /// A tensor of rank 0.
+    #[must_use]
+    pub fn scalar<T: Element>(value: T) -> Self {
+        Self::over_vec(vec![value], Vec::new(), 0, 1)
+    }
+
+    /// A tensor over `count` elements of a vector from the element `first` on, for callers who know that dtype, shape and
+    /// count agree. Were they wrong, the tensor would give no bytes; nothing unsafe depends on it.
+    pub(crate) fn over_vec<T: Element>(elements: Vec<T>, shape: Vec<usize>, first: usize, count: usize) -> Self {
+        let (offset, n_bytes) = (first * size_of::<T>(), count * size_of::<T>());
+        Self { dtype: T::DTYPE, shape, storage: Arc::new(elements), offset, n_bytes }
+    }
+
+    /// A tensor over a copy of `bytes`, aligned to 64.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); sizes are checked before anything is allocated.
+    pub fn copy_from_bytes(dtype: DataType, shape: Vec<usize>, bytes: &[u8]) -> Result<Self, TensorError> {
+        let expected = n_bytes(dtype, &shape)?;
+        if bytes.len() != expected {
+            let found = bytes.len();
+            return Err(TensorError::SizeMismatch { dtype, shape, expected, found, unit: "bytes" });
+        }
+        Self::new(dtype, shape, Arc::new(AlignedBytes::copy_of(bytes)))
+    }
+
+    /// The element type.
+    #[must_use]
+    pub fn dtype(&self) -> DataType {
+        self.dtype
+    }
+
+    /// The dimensions.
+    #[must_use]
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// The elements as little-endian bytes in C order.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        // The range was checked when the tensor was built; storage that shrank since yields nothing rather than a panic.
+        self.storage.bytes().get(self.offset..self.offset + self.n_bytes).unwrap_or_default()
+    }
+
+    /// The bytes for writing; `None` when another clone shares the storage or the memory is read-only.
+    pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        let range = self.offset..self.offset + self.n_bytes;
+        Arc::get_mut(&mut self.storage)?.bytes_mut()?.get_mut(range)
+    }
+
+    /// The elements as the vector they came from, where this tensor alone holds one that has nothing else in it; otherwise
+    /// a copy.
+    ///
+    /// # Errors
+    /// [`TensorError::WrongDataType`].
+    pub fn into_vec<T: Element>(self) -> Result<Vec<T>, TensorError> {
+        self.check_dtype::<T>()?;
+        let whole = self.offset == 0 && self.storage.bytes().len() == self.n_bytes;
+        if !whole {
+            return self.to_vec();
+        }
+        let storage: Arc<dyn Any + Send + Sync> = self.storage.clone();
+        match storage.downcast::<Vec<T>>() {
+            Err(_) => self.to_vec(),
+            Ok(elements) => {
+                drop(self);
+                Ok(Arc::unwrap_or_clone(elements))
+            }
+        }
+    }
+
+    /// The memory behind this tensor and the offset at which the tensor starts in it.
+    #[must_use]
+    pub fn storage(&self) -> (&Arc<dyn Storage>, usize) {
+        (&self.storage, self.offset)
+    }
+
+    /// The elements in place.
+    ///
+    /// # Errors
+    /// [`TensorError::WrongDataType`]; [`TensorError::Misaligned`], where [`to_vec`](Self::to_vec) copies instead.
+    pub fn as_slice<T: Element>(&self) -> Result<&[T], TensorError> {
+        self.check_dtype::<T>()?;
+        let bytes = self.bytes();
+        bytemuck::try_cast_slice(bytes).map_err(|_| self.misaligned::<T>(bytes))
+    }
+
+    /// The elements for writing; `None` when another clone shares the storage or the memory is read-only.
+    ///
+    /// # Errors
+    /// [`TensorError::WrongDataType`], [`TensorError::Misaligned`].
+    pub fn as_mut_slice<T: Element>(&mut self) -> Result<Option<&mut [T]>, TensorError> {
+        self.check_dtype::<T>()?;
+        let misaligned = self.misaligned::<T>(self.bytes());
+        match self.bytes_mut() {
+            None => Ok(None),
+            Some(bytes) => bytemuck::try_cast_slice_mut(bytes).map(Some).map_err(|_| misaligned),
+        }
+    }
+
+    /// A copy of the elements, whatever their alignment.
+    ///
+    /// # Errors
+    /// [`TensorError::WrongDataType`].
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>, TensorError> {
+        self.check_dtype::<T>()?;
+        Ok(bytemuck::allocation::pod_collect_to_vec(self.bytes()))
+    }
+
+    fn check_dtype<T: Element>(&self) -> Result<(), TensorError> {
+        if self.dtype == T::DTYPE {
+            return Ok(());
+        }
+        Err(TensorError::WrongDataType { expected: T::DTYPE.to_string(), found: self.dtype.to_string() })
+    }
+
+    fn misaligned<T: Element>(&self, bytes: &[u8]) -> TensorError {
+        TensorError::Misaligned { dtype: self.dtype, address: bytes.as_ptr().addr(), alignment: align_of::<T>() }
+    }
+}
+
+impl PartialEq for NumericTensor {
+    /// Same dtype, shape and bytes.
+    fn eq(&self, other: &Self) -> bool {
+        self.dtype == other.dtype && self.shape == other.shape && self.bytes() == other.bytes()
+    }
+}
+
+impl Eq for NumericTensor {}
+
+impl fmt::Debug for NumericTensor {
+    /// Dtype, shape and the first elements.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NumericTensor")
+            .field("dtype", &self.dtype)
+            .field("shape", &self.shape)
+            .field("elements", &FirstElements(self))
+            .finish()
+    }
+}
+
+/// Writes the first elements of a tensor, so that a failed assertion shows something and a large tensor stays a line.
+struct FirstElements<'a>(&'a NumericTensor);
+
+impl FirstElements<'_> {
+    const SHOWN: usize = 8;
+
+    fn list<T: Element>(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let elements = self.0.bytes().chunks_exact(size_of::<T>());
+        let more = elements.len() > Self::SHOWN;
+        let mut list = f.debug_list();
+        list.entries(elements.take(Self::SHOWN).map(bytemuck::pod_read_unaligned::<T>));
+        if more { list.finish_non_exhaustive() } else { list.finish() }
+    }
+}
+
+impl fmt::Debug for FirstElements<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.dtype {
+            DataType::Float32 => self.list::<f32>(f),
+            DataType::Float64 => self.list::<f64>(f),
+            DataType::Int8 => self.list::<i8>(f),
+            DataType::Int16 => self.list::<i16>(f),
+            DataType::Int32 => self.list::<i32>(f),
+            DataType::Int64 => self.list::<i64>(f),
+            DataType::Uint8 => self.list::<u8>(f),
+            DataType::Uint16 => self.list::<u16>(f),
+            DataType::Uint32 => self.list::<u32>(f),
+            DataType::Uint64 => self.list::<u64>(f),
+            DataType::String => f.write_str("[]"),
+        }
+    }
+}
+
+/// The bytes that elements of a numeric `dtype` in `shape` take, checked.
+fn n_bytes(dtype: DataType, shape: &[usize]) -> Result<usize, TensorError> {
+    let size = dtype
+        .size()
+        .ok_or_else(|| TensorError::WrongDataType { expected: "numbers".to_owned(), found: dtype.to_string() })?;
+    element_count(shape)
+        .and_then(|count| count.checked_mul(size))
+        .filter(|&n_bytes| isize::try_from(n_bytes).is_ok())
+        .ok_or_else(|| TensorError::TooLarge { dtype, shape: shape.to_vec() })
+}
