@@ -5,7 +5,7 @@ use std::fmt;
 use carton_tensor::DataType;
 
 /// The element type of an ONNX tensor, as its file numbers it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ElementType(pub(crate) i64);
 
 impl ElementType {

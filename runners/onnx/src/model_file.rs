@@ -75,8 +75,7 @@ pub(crate) struct ExternalTensor {
     pub(crate) location: String,
     pub(crate) offset: Option<u64>,
     pub(crate) length: Option<u64>,
-    /// Bytes of one element, where they are whole bytes.
-    pub(crate) element_size: Option<u64>,
+    pub(crate) element: ElementType,
     /// Bytes that type and dimensions ask for.
     pub(crate) n_bytes: Option<u64>,
 }
@@ -296,6 +295,23 @@ impl ModelFile {
         Ok(name)
     }
 
+    /// Looks for a number that int32 cannot hold in an int64 constant: in `numbers`, then in `bytes`.
+    fn note_wide_constant(&mut self, name: &str, mut numbers: Numbers, bytes: &[u8]) {
+        for bytes in bytes.as_chunks().0 {
+            numbers.push(i64::from_le_bytes(*bytes));
+        }
+        if let (Some((index, value)), None) = (numbers.wide, &self.wide_constant) {
+            self.wide_constant = Some(WideConstant { name: name.to_owned(), index, value });
+        }
+    }
+
+    /// Looks for a number that int32 cannot hold in the data of an external tensor.
+    pub(crate) fn note_external_data(&mut self, tensor: &ExternalTensor, data: &[u8]) {
+        if tensor.element == ElementType::INT64 {
+            self.note_wide_constant(&tensor.name, Numbers::default(), data);
+        }
+    }
+
     /// Reads a tensor and returns its name.
     fn tensor(&mut self, message: Message<'_>) -> Result<String, ModelFileError> {
         let mut name = String::new();
@@ -325,17 +341,12 @@ impl ModelFile {
                 return Err(ModelFileError::Invalid(format!("the external tensor `{name}` has no location")));
             }
             external.name.clone_from(&name);
-            external.element_size = element.size();
+            external.element = element;
             external.n_bytes = element.size().and_then(|size| n_elements?.checked_mul(size));
             self.external.push(external);
         }
         if element == ElementType::INT64 {
-            for bytes in raw.as_chunks().0 {
-                numbers.push(i64::from_le_bytes(*bytes));
-            }
-            if let (Some((index, value)), None) = (numbers.wide, &self.wide_constant) {
-                self.wide_constant = Some(WideConstant { name: name.clone(), index, value });
-            }
+            self.note_wide_constant(&name, numbers, raw);
         }
         self.has_double_constants |= element == ElementType::DOUBLE;
         Ok(name)

@@ -1,6 +1,7 @@
 //! The files of a model as an engine needs them: the `.onnx` file read and checked, external data found and mapped.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -57,9 +58,10 @@ impl ModelSource {
     pub(crate) fn open(files: &dyn Files, wanted: Option<&str>) -> Result<Self, RunnerError> {
         let path = model_location::choose(&files.paths(), wanted)?;
         let bytes = files.map(&path).map_err(|error| RunnerError::new(format!("reading `{path}`: {error}")))?;
-        let file = ModelFile::parse(bytes.bytes()).map_err(|error| RunnerError::new(format!("`{path}` is {error}")))?;
+        let mut file =
+            ModelFile::parse(bytes.bytes()).map_err(|error| RunnerError::new(format!("`{path}` is {error}")))?;
         let mut external = BTreeMap::new();
-        for tensor in &file.external {
+        for tensor in file.external.clone() {
             if !external.contains_key(&tensor.location) {
                 let data_path = model_location::external_path(&path, &tensor.location)
                     .map_err(|error| RunnerError::new(format!("`{path}`: {}", error.message)))?;
@@ -69,7 +71,9 @@ impl ModelSource {
                 external.insert(tensor.location.clone(), data);
             }
             if let Some(data) = external.get(&tensor.location) {
-                check_range(tensor, data.bytes().len() as u64)?;
+                let data: &Arc<dyn Storage> = data;
+                let range = check_range(&tensor, data.bytes().len() as u64)?;
+                file.note_external_data(&tensor, data.bytes().get(range).unwrap_or_default());
             }
         }
         let on_disk = files.directory().map(|directory| directory.join(&path));
@@ -77,11 +81,12 @@ impl ModelSource {
     }
 }
 
-/// Checks that the data of an external tensor lies inside its file and has the size its type and dimensions ask for.
+/// Where in its file the data of an external tensor lies, checked to be inside it and of the size that type and
+/// dimensions ask for.
 ///
 /// # Errors
 /// It does not.
-pub(crate) fn check_range(tensor: &ExternalTensor, file_length: u64) -> Result<(), RunnerError> {
+pub(crate) fn check_range(tensor: &ExternalTensor, file_length: u64) -> Result<Range<usize>, RunnerError> {
     let ExternalTensor { name, location, .. } = tensor;
     let offset = tensor.offset.unwrap_or(0);
     let available = file_length.checked_sub(offset);
@@ -95,7 +100,11 @@ pub(crate) fn check_range(tensor: &ExternalTensor, file_length: u64) -> Result<(
                     "tensor `{name}` needs {n_bytes} bytes, but {length} are set aside for it in `{location}`"
                 )));
             }
-            Ok(())
+            let position = |position: u64| {
+                usize::try_from(position)
+                    .map_err(|_| RunnerError::new(format!("`{location}` is too large to be mapped")))
+            };
+            Ok(position(offset)?..position(offset + length)?)
         }
         _ => Err(RunnerError::new(format!(
             "`{location}` is too short for tensor `{name}`: expected {} bytes at {offset}, found a file of {file_length}",

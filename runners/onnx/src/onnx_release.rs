@@ -1,5 +1,7 @@
 //! Which ONNX release introduced which operator set (the ONNX document "Versioning", table of released versions).
 
+use std::collections::BTreeMap;
+
 /// Operator sets of the default domain `ai.onnx` and the first ONNX release that has them, oldest first.
 ///
 /// Releases before 1.2 carry operator sets 1 to 6; nothing that reads models today tells them apart.
@@ -34,6 +36,10 @@ const DEFAULT_DOMAIN: [(u64, &str); 28] = [
     (28, "1.23.0"),
 ];
 
+/// The same for the domain `ai.onnx.ml`.
+const MACHINE_LEARNING_DOMAIN: [(u64, &str); 5] =
+    [(1, "1.0.0"), (2, "1.6.0"), (3, "1.11.0"), (4, "1.15.0"), (5, "1.16.0")];
+
 /// The requirement that a carton whose model imports `opset` of the default domain puts on the framework version:
 /// at least the ONNX release that introduced it, below 2.
 ///
@@ -48,6 +54,23 @@ const DEFAULT_DOMAIN: [(u64, &str); 28] = [
 #[must_use]
 pub fn recommended_requirement(opset: u64) -> String {
     format!(">={}, <2", release_of(opset))
+}
+
+/// The requirement for a model that imports several operator sets, by domain: that of the one that came last. Domains
+/// that are not ONNX's own ask for nothing.
+pub(crate) fn requirement_of(operator_sets: &BTreeMap<String, u64>) -> String {
+    let of_default = release_of(operator_sets.get("").copied().unwrap_or(0));
+    let of_machine_learning = operator_sets
+        .get("ai.onnx.ml")
+        .and_then(|opset| MACHINE_LEARNING_DOMAIN.iter().find(|(known, _)| known >= opset))
+        .map(|(_, release)| (*release).to_owned());
+    let newest = of_machine_learning.into_iter().chain([of_default]).max_by_key(|release| order(release));
+    format!(">={}, <2", newest.unwrap_or_default())
+}
+
+/// The numbers of a release, to compare them.
+fn order(release: &str) -> Vec<u64> {
+    release.split('.').filter_map(|part| part.parse().ok()).collect()
 }
 
 /// The first ONNX release with `opset` of the default domain.
@@ -73,6 +96,19 @@ mod tests {
         }
         assert_eq!(release_of(30), "1.25.0");
         assert_eq!(release_of(u64::MAX), "1.10023.0");
+    }
+
+    #[test]
+    fn several_domains() {
+        let check = |sets: &[(&str, u64)], expected: &str| {
+            let sets = sets.iter().map(|(domain, version)| ((*domain).to_owned(), *version)).collect();
+            assert_eq!(requirement_of(&sets), expected);
+        };
+        check(&[("", 17)], ">=1.12.0, <2");
+        check(&[("", 9), ("ai.onnx.ml", 3)], ">=1.11.0, <2");
+        check(&[("", 21), ("ai.onnx.ml", 1), ("com.microsoft", 1)], ">=1.16.0, <2");
+        check(&[("ai.onnx.ml", 2)], ">=1.6.0, <2");
+        check(&[("com.example", 99)], ">=1.0.0, <2");
     }
 
     #[test]

@@ -9,8 +9,9 @@ use carton_tensor::Storage;
 
 use crate::engine::{WAY_OUT, rten};
 use crate::model_file::{ExternalTensor, ModelFile};
+use crate::onnx_release::requirement_of;
 use crate::options::ModelOptions;
-use crate::{model_location, model_source, recommended_requirement, signature};
+use crate::{model_location, model_source, signature};
 
 /// Folders inside one another that are looked into.
 const MAX_DEPTH: usize = 64;
@@ -59,12 +60,7 @@ pub(crate) fn pack(
         warn(format!("no inputs and outputs are declared: {problem}, which a carton cannot declare"));
         Default::default()
     });
-    Ok(PackResponse {
-        path,
-        required_framework_version: Some(recommended_requirement(file.default_operator_set())),
-        inputs,
-        outputs,
-    })
+    Ok(PackResponse { path, required_framework_version: Some(requirement_of(&file.operator_sets)), inputs, outputs })
 }
 
 fn warn_of_built_in_engine(file: &ModelFile, warn: &mut dyn FnMut(String)) {

@@ -76,8 +76,8 @@ impl<'a> Message<'a> {
     }
 
     /// Reads to the end, so that a malformed message is found even where nobody wants its fields.
-    pub(crate) fn check(self) -> Result<(), WireError> {
-        self.map(|field| field.map(|_| ())).collect()
+    pub(crate) fn check(mut self) -> Result<(), WireError> {
+        self.try_for_each(|field| field.map(drop))
     }
 
     fn varint(&mut self) -> Result<u64, WireError> {

@@ -134,7 +134,12 @@ fn load_engine(
         },
     };
     Ok(match library {
-        Some(environment) => Box::new(OnnxRuntime::load(source, options, environment)?),
+        Some(environment) => Box::new(OnnxRuntime::load(source, options, environment).map_err(|mut error| {
+            if options.engine == EngineChoice::Auto {
+                error.message.push_str("; the option engine = \"rten\" uses the built-in engine instead");
+            }
+            error
+        })?),
         None => Box::new(Rten::load(source, options, warn)?),
     })
 }

@@ -91,10 +91,8 @@ fn build_session(source: &ModelSource, options: &ModelOptions, environment: &Env
         builder = builder.with_intra_threads(threads).map_err(|error| text(&error))?;
     }
     if let Some(threads) = options.inter_op_threads {
-        builder = builder
-            .with_inter_threads(threads)
-            .and_then(|builder| builder.with_parallel_execution(threads > 1))
-            .map_err(|error| text(&error))?;
+        builder = builder.with_inter_threads(threads).map_err(|error| text(&error))?;
+        builder = builder.with_parallel_execution(threads > 1).map_err(|error| text(&error))?;
     }
     // In a folder the runtime maps external data itself; otherwise it is given the bytes.
     if let Some(path) = &source.on_disk {

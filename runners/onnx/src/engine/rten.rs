@@ -22,6 +22,9 @@ use crate::options::ModelOptions;
 mod operators;
 mod rewrite;
 
+/// The release of the engine that this runner is built with.
+const VERSION: &str = "0.27";
+
 /// How many calls run at once at most. A thread of the engine's pool that waits for others may take up a second call
 /// on its own stack, so this also bounds the depth of that stack.
 const MAX_CONCURRENCY: usize = 8;
@@ -86,7 +89,7 @@ fn load(bytes: &'static [u8], options: &EngineOptions) -> Result<Model, rten::Lo
 
 impl Engine for Rten {
     fn description(&self) -> String {
-        "rten 0.27 (built in)".to_owned()
+        format!("rten {VERSION} (built in)")
     }
 
     fn max_concurrency(&self) -> usize {
@@ -142,7 +145,7 @@ pub(crate) fn unsupported(file: &ModelFile) -> Vec<String> {
 }
 
 /// The operators of a model that this engine lacks.
-pub(crate) fn unsupported_operators(file: &ModelFile) -> Vec<&Operator> {
+fn unsupported_operators(file: &ModelFile) -> Vec<&Operator> {
     file.operators.iter().filter(|operator| !operators::is_supported(operator)).collect()
 }
 
@@ -275,4 +278,25 @@ fn convert<From: Element, To: Element>(
         }
         Ok(())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn positions() {
+        let check = |index: usize, shape: &[usize], expected: &[usize]| assert_eq!(position(index, shape), expected);
+        check(0, &[], &[]);
+        check(5, &[2, 3], &[1, 2]);
+        check(7, &[2, 2, 2], &[1, 1, 1]);
+    }
+
+    #[test]
+    fn version_is_the_one_locked() {
+        let lock = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.lock")).unwrap();
+        assert!(lock.contains(&format!("name = \"rten\"\nversion = \"{VERSION}.")));
+    }
 }

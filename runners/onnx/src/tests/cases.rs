@@ -47,7 +47,7 @@ fn built_in_engine() {
         let files = TestFiles::of_model(case["model"].as_str().unwrap());
         if case["engines"].as_array().unwrap().contains(&"rten".into()) {
             check(&case, EngineChoice::Rten, &files);
-            check(&case, EngineChoice::Auto, &files.as_ranges());
+            check(&case, EngineChoice::Auto, &files.into_ranges());
         } else {
             let error = open(&files, EngineChoice::Rten).err().unwrap();
             assert!(error.message.contains("carton runner install onnx"), "{error:?}");
@@ -65,7 +65,7 @@ fn onnx_runtime_engine() {
     for case in cases() {
         let files = TestFiles::of_model(case["model"].as_str().unwrap());
         check(&case, EngineChoice::OnnxRuntime, &files);
-        check(&case, EngineChoice::OnnxRuntime, &files.as_ranges());
+        check(&case, EngineChoice::OnnxRuntime, &files.into_ranges());
     }
 }
 

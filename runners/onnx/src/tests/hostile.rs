@@ -108,12 +108,12 @@ fn claims() {
 #[test]
 fn external_data_of_another_size() {
     for length in [0, 1, 267] {
-        let mut files = TestFiles::of_model("external/model.onnx").as_ranges();
+        let mut files = TestFiles::of_model("external/model.onnx").into_ranges();
         files.files.get_mut("model.onnx.data").unwrap().truncate(length);
         let error = open(&files, EngineChoice::Rten).err().unwrap();
         assert!(error.message.contains("`model.onnx.data` is too short for tensor"), "{}", error.message);
     }
-    let mut files = TestFiles::of_model("external_whole/model.onnx").as_ranges();
+    let mut files = TestFiles::of_model("external_whole/model.onnx").into_ranges();
     files.files.get_mut("first.bin").unwrap().push(0);
     let error = open(&files, EngineChoice::Rten).err().unwrap();
     assert_eq!(error.message, "tensor `w1` needs 128 bytes, but 129 are set aside for it in `first.bin`");

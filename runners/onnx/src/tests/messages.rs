@@ -30,6 +30,10 @@ fn what_the_built_in_engine_lacks() {
         "wide_constant.onnx",
         "the built-in engine cannot run `wide_constant.onnx`: constant `wide` holds 5000000000 at 1, beyond the int32",
     );
+    refused(
+        "external_wide/model.onnx",
+        "the built-in engine cannot run `model.onnx`: constant `wide` holds -3000000000 at 2, beyond the int32",
+    );
     refused("half.onnx", "input `x` is float16, which Carton's tensors do not have");
 }
 

@@ -61,7 +61,7 @@ impl TestFiles {
     }
 
     /// The same files, with no folder: what a runner sees whose files are mapped inside the carton.
-    pub(super) fn as_ranges(mut self) -> Self {
+    pub(super) fn into_ranges(mut self) -> Self {
         self.directory = None;
         self
     }

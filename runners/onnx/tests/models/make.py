@@ -362,6 +362,20 @@ def external(folder, location, align, with_length=True):
     case(f"{folder}/model.onnx", {"x": floats(2, 4)})
 
 
+made = model(
+    [helper.make_node("Add", ["x", "wide"], ["y"])],
+    [value("x", "int64", ["n"])],
+    [value("y", "int64", ["n"])],
+    [ints("wide", [7, 8, -3_000_000_000])],
+)
+made.graph.initializer[0].ClearField("raw_data")
+made.graph.initializer[0].data_location = TensorProto.EXTERNAL
+made.graph.initializer[0].external_data.add(key="location", value="wide.data")
+(HERE / "external_wide").mkdir(exist_ok=True)
+onnx.save(made, HERE / "external_wide" / "model.onnx")
+(HERE / "external_wide" / "wide.data").write_bytes(np.array([7, 8, -3_000_000_000], np.int64).tobytes())
+case("external_wide/model.onnx", {"x": np.array([1, 2, 3], np.int64)}, engines=["onnxruntime"])
+
 external("external", "model.onnx.data", align=True)
 external("external_unaligned", "model.onnx.data", align=False)
 external("external_elsewhere", "sub/weights", align=True)

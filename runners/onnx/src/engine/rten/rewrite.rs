@@ -61,7 +61,7 @@ fn is_taken_as_it_is(tensor: &ExternalTensor, source: &ModelSource) -> bool {
     let address = (data.bytes().as_ptr().addr() as u64).saturating_add(offset);
     !tensor.location.contains('/')
         && (extension.starts_with("data") || extension.starts_with("onnx_data"))
-        && is_aligned(address, tensor.element_size)
+        && is_aligned(address, tensor.element.size())
 }
 
 /// Whether elements of `size` bytes may be read in place at `address`.
