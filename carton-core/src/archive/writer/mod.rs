@@ -1,0 +1,199 @@
+//! Writes a carton's zip file: layout, alignment, choice of compression (spec/carton-format.md, "What is written").
+//!
+//! The same input gives the same bytes, whatever the machine and however many threads work. Files are hashed, compressed and
+//! written as they are read, on all cores; nothing of a file's size is held in memory.
+
+mod compress;
+mod header;
+mod plan;
+mod schedule;
+#[cfg(test)]
+mod tests;
+mod worker;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use self::header::Placed;
+use self::plan::Planned;
+use super::record::{EndOfCentralDirectory, Zip64EndOfCentralDirectory, Zip64EndOfCentralDirectoryLocator};
+use super::record::{IN_ZIP64_16, IN_ZIP64_32};
+use super::{ArchiveError, MAX_DIRECTORY_LENGTH};
+use crate::digest::Sha256Digest;
+use crate::manifest::{self, Manifest};
+
+/// How entries are compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Compression {
+    /// Chosen for each file: what does not compress well is stored so that it can be mapped in place.
+    #[default]
+    Auto,
+    /// Nothing is compressed.
+    Stored,
+    /// Zstandard, but for the files that every zip tool must be able to read: `carton.toml`, `LINKS` and `MANIFEST`.
+    Zstd,
+    /// Deflate.
+    Deflate,
+}
+
+/// What an entry is made of.
+#[derive(Debug, Clone)]
+pub enum Content {
+    /// A file's bytes, read while packing.
+    File(PathBuf),
+    /// These bytes.
+    Bytes(Vec<u8>),
+    /// A symbolic link: its target, relative to its folder, and the digest of the file it leads to, which MANIFEST lists.
+    Symlink(String, Sha256Digest),
+}
+
+/// What comes after the files.
+#[derive(Debug, Clone, Default)]
+pub struct Tail {
+    /// The bytes of `carton.toml`.
+    pub carton_toml: Vec<u8>,
+    /// The bytes of `LINKS`, if there is one.
+    pub links: Option<Vec<u8>>,
+    /// Files that MANIFEST lists without an entry, because `LINKS` says where they are.
+    pub linked: BTreeMap<String, Sha256Digest>,
+}
+
+/// How far the writer is. Bytes are those of the files, before compression.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WriteProgress {
+    /// Bytes read and hashed.
+    pub bytes_done: u64,
+    /// Bytes in all.
+    pub bytes_total: u64,
+    /// Files read and hashed.
+    pub files_done: u64,
+    /// Files in all.
+    pub files_total: u64,
+}
+
+/// Called every few megabytes, from any of the writer's threads; `Break` ends the writing with
+/// [`ArchiveError::Interrupted`].
+pub type Progress<'a> = &'a (dyn Fn(WriteProgress) -> ControlFlow<()> + Sync);
+
+/// More threads than this need more memory and do not help: the output is one file.
+const MAX_THREADS: usize = 16;
+
+/// Writes a carton to `output` and returns its MANIFEST, which is made here.
+///
+/// `entries` are all files but `carton.toml`, `LINKS` and `MANIFEST`, by their path in the carton, in any order. Whatever was
+/// in `output` is overwritten; after an error its contents are unspecified. Naming it, and renaming it when it is complete,
+/// is the caller's.
+///
+/// ```
+/// use std::ops::ControlFlow;
+/// use carton_core::archive::{Compression, Content, Tail, write};
+///
+/// let mut output = tempfile::tempfile()?;
+/// let entries = vec![("model/greeting.txt".to_owned(), Content::Bytes(b"hello".to_vec()))];
+/// let tail = Tail { carton_toml: b"spec_version = 1".to_vec(), ..Tail::default() };
+/// let manifest = write(&mut output, entries, tail, Compression::Auto, &|_| ControlFlow::Continue(()))?;
+/// assert_eq!(manifest.iter().map(|(path, _)| path).collect::<Vec<_>>(), ["carton.toml", "model/greeting.txt"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// [`ArchiveError::Input`] for paths that a carton cannot have, [`ArchiveError::SourceChanged`] for a file whose size changes
+/// meanwhile, [`ArchiveError::Interrupted`] when `progress` says so, and [`ArchiveError::Io`].
+pub fn write(
+    output: &mut File,
+    entries: Vec<(String, Content)>,
+    tail: Tail,
+    compression: Compression,
+    progress: Progress<'_>,
+) -> Result<Manifest, ArchiveError> {
+    let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MAX_THREADS);
+    write_on(threads, output, entries, tail, compression, progress)
+}
+
+/// [`write`] with a given number of threads.
+fn write_on(
+    threads: usize,
+    output: &mut File,
+    entries: Vec<(String, Content)>,
+    tail: Tail,
+    compression: Compression,
+    progress: Progress<'_>,
+) -> Result<Manifest, ArchiveError> {
+    let linked = tail.linked.clone();
+    let plan = plan::make(entries, tail, compression, threads)?;
+    let (placed, mut end) = worker::run(&plan, threads, output, progress)?;
+
+    let listed = plan.iter().zip(&placed).filter(|(planned, _)| planned.name != crate::links::NAME);
+    let digests = listed.map(|(planned, placed)| (planned.name.clone(), placed.outcome.digest)).chain(linked);
+    let manifest = Manifest::from_entries(digests)
+        .map_err(|error| ArchiveError::Input { name: manifest::NAME.to_owned(), reason: error.to_string() })?;
+
+    let planned = Planned::metadata(manifest::NAME, manifest.to_bytes().to_vec())?;
+    let (written, length) = worker::write_one(&planned, end, output)?;
+    end += length;
+    let end = write_directory(output, plan.iter().zip(&placed).chain([(&planned, &written)]), end)?;
+    // Whatever was in the file before and reaches further.
+    output.set_len(end).map_err(write_error)?;
+    Ok(manifest)
+}
+
+/// Writes the central directory and the end records at `offset`, and returns where they end.
+fn write_directory<'a>(
+    output: &File,
+    entries: impl Iterator<Item = (&'a Planned, &'a Placed)>,
+    offset: u64,
+) -> Result<u64, ArchiveError> {
+    let mut bytes = Vec::new();
+    let mut written = 0;
+    let mut n_entries = 0u64;
+    for (planned, placed) in entries {
+        header::write_central(planned, placed, &mut bytes);
+        n_entries += 1;
+        if bytes.len() >= 4 << 20 {
+            output.write_all_at(&bytes, offset + written).map_err(write_error)?;
+            written += bytes.len() as u64;
+            bytes.clear();
+        }
+    }
+    let size = written + bytes.len() as u64;
+    if size > MAX_DIRECTORY_LENGTH {
+        let what = "central directory size".to_owned();
+        return Err(ArchiveError::Limit { what, limit: MAX_DIRECTORY_LENGTH, found: size });
+    }
+    let short = u16::try_from(n_entries).unwrap_or(IN_ZIP64_16);
+    let record = EndOfCentralDirectory {
+        disk: 0,
+        directory_disk: 0,
+        entries_on_disk: short,
+        entries: short,
+        directory_size: u32::try_from(size).unwrap_or(IN_ZIP64_32),
+        directory_offset: u32::try_from(offset).unwrap_or(IN_ZIP64_32),
+        comment_length: 0,
+    };
+    if record.entries == IN_ZIP64_16 || record.directory_offset == IN_ZIP64_32 {
+        let zip64 = Zip64EndOfCentralDirectory {
+            record_size: Zip64EndOfCentralDirectory::LENGTH as u64 - Zip64EndOfCentralDirectory::UNCOUNTED,
+            version_made_by: header::VERSION_MADE_BY,
+            version_needed: header::VERSION_ZIP64,
+            disk: 0,
+            directory_disk: 0,
+            entries_on_disk: n_entries,
+            entries: n_entries,
+            directory_size: size,
+            directory_offset: offset,
+        };
+        zip64.write(&mut bytes);
+        Zip64EndOfCentralDirectoryLocator { disk: 0, offset: offset + size, disks: 1 }.write(&mut bytes);
+    }
+    record.write(&mut bytes);
+    output.write_all_at(&bytes, offset + written).map_err(write_error)?;
+    Ok(offset + written + bytes.len() as u64)
+}
+
+fn write_error(source: std::io::Error) -> ArchiveError {
+    ArchiveError::Io { action: "write", location: "the output".to_owned(), source }
+}

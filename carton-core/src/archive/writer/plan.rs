@@ -1,0 +1,236 @@
+//! Decides, before anything is written, in which order entries come and how each is stored.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::compress::{SAMPLE_LENGTH, is_worth_it, n_samples};
+use super::header::ALIGNED_FROM;
+use super::{Compression, Content, Tail};
+use crate::archive::name::{self, Overlap};
+use crate::archive::{ArchiveError, MAX_ENTRIES, Method};
+use crate::source::{FileSource, Source};
+use crate::{links, manifest};
+
+/// The name of the metadata file.
+const CARTON_TOML: &str = "carton.toml";
+
+/// Files up to this size are compressed in memory; above it, `Auto` takes Zstandard.
+pub(super) const IN_MEMORY_LIMIT: u64 = 8 << 20;
+
+/// An entry that is to be written.
+#[derive(Debug)]
+pub(super) struct Planned {
+    pub(super) name: String,
+    pub(super) content: Content,
+    pub(super) size: u64,
+    pub(super) treatment: Treatment,
+}
+
+/// How an entry is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Treatment {
+    /// Read whole and compressed with this method, or stored if that makes it no smaller.
+    InMemory(Method),
+    /// Stored as it is read: its place is known once that of the entry before it is.
+    Stored,
+    /// Compressed as it is read: its length, and so the place of all that follows, is known at its end.
+    Streamed(Method),
+}
+
+impl Planned {
+    /// An entry that every zip tool must be able to read.
+    pub(super) fn metadata(name: &str, bytes: Vec<u8>) -> Result<Self, ArchiveError> {
+        let size = bytes.len() as u64;
+        let content = Content::Bytes(bytes);
+        let treatment = match treatment(&content, size, Compression::Auto)? {
+            Treatment::InMemory(Method::Zstd) | Treatment::Streamed(_) => Treatment::Stored,
+            treatment => treatment,
+        };
+        Ok(Self { name: name.to_owned(), content, size, treatment })
+    }
+}
+
+/// Which part of the archive an entry belongs to. The metadata comes last, so that one read of the file's end finds it.
+fn part(name: &str) -> u8 {
+    match name.split_once('/') {
+        Some(("model", _)) => 0,
+        Some(("misc", _)) => 1,
+        Some(("tensor_data", _)) => 2,
+        _ => 3,
+    }
+}
+
+/// Checks the names, sorts the entries, looks at the files and decides.
+pub(super) fn make(
+    mut entries: Vec<(String, Content)>,
+    tail: Tail,
+    compression: Compression,
+    threads: usize,
+) -> Result<Vec<Planned>, ArchiveError> {
+    entries.sort_by(|(a, _), (b, _)| (part(a), a).cmp(&(part(b), b)));
+    check_names(&entries, &tail)?;
+
+    // Sizes and samples are read by all threads, each taking the next few files.
+    let next = AtomicUsize::new(0);
+    let decide = || -> Result<Vec<(usize, u64, Treatment)>, ArchiveError> {
+        let mut decided = Vec::new();
+        loop {
+            let start = next.fetch_add(16, Ordering::Relaxed);
+            if start >= entries.len() {
+                return Ok(decided);
+            }
+            let end = entries.len().min(start + 16);
+            for (index, (_, content)) in entries.iter().enumerate().take(end).skip(start) {
+                let size = size(content)?;
+                decided.push((index, size, treatment(content, size, compression)?));
+            }
+        }
+    };
+    let mut decisions = vec![(0, Treatment::Stored); entries.len()];
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads.min(entries.len() / 16)).map(|_| scope.spawn(decide)).collect();
+        let mut all = decide()?;
+        for other in others {
+            match other.join() {
+                Ok(decided) => all.extend(decided?),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        for (index, size, treatment) in all {
+            decisions[index] = (size, treatment);
+        }
+        Ok::<_, ArchiveError>(())
+    })?;
+
+    let decided = entries.into_iter().zip(decisions);
+    let mut plan: Vec<_> =
+        decided.map(|((name, content), (size, treatment))| Planned { name, content, size, treatment }).collect();
+    if let Some(bytes) = tail.links {
+        plan.push(Planned::metadata(links::NAME, bytes)?);
+    }
+    plan.push(Planned::metadata(CARTON_TOML, tail.carton_toml)?);
+    Ok(plan)
+}
+
+fn check_names(entries: &[(String, Content)], tail: &Tail) -> Result<(), ArchiveError> {
+    let mut names: Vec<_> =
+        entries.iter().map(|(name, _)| name).chain(tail.linked.keys()).map(String::as_str).collect();
+    // With carton.toml, LINKS and MANIFEST.
+    let found = names.len() as u64 + 3;
+    if found > MAX_ENTRIES {
+        return Err(ArchiveError::Limit { what: "number of entries".to_owned(), limit: MAX_ENTRIES, found });
+    }
+    names.sort_unstable();
+    let mut tree = name::Tree::default();
+    for name in names {
+        let refuse = |reason: String| ArchiveError::Input { name: name.to_owned(), reason };
+        name::check(name.as_bytes()).map_err(|source| ArchiveError::Name { name: name.to_owned(), source })?;
+        let top = name.split('/').next();
+        if [CARTON_TOML, links::NAME, manifest::NAME].iter().any(|reserved| top == Some(reserved)) {
+            return Err(refuse("the name is reserved".to_owned()));
+        }
+        tree.add(name, false).map_err(|overlap| match overlap {
+            Overlap::Duplicate => refuse("it is there twice".to_owned()),
+            Overlap::InsideFile(file) => refuse(format!("`{file}` is a file")),
+        })?;
+    }
+    for (name, content) in entries {
+        if let Content::Symlink(target, _) = content {
+            let refuse = |error| ArchiveError::Input {
+                name: name.clone(),
+                reason: format!("it is a link to `{}`: {error}", target.escape_debug()),
+            };
+            name::resolve_link(name, target.as_bytes()).map_err(refuse)?;
+        }
+    }
+    Ok(())
+}
+
+fn size(content: &Content) -> Result<u64, ArchiveError> {
+    match content {
+        Content::Bytes(bytes) => Ok(bytes.len() as u64),
+        Content::Symlink(target, _) => Ok(target.len() as u64),
+        Content::File(path) => {
+            let metadata = std::fs::metadata(path).map_err(|error| read_error(path, error))?;
+            if !metadata.is_file() {
+                let error = std::io::Error::new(std::io::ErrorKind::InvalidInput, "not a regular file");
+                return Err(read_error(path, error));
+            }
+            Ok(metadata.len())
+        }
+    }
+}
+
+fn treatment(content: &Content, size: u64, compression: Compression) -> Result<Treatment, ArchiveError> {
+    let method = match compression {
+        _ if matches!(content, Content::Symlink(..)) => Method::Stored,
+        Compression::Stored => Method::Stored,
+        Compression::Deflate => Method::Deflate,
+        Compression::Zstd => Method::Zstd,
+        Compression::Auto if size >= ALIGNED_FROM && !is_worth_it(&samples(content, size)?)? => Method::Stored,
+        Compression::Auto if size > IN_MEMORY_LIMIT => Method::Zstd,
+        Compression::Auto => Method::Deflate,
+    };
+    Ok(match method {
+        Method::Stored if size >= ALIGNED_FROM => Treatment::Stored,
+        method if size <= IN_MEMORY_LIMIT => Treatment::InMemory(method),
+        method => Treatment::Streamed(method),
+    })
+}
+
+/// Pieces of the content, spread evenly.
+fn samples(content: &Content, size: u64) -> Result<Vec<u8>, ArchiveError> {
+    let n_samples = n_samples(size);
+    let step = (size - SAMPLE_LENGTH) / (n_samples - 1);
+    let mut samples = vec![0; (n_samples * SAMPLE_LENGTH) as usize];
+    let pieces = samples.chunks_exact_mut(SAMPLE_LENGTH as usize);
+    let offsets = (0..n_samples).map(|index| index * step);
+    match content {
+        Content::File(path) => {
+            let file = open(path, size)?;
+            for (piece, offset) in pieces.zip(offsets) {
+                file.read_at(offset, piece).map_err(|error| short_read(path, size, &file, error))?;
+            }
+        }
+        Content::Bytes(bytes) => {
+            for (piece, offset) in pieces.zip(offsets) {
+                let offset = offset as usize;
+                piece.copy_from_slice(&bytes[offset..offset + SAMPLE_LENGTH as usize]);
+            }
+        }
+        Content::Symlink(..) => {}
+    }
+    Ok(samples)
+}
+
+/// Opens a file that is expected to have `size` bytes.
+pub(super) fn open(path: &Path, size: u64) -> Result<FileSource, ArchiveError> {
+    let file = FileSource::open(path).map_err(|error| read_error(path, error))?;
+    if file.len() != size {
+        return Err(ArchiveError::SourceChanged { path: path.to_owned(), expected: size, found: file.len() });
+    }
+    Ok(file)
+}
+
+/// Checks that a file still has `size` bytes after it was read.
+pub(super) fn check_unchanged(path: &Path, size: u64, file: &FileSource) -> Result<(), ArchiveError> {
+    match file.file().map(std::fs::File::metadata) {
+        Some(Ok(metadata)) if metadata.len() != size => {
+            Err(ArchiveError::SourceChanged { path: path.to_owned(), expected: size, found: metadata.len() })
+        }
+        Some(Err(error)) => Err(read_error(path, error)),
+        _ => Ok(()),
+    }
+}
+
+/// What reading a file failed with: perhaps it is shorter now.
+pub(super) fn short_read(path: &Path, size: u64, file: &FileSource, error: std::io::Error) -> ArchiveError {
+    match check_unchanged(path, size, file) {
+        Err(changed) => changed,
+        Ok(()) => read_error(path, error),
+    }
+}
+
+fn read_error(path: &Path, source: std::io::Error) -> ArchiveError {
+    ArchiveError::Io { action: "read", location: PathBuf::from(path).display().to_string(), source }
+}
