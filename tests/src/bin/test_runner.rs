@@ -23,6 +23,30 @@ const RUNNERS: &[EmbeddedRunner] = &[
 
 fn main() -> ExitCode {
     carton_core::runner_main(RUNNERS);
+    if std::env::args().nth(1).as_deref() == Some("raw-echo") {
+        return raw_echo();
+    }
     eprintln!("start this as `__carton-runner NAME`");
     ExitCode::from(2)
+}
+
+/// The bound that benchmarks compare with: every byte that arrives on standard input, a socket, goes back.
+fn raw_echo() -> ExitCode {
+    let mut buffer = [0_u8; 1 << 16];
+    loop {
+        match rustix::io::read(rustix::stdio::stdin(), &mut buffer) {
+            Ok(0) => return ExitCode::SUCCESS,
+            Ok(n_bytes) => {
+                let mut rest = &buffer[..n_bytes];
+                while !rest.is_empty() {
+                    match rustix::io::write(rustix::stdio::stdin(), rest) {
+                        Ok(written) => rest = &rest[written..],
+                        Err(_) => return ExitCode::FAILURE,
+                    }
+                }
+            }
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return ExitCode::FAILURE,
+        }
+    }
 }
