@@ -35,7 +35,7 @@ pub(super) fn compare_numeric(actual: &NumericTensor, expected: &NumericTensor, 
 /// Elements in a block: small enough to stay in the first-level cache together with the other tensor's.
 pub(super) const BLOCK: usize = 2048;
 /// Elements judged at once by the branch-free loop.
-const LANES: usize = 16;
+const LANES: usize = 8;
 
 fn compare_elements<T: Compare>(actual: &NumericTensor, expected: &NumericTensor, tolerance: Tolerance) -> Findings {
     let shape = expected.shape();
@@ -130,7 +130,7 @@ trait Compare: Element {
 }
 
 macro_rules! compare_floats {
-    ($($float:ty),*) => {$(
+    ($($float:ty as $word:ty),*) => {$(
         impl Compare for $float {
             type Tolerance = ($float, $float, bool);
 
@@ -164,14 +164,15 @@ macro_rules! compare_floats {
             fn judge(actual: &[Self], expected: &[Self], (rtol, atol, _): Self::Tolerance) -> Verdict {
                 #[derive(Clone, Copy)]
                 struct Lanes {
-                    close: [bool; LANES],
-                    non_zero: [bool; LANES],
+                    // All ones while every element is close: a word as wide as the floats, so that vectors fit together.
+                    close: [$word; LANES],
+                    magnitude: [$float; LANES],
                     abs_diff: [$float; LANES],
                     rel_diff: [$float; LANES],
                 }
                 let mut lanes = Lanes {
-                    close: [true; LANES],
-                    non_zero: [false; LANES],
+                    close: [<$word>::MAX; LANES],
+                    magnitude: [0.0; LANES],
                     abs_diff: [0.0; LANES],
                     rel_diff: [0.0; LANES],
                 };
@@ -183,8 +184,9 @@ macro_rules! compare_floats {
                     // An infinity that is equal has the difference NaN, which both comparisons below pass over.
                     let relative = difference / magnitude;
                     let non_zero = magnitude != 0.0;
-                    lanes.close[lane] &= close | equal;
-                    lanes.non_zero[lane] |= non_zero;
+                    lanes.close[lane] &= if close | equal { <$word>::MAX } else { 0 };
+                    lanes.magnitude[lane] =
+                        if magnitude > lanes.magnitude[lane] { magnitude } else { lanes.magnitude[lane] };
                     lanes.abs_diff[lane] =
                         if difference > lanes.abs_diff[lane] { difference } else { lanes.abs_diff[lane] };
                     lanes.rel_diff[lane] =
@@ -201,9 +203,9 @@ macro_rules! compare_floats {
                 }
                 let largest = |lanes: [$float; LANES]| f64::from(lanes.into_iter().fold(0.0, <$float>::max));
                 Verdict {
-                    close: !lanes.close.contains(&false),
+                    close: lanes.close == [<$word>::MAX; LANES],
                     max_abs_diff: largest(lanes.abs_diff),
-                    max_rel_diff: lanes.non_zero.contains(&true).then(|| largest(lanes.rel_diff)),
+                    max_rel_diff: (lanes.magnitude != [0.0; LANES]).then(|| largest(lanes.rel_diff)),
                 }
             }
 
@@ -218,7 +220,7 @@ macro_rules! compare_floats {
     )*};
 }
 
-compare_floats!(f32, f64);
+compare_floats!(f32 as u32, f64 as u64);
 
 macro_rules! compare_integers {
     ($($integer:ty),*) => {$(
