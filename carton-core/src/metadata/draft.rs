@@ -9,7 +9,8 @@ use serde_json::{Map, Value};
 
 use super::raw::{RawExample, RawMetadata, RawSelfTest, RawTensorSpec, Version, described};
 use super::{
-    DraftReference, Example, Metadata, MetadataError, Reference, Runner, SelfTest, Signature, TensorSpec, options,
+    DraftReference, Example, Metadata, MetadataError, Reference, Runner, SelfTest, Signature, Table, TensorSpec,
+    options,
 };
 
 /// Metadata to be packed: nothing is required yet, and references may be files.
@@ -121,7 +122,7 @@ impl Draft {
 
     /// Turns what serde read into a draft: values are judged one by one.
     pub(super) fn from_raw(raw: RawMetadata) -> Result<Self, MetadataError> {
-        let runner = raw.runner.unwrap_or_default();
+        let runner = raw.runner.map(|Table(runner)| runner).unwrap_or_default();
         let required_framework_version = match runner.required_framework_version {
             None => None,
             Some(text) => Some(text.parse::<VersionReq>().map_err(|error| {
@@ -228,8 +229,8 @@ fn invalid_text(field: impl Into<String>, expected: impl Into<String>, found: &s
     MetadataError::invalid(field, expected, format_args!("`{found}`"))
 }
 
-fn tensor_specs(raw: Vec<RawTensorSpec>, list: &str) -> Result<Vec<TensorSpec>, MetadataError> {
-    let spec = |(index, raw): (usize, RawTensorSpec)| {
+fn tensor_specs(raw: Vec<Table<RawTensorSpec>>, list: &str) -> Result<Vec<TensorSpec>, MetadataError> {
+    let spec = |(index, Table(raw)): (usize, Table<RawTensorSpec>)| {
         let dtype = raw.dtype.parse::<DataType>().map_err(|_| {
             let names: Vec<_> = DataType::ALL.iter().map(|dtype| dtype.name()).collect();
             invalid_text(format!("{list}[{index}].dtype"), format!("one of {}", names.join(", ")), &raw.dtype)
@@ -284,7 +285,7 @@ fn references(raw: BTreeMap<String, String>, field: &str) -> Result<BTreeMap<Str
         .collect()
 }
 
-fn self_test((index, raw): (usize, RawSelfTest)) -> Result<SelfTest<DraftReference>, MetadataError> {
+fn self_test((index, Table(raw)): (usize, Table<RawSelfTest>)) -> Result<SelfTest<DraftReference>, MetadataError> {
     Ok(SelfTest {
         name: set(raw.name),
         description: set(raw.description),
@@ -296,7 +297,7 @@ fn self_test((index, raw): (usize, RawSelfTest)) -> Result<SelfTest<DraftReferen
     })
 }
 
-fn example((index, raw): (usize, RawExample)) -> Result<Example<DraftReference>, MetadataError> {
+fn example((index, Table(raw)): (usize, Table<RawExample>)) -> Result<Example<DraftReference>, MetadataError> {
     Ok(Example {
         name: set(raw.name),
         description: set(raw.description),

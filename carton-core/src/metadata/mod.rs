@@ -9,6 +9,7 @@ mod error;
 mod options;
 mod raw;
 mod reference;
+mod table;
 mod write;
 
 #[cfg(test)]
@@ -23,6 +24,7 @@ use serde::Serialize;
 pub use draft::Draft;
 pub use error::MetadataError;
 pub use reference::{DraftReference, InvalidReference, Reference};
+pub(crate) use table::Table;
 
 /// The version of the format that this crate reads and writes.
 pub const SPEC_VERSION: u64 = 1;

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::MetadataError;
+use super::table::Table;
 
 /// The whole file but `spec_version`, which is read before the rest.
 #[derive(Deserialize)]
@@ -18,13 +19,13 @@ pub(super) struct RawMetadata {
     pub(super) homepage: Option<String>,
     #[serde(default)]
     pub(super) required_platforms: Vec<String>,
-    pub(super) input: Option<Vec<RawTensorSpec>>,
-    pub(super) output: Option<Vec<RawTensorSpec>>,
+    pub(super) input: Option<Vec<Table<RawTensorSpec>>>,
+    pub(super) output: Option<Vec<Table<RawTensorSpec>>>,
     #[serde(default)]
-    pub(super) self_test: Vec<RawSelfTest>,
+    pub(super) self_test: Vec<Table<RawSelfTest>>,
     #[serde(default)]
-    pub(super) example: Vec<RawExample>,
-    pub(super) runner: Option<RawRunner>,
+    pub(super) example: Vec<Table<RawExample>>,
+    pub(super) runner: Option<Table<RawRunner>>,
 }
 
 #[derive(Deserialize)]
@@ -74,7 +75,8 @@ pub(super) enum Version {
 impl RawMetadata {
     /// Reads the file. `spec_version` comes first: whatever else another version of the format says is not judged.
     pub(super) fn parse(text: &str, version: Version) -> Result<Self, MetadataError> {
-        let table: toml::Table = toml::from_str(text).map_err(|error| MetadataError::Syntax(Box::new(error)))?;
+        let syntax = |error| MetadataError::Syntax(Box::new(error));
+        let table: toml::Table = toml::from_str(text).map_err(syntax)?;
         match table.get("spec_version") {
             Some(toml::Value::Integer(1)) => {}
             Some(toml::Value::Integer(found)) => {
@@ -87,7 +89,9 @@ impl RawMetadata {
             None if version == Version::Optional => {}
             None => return Err(MetadataError::missing("spec_version", "1")),
         }
-        serde_path_to_error::deserialize(table).map_err(|error| {
+        // From the text again and not from the table, which would pass dates off as strings.
+        let deserializer = toml::Deserializer::parse(text).map_err(syntax)?;
+        serde_path_to_error::deserialize(deserializer).map_err(|error| {
             let field = error.path().to_string();
             let detail = error.into_inner().message().trim_end().to_owned();
             MetadataError::WrongType { field, detail }

@@ -6,6 +6,7 @@ use carton_tensor::{DataType, element_count};
 use serde::Deserialize;
 
 use super::{FOLDER, INDEX, TensorDataError};
+use crate::metadata::Table;
 
 /// The largest `index.toml` that is read, in bytes: more than a hundred thousand tensors.
 pub const MAX_INDEX_LENGTH: u64 = 16 << 20;
@@ -52,7 +53,7 @@ pub enum Entry {
 #[derive(Deserialize)]
 struct RawIndex {
     #[serde(default)]
-    tensor: Vec<RawEntry>,
+    tensor: Vec<Table<RawEntry>>,
 }
 
 #[derive(Deserialize)]
@@ -74,7 +75,7 @@ impl Index {
         let raw: RawIndex = super::read::parse_toml(INDEX, bytes)?;
         let mut tensors = BTreeMap::new();
         let mut positions = BTreeMap::new();
-        for (position, raw) in raw.tensor.into_iter().enumerate() {
+        for (position, Table(raw)) in raw.tensor.into_iter().enumerate() {
             let name = raw.name.clone();
             if name.is_empty() {
                 return Err(TensorDataError::invalid(field(position, "name"), "a name", "an empty string"));

@@ -173,6 +173,11 @@ fn strings() {
     check(&index, &[("t.toml", b"data = ['x', 'y', 'z']")], Err("need 2 strings, `tensor_data/t.toml` has 3"));
     check(&index, &[("t.toml", b"data = ['xxxxxx']")], Err("need 2 strings, `tensor_data/t.toml` has 1"));
     check(&index, &[("t.toml", b"data = ['x', 1]")], Err("`tensor_data/t.toml` is malformed: TOML parse error"));
+    check(
+        &index,
+        &[("t.toml", b"data = ['x', 1979-05-27]")],
+        Err("`tensor_data/t.toml` is malformed: TOML parse error"),
+    );
     check(&index, &[("t.toml", b"date = ['x', 'y']")], Err("missing field `data`"));
     check(
         &index,
@@ -224,6 +229,7 @@ fn index() {
     check("", file, Err("tensor `t` is not in `tensor_data/index.toml`"));
     check("tensor = []", file, Err("tensor `t` is not in `tensor_data/index.toml`"));
     check("tensor = 1", file, Err("`tensor_data/index.toml` is malformed"));
+    check("tensor = [['t', 'uint8', [1], 't.bin']]", file, Err("invalid type: sequence, expected a table"));
     check("[[tensor]]", file, Err("missing field `name`"));
     check("[[tensor]]\nname = 't'", file, Err("missing field `dtype`"));
     check("[[tensor]]\nname = ''\ndtype = 'nested'", file, Err("`tensor[0].name`: expected a name"));
