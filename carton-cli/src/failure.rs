@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::process::ExitCode;
 
+use carton_core::ErrorKind;
 use serde::Serialize;
 
 /// The exit codes of this program.
@@ -141,4 +142,31 @@ impl Failure {
             },
         }
     }
+}
+
+impl From<carton_core::Error> for Failure {
+    fn from(error: carton_core::Error) -> Self {
+        let exit = match error.kind() {
+            ErrorKind::Integrity => Exit::Integrity,
+            ErrorKind::NoRunner => Exit::NoRunner,
+            ErrorKind::RunnerCrashed => Exit::Runner,
+            ErrorKind::Network => Exit::Network,
+            ErrorKind::Interrupted => Exit::Interrupted,
+            _ => Exit::Failure,
+        };
+        let hint = error.hint();
+        Self { exit, error: Box::new(error), hint }
+    }
+}
+
+/// An error and its causes in one line, for lists of them.
+pub(crate) fn causes_in_one_line(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(cause.to_string().trim_end());
+        source = cause.source();
+    }
+    text
 }

@@ -5,6 +5,9 @@
 
 use std::future::Future;
 use std::io;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
@@ -49,14 +52,37 @@ pub(crate) fn run<T>(command: impl Future<Output = Result<T, Failure>>) -> Resul
     result
 }
 
-/// Runs work that blocks, so that an interruption is still noticed.
+/// Runs work that blocks, so that an interruption is still noticed. The work is told when it is no longer wanted.
 ///
 /// # Errors
 /// What the work returns; a panic in it.
 pub(crate) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+    work: impl FnOnce(&Wanted) -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| Failure::new(InterruptError::Thread(error)))?
+    let wanted = Wanted::default();
+    let _set_when_dropped = UnwantedWhenDropped(wanted.clone());
+    tokio::task::spawn_blocking(move || work(&wanted))
+        .await
+        .map_err(|error| Failure::new(InterruptError::Thread(error)))?
+}
+
+/// Whether work on another thread is still wanted; the flag says that it is not.
+#[derive(Clone, Default)]
+pub(crate) struct Wanted(Arc<AtomicBool>);
+
+impl Wanted {
+    /// What progress callbacks return.
+    pub(crate) fn control(&self) -> ControlFlow<()> {
+        if self.0.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+struct UnwantedWhenDropped(Wanted);
+
+impl Drop for UnwantedWhenDropped {
+    fn drop(&mut self) {
+        self.0.0.store(true, Ordering::Relaxed);
+    }
 }
 
 async fn stop_signal() -> io::Result<()> {

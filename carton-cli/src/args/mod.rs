@@ -13,7 +13,7 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 pub(crate) use model::ModelArgs;
 pub(crate) use pack::{CompressionChoice, PackArgs};
 pub(crate) use run::{RunArgs, SignatureChoice};
-pub(crate) use values::{InputArgument, InputValue, MiscArgument, OptionArgument, OutputArgument};
+pub(crate) use values::{InputArgument, InputValue, MiscArgument, OutputArgument};
 
 /// The whole command line.
 #[derive(Debug, Parser)]

@@ -1,22 +1,53 @@
 //! One command a file: arguments in, one call of the library, one result out.
 
 mod completions;
+mod hash;
+mod info;
+mod ls;
+mod open;
+mod pack;
+mod run;
 mod runner;
+mod self_test;
+mod unpack;
+mod verify;
 
-use crate::args::{Cli, Command, RunnerCommand};
+use carton_core::config::Config;
+
+use crate::args::{Cli, Command, GlobalArgs, RunnerCommand};
 use crate::failure::{Exit, Failure};
+use crate::interrupt;
 use crate::output::Output;
+
+/// What every command needs.
+struct Context<'a> {
+    global: &'a GlobalArgs,
+    config: Config,
+    output: &'a Output,
+}
 
 /// Runs the command and says with which code the process ends.
 ///
 /// # Errors
 /// Whatever kept the command from having a result.
 pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit, Failure> {
-    let global = cli.global;
-    match cli.command {
-        Command::Completions { shell } => completions::run(shell, output),
-        Command::Runner(RunnerCommand::Ls) => runner::list(&global, output),
-        Command::Runner(RunnerCommand::Install { name }) => runner::install(&name, &global, output),
-        _ => Err(Failure::new("not built yet")),
+    if let Command::Completions { shell } = cli.command {
+        return completions::run(shell, output);
     }
+    let config = Config::load(cli.global.config.as_deref()).map_err(carton_core::Error::from)?;
+    let context = Context { global: &cli.global, config, output };
+    let result = match cli.command {
+        Command::Pack(arguments) => interrupt::run(pack::run(*arguments, &context)),
+        Command::Unpack(arguments) => interrupt::run(unpack::run(arguments, &context)),
+        Command::Info(model) => interrupt::run(info::run(model, &context)),
+        Command::Ls(model) => interrupt::run(ls::run(model, &context)),
+        Command::Verify(model) => interrupt::run(verify::run(model, &context)),
+        Command::Hash(model) => interrupt::run(hash::run(model, &context)),
+        Command::Run(arguments) => interrupt::run(run::run(*arguments, &context)),
+        Command::Runner(RunnerCommand::Ls) => runner::list(&context),
+        Command::Runner(RunnerCommand::Install { name }) => runner::install(&name, &context),
+        Command::Completions { .. } => Ok(Exit::Ok),
+    };
+    output.progress().finish();
+    result
 }

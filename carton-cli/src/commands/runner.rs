@@ -4,17 +4,16 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use carton_core::config::Config;
 use carton_core::runner::{
     Descriptor, EmbeddedRunner, INTERFACE_VERSION, ModelFilesMode, PLATFORM, RUNNER_ARGUMENT, Registry, Requirement,
     reject,
 };
 use serde::Serialize;
 
+use super::Context;
 use crate::EMBEDDED_RUNNERS;
-use crate::args::GlobalArgs;
-use crate::failure::{Exit, Failure};
-use crate::output::{Align, Output, Role, Table};
+use crate::failure::{Exit, Failure, causes_in_one_line};
+use crate::output::{Align, Role, Table};
 
 /// Permissions of the copied executable.
 const EXECUTABLE: u32 = 0o755;
@@ -41,15 +40,15 @@ struct BrokenRunner {
 }
 
 /// `carton runner ls`.
-pub(super) fn list(global: &GlobalArgs, output: &Output) -> Result<Exit, Failure> {
-    let config = Config::load(global.config.as_deref()).map_err(Failure::new)?;
-    let registry = Registry::read(&config.runner_dir).map_err(Failure::new)?;
+pub(super) fn list(context: &Context<'_>) -> Result<Exit, Failure> {
+    let Context { config, output, .. } = context;
+    let registry = Registry::read(&config.runner_dir).map_err(carton_core::Error::from)?;
     let runners: Vec<ListedRunner> =
         registry.runners().iter().map(|descriptor| listed(descriptor, &config.runner_dir)).collect();
     let broken: Vec<BrokenRunner> = registry
         .broken()
         .iter()
-        .map(|broken| BrokenRunner { path: broken.path.clone(), error: chain(&broken.error) })
+        .map(|broken| BrokenRunner { path: broken.path.clone(), error: causes_in_one_line(&broken.error) })
         .collect();
     if output.is_json() {
         output.json(&RunnerList { runners, broken })?;
@@ -100,17 +99,6 @@ fn is_embedded(descriptor: &Descriptor, runner_dir: &Path) -> bool {
         && !descriptor.runner_path.starts_with(runner_dir)
 }
 
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(cause.to_string().trim_end());
-        source = cause.source();
-    }
-    text
-}
-
 /// Why a runner cannot be installed.
 #[derive(Debug, thiserror::Error)]
 enum InstallError {
@@ -151,7 +139,8 @@ struct Installed<'a> {
 }
 
 /// `carton runner install`.
-pub(super) fn install(name: &str, global: &GlobalArgs, output: &Output) -> Result<Exit, Failure> {
+pub(super) fn install(name: &str, context: &Context<'_>) -> Result<Exit, Failure> {
+    let Context { config, output, .. } = context;
     let wanted = name.split_once('@').map_or(name, |(name, _)| name);
     let runner = EMBEDDED_RUNNERS
         .iter()
@@ -163,8 +152,7 @@ pub(super) fn install(name: &str, global: &GlobalArgs, output: &Output) -> Resul
             Failure::with_exit(Exit::NoRunner, InstallError::Unknown { name: name.to_owned() })
                 .hint(format!("it carries {}; put others into runner_dir yourself", names.join(" and ")))
         })?;
-    let config = Config::load(global.config.as_deref()).map_err(Failure::new)?;
-    let registry = Registry::read(&config.runner_dir).map_err(Failure::new)?;
+    let registry = Registry::read(&config.runner_dir).map_err(carton_core::Error::from)?;
     let release_date = registry
         .runners()
         .iter()

@@ -3,7 +3,9 @@
 //! Standard output is for results. When its reader is gone (`carton ls m | head -1`) whatever else would be printed is
 //! dropped without a word, and the command ends as it would have.
 
+mod json;
 mod numbers;
+mod printable;
 mod table;
 
 use std::io::{self, IsTerminal, Write};
@@ -13,6 +15,7 @@ use clap::builder::styling::{AnsiColor, Style};
 use serde::Serialize;
 
 pub(crate) use numbers::{byte_size, count, seconds};
+pub(crate) use printable::{one_line, printable};
 pub(crate) use table::{Align, Table};
 
 use crate::args::{ColorChoice, GlobalArgs};
@@ -120,7 +123,8 @@ impl Output {
     pub(crate) fn json(&self, value: &impl Serialize) -> Result<(), Failure> {
         self.progress.hide_while(|| {
             let mut out = io::BufWriter::new(io::stdout().lock());
-            let written = serde_json::to_writer_pretty(&mut out, value)
+            let written = value
+                .serialize(&mut serde_json::Serializer::with_formatter(&mut out, json::ReadableFormatter::default()))
                 .map_err(io::Error::from)
                 .and_then(|()| out.write_all(b"\n"))
                 .and_then(|()| out.flush());
@@ -153,16 +157,21 @@ impl Output {
             return;
         }
         let color = self.color_err;
-        let mut text = format!("{} {}", painted(color, Role::Bad, "error:"), indented(&failure.message(), "  "));
+        let mut text =
+            format!("{} {}", painted(color, Role::Bad, "error:"), indented(&printable(&failure.message()), "  "));
         let causes = failure.causes();
         if !causes.is_empty() {
             text.push_str(&format!("\n\n{}", painted(color, Role::Heading, "Caused by:")));
             for cause in causes {
-                text.push_str(&format!("\n  {}", indented(&cause, "  ")));
+                text.push_str(&format!("\n  {}", indented(&printable(&cause), "  ")));
             }
         }
         if let Some(advice) = failure.advice() {
-            text.push_str(&format!("\n\n{} {}", painted(color, Role::Hint, "hint:"), indented(advice, "  ")));
+            text.push_str(&format!(
+                "\n\n{} {}",
+                painted(color, Role::Hint, "hint:"),
+                indented(&printable(advice), "  ")
+            ));
         }
         self.to_stderr(&text);
     }

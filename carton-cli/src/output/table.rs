@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use super::printable::one_line;
+
 /// How a column is aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
@@ -30,9 +32,9 @@ impl Table {
         self
     }
 
-    /// Adds a row; cells that are missing are empty.
+    /// Adds a row; cells that are missing are empty. What came out of a carton cannot move the cursor.
     pub(crate) fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
-        self.rows.push(cells.into_iter().map(Into::into).collect());
+        self.rows.push(cells.into_iter().map(|cell| one_line(&cell.into())).collect());
     }
 
     /// The lines of the table; `paint` gets row and column of each cell and its padded text.

@@ -7,7 +7,6 @@ mod outputs;
 mod summary;
 mod to_json;
 
-pub(crate) use inputs::{InputError, ReadInputs};
-pub(crate) use outputs::{Destinations, OutputFileError};
+pub(crate) use inputs::{DeclaredInput, ReadInputs};
+pub(crate) use outputs::{Destinations, JsonOutput};
 pub(crate) use summary::summary;
-pub(crate) use to_json::JsonTensor;

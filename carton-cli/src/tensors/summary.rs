@@ -95,7 +95,7 @@ macro_rules! floats {
                         (false, _) => format!("{element}").to_ascii_lowercase(),
                     })
                     .collect();
-                if scientific { right_aligned(texts) } else { aligned_at_the_point(texts) }
+                if scientific { right_aligned(with_equal_decimals(texts)) } else { aligned_at_the_point(texts) }
             }
         }
     )*};
@@ -134,6 +134,23 @@ fn mantissa_and_exponent(shortest: &str, cut: &str) -> String {
     let point = if mantissa.contains('.') { "" } else { "." };
     let sign = if exponent < 0 { '-' } else { '+' };
     format!("{mantissa}{point}e{sign}{:02}", exponent.unsigned_abs())
+}
+
+/// `1.5e-07` and `1.225e+01` as `1.500e-07` and `1.225e+01`.
+fn with_equal_decimals(texts: Vec<String>) -> Vec<String> {
+    let parts = |text: &str| Some((text.find('.')?, text.find('e')?));
+    let decimals = |text: &String| parts(text).map(|(point, exponent)| exponent - point);
+    let most = texts.iter().filter_map(decimals).max().unwrap_or(0);
+    texts
+        .into_iter()
+        .map(|text| match parts(&text) {
+            Some((point, exponent)) => {
+                let zeros = "0".repeat(most - (exponent - point));
+                format!("{}{zeros}{}", &text[..exponent], &text[exponent..])
+            }
+            None => text,
+        })
+        .collect()
 }
 
 fn right_aligned(texts: Vec<String>) -> Vec<String> {
@@ -263,6 +280,8 @@ mod tests {
         check(Tensor::from_vec(vec![1.0 / 3.0, 2.0], vec![2]).unwrap(), "float64 [2]", "[0.33333333 2.        ]");
         check(Tensor::from_vec(vec![f64::NAN, f64::INFINITY, 1.0], vec![3]).unwrap(), "float64 [3]", "[nan inf  1.]");
         check(Tensor::from_vec(vec![1e-7, 1.0], vec![2]).unwrap(), "float64 [2]", "[1.e-07 1.e+00]");
+        check(Tensor::from_vec(vec![1.5e-7, 12.25], vec![2]).unwrap(), "float64 [2]", "[1.500e-07 1.225e+01]");
+        check(Tensor::from_vec(vec![f64::NAN, -1.5, 100.0], vec![3]).unwrap(), "float64 [3]", "[  nan  -1.5 100. ]");
         check(Tensor::from_vec(vec![1_u8, 20, 3, 4], vec![2, 2]).unwrap(), "uint8 [2, 2]", "[[ 1 20]\n [ 3  4]]");
         check(Tensor::from_vec(vec![1_i8, 2, 3, 4], vec![2, 1, 2]).unwrap(), "int8 [2, 1, 2]", "[[[1 2]]\n\n [[3 4]]]");
         check(Tensor::from_vec(Vec::<f32>::new(), vec![2, 0]).unwrap(), "float32 [2, 0]", "[]");

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::Serialize;
+
 use super::record::{CentralDirectoryHeader, ExtraFields, flag, method};
 use super::record::{IN_ZIP64_16, IN_ZIP64_32};
 use super::{ArchiveError, name};
@@ -36,7 +38,8 @@ pub enum EntryKind {
 }
 
 /// How an entry's data is stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Method {
     /// As it is.
     Stored,

@@ -27,6 +27,7 @@ pub use verify::{BadFile, VerifyReport};
 use origin::Origin;
 use tree::{Item, Place};
 
+use crate::archive::Method;
 use crate::cache::Cache;
 use crate::digest::Sha256Digest;
 use crate::links::Links;
@@ -56,6 +57,8 @@ pub struct FileInfo {
     pub size: Option<u64>,
     /// How many bytes it takes in the archive, or in the unpacked folder.
     pub stored: Option<u64>,
+    /// How its data is stored in the archive; none for a file that is in none.
+    pub method: Option<Method>,
     /// Whether it is not in the carton, and LINKS says where it can be fetched.
     pub linked: bool,
     /// For a symbolic link, its target as written.
@@ -119,6 +122,10 @@ impl Contents {
                     Place::Here { size, entry } => Some(self.origin.stored_size(entry).unwrap_or(size)),
                     Place::Symlink { ref target, .. } => Some(target.len() as u64),
                     Place::Linked => None,
+                },
+                method: match item.place {
+                    Place::Here { entry, .. } => self.origin.method(entry),
+                    Place::Symlink { .. } | Place::Linked => None,
                 },
                 linked: item.place == Place::Linked,
                 symlink: match &item.place {

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::{Contents, ContentsError, Item, Place};
-use crate::archive::{Archive, ArchiveError, Entry, EntryReader};
+use crate::archive::{Archive, ArchiveError, Entry, EntryReader, Method};
 use crate::cache::{Moment, open_following, open_regular};
 use crate::source::FileIdentity;
 
@@ -46,6 +46,14 @@ impl Origin {
     pub(super) fn stored_size(&self, entry: usize) -> Option<u64> {
         match self {
             Self::Archive { archive, .. } => archive.entries().get(entry).map(Entry::compressed_size),
+            _ => None,
+        }
+    }
+
+    /// How an entry's data is stored in the archive.
+    pub(super) fn method(&self, entry: usize) -> Option<Method> {
+        match self {
+            Self::Archive { archive, .. } => archive.entries().get(entry).map(Entry::method),
             _ => None,
         }
     }

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::Package;
+use crate::archive::Method;
 use crate::digest::Sha256Digest;
 use crate::metadata::{Runner, TensorSpec};
 
@@ -56,6 +57,8 @@ pub struct FileInfo {
     pub size: Option<u64>,
     /// The bytes it takes in the carton; `None` when it is not in it.
     pub stored: Option<u64>,
+    /// How its data is stored in the archive; `None` for a file that is in none.
+    pub method: Option<Method>,
     /// Whether it is to be fetched from where `LINKS` says.
     pub linked: bool,
     /// The target, if it is a symbolic link.
@@ -95,6 +98,7 @@ impl Info {
                     sha256: file.sha256,
                     size: file.size,
                     stored: file.stored,
+                    method: file.method,
                     linked: file.linked,
                     symlink: file.symlink,
                 })

@@ -1,0 +1,23 @@
+//! `carton hash`: the hash that identifies a model.
+
+use carton_core::digest::Sha256Digest;
+use serde::Serialize;
+
+use super::{Context, open};
+use crate::args::ModelArgs;
+use crate::failure::{Exit, Failure};
+
+#[derive(Serialize)]
+struct Hash {
+    manifest_sha256: Option<Sha256Digest>,
+}
+
+pub(super) async fn run(model: ModelArgs, context: &Context<'_>) -> Result<Exit, Failure> {
+    let manifest_sha256 = open::open(&model, context).await?.contents().manifest_hash();
+    if context.output.is_json() {
+        context.output.json(&Hash { manifest_sha256 })?;
+    } else if let Some(hash) = manifest_sha256 {
+        context.output.text(&format!("{hash}\n"))?;
+    }
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,137 @@
+//! `carton info`: what a carton says about its model.
+
+use carton_core::metadata::TensorSpec;
+use carton_core::package::Info;
+use carton_tensor::{Dimension, SymbolicShape};
+
+use super::{Context, open};
+use crate::args::ModelArgs;
+use crate::failure::{Exit, Failure};
+use crate::output::{Align, Output, Role, Table, byte_size, count, one_line, printable};
+
+pub(super) async fn run(model: ModelArgs, context: &Context<'_>) -> Result<Exit, Failure> {
+    let info = open::open(&model, context).await?.info();
+    if context.output.is_json() {
+        context.output.json(&info)?;
+    } else {
+        context.output.text(&page(&info, context.output))?;
+    }
+    Ok(Exit::Ok)
+}
+
+/// The page for people. What is not set takes no line.
+fn page(info: &Info, output: &Output) -> String {
+    let mut page = String::new();
+    let name = info.model_name.as_deref().map_or_else(|| "(no name)".to_owned(), one_line);
+    page.push_str(&format!("{}\n", output.paint(Role::Heading, &name)));
+    if let Some(line) = &info.short_description {
+        page.push_str(&format!("{}\n", one_line(line)));
+    }
+    page.push('\n');
+    page.push_str(&facts(info, output));
+    if let Some(text) = &info.model_description {
+        section(&mut page, output, "Description", &indented_lines(text));
+    }
+    tensors(&mut page, output, "Inputs", &info.inputs);
+    tensors(&mut page, output, "Outputs", &info.outputs);
+    if !info.runner.opts.is_empty() {
+        let mut table = Table::new(&[Align::Left, Align::Left]).indent("  ");
+        for (key, value) in &info.runner.opts {
+            table.row([key.clone(), value.to_string()]);
+        }
+        section(&mut page, output, "Options for the runner", &plain(&table));
+    }
+    names(&mut page, output, "Self-tests", &info.self_tests);
+    names(&mut page, output, "Examples", &info.examples);
+    files(&mut page, output, info);
+    page
+}
+
+fn facts(info: &Info, output: &Output) -> String {
+    let mut table = Table::new(&[Align::Left, Align::Left]);
+    let runner = &info.runner;
+    table.row(["runner".to_owned(), format!("{} {}", runner.runner_name, runner.required_framework_version)]);
+    for (label, value) in [("license", &info.license), ("repository", &info.repository), ("homepage", &info.homepage)] {
+        if let Some(value) = value {
+            table.row([label, value]);
+        }
+    }
+    if !info.required_platforms.is_empty() {
+        table.row(["platforms".to_owned(), info.required_platforms.join(", ")]);
+    }
+    if let Some(hash) = &info.manifest_sha256 {
+        table.row(["manifest".to_owned(), format!("sha256:{hash}")]);
+    }
+    table.lines(&|_, column, cell| if column == 0 { output.paint(Role::Faint, &cell) } else { cell })
+}
+
+fn tensors(page: &mut String, output: &Output, title: &str, tensors: &[TensorSpec]) {
+    if tensors.is_empty() {
+        return;
+    }
+    let mut table = Table::new(&[Align::Left; 4]).indent("  ");
+    for tensor in tensors {
+        let description = tensor.description.as_deref().unwrap_or_default();
+        table.row([tensor.name.as_str(), tensor.dtype.name(), &shape(&tensor.shape), description]);
+    }
+    section(page, output, title, &plain(&table));
+}
+
+/// A shape as people write it: `[batch, 64]`, `any shape`.
+fn shape(shape: &SymbolicShape) -> String {
+    match shape {
+        SymbolicShape::Any => "any shape".to_owned(),
+        SymbolicShape::Symbol(symbol) => format!("shape {symbol}"),
+        SymbolicShape::Dimensions(dimensions) if dimensions.is_empty() => "scalar".to_owned(),
+        SymbolicShape::Dimensions(dimensions) => {
+            let dimensions: Vec<String> = dimensions
+                .iter()
+                .map(|dimension| match dimension {
+                    Dimension::Any => "*".to_owned(),
+                    Dimension::Symbol(symbol) => symbol.clone(),
+                    Dimension::Fixed(size) => size.to_string(),
+                })
+                .collect();
+            format!("[{}]", dimensions.join(", "))
+        }
+    }
+}
+
+fn names(page: &mut String, output: &Output, title: &str, names: &[String]) {
+    if !names.is_empty() {
+        let lines: Vec<String> = names.iter().map(|name| format!("  {}\n", one_line(name))).collect();
+        section(page, output, title, &lines.concat());
+    }
+}
+
+fn files(page: &mut String, output: &Output, info: &Info) {
+    let mut table = Table::new(&[Align::Left, Align::Right]).indent("  ");
+    let mut total = 0_u64;
+    for file in &info.files {
+        total = total.saturating_add(file.stored.unwrap_or(0));
+        let size = match (&file.symlink, file.linked, file.size) {
+            (Some(target), ..) => format!("-> {target}"),
+            (None, true, _) => "linked".to_owned(),
+            (None, false, size) => size.map_or_else(|| "-".to_owned(), byte_size),
+        };
+        table.row([file.path.clone(), size]);
+    }
+    let title = format!("Files ({}, {})", count(info.files.len(), "file"), byte_size(total));
+    section(page, output, &title, &plain(&table));
+}
+
+fn section(page: &mut String, output: &Output, title: &str, body: &str) {
+    page.push_str(&format!("\n{}\n{body}", output.paint(Role::Heading, title)));
+}
+
+fn plain(table: &Table) -> String {
+    table.lines(&|_, _, cell| cell)
+}
+
+fn indented_lines(text: &str) -> String {
+    printable(text)
+        .trim()
+        .lines()
+        .map(|line| if line.trim().is_empty() { "\n".to_owned() } else { format!("  {}\n", line.trim_end()) })
+        .collect()
+}

@@ -1,0 +1,122 @@
+//! `carton pack`: a model into a carton.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use carton_core::archive::Compression;
+use carton_core::digest::Sha256Digest;
+use carton_core::metadata::{Draft, MetadataError};
+use carton_core::{Carton, Inputs, PackOptions, RecordSelfTest};
+use serde::Serialize;
+
+use super::{Context, open};
+use crate::args::{CompressionChoice, MiscArgument, PackArgs};
+use crate::failure::{Exit, Failure};
+use crate::interrupt;
+use crate::output::{byte_size, one_line};
+use crate::tensors::{DeclaredInput, ReadInputs};
+
+#[derive(Debug, thiserror::Error)]
+enum PackArgumentError {
+    #[error("no runner is named, neither by --runner nor by the metadata")]
+    NoRunner,
+    #[error("cannot read `{}`", path.display())]
+    ReadMetadata { path: PathBuf, source: io::Error },
+    #[error("cannot use `{}`", path.display())]
+    Metadata { path: PathBuf, source: MetadataError },
+    #[error("cannot tell from `{}` what the carton is to be called", path.display())]
+    NoName { path: PathBuf },
+    #[error("misc file `{name}` is given twice")]
+    MiscTwice { name: String },
+}
+
+#[derive(Serialize)]
+struct Packed {
+    path: PathBuf,
+    manifest_sha256: Sha256Digest,
+    size: Option<u64>,
+}
+
+pub(super) async fn run(arguments: PackArgs, context: &Context<'_>) -> Result<Exit, Failure> {
+    let output = context.output;
+    let draft = arguments.metadata.as_deref().map(read_draft).transpose()?.unwrap_or_default();
+    let runner = arguments.runner.or_else(|| draft.runner_name.clone()).ok_or_else(|| {
+        Failure::usage(PackArgumentError::NoRunner).hint("name one: --runner NAME; `carton runner ls` lists them")
+    })?;
+    let path = match arguments.output {
+        Some(path) => path,
+        None => default_output(&arguments.path)?,
+    };
+    let recorded = arguments.record_self_test;
+    let inputs = interrupt::blocking(move |_| Ok(ReadInputs::read(recorded)?)).await?;
+    let declared = draft.inputs.as_deref().unwrap_or_default();
+    let declared: Vec<DeclaredInput<'_>> =
+        declared.iter().map(|input| DeclaredInput { name: &input.name, dtype: input.dtype }).collect();
+    let inputs = inputs.into_tensors(&declared)?;
+    let record_self_tests =
+        if inputs.is_empty() { Vec::new() } else { vec![RecordSelfTest { name: None, inputs: Inputs::from(inputs) }] };
+    let options = PackOptions {
+        metadata_folder: arguments.metadata.as_deref().and_then(Path::parent).map(Path::to_path_buf),
+        metadata: draft,
+        framework_version: arguments.framework_version,
+        options: arguments.options.into_iter().map(|option| (option.key, option.value)).collect(),
+        misc: misc_files(arguments.misc)?,
+        record_self_tests,
+        compression: match arguments.compression {
+            CompressionChoice::Auto => Compression::Auto,
+            CompressionChoice::Stored => Compression::Stored,
+            CompressionChoice::Zstd => Compression::Zstd,
+            CompressionChoice::Deflate => Compression::Deflate,
+        },
+        config: Some(context.config.clone()),
+        progress: open::progress(context),
+        ..PackOptions::default()
+    };
+    let packed = Carton::pack(&arguments.path, &runner, &path, options).await?;
+    output.progress().finish();
+
+    let packed = Packed {
+        size: fs::metadata(&packed.path).ok().map(|metadata| metadata.len()),
+        path: packed.path,
+        manifest_sha256: packed.manifest_sha256,
+    };
+    if output.is_json() {
+        output.json(&packed)?;
+    } else {
+        let size = packed.size.map(|size| format!(" ({})", byte_size(size))).unwrap_or_default();
+        let path = packed.path.display().to_string();
+        output.text(&format!("packed {}{size}\nmanifest sha256:{}\n", one_line(&path), packed.manifest_sha256))?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn read_draft(path: &Path) -> Result<Draft, Failure> {
+    let text = fs::read_to_string(path)
+        .map_err(|source| Failure::new(PackArgumentError::ReadMetadata { path: path.to_path_buf(), source }))?;
+    Draft::parse(&text).map_err(|source| Failure::new(PackArgumentError::Metadata { path: path.to_path_buf(), source }))
+}
+
+/// `NAME.carton` in the current folder. A folder's name is kept whole: `my.model` is not a file with an extension.
+fn default_output(model: &Path) -> Result<PathBuf, Failure> {
+    let no_name = || {
+        let error = PackArgumentError::NoName { path: model.to_path_buf() };
+        Failure::usage(error).hint("name it: --output OUT.carton")
+    };
+    let absolute = fs::canonicalize(model).unwrap_or_else(|_| model.to_path_buf());
+    let name = if absolute.is_dir() { absolute.file_name() } else { absolute.file_stem() };
+    let mut name = name.filter(|name| !name.is_empty()).ok_or_else(no_name)?.to_os_string();
+    name.push(".carton");
+    Ok(PathBuf::from(name))
+}
+
+fn misc_files(arguments: Vec<MiscArgument>) -> Result<BTreeMap<String, PathBuf>, Failure> {
+    let mut files = BTreeMap::new();
+    for MiscArgument { name, path } in arguments {
+        if files.insert(name.clone(), path).is_some() {
+            return Err(Failure::usage(PackArgumentError::MiscTwice { name }));
+        }
+    }
+    Ok(files)
+}

@@ -1,0 +1,171 @@
+//! `carton run`: a model on inputs, or its self-tests.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use carton_core::signature::SignatureMode;
+use carton_core::{CallTimings, Carton, InferOptions, Inputs, LoadOptions};
+use carton_tensor::{Tensor, Tolerance};
+use semver::VersionReq;
+use serde::Serialize;
+
+use super::{Context, open, self_test};
+use crate::args::{ModelArgs, RunArgs, SignatureChoice};
+use crate::failure::{Exit, Failure};
+use crate::interrupt;
+use crate::output::{Role, one_line};
+use crate::tensors::{DeclaredInput, Destinations, JsonOutput, ReadInputs, summary};
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Answer<'a> {
+    outputs: BTreeMap<&'a str, JsonOutput<'a>>,
+    runner: String,
+    seconds: Seconds,
+}
+
+/// Where the time of the call went.
+#[derive(Serialize)]
+struct Seconds {
+    queue: f64,
+    transfer: f64,
+    run: f64,
+}
+
+impl From<CallTimings> for Seconds {
+    fn from(timings: CallTimings) -> Self {
+        Self {
+            queue: timings.queue.as_secs_f64(),
+            transfer: timings.transfer.as_secs_f64(),
+            run: timings.run.as_secs_f64(),
+        }
+    }
+}
+
+pub(super) async fn run(arguments: RunArgs, context: &Context<'_>) -> Result<Exit, Failure> {
+    let inputs = arguments.inputs.clone();
+    let inputs = interrupt::blocking(move |_| Ok(ReadInputs::read(inputs)?)).await?;
+    let model = load(&arguments, context).await?;
+    if arguments.self_test {
+        let tolerance = Tolerance { rtol: arguments.rtol, atol: arguments.atol, ..Tolerance::default() };
+        return self_test::run(&model, tolerance, context).await;
+    }
+    infer(&model, inputs, arguments, context).await
+}
+
+/// Loads the model: a carton, or with `--runner` whatever is there.
+async fn load(arguments: &RunArgs, context: &Context<'_>) -> Result<Carton, Failure> {
+    let model = &arguments.model;
+    open::refuse_offline(&model.location, context)?;
+    let options = LoadOptions {
+        expect: model.expect,
+        device: arguments.device.clone(),
+        options: arguments.options.iter().map(|option| (option.key.clone(), option.value.clone())).collect(),
+        runner: arguments.runner.clone(),
+        framework_version: arguments.framework_version.clone(),
+        signature: match arguments.signature {
+            SignatureChoice::Strict => SignatureMode::Strict,
+            SignatureChoice::Warn => SignatureMode::Warn,
+            SignatureChoice::Off => SignatureMode::Off,
+        },
+        timeout: arguments.timeout,
+        config: Some(context.config.clone()),
+        progress: open::progress(context),
+        ..LoadOptions::default()
+    };
+    if let Some(runner) = &arguments.runner
+        && is_bare(model)
+    {
+        let version = arguments.framework_version.clone().unwrap_or(VersionReq::STAR);
+        return Ok(Carton::load_unpacked(&model.location, runner, version, options).await?);
+    }
+    if arguments.self_test {
+        // Before a runner is started for nothing.
+        let package = open::open(model, context).await?;
+        if package.metadata().self_tests().is_empty() {
+            return Err(Failure::new(self_test::NoSelfTests)
+                .hint("`carton pack` takes them from --metadata, and records them with --record-self-test"));
+        }
+    }
+    Ok(Carton::load(model.location.as_str(), options).await?)
+}
+
+/// Whether a path looks like a model that is in no carton. What has the name or the parts of one is opened as one, so that
+/// its errors are told; an expected hash asks for one.
+fn is_bare(model: &ModelArgs) -> bool {
+    let path = Path::new(&model.location);
+    if model.expect.is_some() || path.extension().is_some_and(|extension| extension == "carton") {
+        return false;
+    }
+    if path.is_dir() {
+        return !path.join("carton.toml").is_file();
+    }
+    // Frameworks use zip files too, so one is a carton only if it names the parts of one; its directory is at its end.
+    path.is_file() && !ends_like_a_carton(path).unwrap_or(false)
+}
+
+fn ends_like_a_carton(path: &Path) -> std::io::Result<bool> {
+    let mut start = [0; 2];
+    File::open(path)?.read_exact(&mut start)?;
+    if start != *b"PK" {
+        return Ok(false);
+    }
+    let source = carton_core::source::FileSource::open(path)?;
+    let archive = carton_core::archive::Archive::open(std::sync::Arc::new(source));
+    Ok(archive.is_ok_and(|archive| archive.get("MANIFEST").is_some() && archive.get("carton.toml").is_some()))
+}
+
+async fn infer(model: &Carton, inputs: ReadInputs, arguments: RunArgs, context: &Context<'_>) -> Result<Exit, Failure> {
+    let output = context.output;
+    let metadata = model.package().metadata();
+    let declared: Vec<DeclaredInput<'_>> =
+        metadata.inputs().iter().map(|input| DeclaredInput { name: &input.name, dtype: input.dtype }).collect();
+    let inputs = Inputs::from(inputs.into_tensors(&declared)?);
+    let (outputs, timings) = model.infer_timed(inputs, InferOptions::default()).await?;
+    output.progress().finish();
+
+    let declared: Vec<String> = metadata.outputs().iter().map(|output| output.name.clone()).collect();
+    let files = arguments.outputs;
+    let (outputs, destinations) = interrupt::blocking(move |_| {
+        let declared: Vec<&str> = declared.iter().map(String::as_str).collect();
+        let destinations = Destinations::resolve(files, &declared, &outputs)?;
+        destinations.write(&outputs)?;
+        Ok((outputs, destinations))
+    })
+    .await?;
+    if output.is_json() {
+        let outputs = outputs
+            .iter()
+            .map(|(name, tensor)| (name.as_str(), JsonOutput { tensor, file: destinations.file_of(name) }))
+            .collect();
+        output.json(&Answer { outputs, runner: model.runner().to_string(), seconds: timings.into() })?;
+    } else if destinations.is_empty() {
+        output.text(&shown(
+            &outputs,
+            &metadata.outputs().iter().map(|output| output.name.as_str()).collect::<Vec<_>>(),
+            output,
+        ))?;
+    } else {
+        for (name, tensor) in &outputs {
+            if let Some(path) = destinations.file_of(name) {
+                let path = path.display().to_string();
+                output.note(&format!("wrote {} ({}) to {}", one_line(name), summary(tensor).0, one_line(&path)));
+            }
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+/// Outputs for people: those that are declared in their order, then the others.
+fn shown(outputs: &BTreeMap<String, Tensor>, declared: &[&str], output: &crate::output::Output) -> String {
+    let others = outputs.keys().map(String::as_str).filter(|name| !declared.contains(name));
+    let mut text = String::new();
+    for name in declared.iter().copied().chain(others) {
+        let Some(tensor) = outputs.get(name) else { continue };
+        let (kind, values) = summary(tensor);
+        text.push_str(&format!("{}  {kind}\n{values}\n", output.paint(Role::Heading, &one_line(name))));
+    }
+    text
+}

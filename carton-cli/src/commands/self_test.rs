@@ -1,0 +1,86 @@
+//! `carton run --self-test`: the report.
+
+use std::time::Duration;
+
+use carton_core::{Carton, OutputResult, SelfTestReport, SelfTestResult};
+use carton_tensor::Tolerance;
+
+use super::Context;
+use crate::failure::{Exit, Failure};
+use crate::output::{Output, Role, count, one_line, seconds};
+
+#[derive(Debug, thiserror::Error)]
+#[error("the carton has no self-tests")]
+pub(super) struct NoSelfTests;
+
+/// Runs the self-tests of a loaded model and reports how they went.
+pub(super) async fn run(model: &Carton, tolerance: Tolerance, context: &Context<'_>) -> Result<Exit, Failure> {
+    let report = model.self_test(tolerance).await?;
+    context.output.progress().finish();
+    if context.output.is_json() {
+        context.output.json(&report)?;
+    } else {
+        context.output.text(&text(&report, context.output))?;
+    }
+    Ok(if report.passed { Exit::Ok } else { Exit::SelfTest })
+}
+
+fn text(report: &SelfTestReport, output: &Output) -> String {
+    let mut text = String::new();
+    for test in &report.self_tests {
+        let verdict = if test.passed { output.paint(Role::Good, "passed") } else { output.paint(Role::Bad, "FAILED") };
+        let time = seconds(Duration::try_from_secs_f64(test.seconds).unwrap_or_default());
+        text.push_str(&format!("{verdict}  {}  {time}  {}\n", one_line(&test.name), worst(test)));
+        for line in details(test) {
+            text.push_str(&format!("        {}\n", one_line(&line)));
+        }
+    }
+    let total = count(report.self_tests.len(), "self-test");
+    let failed = report.self_tests.iter().filter(|test| !test.passed).count();
+    if failed == 0 {
+        text.push_str(&format!("{total} passed\n"));
+    } else {
+        text.push_str(&format!("{failed} of {total} failed\n"));
+    }
+    text
+}
+
+/// The largest difference over all outputs, whether or not it is small enough.
+fn worst(test: &SelfTestResult) -> String {
+    if test.error.is_some() {
+        return "the model did not run".to_owned();
+    }
+    if test.outputs.is_empty() {
+        return "the model ran, no outputs are expected".to_owned();
+    }
+    let severity = |output: &OutputResult| {
+        output.max_abs_diff.map_or(-1.0, |diff| if diff.is_nan() { f64::INFINITY } else { diff })
+    };
+    let worst = test.outputs.iter().max_by(|left, right| severity(left).total_cmp(&severity(right)));
+    match worst.and_then(|output| Some((output, output.max_abs_diff?))) {
+        Some((output, absolute)) => {
+            let relative = output.max_rel_diff.map(|relative| format!(", relative {}", difference(relative)));
+            let relative = relative.unwrap_or_default();
+            format!("largest difference {}{relative} in {}", difference(absolute), one_line(&output.name))
+        }
+        None if test.passed => "outputs are equal".to_owned(),
+        None => "outputs differ".to_owned(),
+    }
+}
+
+fn difference(difference: f64) -> String {
+    match difference {
+        0.0 => "0".to_owned(),
+        d if d.is_nan() => "NaN".to_owned(),
+        d => format!("{d:.2e}"),
+    }
+}
+
+fn details(test: &SelfTestResult) -> Vec<String> {
+    let failed = test.outputs.iter().filter(|output| !output.passed);
+    let outputs = failed.map(|output| match &output.detail {
+        Some(detail) => format!("{}: {detail}", output.name),
+        None => format!("{}: not close to what is expected", output.name),
+    });
+    test.error.iter().cloned().chain(outputs).collect()
+}

@@ -1,0 +1,81 @@
+//! `carton unpack`: everything in a carton into a folder.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use carton_core::digest::Sha256Digest;
+use serde::Serialize;
+
+use super::{Context, open};
+use crate::args::UnpackArgs;
+use crate::failure::{Exit, Failure};
+use crate::interrupt;
+use crate::output::{count, one_line};
+
+#[derive(Serialize)]
+struct Unpacked {
+    path: PathBuf,
+    files: usize,
+    manifest_sha256: Option<Sha256Digest>,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("cannot tell from `{location}` what the folder is to be called")]
+struct NoName {
+    location: String,
+}
+
+pub(super) async fn run(arguments: UnpackArgs, context: &Context<'_>) -> Result<Exit, Failure> {
+    let output = context.output;
+    let path = match arguments.output {
+        Some(path) => path,
+        None => default_folder(&arguments.model.location)?,
+    };
+    let package = open::open(&arguments.model, context).await?;
+    let unpacked = Unpacked {
+        path: path.clone(),
+        files: package.contents().files().len(),
+        manifest_sha256: package.contents().manifest_hash(),
+    };
+    let display = Arc::clone(output.progress());
+    interrupt::blocking(move |wanted| {
+        let on_progress = open::on_bytes("unpacking", &display, wanted);
+        package.contents().unpack(&path, &on_progress).map_err(|error| carton_core::Error::from(error).into())
+    })
+    .await?;
+    if output.is_json() {
+        output.json(&unpacked)?;
+    } else {
+        let folder = unpacked.path.display().to_string();
+        output.text(&format!("unpacked {} into {}\n", count(unpacked.files, "file"), one_line(&folder)))?;
+    }
+    Ok(Exit::Ok)
+}
+
+/// The carton's name without `.carton`, in the current folder.
+fn default_folder(location: &str) -> Result<PathBuf, Failure> {
+    let without_hash = location.split_once("#sha256=").map_or(location, |(location, _)| location);
+    match Path::new(without_hash).file_stem() {
+        Some(stem) if !stem.is_empty() => Ok(PathBuf::from(stem)),
+        _ => {
+            let error = NoName { location: location.to_owned() };
+            Err(Failure::usage(error).hint("name it: --output FOLDER"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn the_folder_is_called_like_the_carton() {
+        let check = |location, expected: &str| assert_eq!(default_folder(location).unwrap(), Path::new(expected));
+        check("digits.carton", "digits");
+        check("/models/digits.v2.carton", "digits.v2");
+        check("digits.carton#sha256=00ff", "digits");
+        assert_eq!(default_folder("/").unwrap_err().exit(), Exit::Usage);
+    }
+}

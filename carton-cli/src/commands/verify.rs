@@ -1,0 +1,94 @@
+//! `carton verify`: every file against the manifest.
+
+use std::sync::Arc;
+
+use carton_core::contents::VerifyReport;
+use carton_core::digest::Sha256Digest;
+use serde::Serialize;
+
+use super::{Context, open};
+use crate::args::ModelArgs;
+use crate::failure::{Exit, Failure, causes_in_one_line};
+use crate::interrupt;
+use crate::output::{Role, byte_size, count, one_line};
+
+#[derive(Serialize)]
+struct Report {
+    passed: bool,
+    manifest_sha256: Option<Sha256Digest>,
+    /// Files that were checked.
+    checked: usize,
+    /// Their bytes.
+    bytes: u64,
+    bad_files: Vec<BadFile>,
+    /// Linked files that are not here and could not be checked.
+    not_fetched: Vec<String>,
+    warnings: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct BadFile {
+    path: String,
+    error: String,
+}
+
+pub(super) async fn run(model: ModelArgs, context: &Context<'_>) -> Result<Exit, Failure> {
+    let output = context.output;
+    let package = open::open(&model, context).await?;
+    let display = Arc::clone(output.progress());
+    let report = interrupt::blocking(move |wanted| {
+        let on_progress = open::on_bytes("verifying", &display, wanted);
+        package.contents().verify(&on_progress).map_err(|error| carton_core::Error::from(error).into())
+    })
+    .await?;
+    output.progress().finish();
+
+    let report = Report::from(report);
+    let exit = if report.passed { Exit::Ok } else { Exit::Integrity };
+    if output.is_json() {
+        output.json(&report)?;
+        return Ok(exit);
+    }
+    for warning in &report.warnings {
+        output.warning(&one_line(warning));
+    }
+    for path in &report.not_fetched {
+        output.warning(&format!("`{}` is linked and not here, so it was not checked", one_line(path)));
+    }
+    let mut text = String::new();
+    for file in &report.bad_files {
+        text.push_str(&format!(
+            "{} {}: {}\n",
+            output.paint(Role::Bad, "BAD"),
+            one_line(&file.path),
+            one_line(&file.error)
+        ));
+    }
+    let files = count(report.checked, "file");
+    if report.passed {
+        let good = output.paint(Role::Good, "OK");
+        text.push_str(&format!("{good} {files}, {}, all as the manifest lists them\n", byte_size(report.bytes)));
+    } else {
+        text.push_str(&format!("{} of {files} not as the manifest lists them\n", report.bad_files.len()));
+    }
+    output.text(&text)?;
+    Ok(exit)
+}
+
+impl From<VerifyReport> for Report {
+    fn from(report: VerifyReport) -> Self {
+        Self {
+            passed: report.is_good(),
+            manifest_sha256: report.manifest_hash,
+            checked: report.n_files,
+            bytes: report.n_bytes,
+            bad_files: report
+                .bad
+                .into_iter()
+                .map(|file| BadFile { path: file.path, error: causes_in_one_line(&file.error) })
+                .collect(),
+            not_fetched: report.not_fetched,
+            warnings: report.warnings,
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Text from cartons, runners and files, made safe for a terminal. Pure.
+
+/// `text` without control characters, which could clear the screen or hide what is there. Line ends and tabs stay.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars()
+        .map(|c| if is_harmful(c) && c != '\n' && c != '\t' { char::REPLACEMENT_CHARACTER } else { c })
+        .collect()
+}
+
+/// As [`printable`], on one line.
+pub(crate) fn one_line(text: &str) -> String {
+    text.trim().chars().map(|c| if c == '\n' || c == '\t' { ' ' } else { c }).map(replaced).collect()
+}
+
+fn replaced(c: char) -> char {
+    if is_harmful(c) { char::REPLACEMENT_CHARACTER } else { c }
+}
+
+/// Control characters, and those that change the direction in which text is read.
+fn is_harmful(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_replaced() {
+        assert_eq!(printable("a\tb\n\x1b[2Jc\r"), "a\tb\n\u{fffd}[2Jc\u{fffd}");
+        assert_eq!(printable("\u{202e}gnp"), "\u{fffd}gnp");
+        assert_eq!(one_line(" a\nb\x07 "), "a b\u{fffd}");
+    }
+}
