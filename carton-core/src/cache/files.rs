@@ -85,10 +85,10 @@ impl Cache {
         if found != *digest {
             return Err(CacheError::Digest { name: name.to_owned(), expected: *digest, found }.into());
         }
-        self.place(&partial, digest, &path, &file)?;
         // The descriptor we wrote with must not reach a runner.
-        let path = self.file_path(digest);
-        Ok(File::open(&path).map_err(CacheError::io("open", &path))?)
+        let readable = File::open(&path).map_err(CacheError::io("open", &path))?;
+        self.place(&partial, digest, &path, &file)?;
+        Ok(readable)
     }
 
     /// The file, if a record vouches for it.
@@ -123,7 +123,10 @@ impl Cache {
         match checked {
             Checked::Wrong(_) => {
                 tracing::warn!(path = %path.display(), "a file of the cache was damaged; it is made again");
-                remove_tree(&path).map_err(CacheError::io("delete", &path))?;
+                // Unless somebody has made it again meanwhile.
+                if open_regular(&path)?.is_some_and(|(_, now)| now.inode == identity.inode) {
+                    remove_tree(&path).map_err(CacheError::io("delete", &path))?;
+                }
                 return Ok(None);
             }
             Checked::Right(Some(identity)) => self.remember_quietly(&self.partial()?, &identity, digest),

@@ -95,6 +95,8 @@ impl Cache {
     /// # Errors
     /// The folder cannot be made, or other users can write to it: what it holds could not be trusted then.
     pub fn open(cache_dir: &Path) -> Result<Cache, CacheError> {
+        // Runners are given paths in it, and have their own working folder.
+        let cache_dir = &std::path::absolute(cache_dir).map_err(CacheError::io("resolve", cache_dir))?;
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -106,7 +108,7 @@ impl Cache {
         for bucket in BUCKETS {
             let path = cache.bucket(bucket);
             create_folder(&path)?;
-            check_folder(&path, |mode| mode & 0o077 == 0, "mode 0700")?;
+            check_folder(&path, |mode| mode & 0o022 == 0, "writable by its owner only")?;
         }
         partial::sweep(&cache.bucket(PARTIAL))?;
         let tag = cache_dir.join("CACHEDIR.TAG");

@@ -1,6 +1,6 @@
 //! Model folders by manifest hash: made once, then found whole by a stat of each file, or repaired.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -126,7 +126,7 @@ impl Cache {
         }
     }
 
-    fn model_root(&self, manifest: &Sha256Digest) -> PathBuf {
+    pub(super) fn model_root(&self, manifest: &Sha256Digest) -> PathBuf {
         self.bucket(MODELS).join(manifest.to_string())
     }
 }
@@ -187,26 +187,27 @@ impl<S: ModelFiles> Work<'_, S> {
         }
         let index = read_own_file(&self.root.join(INDEX_NAME), LARGEST_INDEX).and_then(|b| FolderIndex::parse(&b));
         let Some(index) = index.filter(|index| index.manifest == *self.manifest) else { return Ok(nothing(true)) };
-        let known: BTreeMap<(&str, Option<Sha256Digest>), &FileIdentity> =
-            index.lines.iter().map(|line| ((line.path.as_str(), line.digest), &line.identity)).collect();
-        let is_unchanged = |path: &str, digest| {
-            let identity = **known.get(&(path, digest))?;
+        // As `write_index` puts them: folders before files, both sorted by path.
+        let (folders, files) = index.lines.split_at(index.lines.partition_point(|line| line.digest.is_none()));
+        let is_unchanged = |path: &str, digest: Option<Sha256Digest>| {
+            let lines = if digest.is_some() { files } else { folders };
+            let line = &lines[lines.binary_search_by(|line| line.path.as_str().cmp(path)).ok()?];
             let metadata = std::fs::symlink_metadata(self.path(path)).ok()?;
-            (FileIdentity::of(&metadata) == identity).then_some(identity)
+            (line.digest == digest && FileIdentity::of(&metadata) == line.identity).then_some(line.identity)
         };
-        let files = Mutex::new(vec![None; self.files.len()]);
+        let found = Mutex::new(vec![None; self.files.len()]);
         // A stat is too short for a job of its own.
         const BATCH: usize = 1024;
         let all = self.files.len();
         workers::run(all.div_ceil(BATCH), |batch| {
             let range = batch * BATCH..all.min((batch + 1) * BATCH);
-            let found: Vec<_> =
+            let batch: Vec<_> =
                 self.files[range.clone()].iter().map(|file| is_unchanged(file.path, Some(file.digest))).collect();
-            files.lock().unwrap_or_else(|poisoned| poisoned.into_inner())[range].copy_from_slice(&found);
+            found.lock().unwrap_or_else(|poisoned| poisoned.into_inner())[range].copy_from_slice(&batch);
             Ok::<(), CacheError>(())
         })?;
         let folders_unchanged = self.folders().into_iter().all(|folder| is_unchanged(folder, None).is_some());
-        Ok(Found { exists: true, files: files.into_inner().unwrap_or_else(|p| p.into_inner()), folders_unchanged })
+        Ok(Found { exists: true, files: found.into_inner().unwrap_or_else(|p| p.into_inner()), folders_unchanged })
     }
 
     fn is_whole(&self, found: &Found) -> bool {

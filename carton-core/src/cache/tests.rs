@@ -1,1 +1,553 @@
+//! The cache against damage, other processes, and being killed.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::process::{Child, Command};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::*;
+use crate::source::FileIdentity;
+use std::collections::BTreeSet;
+
+/// A model made of names and sizes; the bytes of each file follow from its name.
+struct Model {
+    files: Vec<(String, Vec<u8>)>,
+    links: Vec<(String, String)>,
+    manifest: Sha256Digest,
+    n_fed: AtomicUsize,
+    /// How long to take for each piece of a file.
+    pause: Duration,
+}
+
+impl Model {
+    fn new(name: &str, files: &[(&str, usize)]) -> Model {
+        let bytes = |path: &str, size| path.bytes().chain([7, 3, 1]).cycle().take(size).collect();
+        let mut files: Vec<_> = files.iter().map(|(path, size)| ((*path).to_owned(), bytes(path, *size))).collect();
+        files.sort();
+        let manifest = Sha256Digest::of(name.as_bytes());
+        Model { files, links: Vec::new(), manifest, n_fed: AtomicUsize::new(0), pause: Duration::ZERO }
+    }
+
+    fn n_fed(&self) -> usize {
+        self.n_fed.swap(0, Ordering::Relaxed)
+    }
+
+    fn folder(&self, cache: &Cache) -> ModelFolder {
+        let folder = cache.model_folder(&self.manifest, self).unwrap();
+        self.check(folder.path());
+        folder
+    }
+
+    /// That a folder has exactly this model's files.
+    fn check(&self, folder: &Path) {
+        for (path, bytes) in &self.files {
+            assert!(fs::read(folder.join(path)).unwrap() == *bytes, "{path}");
+        }
+        for (path, target) in &self.links {
+            assert_eq!(fs::read_link(folder.join(path)).unwrap().to_str().unwrap(), target);
+        }
+        assert_eq!(count_files(folder), self.files.len() + self.links.len());
+    }
+}
+
+impl ModelFiles for Model {
+    type Error = CacheError;
+
+    fn files(&self) -> Vec<ModelFile<'_>> {
+        let file = |(path, bytes): &'_ (String, Vec<u8>)| (path.clone(), Sha256Digest::of(bytes), bytes.len() as u64);
+        let mut all: Vec<ModelFile<'_>> = Vec::new();
+        for entry in &self.files {
+            let (_, digest, size) = file(entry);
+            all.push(ModelFile { path: &entry.0, digest, size: Some(size), symlink: None });
+        }
+        for (path, target) in &self.links {
+            all.push(ModelFile { path, digest: Sha256Digest::of(b"link"), size: Some(0), symlink: Some(target) });
+        }
+        all
+    }
+
+    fn feed(&self, index: usize, sink: &mut dyn FnMut(&[u8]) -> Result<(), CacheError>) -> Result<(), CacheError> {
+        self.n_fed.fetch_add(1, Ordering::Relaxed);
+        for piece in self.files[index].1.chunks(16 * 1024) {
+            std::thread::sleep(self.pause);
+            sink(piece)?;
+        }
+        Ok(())
+    }
+
+    fn advance(&self, _n_bytes: u64) -> Result<(), CacheError> {
+        Ok(())
+    }
+}
+
+fn count_files(folder: &Path) -> usize {
+    let entries = fs::read_dir(folder).unwrap().map(Result::unwrap);
+    entries.map(|entry| if entry.file_type().unwrap().is_dir() { count_files(&entry.path()) } else { 1 }).sum()
+}
+
+fn new_cache() -> (tempfile::TempDir, Cache) {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = Cache::open(&folder.path().join("cache")).unwrap();
+    (folder, cache)
+}
+
+/// Changes a file's bytes but not its length, as a bad disk or a careless program would.
+fn damage(path: &Path) {
+    let mut bytes = fs::read(path).unwrap();
+    bytes[0] ^= 1;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
+    fs::write(path, bytes).unwrap();
+}
+
+fn example() -> Model {
+    let mut model = Model::new("example", &[("config.json", 300), ("a/b/large.bin", 3_000_000), ("a/empty", 0)]);
+    model.links.push(("link".to_owned(), "a/b/large.bin".to_owned()));
+    model
+}
+
+#[test]
+fn the_folders_are_ours_alone() {
+    let (folder, cache) = new_cache();
+    for path in BUCKETS.map(|bucket| cache.bucket(bucket)).iter().chain([&folder.path().join("cache")]) {
+        assert_eq!(fs::metadata(path).unwrap().mode() & 0o777, 0o700, "{path:?}");
+    }
+    let tag = fs::read_to_string(folder.path().join("cache/CACHEDIR.TAG")).unwrap();
+    assert!(tag.starts_with("Signature: 8a477f597d28d172789f06886806bc55"));
+}
+
+#[test]
+fn a_folder_that_others_can_write_to_is_refused() {
+    let check = |bucket: &str, mode, expected| {
+        let folder = tempfile::tempdir().unwrap();
+        Cache::open(folder.path()).unwrap();
+        fs::set_permissions(folder.path().join(bucket), fs::Permissions::from_mode(mode)).unwrap();
+        let result = Cache::open(folder.path());
+        assert_eq!(result.is_ok(), expected, "{bucket} {mode:o}");
+        if let Err(error) = result {
+            assert!(error.to_string().contains(&format!("mode {mode:o}")), "{error}");
+        }
+    };
+    check("", 0o700, true);
+    check("", 0o755, true);
+    check("", 0o775, true);
+    check("", 0o777, false);
+    check("", 0o1777, true);
+    check(MODELS, 0o755, true);
+    check(MODELS, 0o770, false);
+    check(VERIFIED, 0o702, false);
+}
+
+#[test]
+fn a_model_is_made_once() {
+    let (_folder, cache) = new_cache();
+    let model = example();
+    let first = model.folder(&cache);
+    assert_eq!(model.n_fed(), 3);
+    let second = model.folder(&cache);
+    assert_eq!((model.n_fed(), second.path()), (0, first.path()));
+    let mode = fs::metadata(first.path().join("a/b/large.bin")).unwrap().mode();
+    assert_eq!(mode & 0o777, 0o444);
+    assert_eq!(cache.models().unwrap(), [model.manifest]);
+    assert_eq!(count_files(&cache.bucket(PARTIAL)), 0);
+    assert_eq!(count_files(&cache.bucket(LOCKS)), 0);
+}
+
+#[test]
+fn models_share_large_files() {
+    let (_folder, cache) = new_cache();
+    let one = Model::new("one", &[("shared.bin", 1_000_000), ("own1", 100_000), ("small", 10)]);
+    let other = Model::new("other", &[("shared.bin", 1_000_000), ("own2", 100_000), ("small", 10)]);
+    let folder = one.folder(&cache);
+    assert_eq!(one.n_fed(), 3);
+    let other_folder = other.folder(&cache);
+    assert_eq!(other.n_fed(), 2);
+    let inode = |folder: &ModelFolder| fs::metadata(folder.path().join("shared.bin")).unwrap().ino();
+    assert_eq!(inode(&folder), inode(&other_folder));
+    // The link changed the time of the first model's file; it is recognised all the same.
+    one.folder(&cache);
+    assert_eq!(one.n_fed(), 0);
+    drop(other_folder);
+    assert_eq!(cache.remove_model(&other.manifest).unwrap(), Removed::Yes);
+    one.folder(&cache);
+    assert_eq!(one.n_fed(), 0);
+}
+
+#[test]
+fn whatever_is_changed_in_a_model_is_noticed_and_repaired() {
+    type Change = fn(&Path);
+    let check = |what: &str, n_fed: usize, change: Change| {
+        let (_folder, cache) = new_cache();
+        let model = example();
+        let path = model.folder(&cache).path().to_path_buf();
+        model.n_fed();
+        change(&path);
+        model.folder(&cache);
+        assert_eq!(model.n_fed(), n_fed, "{what}");
+        model.folder(&cache);
+        assert_eq!(model.n_fed(), 0, "{what}, again");
+    };
+    check("nothing", 0, |_| ());
+    check("a large file's bytes", 1, |path| damage(&path.join("a/b/large.bin")));
+    check("a small file's bytes", 1, |path| damage(&path.join("config.json")));
+    check("bytes, and the time set back", 1, |path| {
+        let file = path.join("config.json");
+        let before = fs::metadata(&file).unwrap().modified().unwrap();
+        damage(&file);
+        File::options().write(true).open(&file).unwrap().set_modified(before).unwrap();
+    });
+    check("a file deleted", 1, |path| fs::remove_file(path.join("config.json")).unwrap());
+    check("a shared file deleted", 0, |path| fs::remove_file(path.join("a/b/large.bin")).unwrap());
+    check("a file cut", 1, |path| {
+        fs::set_permissions(path.join("config.json"), fs::Permissions::from_mode(0o644)).unwrap();
+        File::options().write(true).open(path.join("config.json")).unwrap().set_len(5).unwrap();
+    });
+    check("only a time", 0, |path| {
+        fs::set_permissions(path.join("config.json"), fs::Permissions::from_mode(0o644)).unwrap();
+        File::options()
+            .write(true)
+            .open(path.join("config.json"))
+            .unwrap()
+            .set_modified(std::time::UNIX_EPOCH)
+            .unwrap();
+    });
+    check("a file replaced by a folder", 1, |path| {
+        fs::remove_file(path.join("config.json")).unwrap();
+        fs::create_dir_all(path.join("config.json/x")).unwrap();
+    });
+    check("a file replaced by a link", 1, |path| {
+        fs::remove_file(path.join("config.json")).unwrap();
+        std::os::unix::fs::symlink("/etc/hostname", path.join("config.json")).unwrap();
+    });
+    check("a folder replaced by a file", 1, |path| {
+        fs::remove_dir_all(path.join("a")).unwrap();
+        fs::write(path.join("a"), "x").unwrap();
+    });
+    check("a link changed", 0, |path| {
+        fs::remove_file(path.join("link")).unwrap();
+        std::os::unix::fs::symlink("config.json", path.join("link")).unwrap();
+    });
+    check("a file added", 0, |path| fs::write(path.join("a/stray"), "x").unwrap());
+    check("a folder added", 0, |path| fs::create_dir_all(path.join("__pycache__/x")).unwrap());
+    check("the folder deleted", 2, |path| fs::remove_dir_all(path).unwrap());
+    check("index deleted", 0, |path| fs::remove_file(path.with_file_name("index")).unwrap());
+    check("index cut", 0, |path| {
+        let index = fs::read(path.with_file_name("index")).unwrap();
+        fs::write(path.with_file_name("index"), &index[..index.len() / 2]).unwrap();
+    });
+    check("index deleted and bytes damaged", 1, |path| {
+        fs::remove_file(path.with_file_name("index")).unwrap();
+        damage(&path.join("a/b/large.bin"));
+    });
+}
+
+#[test]
+fn wrong_bytes_are_refused_and_nothing_is_left() {
+    let (_folder, cache) = new_cache();
+    struct Wrong(Model);
+    impl ModelFiles for Wrong {
+        type Error = CacheError;
+        fn files(&self) -> Vec<ModelFile<'_>> {
+            let mut files = self.0.files();
+            files[1].digest = Sha256Digest::of(b"other");
+            files
+        }
+        fn feed(&self, i: usize, sink: &mut dyn FnMut(&[u8]) -> Result<(), CacheError>) -> Result<(), CacheError> {
+            self.0.feed(i, sink)
+        }
+        fn advance(&self, _: u64) -> Result<(), CacheError> {
+            Ok(())
+        }
+    }
+    let error = cache.model_folder(&Sha256Digest::of(b"wrong"), &Wrong(example())).unwrap_err();
+    let expected = format!("digest mismatch for `model/a/empty`: expected {}", Sha256Digest::of(b"other"));
+    assert!(error.to_string().starts_with(&expected), "{error}");
+    assert_eq!(cache.models().unwrap(), []);
+    assert_eq!(count_files(&cache.bucket(PARTIAL)), 0);
+}
+
+#[test]
+fn paths_that_leave_the_folder_are_refused() {
+    let check = |path: &str| {
+        let (_folder, cache) = new_cache();
+        let mut model = example();
+        path.clone_into(&mut model.files[0].0);
+        let result = cache.model_folder(&model.manifest, &model);
+        assert!(matches!(result, Err(CacheError::Path { .. })), "{path}: {result:?}");
+    };
+    check("../x");
+    check("/x");
+    check("a/../../x");
+    check("");
+}
+
+#[test]
+fn files_are_found_by_digest_and_damage_is_noticed() {
+    let (_folder, cache) = new_cache();
+    let bytes = vec![5; 100_000];
+    let digest = cache.insert_file(&mut &bytes[..]).unwrap();
+    assert_eq!(digest, Sha256Digest::of(&bytes));
+    assert!(cache.file(&digest).unwrap().is_some());
+    assert!(cache.file(&Sha256Digest::of(b"other")).unwrap().is_none());
+    assert_eq!(cache.insert_file(&mut &bytes[..]).unwrap(), digest);
+    damage(&cache.file_path(&digest));
+    assert!(cache.file(&digest).unwrap().is_none());
+    assert!(!cache.file_path(&digest).exists());
+    assert_eq!(cache.insert_file(&mut &bytes[..]).unwrap(), digest);
+    assert!(cache.file(&digest).unwrap().is_some());
+}
+
+#[test]
+fn records_hold_for_one_identity_only() {
+    let (folder, cache) = new_cache();
+    let path = folder.path().join("carton");
+    fs::write(&path, "bytes").unwrap();
+    let identify = || FileIdentity::of(&fs::metadata(&path).unwrap());
+    let manifest = Sha256Digest::of(b"manifest");
+    let check = |identity: &FileIdentity, manifest: &Sha256Digest, scope, expected| {
+        assert_eq!(cache.is_carton_verified(identity, manifest, scope), expected, "{identity:?}");
+    };
+    let first = identify();
+    check(&first, &manifest, Scope::StoredModelFiles, false);
+    let verified = Verified::Carton { manifest_sha256: manifest, scope: Scope::StoredModelFiles };
+    cache.remember(&first, verified).unwrap();
+    check(&first, &manifest, Scope::StoredModelFiles, true);
+    check(&first, &manifest, Scope::Everything, false);
+    check(&first, &Sha256Digest::of(b"other"), Scope::StoredModelFiles, false);
+    // Other bytes of the same length, and the time set back.
+    fs::write(&path, "BYTES").unwrap();
+    let file = File::options().write(true).open(&path).unwrap();
+    let modified = std::time::UNIX_EPOCH + Duration::new(first.modified.0.try_into().unwrap(), first.modified.1);
+    file.set_modified(modified).unwrap();
+    let tampered = identify();
+    assert_eq!((tampered.size, tampered.modified), (first.size, first.modified));
+    check(&tampered, &manifest, Scope::StoredModelFiles, false);
+    // A record that somebody cut says nothing.
+    let record = fs::read_dir(cache.bucket(VERIFIED)).unwrap().next().unwrap().unwrap().path();
+    let bytes = fs::read(&record).unwrap();
+    for length in 0..bytes.len() {
+        fs::write(&record, &bytes[..length]).unwrap();
+        check(&first, &manifest, Scope::StoredModelFiles, false);
+    }
+    fs::write(&record, &bytes).unwrap();
+    check(&first, &manifest, Scope::StoredModelFiles, true);
+}
+
+#[test]
+fn a_lease_keeps_a_model() {
+    let (folder, cache) = new_cache();
+    let other = Cache::open(cache.path()).unwrap();
+    let model = example();
+    assert_eq!(other.remove_model(&model.manifest).unwrap(), Removed::NotThere);
+    let one = model.folder(&cache);
+    let two = model.folder(&cache);
+    drop(one);
+    assert_eq!(other.remove_model(&model.manifest).unwrap(), Removed::InUse);
+    model.check(two.path());
+    drop(two);
+    assert_eq!(other.remove_model(&model.manifest).unwrap(), Removed::Yes);
+    assert_eq!(other.models().unwrap(), []);
+    drop(folder);
+}
+
+#[test]
+fn waiting_for_a_lock_ends() {
+    let (_folder, cache) = new_cache();
+    let digest = Sha256Digest::of(b"");
+    let held = cache.lock::<CacheError>("model", &digest, &|| Ok(())).unwrap();
+    let cache = cache.with_longest_wait(Duration::from_millis(30));
+    let error = cache.lock::<CacheError>("model", &digest, &|| Ok(())).unwrap_err();
+    assert!(matches!(error, CacheError::Locked { .. }), "{error}");
+    assert!(error.to_string().contains(&format!("locks-v1/model-{digest}.lock")), "{error}");
+    drop(held);
+    cache.lock::<CacheError>("model", &digest, &|| Ok(())).unwrap();
+}
+
+#[test]
+fn a_lock_excludes_whoever_deletes_and_makes_it_anew() {
+    let (_folder, cache) = new_cache();
+    let digest = Sha256Digest::of(b"");
+    let n_inside = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..200 {
+                    let _lock = cache.lock::<CacheError>("file", &digest, &|| Ok(())).unwrap();
+                    assert_eq!(n_inside.fetch_add(1, Ordering::SeqCst), 0);
+                    n_inside.fetch_sub(1, Ordering::SeqCst);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn leftovers_are_swept_and_work_in_progress_is_not() {
+    let (_folder, cache) = new_cache();
+    let working = cache.partial().unwrap();
+    fs::write(working.path().join("half"), "x").unwrap();
+    let area = cache.bucket(PARTIAL);
+    for name in ["99-1", "99-2"] {
+        fs::create_dir_all(area.join(name).join("model/deep")).unwrap();
+        fs::write(area.join(name).join("model/deep/half"), "x").unwrap();
+    }
+    fs::write(area.join("99-2.lock"), "").unwrap();
+    fs::write(area.join("99-3.lock"), "").unwrap();
+    Cache::open(cache.path()).unwrap();
+    let left: BTreeSet<_> = fs::read_dir(&area).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let lock = working.path().with_extension("lock");
+    assert_eq!(left, BTreeSet::from([working.path().to_path_buf(), lock]));
+    drop(working);
+    assert_eq!(fs::read_dir(&area).unwrap().count(), 0);
+}
+
+const CHILD: &str = "CARTON_TEST_CACHE_CHILD";
+
+/// What other processes in the tests below do: make the model in the cache that the variable names.
+#[test]
+fn child() {
+    let Some(cache_dir) = std::env::var_os(CHILD) else { return };
+    let limit = std::env::var("CARTON_TEST_FILE_SIZE_LIMIT").ok().map(|limit| limit.parse::<u64>().unwrap());
+    if let Some(limit) = limit {
+        use rustix::process::{Resource, Rlimit, setrlimit};
+        setrlimit(Resource::Fsize, Rlimit { current: Some(limit), maximum: None }).unwrap();
+    }
+    let cache = Cache::open(Path::new(&cache_dir)).unwrap();
+    let model = slow();
+    let result = cache.model_folder(&model.manifest, &model);
+    if limit.is_some() {
+        let error = result.unwrap_err();
+        assert!(matches!(error, CacheError::Io { .. }) && error.to_string().contains("partial-v1"), "{error}");
+        std::process::exit(7);
+    }
+    model.check(result.unwrap().path());
+    std::process::exit(if model.n_fed() > 0 { 3 } else { 4 });
+}
+
+fn slow() -> Model {
+    let names: Vec<String> = (0..40).map(|number| format!("layers/{}/{number}.bin", number % 7)).collect();
+    let files: Vec<(&str, usize)> = names.iter().enumerate().map(|(at, name)| (name.as_str(), 9000 * at)).collect();
+    Model { pause: Duration::from_micros(20), ..Model::new("slow", &files) }
+}
+
+fn spawn_child(cache_dir: &Path, variables: &[(&str, &str)]) -> Child {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["cache::tests::child", "--exact", "--quiet"]).env(CHILD, cache_dir);
+    command.envs(variables.iter().copied()).stdout(std::process::Stdio::null()).spawn().unwrap()
+}
+
+#[test]
+fn processes_that_make_the_same_model_agree() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut children: Vec<Child> = (0..4).map(|_| spawn_child(folder.path(), &[])).collect();
+    let mut codes: Vec<_> = children.iter_mut().map(|child| child.wait().unwrap().code().unwrap()).collect();
+    codes.sort_unstable();
+    assert_eq!(codes, [3, 4, 4, 4], "one of them makes it, the others wait");
+}
+
+#[test]
+fn a_process_killed_at_any_moment_leaves_nothing_half_made() {
+    let folder = tempfile::tempdir().unwrap();
+    // How long a whole run takes, including the start of the process.
+    let start = std::time::Instant::now();
+    assert_eq!(spawn_child(&folder.path().join("whole"), &[]).wait().unwrap().code(), Some(3));
+    let whole = start.elapsed();
+    let model = slow();
+    let mut n_made = 0;
+    // A generator of Knuth's: the moments differ, and are the same in every run.
+    let mut random = 88_172_645_463_325_252_u64;
+    for round in 0..40 {
+        let cache_dir = folder.path().join(format!("{}", round / 10));
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let mut child = spawn_child(&cache_dir, &[]);
+        std::thread::sleep(whole.mul_f64((random >> 40) as f64 / (1_u64 << 24) as f64));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let cache = Cache::open(&cache_dir).unwrap();
+        assert_eq!(count_files(&cache.bucket(PARTIAL)), 0, "round {round}");
+        for shard in fs::read_dir(cache.bucket(FILES)).unwrap() {
+            for file in fs::read_dir(shard.unwrap().path()).unwrap() {
+                let path = file.unwrap().path();
+                let digest = Sha256Digest::of(&fs::read(&path).unwrap());
+                assert_eq!(path.file_name().unwrap().to_str().unwrap(), digest.to_string());
+            }
+        }
+        if let [made] = cache.models().unwrap()[..] {
+            n_made += 1;
+            model.check(&cache.model_root(&made).join("model"));
+        }
+        if round % 10 == 9 {
+            model.folder(&cache);
+        }
+    }
+    println!("{n_made} of 40 runs found the model made");
+}
+
+#[test]
+fn a_full_disk_is_an_error_that_names_the_path() {
+    let folder = tempfile::tempdir().unwrap();
+    // The process ignores the signal that comes with the error, as Rust programs do not by themselves.
+    let status = Command::new("sh")
+        .args(["-c", "trap '' XFSZ; exec \"$0\" cache::tests::child --exact --quiet"])
+        .arg(std::env::current_exe().unwrap())
+        .env(CHILD, folder.path())
+        .env("CARTON_TEST_FILE_SIZE_LIMIT", "100000")
+        .stdout(std::process::Stdio::null())
+        .status()
+        .unwrap();
+    assert_eq!(status.code(), Some(7));
+    let cache = Cache::open(folder.path()).unwrap();
+    assert_eq!(cache.models().unwrap(), []);
+    assert_eq!(count_files(&cache.bucket(PARTIAL)), 0);
+    slow().folder(&cache);
+}
+
+#[test]
+fn a_real_full_disk_is_an_error_that_names_the_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let mount = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=1m,mode=700", "tmpfs"])
+        .arg(folder.path())
+        .stderr(std::process::Stdio::null())
+        .status();
+    if !mount.is_ok_and(|status| status.success()) {
+        println!("skipped: mounting a small file system needs root");
+        return;
+    }
+    let cache = Cache::open(folder.path()).unwrap();
+    let model = Model::new("large", &[("one.bin", 900_000), ("two.bin", 900_000)]);
+    let result = cache.model_folder(&model.manifest, &model);
+    let (models, n_partial) = (cache.models().unwrap(), count_files(&cache.bucket(PARTIAL)));
+    let small = Model::new("small", &[("one.bin", 100)]);
+    let small_result = cache.model_folder(&small.manifest, &small).map(|folder| small.check(folder.path()));
+    Command::new("umount").arg(folder.path()).status().unwrap();
+    let Err(CacheError::Io { path, source, .. }) = result else { panic!("{result:?}") };
+    assert_eq!(source.kind(), io::ErrorKind::StorageFull);
+    assert!(path.starts_with(folder.path()), "{path:?}");
+    assert_eq!((models, n_partial), (Vec::new(), 0));
+    small_result.unwrap();
+}
+
+#[test]
+fn an_index_reads_back_and_any_damage_is_noticed() {
+    let identity =
+        FileIdentity { device: 1, inode: u64::MAX, size: 0, modified: (-5, 999_999_999), changed: (i64::MAX, 0) };
+    let digest = Sha256Digest::of(b"x");
+    let line = |path: &str, digest| Line { path: path.to_owned(), digest, identity };
+    let index = FolderIndex {
+        manifest: digest,
+        lines: vec![line("", None), line("a b/c", None), line("a b/c/d  e ", Some(digest))],
+    };
+    let bytes = index.to_bytes();
+    assert_eq!(FolderIndex::parse(&bytes).as_ref(), Some(&index));
+    for length in 0..bytes.len() {
+        assert_ne!(FolderIndex::parse(&bytes[..length]).as_ref(), Some(&index), "{length}");
+    }
+    for wrong in ["", "\n", "carton-folder-index 2 x\n", "x\n"] {
+        assert_eq!(FolderIndex::parse(wrong.as_bytes()), None, "{wrong}");
+    }
+    let mut empty = Vec::new();
+    empty.write_all(format!("carton-folder-index 1 {digest}\n").as_bytes()).unwrap();
+    assert_eq!(FolderIndex::parse(&empty), Some(FolderIndex { manifest: digest, lines: Vec::new() }));
+}

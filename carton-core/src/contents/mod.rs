@@ -160,6 +160,12 @@ impl Contents {
         }
     }
 
+    /// How many bytes these items have, as far as that is known. A link has none of its own.
+    fn total(&self, indices: &[usize]) -> u64 {
+        let has_bytes = |index: &&usize| !matches!(self.items[**index].place, Place::Symlink { .. });
+        indices.iter().filter(has_bytes).filter_map(|index| self.size(*index)).sum()
+    }
+
     /// The items of the model, with the links among them.
     fn model_items(&self) -> Vec<usize> {
         (0..self.items.len()).filter(|index| tree::model_path(&self.items[*index].path).is_some()).collect()

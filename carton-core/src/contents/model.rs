@@ -42,7 +42,7 @@ impl Contents {
     /// A file of the model is not what MANIFEST lists or cannot be had, or the folder cannot be written.
     pub fn model_directory(&self, on_progress: OnProgress<'_>) -> Result<ModelDirectory, ContentsError> {
         let indices = self.model_items();
-        let meter = Meter::new(indices.iter().filter_map(|index| self.size(*index)).sum(), on_progress);
+        let meter = Meter::new(self.total(&indices), on_progress);
         let is_complete = indices.iter().all(|index| self.items[*index].place != Place::Linked);
         match (&self.origin, &self.cache, self.manifest_hash()) {
             (Origin::BareFolder(path), ..) => Ok(ModelDirectory { path: path.clone(), _keeps: Keeps::Nothing }),

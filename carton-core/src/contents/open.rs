@@ -68,6 +68,7 @@ impl Contents {
     /// # Errors
     /// As for [`Contents::open_archive`].
     pub fn open_folder(path: &Path, expect: Option<Sha256Digest>) -> Result<Contents, ContentsError> {
+        let path = &std::path::absolute(path).map_err(ContentsError::io("resolve", path))?;
         let location = path.display().to_string();
         let manifest_bytes = read_small(&path.join(manifest::NAME), manifest::MAX_LENGTH)?;
         let (manifest, hash) = check_manifest(manifest_bytes, &location, expect)?;
@@ -86,6 +87,7 @@ impl Contents {
     /// # Errors
     /// Nothing is there, or something that cannot be in a carton.
     pub fn bare(path: &Path) -> Result<Contents, ContentsError> {
+        let path = &std::path::absolute(path).map_err(ContentsError::io("resolve", path))?;
         let metadata = std::fs::metadata(path).map_err(ContentsError::io("open", path))?;
         let (origin, items) = if metadata.is_dir() {
             (Origin::BareFolder(path.to_path_buf()), walk_bare(path)?)

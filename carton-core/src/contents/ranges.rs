@@ -65,7 +65,7 @@ impl Contents {
     /// As for [`Contents::model_directory`].
     pub fn model_ranges(&self, on_progress: OnProgress<'_>) -> Result<ModelRanges, ContentsError> {
         let indices = self.model_items();
-        let meter = Meter::new(indices.iter().filter_map(|index| self.size(*index)).sum(), on_progress);
+        let meter = Meter::new(self.total(&indices), on_progress);
         let lease = match (&self.cache, self.manifest_hash()) {
             (Some(cache), Some(hash)) => Some(cache.lease::<ContentsError>(&hash, &|| meter.advance(0))?),
             _ => None,

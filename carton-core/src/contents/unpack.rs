@@ -30,7 +30,7 @@ impl Contents {
         let root = temporary.path().join("unpacked");
         create_folder(&root)?;
         let indices: Vec<usize> = (0..self.items.len()).collect();
-        let meter = Meter::new(indices.iter().filter_map(|index| self.size(*index)).sum(), on_progress);
+        let meter = Meter::new(self.total(&indices), on_progress);
         write_tree(self, &indices, &root, &meter)?;
         if let Some(manifest) = self.manifest() {
             write_file(&root.join(manifest::NAME), manifest.to_bytes())?;

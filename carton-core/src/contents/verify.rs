@@ -52,7 +52,7 @@ impl Contents {
     pub fn verify(&self, on_progress: OnProgress<'_>) -> Result<VerifyReport, ContentsError> {
         let indices: Vec<usize> =
             (0..self.items.len()).filter(|index| !matches!(self.items[*index].place, Place::Symlink { .. })).collect();
-        let meter = Meter::new(indices.iter().filter_map(|index| self.size(*index)).sum(), on_progress);
+        let meter = Meter::new(self.total(&indices), on_progress);
         self.unchanged_identity()?;
         let findings = Mutex::new((Vec::new(), Vec::new(), 0_u64));
         let order = self.largest_first(indices);
