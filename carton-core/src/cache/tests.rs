@@ -23,7 +23,11 @@ struct Model {
 
 impl Model {
     fn new(name: &str, files: &[(&str, usize)]) -> Model {
-        let bytes = |path: &str, size| path.bytes().chain([7, 3, 1]).cycle().take(size).collect();
+        let bytes = |path: &str, size: usize| {
+            let mut bytes = format!("{path};").into_bytes().repeat(size / path.len() + 1);
+            bytes.truncate(size);
+            bytes
+        };
         let mut files: Vec<_> = files.iter().map(|(path, size)| ((*path).to_owned(), bytes(path, *size))).collect();
         files.sort();
         let manifest = Sha256Digest::of(name.as_bytes());
@@ -403,6 +407,7 @@ fn leftovers_are_swept_and_work_in_progress_is_not() {
 }
 
 const CHILD: &str = "CARTON_TEST_CACHE_CHILD";
+const BEGINS: &str = "begins with the model";
 
 /// What other processes in the tests below do: make the model in the cache that the variable names.
 #[test]
@@ -415,6 +420,7 @@ fn child() {
     }
     let cache = Cache::open(Path::new(&cache_dir)).unwrap();
     let model = slow();
+    println!("{BEGINS}");
     let result = cache.model_folder(&model.manifest, &model);
     if limit.is_some() {
         let error = result.unwrap_err();
@@ -431,16 +437,20 @@ fn slow() -> Model {
     Model { pause: Duration::from_micros(20), ..Model::new("slow", &files) }
 }
 
-fn spawn_child(cache_dir: &Path, variables: &[(&str, &str)]) -> Child {
+/// Starts a process and returns when it begins with the model.
+fn spawn_child(cache_dir: &Path) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["cache::tests::child", "--exact", "--quiet"]).env(CHILD, cache_dir);
-    command.envs(variables.iter().copied()).stdout(std::process::Stdio::null()).spawn().unwrap()
+    command.args(["cache::tests::child", "--exact", "--nocapture"]).env(CHILD, cache_dir);
+    let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let output = io::BufReader::new(child.stdout.take().unwrap());
+    assert!(io::BufRead::lines(output).any(|line| line.unwrap().contains(BEGINS)));
+    child
 }
 
 #[test]
 fn processes_that_make_the_same_model_agree() {
     let folder = tempfile::tempdir().unwrap();
-    let mut children: Vec<Child> = (0..4).map(|_| spawn_child(folder.path(), &[])).collect();
+    let mut children: Vec<Child> = (0..4).map(|_| spawn_child(folder.path())).collect();
     let mut codes: Vec<_> = children.iter_mut().map(|child| child.wait().unwrap().code().unwrap()).collect();
     codes.sort_unstable();
     assert_eq!(codes, [3, 4, 4, 4], "one of them makes it, the others wait");
@@ -449,21 +459,22 @@ fn processes_that_make_the_same_model_agree() {
 #[test]
 fn a_process_killed_at_any_moment_leaves_nothing_half_made() {
     let folder = tempfile::tempdir().unwrap();
-    // How long a whole run takes, including the start of the process.
+    let mut child = spawn_child(&folder.path().join("whole"));
     let start = std::time::Instant::now();
-    assert_eq!(spawn_child(&folder.path().join("whole"), &[]).wait().unwrap().code(), Some(3));
+    assert_eq!(child.wait().unwrap().code(), Some(3));
     let whole = start.elapsed();
     let model = slow();
-    let mut n_made = 0;
+    let (mut n_made, mut n_leftovers) = (0, 0);
     // A generator of Knuth's: the moments differ, and are the same in every run.
     let mut random = 88_172_645_463_325_252_u64;
     for round in 0..40 {
         let cache_dir = folder.path().join(format!("{}", round / 10));
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let mut child = spawn_child(&cache_dir, &[]);
+        let mut child = spawn_child(&cache_dir);
         std::thread::sleep(whole.mul_f64((random >> 40) as f64 / (1_u64 << 24) as f64));
         child.kill().unwrap();
         child.wait().unwrap();
+        n_leftovers += usize::from(fs::read_dir(cache_dir.join(PARTIAL)).unwrap().count() > 0);
         let cache = Cache::open(&cache_dir).unwrap();
         assert_eq!(count_files(&cache.bucket(PARTIAL)), 0, "round {round}");
         for shard in fs::read_dir(cache.bucket(FILES)).unwrap() {
@@ -481,7 +492,8 @@ fn a_process_killed_at_any_moment_leaves_nothing_half_made() {
             model.folder(&cache);
         }
     }
-    println!("{n_made} of 40 runs found the model made");
+    println!("killed 40 times: {n_leftovers} left something half-made, {n_made} had the model made");
+    assert!(n_leftovers > 0, "no process was killed in the middle of its work");
 }
 
 #[test]
