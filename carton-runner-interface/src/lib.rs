@@ -1,12 +1,29 @@
-//! The protocol between Carton and its runners (spec/runner-protocol.md).
+//! The protocol between Carton and its runners (spec/runner-protocol.md), for both sides.
+//!
+//! A runner is another process that holds a machine-learning framework. It implements [`runner::Runner`] and needs
+//! nothing else of Carton. The host's side is [`host`], behind the feature of that name.
+//!
+//! The modules from the wire up: [`version`] (which versions and features), `frame` (bytes to frames), `message` (frames
+//! to messages; knows no transport), `transport` (what carries frames), `shared_memory` (pools, and the peer's regions),
+//! `tensor_encoding` (tensors to messages and back), `link` (what both sides share).
 
+#![cfg_attr(not(feature = "host"), allow(dead_code, reason = "what only hosts use of the parts both sides share"))]
+
+mod frame;
 #[cfg(feature = "host")]
 pub mod host;
+mod housekeeper;
+mod link;
 mod message;
+mod model;
 mod protocol_error;
 pub mod runner;
+mod shared_memory;
+mod tensor_encoding;
 mod transport;
+pub mod version;
 
+pub use message::{LogLevel, code};
+pub use model::{Options, TensorSpec, Tensors};
 pub use protocol_error::ProtocolError;
-pub use runner::{Options, TensorSpec, Tensors};
 pub use transport::Transport;

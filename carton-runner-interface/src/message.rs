@@ -1,10 +1,302 @@
 //! Wire types (spec/runner-protocol.md, "Messages"). Knows no transport.
+//!
+//! An [`Envelope`] is the JSON part of every frame. Unknown fields are ignored everywhere; a message whose name is
+//! unknown is [`Parsed::Unknown`], which the receiver answers with an error. All messages exist since version 2 unless
+//! their documentation says otherwise.
 
-use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+use carton_tensor::DataType;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::model::{Options, TensorSpec};
+use crate::protocol_error::ProtocolError;
+
+/// The JSON part of a frame.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Envelope {
+    /// The call this message belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) id: Option<u64>,
+    /// Buffers of the receiver that the sender no longer uses. Takes effect after the message itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) release: Vec<Release>,
+    /// What is said.
+    pub(crate) message: Message,
+}
+
+/// A buffer given back to its owner, named as the tensor in it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Release {
+    pub(crate) region: u64,
+    pub(crate) offset: u64,
+}
+
+/// Every message of version 2.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Message {
+    /// Both ways, first, once; the same in every version.
+    Hello(Hello),
+    /// Host: load a model. Answered by `loaded`.
+    Load(Load),
+    /// Runner: the model is loaded.
+    Loaded { max_concurrency: u64 },
+    /// Host: prepare a model for packing. Answered by `packed`.
+    Pack(Pack),
+    /// Runner: what to pack.
+    Packed(Packed),
+    /// Host: run once. Answered by `inferred`.
+    Infer { inputs: Vec<WireTensor> },
+    /// Runner: the outputs of `infer` or `infer_sealed`.
+    Inferred { outputs: Vec<WireTensor> },
+    /// Host: run, sending outputs as they come. Answered by any number of `stream_item` and one `stream_end`.
+    InferStream { inputs: Vec<WireTensor>, credits: u32 },
+    /// Runner: one item; uses up one credit.
+    StreamItem { outputs: Vec<WireTensor> },
+    /// Runner: no more items.
+    StreamEnd {},
+    /// Host: `n` more items may be sent.
+    Credit { n: u32 },
+    /// Host: keep these inputs. Answered by `sealed`.
+    Seal { inputs: Vec<WireTensor> },
+    /// Runner: the inputs are kept under this handle.
+    Sealed { handle: u64 },
+    /// Host: run on sealed inputs. Answered by `inferred`.
+    InferSealed { handle: u64 },
+    /// Host: forget sealed inputs. Not answered.
+    Unseal { handle: u64 },
+    /// Host: the call of this id is no longer wanted. The call is still answered.
+    Cancel {},
+    /// Both: a new region of the sender's shared memory; one descriptor comes with it.
+    Map { region: u64, size: u64 },
+    /// Both: a region is gone.
+    Unmap { region: u64 },
+    /// Both: carries releases when there is nothing else to say.
+    Release {},
+    /// Runner: a log record.
+    Log { level: LogLevel, message: String },
+    /// Runner: how far a call has come.
+    Progress {
+        what: String,
+        done: u64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        total: Option<u64>,
+    },
+    /// Both: answer with `pong` and the same id.
+    Ping {},
+    /// Both: the answer to `ping`.
+    Pong {},
+    /// Host: end when the running calls are done.
+    Shutdown {},
+    /// Both: a call failed (with id), or the connection is about to be closed (without).
+    Error(WireError),
+}
+
+impl Message {
+    /// The name on the wire.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Hello(_) => "hello",
+            Self::Load(_) => "load",
+            Self::Loaded { .. } => "loaded",
+            Self::Pack(_) => "pack",
+            Self::Packed(_) => "packed",
+            Self::Infer { .. } => "infer",
+            Self::Inferred { .. } => "inferred",
+            Self::InferStream { .. } => "infer_stream",
+            Self::StreamItem { .. } => "stream_item",
+            Self::StreamEnd {} => "stream_end",
+            Self::Credit { .. } => "credit",
+            Self::Seal { .. } => "seal",
+            Self::Sealed { .. } => "sealed",
+            Self::InferSealed { .. } => "infer_sealed",
+            Self::Unseal { .. } => "unseal",
+            Self::Cancel {} => "cancel",
+            Self::Map { .. } => "map",
+            Self::Unmap { .. } => "unmap",
+            Self::Release {} => "release",
+            Self::Log { .. } => "log",
+            Self::Progress { .. } => "progress",
+            Self::Ping {} => "ping",
+            Self::Pong {} => "pong",
+            Self::Shutdown {} => "shutdown",
+            Self::Error(_) => "error",
+        }
+    }
+
+    const NAMES: [&'static str; 25] = [
+        "hello",
+        "load",
+        "loaded",
+        "pack",
+        "packed",
+        "infer",
+        "inferred",
+        "infer_stream",
+        "stream_item",
+        "stream_end",
+        "credit",
+        "seal",
+        "sealed",
+        "infer_sealed",
+        "unseal",
+        "cancel",
+        "map",
+        "unmap",
+        "release",
+        "log",
+        "progress",
+        "ping",
+        "pong",
+        "shutdown",
+        "error",
+    ];
+}
+
+/// Who speaks which versions and features.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Hello {
+    pub(crate) protocol: String,
+    pub(crate) versions: Vec<u32>,
+    #[serde(default)]
+    pub(crate) features: Vec<String>,
+    #[serde(default)]
+    pub(crate) name: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) framework_version: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Load {
+    #[serde(default, skip_serializing_if = "Options::is_empty")]
+    pub(crate) options: Options,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) device: Option<String>,
+    #[serde(default)]
+    pub(crate) inputs: Vec<TensorSpec>,
+    #[serde(default)]
+    pub(crate) outputs: Vec<TensorSpec>,
+    pub(crate) files: WireFiles,
+}
+
+/// Where a model's files are.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum WireFiles {
+    Directory { path: PathBuf },
+    Ranges { sources: Vec<WireSource>, entries: Vec<WireEntry> },
+}
+
+/// A file that holds files of the model: the n-th descriptor of this message, or a path.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum WireSource {
+    Descriptor(u32),
+    Path(PathBuf),
+}
+
+/// One file of the model inside a source.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct WireEntry {
+    pub(crate) path: String,
+    pub(crate) source: u32,
+    pub(crate) offset: u64,
+    pub(crate) length: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Pack {
+    pub(crate) path: PathBuf,
+    pub(crate) scratch: PathBuf,
+    #[serde(default, skip_serializing_if = "Options::is_empty")]
+    pub(crate) options: Options,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Packed {
+    pub(crate) path: PathBuf,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) required_framework_version: Option<String>,
+    #[serde(default)]
+    pub(crate) inputs: Vec<TensorSpec>,
+    #[serde(default)]
+    pub(crate) outputs: Vec<TensorSpec>,
+}
+
+/// A tensor as messages name it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct WireTensor {
+    /// Present at the top, absent inside a nested tensor.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) name: String,
+    pub(crate) dtype: Kind,
+    #[serde(default)]
+    pub(crate) shape: Vec<u64>,
+    /// Where the elements are; absent for nested tensors.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) data: Option<Data>,
+    /// The elements of a nested tensor.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) inner: Vec<WireTensor>,
+}
+
+/// A dtype, or `"nested"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Plain(DataType),
+    Nested,
+}
+
+impl Serialize for Kind {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(match self {
+            Self::Plain(dtype) => dtype.name(),
+            Self::Nested => "nested",
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Kind {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Name;
+        impl serde::de::Visitor<'_> for Name {
+            type Value = Kind;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("the name of a dtype or `nested`")
+            }
+            fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<Kind, E> {
+                match name {
+                    "nested" => Ok(Kind::Nested),
+                    _ => name.parse().map(Kind::Plain).map_err(E::custom),
+                }
+            }
+        }
+        deserializer.deserialize_str(Name)
+    }
+}
+
+/// Where the elements of a tensor are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Data {
+    /// In the bytes of the same frame.
+    Inline { offset: u64, length: u64 },
+    /// In shared memory.
+    Shared { owner: Side, region: u64, offset: u64, length: u64 },
+}
+
+/// One of the two peers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Side {
+    Host,
+    Runner,
+}
 
 /// How important a log record is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LogLevel {
     /// Something failed.
@@ -17,4 +309,118 @@ pub enum LogLevel {
     Debug,
     /// Every step.
     Trace,
+}
+
+impl Serialize for LogLevel {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+            Self::Trace => "trace",
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for LogLevel {
+    // A level that a newer peer invents is read as `info`: a log record is never a reason to close a connection.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(match String::deserialize(deserializer)?.as_str() {
+            "error" => Self::Error,
+            "warn" => Self::Warn,
+            "debug" => Self::Debug,
+            "trace" => Self::Trace,
+            _ => Self::Info,
+        })
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct WireError {
+    pub(crate) code: String,
+    pub(crate) message: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) causes: Vec<String>,
+}
+
+/// The codes of `error` messages (spec/runner-protocol.md, "Errors").
+pub mod code {
+    /// The runner or its framework reported an error.
+    pub const FAILED: &str = "failed";
+    /// The code of the runner panicked in this call.
+    pub const PANICKED: &str = "panicked";
+    /// The call was cancelled.
+    pub const CANCELLED: &str = "cancelled";
+    /// A message this side does not know.
+    pub const UNKNOWN_MESSAGE: &str = "unknown_message";
+    /// A handle that names no sealed inputs.
+    pub const UNKNOWN_HANDLE: &str = "unknown_handle";
+    /// No model is loaded.
+    pub const NOT_LOADED: &str = "not_loaded";
+    /// A model is loaded already.
+    pub const ALREADY_LOADED: &str = "already_loaded";
+    /// More calls than `max_concurrency`.
+    pub const BUSY: &str = "busy";
+    /// No room in shared memory came free in time.
+    pub const POOL_FULL: &str = "pool_full";
+    /// The outputs do not fit into a frame.
+    pub const TOO_LARGE: &str = "too_large";
+    /// The peer broke the protocol; the connection is closed.
+    pub const PROTOCOL: &str = "protocol";
+}
+
+/// What the JSON of a frame turned out to be.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Parsed {
+    /// A message of this version.
+    Known(Envelope),
+    /// A message of a newer version.
+    Unknown { id: Option<u64>, release: Vec<Release>, name: String },
+}
+
+/// Parses the JSON part of a frame.
+pub(crate) fn parse(json: &[u8]) -> Result<Parsed, ProtocolError> {
+    let error = match serde_json::from_slice::<Envelope>(json) {
+        Ok(envelope) => return Ok(Parsed::Known(envelope)),
+        Err(error) => error,
+    };
+    // The slow path is taken only for messages that this version cannot read: find out whether they are newer or broken.
+    #[derive(Deserialize)]
+    struct Outline {
+        #[serde(default)]
+        id: Option<u64>,
+        #[serde(default)]
+        release: Vec<Release>,
+        #[serde(deserialize_with = "only_name")]
+        message: String,
+    }
+    match serde_json::from_slice::<Outline>(json) {
+        Ok(outline) if !Message::NAMES.contains(&outline.message.as_str()) => {
+            Ok(Parsed::Unknown { id: outline.id, release: outline.release, name: outline.message })
+        }
+        Ok(outline) => Err(ProtocolError::malformed(&outline.message, error)),
+        Err(_) => Err(ProtocolError::Malformed { message: None, problem: error.to_string() }),
+    }
+}
+
+fn only_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    struct Single;
+    impl<'de> serde::de::Visitor<'de> for Single {
+        type Value = String;
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("an object with one key, the name of the message")
+        }
+        fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<String, A::Error> {
+            let name = map.next_key::<String>()?.ok_or_else(|| A::Error::custom("a message without a name"))?;
+            map.next_value::<serde::de::IgnoredAny>()?;
+            match map.next_key::<String>()? {
+                None => Ok(name),
+                Some(other) => {
+                    Err(A::Error::custom(format_args!("two messages, `{name}` and `{other}`, in one frame")))
+                }
+            }
+        }
+    }
+    deserializer.deserialize_map(Single)
 }

@@ -97,6 +97,14 @@ pub enum CloseReason {
     /// The runner broke the protocol.
     #[error("the runner broke the protocol")]
     Protocol(#[source] ProtocolError),
+    /// The runner said that it is about to close the connection.
+    #[error("the runner refused to go on: {message}")]
+    Refused {
+        /// The code of its error.
+        code: String,
+        /// Its message.
+        message: String,
+    },
     /// The runner did not say hello in time.
     #[error("the runner did not say hello within {0:?}")]
     HelloTimeout(Duration),

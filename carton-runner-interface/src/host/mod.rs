@@ -4,17 +4,23 @@
 //! ([`Transport`]) and is told by [`Connection::close`] when the process has died. It uses plain threads and needs no
 //! particular async runtime.
 
+mod calls;
 mod connection;
+mod dispatch;
 mod error;
+mod files;
+mod stream;
 
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub use connection::{Connection, InferStream, SealedInputs};
+pub use connection::Connection;
 pub use error::{CallError, CloseReason, Phase};
+pub use stream::{InferStream, SealedInputs};
 
+pub use crate::message::{LogLevel, code};
 pub use crate::transport::Transport;
 use crate::{Options, TensorSpec};
 
@@ -82,8 +88,6 @@ pub enum Event {
         total: Option<u64>,
     },
 }
-
-pub use crate::message::LogLevel;
 
 /// What a runner called itself in its hello.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,11 +1,30 @@
-//! What carries frames: a Unix socket, or channels inside one process for tests.
+//! What carries frames: a Unix socket, or a pair of pipes inside one process for tests.
+//!
+//! A transport is a stream of bytes on which descriptors travel: they arrive no later than the first byte they were sent
+//! with, and in order. Frames are made of it by [`reader`].
 
+mod in_memory;
+pub(crate) mod reader;
+mod unix;
+
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 
-/// One end of a connection.
-pub struct Transport {
-    _end: OwnedFd,
+/// One end of a connection: a connected Unix stream socket, or one of [`Transport::in_memory`].
+///
+/// ```
+/// use carton_runner_interface::Transport;
+/// let (host, runner) = std::os::unix::net::UnixStream::pair()?;
+/// let (host, runner) = (Transport::from(host), Transport::from(runner));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct Transport(End);
+
+enum End {
+    Unix(OwnedFd),
+    InMemory(in_memory::End),
 }
 
 impl From<UnixStream> for Transport {
@@ -14,17 +33,80 @@ impl From<UnixStream> for Transport {
     }
 }
 
-/// A connected Unix stream socket.
 impl From<OwnedFd> for Transport {
+    /// `socket` is a connected Unix stream socket.
     fn from(socket: OwnedFd) -> Self {
-        Self { _end: socket }
+        Self(End::Unix(socket))
     }
 }
 
 impl Transport {
-    /// Two ends inside one process, joined by channels that pass descriptors as objects.
+    /// Two ends inside one process, joined by pipes that pass descriptors as objects.
     #[must_use]
     pub fn in_memory() -> (Self, Self) {
-        todo!()
+        let (one, other) = in_memory::pair();
+        (Self(End::InMemory(one)), Self(End::InMemory(other)))
+    }
+
+    /// The two directions.
+    pub(crate) fn split(self) -> (Sender, Receiver) {
+        match self.0 {
+            End::Unix(socket) => {
+                let socket = Arc::new(socket);
+                (Sender::Unix(Arc::clone(&socket)), Receiver::Unix(socket))
+            }
+            End::InMemory(end) => (Sender::InMemory(end.clone()), Receiver::InMemory(end)),
+        }
+    }
+}
+
+/// The direction to the peer. Clones share it.
+#[derive(Clone)]
+pub(crate) enum Sender {
+    Unix(Arc<OwnedFd>),
+    InMemory(in_memory::End),
+}
+
+impl Sender {
+    /// Sends what can be sent without blocking, the descriptors with the first byte: those that were sent are taken out
+    /// of `descriptors`. [`io::ErrorKind::WouldBlock`] when that is nothing.
+    pub(crate) fn try_send(&self, parts: [&[u8]; 2], descriptors: &mut Vec<OwnedFd>) -> io::Result<usize> {
+        match self {
+            Self::Unix(socket) => unix::try_send(socket, parts, descriptors),
+            Self::InMemory(end) => end.try_send(parts, descriptors),
+        }
+    }
+
+    /// Blocks until more can be sent, or the connection is over.
+    pub(crate) fn wait_writable(&self) -> io::Result<()> {
+        match self {
+            Self::Unix(socket) => unix::wait_writable(socket),
+            Self::InMemory(end) => end.wait_writable(),
+        }
+    }
+
+    /// Ends both directions at once: whoever blocks in them wakes up.
+    pub(crate) fn shut_down(&self) {
+        match self {
+            Self::Unix(socket) => unix::shut_down(socket),
+            Self::InMemory(end) => end.shut_down(),
+        }
+    }
+}
+
+/// The direction from the peer.
+pub(crate) enum Receiver {
+    Unix(Arc<OwnedFd>),
+    InMemory(in_memory::End),
+}
+
+impl Receiver {
+    /// Blocks until there are bytes and takes at most `buffer.len()` of them, and the descriptors that came with them.
+    /// 0 is the end; a connection that was reset has ended too.
+    pub(crate) fn receive(&self, buffer: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> io::Result<usize> {
+        match self {
+            Self::Unix(socket) => unix::receive(socket, buffer, descriptors),
+            Self::InMemory(end) => end.receive(buffer, descriptors),
+        }
     }
 }

@@ -1,7 +1,180 @@
 //! A runner that returns its inputs, for tests and benchmarks.
+//!
+//! It passes tensors back as they came, so that a tensor in shared memory is not copied on its way through. The options
+//! of the model (`[runner.opts]`) make it behave in other ways:
+//!
+//! | option | what it does |
+//! |---|---|
+//! | `copy = true` | reads every byte of the numeric inputs and writes fresh outputs |
+//! | `delay_ms = N` | each call takes that long, unless it is cancelled |
+//! | `ignore_cancel = true` | cancelling does not shorten the delay |
+//! | `fail = "text"` | each call fails with this message |
+//! | `fail_load = "text"` | loading fails with this message |
+//! | `panic = true` | each call panics |
+//! | `crash = true` | each call ends the process with a signal |
+//! | `exit = N` | each call ends the process with this status |
+//! | `max_concurrency = N` | calls that may run at once (default 64) |
+//! | `stream_items = N` | items of a stream (default 1) |
+//! | `log = "text"` | each call logs this text |
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use carton_runner_interface::Tensors;
+use carton_runner_interface::runner::{
+    self, Call, Description, LoadRequest, Options, OutputStream, Runner, RunnerError,
+};
+use carton_tensor::{NestedTensor, NumericTensor, Tensor};
+use serde::Deserialize;
+
+/// The no-op runner.
+pub struct Noop {
+    behaviour: Behaviour,
+}
+
+#[derive(Deserialize)]
+#[serde(default)]
+struct Behaviour {
+    copy: bool,
+    delay_ms: u64,
+    ignore_cancel: bool,
+    fail: Option<String>,
+    fail_load: Option<String>,
+    panic: bool,
+    crash: bool,
+    exit: Option<i32>,
+    max_concurrency: usize,
+    stream_items: usize,
+    log: Option<String>,
+}
+
+impl Default for Behaviour {
+    fn default() -> Self {
+        Self {
+            copy: false,
+            delay_ms: 0,
+            ignore_cancel: false,
+            fail: None,
+            fail_load: None,
+            panic: false,
+            crash: false,
+            exit: None,
+            max_concurrency: 64,
+            stream_items: 1,
+            log: None,
+        }
+    }
+}
+
+const OPTIONS: [&str; 11] = [
+    "copy",
+    "delay_ms",
+    "ignore_cancel",
+    "fail",
+    "fail_load",
+    "panic",
+    "crash",
+    "exit",
+    "max_concurrency",
+    "stream_items",
+    "log",
+];
+
+impl Runner for Noop {
+    fn describe() -> Description {
+        Description { name: "noop".to_owned(), framework_version: env!("CARGO_PKG_VERSION").to_owned() }
+    }
+
+    fn load(request: LoadRequest, call: &Call) -> Result<Self, RunnerError> {
+        let behaviour = behaviour(request.options, call)?;
+        match behaviour.fail_load {
+            Some(message) => Err(RunnerError::new(message)),
+            None => Ok(Self { behaviour }),
+        }
+    }
+
+    fn max_concurrency(&self) -> usize {
+        self.behaviour.max_concurrency
+    }
+
+    fn infer(&self, inputs: Tensors, call: &Call) -> Result<Tensors, RunnerError> {
+        self.misbehave(call)?;
+        if !self.behaviour.copy {
+            return Ok(inputs);
+        }
+        inputs.into_iter().map(|(name, tensor)| Ok((name, copy(tensor, call)?))).collect()
+    }
+
+    fn infer_stream(&self, inputs: Tensors, call: &Call, outputs: &mut OutputStream<'_>) -> Result<(), RunnerError> {
+        for _ in 0..self.behaviour.stream_items {
+            outputs.send(self.infer(inputs.clone(), call)?)?;
+        }
+        Ok(())
+    }
+}
+
+fn behaviour(options: Options, call: &Call) -> Result<Behaviour, RunnerError> {
+    for name in options.keys().filter(|name| !OPTIONS.contains(&name.as_str())) {
+        call.warn(&format!("the noop runner has no option `{name}`"));
+    }
+    let options = serde_json::Value::Object(options.into_iter().collect());
+    serde_json::from_value(options).map_err(|error| RunnerError::new(format!("options of the noop runner: {error}")))
+}
+
+impl Noop {
+    /// Does whatever the options ask for instead of a plain answer.
+    fn misbehave(&self, call: &Call) -> Result<(), RunnerError> {
+        let behaviour = &self.behaviour;
+        if let Some(text) = &behaviour.log {
+            call.info(text);
+        }
+        let end = Instant::now() + Duration::from_millis(behaviour.delay_ms);
+        while Instant::now() < end {
+            if call.is_cancelled() && !behaviour.ignore_cancel {
+                return Err(RunnerError::new("the call was cancelled"));
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            std::thread::sleep(left.min(Duration::from_millis(1)));
+        }
+        if behaviour.crash {
+            std::process::abort();
+        }
+        if let Some(status) = behaviour.exit {
+            std::process::exit(status);
+        }
+        #[allow(clippy::panic, reason = "asked for by an option, to test that a panic costs one call only")]
+        if behaviour.panic {
+            panic!("the option `panic` is set");
+        }
+        match &behaviour.fail {
+            Some(message) => Err(RunnerError::new(message.clone())),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A fresh tensor with the same contents, every byte of it read and written. Strings are fresh already.
+fn copy(tensor: Tensor, call: &Call) -> Result<Tensor, RunnerError> {
+    Ok(match tensor {
+        Tensor::Numeric(numeric) => copy_numeric(&numeric, call)?.into(),
+        Tensor::Nested(nested) => {
+            let elements: Result<Vec<_>, _> =
+                nested.elements().iter().cloned().map(|element| copy(element, call)).collect();
+            NestedTensor::new(elements?)?.into()
+        }
+        other => other,
+    })
+}
+
+fn copy_numeric(tensor: &NumericTensor, call: &Call) -> Result<NumericTensor, RunnerError> {
+    let mut output = call.alloc(tensor.dtype(), tensor.shape())?;
+    let target = output.bytes_mut().ok_or_else(|| RunnerError::new("a new tensor cannot be written to"))?;
+    target.copy_from_slice(tensor.bytes());
+    Ok(output)
+}
 
 /// Runs the no-op runner over standard input until the host is gone.
 #[must_use]
-pub fn run() -> std::process::ExitCode {
-    std::process::ExitCode::FAILURE
+pub fn run() -> ExitCode {
+    runner::run::<Noop>()
 }

@@ -1,18 +1,44 @@
 //! The runner's side: a framework behind one synchronous trait.
+//!
+//! ```no_run
+//! use carton_runner_interface::Tensors;
+//! use carton_runner_interface::runner::{self, Call, Description, LoadRequest, Runner, RunnerError};
+//!
+//! struct Echo;
+//!
+//! impl Runner for Echo {
+//!     fn describe() -> Description {
+//!         Description { name: "echo".to_owned(), framework_version: "1.0.0".to_owned() }
+//!     }
+//!     fn load(_: LoadRequest, _: &Call) -> Result<Self, RunnerError> {
+//!         Ok(Self)
+//!     }
+//!     fn infer(&self, inputs: Tensors, _: &Call) -> Result<Tensors, RunnerError> {
+//!         Ok(inputs)
+//!     }
+//! }
+//!
+//! fn main() -> std::process::ExitCode {
+//!     runner::run::<Echo>()
+//! }
+//! ```
+
+mod call;
+mod files;
+mod process;
+mod server;
 
 use std::any::Any;
-use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use carton_tensor::{DataType, NumericTensor, SymbolicShape, Tensor, TensorError};
-use serde::{Deserialize, Serialize};
+use carton_tensor::TensorError;
 
-/// Named tensors, in order of name.
-pub type Tensors = BTreeMap<String, Tensor>;
+pub use call::{Call, OutputStream};
+pub use files::ModelFiles;
+pub use process::run;
+pub use server::{ServeError, ServeOptions, serve};
 
-/// Options of a model (`[runner.opts]`, overridden at load), as JSON values.
-pub type Options = BTreeMap<String, serde_json::Value>;
+pub use crate::model::{Options, TensorSpec, Tensors};
 
 /// What a runner calls itself.
 #[derive(Clone, Debug)]
@@ -90,22 +116,6 @@ pub trait Runner: Send + Sync + Sized + 'static {
 /// Inputs that [`Runner::seal`] prepared, whatever they are.
 pub type Sealed = Box<dyn Any + Send + Sync>;
 
-// ---- SEAM STUBS: the owner of this crate replaces what follows; names and signatures are agreed ----
-
-/// One declared input or output of a model.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TensorSpec {
-    /// The name callers use.
-    pub name: String,
-    /// The element type.
-    pub dtype: DataType,
-    /// The shapes it may have.
-    pub shape: SymbolicShape,
-    /// The name inside the model, where it differs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub internal_name: Option<String>,
-}
-
 /// What `load` is asked to load.
 pub struct LoadRequest {
     /// The model's files.
@@ -118,28 +128,6 @@ pub struct LoadRequest {
     pub inputs: Vec<TensorSpec>,
     /// Declared outputs, in order; empty when the carton declares none.
     pub outputs: Vec<TensorSpec>,
-}
-
-/// The files of a model: a folder, or ranges of files to be mapped in place.
-pub struct ModelFiles {}
-
-impl ModelFiles {
-    /// Paths below `model/`, with `/`, sorted.
-    pub fn paths(&self) -> Vec<String> {
-        todo!()
-    }
-    /// The folder that holds the files (`files = "directory"`); `None` with `files = "ranges"`.
-    pub fn directory(&self) -> Option<&std::path::Path> {
-        todo!()
-    }
-    /// The bytes of a file, mapped read-only. Empty files map to an empty slice.
-    ///
-    /// # Errors
-    /// A file that is not there, or IO.
-    pub fn map(&self, path: &str) -> std::io::Result<Arc<dyn carton_tensor::Storage>> {
-        let _ = path;
-        todo!()
-    }
 }
 
 /// What `pack` is asked to prepare.
@@ -163,53 +151,6 @@ pub struct PackResponse {
     pub inputs: Vec<TensorSpec>,
     /// Outputs read from the model, in order.
     pub outputs: Vec<TensorSpec>,
-}
-
-/// One call as the runner sees it: whether it was cancelled, memory for outputs, log and progress.
-pub struct Call {}
-
-impl Call {
-    /// Whether the host gave the call up; a runner that can stop early does.
-    pub fn is_cancelled(&self) -> bool {
-        todo!()
-    }
-    /// A writable tensor in shared memory (or on the heap for small ones and peers without it), passed back without a copy.
-    /// Its contents are arbitrary bytes until written.
-    ///
-    /// # Errors
-    /// Too large, or the pool is full.
-    pub fn alloc(&self, dtype: DataType, shape: &[usize]) -> Result<NumericTensor, RunnerError> {
-        let _ = (dtype, shape);
-        todo!()
-    }
-    /// A log record of level warn that reaches the host.
-    pub fn warn(&self, message: &str) {
-        let _ = message;
-    }
-    /// A log record of level info that reaches the host.
-    pub fn info(&self, message: &str) {
-        let _ = message;
-    }
-    /// Progress of a long load or pack: `done` of `total` (`None` when unknown) in `unit`s such as "bytes".
-    pub fn progress(&self, what: &str, done: u64, total: Option<u64>) {
-        let _ = (what, done, total);
-    }
-}
-
-/// Where a streaming call sends its outputs.
-pub struct OutputStream<'a> {
-    _call: &'a Call,
-}
-
-impl OutputStream<'_> {
-    /// Sends one item, waiting until the host has room for it.
-    ///
-    /// # Errors
-    /// The call was cancelled or the host is gone.
-    pub fn send(&mut self, outputs: Tensors) -> Result<(), RunnerError> {
-        let _ = outputs;
-        todo!()
-    }
 }
 
 /// An error of one call: a message and the chain of causes.
@@ -242,9 +183,4 @@ impl From<TensorError> for RunnerError {
     fn from(error: TensorError) -> Self {
         Self::from_error(&error)
     }
-}
-
-/// Runs `R` as a runner process over its standard input, until the host is gone. The one line of a runner's `main`.
-pub fn run<R: Runner>() -> std::process::ExitCode {
-    todo!()
 }

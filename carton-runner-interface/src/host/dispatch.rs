@@ -1,0 +1,181 @@
+//! What a host does with each message of a runner. Any thread that holds the receiver may do it.
+
+use std::sync::Arc;
+
+use super::calls::{Answer, Kind};
+use super::connection::Shared;
+use super::{CallError, CloseReason, Event};
+use crate::frame::Frame;
+use crate::message::{self, Hello, Message, Parsed, WireError, code, parse};
+use crate::protocol_error::ProtocolError;
+use crate::runner::{PackResponse, RunnerError};
+use crate::shared_memory::peer::MapError;
+use crate::tensor_encoding::decode;
+use crate::transport::reader::{FrameReader, ReadError};
+use crate::{link::Outbound, version};
+
+impl From<ReadError> for CloseReason {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::EndOfFile => Self::EndOfFile,
+            ReadError::Protocol(error) => Self::Protocol(error),
+            ReadError::Io(error) => Self::Io(Arc::new(error)),
+        }
+    }
+}
+
+impl From<ProtocolError> for CloseReason {
+    fn from(error: ProtocolError) -> Self {
+        Self::Protocol(error)
+    }
+}
+
+impl From<MapError> for CloseReason {
+    fn from(error: MapError) -> Self {
+        match error {
+            MapError::Protocol(error) => Self::Protocol(error),
+            MapError::Io(error) => Self::Io(Arc::new(error)),
+        }
+    }
+}
+
+/// Reads the first frame.
+pub(super) fn read_hello(reader: &mut FrameReader) -> Result<Hello, CloseReason> {
+    let frame = reader.next()?;
+    match parse(&frame.json)? {
+        Parsed::Known(envelope) => match envelope.message {
+            Message::Hello(hello) => Ok(hello),
+            Message::Error(error) => Err(refused(error)),
+            other => Err(ProtocolError::ExpectedHello { found: other.name().to_owned() }.into()),
+        },
+        Parsed::Unknown { name, .. } => Err(ProtocolError::ExpectedHello { found: name }.into()),
+    }
+}
+
+fn refused(error: WireError) -> CloseReason {
+    CloseReason::Refused { code: error.code, message: error.message }
+}
+
+/// Takes one frame and does what it asks for.
+pub(super) fn dispatch(shared: &Shared, reader: &mut FrameReader, frame: Frame) -> Result<(), CloseReason> {
+    let envelope = match parse(&frame.json)? {
+        Parsed::Known(envelope) => envelope,
+        Parsed::Unknown { id, release, name } => {
+            let error = WireError {
+                code: code::UNKNOWN_MESSAGE.to_owned(),
+                message: format!("this host does not know the message `{name}`"),
+                causes: Vec::new(),
+            };
+            // A closed connection is found out about by the next read.
+            let _ = shared.link.send(Message::Error(error), Outbound { id, ..Outbound::default() });
+            return Ok(shared.link.released(&release)?);
+        }
+    };
+    let (id, release) = (envelope.id, envelope.release);
+    handle(shared, reader, id, envelope.message, frame.body)?;
+    Ok(shared.link.released(&release)?)
+}
+
+fn handle(
+    shared: &Shared,
+    reader: &mut FrameReader,
+    id: Option<u64>,
+    message: Message,
+    body: carton_tensor::AlignedBytes,
+) -> Result<(), CloseReason> {
+    let name = message.name();
+    let call = || id.ok_or_else(|| ProtocolError::malformed(name, "it has no id"));
+    let calls = &shared.calls;
+    match message {
+        Message::Inferred { outputs } => {
+            let outputs = decode(&shared.link.memory, outputs, body)?;
+            calls.answer(call()?, name, &[Kind::Infer], Ok(Answer::Outputs(outputs)))?;
+        }
+        Message::StreamItem { outputs } => {
+            let outputs = decode(&shared.link.memory, outputs, body)?;
+            calls.item(call()?, outputs)?;
+        }
+        Message::StreamEnd {} => {
+            calls.answer(call()?, name, &[Kind::Stream], Ok(Answer::Pong))?;
+        }
+        Message::Loaded { max_concurrency } => {
+            calls.answer(call()?, name, &[Kind::Load], Ok(Answer::Loaded { max_concurrency }))?;
+        }
+        Message::Packed(packed) => {
+            let message::Packed { path, required_framework_version, inputs, outputs } = packed;
+            let packed = PackResponse { path, required_framework_version, inputs, outputs };
+            calls.answer(call()?, name, &[Kind::Pack], Ok(Answer::Packed(packed)))?;
+        }
+        Message::Sealed { handle } => {
+            let unwanted = calls.answer(call()?, name, &[Kind::Seal], Ok(Answer::Sealed { handle }))?;
+            if unwanted.is_some() {
+                let _ = shared.link.send_plain(Message::Unseal { handle });
+            }
+        }
+        Message::Pong {} => {
+            calls.answer(call()?, name, &[Kind::Ping], Ok(Answer::Pong))?;
+        }
+        Message::Error(error) => match id {
+            Some(id) => {
+                let WireError { code, message, causes } = error;
+                let error = CallError::Runner { code, error: RunnerError { message, causes } };
+                calls.answer(id, name, &[], Err(error))?;
+            }
+            None if error.code == code::UNKNOWN_MESSAGE => tracing::debug!(message = %error.message, "from the runner"),
+            None => return Err(refused(error)),
+        },
+        Message::Map { region, size } => {
+            let descriptors = reader.claim(name, 1)?;
+            if !shared.link.memory.is_in_use() {
+                return Err(not_agreed(name).into());
+            }
+            for descriptor in &descriptors {
+                shared.link.memory.peer.map(region, size, descriptor)?;
+            }
+        }
+        Message::Unmap { region } => shared.link.memory.peer.unmap(region)?,
+        Message::Release {} => {}
+        Message::Log { level, message } => shared.tell(Event::Log { call: id, level, message }),
+        Message::Progress { what, done, total } => shared.tell(Event::Progress { call: id, what, done, total }),
+        Message::Ping {} => {
+            let _ = shared.link.send(Message::Pong {}, Outbound { id, ..Outbound::default() });
+        }
+        Message::Hello(_) => return Err(unexpected(name, "it was sent before").into()),
+        Message::Load(_)
+        | Message::Pack(_)
+        | Message::Infer { .. }
+        | Message::InferStream { .. }
+        | Message::Credit { .. }
+        | Message::Seal { .. }
+        | Message::InferSealed { .. }
+        | Message::Unseal { .. }
+        | Message::Cancel {}
+        | Message::Shutdown {} => return Err(unexpected(name, "only hosts send it").into()),
+    }
+    Ok(())
+}
+
+fn unexpected(message: &'static str, why: &str) -> ProtocolError {
+    ProtocolError::Unexpected { message, why: why.to_owned() }
+}
+
+fn not_agreed(message: &'static str) -> ProtocolError {
+    unexpected(message, "shared memory was not agreed on")
+}
+
+/// The features a host announces.
+pub(super) fn features(shared_memory: bool) -> Vec<&'static str> {
+    let mut features = vec![version::DESCRIPTORS];
+    if shared_memory {
+        features.push(version::SHARED_MEMORY);
+    }
+    features
+}
+
+/// Tells the peer why the connection is about to be closed.
+pub(super) fn last_words(shared: &Shared, reason: &CloseReason) {
+    if let CloseReason::Protocol(error) = reason {
+        let error = WireError { code: code::PROTOCOL.to_owned(), message: error.to_string(), causes: Vec::new() };
+        let _ = shared.link.send_plain(Message::Error(error));
+    }
+}

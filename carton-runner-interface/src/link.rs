@@ -1,0 +1,407 @@
+//! What both sides of a connection share: sending without ever blocking a thread that must not, and shared memory.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use carton_tensor::Tensor;
+
+use crate::frame::{HEADER_LENGTH, Header, JSON_CAP};
+use crate::housekeeper::{Housekeeper, Tick};
+use crate::message::{Envelope, Message, Release, Side};
+use crate::protocol_error::ProtocolError;
+use crate::shared_memory::SharedMemory;
+use crate::shared_memory::lending::Lend;
+use crate::shared_memory::peer::ReleaseListener;
+use crate::shared_memory::pool::Region;
+use crate::tensor_encoding::Encoded;
+use crate::transport::Sender;
+
+/// Bytes that may wait for a peer that is slow to read before calls have to wait too.
+const BACKLOG_CAP: usize = 64 << 20;
+/// Frames that may wait before the peer is given up: it sends, but never reads. Calls wait long before.
+const BACKLOG_LIMIT: usize = 1 << 16;
+/// Dropped buffers of the peer worth a message of their own; fewer bytes wait for the next message or tick.
+const EAGER_RELEASE: u64 = 256 << 20;
+/// Time between ticks while buffers come and go.
+const BUSY_TICK: Duration = Duration::from_millis(5);
+/// Time between ticks while only idle memory is left to be given back.
+const IDLE_TICK: Duration = Duration::from_secs(2);
+
+/// The shared half of a connection.
+pub(crate) struct Link {
+    this: Weak<Self>,
+    pub(crate) memory: SharedMemory,
+    sender: Sender,
+    frame_cap: u64,
+    outgoing: Mutex<Outgoing>,
+    room: Condvar,
+    housekeeper: OnceLock<Arc<Housekeeper>>,
+    /// Whether buffers were dropped since the last tick.
+    busy: AtomicBool,
+    closed: AtomicBool,
+}
+
+/// What waits to be sent.
+#[derive(Default)]
+struct Outgoing {
+    backlog: VecDeque<Piece>,
+    n_bytes: usize,
+    draining: bool,
+    failed: bool,
+    wakers: Vec<Waker>,
+}
+
+/// The rest of a frame that could not be sent at once.
+struct Piece {
+    bytes: Vec<u8>,
+    sent: usize,
+    descriptors: Vec<OwnedFd>,
+}
+
+/// A message to be sent.
+#[derive(Default)]
+pub(crate) struct Outbound {
+    pub(crate) id: Option<u64>,
+    pub(crate) body: Vec<u8>,
+    pub(crate) descriptors: Vec<OwnedFd>,
+    pub(crate) lends: Vec<Lend>,
+    pub(crate) regions: Vec<Arc<Region>>,
+    /// Tensors that are done with once the message is written. They are dropped just before, so that buffers of the
+    /// peer among them are given back by the very message that names them.
+    pub(crate) parting: Vec<Tensor>,
+}
+
+impl Outbound {
+    pub(crate) fn of_call(id: u64) -> Self {
+        Self { id: Some(id), ..Self::default() }
+    }
+
+    /// Carries encoded tensors, and returns their description for the message.
+    pub(crate) fn carry(&mut self, encoded: Encoded) -> Vec<crate::message::WireTensor> {
+        self.body = encoded.body;
+        self.lends = encoded.lends;
+        self.regions = encoded.regions;
+        encoded.tensors
+    }
+}
+
+/// Why a message was not sent.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SendError {
+    #[error("the connection is closed")]
+    Closed,
+    #[error("a message of {bytes} bytes is above the limit of {cap}")]
+    TooLarge { bytes: u64, cap: u64 },
+    #[error("the message cannot be written as JSON")]
+    Json(#[source] serde_json::Error),
+}
+
+impl Link {
+    pub(crate) fn new(side: Side, sender: Sender, frame_cap: u64, pool_cap: u64) -> std::io::Result<Arc<Self>> {
+        let link = Arc::new_cyclic(|this: &Weak<Self>| Self {
+            this: this.clone(),
+            memory: SharedMemory::new(side, pool_cap, this.clone()),
+            sender,
+            frame_cap,
+            outgoing: Mutex::default(),
+            room: Condvar::new(),
+            housekeeper: OnceLock::new(),
+            busy: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+        });
+        let _ = link.housekeeper.set(Housekeeper::start(link.this.clone())?);
+        Ok(link)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Outgoing> {
+        self.outgoing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The thread for timers; always there once [`new`](Self::new) has returned.
+    pub(crate) fn housekeeper(&self) -> Option<&Arc<Housekeeper>> {
+        self.housekeeper.get()
+    }
+
+    /// Sends a message, or queues what cannot be sent now. Never blocks.
+    ///
+    /// Under one lock: tensors that are done with are dropped, releases are taken, regions announced, the message
+    /// written. So a release never overtakes a message that names its buffer, nor a region its announcement.
+    pub(crate) fn send(&self, message: Message, outbound: Outbound) -> Result<(), SendError> {
+        let Outbound { id, body, descriptors, lends, regions, parting } = outbound;
+        let mut outgoing = self.lock();
+        if outgoing.failed {
+            return Err(SendError::Closed);
+        }
+        drop(parting);
+        let envelope = Envelope { id, release: self.memory.releases.take(), message };
+        let framed = serialize(&envelope).and_then(|json| {
+            let header = Header::encode(json.len() - HEADER_LENGTH, body.len(), self.frame_cap);
+            let bytes = (json.len() + body.len()) as u64;
+            let cap = if (json.len() as u64) > JSON_CAP { JSON_CAP } else { self.frame_cap };
+            header.map(|header| (header, json)).ok_or(SendError::TooLarge { bytes, cap })
+        });
+        let (header, mut json) = match framed {
+            Ok(framed) => framed,
+            Err(error) => {
+                self.memory.releases.restore(envelope.release);
+                return Err(error);
+            }
+        };
+        json[..HEADER_LENGTH].copy_from_slice(&header);
+        for region in regions {
+            if let Some(descriptor) = region.take_descriptor() {
+                let message = Message::Map { region: region.number, size: region.size() as u64 };
+                self.write_message(&mut outgoing, message, vec![descriptor])?;
+            }
+        }
+        for region in self.memory.pool.take_retired() {
+            self.write_message(&mut outgoing, Message::Unmap { region }, Vec::new())?;
+        }
+        self.memory.lent.lend(lends);
+        self.write(&mut outgoing, [&json, &body], descriptors)
+    }
+
+    /// Sends a message that belongs to no call and carries nothing.
+    pub(crate) fn send_plain(&self, message: Message) -> Result<(), SendError> {
+        self.send(message, Outbound::default())
+    }
+
+    fn write_message(
+        &self,
+        outgoing: &mut Outgoing,
+        message: Message,
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<(), SendError> {
+        let mut json = serialize(&Envelope { id: None, release: Vec::new(), message })?;
+        let too_large = SendError::TooLarge { bytes: json.len() as u64, cap: self.frame_cap };
+        let header = Header::encode(json.len() - HEADER_LENGTH, 0, self.frame_cap).ok_or(too_large)?;
+        json[..HEADER_LENGTH].copy_from_slice(&header);
+        self.write(outgoing, [&json, &[]], descriptors)
+    }
+
+    fn write(
+        &self,
+        outgoing: &mut Outgoing,
+        parts: [&[u8]; 2],
+        mut descriptors: Vec<OwnedFd>,
+    ) -> Result<(), SendError> {
+        let total = parts[0].len() + parts[1].len();
+        let mut sent = 0;
+        while outgoing.backlog.is_empty() && sent < total {
+            let rest = rest_of(parts, sent);
+            match self.sender.try_send(rest, &mut descriptors) {
+                Ok(n_bytes) => sent += n_bytes,
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
+                Err(_) => return Err(self.fail(outgoing)),
+            }
+        }
+        if sent == total {
+            return Ok(());
+        }
+        let bytes = rest_of(parts, sent).concat();
+        self.queue(outgoing, Piece { bytes, sent: 0, descriptors })
+    }
+
+    /// Leaves the rest of a frame to the thread that sends as the peer reads.
+    fn queue(&self, outgoing: &mut Outgoing, piece: Piece) -> Result<(), SendError> {
+        if outgoing.backlog.len() >= BACKLOG_LIMIT {
+            return Err(self.fail(outgoing));
+        }
+        outgoing.n_bytes += piece.bytes.len();
+        outgoing.backlog.push_back(piece);
+        if !outgoing.draining {
+            let Some(link) = self.this.upgrade() else { return Err(self.fail(outgoing)) };
+            let spawned = std::thread::Builder::new().name("carton-writer".to_owned()).spawn(move || link.drain());
+            if spawned.is_err() {
+                return Err(self.fail(outgoing));
+            }
+            outgoing.draining = true;
+        }
+        Ok(())
+    }
+
+    /// Nothing can be sent any more. The thread that reads learns it from the end of the connection.
+    fn fail(&self, outgoing: &mut Outgoing) -> SendError {
+        outgoing.failed = true;
+        outgoing.backlog.clear();
+        outgoing.n_bytes = 0;
+        std::mem::take(&mut outgoing.wakers).into_iter().for_each(Waker::wake);
+        self.room.notify_all();
+        self.sender.shut_down();
+        SendError::Closed
+    }
+
+    /// Sends the backlog as the peer reads it. Runs on a thread of its own that lives as long as there is a backlog.
+    fn drain(&self) {
+        loop {
+            let mut outgoing = self.lock();
+            let Outgoing { backlog, n_bytes, .. } = &mut *outgoing;
+            let Some(piece) = backlog.front_mut() else {
+                outgoing.draining = false;
+                return;
+            };
+            match self.sender.try_send([&piece.bytes[piece.sent..], &[]], &mut piece.descriptors) {
+                Ok(sent) => {
+                    piece.sent += sent;
+                    *n_bytes -= sent;
+                    if piece.sent == piece.bytes.len() {
+                        backlog.pop_front();
+                    }
+                    if *n_bytes < BACKLOG_CAP {
+                        std::mem::take(&mut outgoing.wakers).into_iter().for_each(Waker::wake);
+                        self.room.notify_all();
+                    }
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                    drop(outgoing);
+                    // A failure here shows again at the next try.
+                    let _ = self.sender.wait_writable();
+                }
+                Err(_) => {
+                    self.fail(&mut outgoing);
+                    outgoing.draining = false;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Blocks until the peer has read enough of what waits for it. For threads that may block.
+    pub(crate) fn wait_for_room(&self) {
+        let mut outgoing = self.lock();
+        while outgoing.n_bytes > BACKLOG_CAP && !outgoing.failed {
+            outgoing = self.room.wait(outgoing).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// As [`wait_for_room`](Self::wait_for_room), for tasks.
+    pub(crate) fn poll_room(&self, context: &Context<'_>) -> Poll<()> {
+        let mut outgoing = self.lock();
+        if outgoing.n_bytes <= BACKLOG_CAP || outgoing.failed {
+            return Poll::Ready(());
+        }
+        outgoing.wakers.push(context.waker().clone());
+        Poll::Pending
+    }
+
+    /// Takes back what the peer releases. Called after everything else in its message was looked at.
+    pub(crate) fn released(&self, releases: &[Release]) -> Result<(), ProtocolError> {
+        if releases.is_empty() {
+            return Ok(());
+        }
+        self.memory.lent.release(releases)?;
+        self.activity();
+        Ok(())
+    }
+
+    /// Ends the connection in both directions and takes back all memory.
+    pub(crate) fn close(&self) {
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.sender.shut_down();
+        let mut outgoing = self.lock();
+        self.fail(&mut outgoing);
+        drop(outgoing);
+        self.memory.clear();
+        if let Some(housekeeper) = self.housekeeper.get() {
+            housekeeper.stop();
+        }
+    }
+
+    fn activity(&self) {
+        self.busy.store(true, Ordering::Relaxed);
+        if let Some(housekeeper) = self.housekeeper.get() {
+            housekeeper.activity();
+        }
+    }
+
+    /// Sends releases now, unless someone is sending anyway.
+    fn flush_releases(&self) {
+        let Ok(mut outgoing) = self.outgoing.try_lock() else { return };
+        // Without a backlog only: what would be queued can as well ride on the next message.
+        if outgoing.failed || !outgoing.backlog.is_empty() {
+            return;
+        }
+        let release = self.memory.releases.take();
+        let retired = self.memory.pool.take_retired();
+        let mut messages: Vec<Envelope> = retired
+            .into_iter()
+            .map(|region| Envelope { id: None, release: Vec::new(), message: Message::Unmap { region } })
+            .collect();
+        if !release.is_empty() {
+            messages.push(Envelope { id: None, release, message: Message::Release {} });
+        }
+        let mut bytes = Vec::new();
+        for envelope in messages {
+            let Ok(mut json) = serialize(&envelope) else { return };
+            let Some(header) = Header::encode(json.len() - HEADER_LENGTH, 0, self.frame_cap) else { return };
+            json[..HEADER_LENGTH].copy_from_slice(&header);
+            bytes.append(&mut json);
+        }
+        let mut sent = 0;
+        while sent < bytes.len() {
+            match self.sender.try_send([&bytes[sent..], &[]], &mut Vec::new()) {
+                Ok(n_bytes) => sent += n_bytes,
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
+                Err(_) => {
+                    self.fail(&mut outgoing);
+                    return;
+                }
+            }
+        }
+        if sent < bytes.len() {
+            bytes.drain(..sent);
+            // A connection that cannot be written to any more is found out about by its reader.
+            let _ = self.queue(&mut outgoing, Piece { bytes, sent: 0, descriptors: Vec::new() });
+        }
+    }
+}
+
+impl ReleaseListener for Link {
+    fn releases_pending(&self, n_bytes: u64) {
+        if self.closed.load(Ordering::Relaxed) {
+            return;
+        }
+        self.activity();
+        if n_bytes >= EAGER_RELEASE {
+            self.flush_releases();
+        }
+    }
+}
+
+impl Tick for Link {
+    fn tick(&self) -> Option<Duration> {
+        let busy = self.busy.swap(false, Ordering::Relaxed);
+        let idle_memory = self.memory.pool.trim(Instant::now());
+        self.flush_releases();
+        if busy || !self.memory.releases.is_empty() { Some(BUSY_TICK) } else { idle_memory.then_some(IDLE_TICK) }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        if let Some(housekeeper) = self.housekeeper.get() {
+            housekeeper.stop();
+        }
+    }
+}
+
+/// The JSON of a message, with room for the header in front.
+fn serialize(envelope: &Envelope) -> Result<Vec<u8>, SendError> {
+    let mut json = Vec::with_capacity(256);
+    json.resize(HEADER_LENGTH, 0);
+    serde_json::to_writer(&mut json, envelope).map_err(SendError::Json)?;
+    Ok(json)
+}
+
+/// What is left of two parts after `sent` bytes.
+fn rest_of(parts: [&[u8]; 2], sent: usize) -> [&[u8]; 2] {
+    let [first, second] = parts;
+    let in_first = sent.min(first.len());
+    [&first[in_first..], second.get(sent - in_first..).unwrap_or_default()]
+}

@@ -1,0 +1,26 @@
+//! What both sides say of a model: its tensors, its options.
+
+use std::collections::BTreeMap;
+
+use carton_tensor::{DataType, SymbolicShape, Tensor};
+use serde::{Deserialize, Serialize};
+
+/// Named tensors, in order of name.
+pub type Tensors = BTreeMap<String, Tensor>;
+
+/// Options of a model (`[runner.opts]`, overridden at load), as JSON values.
+pub type Options = BTreeMap<String, serde_json::Value>;
+
+/// One declared input or output of a model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TensorSpec {
+    /// The name callers use.
+    pub name: String,
+    /// The element type.
+    pub dtype: DataType,
+    /// The shapes it may have.
+    pub shape: SymbolicShape,
+    /// The name inside the model, where it differs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub internal_name: Option<String>,
+}

@@ -1,0 +1,221 @@
+//! One call as a runner sees it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use carton_tensor::{AlignedBytes, DataType, NumericTensor, Storage, TensorError, element_count};
+
+use super::{RunnerError, Tensors};
+use crate::link::{Link, Outbound, SendError};
+use crate::message::{LogLevel, Message, WireTensor, code};
+use crate::shared_memory::THRESHOLD;
+use crate::shared_memory::pool::{PoolBuffer, PoolError};
+use crate::tensor_encoding::{encode, pool_needs, split_off_borrowed};
+
+/// One call as the runner sees it: whether it was cancelled, memory for outputs, log and progress.
+pub struct Call {
+    /// `None` for calls that come from no host.
+    link: Option<Arc<Link>>,
+    state: Arc<CallState>,
+    pool_wait: Duration,
+}
+
+/// What the thread that reads changes while a call runs.
+#[derive(Default)]
+pub(super) struct CallState {
+    id: u64,
+    cancelled: AtomicBool,
+    credits: Mutex<u64>,
+    changed: Condvar,
+}
+
+impl CallState {
+    pub(super) fn new(id: u64, credits: u32) -> Self {
+        Self { id, credits: Mutex::new(credits.into()), ..Self::default() }
+    }
+
+    pub(super) fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Release);
+        // Under the lock, so that a thread about to wait for credits does not miss it.
+        drop(self.credits.lock());
+        self.changed.notify_all();
+    }
+
+    pub(super) fn add_credits(&self, n: u32) {
+        let mut credits = self.credits.lock().unwrap_or_else(PoisonError::into_inner);
+        *credits = credits.saturating_add(n.into());
+        self.changed.notify_all();
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Acquire)
+    }
+
+    /// Waits for a credit and uses it up. `false` when the call was cancelled.
+    fn take_credit(&self) -> bool {
+        let mut credits = self.credits.lock().unwrap_or_else(PoisonError::into_inner);
+        while *credits == 0 && !self.is_cancelled() {
+            credits = self.changed.wait(credits).unwrap_or_else(PoisonError::into_inner);
+        }
+        *credits = credits.saturating_sub(1);
+        !self.is_cancelled()
+    }
+}
+
+impl Call {
+    pub(super) fn new(link: Arc<Link>, state: Arc<CallState>, pool_wait: Duration) -> Self {
+        Self { link: Some(link), state, pool_wait }
+    }
+
+    /// A call that comes from no host, for using a [`Runner`](super::Runner) without a process of its own, as its tests
+    /// do: memory is on the heap, log records go to `tracing`.
+    #[must_use]
+    pub fn detached() -> Self {
+        Self { link: None, state: Arc::default(), pool_wait: Duration::ZERO }
+    }
+
+    /// Whether the host gave the call up; a runner that can stop early does.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.state.is_cancelled()
+    }
+
+    /// A writable tensor in shared memory (or on the heap for small ones and peers without it), passed back without a copy.
+    /// Its contents are arbitrary bytes until written.
+    ///
+    /// # Errors
+    /// Too large, or the pool is full.
+    pub fn alloc(&self, dtype: DataType, shape: &[usize]) -> Result<NumericTensor, RunnerError> {
+        let too_large = || TensorError::TooLarge { dtype, shape: shape.to_vec() };
+        let size = dtype
+            .size()
+            .ok_or_else(|| TensorError::WrongDataType { expected: "numbers".to_owned(), found: dtype.to_string() })?;
+        let n_bytes = element_count(shape).and_then(|count| count.checked_mul(size));
+        let n_bytes = n_bytes.filter(|&n_bytes| isize::try_from(n_bytes).is_ok()).ok_or_else(too_large)?;
+        let storage: Arc<dyn Storage> = match &self.link {
+            Some(link) if link.memory.is_in_use() && n_bytes >= THRESHOLD => {
+                Arc::new(self.buffer(link, n_bytes).map_err(|error| RunnerError::from_error(&error))?)
+            }
+            _ => Arc::new(AlignedBytes::zeroed(n_bytes)),
+        };
+        Ok(NumericTensor::new(dtype, shape.to_vec(), storage)?)
+    }
+
+    fn buffer(&self, link: &Link, n_bytes: usize) -> Result<PoolBuffer, PoolError> {
+        link.memory.pool.alloc_blocking(n_bytes, self.pool_wait, || !self.is_cancelled())
+    }
+
+    /// A log record of level warn that reaches the host.
+    pub fn warn(&self, message: &str) {
+        self.log(LogLevel::Warn, message);
+    }
+
+    /// A log record of level info that reaches the host.
+    pub fn info(&self, message: &str) {
+        self.log(LogLevel::Info, message);
+    }
+
+    /// A log record that reaches the host.
+    pub fn log(&self, level: LogLevel, message: &str) {
+        match &self.link {
+            // Without a host there is nobody left to be told.
+            Some(_) => drop(self.send(Message::Log { level, message: message.to_owned() })),
+            None => tracing::info!(?level, "{message}"),
+        }
+    }
+
+    /// Progress of a long load or pack: `done` of `total` (`None` when unknown) units of `what`, such as
+    /// `"reading weights"`.
+    pub fn progress(&self, what: &str, done: u64, total: Option<u64>) {
+        drop(self.send(Message::Progress { what: what.to_owned(), done, total }));
+    }
+
+    /// Sends a message of this call that carries no tensors.
+    pub(super) fn send(&self, message: Message) -> Result<(), SendError> {
+        match &self.link {
+            Some(link) => {
+                link.wait_for_room();
+                link.send(message, Outbound::of_call(self.state.id))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Sends tensors, which are done with then.
+    pub(super) fn send_tensors(
+        &self,
+        tensors: Tensors,
+        message: impl FnOnce(Vec<WireTensor>) -> Message,
+    ) -> Result<(), AnswerError> {
+        let Some(link) = &self.link else { return Ok(()) };
+        let mut buffers = Vec::new();
+        for n_bytes in pool_needs(&link.memory, &tensors) {
+            buffers.push(
+                self.buffer(link, n_bytes)
+                    .map_err(|error| AnswerError { code: code::POOL_FULL, error: RunnerError::from_error(&error) })?,
+            );
+        }
+        let failed = |error| AnswerError { code: code::FAILED, error };
+        let encoded =
+            encode(&link.memory, &tensors, buffers).map_err(|error| failed(RunnerError::from_error(&error)))?;
+        let mut outbound = Outbound::of_call(self.state.id);
+        let wire = outbound.carry(encoded);
+        outbound.parting = split_off_borrowed(&link.memory, tensors);
+        link.wait_for_room();
+        match link.send(message(wire), outbound) {
+            // Nobody is left to be told.
+            Ok(()) | Err(SendError::Closed) => Ok(()),
+            Err(error @ SendError::TooLarge { .. }) => {
+                Err(AnswerError { code: code::TOO_LARGE, error: RunnerError::from_error(&error) })
+            }
+            Err(error) => Err(failed(RunnerError::from_error(&error))),
+        }
+    }
+}
+
+/// An error with its code.
+pub(super) struct AnswerError {
+    pub(super) code: &'static str,
+    pub(super) error: RunnerError,
+}
+
+/// Where a streaming call sends its outputs.
+pub struct OutputStream<'a> {
+    call: &'a Call,
+    collected: Vec<Tensors>,
+}
+
+impl<'a> OutputStream<'a> {
+    pub(super) fn new(call: &'a Call) -> Self {
+        Self { call, collected: Vec::new() }
+    }
+
+    /// A stream that keeps what is sent, for [`Call::detached`].
+    #[must_use]
+    pub fn collecting(call: &'a Call) -> Self {
+        Self::new(call)
+    }
+
+    /// What was sent on a stream of [`Call::detached`].
+    #[must_use]
+    pub fn into_collected(self) -> Vec<Tensors> {
+        self.collected
+    }
+
+    /// Sends one item, waiting until the host has room for it.
+    ///
+    /// # Errors
+    /// The call was cancelled or the host is gone.
+    pub fn send(&mut self, outputs: Tensors) -> Result<(), RunnerError> {
+        if self.call.link.is_none() {
+            self.collected.push(outputs);
+            return Ok(());
+        }
+        if !self.call.state.take_credit() {
+            return Err(RunnerError::new("the call was cancelled"));
+        }
+        let sent = self.call.send_tensors(outputs, |outputs| Message::StreamItem { outputs });
+        sent.map_err(|AnswerError { error, .. }| error)
+    }
+}

@@ -1,0 +1,57 @@
+//! A runner as a process: the socket is its standard input, and it ends when its host does.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::net::SocketType;
+
+use super::{Runner, ServeOptions, serve};
+use crate::transport::Transport;
+
+/// How long the exit handlers of a framework may take.
+const EXIT_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Runs `R` as a runner process over its standard input, until the host is gone. The one line of a runner's `main`.
+pub fn run<R: Runner>() -> ExitCode {
+    let name = R::describe().name;
+    let socket = match take_standard_input() {
+        Ok(socket) => socket,
+        Err(error) => {
+            eprintln!("{name}: {error}; runners are started by carton, not by hand");
+            return ExitCode::from(2);
+        }
+    };
+    let served = serve::<R>(Transport::from(socket), ServeOptions::default());
+    if let Err(error) = &served {
+        let mut text = error.to_string();
+        let mut source = std::error::Error::source(error);
+        while let Some(cause) = source {
+            text = format!("{text}: {cause}");
+            source = cause.source();
+        }
+        eprintln!("{name}: {text}");
+    }
+    // Calls may still be running, and exit handlers of frameworks have been known to wait for them.
+    let _ = std::thread::Builder::new().spawn(|| {
+        std::thread::sleep(EXIT_PATIENCE);
+        let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+    });
+    std::process::exit(i32::from(served.is_err()))
+}
+
+/// Moves the socket to a descriptor that no child inherits, and leaves nothing to be read in its place.
+fn take_standard_input() -> io::Result<OwnedFd> {
+    let stdin = io::stdin();
+    match rustix::net::sockopt::socket_type(&stdin) {
+        Ok(SocketType::STREAM) => {}
+        Ok(_) => return Err(io::Error::other("standard input is a socket, but not a stream")),
+        Err(_) => return Err(io::Error::other("standard input is not a socket")),
+    }
+    let socket = rustix::io::fcntl_dupfd_cloexec(&stdin, 3)?;
+    let null = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::stdio::dup2_stdin(&null)?;
+    Ok(socket)
+}

@@ -1,0 +1,340 @@
+//! The memory this side lends to its peer: regions, and buffers in them.
+//!
+//! Regions are kept and their memory reused, because a page touched for the first time costs twelve times a copy into
+//! one that is warm. Regions that nobody has used for a while are given back whole: sealed against writing by the peer,
+//! they cannot have holes punched into them by us either. Small and large buffers live in separate regions, so that a
+//! small one that is kept for long does not keep a large region.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use carton_tensor::Storage;
+
+use super::ranges::FreeRanges;
+use super::region::{self, Mapping};
+
+/// Buffers from this size on live in regions of their own kind.
+const LARGE: usize = 1 << 20;
+const SMALL_REGION: usize = 16 << 20;
+const LARGE_REGION: usize = 64 << 20;
+/// Sizes of regions are multiples of this, a huge page.
+const REGION_STEP: usize = 2 << 20;
+/// Buffers from this size on start on a page.
+const PAGE_ALIGNED: usize = 64 << 10;
+const PAGE: usize = 4096;
+/// All others start on a cache line.
+const CACHE_LINE: usize = 64;
+/// How long a region may lie idle before it is given back.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// A pool of shared memory. Clones share it.
+#[derive(Clone)]
+pub(crate) struct Pool(Arc<Shared>);
+
+struct Shared {
+    cap: u64,
+    state: Mutex<State>,
+    freed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    slots: Vec<Slot>,
+    /// Bytes of all regions.
+    total: u64,
+    /// Bytes of all buffers.
+    used: u64,
+    last_region: u64,
+    /// Regions the peer was told of and that are gone.
+    retired: Vec<u64>,
+    wakers: Vec<Waker>,
+}
+
+struct Slot {
+    region: Arc<Region>,
+    free: FreeRanges,
+    n_buffers: usize,
+    idle_since: Instant,
+    large: bool,
+}
+
+/// A region of this side.
+pub(crate) struct Region {
+    pub(crate) number: u64,
+    mapping: Mapping,
+    /// Until the peer is told of the region.
+    descriptor: Mutex<Option<OwnedFd>>,
+}
+
+impl Region {
+    pub(crate) fn size(&self) -> usize {
+        self.mapping.size()
+    }
+
+    /// The descriptor to be passed to the peer; `None` when that was done.
+    pub(crate) fn take_descriptor(&self) -> Option<OwnedFd> {
+        self.descriptor.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn is_announced(&self) -> bool {
+        self.descriptor.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    }
+}
+
+/// Why the pool has no buffer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PoolError {
+    /// Not now, or (with `never`) not at all.
+    #[error("no room for {bytes} bytes in shared memory, {used} of {cap} bytes are in use")]
+    Full { bytes: u64, used: u64, cap: u64, never: bool },
+    /// The operating system has no memory.
+    #[error("making a region of shared memory")]
+    Io(#[source] io::Error),
+}
+
+impl Pool {
+    pub(crate) fn new(cap: u64) -> Self {
+        Self(Arc::new(Shared { cap, state: Mutex::default(), freed: Condvar::new() }))
+    }
+
+    /// A buffer of `n_bytes`, with whatever was in it before.
+    #[cfg(test)]
+    pub(crate) fn try_alloc(&self, n_bytes: usize) -> Result<PoolBuffer, PoolError> {
+        self.0.lock().alloc(&self.0, n_bytes)
+    }
+
+    /// A buffer of `n_bytes`, with whatever was in it before. Waits for up to `wait`, as long as it is `wanted`.
+    pub(crate) fn alloc_blocking(
+        &self,
+        n_bytes: usize,
+        wait: Duration,
+        wanted: impl Fn() -> bool,
+    ) -> Result<PoolBuffer, PoolError> {
+        let deadline = Instant::now() + wait;
+        let mut state = self.0.lock();
+        loop {
+            let full = match state.alloc(&self.0, n_bytes) {
+                Err(full @ PoolError::Full { never: false, .. }) => full,
+                result => return result,
+            };
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() || !wanted() {
+                return Err(full);
+            }
+            // Woken now and then to see whether the buffer is still wanted.
+            let left = left.min(Duration::from_millis(50));
+            state = self.0.freed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// As [`alloc_blocking`](Self::alloc_blocking), but wakes the task when something came free.
+    pub(crate) fn poll_alloc(&self, context: &Context<'_>, n_bytes: usize) -> Poll<Result<PoolBuffer, PoolError>> {
+        let mut state = self.0.lock();
+        match state.alloc(&self.0, n_bytes) {
+            Err(PoolError::Full { never: false, .. }) => {
+                if !state.wakers.iter().any(|waker| waker.will_wake(context.waker())) {
+                    state.wakers.push(context.waker().clone());
+                }
+                Poll::Pending
+            }
+            result => Poll::Ready(result),
+        }
+    }
+
+    /// Whether `buffer` is one of this pool.
+    pub(crate) fn owns(&self, buffer: &PoolBuffer) -> bool {
+        Arc::ptr_eq(&self.0, &buffer.pool)
+    }
+
+    /// Bytes in use, and the most that may be.
+    pub(crate) fn usage(&self) -> (u64, u64) {
+        (self.0.lock().used, self.0.cap)
+    }
+
+    /// The regions that are gone since the last time.
+    pub(crate) fn take_retired(&self) -> Vec<u64> {
+        std::mem::take(&mut self.0.lock().retired)
+    }
+
+    /// Gives back regions that have been idle for long. Says whether regions are left that may become so.
+    pub(crate) fn trim(&self, now: Instant) -> bool {
+        let mut state = self.0.lock();
+        let idle = |slot: &mut Slot| slot.n_buffers == 0 && now.saturating_duration_since(slot.idle_since) >= IDLE;
+        let gone: Vec<Slot> = state.slots.extract_if(.., idle).collect();
+        gone.iter().for_each(|slot| state.retire(slot));
+        let more = !state.slots.is_empty();
+        // Unmapping takes a while: not under the lock.
+        drop(state);
+        drop(gone);
+        more
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn alloc(&mut self, pool: &Arc<Shared>, n_bytes: usize) -> Result<PoolBuffer, PoolError> {
+        let alignment = if n_bytes >= PAGE_ALIGNED { PAGE } else { CACHE_LINE };
+        let full = |used, never| PoolError::Full { bytes: n_bytes as u64, used, cap: pool.cap, never };
+        let reserved = n_bytes.max(1).checked_next_multiple_of(alignment).ok_or_else(|| full(self.used, true))?;
+        if reserved as u64 > pool.cap {
+            return Err(full(self.used, true));
+        }
+        let large = reserved >= LARGE;
+        for slot in self.slots.iter_mut().filter(|slot| slot.large == large) {
+            if let Some(offset) = slot.free.take(reserved, alignment) {
+                slot.n_buffers += 1;
+                self.used += reserved as u64;
+                let region = Arc::clone(&slot.region);
+                return Ok(PoolBuffer { pool: Arc::clone(pool), region, offset, length: n_bytes, reserved });
+            }
+        }
+        match self.add_region(pool, reserved, large)? {
+            None => Err(full(self.used, false)),
+            Some(()) => self.alloc(pool, n_bytes),
+        }
+    }
+
+    /// Adds a region with room for `reserved` bytes; `None` when the cap leaves no room for it.
+    fn add_region(&mut self, pool: &Shared, reserved: usize, large: bool) -> Result<Option<()>, PoolError> {
+        while self.total + reserved as u64 > pool.cap {
+            let Some(index) = self.slots.iter().position(|slot| slot.n_buffers == 0) else { return Ok(None) };
+            let slot = self.slots.swap_remove(index);
+            self.retire(&slot);
+        }
+        let wanted = reserved.next_multiple_of(REGION_STEP).max(if large { LARGE_REGION } else { SMALL_REGION });
+        let left = usize::try_from(pool.cap - self.total).unwrap_or(usize::MAX);
+        // What the cap leaves may be no whole number of pages; the kernel rounds up, the allocator does not.
+        let size = wanted.min(left);
+        let (mapping, descriptor) = region::create(size).map_err(PoolError::Io)?;
+        self.last_region += 1;
+        let region = Arc::new(Region { number: self.last_region, mapping, descriptor: Mutex::new(Some(descriptor)) });
+        self.total += size as u64;
+        let free = FreeRanges::new(size);
+        self.slots.push(Slot { region, free, n_buffers: 0, idle_since: Instant::now(), large });
+        Ok(Some(()))
+    }
+
+    fn retire(&mut self, slot: &Slot) {
+        self.total -= slot.region.size() as u64;
+        if slot.region.is_announced() {
+            self.retired.push(slot.region.number);
+        }
+    }
+}
+
+/// A part of a region, given back when dropped. Nobody but its holder writes to it.
+pub(crate) struct PoolBuffer {
+    pool: Arc<Shared>,
+    region: Arc<Region>,
+    offset: usize,
+    length: usize,
+    reserved: usize,
+}
+
+impl PoolBuffer {
+    pub(crate) fn region(&self) -> &Arc<Region> {
+        &self.region
+    }
+
+    /// Where the buffer starts in its region.
+    pub(crate) fn offset(&self) -> usize {
+        self.offset
+    }
+}
+
+impl Storage for PoolBuffer {
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: the range lies in the mapping, which the region keeps alive; the allocator gave it to this buffer
+        // alone, and the seals keep the peer from mapping it for writing.
+        unsafe { std::slice::from_raw_parts(self.region.mapping.at(self.offset).as_ptr(), self.length) }
+    }
+
+    fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        // SAFETY: as above; `&mut self` makes this the only reference. A buffer that is lent to the peer is shared with
+        // the table of lent buffers, so that nobody gets a `&mut` to it.
+        Some(unsafe { std::slice::from_raw_parts_mut(self.region.mapping.at(self.offset).as_ptr(), self.length) })
+    }
+}
+
+impl Drop for PoolBuffer {
+    fn drop(&mut self) {
+        let mut state = self.pool.lock();
+        state.used -= self.reserved as u64;
+        if let Some(slot) = state.slots.iter_mut().find(|slot| Arc::ptr_eq(&slot.region, &self.region)) {
+            slot.free.give_back(self.offset, self.reserved);
+            slot.n_buffers -= 1;
+            slot.idle_since = Instant::now();
+        }
+        let wakers = std::mem::take(&mut state.wakers);
+        drop(state);
+        self.pool.freed.notify_all();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn memory_is_reused_and_the_cap_holds() {
+        let pool = Pool::new(8 << 20);
+        let one = pool.try_alloc(3 << 20).unwrap();
+        let address = one.bytes().as_ptr();
+        assert_eq!(address.addr() % PAGE, 0);
+        assert!(matches!(pool.try_alloc(6 << 20), Err(PoolError::Full { never: false, .. })));
+        assert!(matches!(pool.try_alloc(9 << 20), Err(PoolError::Full { never: true, .. })));
+        assert!(matches!(pool.try_alloc(usize::MAX), Err(PoolError::Full { never: true, .. })));
+        drop(one);
+        assert_eq!(pool.try_alloc(3 << 20).unwrap().bytes().as_ptr(), address);
+        assert_eq!(pool.usage(), (0, 8 << 20));
+    }
+
+    #[test]
+    fn idle_regions_make_room_for_another_kind() {
+        let pool = Pool::new(8 << 20);
+        let region = Arc::clone(pool.try_alloc(3 << 20).unwrap().region());
+        assert!(region.take_descriptor().is_some());
+        let small = pool.try_alloc(100).unwrap();
+        assert_ne!(small.region().number, region.number);
+        assert_eq!(pool.take_retired(), [region.number]);
+    }
+
+    #[test]
+    fn a_waiting_thread_gets_what_another_gives_back() {
+        let pool = Pool::new(4 << 20);
+        let all = pool.try_alloc(4 << 20).unwrap();
+        let full = pool.alloc_blocking(64, Duration::from_millis(20), || true);
+        assert!(matches!(full, Err(PoolError::Full { .. })));
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| pool.alloc_blocking(4 << 20, Duration::from_secs(20), || true).is_ok());
+            std::thread::sleep(Duration::from_millis(20));
+            drop(all);
+            assert!(waiting.join().unwrap());
+        });
+    }
+
+    #[test]
+    fn idle_memory_is_given_back() {
+        let pool = Pool::new(1 << 30);
+        let buffer = pool.try_alloc(100).unwrap();
+        drop(pool.try_alloc(2 << 20).unwrap());
+        assert!(pool.trim(Instant::now()));
+        assert_eq!(pool.0.lock().slots.len(), 2);
+        assert!(pool.trim(Instant::now() + IDLE));
+        assert_eq!(pool.0.lock().slots.len(), 1);
+        drop(buffer);
+        assert!(!pool.trim(Instant::now() + IDLE));
+        assert_eq!(pool.0.lock().total, 0);
+    }
+}

@@ -1,0 +1,202 @@
+//! One region of shared memory: made and sealed, or received and checked. What only Linux has is in this file.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::{NonNull, null_mut};
+
+use rustix::mm::{MapFlags, ProtFlags};
+
+/// A shared mapping of a whole region, unmapped when dropped.
+pub(crate) struct Mapping {
+    base: NonNull<u8>,
+    size: usize,
+}
+
+// SAFETY: the mapping is plain memory that belongs to no thread; who may read and write which part of it is decided by
+// the pool and by the protocol.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    fn new(descriptor: impl AsFd, size: usize, protection: ProtFlags) -> io::Result<Self> {
+        // SAFETY: a new mapping at an address the kernel chooses aliases nothing of ours.
+        let base = unsafe { rustix::mm::mmap(null_mut(), size, protection, MapFlags::SHARED, descriptor, 0) }?;
+        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::InvalidData)?;
+        Ok(Self { base, size })
+    }
+
+    /// Bytes mapped.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The address of the byte at `offset`, which the caller checked to lie inside the region.
+    pub(crate) fn at(&self, offset: usize) -> NonNull<u8> {
+        debug_assert!(offset <= self.size);
+        // SAFETY: `offset` is at most the size of the mapping, which is one allocated object.
+        unsafe { self.base.add(offset) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `new` with this size, and whoever borrows from it keeps it alive.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.size) };
+    }
+}
+
+/// Makes a region of `size` zero bytes that this side may write, and a descriptor with which the peer can only read it.
+pub(crate) fn create(size: usize) -> io::Result<(Mapping, OwnedFd)> {
+    let length = u64::try_from(size).map_err(io::Error::other)?;
+    let descriptor = backing::create()?;
+    rustix::fs::ftruncate(&descriptor, length)?;
+    let mapping = Mapping::new(&descriptor, size, ProtFlags::READ | ProtFlags::WRITE)?;
+    backing::seal(&descriptor)?;
+    Ok((mapping, descriptor))
+}
+
+/// Maps a region that the peer announced with `size` bytes, for reading, after checking that it is what it has to be.
+pub(crate) fn receive(descriptor: &OwnedFd, size: usize) -> Result<Mapping, ReceiveError> {
+    backing::check(descriptor)?;
+    let actual = rustix::fs::fstat(descriptor).map_err(io::Error::from)?.st_size;
+    if !usize::try_from(actual).is_ok_and(|actual| actual >= size) {
+        return Err(ReceiveError::Unfit(format!("announced with {size} bytes, but has {actual}")));
+    }
+    Ok(Mapping::new(descriptor, size, ProtFlags::READ)?)
+}
+
+/// Why a region of the peer is not mapped.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReceiveError {
+    /// The peer's fault.
+    #[error("{0}")]
+    Unfit(String),
+    /// The operating system's.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+#[cfg(target_os = "linux")]
+mod backing {
+    use std::io;
+    use std::os::fd::OwnedFd;
+
+    use rustix::fs::{MemfdFlags, SealFlags};
+    use rustix::io::Errno;
+
+    use super::ReceiveError;
+
+    /// What a region must have, so that it can never shrink under its reader.
+    const REQUIRED: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
+    /// The file system behind a memfd. One of huge pages can run out of them, which is a SIGBUS for the reader.
+    const TMPFS_MAGIC: u64 = 0x0102_1994;
+
+    pub(super) fn create() -> io::Result<OwnedFd> {
+        Ok(rustix::fs::memfd_create("carton-pool", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?)
+    }
+
+    /// Seals a region once its owner has mapped it: nobody else can map it for writing, and no seal can be added.
+    pub(super) fn seal(descriptor: &OwnedFd) -> io::Result<()> {
+        match rustix::fs::fcntl_add_seals(descriptor, REQUIRED | SealFlags::FUTURE_WRITE | SealFlags::SEAL) {
+            // Linux before 5.1 does not know this seal.
+            Err(Errno::INVAL) => Ok(rustix::fs::fcntl_add_seals(descriptor, REQUIRED | SealFlags::SEAL)?),
+            result => Ok(result?),
+        }
+    }
+
+    pub(super) fn check(descriptor: &OwnedFd) -> Result<(), ReceiveError> {
+        let seals = match rustix::fs::fcntl_get_seals(descriptor) {
+            Ok(seals) => seals,
+            Err(Errno::INVAL) => return Err(ReceiveError::Unfit("its descriptor is not a memfd".to_owned())),
+            Err(errno) => return Err(ReceiveError::Io(errno.into())),
+        };
+        if !seals.contains(REQUIRED) {
+            return Err(ReceiveError::Unfit("it is not sealed against shrinking and growing".to_owned()));
+        }
+        #[allow(clippy::unnecessary_cast, reason = "the type of `f_type` differs between architectures")]
+        let file_system = rustix::fs::fstatfs(descriptor).map_err(io::Error::from)?.f_type as u64;
+        if file_system != TMPFS_MAGIC {
+            return Err(ReceiveError::Unfit(format!(
+                "it lies on a file system of type {file_system:#x}, not on tmpfs"
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// Without memfd: an unlinked temporary file. It cannot be sealed, so a peer that truncates it can crash its reader;
+/// platforms of this kind are not for runners that are not trusted.
+#[cfg(not(target_os = "linux"))]
+mod backing {
+    use std::fs::OpenOptions;
+    use std::io;
+    use std::os::fd::OwnedFd;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::ReceiveError;
+
+    pub(super) fn create() -> io::Result<OwnedFd> {
+        static COUNTER: AtomicU64 = AtomicU64::new(0);
+        let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("carton-pool-{}-{number}", std::process::id()));
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
+        std::fs::remove_file(&path)?;
+        Ok(file.into())
+    }
+
+    pub(super) fn seal(_: &OwnedFd) -> io::Result<()> {
+        Ok(())
+    }
+
+    pub(super) fn check(_: &OwnedFd) -> Result<(), ReceiveError> {
+        Ok(())
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+
+    use super::*;
+
+    fn memfd(size: u64, flags: MemfdFlags, seals: SealFlags) -> OwnedFd {
+        let descriptor = memfd_create("test", flags).unwrap();
+        ftruncate(&descriptor, size).unwrap();
+        if !seals.is_empty() {
+            fcntl_add_seals(&descriptor, seals).unwrap();
+        }
+        descriptor
+    }
+
+    #[test]
+    fn a_region_is_read_by_the_peer_and_written_by_nobody_else() {
+        let (own, descriptor) = create(8192).unwrap();
+        // SAFETY: within the mapping, and nobody else uses it.
+        unsafe { own.at(5000).write(7) };
+        let theirs = receive(&descriptor, 8192).unwrap();
+        // SAFETY: as above.
+        assert_eq!(unsafe { theirs.at(5000).read() }, 7);
+        assert!(Mapping::new(&descriptor, 8192, ProtFlags::READ | ProtFlags::WRITE).is_err());
+        assert!(ftruncate(&descriptor, 0).is_err());
+        assert!(fcntl_add_seals(&descriptor, SealFlags::WRITE).is_err());
+    }
+
+    #[test]
+    fn unfit_regions_are_refused() {
+        fn check(descriptor: &OwnedFd, size: usize, expected: &str) {
+            let error = receive(descriptor, size).err().unwrap().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+        let sealing = MemfdFlags::ALLOW_SEALING;
+        let required = SealFlags::SHRINK | SealFlags::GROW;
+        check(&memfd(4096, sealing, required), 4097, "announced with 4097 bytes, but has 4096");
+        check(&memfd(4096, sealing, SealFlags::empty()), 4096, "not sealed");
+        check(&memfd(4096, sealing, SealFlags::GROW), 4096, "not sealed");
+        check(&memfd(4096, MemfdFlags::empty(), SealFlags::empty()), 4096, "not sealed");
+        check(&tempfile::tempfile().unwrap().into(), 4096, "not ");
+        check(&std::fs::File::open("/dev/zero").unwrap().into(), 4096, "not a memfd");
+    }
+}

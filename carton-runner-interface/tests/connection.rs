@@ -1,0 +1,400 @@
+//! The behaviour of a connection, the same over every transport.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use carton_runner_interface::Tensors;
+use carton_runner_interface::host::{
+    CallError, CallOptions, CloseReason, Connection, ConnectionOptions, Event, LogLevel, Phase, code,
+};
+use carton_runner_interface::runner::ServeOptions;
+use carton_tensor::{DataType, NestedTensor, NumericTensor, Tensor};
+use serde_json::json;
+use support::{
+    KINDS, Kind, connect, eventually, floats, load, loaded, loaded_with, same_all, strings, tensors, within,
+};
+
+fn every_dtype() -> Tensors {
+    let mut all = Tensors::new();
+    for dtype in DataType::ALL {
+        let Some(size) = dtype.size() else { continue };
+        for shape in [vec![], vec![3], vec![2, 0, 5], vec![7, 11], vec![100, 1000]] {
+            let n_bytes = shape.iter().product::<usize>() * size;
+            let bytes: Vec<u8> = (0..n_bytes).map(|index| (index * 31 + size) as u8).collect();
+            let tensor = NumericTensor::copy_from_bytes(dtype, shape.clone(), &bytes).unwrap();
+            all.insert(format!("{dtype} {shape:?}"), tensor.into());
+        }
+    }
+    all.insert("text".to_owned(), strings(&["", "a\0b", "🦀é", "plain"], &[2, 2]));
+    all.insert("no text".to_owned(), strings(&[], &[0, 4]));
+    all.insert("scalar text".to_owned(), strings(&["one"], &[]));
+    let long = "long ".repeat(10_000);
+    all.insert("long text".to_owned(), strings(&[&long, "", &long], &[3]));
+    let ragged = vec![floats(3), floats(0), floats(10_000)];
+    all.insert("ragged".to_owned(), NestedTensor::new(ragged).unwrap().into());
+    let ragged = vec![strings(&["x"], &[1]), strings(&["y", "z"], &[2])];
+    all.insert("ragged text".to_owned(), NestedTensor::new(ragged).unwrap().into());
+    all.insert("nothing nested".to_owned(), NestedTensor::new(vec![]).unwrap().into());
+    all
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_tensor_comes_back_as_it_was() {
+    for kind in KINDS {
+        for options in [json!({}), json!({"copy": true})] {
+            let pair = loaded(kind, options.clone()).await;
+            let inputs = every_dtype();
+            for _ in 0..3 {
+                let outputs = pair.connection.infer(inputs.clone(), CallOptions::default()).await.unwrap();
+                assert!(same_all(&inputs, &outputs), "{kind:?} {options}");
+                // Tensors of the runner can be passed back to it.
+                let again = pair.connection.infer(outputs.clone(), CallOptions::default()).await.unwrap();
+                assert!(same_all(&inputs, &again), "{kind:?} {options}");
+            }
+            let nothing = pair.connection.infer(Tensors::new(), CallOptions::default()).await.unwrap();
+            assert!(nothing.is_empty());
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn outputs_can_be_copied_out_of_shared_memory() {
+    let host = ConnectionOptions { copy_outputs: true, ..ConnectionOptions::default() };
+    let pair = loaded_with(Kind::Socket, json!({"copy": true}), host, ServeOptions::default()).await;
+    let inputs = every_dtype();
+    let outputs = pair.connection.infer(inputs.clone(), CallOptions::default()).await.unwrap();
+    assert!(same_all(&inputs, &outputs));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tensor_in_the_pool_is_echoed_without_a_copy() {
+    for kind in [Kind::Socket, Kind::InMemory] {
+        let pair = loaded(kind, json!({})).await;
+        let mut tensor = pair.connection.alloc(DataType::Float32, &[4, 1 << 20]).await.unwrap();
+        tensor.bytes_mut().unwrap()[5] = 7;
+        let address = tensor.bytes().as_ptr();
+        let inputs = tensors([("x", tensor.into())]);
+        let outputs = pair.connection.infer(inputs, CallOptions::default()).await.unwrap();
+        let output = outputs["x"].as_numeric().unwrap();
+        assert_eq!(output.bytes().as_ptr(), address, "{kind:?}");
+        assert_eq!(output.bytes()[5], 7);
+        // The runner gave the buffer back with its answer: it can be written to again.
+        let Some(Tensor::Numeric(mut output)) = outputs.into_values().next() else { panic!("one output") };
+        assert!(eventually_mutable(&mut output), "{kind:?}");
+        drop(output);
+        assert_eq!(pair.connection.pool_usage().0, 0);
+    }
+}
+
+fn eventually_mutable(tensor: &mut NumericTensor) -> bool {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while tensor.bytes_mut().is_none() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    tensor.bytes_mut().is_some()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sixty_four_calls_at_once_get_their_own_answers() {
+    for kind in KINDS {
+        let pair = loaded(kind, json!({"copy": true, "max_concurrency": 8})).await;
+        let calls: Vec<_> = (0..64_usize)
+            .map(|call| {
+                let connection = pair.connection.clone();
+                tokio::spawn(async move {
+                    for round in 0..20_usize {
+                        let inputs = tensors([
+                            ("small", floats(call + round)),
+                            ("large", floats(8192 + call * 100 + round)),
+                            ("text", strings(&[&format!("{call} {round}")], &[1])),
+                        ]);
+                        let outputs = connection.infer(inputs.clone(), CallOptions::default()).await.unwrap();
+                        assert!(same_all(&inputs, &outputs));
+                    }
+                })
+            })
+            .collect();
+        for call in calls {
+            call.await.unwrap();
+        }
+        assert!(eventually(|| pair.connection.pool_usage().0 == 0), "{kind:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dropping_a_call_cancels_it_and_brings_its_buffers_back() {
+    for kind in KINDS {
+        let pair = loaded(kind, json!({"delay_ms": 60_000, "max_concurrency": 1})).await;
+        let started = Instant::now();
+        for _ in 0..3 {
+            let inputs = tensors([("x", floats(100_000))]);
+            let call = pair.connection.infer(inputs, CallOptions::default());
+            assert!(tokio::time::timeout(Duration::from_millis(30), call).await.is_err());
+        }
+        let error = pair.connection.infer(Tensors::new(), within(Duration::from_millis(50))).await.unwrap_err();
+        assert!(matches!(error, CallError::DeadlineExceeded { phase: Phase::Running }), "{error:?}");
+        assert!(eventually(|| pair.connection.pool_usage().0 == 0));
+        assert!(started.elapsed() < Duration::from_secs(10));
+        assert!(!pair.connection.is_closed());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_runner_that_ignores_cancelling_keeps_its_slot_until_it_is_done() {
+    let options = json!({"delay_ms": 300, "ignore_cancel": true, "max_concurrency": 1});
+    let pair = loaded(Kind::Socket, options).await;
+    let error = pair.connection.infer(Tensors::new(), within(Duration::from_millis(20))).await.unwrap_err();
+    assert!(matches!(error, CallError::DeadlineExceeded { phase: Phase::Running }), "{error:?}");
+    let error = pair.connection.infer(Tensors::new(), within(Duration::from_millis(20))).await.unwrap_err();
+    assert!(matches!(error, CallError::DeadlineExceeded { phase: Phase::Queued }), "{error:?}");
+    pair.connection.ping(within(Duration::from_secs(5))).await.unwrap();
+    pair.connection.infer(Tensors::new(), within(Duration::from_secs(20))).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_queue_has_a_cap() {
+    let host = ConnectionOptions { queue_cap: 2, ..ConnectionOptions::default() };
+    let options = json!({"delay_ms": 200, "max_concurrency": 1});
+    let pair = loaded_with(Kind::Socket, options, host, ServeOptions::default()).await;
+    let calls: Vec<_> = (0..6)
+        .map(|_| {
+            let connection = pair.connection.clone();
+            tokio::spawn(async move { connection.infer(Tensors::new(), CallOptions::default()).await })
+        })
+        .collect();
+    let (mut answered, mut refused) = (0, 0);
+    for call in calls {
+        match call.await.unwrap() {
+            Ok(_) => answered += 1,
+            Err(CallError::QueueFull { cap: 2 }) => refused += 1,
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+    assert_eq!((answered, refused), (3, 3));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_of_the_runner_cost_one_call() {
+    for kind in KINDS {
+        let pair = connect(kind, ConnectionOptions::default(), ServeOptions::default()).await;
+        let connection = &pair.connection;
+        let before = connection.infer(Tensors::new(), CallOptions::default()).await.unwrap_err();
+        assert!(matches!(&before, CallError::Runner { code, .. } if code == code::NOT_LOADED), "{before:?}");
+        let refused = load(connection, json!({"fail_load": "no such model"})).await.unwrap_err();
+        assert_eq!(refused.to_string(), "no such model");
+        load(connection, json!({"fail": "bad weather"})).await.unwrap();
+        let twice = load(connection, json!({})).await.unwrap_err();
+        assert!(matches!(&twice, CallError::Runner { code, .. } if code == code::ALREADY_LOADED), "{twice:?}");
+        for _ in 0..3 {
+            let error = connection.infer(Tensors::new(), CallOptions::default()).await.unwrap_err();
+            assert!(matches!(&error, CallError::Runner { code, .. } if code == code::FAILED), "{error:?}");
+            assert_eq!(error.to_string(), "bad weather");
+        }
+        let pair = loaded(kind, json!({"panic": true})).await;
+        let error = pair.connection.infer(Tensors::new(), CallOptions::default()).await.unwrap_err();
+        assert!(matches!(&error, CallError::Runner { code, .. } if code == code::PANICKED), "{error:?}");
+        pair.connection.ping(CallOptions::default()).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sealed_inputs_run_again_and_again() {
+    for kind in KINDS {
+        let pair = loaded(kind, json!({})).await;
+        let inputs = every_dtype();
+        let sealed = pair.connection.seal(inputs.clone(), CallOptions::default()).await.unwrap();
+        for _ in 0..3 {
+            let outputs = pair.connection.infer_sealed(&sealed, CallOptions::default()).await.unwrap();
+            assert!(same_all(&inputs, &outputs), "{kind:?}");
+        }
+        let other = loaded(kind, json!({})).await;
+        let error = other.connection.infer_sealed(&sealed, CallOptions::default()).await.unwrap_err();
+        assert!(matches!(&error, CallError::Runner { code, .. } if code == code::UNKNOWN_HANDLE), "{error:?}");
+        drop(sealed);
+        assert!(eventually(|| pair.connection.pool_usage().0 == 0), "{kind:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_send_no_more_than_they_have_credits_for() {
+    for kind in KINDS {
+        for credits in [1, 3, 16] {
+            let host = ConnectionOptions { stream_credits: credits, ..ConnectionOptions::default() };
+            let options = json!({"stream_items": 50, "copy": true});
+            let pair = loaded_with(kind, options, host, ServeOptions::default()).await;
+            let inputs = tensors([("x", floats(5000))]);
+            let mut stream = pair.connection.infer_stream(inputs.clone(), CallOptions::default()).await.unwrap();
+            let mut n_items = 0;
+            while let Some(item) = stream.recv().await {
+                assert!(same_all(&inputs, &item.unwrap()));
+                n_items += 1;
+            }
+            assert_eq!(n_items, 50, "{kind:?} {credits}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dropping_a_stream_cancels_it() {
+    let options = json!({"stream_items": 1_000_000_000_u64, "max_concurrency": 1});
+    for kind in KINDS {
+        let pair = loaded(kind, options.clone()).await;
+        for _ in 0..3 {
+            let inputs = tensors([("x", floats(50_000))]);
+            let mut stream = pair.connection.infer_stream(inputs, CallOptions::default()).await.unwrap();
+            assert!(stream.recv().await.unwrap().is_ok());
+        }
+        assert!(eventually(|| pair.connection.pool_usage().0 == 0), "{kind:?}");
+        let mut stream = pair.connection.infer_stream(Tensors::new(), within(Duration::from_millis(50))).await.unwrap();
+        let error = loop {
+            match stream.recv().await {
+                Some(Ok(_)) => {}
+                other => break other,
+            }
+        };
+        assert!(matches!(error, Some(Err(CallError::DeadlineExceeded { .. }))), "{error:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_fails_ends_with_the_error() {
+    let pair = loaded(Kind::Socket, json!({"fail": "no more"})).await;
+    let mut stream = pair.connection.infer_stream(Tensors::new(), CallOptions::default()).await.unwrap();
+    assert_eq!(stream.recv().await.unwrap().unwrap_err().to_string(), "no more");
+    assert!(stream.recv().await.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_pool_waits_and_then_fails() {
+    let host =
+        ConnectionOptions { pool_cap: 4 << 20, pool_wait: Duration::from_millis(100), ..ConnectionOptions::default() };
+    let pair = loaded_with(Kind::Socket, json!({}), host, ServeOptions::default()).await;
+    let held = pair.connection.alloc(DataType::Uint8, &[3 << 20]).await.unwrap();
+    let error = pair.connection.alloc(DataType::Uint8, &[2 << 20]).await.unwrap_err();
+    assert!(matches!(error, CallError::PoolFull { bytes, .. } if bytes == 2 << 20), "{error:?}");
+    let inputs = tensors([("x", floats(1 << 19))]);
+    let error = pair.connection.infer(inputs.clone(), CallOptions::default()).await.unwrap_err();
+    assert!(matches!(error, CallError::PoolFull { .. }), "{error:?}");
+    let connection = pair.connection.clone();
+    let waiting = tokio::spawn(async move { connection.infer(inputs, CallOptions::default()).await });
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    drop(held);
+    waiting.await.unwrap().unwrap();
+    let error = pair.connection.alloc(DataType::Uint8, &[5 << 20]).await.unwrap_err();
+    assert!(matches!(error, CallError::PoolFull { .. }), "{error:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_pool_of_the_runner_fails_the_call() {
+    let runner = ServeOptions { pool_cap: 4 << 20, pool_wait: Duration::from_millis(100), ..ServeOptions::default() };
+    let pair = loaded_with(Kind::Socket, json!({"copy": true}), ConnectionOptions::default(), runner).await;
+    let inputs = tensors([("x", floats(3 << 18))]);
+    let held = pair.connection.infer(inputs.clone(), CallOptions::default()).await.unwrap();
+    let error = pair.connection.infer(inputs.clone(), CallOptions::default()).await.unwrap_err();
+    assert!(error.to_string().contains("no room"), "{error:?}");
+    drop(held);
+    pair.connection.infer(inputs, CallOptions::default()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_frame_above_the_limit_fails_the_call_alone() {
+    let host = ConnectionOptions { frame_cap: 1 << 20, ..ConnectionOptions::default() };
+    let pair = loaded_with(Kind::SocketWithoutSharedMemory, json!({}), host, ServeOptions::default()).await;
+    let inputs = tensors([("x", floats(1 << 20))]);
+    let error = pair.connection.infer(inputs, CallOptions::default()).await.unwrap_err();
+    assert!(matches!(error, CallError::TooLarge { .. }), "{error:?}");
+    pair.connection.infer(tensors([("x", floats(1 << 10))]), CallOptions::default()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_tensors_cross_in_both_directions_at_once() {
+    for kind in KINDS {
+        let pair = loaded(kind, json!({"copy": true})).await;
+        let calls: Vec<_> = (0..4)
+            .map(|call| {
+                let connection = pair.connection.clone();
+                tokio::spawn(async move {
+                    let inputs = tensors([("x", floats((4 << 20) + call))]);
+                    let outputs = connection.infer(inputs.clone(), CallOptions::default()).await.unwrap();
+                    assert!(same_all(&inputs, &outputs));
+                })
+            })
+            .collect();
+        for call in calls {
+            call.await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn log_records_and_unknown_options_reach_the_host() {
+    for kind in KINDS {
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&events);
+        let host = ConnectionOptions {
+            on_event: Some(Arc::new(move |event| seen.lock().unwrap().push(event))),
+            ..ConnectionOptions::default()
+        };
+        let options = json!({"log": "hello", "colour": "blue"});
+        let pair = loaded_with(kind, options, host, ServeOptions::default()).await;
+        pair.connection.infer(Tensors::new(), CallOptions::default()).await.unwrap();
+        let events = events.lock().unwrap();
+        let logs: Vec<_> = events
+            .iter()
+            .map(|event| match event {
+                Event::Log { level, message, call: Some(_) } => (*level, message.as_str()),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        let warning = (LogLevel::Warn, "the noop runner has no option `colour`");
+        assert_eq!(logs, [warning, (LogLevel::Info, "hello")]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn closing_fails_every_pending_call_with_the_reason() {
+    for kind in KINDS {
+        let pair = loaded(kind, json!({"delay_ms": 60_000})).await;
+        let connection = pair.connection.clone();
+        let call = tokio::spawn(async move { connection.infer(Tensors::new(), CallOptions::default()).await });
+        let mut stream = pair.connection.infer_stream(Tensors::new(), CallOptions::default()).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        pair.connection.close(CloseReason::Requested("killed by signal 9".to_owned()));
+        let errors = [call.await.unwrap().unwrap_err(), stream.recv().await.unwrap().unwrap_err()];
+        for error in errors {
+            let CallError::Closed(reason) = error else { panic!("{error:?}") };
+            assert_eq!(reason.to_string(), "killed by signal 9");
+        }
+        assert!(pair.connection.is_closed());
+        pair.connection.ping(CallOptions::default()).await.unwrap_err();
+        assert!(pair.runner.join().unwrap().is_ok());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn shutdown_lets_running_calls_finish() {
+    for kind in KINDS {
+        let pair = loaded(kind, json!({"delay_ms": 100})).await;
+        let connection = pair.connection.clone();
+        let call = tokio::spawn(async move { connection.infer(Tensors::new(), CallOptions::default()).await });
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        pair.connection.shutdown(within(Duration::from_secs(10))).await.unwrap();
+        call.await.unwrap().unwrap();
+        assert!(matches!(*pair.connection.close_reason().unwrap(), CloseReason::EndOfFile));
+        assert!(pair.runner.join().unwrap().is_ok());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_runner_that_never_reads_blocks_no_task() {
+    let (host, runner) = std::os::unix::net::UnixStream::pair().unwrap();
+    let options = ConnectionOptions { hello_timeout: Duration::from_millis(200), ..ConnectionOptions::default() };
+    let started = Instant::now();
+    let error = Connection::open(host.into(), options).await.err().unwrap();
+    assert!(matches!(*error, CloseReason::HelloTimeout(_)), "{error:?}");
+    assert!(started.elapsed() < Duration::from_secs(5));
+    drop(runner);
+}
