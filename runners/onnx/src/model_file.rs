@@ -26,6 +26,8 @@ pub(crate) struct ModelFile {
     pub(crate) outputs: Vec<GraphValue>,
     /// Every operator that the graph and the graphs inside it use.
     pub(crate) operators: BTreeSet<Operator>,
+    /// What operators choose by attributes that are words.
+    pub(crate) choices: BTreeSet<Choice>,
     /// Tensors whose data lies in other files.
     pub(crate) external: Vec<ExternalTensor>,
     /// The first int64 constant that int32 cannot stand in for.
@@ -49,6 +51,18 @@ impl std::fmt::Display for Operator {
         if self.domain.is_empty() { f.write_str(&self.name) } else { write!(f, "{}.{}", self.domain, self.name) }
     }
 }
+
+/// A word that an operator gives for one of the attributes in [`CHOICES`].
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Choice {
+    pub(crate) operator: Operator,
+    pub(crate) name: &'static str,
+    pub(crate) value: String,
+}
+
+/// The attributes whose words are kept, and how long a word may be.
+const CHOICES: [&str; 2] = ["auto_pad", "mode"];
+const MAX_WORD: usize = 64;
 
 /// An input or output of the graph.
 #[derive(Clone, Debug, PartialEq)]
@@ -230,6 +244,7 @@ impl ModelFile {
     fn node(&mut self, message: Message<'_>) -> Result<(), ModelFileError> {
         let (mut name, mut domain) = ("", "");
         let (mut has_kernel_shape, mut has_strides) = (false, false);
+        let mut words = Vec::new();
         for field in message {
             let field = field?;
             match field.number() {
@@ -237,11 +252,17 @@ impl ModelFile {
                     field.text()?;
                 }
                 4 => name = field.text()?,
-                5 => match self.attribute(field.message()?)? {
-                    "kernel_shape" => has_kernel_shape = true,
-                    "strides" => has_strides = true,
-                    _ => {}
-                },
+                5 => {
+                    let (attribute, word) = self.attribute(field.message()?)?;
+                    has_kernel_shape |= attribute == "kernel_shape";
+                    has_strides |= attribute == "strides";
+                    if let Some(choice) = CHOICES.into_iter().find(|choice| *choice == attribute)
+                        && let Ok(word) = std::str::from_utf8(word)
+                        && word.len() <= MAX_WORD
+                    {
+                        words.push((choice, word));
+                    }
+                }
                 7 => domain = field.text()?,
                 _ => {}
             }
@@ -251,17 +272,22 @@ impl ModelFile {
         }
         self.has_implied_windows |=
             (CONVOLUTIONS.contains(&name) && !has_kernel_shape) || (POOLINGS.contains(&name) && !has_strides);
-        self.operators.insert(Operator { domain: normal_domain(domain), name: name.to_owned() });
+        let operator = Operator { domain: normal_domain(domain), name: name.to_owned() };
+        for (name, word) in words {
+            self.choices.insert(Choice { operator: operator.clone(), name, value: word.to_owned() });
+        }
+        self.operators.insert(operator);
         Ok(())
     }
 
-    /// Walks an attribute and returns its name.
-    fn attribute<'a>(&mut self, message: Message<'a>) -> Result<&'a str, ModelFileError> {
-        let mut name = "";
+    /// Walks an attribute and returns its name and, where it is text, its value.
+    fn attribute<'a>(&mut self, message: Message<'a>) -> Result<(&'a str, &'a [u8]), ModelFileError> {
+        let (mut name, mut text): (&str, &[u8]) = ("", &[]);
         for field in message {
             let field = field?;
             match field.number() {
                 1 => name = field.text()?,
+                4 => text = field.bytes()?,
                 5 | 10 => {
                     self.tensor(field.message()?)?;
                 }
@@ -277,7 +303,7 @@ impl ModelFile {
                 _ => {}
             }
         }
-        Ok(name)
+        Ok((name, text))
     }
 
     fn sparse_tensor(&mut self, message: Message<'_>) -> Result<String, ModelFileError> {

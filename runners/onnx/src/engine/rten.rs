@@ -9,10 +9,11 @@ use std::sync::Arc;
 
 use carton_runner_interface::runner::RunnerError;
 use carton_tensor::{Element, NumericTensor, Tensor};
-use rten::{Model, ModelOptions as EngineOptions, NodeId, RunOptions, ThreadPool, Value, ValueOrView, ValueView};
+use rten::{Model, NodeId, RunError, RunOptions, ThreadPool, Value, ValueOrView, ValueView};
 use rten_tensor::prelude::*;
 use rten_tensor::{Tensor as EngineTensor, TensorView};
 
+use self::rewrite::Bytes;
 use super::{Allocate, Engine, WAY_OUT, catch_panic, write_output};
 use crate::element_type::ElementType;
 use crate::model_file::{GraphValue, ModelFile, Operator, ValueKind};
@@ -20,6 +21,7 @@ use crate::model_source::ModelSource;
 use crate::options::ModelOptions;
 
 mod operators;
+mod repair;
 mod rewrite;
 
 /// The release of the engine that this runner is built with.
@@ -61,8 +63,12 @@ impl Rten {
             warn("the built-in engine has no use for inter_op_threads: it runs operators one after another".to_owned());
         }
         let model = catch_panic("loading the model", || {
-            let (bytes, engine_options) = rewrite::prepare(source)?;
-            load(bytes, &engine_options).map_err(|error| {
+            let prepared = rewrite::prepare(source)?;
+            let loaded = match prepared.bytes {
+                Bytes::InPlace(bytes) => prepared.options.load_static_slice(bytes),
+                Bytes::Rewritten(bytes) => prepared.options.load(bytes),
+            };
+            loaded.map_err(|error| {
                 RunnerError::new(format!("the built-in engine cannot load `{}`: {error}. {WAY_OUT}", source.path))
             })
         })?;
@@ -79,12 +85,6 @@ impl Rten {
             .find_node(name)
             .ok_or_else(|| RunnerError::new(format!("the built-in engine lost the value `{name}` of the model")))
     }
-}
-
-/// Loads a model from bytes that stay mapped for as long as the process lives: the engine reads external data in
-/// place, and asks for the rest in the same way.
-fn load(bytes: &'static [u8], options: &EngineOptions) -> Result<Model, rten::LoadError> {
-    options.load_static_slice(bytes)
 }
 
 impl Engine for Rten {
@@ -109,13 +109,20 @@ impl Engine for Rten {
         let nodes = outputs.iter().map(|output| self.node(&output.name)).collect::<Result<Vec<_>, _>>()?;
         let results = catch_panic("the built-in engine", || {
             let run_options = RunOptions::default().with_thread_pool(self.pool.clone());
-            self.model.run(values, &nodes, Some(run_options)).map_err(|error| RunnerError::from_error(&error))
+            self.model.run(values, &nodes, Some(run_options)).map_err(|error| run_error(&error))
         })?;
         if results.len() != outputs.len() {
             return Err(RunnerError::new(format!("expected {} outputs, found {}", outputs.len(), results.len())));
         }
         outputs.iter().zip(&results).map(|(declared, value)| output(declared, value, allocate)).collect()
     }
+}
+
+fn run_error(error: &RunError) -> RunnerError {
+    let message = error.to_string();
+    // Some operators turn out only when they run not to take a type or an option.
+    let hint = if message.contains("unsupported") { format!(". {WAY_OUT}") } else { String::new() };
+    RunnerError::new(format!("the built-in engine: {message}{hint}"))
 }
 
 /// Why this engine cannot run a model, as far as the file tells; empty when it can.
@@ -125,6 +132,10 @@ pub(crate) fn unsupported(file: &ModelFile) -> Vec<String> {
     if !operators.is_empty() {
         let names: Vec<String> = operators.iter().map(|operator| format!("`{operator}`")).collect();
         problems.push(format!("it lacks the operator {}", names.join(", ")));
+    }
+    let deviations = repair::deviations(file);
+    if !deviations.is_empty() {
+        problems.push(format!("it computes {} otherwise than ONNX specifies", deviations.join(", ")));
     }
     for (what, values) in [("input", &file.inputs), ("output", &file.outputs)] {
         for value in values {

@@ -34,6 +34,11 @@ fn what_the_built_in_engine_lacks() {
         "external_wide/model.onnx",
         "the built-in engine cannot run `model.onnx`: constant `wide` holds -3000000000 at 2, beyond the int32",
     );
+    refused(
+        "deviations.onnx",
+        "the built-in engine cannot run `deviations.onnx`: it computes `MaxPool` with auto_pad SAME_LOWER, `Resize` \
+         with mode cubic otherwise than ONNX specifies. ONNX",
+    );
     refused("half.onnx", "input `x` is float16, which Carton's tensors do not have");
 }
 

@@ -4,6 +4,7 @@
 mod cases;
 mod hostile;
 mod messages;
+mod operators;
 mod packing;
 
 use std::collections::BTreeMap;

@@ -285,6 +285,49 @@ save(
 case("branches.onnx", {"flag": np.bool_(True), "x": floats(3)})
 case("branches.onnx", {"flag": np.bool_(False), "x": floats(3)})
 
+# Operators whose common shortcuts are wrong for equal elements and for zero.
+for opset in (7, 17):
+    save(
+        f"ties_{opset}.onnx",
+        model(
+            [
+                helper.make_node("ArgMax", ["x"], ["first"]),
+                helper.make_node("ArgMin", ["ids"], ["lowest"], axis=-1, keepdims=0),
+                helper.make_node("Sign", ["x"], ["sign"]) if opset > 8 else helper.make_node("Neg", ["x"], ["sign"]),
+            ]
+            + ([helper.make_node("ArgMax", ["ids"], ["last"], axis=1, select_last_index=1)] if opset > 11 else []),
+            [value("x", "float32", ["n", "m"])]
+            + [value("ids", "float32" if opset < 11 else "int64", ["n", "m"])],
+            [
+                value("first", "int64", [1, "m"]),
+                value("lowest", "int64", ["n"]),
+                value("sign", "float32", ["n", "m"]),
+            ]
+            + ([value("last", "int64", ["n", 1])] if opset > 11 else []),
+            opset=opset,
+        ),
+    )
+    case(
+        f"ties_{opset}.onnx",
+        {
+            "x": np.array([[0, -2, 7], [-0.0, -2, 9], [0, 5, 9]], np.float32),
+            "ids": np.array([[4, 1, 1], [2, 2, 2], [9, 3, 9]], np.float32 if opset < 11 else np.int64),
+        },
+    )
+save(
+    "deviations.onnx",
+    model(
+        [
+            helper.make_node("MaxPool", ["x"], ["a"], kernel_shape=[2, 2], auto_pad="SAME_LOWER"),
+            helper.make_node("Resize", ["a", "", "scales"], ["y"], mode="cubic"),
+        ],
+        [value("x", "float32", [1, 1, 4, 4])],
+        [value("y", "float32", [1, 1, 8, 8])],
+        [numpy_helper.from_array(np.array([1, 1, 2, 2], np.float32), "scales")],
+    ),
+)
+case("deviations.onnx", {"x": floats(1, 1, 4, 4)}, engines=["onnxruntime"])
+
 save("passthrough.onnx", model([helper.make_node("Neg", ["x"], ["y"])], [value("x", "float32", ["n"])], [value("y", "float32", ["n"]), value("x", "float32", ["n"])]))
 case("passthrough.onnx", {"x": floats(3)})
 

@@ -1,8 +1,8 @@
 //! Hands `rten` a model in a form that it takes, in place wherever the file has it already.
 //!
 //! The engine wants external data in files named `….data` or `….onnx_data` beside the model, with offset and length
-//! given and the offset aligned; convolutions that state the shape of their kernel, and pooling that states its strides.
-//! The ONNX format asks for none of that: other models are rewritten in memory.
+//! given and the offset aligned, which the ONNX format does not ask for. Models that it would not take for that reason, or
+//! would compute wrongly (`repair`), are rewritten in memory.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,39 +10,55 @@ use std::sync::Arc;
 use carton_runner_interface::runner::RunnerError;
 use carton_tensor::Storage;
 use rten::ModelOptions;
-use rten_onnx::onnx::{
-    AttributeProto, AttributeType, DataLocation, GraphProto, ModelProto, StringStringEntryProto, TensorProto,
-};
+use rten_onnx::onnx::{AttributeProto, DataLocation, GraphProto, ModelProto, StringStringEntryProto, TensorProto};
 
+use super::repair;
 use crate::element_type::ElementType;
-use crate::model_file::{CONVOLUTIONS, ExternalTensor, POOLINGS};
+use crate::model_file::ExternalTensor;
 use crate::model_source::ModelSource;
 
-/// Bytes of the model and options that hold its external data.
+/// Data smaller than this stays in the rewritten graph.
+const INLINE: usize = 1024;
+
+/// A model to be loaded with [`options`](Self::options).
+pub(super) struct Prepared {
+    pub(super) bytes: Bytes,
+    /// Hold the model's external data.
+    pub(super) options: ModelOptions,
+}
+
+/// The `.onnx` file that the engine is given.
+pub(super) enum Bytes {
+    /// The model's own.
+    InPlace(&'static [u8]),
+    /// One that says the same in the engine's way.
+    Rewritten(Vec<u8>),
+}
+
+/// Brings a model into the form that the engine takes.
 ///
 /// # Errors
 /// A model whose references cannot be rewritten.
-pub(super) fn prepare(source: &ModelSource) -> Result<(&'static [u8], ModelOptions), RunnerError> {
+pub(super) fn prepare(source: &ModelSource) -> Result<Prepared, RunnerError> {
     let mut options = ModelOptions::with_all_ops();
     let bytes = keep_forever(Arc::clone(&source.bytes));
-    if !source.file.has_implied_windows && source.file.external.iter().all(|tensor| is_taken_as_it_is(tensor, source)) {
+    let is_taken = source.file.external.iter().all(|tensor| is_taken_as_it_is(tensor, source));
+    if is_taken && !repair::is_needed(&source.file) {
         for (location, data) in &source.external {
             options.external_data_static(location, keep_forever(Arc::clone(data)));
         }
-        return Ok((bytes, options));
+        return Ok(Prepared { bytes: Bytes::InPlace(bytes), options });
     }
     let mut model = ModelProto::parse_buf(bytes).map_err(|error| RunnerError::from_error(&error))?;
     let files =
         source.external.iter().map(|(location, data)| (location.as_str(), keep_forever(Arc::clone(data)))).collect();
+    let mut rewriter = Rewriter { files, names: BTreeMap::new(), buffers: 0, options: &mut options };
     if let Some(graph) = &mut model.graph {
-        state_windows(graph);
-    }
-    let mut rewriter = Rewriter { files, names: BTreeMap::new(), copies: 0, options: &mut options };
-    if let Some(graph) = &mut model.graph {
+        repair::repair(graph);
         rewriter.graph(graph)?;
     }
     let rewritten = model.write_buf().map_err(|error| RunnerError::from_error(&error))?;
-    Ok((rewritten.leak(), options))
+    Ok(Prepared { bytes: Bytes::Rewritten(rewritten), options })
 }
 
 /// Keeps a mapping until the process ends. A runner process holds one model and ends with it; the engine has no
@@ -69,37 +85,12 @@ fn is_aligned(address: u64, size: Option<u64>) -> bool {
     size.is_none_or(|size| address.is_multiple_of(size))
 }
 
-/// Gives convolutions the attribute `kernel_shape` where it can be read off their weights, and pooling its `strides`.
-fn state_windows(graph: &mut GraphProto) {
-    let shapes: BTreeMap<&str, &[i64]> =
-        graph.initializer.iter().filter_map(|tensor| Some((tensor.name.as_deref()?, tensor.dims.get(2..)?))).collect();
-    for node in &mut graph.node {
-        let operator = node.op_type.as_deref().unwrap_or_default();
-        let stated = |name: &str| node.attribute.iter().find(|attribute| attribute.name.as_deref() == Some(name));
-        let implied = if CONVOLUTIONS.contains(&operator) && stated("kernel_shape").is_none() {
-            let shape = node.input.get(1).and_then(|weights| shapes.get(weights.as_str()));
-            shape.map(|shape| ("kernel_shape", shape.to_vec()))
-        } else if POOLINGS.contains(&operator) && stated("strides").is_none() {
-            stated("kernel_shape").map(|kernel| ("strides", vec![1; kernel.ints.len()]))
-        } else {
-            None
-        };
-        if let Some((name, ints)) = implied {
-            node.attribute.push(AttributeProto {
-                name: Some(name.to_owned()),
-                ints,
-                r#type: Some(AttributeType::INTS),
-                ..AttributeProto::default()
-            });
-        }
-    }
-}
-
 struct Rewriter<'a> {
     files: BTreeMap<&'a str, &'static [u8]>,
     /// The name that each whole file has been given.
     names: BTreeMap<String, String>,
-    copies: usize,
+    /// How many buffers the engine has been given.
+    buffers: usize,
     options: &'a mut ModelOptions,
 }
 
@@ -126,6 +117,7 @@ impl Rewriter<'_> {
 
     fn tensor(&mut self, tensor: &mut TensorProto) -> Result<(), RunnerError> {
         if tensor.data_location != Some(DataLocation::EXTERNAL) {
+            self.move_out(tensor);
             return Ok(());
         }
         let name = tensor.name.clone().unwrap_or_default();
@@ -149,18 +141,31 @@ impl Rewriter<'_> {
         let (new_location, new_offset) = if is_aligned(data.as_ptr().addr() as u64, size) {
             (self.whole_file(&location, file), offset)
         } else {
-            self.copies += 1;
-            let copy = format!("copy-{}.data", self.copies);
-            self.options.external_data(&copy, data.to_vec());
-            (copy, 0)
+            (self.buffer(data.to_vec()), 0)
         };
-        let pair = |key: &str, value: String| StringStringEntryProto { key: Some(key.to_owned()), value: Some(value) };
-        tensor.external_data = vec![
-            pair("location", new_location),
-            pair("offset", new_offset.to_string()),
-            pair("length", data.len().to_string()),
-        ];
+        refer(tensor, new_location, new_offset, data.len());
         Ok(())
+    }
+
+    /// Takes large data out of the graph, so that writing and reading the graph again copies none of it.
+    fn move_out(&mut self, tensor: &mut TensorProto) {
+        if tensor.raw_data.as_ref().is_some_and(|data| data.borrow().len() >= INLINE)
+            && let Some(data) = tensor.raw_data.take()
+        {
+            let data = data.into_inner();
+            let length = data.len();
+            let location = self.buffer(data);
+            tensor.data_location = Some(DataLocation::EXTERNAL);
+            refer(tensor, location, 0, length);
+        }
+    }
+
+    /// Gives the engine a buffer and returns the name under which it finds it.
+    fn buffer(&mut self, data: Vec<u8>) -> String {
+        self.buffers += 1;
+        let name = format!("buffer-{}.data", self.buffers);
+        self.options.external_data(&name, data);
+        name
     }
 
     /// The name under which the engine finds the whole of a file.
@@ -173,4 +178,11 @@ impl Rewriter<'_> {
         self.names.insert(location.to_owned(), name.clone());
         name
     }
+}
+
+/// Says where the data of an external tensor lies.
+fn refer(tensor: &mut TensorProto, location: String, offset: usize, length: usize) {
+    let pair = |key: &str, value: String| StringStringEntryProto { key: Some(key.to_owned()), value: Some(value) };
+    tensor.external_data =
+        vec![pair("location", location), pair("offset", offset.to_string()), pair("length", length.to_string())];
 }

@@ -1,0 +1,180 @@
+//! Says in other words what `rten` would not take or compute otherwise than the ONNX operator specifications have it.
+//!
+//! - Convolutions state `kernel_shape` and poolings `strides`, which it does not infer.
+//! - `ArgMax` and `ArgMin` return the first of several equal elements; its own return the last, so the axis is reversed
+//!   before and the index after. Those that ask for the last (`select_last_index`, which it refuses) get its own.
+//! - `Sign` of zero is zero; its own is one.
+//!
+//! What cannot be said in other words is refused instead ([`deviations`]).
+
+use std::collections::BTreeMap;
+
+use rten_onnx::onnx::{AttributeProto, AttributeType, DataType, GraphProto, NodeProto, TensorProto};
+
+use crate::model_file::{CONVOLUTIONS, ModelFile, POOLINGS};
+
+/// Operators whose results differ, and are repaired.
+const REPAIRED: [&str; 3] = ["ArgMax", "ArgMin", "Sign"];
+
+/// Whether [`repair`] would change anything in a model.
+pub(super) fn is_needed(file: &ModelFile) -> bool {
+    file.has_implied_windows
+        || file
+            .operators
+            .iter()
+            .any(|operator| operator.domain.is_empty() && REPAIRED.contains(&operator.name.as_str()))
+}
+
+/// What the engine would compute otherwise than specified, in words.
+pub(super) fn deviations(file: &ModelFile) -> Vec<String> {
+    let mut found = Vec::new();
+    // It compares boxes across images and classes, and takes the hull of two boxes for their union.
+    if file.operators.iter().any(|operator| operator.domain.is_empty() && operator.name == "NonMaxSuppression") {
+        found.push("`NonMaxSuppression`".to_owned());
+    }
+    for choice in &file.choices {
+        match (choice.name, choice.value.as_str()) {
+            // It pads at the end.
+            ("auto_pad", "SAME_LOWER") => found.push(format!("`{}` with auto_pad SAME_LOWER", choice.operator)),
+            // It interpolates linearly.
+            ("mode", "cubic") if choice.operator.name == "Resize" => found.push("`Resize` with mode cubic".to_owned()),
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Repairs a graph and the graphs inside its operators.
+pub(super) fn repair(graph: &mut GraphProto) {
+    Repair { names: 0, kernels: Vec::new() }.graph(graph);
+}
+
+struct Repair {
+    /// How many names have been made up.
+    names: usize,
+    /// The shapes of what may be a kernel, by name: of the outermost graph, of a graph inside it, and so on.
+    kernels: Vec<BTreeMap<String, Vec<i64>>>,
+}
+
+impl Repair {
+    fn graph(&mut self, graph: &mut GraphProto) {
+        let kernels = graph.initializer.iter().filter_map(|tensor| match (&tensor.name, tensor.dims.get(2..)) {
+            (Some(name), Some(shape @ [_, ..])) => Some((name.clone(), shape.to_vec())),
+            _ => None,
+        });
+        self.kernels.push(kernels.collect());
+        for mut node in std::mem::take(&mut graph.node) {
+            for attribute in &mut node.attribute {
+                if let Some(inner) = &mut attribute.g {
+                    self.graph(inner);
+                }
+            }
+            let is_standard = matches!(node.domain.as_deref(), None | Some("" | "ai.onnx"));
+            match node.op_type.as_deref() {
+                Some("ArgMax" | "ArgMin") if is_standard => self.first_index(node, graph),
+                Some("Sign") if is_standard => self.sign(node, graph),
+                _ => {
+                    self.state_window(&mut node);
+                    graph.node.push(node);
+                }
+            }
+        }
+        self.kernels.pop();
+    }
+
+    /// Gives a convolution its `kernel_shape` where it can be read off its weights, and a pooling its `strides`.
+    fn state_window(&self, node: &mut NodeProto) {
+        let name = node.op_type.as_deref().unwrap_or_default();
+        let stated = if CONVOLUTIONS.contains(&name) && attribute(node, "kernel_shape").is_none() {
+            let weights = node.input.get(1).map(String::as_str).unwrap_or_default();
+            let shape = self.kernels.iter().rev().find_map(|kernels| kernels.get(weights));
+            shape.map(|shape| ("kernel_shape", shape.clone()))
+        } else if POOLINGS.contains(&name) && attribute(node, "strides").is_none() {
+            attribute(node, "kernel_shape").map(|kernel| ("strides", vec![1; kernel.ints.len()]))
+        } else {
+            None
+        };
+        if let Some((name, ints)) = stated {
+            node.attribute.push(AttributeProto {
+                name: Some(name.to_owned()),
+                ints,
+                r#type: Some(AttributeType::INTS),
+                ..AttributeProto::default()
+            });
+        }
+    }
+
+    /// `ArgMax` or `ArgMin` of the reversed axis, counted from the end.
+    fn first_index(&mut self, mut node: NodeProto, graph: &mut GraphProto) {
+        let integer = |name: &str| attribute(&node, name).and_then(|attribute| attribute.i);
+        let axis = integer("axis").unwrap_or(0);
+        let is_last = integer("select_last_index").unwrap_or(0) != 0;
+        node.attribute.retain(|attribute| attribute.name.as_deref() != Some("select_last_index"));
+        let (Some(input), Some(output)) = (node.input.first().cloned(), node.output.first().cloned()) else {
+            return graph.node.push(node);
+        };
+        if is_last {
+            return graph.node.push(node);
+        }
+        let end = self.constant(graph, -1, &[1]);
+        let start = self.constant(graph, i64::MIN, &[1]);
+        let axes = self.constant(graph, axis, &[1]);
+        let [reversed, index, shape, size, last] = std::array::from_fn(|_| self.name());
+        let slice = [&input, &end, &start, &axes, &end];
+        graph.node.push(operator("Slice", &slice, &reversed));
+        node.input = vec![reversed];
+        node.output = vec![index.clone()];
+        graph.node.push(node);
+        let axis = self.constant(graph, axis, &[]);
+        let one = self.constant(graph, 1, &[]);
+        graph.node.push(operator("Shape", &[&input], &shape));
+        graph.node.push(operator("Gather", &[&shape, &axis], &size));
+        graph.node.push(operator("Sub", &[&size, &one], &last));
+        graph.node.push(operator("Sub", &[&last, &index], &output));
+    }
+
+    /// `Sign` that leaves zeros as they are, whatever the type of the elements: `x - x` is zero for every finite `x`.
+    fn sign(&mut self, mut node: NodeProto, graph: &mut GraphProto) {
+        let (Some(input), Some(output)) = (node.input.first().cloned(), node.output.first().cloned()) else {
+            return graph.node.push(node);
+        };
+        let [zero, is_zero, sign] = std::array::from_fn(|_| self.name());
+        graph.node.push(operator("Sub", &[&input, &input], &zero));
+        graph.node.push(operator("Equal", &[&input, &zero], &is_zero));
+        node.output = vec![sign.clone()];
+        graph.node.push(node);
+        graph.node.push(operator("Where", &[&is_zero, &input, &sign], &output));
+    }
+
+    /// Adds an int64 constant of one element to a graph and returns its name.
+    fn constant(&mut self, graph: &mut GraphProto, value: i64, shape: &[i64]) -> String {
+        let name = self.name();
+        graph.initializer.push(TensorProto {
+            dims: shape.to_vec(),
+            data_type: Some(DataType::INT64),
+            int64_data: vec![value],
+            name: Some(name.clone()),
+            ..TensorProto::default()
+        });
+        name
+    }
+
+    fn name(&mut self) -> String {
+        self.names += 1;
+        format!("carton.repair.{}", self.names)
+    }
+}
+
+fn attribute<'a>(node: &'a NodeProto, name: &str) -> Option<&'a AttributeProto> {
+    node.attribute.iter().find(|attribute| attribute.name.as_deref() == Some(name))
+}
+
+/// A standard operator without attributes.
+fn operator(name: &str, inputs: &[&String], output: &str) -> NodeProto {
+    NodeProto {
+        op_type: Some(name.to_owned()),
+        input: inputs.iter().map(|input| (*input).clone()).collect(),
+        output: vec![output.to_owned()],
+        ..NodeProto::default()
+    }
+}
