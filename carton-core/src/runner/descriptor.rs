@@ -44,6 +44,18 @@ pub struct Descriptor {
     pub files: ModelFilesMode,
 }
 
+impl Descriptor {
+    /// A `runner.toml` with this runner alone, its path as it is.
+    pub(super) fn to_toml(&self) -> std::io::Result<String> {
+        #[derive(Serialize)]
+        struct File<'a> {
+            version: u64,
+            runner: [&'a Descriptor; 1],
+        }
+        toml::to_string(&File { version: 1, runner: [self] }).map_err(std::io::Error::other)
+    }
+}
+
 impl fmt::Display for Descriptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.runner_name, self.framework_version)
@@ -192,6 +204,14 @@ platform = "x86_64-unknown-linux-gnu"
         assert_eq!(descriptors[0].framework_version, Version::new(1, 12, 1));
         assert_eq!(descriptors[0].runner_interface_version, 1);
         assert_eq!(descriptors[0].files, ModelFilesMode::Directory);
+    }
+
+    #[test]
+    fn what_is_written_reads_back() {
+        let mut descriptor = parse(ORIGINAL, Path::new("")).unwrap().remove(0);
+        descriptor.args = vec!["a b".to_owned(), "\"".to_owned()];
+        descriptor.files = ModelFilesMode::Ranges;
+        assert_eq!(parse(&descriptor.to_toml().unwrap(), Path::new("")).unwrap(), [descriptor]);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 pub mod descriptor;
 mod embedded;
+mod install;
 pub mod launch;
 mod registry;
 mod select;
@@ -11,6 +12,7 @@ pub(crate) mod session;
 
 pub use descriptor::{Descriptor, DescriptorError, INTERFACE_VERSION, ModelFilesMode};
 pub use embedded::{EmbeddedRunner, RUNNER_ARGUMENT, runner_main};
+pub use install::{InstallError, install_embedded};
 pub use registry::{BrokenRunner, Registry, RegistryError};
 pub use select::{NoRunner, Rejection, Requirement, reject, select};
 pub use session::Crash;
