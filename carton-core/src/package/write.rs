@@ -131,7 +131,6 @@ pub fn write(
 }
 
 /// An [`OnProgress`] that shows nothing and never stops.
-#[must_use]
 pub fn silent(_done: u64, _total: u64) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
