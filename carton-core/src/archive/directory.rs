@@ -202,12 +202,19 @@ fn locate(
     // Bytes that look like a locator may also be the end of the directory itself.
     let ends_at_record = values.directory_offset + values.directory_size == record_offset;
     let has_directory = record.directory_size != IN_ZIP64_32 && record.directory_offset != IN_ZIP64_32;
-    if !(has_directory && ends_at_record && record.entries != IN_ZIP64_16)
-        && let Some(zip64) = read_zip64(source, suffix, suffix_offset, position)?
-    {
-        directory_end = zip64.0;
-        agree(record, &zip64.1, record_offset)?;
-        values = zip64.1;
+    if !(has_directory && ends_at_record && record.entries != IN_ZIP64_16) {
+        match read_zip64(source, suffix, suffix_offset, position)? {
+            Some((offset, zip64)) => {
+                agree(record, &zip64, record_offset)?;
+                values = zip64;
+                directory_end = offset;
+            }
+            None if has_directory => {}
+            None => {
+                let what = "zip64 end of central directory locator";
+                return Err(ArchiveError::format(what, record_offset, "one before this offset", "none"));
+            }
+        }
     }
     if values.disk != 0 || values.directory_disk != 0 || values.entries_on_disk != values.entries {
         let found = format_args!("disk {} of an archive of {} entries", values.disk, values.entries);

@@ -21,6 +21,8 @@ mod error;
 pub mod name;
 mod record;
 mod section;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 pub use directory::Archive;
