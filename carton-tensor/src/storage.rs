@@ -33,19 +33,19 @@ impl<T: Element> Storage for Vec<T> {
 }
 
 /// Zero-initialised bytes on the heap, aligned to 64 so that every element type and vector instruction can use them.
+///
+/// Where Linux allows it, large ones lie in huge pages: filling a large buffer for the first time costs less time for the
+/// bytes than for making the pages.
 pub struct AlignedBytes {
-    blocks: Vec<Block>,
+    /// Zeroed memory straight from the system, which is not touched before it is used; an alignment of its own would make
+    /// the allocator write zeros. It has room to start at a multiple of the alignment and is never resized.
+    buffer: Vec<u8>,
+    start: usize,
     len: usize,
 }
 
-#[derive(Clone, Copy)]
-#[repr(C, align(64))]
-struct Block([u8; 64]);
-
-// SAFETY: a block is 64 bytes with no padding and no invalid bit pattern.
-unsafe impl bytemuck::Zeroable for Block {}
-// SAFETY: as above; it is `Copy`, `'static`, and holds nothing but bytes.
-unsafe impl bytemuck::Pod for Block {}
+/// What the bytes are aligned to.
+const ALIGNMENT: usize = 64;
 
 impl AlignedBytes {
     /// `len` zero bytes.
@@ -54,7 +54,7 @@ impl AlignedBytes {
     /// enough memory the process ends. For a size that comes from a file use [`try_zeroed`](Self::try_zeroed).
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
-        Self { blocks: bytemuck::allocation::zeroed_vec(len.div_ceil(64)), len }
+        Self::inside(vec![0; len.saturating_add(ALIGNMENT - 1)], len)
     }
 
     /// `len` zero bytes, or `None` when there is no memory for them: for sizes that a file or a peer claims.
@@ -66,7 +66,15 @@ impl AlignedBytes {
     /// ```
     #[must_use]
     pub fn try_zeroed(len: usize) -> Option<Self> {
-        Some(Self { blocks: bytemuck::allocation::try_zeroed_vec(len.div_ceil(64)).ok()?, len })
+        let buffer = bytemuck::allocation::try_zeroed_vec(len.checked_add(ALIGNMENT - 1)?).ok()?;
+        Some(Self::inside(buffer, len))
+    }
+
+    /// The `len` bytes from the first aligned one of `buffer` on, which is longer by all that may be skipped.
+    fn inside(mut buffer: Vec<u8>, len: usize) -> Self {
+        huge_pages::advise(&mut buffer);
+        let address = buffer.as_ptr().addr();
+        Self { start: address.next_multiple_of(ALIGNMENT) - address, buffer, len }
     }
 
     /// A copy of `bytes`.
@@ -80,12 +88,12 @@ impl AlignedBytes {
     /// The bytes.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
-        &bytemuck::cast_slice(&self.blocks)[..self.len]
+        &self.buffer[self.start..][..self.len]
     }
 
     /// The bytes, for writing.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
-        &mut bytemuck::cast_slice_mut(&mut self.blocks)[..self.len]
+        &mut self.buffer[self.start..][..self.len]
     }
 }
 
@@ -96,5 +104,58 @@ impl Storage for AlignedBytes {
 
     fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         Some(self.as_mut_slice())
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod huge_pages {
+    use rustix::mm::{Advice, madvise};
+
+    /// The size of a huge page on most machines, and a multiple of the size of every small one.
+    const HUGE_PAGE: usize = 2 << 20;
+    /// Smaller buffers are not worth the call.
+    const WORTHWHILE: usize = 4 << 20;
+
+    /// Asks for huge pages where they fit into the buffer.
+    pub(super) fn advise(buffer: &mut [u8]) {
+        if buffer.len() < WORTHWHILE {
+            return;
+        }
+        let address = buffer.as_ptr().addr();
+        let skipped = address.next_multiple_of(HUGE_PAGE) - address;
+        let Some(pages) = buffer.get_mut(skipped..) else { return };
+        let length = pages.len() / HUGE_PAGE * HUGE_PAGE;
+        // SAFETY: the range lies inside a buffer that we may write, starts and ends between pages, and the advice changes
+        // what backs it, not what it holds. A refusal is ignored: memory works as well where there are no huge pages.
+        let _ = unsafe { madvise(pages.as_mut_ptr().cast(), length, Advice::LinuxHugepage) };
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod huge_pages {
+    /// Other systems decide for themselves.
+    pub(super) fn advise(_: &mut [u8]) {}
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn bytes_are_zero_and_aligned() {
+        for len in [0, 1, 63, 64, 65, 4095, (4 << 20) - 64, (4 << 20) + 1, 9_000_001] {
+            for mut bytes in [AlignedBytes::zeroed(len), AlignedBytes::try_zeroed(len).unwrap()] {
+                assert_eq!((bytes.as_slice().len(), bytes.as_slice().as_ptr().addr() % ALIGNMENT), (len, 0));
+                assert!(bytes.as_slice().iter().all(|&byte| byte == 0));
+                bytes.as_mut_slice().fill(7);
+                assert!(AlignedBytes::copy_of(bytes.as_slice()).bytes() == bytes.as_slice());
+                assert_eq!(bytes.bytes_mut().unwrap().len(), len);
+            }
+        }
+        for impossible in [usize::MAX, usize::MAX - 62, isize::MAX as usize, 1 << 60] {
+            assert!(AlignedBytes::try_zeroed(impossible).is_none(), "{impossible}");
+        }
     }
 }
