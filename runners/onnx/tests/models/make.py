@@ -315,6 +315,19 @@ for opset in (7, 17):
         },
     )
 save(
+    "vector_product.onnx",
+    model(
+        [
+            helper.make_node("MatMul", ["x", "weights"], ["scores"]),
+            helper.make_node("MatMul", ["v", "v"], ["square"]),
+        ],
+        [value("x", "float32", ["a", "b", "c", 4]), value("v", "float32", ["n"])],
+        [value("scores", "float32", ["a", "b", "c"]), value("square", "float32", [])],
+        [weights("weights", 4)],
+    ),
+)
+case("vector_product.onnx", {"x": floats(2, 1, 3, 4), "v": floats(3)})
+save(
     "deviations.onnx",
     model(
         [

@@ -3,11 +3,12 @@
 //! - Convolutions state `kernel_shape` and poolings `strides`, which it does not infer.
 //! - `ArgMax` and `ArgMin` return the first of several equal elements; its own return the last, so the axis is reversed
 //!   before and the index after. Those that ask for the last (`select_last_index`, which it refuses) get its own.
+//! - `MatMul` with a vector gives one dimension less than with a matrix; its own does not always.
 //! - `Sign` of zero is zero; its own is one.
 //!
 //! What cannot be said in other words is refused instead ([`deviations`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rten_onnx::onnx::{AttributeProto, AttributeType, DataType, GraphProto, NodeProto, TensorProto};
 
@@ -19,6 +20,7 @@ const REPAIRED: [&str; 3] = ["ArgMax", "ArgMin", "Sign"];
 /// Whether [`repair`] would change anything in a model.
 pub(super) fn is_needed(file: &ModelFile) -> bool {
     file.has_implied_windows
+        || file.has_vector_products
         || file
             .operators
             .iter()
@@ -63,6 +65,7 @@ impl Repair {
             _ => None,
         });
         self.kernels.push(kernels.collect());
+        let vectors = vectors(graph);
         for mut node in std::mem::take(&mut graph.node) {
             for attribute in &mut node.attribute {
                 if let Some(inner) = &mut attribute.g {
@@ -72,6 +75,9 @@ impl Repair {
             let is_standard = matches!(node.domain.as_deref(), None | Some("" | "ai.onnx"));
             match node.op_type.as_deref() {
                 Some("ArgMax" | "ArgMin") if is_standard => self.first_index(node, graph),
+                Some("MatMul") if node.input.get(1).is_some_and(|factor| vectors.contains(factor)) => {
+                    self.vector_product(node, graph);
+                }
                 Some("Sign") if is_standard => self.sign(node, graph),
                 _ => {
                     self.state_window(&mut node);
@@ -133,6 +139,22 @@ impl Repair {
         graph.node.push(operator("Sub", &[&last, &index], &output));
     }
 
+    /// The product with a matrix of one column, of which the column is then left.
+    fn vector_product(&mut self, mut node: NodeProto, graph: &mut GraphProto) {
+        let (Some(vector), Some(output)) = (node.input.get(1).cloned(), node.output.first().cloned()) else {
+            return graph.node.push(node);
+        };
+        let column_axis = self.constant(graph, 1, &[1]);
+        let last_axis = self.constant(graph, -1, &[1]);
+        let [column, product] = std::array::from_fn(|_| self.name());
+        graph.node.push(operator("Unsqueeze", &[&vector, &column_axis], &column));
+        node.input.truncate(1);
+        node.input.push(column);
+        node.output = vec![product.clone()];
+        graph.node.push(node);
+        graph.node.push(operator("Squeeze", &[&product, &last_axis], &output));
+    }
+
     /// `Sign` that leaves zeros as they are, whatever the type of the elements: `x - x` is zero for every finite `x`.
     fn sign(&mut self, mut node: NodeProto, graph: &mut GraphProto) {
         let (Some(input), Some(output)) = (node.input.first().cloned(), node.output.first().cloned()) else {
@@ -163,6 +185,16 @@ impl Repair {
         self.names += 1;
         format!("carton.repair.{}", self.names)
     }
+}
+
+/// The names of values of a graph that are known to have one dimension.
+fn vectors(graph: &GraphProto) -> BTreeSet<String> {
+    let constants = graph.initializer.iter().filter(|tensor| tensor.dims.len() == 1).map(|tensor| &tensor.name);
+    let values = graph.input.iter().chain(&graph.output).chain(&graph.value_info).filter(|value| {
+        let tensor = value.r#type.as_ref().and_then(|kind| kind.tensor_type.as_ref());
+        tensor.and_then(|tensor| tensor.shape.as_ref()).is_some_and(|shape| shape.dim.len() == 1)
+    });
+    constants.chain(values.map(|value| &value.name)).flatten().cloned().collect()
 }
 
 fn attribute<'a>(node: &'a NodeProto, name: &str) -> Option<&'a AttributeProto> {

@@ -5,10 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use carton_tensor::{Dimension, SymbolicShape};
+mod value;
+
+pub(crate) use value::{GraphValue, ValueKind};
 
 use crate::element_type::ElementType;
-use crate::protobuf::{Budget, Field, Message, WireError};
+use crate::protobuf::{Budget, Message, WireError};
+use value::{graph_value, value_kind};
 
 /// Operators whose kernel has the shape of their second input where `kernel_shape` does not say it.
 pub(crate) const CONVOLUTIONS: [&str; 3] = ["Conv", "ConvInteger", "ConvTranspose"];
@@ -34,6 +37,8 @@ pub(crate) struct ModelFile {
     pub(crate) wide_constant: Option<WideConstant>,
     /// Whether any constant is float64.
     pub(crate) has_double_constants: bool,
+    /// Whether any `MatMul` has a second input of one dimension.
+    pub(crate) has_vector_products: bool,
     /// Whether any convolution leaves the shape of its kernel to be read off its weights, or any pooling its strides
     /// to their default.
     pub(crate) has_implied_windows: bool,
@@ -63,24 +68,6 @@ pub(crate) struct Choice {
 /// The attributes whose words are kept, and how long a word may be.
 const CHOICES: [&str; 2] = ["auto_pad", "mode"];
 const MAX_WORD: usize = 64;
-
-/// An input or output of the graph.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct GraphValue {
-    pub(crate) name: String,
-    pub(crate) kind: ValueKind,
-}
-
-/// What the file says an input or output is.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum ValueKind {
-    /// A tensor.
-    Tensor { element: ElementType, shape: SymbolicShape },
-    /// Something that Carton's tensors cannot hold, in words.
-    Other(&'static str),
-    /// The file does not say.
-    Undeclared,
-}
 
 /// A tensor whose data lies in another file, at `location` relative to the `.onnx` file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -179,7 +166,9 @@ impl ModelFile {
         for field in message {
             let field = field?;
             match field.number() {
-                7 => self.node(field.message()?)?,
+                7 => {
+                    self.node(field.message()?)?;
+                }
                 9 | 11 | 12 => field.message()?.check()?,
                 _ => {}
             }
@@ -219,17 +208,31 @@ impl ModelFile {
         inputs: &mut Vec<GraphValue>,
         outputs: &mut Vec<GraphValue>,
     ) -> Result<(), ModelFileError> {
+        let mut factors = BTreeSet::new();
+        let mut vectors = BTreeSet::new();
         for field in message {
             let field = field?;
             match field.number() {
-                1 => self.node(field.message()?)?,
-                5 => {
-                    constants.insert(self.tensor(field.message()?)?);
+                1 => {
+                    factors.extend(self.node(field.message()?)?);
                 }
-                11 => inputs.push(graph_value(field.message()?)?),
-                12 => outputs.push(graph_value(field.message()?)?),
-                13 => {
-                    graph_value(field.message()?)?;
+                5 => {
+                    let tensor = self.tensor(field.message()?)?;
+                    if tensor.rank == 1 {
+                        vectors.insert(tensor.name.clone());
+                    }
+                    constants.insert(tensor.name);
+                }
+                number @ 11..=13 => {
+                    let value = graph_value(field.message()?)?;
+                    if value.rank() == Some(1) {
+                        vectors.insert(value.name.clone());
+                    }
+                    match number {
+                        11 => inputs.push(value),
+                        12 => outputs.push(value),
+                        _ => {}
+                    }
                 }
                 14 => field.message()?.check()?,
                 15 => {
@@ -238,17 +241,27 @@ impl ModelFile {
                 _ => {}
             }
         }
+        self.has_vector_products |= factors.iter().any(|factor| vectors.contains(*factor));
         Ok(())
     }
 
-    fn node(&mut self, message: Message<'_>) -> Result<(), ModelFileError> {
+    /// Walks a node and, where it is a `MatMul`, returns the name of its second input.
+    fn node<'a>(&mut self, message: Message<'a>) -> Result<Option<&'a str>, ModelFileError> {
         let (mut name, mut domain) = ("", "");
+        let (mut n_inputs, mut second) = (0, None);
         let (mut has_kernel_shape, mut has_strides) = (false, false);
         let mut words = Vec::new();
         for field in message {
             let field = field?;
             match field.number() {
-                1..=3 => {
+                1 => {
+                    let input = field.text()?;
+                    n_inputs += 1;
+                    if n_inputs == 2 {
+                        second = Some(input);
+                    }
+                }
+                2 | 3 => {
                     field.text()?;
                 }
                 4 => name = field.text()?,
@@ -277,7 +290,7 @@ impl ModelFile {
             self.choices.insert(Choice { operator: operator.clone(), name, value: word.to_owned() });
         }
         self.operators.insert(operator);
-        Ok(())
+        Ok(second.filter(|_| name == "MatMul"))
     }
 
     /// Walks an attribute and returns its name and, where it is text, its value.
@@ -311,7 +324,7 @@ impl ModelFile {
         for field in message {
             let field = field?;
             match field.number() {
-                1 => name = self.tensor(field.message()?)?,
+                1 => name = self.tensor(field.message()?)?.name,
                 2 => {
                     self.tensor(field.message()?)?;
                 }
@@ -338,8 +351,9 @@ impl ModelFile {
         }
     }
 
-    /// Reads a tensor and returns its name.
-    fn tensor(&mut self, message: Message<'_>) -> Result<String, ModelFileError> {
+    /// Reads a tensor and returns what is to be known of it.
+    fn tensor(&mut self, message: Message<'_>) -> Result<Constant, ModelFileError> {
+        let mut rank = 0;
         let mut name = String::new();
         let mut element = ElementType(0);
         let mut external = ExternalTensor::default();
@@ -351,6 +365,7 @@ impl ModelFile {
             let field = field?;
             match field.number() {
                 1 => field.integers(|size| {
+                    rank += 1;
                     n_elements = u64::try_from(size).ok().and_then(|size| n_elements?.checked_mul(size));
                 })?,
                 2 => element = ElementType(field.integer()?),
@@ -375,8 +390,14 @@ impl ModelFile {
             self.note_wide_constant(&name, numbers, raw);
         }
         self.has_double_constants |= element == ElementType::DOUBLE;
-        Ok(name)
+        Ok(Constant { name, rank })
     }
+}
+
+/// A tensor in the file.
+struct Constant {
+    name: String,
+    rank: usize,
 }
 
 /// Watches int64 constants for one that int32 cannot stand in for.
@@ -419,89 +440,6 @@ fn external_entry(message: Message<'_>, external: &mut ExternalTensor) -> Result
         _ => {}
     }
     Ok(())
-}
-
-fn graph_value(message: Message<'_>) -> Result<GraphValue, ModelFileError> {
-    let mut value = GraphValue { name: String::new(), kind: ValueKind::Undeclared };
-    for field in message {
-        let field = field?;
-        match field.number() {
-            1 => field.text()?.clone_into(&mut value.name),
-            2 => value.kind = value_kind(field.message()?)?,
-            _ => {}
-        }
-    }
-    Ok(value)
-}
-
-fn value_kind(message: Message<'_>) -> Result<ValueKind, ModelFileError> {
-    let mut kind = ValueKind::Undeclared;
-    for field in message {
-        let field = field?;
-        kind = match field.number() {
-            1 => tensor_type(field.message()?)?,
-            4 => nested_type(&field, 1, "a sequence")?,
-            5 => nested_type(&field, 2, "a map")?,
-            7 => ValueKind::Other("an opaque value"),
-            8 => ValueKind::Other("a sparse tensor"),
-            9 => nested_type(&field, 1, "an optional value")?,
-            _ => continue,
-        };
-    }
-    Ok(kind)
-}
-
-/// A type that contains another in the field `inner`, walked for the sake of the limits alone.
-fn nested_type(field: &Field<'_>, inner: u64, words: &'static str) -> Result<ValueKind, ModelFileError> {
-    for field in field.message()? {
-        let field = field?;
-        if field.number() == inner {
-            value_kind(field.message()?)?;
-        }
-    }
-    Ok(ValueKind::Other(words))
-}
-
-fn tensor_type(message: Message<'_>) -> Result<ValueKind, ModelFileError> {
-    let mut element = ElementType(0);
-    let mut shape = SymbolicShape::Any;
-    for field in message {
-        let field = field?;
-        match field.number() {
-            1 => element = ElementType(field.integer()?),
-            2 => {
-                let mut dimensions = Vec::new();
-                for field in field.message()? {
-                    let field = field?;
-                    if field.number() == 1 {
-                        dimensions.push(dimension(field.message()?)?);
-                    }
-                }
-                shape = SymbolicShape::Dimensions(dimensions);
-            }
-            _ => {}
-        }
-    }
-    Ok(ValueKind::Tensor { element, shape })
-}
-
-fn dimension(message: Message<'_>) -> Result<Dimension, ModelFileError> {
-    let mut dimension = Dimension::Any;
-    for field in message {
-        let field = field?;
-        match field.number() {
-            // Some exporters write -1 for a size they do not know.
-            1 => dimension = u64::try_from(field.integer()?).map_or(Dimension::Any, Dimension::Fixed),
-            2 => {
-                let name = field.text()?;
-                if !name.is_empty() && name != "*" {
-                    dimension = Dimension::Symbol(name.to_owned());
-                }
-            }
-            _ => {}
-        }
-    }
-    Ok(dimension)
 }
 
 fn normal_domain(domain: &str) -> String {

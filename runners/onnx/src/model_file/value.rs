@@ -1,0 +1,120 @@
+//! Inputs and outputs of a graph, and their types.
+
+use carton_tensor::{Dimension, SymbolicShape};
+
+use super::ModelFileError;
+use crate::element_type::ElementType;
+use crate::protobuf::{Field, Message};
+
+/// An input or output of the graph.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct GraphValue {
+    pub(crate) name: String,
+    pub(crate) kind: ValueKind,
+}
+
+impl GraphValue {
+    /// How many dimensions it has, where the file says.
+    pub(super) fn rank(&self) -> Option<usize> {
+        match &self.kind {
+            ValueKind::Tensor { shape: SymbolicShape::Dimensions(dimensions), .. } => Some(dimensions.len()),
+            _ => None,
+        }
+    }
+}
+
+/// What the file says an input or output is.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum ValueKind {
+    /// A tensor.
+    Tensor { element: ElementType, shape: SymbolicShape },
+    /// Something that Carton's tensors cannot hold, in words.
+    Other(&'static str),
+    /// The file does not say.
+    Undeclared,
+}
+
+/// Reads an input, an output or a value between operators.
+pub(super) fn graph_value(message: Message<'_>) -> Result<GraphValue, ModelFileError> {
+    let mut value = GraphValue { name: String::new(), kind: ValueKind::Undeclared };
+    for field in message {
+        let field = field?;
+        match field.number() {
+            1 => field.text()?.clone_into(&mut value.name),
+            2 => value.kind = value_kind(field.message()?)?,
+            _ => {}
+        }
+    }
+    Ok(value)
+}
+
+/// Reads a type.
+pub(super) fn value_kind(message: Message<'_>) -> Result<ValueKind, ModelFileError> {
+    let mut kind = ValueKind::Undeclared;
+    for field in message {
+        let field = field?;
+        kind = match field.number() {
+            1 => tensor_type(field.message()?)?,
+            4 => nested_type(&field, 1, "a sequence")?,
+            5 => nested_type(&field, 2, "a map")?,
+            7 => ValueKind::Other("an opaque value"),
+            8 => ValueKind::Other("a sparse tensor"),
+            9 => nested_type(&field, 1, "an optional value")?,
+            _ => continue,
+        };
+    }
+    Ok(kind)
+}
+
+/// A type that contains another in the field `inner`, walked for the sake of the limits alone.
+fn nested_type(field: &Field<'_>, inner: u64, words: &'static str) -> Result<ValueKind, ModelFileError> {
+    for field in field.message()? {
+        let field = field?;
+        if field.number() == inner {
+            value_kind(field.message()?)?;
+        }
+    }
+    Ok(ValueKind::Other(words))
+}
+
+fn tensor_type(message: Message<'_>) -> Result<ValueKind, ModelFileError> {
+    let mut element = ElementType(0);
+    let mut shape = SymbolicShape::Any;
+    for field in message {
+        let field = field?;
+        match field.number() {
+            1 => element = ElementType(field.integer()?),
+            2 => {
+                let mut dimensions = Vec::new();
+                for field in field.message()? {
+                    let field = field?;
+                    if field.number() == 1 {
+                        dimensions.push(dimension(field.message()?)?);
+                    }
+                }
+                shape = SymbolicShape::Dimensions(dimensions);
+            }
+            _ => {}
+        }
+    }
+    Ok(ValueKind::Tensor { element, shape })
+}
+
+fn dimension(message: Message<'_>) -> Result<Dimension, ModelFileError> {
+    let mut dimension = Dimension::Any;
+    for field in message {
+        let field = field?;
+        match field.number() {
+            // Some exporters write -1 for a size they do not know.
+            1 => dimension = u64::try_from(field.integer()?).map_or(Dimension::Any, Dimension::Fixed),
+            2 => {
+                let name = field.text()?;
+                if !name.is_empty() && name != "*" {
+                    dimension = Dimension::Symbol(name.to_owned());
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(dimension)
+}
