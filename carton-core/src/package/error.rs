@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::MAX_METADATA_LENGTH;
 use crate::archive::ArchiveError;
 use crate::archive::name::NameError;
 use crate::contents::{ContentsError, ErrorKind};
@@ -70,6 +71,12 @@ pub enum PackageError {
         /// The folder.
         path: PathBuf,
     },
+    /// The carton.toml would be larger than what is read.
+    #[error("carton.toml is too large: at most {MAX_METADATA_LENGTH} bytes, found {found}")]
+    MetadataTooLarge {
+        /// Its length in bytes.
+        found: usize,
+    },
     /// The carton would replace one of the files that are to be packed.
     #[error("cannot write `{}`: it is one of the files to be packed", output.display())]
     OutputIsInput {
@@ -128,6 +135,7 @@ impl PackageError {
             | Self::Link { .. }
             | Self::EmptyModel { .. }
             | Self::OutputIsInput { .. }
+            | Self::MetadataTooLarge { .. }
             | Self::TooManyFiles { .. }
             | Self::SourceChanged { .. } => ErrorKind::Request,
         }

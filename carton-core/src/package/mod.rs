@@ -3,6 +3,7 @@
 
 mod error;
 mod info;
+mod output;
 mod references;
 mod walk;
 mod write;

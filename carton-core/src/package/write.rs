@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::io::Read;
 use std::ops::ControlFlow;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use carton_tensor::Tensor;
 
+use super::output::Pending;
 use super::walk::{self, Found};
-use super::{PackageError, references};
+use super::{MAX_METADATA_LENGTH, PackageError, references};
 use crate::archive::{self, Compression, Content, Tail, name};
 use crate::digest::{Hasher, Sha256Digest};
 use crate::links::Links;
@@ -88,7 +88,11 @@ pub fn write(
     check_output(output, &files)?;
 
     let mut hashes = Hashes { known: HashMap::new(), on_progress };
-    let mut tail = Tail { carton_toml: input.metadata.to_toml().into_bytes(), ..Tail::default() };
+    let carton_toml = input.metadata.to_toml().into_bytes();
+    if carton_toml.len() as u64 > MAX_METADATA_LENGTH {
+        return Err(PackageError::MetadataTooLarge { found: carton_toml.len() });
+    }
+    let mut tail = Tail { carton_toml, ..Tail::default() };
     let mut entries = tensor_data::entries(&input.tensors)?;
     let mut symlinks = Vec::new();
     for file in files {
@@ -113,20 +117,14 @@ pub fn write(
     if !tail.linked.is_empty() {
         tail.links = Some(input.links.to_bytes());
     }
-    let manifest = write_beside(
-        output,
-        |file| {
-            let on_progress = |done: archive::WriteProgress| on_progress(done.bytes_done, done.bytes_total);
-            Ok(archive::write(file, entries, tail, compression, &on_progress)?)
-        },
-        |manifest| {
-            // A link's digest was taken before the file it leads to was read again for the carton.
-            match symlinks.iter().find(|(_, target, digest)| manifest.get(target) != Some(*digest)) {
-                Some((path, ..)) => Err(PackageError::SourceChanged { path: path.clone() }),
-                None => Ok(()),
-            }
-        },
-    )?;
+    let mut pending = Pending::new(output).map_err(PackageError::io("write", output))?;
+    let on_progress = |done: archive::WriteProgress| on_progress(done.bytes_done, done.bytes_total);
+    let manifest = archive::write(pending.file(), entries, tail, compression, &on_progress)?;
+    // A link's digest was taken before the file it leads to was read again for the carton.
+    if let Some((path, ..)) = symlinks.iter().find(|(_, target, digest)| manifest.get(target) != Some(*digest)) {
+        return Err(PackageError::SourceChanged { path: path.clone() });
+    }
+    pending.publish().map_err(PackageError::io("write", output))?;
     Ok(manifest)
 }
 
@@ -160,34 +158,6 @@ fn check_output(output: &Path, files: &[Found]) -> Result<(), PackageError> {
     match files.iter().any(|file| file.path == existing) {
         true => Err(PackageError::OutputIsInput { output: output.to_path_buf() }),
         false => Ok(()),
-    }
-}
-
-/// Lets `write` fill a file beside `output`, which takes that name if `check` has nothing against the result.
-fn write_beside<T>(
-    output: &Path,
-    write: impl FnOnce(&mut File) -> Result<T, PackageError>,
-    check: impl FnOnce(&T) -> Result<(), PackageError>,
-) -> Result<T, PackageError> {
-    let folder = match output.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let io_error = PackageError::io("write", output);
-    let mut prefix = std::ffi::OsString::from(".");
-    prefix.push(output.file_name().unwrap_or_default());
-    // Not called `.carton`: what a killed process leaves behind is not to be taken for one.
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(&prefix).suffix(".partial").permissions(std::fs::Permissions::from_mode(0o666));
-    let mut file = match builder.tempfile_in(folder) {
-        Ok(file) => file,
-        Err(error) => return Err(io_error(error)),
-    };
-    let result = write(file.as_file_mut())?;
-    check(&result)?;
-    match file.persist(output) {
-        Ok(_) => Ok(result),
-        Err(error) => Err(io_error(error.error)),
     }
 }
 

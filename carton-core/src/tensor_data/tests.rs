@@ -253,6 +253,10 @@ fn files_are_checked_without_being_read() {
     assert!(index.check_files(|_| Some(None)).is_ok());
     assert!(matches!(index.check_files(|_| None), Err(TensorDataError::NoSuchFile { .. })));
     assert!(matches!(index.check_files(|_| Some(Some(9))), Err(TensorDataError::SizeMismatch { found: 9, .. })));
+    // More strings than are read stand in nobody's way until somebody asks for them.
+    let index = Index::parse(plain("string", "[2]", "t.toml").as_bytes()).unwrap();
+    assert!(index.check_files(|_| Some(Some(MAX_STRINGS_LENGTH + 1))).is_ok());
+    assert!(matches!(index.check_files(|_| Some(Some(3))), Err(TensorDataError::SizeMismatch { found: 1, .. })));
 }
 
 /// The files that `entries` makes, with sizes that are known.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use carton_tensor::{DataType, NumericTensor, StringTensor, Tensor};
 
 use super::index::n_bytes;
-use super::{FOLDER, INDEX, TensorDataError, read::MAX_STRINGS_LENGTH};
+use super::{FOLDER, INDEX, MAX_INDEX_LENGTH, MAX_STRINGS_LENGTH, TensorDataError};
 use crate::archive::Content;
 
 /// The files that hold `tensors`, with their paths in the carton.
@@ -36,6 +36,7 @@ pub fn entries(tensors: &BTreeMap<String, Tensor>) -> Result<Vec<(String, Conten
         }
     }
     let index = if files.index.is_empty() { "tensor = []\n".to_owned() } else { files.index };
+    check_length("`tensor_data/index.toml`", &index, MAX_INDEX_LENGTH)?;
     files.entries.push((format!("{FOLDER}{INDEX}"), Content::Bytes(index.into_bytes())));
     Ok(files.entries)
 }
@@ -105,10 +106,15 @@ fn strings(name: &str, tensor: &StringTensor) -> Result<Vec<u8>, TensorDataError
         text.push_str(&toml::Value::String(element.clone()).to_string());
     }
     text.push_str("]\n");
-    let found = u64::try_from(text.len()).unwrap_or(u64::MAX);
-    if found > MAX_STRINGS_LENGTH {
-        let what = format!("string tensor `{name}`, written as TOML,");
-        return Err(TensorDataError::TooLarge { what, limit: MAX_STRINGS_LENGTH, found });
-    }
+    check_length(&format!("string tensor `{name}`, written as TOML,"), &text, MAX_STRINGS_LENGTH)?;
     Ok(text.into_bytes())
+}
+
+/// What could not be read back is not written.
+fn check_length(what: &str, text: &str, limit: u64) -> Result<(), TensorDataError> {
+    let found = u64::try_from(text.len()).unwrap_or(u64::MAX);
+    if found > limit {
+        return Err(TensorDataError::TooLarge { what: what.to_owned(), limit, found });
+    }
+    Ok(())
 }

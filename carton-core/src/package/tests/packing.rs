@@ -251,12 +251,18 @@ fn the_output_appears_when_it_is_complete() {
     let calls = AtomicU64::new(0);
     let count = |_, _| {
         calls.fetch_add(1, Ordering::Relaxed);
+        // Killed here, the process would leave no carton. Most file systems can do without a temporary name too.
+        assert!(folder.names().iter().all(|name| name == "out.carton" || !name.ends_with(".carton")));
         ControlFlow::Continue(())
     };
     let manifest = write(&input, &carton, Compression::Auto, &count).unwrap();
     assert!(calls.load(Ordering::Relaxed) > 0);
     assert_eq!(open(&carton).unwrap().contents().manifest_hash(), Some(manifest.hash()));
     assert_eq!(folder.names(), ["m", "out.carton"]);
+    // A new name is taken in another way than one that exists.
+    pack(&folder, "new.carton", &input).unwrap();
+    assert_eq!(std::fs::read(folder.path("new.carton")).unwrap(), std::fs::read(&carton).unwrap());
+    std::fs::remove_file(folder.path("new.carton")).unwrap();
     // As any program makes its files, and unlike a temporary file.
     let expected = folder.file("plain", "");
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode();

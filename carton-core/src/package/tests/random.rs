@@ -39,7 +39,7 @@ fn read_all(folder: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
     #[test]
     fn trees_survive(nodes in proptest::collection::btree_map(any_path(), any_node(), 1..8)) {
         let folder = Folder::new();
