@@ -163,3 +163,91 @@ fn is_url(url: &str) -> bool {
             && !rest.contains(|c: char| c.is_whitespace() || c.is_control())
     })
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const A: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+    /// What parsing must give: the URLs of `A`, or a part of the error and its causes.
+    #[track_caller]
+    fn check(text: &str, expected: Result<&[&str], &str>) {
+        match (Links::parse(text.as_bytes()), expected) {
+            (Ok(links), Ok(urls)) => {
+                assert_eq!(links.urls(&A.parse().unwrap()), urls);
+                assert_eq!(Links::parse(&links.to_bytes()).unwrap(), links);
+                assert_eq!(links.is_empty(), urls.is_empty());
+            }
+            (Err(error), Err(expected)) => {
+                let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
+                assert!(format!("{error}{cause}").contains(expected), "{error}{cause}");
+            }
+            (found, expected) => panic!("expected {expected:?}, found {found:?}"),
+        }
+    }
+
+    #[test]
+    fn forms() {
+        let with = |urls: &str| format!("version = 1\n[urls]\n{A} = {urls}\n");
+        check("version = 1", Ok(&[]));
+        check("version = 1\n[urls]\n", Ok(&[]));
+        check(&with("['https://a.b/c']"), Ok(&["https://a.b/c"]));
+        check(
+            &with("['HTTP://a', 'file:///b/c', 'https://é.x/?y#z']"),
+            Ok(&["HTTP://a", "file:///b/c", "https://é.x/?y#z"]),
+        );
+        check("version = 1\nnew = 2\n[other]\nx = 1\n", Ok(&[]));
+        check("", Err("LINKS is malformed: "));
+        check("version = '1'", Err("LINKS is malformed: "));
+        check("version = 2\nurls = 'another form'", Err("LINKS has version 2"));
+        check("version = 1\nurls = 'another form'", Err("LINKS is malformed: "));
+        check(&with("'https://a'"), Err("LINKS is malformed: "));
+        check(&with("[1]"), Err("LINKS is malformed: "));
+        check(&with("[]"), Err("there is no URL for 0123"));
+        check("version = 1\n[urls]\nabc = ['https://a']", Err("the key `abc` is not a SHA-256: a SHA-256 is 64"));
+        check(
+            &with("['https://a']").to_uppercase().replace("VERSION", "version").replace("URLS", "urls"),
+            Err("is not a SHA-256"),
+        );
+        for url in [
+            "",
+            "https://",
+            "http:///a",
+            "https://?a",
+            "ftp://a/b",
+            "file://host/a",
+            "a/b",
+            "https://a b",
+            "https://a\\n",
+            "hé",
+        ] {
+            check(&with(&format!("[\"https://a\", \"{url}\"]")), Err("is not an http, https or file URL"));
+        }
+    }
+
+    #[test]
+    fn not_text() {
+        assert!(matches!(Links::parse(b"version = 1\xFF"), Err(LinksError::NotUtf8(_))));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_refused_or_survives(text in "(version = 1\n)?\\PC{0,40}") {
+            if let Ok(links) = Links::parse(text.as_bytes()) {
+                prop_assert_eq!(Links::parse(&links.to_bytes()).unwrap(), links);
+            }
+        }
+
+        #[test]
+        fn urls_survive(urls in proptest::collection::btree_map(any::<[u8; 32]>(), proptest::collection::vec("https://[a-z\"'\\\\%]{1,9}", 1..4), 0..4)) {
+            let urls = urls.into_iter().map(|(digest, list)| (Sha256Digest::from_bytes(digest), list)).collect();
+            let links = Links::from_urls(urls).unwrap();
+            prop_assert_eq!(Links::parse(&links.to_bytes()).unwrap(), links);
+        }
+    }
+}

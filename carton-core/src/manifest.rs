@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use crate::archive::name::{self, NameError, Overlap};
-use crate::digest::{DigestError, Hasher, Sha256Digest};
+use crate::digest::{DigestError, Sha256Digest};
 
 /// The name of the file itself.
 pub const NAME: &str = "MANIFEST";
@@ -28,14 +28,14 @@ pub const MAX_LENGTH: usize = 256 << 20;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {
-    bytes: Box<[u8]>,
+    text: Box<str>,
     /// Sorted by name.
     entries: Vec<Line>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Line {
-    /// Where the path is in the bytes; they are UTF-8 there.
+    /// Where the path is in the text.
     name: Range<u32>,
     digest: Sha256Digest,
 }
@@ -119,16 +119,17 @@ impl Manifest {
         if bytes.len() > MAX_LENGTH {
             return Err(ManifestError::TooLong { found: bytes.len() });
         }
-        let mut entries = Vec::new();
-        let body = bytes.strip_suffix(b"\n").unwrap_or(bytes);
-        let lines = body.split(|byte| *byte == b'\n');
+        let text = std::str::from_utf8(bytes).map_err(|error| not_utf8(bytes, error.valid_up_to()))?;
+        // A line is seldom shorter than this.
+        let mut entries = Vec::with_capacity(text.len() / 80);
+        let body = text.strip_suffix('\n').unwrap_or(text);
         let mut start = 0;
         // An empty file has no line; `split` would give one.
-        for (index, text) in lines.enumerate().take(if bytes.is_empty() { 0 } else { usize::MAX }) {
-            entries.push(parse_line(index + 1, text, start)?);
-            start += text.len() + 1;
+        for (index, line) in body.split('\n').enumerate().take(if text.is_empty() { 0 } else { usize::MAX }) {
+            entries.push(parse_line(index + 1, line, start)?);
+            start += line.len() + 1;
         }
-        Self::check(bytes.into(), entries)
+        Self::check(text.into(), entries)
     }
 
     /// The MANIFEST of the given files, in the form that is written: sorted by the bytes of the path, each line ended by LF.
@@ -146,12 +147,12 @@ impl Manifest {
         Self::parse(&bytes)
     }
 
-    fn check(bytes: Box<[u8]>, mut entries: Vec<Line>) -> Result<Self, ManifestError> {
+    fn check(text: Box<str>, mut entries: Vec<Line>) -> Result<Self, ManifestError> {
         // Stable, because it takes linear time for the sorted lines that everybody writes.
-        entries.sort_by(|a, b| text(&bytes, &a.name).cmp(text(&bytes, &b.name)));
+        entries.sort_by(|a, b| a.path(&text).cmp(b.path(&text)));
         let mut tree = name::Tree::default();
         for entry in &entries {
-            let path = text(&bytes, &entry.name);
+            let path = entry.path(&text);
             if path == NAME || path == crate::links::NAME {
                 return Err(ManifestError::Reserved { path: path.to_owned() });
             }
@@ -160,30 +161,28 @@ impl Manifest {
                 Overlap::InsideFile(file) => ManifestError::InsideFile { path: path.to_owned(), file: file.to_owned() },
             })?;
         }
-        Ok(Self { bytes, entries })
+        Ok(Self { text, entries })
     }
 
     /// The bytes it was read from or is written as.
     pub fn to_bytes(&self) -> &[u8] {
-        &self.bytes
+        self.text.as_bytes()
     }
 
     /// The SHA-256 of the bytes: the hash of the carton ("model hash" or "manifest hash").
     pub fn hash(&self) -> Sha256Digest {
-        let mut hasher = Hasher::new();
-        hasher.update(&self.bytes);
-        hasher.finish()
+        Sha256Digest::of(self.text.as_bytes())
     }
 
     /// The digest of the file at `path`.
     pub fn get(&self, path: &str) -> Option<Sha256Digest> {
-        let found = self.entries.binary_search_by(|entry| text(&self.bytes, &entry.name).cmp(path));
+        let found = self.entries.binary_search_by(|entry| entry.path(&self.text).cmp(path));
         found.ok().map(|index| self.entries[index].digest)
     }
 
     /// All files and their digests, sorted by path.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, Sha256Digest)> {
-        self.entries.iter().map(|entry| (text(&self.bytes, &entry.name), entry.digest))
+        self.entries.iter().map(|entry| (entry.path(&self.text), entry.digest))
     }
 
     /// How many files there are.
@@ -197,22 +196,127 @@ impl Manifest {
     }
 }
 
-/// The path in `range`, which `parse_line` found to be UTF-8.
-fn text<'a>(bytes: &'a [u8], range: &Range<u32>) -> &'a str {
-    std::str::from_utf8(&bytes[range.start as usize..range.end as usize]).unwrap_or_default()
+impl Line {
+    fn path<'a>(&self, text: &'a str) -> &'a str {
+        &text[self.name.start as usize..self.name.end as usize]
+    }
 }
 
-fn parse_line(line: usize, text: &[u8], start: usize) -> Result<Line, ManifestError> {
-    let Some(equals) = text.iter().rposition(|byte| *byte == b'=') else {
-        return Err(ManifestError::Line { line, found: text.to_vec() });
+/// How long a digest is in a line.
+const DIGEST_LENGTH: usize = 64;
+
+fn parse_line(line: usize, text: &str, start: usize) -> Result<Line, ManifestError> {
+    // A digest has no `=`, so if it is well formed, the byte before it is the last `=`.
+    let (path, digest) = match text.len().checked_sub(DIGEST_LENGTH + 1) {
+        Some(equals) if text.as_bytes()[equals] == b'=' => (&text[..equals], &text[equals + 1..]),
+        _ => text.rsplit_once('=').ok_or_else(|| ManifestError::Line { line, found: text.into() })?,
     };
-    let (path, digest) = (&text[..equals], &text[equals + 1..]);
-    let path = name::check(path).map_err(|source| ManifestError::Name { line, found: path.to_vec(), source })?;
-    let digest = Sha256Digest::from_hex(digest).map_err(|source| ManifestError::Digest {
-        line,
-        path: path.to_owned(),
-        source,
-    })?;
+    let name = name::check(path.as_bytes());
+    name.map_err(|source| ManifestError::Name { line, found: path.into(), source })?;
+    let digest = digest.parse().map_err(|source| ManifestError::Digest { line, path: path.to_owned(), source })?;
     // MAX_LENGTH keeps both within 32 bits.
-    Ok(Line { name: start as u32..(start + equals) as u32, digest })
+    Ok(Line { name: start as u32..(start + path.len()) as u32, digest })
+}
+
+/// The error for a MANIFEST that is not UTF-8 at `position`.
+fn not_utf8(bytes: &[u8], position: usize) -> ManifestError {
+    let line = 1 + bytes[..position].iter().filter(|byte| **byte == b'\n').count();
+    let found = bytes.split(|byte| *byte == b'\n').nth(line - 1).unwrap_or_default().to_vec();
+    ManifestError::Name { line, found, source: NameError::NotUtf8 }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const A: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+    /// What parsing must give: the paths, sorted, or a part of the error and its causes.
+    #[track_caller]
+    fn check(text: impl AsRef<[u8]>, expected: Result<&[&str], &str>) {
+        let found = Manifest::parse(text.as_ref());
+        match (&found, expected) {
+            (Ok(manifest), Ok(paths)) => {
+                assert_eq!(manifest.iter().map(|(path, _)| path).collect::<Vec<_>>(), paths);
+                assert_eq!(manifest.to_bytes(), text.as_ref());
+                assert_eq!(manifest.hash(), Sha256Digest::of(text.as_ref()));
+                assert!(paths.iter().all(|path| manifest.get(path).is_some()));
+                assert_eq!((manifest.len(), manifest.is_empty()), (paths.len(), paths.is_empty()));
+            }
+            (Err(error), Err(expected)) => {
+                let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
+                assert!(format!("{error}{cause}").contains(expected), "{error}{cause}");
+            }
+            _ => panic!("expected {expected:?}, found {found:?}"),
+        }
+    }
+
+    #[test]
+    fn lines() {
+        check("", Ok(&[]));
+        check(format!("a={A}\n"), Ok(&["a"]));
+        check(format!("a={A}"), Ok(&["a"]));
+        check(format!("a={A}\nb/c={A}\n"), Ok(&["a", "b/c"]));
+        check(format!("b={A}\na={A}\n"), Ok(&["a", "b"]));
+        check(format!("a=b=c={A}\n"), Ok(&["a=b=c"]));
+        check(format!("={A}={A}\n"), Ok(&[&format!("={A}")]));
+        check(format!("größe={A}\n"), Ok(&["größe"]));
+        check("\n", Err("line 1: expected `path=sha256`, found ``"));
+        check(format!("a={A}\n\n"), Err("line 2: expected `path=sha256`, found ``"));
+        check(format!("\na={A}\n"), Err("line 1: expected `path=sha256`"));
+        check("a", Err("line 1: expected `path=sha256`, found `a`"));
+        check(format!("a={A}\r\n"), Err("line 1: malformed digest of `a`"));
+        check(
+            format!("a= {A}\n"),
+            Err("line 1: malformed digest of `a`: a SHA-256 is 64 hexadecimal digits, found 65"),
+        );
+        check(format!("a ={A}\n"), Ok(&["a "]));
+        check(format!("a={}\n", A.to_uppercase()), Err("lower-case hexadecimal digits, found `A` at position 10"));
+        check(format!("a={}\n", &A[1..]), Err("found 63 bytes"));
+        check("a=\n", Err("found 0 bytes"));
+        check(format!("={A}\n"), Err("line 1: the path `` is not allowed: it is empty"));
+        check(format!("a={A}\n../a={A}\n"), Err("line 2: the path `../a` is not allowed: a component is `.` or `..`"));
+        check(format!("/a={A}\n"), Err("it is absolute"));
+        check(format!("a\0={A}\n"), Err("`a\\x00` is not allowed: it has a NUL or a line break"));
+        check([b"a=", A.as_bytes(), b"\n\xFF=", A.as_bytes()].concat(), Err("line 2: the path `\\xff="));
+        check(format!("a={A}\na={A}\n"), Err("MANIFEST lists `a` twice"));
+        check(format!("a={A}\nb={A}\na={}\n", A.replace('0', "1")), Err("MANIFEST lists `a` twice"));
+        check(format!("a={A}\na/b={A}\n"), Err("MANIFEST lists `a/b` and also `a`, which is a file"));
+        check(format!("MANIFEST={A}\n"), Err("MANIFEST lists `MANIFEST`, which it must not"));
+        check(format!("LINKS={A}\n"), Err("MANIFEST lists `LINKS`, which it must not"));
+        check(format!("model/LINKS={A}\n"), Ok(&["model/LINKS"]));
+    }
+
+    #[test]
+    fn what_is_written_is_sorted_by_bytes() {
+        let digest: Sha256Digest = A.parse().unwrap();
+        let entries = ["b", "a/b", "a-b", "B"].map(|path| (path.to_owned(), digest));
+        let manifest = Manifest::from_entries(entries.clone()).unwrap();
+        let expected = ["B", "a-b", "a/b", "b"].map(|path| format!("{path}={A}\n")).concat();
+        assert_eq!(manifest.to_bytes(), expected.as_bytes());
+        assert!(Manifest::from_entries(entries.into_iter().chain([("b".to_owned(), digest)])).is_err());
+        assert!(Manifest::from_entries([("a\nb".to_owned(), digest)]).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_refused_or_kept(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            if let Ok(manifest) = Manifest::parse(&bytes) {
+                prop_assert_eq!(manifest.to_bytes(), &bytes);
+            }
+        }
+
+        #[test]
+        fn entries_survive(entries in proptest::collection::btree_map("[a-z=. ]{1,8}/[a-z=ö]{1,9}", any::<[u8; 32]>(), 0..20)) {
+            let entries: Vec<_> = entries.into_iter().map(|(path, digest)| (path, Sha256Digest::from_bytes(digest))).collect();
+            prop_assume!(entries.iter().all(|(path, _)| name::check(path.as_bytes()).is_ok()));
+            let manifest = Manifest::from_entries(entries.clone()).unwrap();
+            let found: Vec<_> = manifest.iter().map(|(path, digest)| (path.to_owned(), digest)).collect();
+            prop_assert_eq!(found, entries);
+        }
+    }
 }

@@ -3,7 +3,7 @@
 //! One read of the last 64 KiB usually holds everything; a larger directory takes a second read.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::entry::{Entry, describe};
 use super::name::{self, Overlap};
@@ -24,7 +24,7 @@ const SUFFIX_LENGTH: u64 = 64 << 10;
 /// local header is checked when its data is opened, and the data itself while it is read.
 ///
 /// ```
-/// use std::sync::Arc;
+/// use std::sync::{Arc, OnceLock};
 /// use carton_core::archive::Archive;
 /// use carton_core::source::MemorySource;
 ///
@@ -37,15 +37,19 @@ const SUFFIX_LENGTH: u64 = 64 << 10;
 #[derive(Clone)]
 pub struct Archive {
     source: Arc<dyn Source>,
-    entries: Arc<[Entry]>,
+    table: Arc<Table>,
+}
+
+struct Table {
+    entries: Vec<Entry>,
     /// Indices of `entries`, sorted by name.
-    by_name: Arc<[u32]>,
+    by_name: Vec<u32>,
 }
 
 impl std::fmt::Debug for Archive {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let location = self.source.location();
-        formatter.debug_struct("Archive").field("location", &location).field("entries", &self.entries.len()).finish()
+        formatter.debug_struct("Archive").field("location", &location).field("entries", &self.entries().len()).finish()
     }
 }
 
@@ -98,18 +102,19 @@ impl Archive {
         let entries = parse_entries(bytes, &directory)?;
         let entries = limit_entries(entries, directory.range.start)?;
         let by_name = sort_names(&entries)?;
-        Ok(Archive { source: source.clone(), entries: entries.into(), by_name: by_name.into() })
+        Ok(Archive { source: source.clone(), table: Arc::new(Table { entries, by_name }) })
     }
 
     /// All entries, in the order of the central directory.
     pub fn entries(&self) -> &[Entry] {
-        &self.entries
+        &self.table.entries
     }
 
     /// The entry with this name; a folder's is without the slash at the end.
     pub fn get(&self, name: &str) -> Option<&Entry> {
-        let found = self.by_name.binary_search_by(|index| self.entries[*index as usize].name().cmp(name)).ok()?;
-        Some(&self.entries[self.by_name[found] as usize])
+        let Table { entries, by_name } = &*self.table;
+        let found = by_name.binary_search_by(|index| entries[*index as usize].name().cmp(name)).ok()?;
+        Some(&entries[by_name[found] as usize])
     }
 
     /// Where the bytes come from.
@@ -326,7 +331,7 @@ fn parse_entries(bytes: &[u8], directory: &DirectoryLocation) -> Result<Vec<Entr
     let count = directory.entries as usize;
     let mut names = String::with_capacity(bytes.len().saturating_sub(count * CentralDirectoryHeader::LENGTH));
     let mut entries = Vec::with_capacity(count);
-    let placeholder: Arc<str> = Arc::from("");
+    let all_names = Arc::new(OnceLock::new());
     let mut rest = bytes;
     for _ in 0..count {
         let offset = directory.range.start + (bytes.len() - rest.len()) as u64;
@@ -334,7 +339,7 @@ fn parse_entries(bytes: &[u8], directory: &DirectoryLocation) -> Result<Vec<Entr
         rest = behind;
         let described = describe(&header, offset)?;
         entries.push(Entry {
-            names: placeholder.clone(),
+            names: all_names.clone(),
             // MAX_DIRECTORY_LENGTH keeps it within 32 bits, and a name's length is one of 16.
             name_start: names.len() as u32,
             name_length: described.name.len() as u16,
@@ -357,10 +362,7 @@ fn parse_entries(bytes: &[u8], directory: &DirectoryLocation) -> Result<Vec<Entr
             format_args!("{} more bytes", rest.len()),
         ));
     }
-    let names: Arc<str> = names.into();
-    for entry in &mut entries {
-        entry.names = names.clone();
-    }
+    all_names.get_or_init(|| names);
     Ok(entries)
 }
 

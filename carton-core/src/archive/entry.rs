@@ -1,6 +1,6 @@
 //! One entry of an archive, as the central directory describes it.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde::Serialize;
 
@@ -11,8 +11,8 @@ use super::{ArchiveError, name};
 /// A file, link or folder in an archive. Cheap to clone.
 #[derive(Clone)]
 pub struct Entry {
-    /// The names of all entries of the archive: one allocation for them all.
-    pub(super) names: Arc<str>,
+    /// The names of all entries of the archive, one behind the other: one allocation for them all. Set once they are known.
+    pub(super) names: Arc<OnceLock<String>>,
     pub(super) name_start: u32,
     pub(super) name_length: u16,
     pub(super) flags: u16,
@@ -53,7 +53,7 @@ impl Entry {
     /// The path in the archive: relative, of plain components separated by single slashes.
     pub fn name(&self) -> &str {
         let start = self.name_start as usize;
-        &self.names[start..start + usize::from(self.name_length)]
+        self.names.get().map_or("", |names| &names[start..start + usize::from(self.name_length)])
     }
 
     /// Whether it is a file, a link or a folder.
