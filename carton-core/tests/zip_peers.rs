@@ -1,14 +1,18 @@
-//! Archives that other programs wrote: Python's `zipfile`, Info-ZIP's `zip` and the `zip` crate.
+//! Archives that other programs wrote, and ours read by them: Python's `zipfile`, Info-ZIP's `zip` and `unzip`, the `zip`
+//! crate.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{Cursor, Read, Write};
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use carton_core::archive::{Archive, EntryKind, Method};
+use carton_core::archive::{Archive, Compression, Content, EntryKind, Method, Tail, write};
+use carton_core::digest::Sha256Digest;
 use carton_core::source::{FileSource, MemorySource, Source};
 
 /// Opens `source` and checks that it holds exactly `expected`, each entry read whole and in small pieces.
@@ -173,5 +177,66 @@ fn zip_crate() {
         expected.insert("model/folder", (EntryKind::Directory, Vec::new()));
         let bytes = writer.finish().unwrap().into_inner();
         check(Arc::new(MemorySource::new(bytes, "zip crate")), &expected);
+    }
+}
+
+/// Writes the contents, from files, with the given compression, and returns all files there should be.
+fn pack(folder: &Path, compression: Compression) -> BTreeMap<String, Vec<u8>> {
+    let mut expected: BTreeMap<_, _> =
+        contents().into_iter().map(|(name, (_, bytes))| (format!("model/{name}"), bytes)).collect();
+    let mut entries: Vec<_> =
+        contents().keys().map(|name| (format!("model/{name}"), Content::File(folder.join(name)))).collect();
+    let target = Sha256Digest::of(&expected["model/small"]);
+    entries.push(("model/link".to_owned(), Content::Symlink("small".to_owned(), target)));
+    let tail = Tail { carton_toml: b"spec_version = 1".to_vec(), ..Tail::default() };
+    expected.insert("model/link".to_owned(), b"small".to_vec());
+    expected.insert("carton.toml".to_owned(), tail.carton_toml.clone());
+    let mut file = File::create(folder.join("ours.carton")).unwrap();
+    let manifest = write(&mut file, entries, tail, compression, &|_| ControlFlow::Continue(())).unwrap();
+    expected.insert("MANIFEST".to_owned(), manifest.to_bytes().to_vec());
+    expected
+}
+
+#[test]
+fn ours_read_by_others() {
+    const SCRIPT: &str = r#"
+import sys, zipfile, hashlib
+archive = zipfile.ZipFile("ours.carton")
+assert archive.testzip() is None
+for info in archive.infolist():
+    assert info.date_time == (1980, 1, 1, 0, 0, 0), info
+    mode = 0o120777 if info.filename == "model/link" else 0o100644
+    assert info.external_attr >> 16 == mode, info
+    digest = hashlib.sha256(archive.read(info)).hexdigest()
+    open("digests", "a").write(f"{info.filename}={digest}\n")
+"#;
+    for compression in [Compression::Auto, Compression::Stored, Compression::Deflate] {
+        let folder = folder();
+        let expected = pack(folder.path(), compression);
+        if run(folder.path(), "python3", &["-c", SCRIPT]) {
+            let digests = std::fs::read_to_string(folder.path().join("digests")).unwrap();
+            let mut found: Vec<_> = digests.lines().map(str::to_owned).collect();
+            found.sort();
+            let mut wanted: Vec<_> =
+                expected.iter().map(|(name, bytes)| format!("{name}={}", Sha256Digest::of(bytes))).collect();
+            wanted.sort();
+            assert_eq!(found, wanted);
+        }
+        run(folder.path(), "unzip", &["-tq", "ours.carton"]);
+        run(folder.path(), "unzip", &["-q", "ours.carton", "-d", "unpacked"]);
+        let unpacked = folder.path().join("unpacked");
+        if unpacked.exists() {
+            assert_eq!(std::fs::read_link(unpacked.join("model/link")).unwrap(), Path::new("small"));
+            for (name, bytes) in expected.iter().filter(|(name, _)| *name != "model/link") {
+                assert!(std::fs::read(unpacked.join(name)).unwrap() == *bytes, "{name}");
+            }
+        }
+        let mut peer = zip::ZipArchive::new(File::open(folder.path().join("ours.carton")).unwrap()).unwrap();
+        assert_eq!(peer.len(), expected.len());
+        for (name, bytes) in &expected {
+            let mut read = Vec::new();
+            peer.by_name(name).unwrap().read_to_end(&mut read).unwrap();
+            assert!(read == *bytes, "{name}");
+        }
     }
 }
