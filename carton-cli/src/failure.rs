@@ -96,6 +96,12 @@ impl Failure {
         self
     }
 
+    /// The same failure with another exit code, where this one would mislead: what breaks the rules of the format while
+    /// a carton is made is no damaged carton.
+    pub(crate) fn instead_of(self, misleading: Exit, exit: Exit) -> Self {
+        if self.exit == misleading { Self { exit, ..self } } else { self }
+    }
+
     /// An argument parser's error, in one line.
     pub(crate) fn from_usage_error(error: &clap::Error) -> Self {
         let text = error.to_string();

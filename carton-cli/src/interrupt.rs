@@ -10,12 +10,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use carton_core::runner::launch::end_all;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::{Exit, Failure};
 
 /// How long cleaning up after an interruption may take before the process ends anyway.
 const CLEANING_UP: Duration = Duration::from_secs(5);
+
+/// How long runners may take to end by themselves when the command is done with them.
+const RUNNERS_GRACE: Duration = Duration::from_secs(1);
+
+/// The same for a user who waits for the prompt.
+const RUNNERS_GRACE_INTERRUPTED: Duration = Duration::from_millis(200);
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InterruptError {
@@ -49,6 +56,8 @@ pub(crate) fn run<T>(command: impl Future<Output = Result<T, Failure>>) -> Resul
         }
     });
     runtime.shutdown_timeout(CLEANING_UP);
+    let interrupted = result.as_ref().is_err_and(|failure| failure.exit() == Exit::Interrupted);
+    end_all(if interrupted { RUNNERS_GRACE_INTERRUPTED } else { RUNNERS_GRACE });
     result
 }
 

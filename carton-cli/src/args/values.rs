@@ -181,7 +181,7 @@ pub(super) fn tolerance(text: &str) -> Result<f64, String> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::panic)]
 
     use serde_json::json;
 

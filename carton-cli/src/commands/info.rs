@@ -106,9 +106,12 @@ fn names(page: &mut String, output: &Output, title: &str, names: &[String]) {
 
 fn files(page: &mut String, output: &Output, info: &Info) {
     let mut table = Table::new(&[Align::Left, Align::Right]).indent("  ");
-    let mut total = 0_u64;
+    let (mut size_of_all, mut stored) = (0_u64, 0_u64);
     for file in &info.files {
-        total = total.saturating_add(file.stored.unwrap_or(0));
+        stored = stored.saturating_add(file.stored.unwrap_or(0));
+        if file.symlink.is_none() {
+            size_of_all = size_of_all.saturating_add(file.size.unwrap_or(0));
+        }
         let size = match (&file.symlink, file.linked, file.size) {
             (Some(target), ..) => format!("-> {target}"),
             (None, true, _) => "linked".to_owned(),
@@ -116,7 +119,8 @@ fn files(page: &mut String, output: &Output, info: &Info) {
         };
         table.row([file.path.clone(), size]);
     }
-    let title = format!("Files ({}, {})", count(info.files.len(), "file"), byte_size(total));
+    let number = count(info.files.len(), "file");
+    let title = format!("Files ({number}, {}, {} in the carton)", byte_size(size_of_all), byte_size(stored));
     section(page, output, &title, &plain(&table));
 }
 

@@ -22,7 +22,7 @@ struct Offline {
 /// Opens a carton without starting a runner.
 pub(super) async fn open(model: &ModelArgs, context: &Context<'_>) -> Result<Package, Failure> {
     refuse_offline(&model.location, context)?;
-    let options = OpenOptions { expect: model.expect, config: Some(context.config.clone()), ..OpenOptions::default() };
+    let options = OpenOptions { expect: model.expect, config: Some(context.config.clone()) };
     Ok(Carton::open(model.location.as_str(), options).await?)
 }
 

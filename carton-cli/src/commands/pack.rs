@@ -74,7 +74,9 @@ pub(super) async fn run(arguments: PackArgs, context: &Context<'_>) -> Result<Ex
         progress: open::progress(context),
         ..PackOptions::default()
     };
-    let packed = Carton::pack(&arguments.path, &runner, &path, options).await?;
+    let packed = Carton::pack(&arguments.path, &runner, &path, options)
+        .await
+        .map_err(|error| Failure::from(error).instead_of(Exit::Integrity, Exit::Failure))?;
     output.progress().finish();
 
     let packed = Packed {

@@ -7,7 +7,7 @@ use carton_tensor::Tolerance;
 
 use super::Context;
 use crate::failure::{Exit, Failure};
-use crate::output::{Output, Role, count, one_line, seconds};
+use crate::output::{Output, Role, count, one_line, printable, seconds};
 
 #[derive(Debug, thiserror::Error)]
 #[error("the carton has no self-tests")]
@@ -32,7 +32,7 @@ fn text(report: &SelfTestReport, output: &Output) -> String {
         let time = seconds(Duration::try_from_secs_f64(test.seconds).unwrap_or_default());
         text.push_str(&format!("{verdict}  {}  {time}  {}\n", one_line(&test.name), worst(test)));
         for line in details(test) {
-            text.push_str(&format!("        {}\n", one_line(&line)));
+            text.push_str(&format!("        {}\n", printable(&line).replace('\n', "\n        ")));
         }
     }
     let total = count(report.self_tests.len(), "self-test");

@@ -57,19 +57,16 @@ pub(super) async fn run(model: ModelArgs, context: &Context<'_>) -> Result<Exit,
     }
     let mut text = String::new();
     for file in &report.bad_files {
-        text.push_str(&format!(
-            "{} {}: {}\n",
-            output.paint(Role::Bad, "BAD"),
-            one_line(&file.path),
-            one_line(&file.error)
-        ));
+        // Most errors name the file themselves.
+        let named = if file.error.contains(&file.path) { String::new() } else { format!("{}: ", file.path) };
+        text.push_str(&format!("{} {}\n", output.paint(Role::Bad, "BAD"), one_line(&format!("{named}{}", file.error))));
     }
     let files = count(report.checked, "file");
     if report.passed {
         let good = output.paint(Role::Good, "OK");
-        text.push_str(&format!("{good} {files}, {}, all as the manifest lists them\n", byte_size(report.bytes)));
+        text.push_str(&format!("{good} {files}, {}, all match the manifest\n", byte_size(report.bytes)));
     } else {
-        text.push_str(&format!("{} of {files} not as the manifest lists them\n", report.bad_files.len()));
+        text.push_str(&format!("{} of {files} do not match the manifest\n", report.bad_files.len()));
     }
     output.text(&text)?;
     Ok(exit)

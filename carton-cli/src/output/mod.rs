@@ -26,8 +26,8 @@ use crate::progress::ProgressDisplay;
 pub(crate) struct Output {
     json: bool,
     quiet: bool,
-    color_out: bool,
-    color_err: bool,
+    out: Colors,
+    err: Colors,
     progress: Arc<ProgressDisplay>,
 }
 
@@ -61,15 +61,34 @@ impl Role {
     }
 }
 
+/// Whether a stream shows colors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Colors(bool);
+
+impl Colors {
+    /// Whether there are any.
+    pub(crate) fn shown(self) -> bool {
+        self.0
+    }
+
+    /// `text` in the color of its role.
+    pub(crate) fn paint(self, role: Role, text: &str) -> String {
+        if !self.0 {
+            return text.to_owned();
+        }
+        let style = role.style();
+        format!("{style}{text}{style:#}")
+    }
+}
+
 impl Output {
     /// Output as the global options ask for it.
     pub(crate) fn new(global: &GlobalArgs) -> Self {
-        let color_err = use_color(global.color, io::stderr().is_terminal());
         Self {
             json: global.json,
             quiet: global.quiet,
-            color_out: use_color(global.color, io::stdout().is_terminal()),
-            color_err,
+            out: Colors(use_color(global.color, io::stdout().is_terminal())),
+            err: Colors(use_color(global.color, io::stderr().is_terminal())),
             progress: Arc::new(ProgressDisplay::new(global.progress, global.quiet)),
         }
     }
@@ -79,8 +98,8 @@ impl Output {
         Self {
             json: true,
             quiet: true,
-            color_out: false,
-            color_err: false,
+            out: Colors(false),
+            err: Colors(false),
             progress: Arc::new(ProgressDisplay::silent()),
         }
     }
@@ -90,9 +109,9 @@ impl Output {
         self.json
     }
 
-    /// Whether standard error shows colors.
-    pub(crate) fn colors_errors(&self) -> bool {
-        self.color_err
+    /// The colors of standard error.
+    pub(crate) fn error_colors(&self) -> Colors {
+        self.err
     }
 
     /// The progress shown on standard error.
@@ -102,7 +121,7 @@ impl Output {
 
     /// `text` in the color of its role, for standard output.
     pub(crate) fn paint(&self, role: Role, text: &str) -> String {
-        painted(self.color_out, role, text)
+        self.out.paint(role, text)
     }
 
     /// Prints a result for people.
@@ -144,7 +163,7 @@ impl Output {
     /// Warns people. Nothing with `--quiet`.
     pub(crate) fn warning(&self, text: &str) {
         if !self.quiet {
-            self.to_stderr(&format!("{} {text}", painted(self.color_err, Role::Notice, "warning:")));
+            self.to_stderr(&format!("{} {text}", self.err.paint(Role::Notice, "warning:")));
         }
     }
 
@@ -156,12 +175,11 @@ impl Output {
             let _ = self.json(&failure.to_json());
             return;
         }
-        let color = self.color_err;
         let mut text =
-            format!("{} {}", painted(color, Role::Bad, "error:"), indented(&printable(&failure.message()), "  "));
+            format!("{} {}", self.err.paint(Role::Bad, "error:"), indented(&printable(&failure.message()), "  "));
         let causes = failure.causes();
         if !causes.is_empty() {
-            text.push_str(&format!("\n\n{}", painted(color, Role::Heading, "Caused by:")));
+            text.push_str(&format!("\n\n{}", self.err.paint(Role::Heading, "Caused by:")));
             for cause in causes {
                 text.push_str(&format!("\n  {}", indented(&printable(&cause), "  ")));
             }
@@ -169,7 +187,7 @@ impl Output {
         if let Some(advice) = failure.advice() {
             text.push_str(&format!(
                 "\n\n{} {}",
-                painted(color, Role::Hint, "hint:"),
+                self.err.paint(Role::Hint, "hint:"),
                 indented(&printable(advice), "  ")
             ));
         }
@@ -189,14 +207,6 @@ fn use_color(choice: ColorChoice, terminal: bool) -> bool {
         ColorChoice::Never => false,
         ColorChoice::Auto => terminal && !set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb"),
     }
-}
-
-fn painted(color: bool, role: Role, text: &str) -> String {
-    if !color {
-        return text.to_owned();
-    }
-    let style = role.style();
-    format!("{style}{text}{style:#}")
 }
 
 /// `text` with `indent` before every line but the first: messages of parsers have several lines.

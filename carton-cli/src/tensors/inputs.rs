@@ -19,8 +19,10 @@ use crate::failure::Failure;
 pub(crate) enum InputError {
     #[error("cannot read input {input}")]
     File { input: String, source: NpyError },
-    #[error("input {input}: `{text}` is neither JSON nor the name of a .npy or .npz file")]
+    #[error("input {input}: `{text}` is not valid JSON")]
     Json { input: String, text: String, source: serde_json::Error },
+    #[error("input {input}: `{text}` is neither JSON nor the name of a .npy or .npz file")]
+    Unknown { input: String, text: String },
     #[error("cannot use input {input}")]
     Value { input: String, source: JsonTensorError },
     #[error("input `{input}`: `{}` holds the arrays {}, and none is chosen", path.display(), names.join(", "))]
@@ -37,14 +39,17 @@ impl From<InputError> for Failure {
     fn from(error: InputError) -> Self {
         match &error {
             InputError::File { .. } => Self::new(error),
-            InputError::Json { .. } => Self::usage(error)
+            InputError::Unknown { .. } => Self::usage(error)
                 .hint("strings need quotes in JSON too: -i name='\"text\"' or -i name='[\"a\", \"b\"]'"),
             InputError::NoArray { input, path, .. } => {
                 let hint = format!("name the array: -i {input}={}#NAME", path.display());
                 Self::usage(error).hint(hint)
             }
             InputError::NoDeclaration { .. } => Self::usage(error).hint("name it: -i NAME=VALUE"),
-            InputError::Value { .. } | InputError::Twice { .. } | InputError::TooMany { .. } => Self::usage(error),
+            InputError::Json { .. }
+            | InputError::Value { .. }
+            | InputError::Twice { .. }
+            | InputError::TooMany { .. } => Self::usage(error),
         }
     }
 }
@@ -93,7 +98,10 @@ impl ReadInputs {
                 }
                 InputValue::Json(text) => match serde_json::from_str(&text) {
                     Ok(value) => read.push((argument.name, ReadValue::Json(value))),
-                    Err(source) => return Err(InputError::Json { input, text: shortened(&text), source }),
+                    Err(source) if text.trim_start().starts_with(['[', '{', '"']) => {
+                        return Err(InputError::Json { input, text: shortened(&text), source });
+                    }
+                    Err(_) => return Err(InputError::Unknown { input, text: shortened(&text) }),
                 },
             }
         }
@@ -190,6 +198,7 @@ mod tests {
         check(&["b=1", "b=2"], &DECLARED, "`b` is given twice");
         check(&["1", "2", "3"], &DECLARED, "3 inputs are given without a name");
         check(&["1"], &[], "input 1 has no name");
+        check(&["b=[1,"], &DECLARED, "`[1,` is not valid JSON");
         check(&["b=one"], &DECLARED, "`one` is neither JSON nor");
         check(&["a=300"], &DECLARED, "cannot use input `a`");
         check(&["a=/does/not/exist.npy"], &DECLARED, "cannot read input `a`");

@@ -1,0 +1,243 @@
+//! How failures look, to people and to programs.
+
+use std::io::Read;
+use std::process::Stdio;
+
+use insta::assert_snapshot;
+
+use crate::sandbox::Sandbox;
+
+#[test]
+fn arguments_that_make_no_sense() {
+    let sandbox = Sandbox::new();
+    assert_snapshot!(sandbox.carton("ls"), @"
+    exit code: 2
+    ----- stdout -----
+
+    ----- stderr -----
+    error: the following required arguments were not provided:
+      <MODEL>
+
+    Usage: carton ls <MODEL>
+
+    For more information, try '--help'.
+    ");
+    assert_snapshot!(sandbox.carton("frobnicate"), @"
+    exit code: 2
+    ----- stdout -----
+
+    ----- stderr -----
+    error: unrecognized subcommand 'frobnicate'
+
+    Usage: carton [OPTIONS] <COMMAND>
+
+    For more information, try '--help'.
+    ");
+    assert_snapshot!(sandbox.carton("run m.carton --rtol 1"), @"
+    exit code: 2
+    ----- stdout -----
+
+    ----- stderr -----
+    error: the following required arguments were not provided:
+      --self-test
+
+    Usage: carton run --self-test --rtol <R> <MODEL>
+
+    For more information, try '--help'.
+    ");
+    assert_snapshot!(sandbox.carton("run m.carton --self-test -i x=1"), @"
+    exit code: 2
+    ----- stdout -----
+
+    ----- stderr -----
+    error: the argument '--self-test' cannot be used with '--input <[NAME=]VALUE>'
+
+    Usage: carton run --self-test <MODEL>
+
+    For more information, try '--help'.
+    ");
+    assert_snapshot!(sandbox.carton("run m.carton --timeout soon"), @"
+    exit code: 2
+    ----- stdout -----
+
+    ----- stderr -----
+    error: invalid value 'soon' for '--timeout <TIME>': unknown unit `soon`, expected ms, s, m or h
+
+    For more information, try '--help'.
+    ");
+    assert_snapshot!(sandbox.carton("run m.carton -o y.txt"), @"
+    exit code: 2
+    ----- stdout -----
+
+    ----- stderr -----
+    error: invalid value 'y.txt' for '--output <[NAME=]FILE>': expected NAME=FILE.npy or FILE.npz
+
+    For more information, try '--help'.
+    ");
+    assert_snapshot!(sandbox.carton("info m.carton --expect 00ff"), @"
+    exit code: 2
+    ----- stdout -----
+
+    ----- stderr -----
+    error: invalid value '00ff' for '--expect <HASH>': a SHA-256 is 64 hexadecimal digits, found 4 bytes
+
+    For more information, try '--help'.
+    ");
+    assert_snapshot!(sandbox.carton("pack model.onnx --opt =1"), @"
+    exit code: 2
+    ----- stdout -----
+
+    ----- stderr -----
+    error: invalid value '=1' for '--opt <KEY=VALUE>': expected KEY=VALUE, found no key
+
+    For more information, try '--help'.
+    ");
+    assert_snapshot!(sandbox.carton("-q -v ls m.carton"), @"
+    exit code: 2
+    ----- stdout -----
+
+    ----- stderr -----
+    error: the argument '--quiet' cannot be used with '--verbose...'
+
+    Usage: carton --quiet <COMMAND>
+
+    For more information, try '--help'.
+    ");
+}
+
+#[test]
+fn usage_errors_as_json() {
+    let sandbox = Sandbox::new();
+    assert_snapshot!(sandbox.carton("ls --json"), @r#"
+    exit code: 2
+    ----- stdout -----
+    {
+      "error": {
+        "kind": "usage",
+        "message": "the following required arguments were not provided: <MODEL>",
+        "causes": [],
+        "hint": "run `carton --help` to see what is accepted"
+      }
+    }
+    ----- stderr -----
+    "#);
+}
+
+#[test]
+fn a_file_that_is_not_there() {
+    let sandbox = Sandbox::new();
+    assert_snapshot!(sandbox.carton("info missing.carton"), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: cannot open `missing.carton`
+
+    Caused by:
+      No such file or directory (os error 2)
+    ");
+    assert_snapshot!(sandbox.carton("info missing.carton --json"), @r#"
+    exit code: 1
+    ----- stdout -----
+    {
+      "error": {
+        "kind": "failure",
+        "message": "cannot open `missing.carton`",
+        "causes": ["No such file or directory (os error 2)"],
+        "hint": null
+      }
+    }
+    ----- stderr -----
+    "#);
+}
+
+#[test]
+fn colors_only_when_asked_for() {
+    let sandbox = Sandbox::new();
+    assert!(!sandbox.carton("info missing.carton").expect_code(1).stderr.contains('\x1b'));
+    assert!(sandbox.carton("--color always info missing.carton").expect_code(1).stderr.contains("\x1b[31m"));
+    assert!(sandbox.carton("--color always ls").expect_code(2).stderr.contains('\x1b'));
+    assert!(!sandbox.carton("--color never ls").expect_code(2).stderr.contains('\x1b'));
+}
+
+#[test]
+fn a_file_that_is_no_carton() {
+    let sandbox = Sandbox::new();
+    sandbox.write("notes.txt", "no zip file");
+    assert_snapshot!(sandbox.carton("info notes.txt"), @"
+    exit code: 4
+    ----- stdout -----
+
+    ----- stderr -----
+    error: cannot read `notes.txt`
+
+    Caused by:
+      end of central directory record at offset 0: expected one: every zip file ends with it, found none
+    ");
+}
+
+#[test]
+fn a_remote_carton_offline() {
+    let sandbox = Sandbox::new();
+    assert_snapshot!(sandbox.carton("info https://localhost/m.carton --offline"), @"
+    exit code: 7
+    ----- stdout -----
+
+    ----- stderr -----
+    error: `https://localhost/m.carton` is remote, and --offline was given
+    ");
+    assert_snapshot!(sandbox.carton("run https://localhost/m.carton --offline --json"), @r#"
+    exit code: 7
+    ----- stdout -----
+    {
+      "error": {
+        "kind": "network",
+        "message": "`https://localhost/m.carton` is remote, and --offline was given",
+        "causes": [],
+        "hint": null
+      }
+    }
+    ----- stderr -----
+    "#);
+}
+
+#[test]
+fn a_configuration_that_cannot_be_used() {
+    let sandbox = Sandbox::new();
+    sandbox.write("config.toml", "cache_dir = 1\n");
+    assert_snapshot!(sandbox.carton("--config config.toml runner ls"), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: the configuration `config.toml` is not valid
+
+    Caused by:
+      TOML parse error at line 1, column 13
+        |
+      1 | cache_dir = 1
+        |             ^
+      invalid type: integer `1`, expected path string
+    ");
+    assert_snapshot!(sandbox.carton("--config missing.toml runner ls"), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: cannot read the configuration `missing.toml`
+
+    Caused by:
+      No such file or directory (os error 2)
+    ");
+}
+
+#[test]
+fn a_reader_that_is_gone_is_no_failure() {
+    let sandbox = Sandbox::new();
+    let mut child = sandbox.command(["completions", "bash"]).stdout(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let status = child.wait().unwrap();
+    let mut stderr = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    assert_eq!((status.code(), stderr.as_str()), (Some(0), ""));
+}

@@ -1,0 +1,302 @@
+//! Help, versions and completions.
+
+use insta::assert_snapshot;
+
+use crate::sandbox::Sandbox;
+
+#[test]
+fn the_commands_are_listed() {
+    let sandbox = Sandbox::new();
+    assert_snapshot!(sandbox.carton("-h"), @r#"
+    exit code: 0
+    ----- stdout -----
+    Packs machine-learning models into one verifiable file and runs them in isolated runners
+
+    Usage: carton [OPTIONS] <COMMAND>
+
+    Commands:
+      pack         Pack a model into a .carton file
+      unpack       Extract everything in a carton into a folder
+      info         Show what a carton says about its model
+      ls           List the files in a carton [alias: list]
+      verify       Check every file in a carton against its manifest
+      hash         Print the hash that identifies a model (SHA-256 of its manifest)
+      run          Run a model, or its self-tests
+      runner       See and install runners, the programs that run models
+      completions  Print a script that completes this command in a shell
+
+    Options:
+      -h, --help     Print help (see more with '--help')
+      -V, --version  Print version
+
+    Global options:
+          --json            Print one JSON object on standard output, {"error": …} when the command
+                            fails
+      -q, --quiet           Print nothing but results and errors
+      -v, --verbose...      Say more: -v shows what is done and what the runner prints, -vv is for
+                            finding faults
+          --color <WHEN>    When to use colors; `auto` means on a terminal, unless NO_COLOR is set
+                            [default: auto] [possible values: auto, always, never]
+          --progress <HOW>  How to show progress: bars (`auto`, on a terminal only), a line now and
+                            then, or nothing [default: auto] [possible values: auto, plain, none]
+          --offline         Never use the network
+          --config <FILE>   The configuration file [default: ~/.carton/config.toml]
+    ----- stderr -----
+    "#);
+    assert_snapshot!(sandbox.run::<&str>([]).expect_code(2).stderr.lines().next().unwrap_or_default(), @"Packs machine-learning models into one verifiable file and runs them in isolated runners");
+}
+
+#[test]
+fn pack_explains_itself() {
+    let sandbox = Sandbox::new();
+    assert_snapshot!(sandbox.carton("pack --help"), @r#"
+    exit code: 0
+    ----- stdout -----
+    Pack a model into a .carton file
+
+    Usage: carton pack [OPTIONS] <PATH>
+
+    Arguments:
+      <PATH>
+              The model: a file, or a folder
+
+    Options:
+          --runner <NAME>
+              The runner that will run the model (see `carton runner ls`)
+
+          --framework-version <REQUIREMENT>
+              The versions of the runner's framework that can run the model, such as `>=1.12, <2`
+              [default: what the runner recommends for this model]
+
+          --metadata <FILE.toml>
+              Name, description, inputs, outputs, self-tests and examples: a carton.toml that may leave
+              out [runner]
+              
+              Tensor references in it may be files next to it: `x = "x.npy"`, or `x = "cases.npz#x"`.
+
+          --opt <KEY=VALUE>
+              An option for the runner, stored in the carton; numbers, booleans and lists as JSON,
+              anything else is a string
+
+          --misc <[NAME=]FILE>
+              A file that examples and descriptions refer to as @misc/FILE; NAME=FILE stores it under
+              another name
+
+          --record-self-test <NAME=VALUE>
+              Run the packed model with these inputs and store what it returns as a self-test
+              
+              Give the option once for each input; the values are written as for `carton run --input`.
+
+          --compression <METHOD>
+              How to compress; `auto` decides for each file, and leaves weights as they are so that
+              runners can map them
+
+              Possible values:
+              - auto:    What suits each file
+              - stored:  Nothing is compressed
+              - zstd:    Every file with zstd
+              - deflate: Every file with Deflate, which every zip tool can read
+              
+              [default: auto]
+
+      -o, --output <OUT.carton>
+              The file to write, replaced if it is there [default: the model's name with .carton, here]
+
+      -h, --help
+              Print help (see a summary with '-h')
+
+    Global options:
+          --json
+              Print one JSON object on standard output, {"error": …} when the command fails
+
+      -q, --quiet
+              Print nothing but results and errors
+
+      -v, --verbose...
+              Say more: -v shows what is done and what the runner prints, -vv is for finding faults
+
+          --color <WHEN>
+              When to use colors; `auto` means on a terminal, unless NO_COLOR is set
+              
+              [default: auto]
+              [possible values: auto, always, never]
+
+          --progress <HOW>
+              How to show progress: bars (`auto`, on a terminal only), a line now and then, or nothing
+              
+              [default: auto]
+              [possible values: auto, plain, none]
+
+          --offline
+              Never use the network
+
+          --config <FILE>
+              The configuration file [default: ~/.carton/config.toml]
+
+    Examples:
+      Pack an ONNX model. Inputs and outputs are read from the model:
+        carton pack digits.onnx --runner onnx
+
+      Add a name, descriptions and self-tests, and choose the file:
+        carton pack digits.onnx --runner onnx --metadata digits.toml -o digits.carton
+
+      Record what the model returns for an input as its self-test:
+        carton pack digits.onnx --runner onnx --record-self-test x=x.npy
+
+      The metadata file, in short:
+        model_name = "digits"
+        [[self_test]]
+        inputs = { x = "cases.npz#x" }
+        expected_out = { y = "cases.npz#y" }
+    ----- stderr -----
+    "#);
+}
+
+#[test]
+fn run_explains_itself() {
+    let sandbox = Sandbox::new();
+    assert_snapshot!(sandbox.carton("run --help"), @r#"
+    exit code: 0
+    ----- stdout -----
+    Run a model, or its self-tests
+
+    Usage: carton run [OPTIONS] <MODEL>
+
+    Arguments:
+      <MODEL>
+              A .carton file, or the folder of an unpacked one
+
+    Options:
+          --expect <HASH>
+              Refuse the carton unless its manifest has this SHA-256 (see `carton hash`)
+
+      -i, --input <[NAME=]VALUE>
+              An input: NAME=FILE.npy, NAME=FILE.npz#ARRAY or NAME='JSON'; without NAME= in the declared
+              order
+              
+              JSON is cast to the declared dtype. Without a declaration it becomes what NumPy makes of
+              the same list. FILE.npz alone gives every array in it by its name.
+
+      -o, --output <[NAME=]FILE>
+              Write an output to a file: NAME=FILE.npy; without NAME= in the declared order. FILE.npz
+              takes all outputs
+
+          --self-test
+              Run the carton's self-tests and compare what comes out
+
+          --rtol <R>
+              Relative tolerance of self-tests
+              
+              [default: 1e-5]
+
+          --atol <A>
+              Absolute tolerance of self-tests
+              
+              [default: 1e-8]
+
+          --opt <KEY=VALUE>
+              An option for the runner that overrides the carton's; numbers, booleans and lists as JSON
+
+          --device <DEVICE>
+              Where to run: `cpu`, the index of a GPU, or its UUID [default: the first GPU, else the
+              CPU]
+
+          --runner <NAME>
+              Use this runner. MODEL may then be a bare model that is in no carton
+
+          --framework-version <REQUIREMENT>
+              Accept these versions of the runner's framework, whatever the carton requires
+
+          --timeout <TIME>
+              Stop the runner when a call takes longer, such as `30s`, `500ms` or `2m`
+
+          --signature <HOW>
+              What to do when inputs or outputs are not as the carton declares them
+
+              Possible values:
+              - strict: An error
+              - warn:   A warning
+              - off:    Nothing
+              
+              [default: strict]
+
+      -h, --help
+              Print help (see a summary with '-h')
+
+    Global options:
+          --json
+              Print one JSON object on standard output, {"error": …} when the command fails
+
+      -q, --quiet
+              Print nothing but results and errors
+
+      -v, --verbose...
+              Say more: -v shows what is done and what the runner prints, -vv is for finding faults
+
+          --color <WHEN>
+              When to use colors; `auto` means on a terminal, unless NO_COLOR is set
+              
+              [default: auto]
+              [possible values: auto, always, never]
+
+          --progress <HOW>
+              How to show progress: bars (`auto`, on a terminal only), a line now and then, or nothing
+              
+              [default: auto]
+              [possible values: auto, plain, none]
+
+          --offline
+              Never use the network
+
+          --config <FILE>
+              The configuration file [default: ~/.carton/config.toml]
+
+    Examples:
+      Run a model on arrays in files, and write what it returns to another:
+        carton run digits.carton -i x=x.npy -o y=y.npy
+
+      Give the input as JSON, and get the outputs as JSON:
+        carton run digits.carton -i x='[[1.0, 2.0]]' --json
+
+      Run the self-tests; exit code 3 means that outputs differ:
+        carton run digits.carton --self-test --rtol 1e-4
+
+      Run a model that is in no carton:
+        carton run digits.onnx --runner onnx --framework-version '>=1.12' -i cases.npz
+
+    With --json, outputs are {"outputs": {NAME: {"dtype", "shape", "data"}}}: data holds nested lists,
+    and the strings
+    "NaN", "Infinity" and "-Infinity" for the numbers that JSON lacks. An output written to a file has
+    "file" in place of
+    "data"; a ragged one has "shapes", one for each of its tensors, in place of "shape".
+    ----- stderr -----
+    "#);
+}
+
+#[test]
+fn every_command_has_help() {
+    let sandbox = Sandbox::new();
+    for command in ["pack", "unpack", "info", "ls", "verify", "hash", "run", "runner", "completions"] {
+        for help in [format!("{command} -h"), format!("{command} --help")] {
+            let outcome = sandbox.carton(&help).expect_code(0);
+            assert!(outcome.stdout.contains("Usage: carton"), "{outcome}");
+            assert!(outcome.stdout.lines().all(|line| line.chars().count() <= 100), "{outcome}");
+            assert_eq!(outcome.stderr, "");
+        }
+    }
+}
+
+#[test]
+fn the_version() {
+    let sandbox = Sandbox::new();
+    assert_eq!(sandbox.carton("--version").expect_code(0).stdout, concat!("carton ", env!("CARGO_PKG_VERSION"), "\n"));
+}
+
+#[test]
+fn completions_for_every_shell() {
+    let sandbox = Sandbox::new();
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let outcome = sandbox.carton(&format!("completions {shell}")).expect_code(0);
+        assert!(outcome.stdout.contains("record-self-test"), "{shell}");
+    }
+}

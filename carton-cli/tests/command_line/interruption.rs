@@ -1,0 +1,70 @@
+//! Signals: nothing is left behind.
+
+use std::fs;
+use std::process::{Child, Output};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+
+use crate::runners::install_script;
+use crate::sandbox::{Sandbox, names};
+
+/// The longest that anything here may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < PATIENCE, "waited too long for {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn interrupt(mut child: Child, signal: Signal) -> Output {
+    assert!(child.try_wait().unwrap().is_none(), "it ended before it was interrupted");
+    kill_process(Pid::from_child(&child), signal).unwrap();
+    wait_until("the end", || child.try_wait().unwrap().is_some());
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn an_interrupted_pack_leaves_nothing() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let sandbox = Sandbox::new();
+        let model = sandbox.write("model.bin", "");
+        // Too large to be packed before the signal arrives, and sparse, so that it takes no room.
+        fs::File::options().write(true).open(&model).unwrap().set_len(64 << 30).unwrap();
+        fs::create_dir(sandbox.work().join("out")).unwrap();
+        let arguments = ["pack", "model.bin", "--runner", "noop", "--compression", "deflate", "-o", "out/model.carton"];
+        let child = sandbox.command(arguments).spawn().unwrap();
+        let out = sandbox.work().join("out");
+        wait_until("the temporary file", || !names(&out).is_empty());
+        let output = interrupt(child, signal);
+        assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "error: interrupted\n");
+        assert_eq!(names(&out), [""; 0]);
+        assert_eq!(names(&sandbox.temporary()), [""; 0]);
+    }
+}
+
+#[test]
+fn an_interrupted_run_leaves_no_runner() {
+    let sandbox = Sandbox::new();
+    sandbox.write("model.bin", "weights");
+    let pid_file = sandbox.work().join("pid");
+    install_script(
+        &sandbox,
+        "hanging",
+        2,
+        &format!("echo $$ > {0}.new; mv {0}.new {0}; exec sleep 1000", pid_file.display()),
+    );
+    let child = sandbox.command(["run", "model.bin", "--runner", "hanging", "--json"]).spawn().unwrap();
+    wait_until("the runner", || pid_file.exists());
+    let pid = fs::read_to_string(&pid_file).unwrap().trim().parse().ok().and_then(Pid::from_raw).unwrap();
+    assert!(test_kill_process(pid).is_ok());
+    let output = interrupt(child, Signal::INT);
+    assert_eq!(output.status.code(), Some(130));
+    let error: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(error["error"]["kind"], "interrupted");
+    wait_until("the end of the runner", || test_kill_process(pid).is_err());
+}

@@ -1,0 +1,176 @@
+//! `carton runner`, and runners that misbehave.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use insta::assert_snapshot;
+
+use crate::sandbox::{Sandbox, names};
+
+/// Installs a runner that is a shell script.
+pub(crate) fn install_script(sandbox: &Sandbox, name: &str, interface: u32, script: &str) {
+    let folder = sandbox.runner_dir().join(name);
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("run.sh"), format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(folder.join("run.sh"), fs::Permissions::from_mode(0o755)).unwrap();
+    let platform = platform(sandbox);
+    let descriptor = format!(
+        "version = 1\n[[runner]]\nrunner_name = \"{name}\"\nframework_version = \"1.0.0\"\nrunner_compat_version = 1\n\
+         runner_interface_version = {interface}\nrunner_release_date = \"2026-01-01T00:00:00Z\"\n\
+         runner_path = \"run.sh\"\nplatform = \"{platform}\"\n"
+    );
+    fs::write(folder.join("runner.toml"), descriptor).unwrap();
+}
+
+/// A line of a table, whatever the widths of its columns.
+fn words(line: &str) -> String {
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The platform that the command was built for.
+fn platform(sandbox: &Sandbox) -> String {
+    let list = sandbox.carton("runner ls --json").expect_code(0).json();
+    list["runners"][0]["platform"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn runners_of_this_program_and_others() {
+    let sandbox = Sandbox::new();
+    assert_snapshot!(sandbox.carton("runner ls"), @"
+    exit code: 0
+    ----- stdout -----
+    NAME  VERSION  INTERFACE  PLATFORM  PATH             SUPPORTED
+    onnx  1.21.0   2          [PLATFORM]  in this program  yes
+    noop  0.1.0    2          [PLATFORM]  in this program  yes
+    ----- stderr -----
+    ");
+    install_script(&sandbox, "old", 1, "exit 1");
+    fs::create_dir_all(sandbox.runner_dir().join("broken")).unwrap();
+    fs::write(sandbox.runner_dir().join("broken/runner.toml"), "version = 7\n").unwrap();
+    let list = sandbox.carton("runner ls --json").expect_code(0).json();
+    assert_eq!(list["runners"].as_array().unwrap().len(), 3);
+    assert_snapshot!(list["runners"][2].to_string(), @r#"{"embedded":false,"files":"directory","framework_version":"1.0.0","platform":"[PLATFORM]","reason":"it speaks runner interface 1, supported is 2","runner_compat_version":1,"runner_interface_version":1,"runner_name":"old","runner_path":"[SANDBOX]/runners/old/run.sh","runner_release_date":"[DATE]","supported":false}"#);
+    assert_snapshot!(list["broken"][0].to_string(), @r#"{"error":"cannot use `[SANDBOX]/runners/broken/runner.toml`: unsupported runner.toml: expected version 1, found 7","path":"[SANDBOX]/runners/broken/runner.toml"}"#);
+    let text = sandbox.carton("runner ls").expect_code(0);
+    assert_snapshot!(words(text.stdout.lines().last().unwrap()), @"- - - - [SANDBOX]/runners/broken/runner.toml no: cannot use `[SANDBOX]/runners/broken/runner.toml`: unsupported runner.toml: expected version 1, found 7");
+    assert_snapshot!(text.stderr, @"warning: ignoring a runner: cannot use `[SANDBOX]/runners/broken/runner.toml` path=[SANDBOX]/runners/broken/runner.toml");
+}
+
+#[test]
+fn an_embedded_runner_is_installed_for_others() {
+    let sandbox = Sandbox::new();
+    assert_snapshot!(sandbox.carton("runner install noop"), @"
+    exit code: 0
+    ----- stdout -----
+    installed noop 0.1.0 in [SANDBOX]/runners/noop-0.1.0
+    ----- stderr -----
+    ");
+    let folder = sandbox.runner_dir().join("noop-0.1.0");
+    assert_eq!(names(&folder), ["carton", "runner.toml"]);
+    assert_eq!(names(&sandbox.runner_dir()), ["noop-0.1.0"]);
+    assert_snapshot!(fs::read_to_string(folder.join("runner.toml")).unwrap(), @r#"
+    version = 1
+
+    [[runner]]
+    runner_name = "noop"
+    framework_version = "0.1.0"
+    runner_compat_version = 1
+    runner_interface_version = 2
+    runner_release_date = "[DATE]"
+    runner_path = "carton"
+    args = ["__carton-runner", "noop"]
+    platform = "[PLATFORM]"
+    files = "directory"
+    "#);
+
+    // A second time takes the place of the first.
+    fs::write(folder.join("leftover"), "").unwrap();
+    sandbox.carton("runner install noop@^0.1 --json").expect_code(0);
+    assert_eq!(names(&folder), ["carton", "runner.toml"]);
+    assert_eq!(names(&sandbox.runner_dir()), ["noop-0.1.0"]);
+}
+
+#[test]
+fn other_runners_cannot_be_installed_yet() {
+    let sandbox = Sandbox::new();
+    assert_snapshot!(sandbox.carton("runner install torchscript"), @"
+    exit code: 5
+    ----- stdout -----
+
+    ----- stderr -----
+    error: this program carries no such runner, and runners cannot be installed from an index yet
+
+    Caused by:
+      no installed runner `torchscript` fits (installed: noop 0.1.0, onnx 1.21.0)
+
+    hint: put its folder, with the runner.toml in it, into `[SANDBOX]/runners`
+    ");
+    assert_snapshot!(sandbox.carton("runner install onnx@^99 --json"), @r#"
+    exit code: 5
+    ----- stdout -----
+    {
+      "error": {
+        "kind": "no_runner",
+        "message": "this program carries no such runner, and runners cannot be installed from an index yet",
+        "causes": ["no installed runner `onnx` with framework version `^99` fits (onnx 1.21.0: its framework version 1.21.0 does not satisfy `^99`)"],
+        "hint": "put its folder, with the runner.toml in it, into `[SANDBOX]/runners`"
+      }
+    }
+    ----- stderr -----
+    "#);
+}
+
+#[test]
+fn no_runner_fits() {
+    let sandbox = Sandbox::new();
+    sandbox.write("model.bin", "weights");
+    install_script(&sandbox, "old", 1, "exit 1");
+    assert_snapshot!(sandbox.carton("pack model.bin --runner torchscript"), @"
+    exit code: 5
+    ----- stdout -----
+
+    ----- stderr -----
+    error: no installed runner `torchscript` fits (installed: noop 0.1.0, old 1.0.0, onnx 1.21.0)
+
+    hint: install one with `carton runner install 'torchscript'`
+    ");
+    assert_snapshot!(sandbox.carton("pack model.bin --runner old"), @"
+    exit code: 5
+    ----- stdout -----
+
+    ----- stderr -----
+    error: no installed runner `old` fits (old 1.0.0: it speaks runner interface 1, supported is 2)
+
+    hint: install one with `carton runner install 'old'`
+    ");
+    assert_snapshot!(sandbox.carton("run model.bin --runner noop --framework-version ^99 --json"), @r#"
+    exit code: 5
+    ----- stdout -----
+    {
+      "error": {
+        "kind": "no_runner",
+        "message": "no installed runner `noop` with framework version `^99` fits (noop 0.1.0: its framework version 0.1.0 does not satisfy `^99`)",
+        "causes": [],
+        "hint": "install one with `carton runner install 'noop@^99'`"
+      }
+    }
+    ----- stderr -----
+    "#);
+    assert_eq!(sandbox.files(), ["model.bin"]);
+}
+
+#[test]
+fn a_runner_that_dies_at_once() {
+    let sandbox = Sandbox::new();
+    sandbox.write("model.bin", "weights");
+    install_script(&sandbox, "dying", 2, "echo 'no GPU here' >&2\nexit 3");
+    assert_snapshot!(sandbox.carton("run model.bin --runner dying -i x=1"), @"
+    exit code: 6
+    ----- stdout -----
+
+    ----- stderr -----
+    error: runner dying 1.0.0 died: exit status 3; its last words:
+          no GPU here
+    ");
+    assert_snapshot!(sandbox.carton("run model.bin --runner dying -i x=1 --json").expect_code(6).json()["error"]["kind"], @r#""runner""#);
+}
