@@ -140,7 +140,7 @@ proptest! {
     }
 
     #[test]
-    fn changed_bytes(model in 0..20_usize, changes in proptest::collection::vec((any::<u16>(), any::<u8>()), 1..6)) {
+    fn changed_bytes(model in 0..100_usize, changes in proptest::collection::vec((any::<u16>(), any::<u8>()), 1..6)) {
         let names = names();
         let name = &names[model % names.len()];
         let mut bytes = read(name);
