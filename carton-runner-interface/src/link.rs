@@ -57,9 +57,15 @@ struct Outgoing {
 
 /// The rest of a frame that could not be sent at once.
 struct Piece {
-    bytes: Vec<u8>,
+    parts: [Vec<u8>; 2],
     sent: usize,
     descriptors: Vec<OwnedFd>,
+}
+
+impl Piece {
+    fn n_left(&self) -> usize {
+        self.parts[0].len() + self.parts[1].len() - self.sent
+    }
 }
 
 /// A message to be sent.
@@ -162,7 +168,7 @@ impl Link {
             self.write_message(&mut outgoing, Message::Unmap { region }, Vec::new())?;
         }
         self.memory.lent.lend(lends);
-        self.write(&mut outgoing, [&json, &body], descriptors)
+        self.write(&mut outgoing, [json, body], descriptors)
     }
 
     /// Sends a message that belongs to no call and carries nothing.
@@ -180,19 +186,19 @@ impl Link {
         let too_large = SendError::TooLarge { bytes: json.len() as u64, cap: self.frame_cap };
         let header = Header::encode(json.len() - HEADER_LENGTH, 0, self.frame_cap).ok_or(too_large)?;
         json[..HEADER_LENGTH].copy_from_slice(&header);
-        self.write(outgoing, [&json, &[]], descriptors)
+        self.write(outgoing, [json, Vec::new()], descriptors)
     }
 
     fn write(
         &self,
         outgoing: &mut Outgoing,
-        parts: [&[u8]; 2],
+        parts: [Vec<u8>; 2],
         mut descriptors: Vec<OwnedFd>,
     ) -> Result<(), SendError> {
         let total = parts[0].len() + parts[1].len();
         let mut sent = 0;
         while outgoing.backlog.is_empty() && sent < total {
-            let rest = rest_of(parts, sent);
+            let rest = rest_of(&parts, sent);
             match self.sender.try_send(rest, &mut descriptors) {
                 Ok(n_bytes) => sent += n_bytes,
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
@@ -202,8 +208,7 @@ impl Link {
         if sent == total {
             return Ok(());
         }
-        let bytes = rest_of(parts, sent).concat();
-        self.queue(outgoing, Piece { bytes, sent: 0, descriptors })
+        self.queue(outgoing, Piece { parts, sent, descriptors })
     }
 
     /// Leaves the rest of a frame to the thread that sends as the peer reads.
@@ -211,7 +216,7 @@ impl Link {
         if outgoing.backlog.len() >= BACKLOG_LIMIT {
             return Err(self.fail(outgoing));
         }
-        outgoing.n_bytes += piece.bytes.len();
+        outgoing.n_bytes += piece.n_left();
         outgoing.backlog.push_back(piece);
         if !outgoing.draining {
             let Some(link) = self.this.upgrade() else { return Err(self.fail(outgoing)) };
@@ -244,11 +249,11 @@ impl Link {
                 outgoing.draining = false;
                 return;
             };
-            match self.sender.try_send([&piece.bytes[piece.sent..], &[]], &mut piece.descriptors) {
+            match self.sender.try_send(rest_of(&piece.parts, piece.sent), &mut piece.descriptors) {
                 Ok(sent) => {
                     piece.sent += sent;
                     *n_bytes -= sent;
-                    if piece.sent == piece.bytes.len() {
+                    if piece.n_left() == 0 {
                         backlog.pop_front();
                     }
                     if *n_bytes < BACKLOG_CAP {
@@ -355,9 +360,8 @@ impl Link {
             }
         }
         if sent < bytes.len() {
-            bytes.drain(..sent);
             // A connection that cannot be written to any more is found out about by its reader.
-            let _ = self.queue(&mut outgoing, Piece { bytes, sent: 0, descriptors: Vec::new() });
+            let _ = self.queue(&mut outgoing, Piece { parts: [bytes, Vec::new()], sent, descriptors: Vec::new() });
         }
     }
 }
@@ -400,7 +404,7 @@ fn serialize(envelope: &Envelope) -> Result<Vec<u8>, SendError> {
 }
 
 /// What is left of two parts after `sent` bytes.
-fn rest_of(parts: [&[u8]; 2], sent: usize) -> [&[u8]; 2] {
+fn rest_of(parts: &[Vec<u8>; 2], sent: usize) -> [&[u8]; 2] {
     let [first, second] = parts;
     let in_first = sent.min(first.len());
     [&first[in_first..], second.get(sent - in_first..).unwrap_or_default()]

@@ -400,7 +400,10 @@ pub(crate) fn parse(json: &[u8]) -> Result<Parsed, ProtocolError> {
             Ok(Parsed::Unknown { id: outline.id, release: outline.release, name: outline.message })
         }
         Ok(outline) => Err(ProtocolError::malformed(&outline.message, error)),
-        Err(_) => Err(ProtocolError::Malformed { message: None, problem: error.to_string() }),
+        Err(outline) => {
+            let problem = if outline.is_data() { outline } else { error };
+            Err(ProtocolError::Malformed { message: None, problem: problem.to_string() })
+        }
     }
 }
 

@@ -385,7 +385,9 @@ impl Decoder<'_> {
             let elements = if block.private {
                 read_strings(count, block.bytes())
             } else {
-                read_strings(count, &block.bytes().to_vec())
+                // The peer could change a string between its check and its use: both happen on this copy.
+                let copy: Vec<u8> = block.bytes().into();
+                read_strings(count, &copy)
             };
             return Ok(StringTensor::new(elements?, shape)?.into());
         };

@@ -87,11 +87,11 @@ impl ModelFiles {
                 }
                 let file = File::open(root.join(relative))?;
                 let length = file.metadata()?.len();
-                MappedFile::new(&file, 0, length)
+                MappedFile::map(&file, 0, length)
             }
             Kind::Ranges(ranges) => {
                 let Range { file, offset, length } = ranges.get(path).ok_or_else(not_found)?;
-                MappedFile::new(file, *offset, *length)
+                MappedFile::map(file, *offset, *length)
             }
         }
     }
@@ -112,7 +112,7 @@ unsafe impl Send for MappedFile {}
 unsafe impl Sync for MappedFile {}
 
 impl MappedFile {
-    fn new(file: &File, offset: u64, length: u64) -> io::Result<Arc<dyn Storage>> {
+    fn map(file: &File, offset: u64, length: u64) -> io::Result<Arc<dyn Storage>> {
         let end = offset.checked_add(length).ok_or(io::ErrorKind::InvalidInput)?;
         let actual = file.metadata()?.len();
         if end > actual {
@@ -141,7 +141,7 @@ impl Storage for MappedFile {
 
 impl Drop for MappedFile {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `new` with this length; slices of it borrow from `self`.
+        // SAFETY: the mapping was made by `map` with this length; slices of it borrow from `self`.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.mapped) };
     }
 }

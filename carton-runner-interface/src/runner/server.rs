@@ -22,6 +22,7 @@ use crate::shared_memory::peer::MapError;
 use crate::tensor_encoding::decode;
 use crate::transport::Transport;
 use crate::transport::reader::{FrameReader, ReadError};
+use crate::transport::turn::Turn;
 use crate::version;
 
 /// The largest frame a runner reads or writes.
@@ -75,9 +76,11 @@ pub fn serve<R: Runner>(transport: Transport, options: ServeOptions) -> Result<(
     let description = R::describe();
     // A host that is gone already is found out about by the first read.
     let _ = link.send_plain(version::hello(&features, &description.name, &description.framework_version));
+    let turn = Turn::new(&receiver)?;
     let server = Arc::new(Server::<R> {
         options,
         link,
+        turn,
         reader: Mutex::new(FrameReader::new(receiver, FRAME_CAP)),
         n_waiting: AtomicUsize::new(0),
         model: OnceLock::new(),
@@ -97,7 +100,7 @@ pub fn serve<R: Runner>(transport: Transport, options: ServeOptions) -> Result<(
 struct Server<R> {
     options: ServeOptions,
     link: Arc<Link>,
-    /// Whoever holds the lock has the turn at reading.
+    turn: Turn,
     reader: Mutex<FrameReader>,
     /// Threads that wait for their turn.
     n_waiting: AtomicUsize,
@@ -198,6 +201,7 @@ impl<R: Runner> Server<R> {
         if let Err(end) = greet() {
             self.finish(end);
         }
+        self.pass_turn(reader);
     }
 
     fn add_thread(self: &Arc<Self>) {
@@ -256,17 +260,30 @@ impl<R: Runner> Server<R> {
 
     fn next_job(&self) -> Option<Job> {
         self.n_waiting.fetch_add(1, Ordering::AcqRel);
+        let waited = self.turn.wait();
         let mut reader = lock(&self.reader);
         self.n_waiting.fetch_sub(1, Ordering::AcqRel);
-        while !self.has_ended() {
-            let next = reader.next().map_err(End::from).and_then(|frame| self.dispatch(&mut reader, frame));
-            match next {
-                Ok(None) => {}
-                Ok(Some(job)) => return Some(job),
+        if let Err(error) = waited {
+            self.finish(End::Failed(error.into()));
+        }
+        let mut job = None;
+        while job.is_none() && !self.has_ended() {
+            match reader.next().map_err(End::from).and_then(|frame| self.dispatch(&mut reader, frame)) {
+                Ok(found) => job = found,
                 Err(end) => self.finish(end),
             }
         }
-        None
+        // Once everything has ended, this is how the other threads learn of it.
+        self.pass_turn(reader);
+        job
+    }
+
+    fn pass_turn(&self, reader: MutexGuard<'_, FrameReader>) {
+        let more = reader.has_read_ahead();
+        drop(reader);
+        if let Err(error) = self.turn.pass(more) {
+            self.finish(End::Failed(error.into()));
+        }
     }
 
     /// Takes one frame and does what it asks for, or returns the call it makes.

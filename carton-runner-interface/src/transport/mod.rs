@@ -5,6 +5,7 @@
 
 mod in_memory;
 pub(crate) mod reader;
+pub(crate) mod turn;
 mod unix;
 
 use std::io;

@@ -66,6 +66,11 @@ impl FrameReader {
         Ok(Frame { json, body })
     }
 
+    /// Whether bytes were read that belong to the next frames.
+    pub(crate) fn has_read_ahead(&self) -> bool {
+        self.start < self.end
+    }
+
     /// Takes the next `n_descriptors` that came, in order.
     pub(crate) fn claim(&mut self, message: &'static str, n_descriptors: usize) -> Result<Vec<OwnedFd>, ProtocolError> {
         let found = self.descriptors.len();

@@ -8,6 +8,9 @@
     reason = "each suite uses a part"
 )]
 
+#[cfg(target_os = "linux")]
+pub mod raw;
+
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::thread::JoinHandle;
