@@ -187,6 +187,7 @@ impl ContentsError {
             | Self::Unlisted { .. }
             | Self::Changed { .. }
             | Self::Link { .. } => ErrorKind::Integrity,
+            Self::Links(LinksError::Version { .. }) => ErrorKind::Unsupported,
             Self::NoManifest { .. } | Self::Manifest(_) | Self::Links(_) | Self::Kind { .. } => ErrorKind::Format,
             Self::Archive { source, .. } => match source {
                 ArchiveError::Mismatch { .. } | ArchiveError::Corrupt { .. } => ErrorKind::Integrity,

@@ -39,7 +39,9 @@ impl Contents {
             Some(entry) if entry.kind() == EntryKind::File => {
                 archive.read(entry, cap as u64).map(Some).map_err(ContentsError::archive(name))
             }
-            _ => Ok(None),
+            // Readers that follow links would see another carton than those that do not.
+            Some(_) => Err(ContentsError::Kind { path: PathBuf::from(name) }),
+            None => Ok(None),
         };
         let (manifest, hash) = check_manifest(metadata_file(manifest::NAME, manifest::MAX_LENGTH)?, &location, expect)?;
         let links = match metadata_file(links::NAME, links::MAX_LENGTH)? {

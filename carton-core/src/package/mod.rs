@@ -333,7 +333,7 @@ fn read_index(contents: &Contents) -> Result<Index, PackageError> {
 /// The version of the format may be why a carton cannot be opened: a later one may have another MANIFEST. That is then what
 /// to say, although nothing vouches for the carton.toml that says so.
 fn unsupported_version(error: &ContentsError, bytes: impl FnOnce() -> Option<Vec<u8>>) -> Option<PackageError> {
-    if error.kind() != ErrorKind::Format {
+    if !matches!(error.kind(), ErrorKind::Format | ErrorKind::Unsupported) {
         return None;
     }
     match Metadata::from_bytes(&bytes()?) {

@@ -1,0 +1,56 @@
+//! Which files are cartons and which are not: every case is a carton built in code, judged through the public API
+//! (spec/carton-format.md, "What is accepted").
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod builder;
+mod damage;
+mod folder;
+mod judge;
+mod original;
+mod records;
+mod reject;
+mod valid;
+
+use carton_core::ErrorKind;
+
+use builder::CartonBuilder;
+use judge::{Court, Verdict};
+
+/// A carton that must be refused: what is wrong with it, how to make it, and a part of the message, which names the
+/// offender.
+pub(crate) struct Reject {
+    pub(crate) name: &'static str,
+    pub(crate) change: fn(&mut CartonBuilder),
+    pub(crate) kind: ErrorKind,
+    pub(crate) message: &'static str,
+}
+
+/// A case whose carton is bad.
+pub(crate) const fn bad(name: &'static str, change: fn(&mut CartonBuilder), message: &'static str) -> Reject {
+    Reject { name, change, kind: ErrorKind::Integrity, message }
+}
+
+/// A case whose carton may be fine, and needs what is not supported.
+pub(crate) const fn unsupported(name: &'static str, change: fn(&mut CartonBuilder), message: &'static str) -> Reject {
+    Reject { name, change, kind: ErrorKind::Failure, message }
+}
+
+/// Makes each case's change to the good little carton and judges the result; tells of all that went wrong at the end.
+pub(crate) fn check_rejected(cases: &[Reject]) {
+    let court = Court::new();
+    let mut wrong = Vec::new();
+    for case in cases {
+        let mut carton = CartonBuilder::little();
+        (case.change)(&mut carton);
+        let name = case.name;
+        match court.judge(&carton.build()) {
+            Verdict::Good(_) => wrong.push(format!("{name}: accepted")),
+            Verdict::Bad(failure) if failure.kind != case.kind || !failure.text.contains(case.message) => {
+                wrong.push(format!("{name}: expected {:?} with `{}`, found {failure:?}", case.kind, case.message));
+            }
+            Verdict::Bad(_) => {}
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {} cases:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
+}
