@@ -10,7 +10,7 @@
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let model = Carton::load("digits.carton", LoadOptions::default()).await?;
-//! let image = NumericTensor::from_vec(vec![0.0_f32; 64], vec![1, 64])?;
+//! let image = NumericTensor::from_vec(vec![0.0_f32; 64], vec![1, 1, 8, 8])?;
 //! let outputs = model.infer([("image", image)]).await?;
 //! # let _ = outputs;
 //! # Ok(())

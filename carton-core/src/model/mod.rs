@@ -36,7 +36,7 @@ pub use stream::OutputStream;
 ///
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let model = Carton::load("digits.carton", LoadOptions::default()).await?;
-/// let image = NumericTensor::from_vec(vec![0.0_f32; 64], vec![1, 64])?;
+/// let image = NumericTensor::from_vec(vec![0.0_f32; 64], vec![1, 1, 8, 8])?;
 /// let outputs = model.infer([("image", image)]).await?;
 /// println!("{:?}", outputs["probabilities"]);
 /// # Ok(())
@@ -191,7 +191,7 @@ impl Carton {
     ///
     /// ```no_run
     /// # async fn example(model: carton_core::Carton) -> Result<(), Box<dyn std::error::Error>> {
-    /// let mut image = model.alloc::<f32>(&[1, 64]).await?;
+    /// let mut image = model.alloc::<f32>(&[1, 1, 8, 8]).await?;
     /// if let Some(pixels) = image.as_mut_slice::<f32>()? {
     ///     pixels.fill(0.5);
     /// }

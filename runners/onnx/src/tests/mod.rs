@@ -83,13 +83,14 @@ impl Files for TestFiles {
     }
 }
 
-/// Where the tests find ONNX Runtime; `None`, with a word on standard error, where they do not.
+/// Where the tests find ONNX Runtime, which `CARTON_TEST_ONNXRUNTIME` names (`scripts/test` sets it); `None`, with a word on
+/// standard error, where they do not. Not `ORT_DYLIB_PATH`: that would change the engine of every other test.
 pub(super) fn onnx_runtime() -> Option<SearchPath> {
-    if std::env::var_os("ORT_DYLIB_PATH").is_none() {
-        eprintln!("skipped: ORT_DYLIB_PATH does not name a library of ONNX Runtime");
+    let Some(library) = std::env::var_os("CARTON_TEST_ONNXRUNTIME") else {
+        eprintln!("skipped: CARTON_TEST_ONNXRUNTIME does not name a library of ONNX Runtime");
         return None;
-    }
-    Some(SearchPath::of_environment())
+    };
+    Some(SearchPath { chosen: Some(library.into()), installed: None })
 }
 
 /// Loads a model and returns it with the warnings it gave.
@@ -105,7 +106,7 @@ pub(super) fn open_with(
     outputs: &[TensorSpec],
 ) -> Result<(Onnx, Vec<String>), RunnerError> {
     let libraries = match options.engine {
-        EngineChoice::OnnxRuntime => SearchPath::of_environment(),
+        EngineChoice::OnnxRuntime => onnx_runtime().unwrap_or_default(),
         _ => SearchPath::default(),
     };
     let mut warnings = Vec::new();
