@@ -13,10 +13,9 @@ use crate::frame::{HEADER_LENGTH, Header, JSON_CAP};
 use crate::housekeeper::{Housekeeper, Tick};
 use crate::message::{Envelope, Message, Release, Side};
 use crate::protocol_error::ProtocolError;
-use crate::shared_memory::SharedMemory;
 use crate::shared_memory::lending::Lend;
-use crate::shared_memory::peer::ReleaseListener;
 use crate::shared_memory::pool::Region;
+use crate::shared_memory::{MemoryListener, SharedMemory};
 use crate::tensor_encoding::Encoded;
 use crate::transport::Sender;
 
@@ -43,6 +42,17 @@ pub(crate) struct Link {
     /// Whether buffers were dropped since the last tick.
     busy: AtomicBool,
     closed: AtomicBool,
+}
+
+/// Limits of a link.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LinkOptions {
+    /// The largest frame that is sent.
+    pub(crate) frame_cap: u64,
+    /// The most shared memory of this side.
+    pub(crate) pool_cap: u64,
+    /// The most shared memory of the peer.
+    pub(crate) peer_cap: u64,
 }
 
 /// What waits to be sent.
@@ -107,10 +117,11 @@ pub(crate) enum SendError {
 }
 
 impl Link {
-    pub(crate) fn new(side: Side, sender: Sender, frame_cap: u64, pool_cap: u64) -> std::io::Result<Arc<Self>> {
+    pub(crate) fn new(side: Side, sender: Sender, options: LinkOptions) -> std::io::Result<Arc<Self>> {
+        let LinkOptions { frame_cap, pool_cap, peer_cap } = options;
         let link = Arc::new_cyclic(|this: &Weak<Self>| Self {
             this: this.clone(),
-            memory: SharedMemory::new(side, pool_cap, this.clone()),
+            memory: SharedMemory::new(side, pool_cap, peer_cap, this.clone()),
             sender,
             frame_cap,
             outgoing: Mutex::default(),
@@ -366,8 +377,8 @@ impl Link {
     }
 }
 
-impl ReleaseListener for Link {
-    fn releases_pending(&self, n_bytes: u64) {
+impl MemoryListener for Link {
+    fn memory_is_idle(&self, n_bytes: u64) {
         if self.closed.load(Ordering::Relaxed) {
             return;
         }

@@ -229,8 +229,21 @@ pub(crate) fn copy_out(tensors: Tensors) -> Result<Tensors, carton_tensor::Tenso
     fn copy(tensor: Tensor) -> Result<Tensor, carton_tensor::TensorError> {
         Ok(match tensor {
             Tensor::Numeric(numeric) if <dyn Any>::is::<PeerBuffer>(numeric.storage().0.as_ref()) => {
-                let shape = numeric.shape().to_vec();
-                NumericTensor::copy_from_bytes(numeric.dtype(), shape, numeric.bytes())?.into()
+                let (dtype, shape) = (numeric.dtype(), numeric.shape().to_vec());
+                // The size is the runner's choice: more than there is must not end this process.
+                let mut words: Vec<u64> = Vec::new();
+                let n_words = numeric.bytes().len().div_ceil(8);
+                if words.try_reserve_exact(n_words).is_err() {
+                    return Err(carton_tensor::TensorError::TooLarge { dtype, shape });
+                }
+                let (whole, rest) = numeric.bytes().as_chunks::<8>();
+                words.extend(whole.iter().map(|bytes| u64::from_ne_bytes(*bytes)));
+                if !rest.is_empty() {
+                    let mut last = [0; 8];
+                    last[..rest.len()].copy_from_slice(rest);
+                    words.push(u64::from_ne_bytes(last));
+                }
+                NumericTensor::with_offset(dtype, shape, Arc::new(words), 0)?.into()
             }
             Tensor::Nested(nested) => {
                 let elements: Result<Vec<_>, _> = nested.elements().iter().cloned().map(copy).collect();

@@ -6,11 +6,12 @@ mod support;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use carton_runner_interface::Tensors;
 use carton_runner_interface::host::{
-    CallError, CallOptions, CloseReason, Connection, ConnectionOptions, Event, LogLevel, Phase, code,
+    CallError, CallOptions, CloseReason, Connection, ConnectionOptions, Event, FileRange, Files, LoadRequest, LogLevel,
+    Phase, code,
 };
 use carton_runner_interface::runner::ServeOptions;
+use carton_runner_interface::{Options, Tensors};
 use carton_tensor::{DataType, NestedTensor, NumericTensor, Tensor};
 use serde_json::json;
 use support::{
@@ -371,6 +372,46 @@ async fn closing_fails_every_pending_call_with_the_reason() {
         assert!(pair.connection.is_closed());
         pair.connection.ping(CallOptions::default()).await.unwrap_err();
         assert!(pair.runner.join().unwrap().is_ok());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_owner_of_the_process_explains_its_end() {
+    let host = ConnectionOptions {
+        explain: Some(Arc::new(|reason| {
+            let ended = matches!(reason, CloseReason::EndOfFile);
+            ended.then(|| CloseReason::Requested("it exited with status 3".to_owned()))
+        })),
+        ..ConnectionOptions::default()
+    };
+    let pair = loaded_with(Kind::Socket, json!({}), host, ServeOptions::default()).await;
+    pair.connection.shutdown(within(Duration::from_secs(10))).await.unwrap();
+    let CallError::Closed(reason) = pair.connection.ping(CallOptions::default()).await.unwrap_err() else { panic!() };
+    assert_eq!(reason.to_string(), "it exited with status 3");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_may_lie_in_more_files_than_one_message_passes() {
+    let file = tempfile::tempfile().unwrap();
+    for kind in [Kind::Socket, Kind::InMemory] {
+        let pair = connect(kind, ConnectionOptions::default(), ServeOptions::default()).await;
+        let ranges = (0..1000)
+            .map(|index| FileRange {
+                path: format!("{index}"),
+                file: Arc::new(file.try_clone().unwrap()),
+                location: None,
+                offset: 0,
+                length: 0,
+            })
+            .collect();
+        let request = LoadRequest {
+            files: Files::Ranges(ranges),
+            options: Options::new(),
+            device: None,
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+        };
+        pair.connection.load(request, CallOptions::default()).await.unwrap();
     }
 }
 

@@ -19,7 +19,7 @@ use super::{
     SealedInputs,
 };
 use crate::housekeeper::{Elapsed, Housekeeper};
-use crate::link::{Link, Outbound, SendError};
+use crate::link::{Link, LinkOptions, Outbound, SendError};
 use crate::message::{self, Message, Side, WireTensor, code};
 use crate::model::Tensors;
 use crate::protocol_error::ProtocolError;
@@ -82,7 +82,12 @@ impl Connection {
     pub async fn open(transport: Transport, options: ConnectionOptions) -> Result<Self, Arc<CloseReason>> {
         let io_error = |error| Arc::new(CloseReason::Io(Arc::new(error)));
         let (sender, receiver) = transport.split();
-        let link = Link::new(Side::Host, sender, options.frame_cap, options.pool_cap).map_err(io_error)?;
+        let link = Link::new(
+            Side::Host,
+            sender,
+            LinkOptions { frame_cap: options.frame_cap, pool_cap: options.pool_cap, peer_cap: options.runner_pool_cap },
+        )
+        .map_err(io_error)?;
         let housekeeper = Arc::clone(link.housekeeper().ok_or_else(|| io_error(std::io::ErrorKind::Other.into()))?);
         let our_features = features(options.shared_memory);
         // A runner that is gone already is found out about by the reader, with the reason.
@@ -196,7 +201,7 @@ impl Connection {
         let (outbound, inputs) = shared.encode(id, inputs, options.deadline).await?;
         let (items, received) = mpsc::unbounded_channel();
         shared.calls.add(id, Kind::Stream, Waiter::Items(items), credits, Some(slot))?;
-        shared.send_call(id, Message::InferStream { inputs, credits }, outbound)?;
+        shared.send_call(id, Message::InferStream { inputs, credits }, outbound).await?;
         Ok(InferStream::new(Arc::clone(&self.handle), id, received, credits, options.deadline))
     }
 
@@ -286,10 +291,7 @@ impl Connection {
 
     /// Waits until the connection is closed.
     pub async fn closed(&self) -> Arc<CloseReason> {
-        let mut closed = self.shared().closed.subscribe();
-        let reason = closed.wait_for(Option::is_some).await.ok().and_then(|reason| reason.clone());
-        // The sender lives as long as this handle.
-        reason.unwrap_or_else(|| Arc::new(CloseReason::EndOfFile))
+        self.shared().wait_until_closed().await
     }
 
     /// Bytes of this side's shared memory in use, and the most that may be.
@@ -304,7 +306,8 @@ impl Shared {
     fn read(&self, mut reader: FrameReader, our_features: &[&str], said_hello: oneshot::Sender<()>) {
         let reason = self.read_until_closed(&mut reader, our_features, said_hello);
         last_words(self, &reason);
-        self.close(reason);
+        let explained = self.options.explain.as_ref().and_then(|explain| explain(&reason));
+        self.close(explained.unwrap_or(reason));
     }
 
     fn read_until_closed(
@@ -450,24 +453,26 @@ impl Shared {
     }
 
     /// Sends the message of a call that is registered already.
-    fn send_call(&self, id: u64, message: Message, outbound: Outbound) -> Result<(), CallError> {
-        self.link.send(message, outbound).map_err(|error| {
-            self.calls.forget(id);
-            match error {
-                SendError::Closed => {
-                    // The reason is known to the thread that reads, or will be in a moment.
-                    if self.closed.borrow().is_none() {
-                        self.close(CloseReason::EndOfFile);
-                    }
-                    self.closed_error()
-                }
-                SendError::TooLarge { bytes, cap } => CallError::TooLarge { bytes, cap },
-                SendError::Json(error) => CallError::Io {
-                    what: "writing the message as JSON",
-                    source: Arc::new(std::io::Error::other(error)),
-                },
+    async fn send_call(&self, id: u64, message: Message, outbound: Outbound) -> Result<(), CallError> {
+        let Err(error) = self.link.send(message, outbound) else { return Ok(()) };
+        self.calls.forget(id);
+        Err(match error {
+            // Nothing more can be sent, but the thread that reads may still be busy with what came before the end, and
+            // it knows the reason best.
+            SendError::Closed => CallError::Closed(self.wait_until_closed().await),
+            SendError::TooLarge { bytes, cap } => CallError::TooLarge { bytes, cap },
+            SendError::Json(error) => {
+                let source = Arc::new(std::io::Error::other(error));
+                CallError::Io { what: "writing the message as JSON", source }
             }
         })
+    }
+
+    async fn wait_until_closed(&self) -> Arc<CloseReason> {
+        let mut closed = self.closed.subscribe();
+        let reason = closed.wait_for(Option::is_some).await.ok().and_then(|reason| reason.clone());
+        // The sender is a field of `self`: waiting does not end before there is a reason.
+        reason.unwrap_or_else(|| Arc::new(CloseReason::EndOfFile))
     }
 
     /// Makes a call that takes no slot of the runner and has no tensors.
@@ -519,7 +524,7 @@ impl Shared {
     ) -> Result<Answer, CallError> {
         let (waiter, answer) = oneshot::channel();
         self.calls.add(id, kind, Waiter::Answer(waiter), 0, slot)?;
-        self.send_call(id, message, outbound)?;
+        self.send_call(id, message, outbound).await?;
         let _cancel = CancelOnDrop { shared: self, id };
         match self.housekeeper.within(deadline, answer).await {
             Ok(Ok(answer)) => answer,

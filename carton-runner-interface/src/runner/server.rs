@@ -15,7 +15,7 @@ use super::call::{AnswerError, Call, CallState, OutputStream};
 use super::files::{ModelFiles, Range};
 use super::{LoadRequest, PackRequest, Runner, RunnerError, Sealed, Tensors};
 use crate::frame::Frame;
-use crate::link::{Link, Outbound};
+use crate::link::{Link, LinkOptions, Outbound};
 use crate::message::{self, Message, Parsed, Side, WireEntry, WireError, WireFiles, WireSource, code, parse};
 use crate::protocol_error::ProtocolError;
 use crate::shared_memory::peer::MapError;
@@ -27,6 +27,8 @@ use crate::version;
 
 /// The largest frame a runner reads or writes.
 const FRAME_CAP: u64 = 4 << 30;
+/// The most shared memory a host may lend. Hosts are trusted; this is for those that count wrongly.
+const PEER_CAP: u64 = 8 << 40;
 /// Loads and packs that may run at once.
 const PREPARATION_CAP: usize = 8;
 /// Frameworks expect the stack of a main thread.
@@ -68,7 +70,11 @@ impl Default for ServeOptions {
 /// The host broke the protocol, or IO.
 pub fn serve<R: Runner>(transport: Transport, options: ServeOptions) -> Result<(), ServeError> {
     let (sender, receiver) = transport.split();
-    let link = Link::new(Side::Runner, sender, FRAME_CAP, options.pool_cap)?;
+    let link = Link::new(
+        Side::Runner,
+        sender,
+        LinkOptions { frame_cap: FRAME_CAP, pool_cap: options.pool_cap, peer_cap: PEER_CAP },
+    )?;
     let mut features = vec![version::DESCRIPTORS];
     if options.shared_memory {
         features.push(version::SHARED_MEMORY);

@@ -16,9 +16,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use self::lending::LentBuffers;
-use self::peer::{PeerMemory, ReleaseListener, ReleaseQueue};
+use self::peer::{PeerMemory, ReleaseQueue};
 use self::pool::Pool;
 use crate::message::Side;
+
+/// Who tidies up shared memory.
+pub(crate) trait MemoryListener: Send + Sync {
+    /// Buffers of the peer with so many bytes wait to be given back, or (0) memory of this side became idle. Called
+    /// without any lock of this module held, from whichever thread dropped a tensor: must not block.
+    fn memory_is_idle(&self, n_bytes: u64);
+}
 
 /// All shared memory of one connection, as one of its sides sees it.
 pub(crate) struct SharedMemory {
@@ -36,13 +43,13 @@ pub(crate) struct SharedMemory {
 }
 
 impl SharedMemory {
-    pub(crate) fn new(side: Side, pool_cap: u64, listener: Weak<dyn ReleaseListener>) -> Self {
-        let releases = Arc::new(ReleaseQueue::new(listener));
+    pub(crate) fn new(side: Side, pool_cap: u64, peer_cap: u64, listener: Weak<dyn MemoryListener>) -> Self {
+        let releases = Arc::new(ReleaseQueue::new(listener.clone()));
         Self {
             side,
-            pool: Pool::new(pool_cap),
+            pool: Pool::new(pool_cap, listener),
             lent: LentBuffers::default(),
-            peer: PeerMemory::new(Arc::clone(&releases)),
+            peer: PeerMemory::new(peer_cap, Arc::clone(&releases)),
             releases,
             in_use: AtomicBool::new(false),
         }

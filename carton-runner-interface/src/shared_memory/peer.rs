@@ -7,24 +7,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use carton_tensor::Storage;
 
+use super::MemoryListener;
 use super::region::{self, Mapping, ReceiveError};
 use crate::message::Release;
 use crate::protocol_error::ProtocolError;
 
 /// The most regions a peer may have at once.
 const REGION_CAP: usize = 4096;
-/// The most bytes of address space a peer's regions may take.
-const SIZE_CAP: u64 = 8 << 40;
 
 /// All regions of the peer.
 pub(crate) struct PeerMemory {
     regions: Mutex<HashMap<u64, Arc<Mapping>>>,
+    /// The most bytes they may have together.
+    cap: u64,
     releases: Arc<ReleaseQueue>,
 }
 
 impl PeerMemory {
-    pub(crate) fn new(releases: Arc<ReleaseQueue>) -> Self {
-        Self { regions: Mutex::default(), releases }
+    pub(crate) fn new(cap: u64, releases: Arc<ReleaseQueue>) -> Self {
+        Self { regions: Mutex::default(), cap, releases }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<Mapping>>> {
@@ -39,8 +40,8 @@ impl PeerMemory {
             return Err(unfit("it is mapped already".to_owned()).into());
         }
         let others: u64 = regions.values().map(|mapping| mapping.size() as u64).sum();
-        if regions.len() >= REGION_CAP || others.checked_add(size).is_none_or(|total| total > SIZE_CAP) {
-            let problem = format!("more than {REGION_CAP} regions or {SIZE_CAP} bytes of shared memory");
+        if regions.len() >= REGION_CAP || others.checked_add(size).is_none_or(|total| total > self.cap) {
+            let problem = format!("more than {REGION_CAP} regions or {} bytes of shared memory", self.cap);
             return Err(unfit(problem).into());
         }
         let n_bytes = usize::try_from(size).ok().filter(|&size| size > 0);
@@ -132,21 +133,15 @@ impl Drop for PeerBuffer {
     }
 }
 
-/// Who is told that releases wait to be sent.
-pub(crate) trait ReleaseListener: Send + Sync {
-    /// Called without any lock held, from whichever thread dropped a tensor: must not block.
-    fn releases_pending(&self, n_bytes: u64);
-}
-
 /// Buffers of the peer that are no longer used and that the peer was not told of yet.
 pub(crate) struct ReleaseQueue {
     pending: Mutex<Vec<Release>>,
     n_bytes: AtomicU64,
-    listener: Weak<dyn ReleaseListener>,
+    listener: Weak<dyn MemoryListener>,
 }
 
 impl ReleaseQueue {
-    pub(crate) fn new(listener: Weak<dyn ReleaseListener>) -> Self {
+    pub(crate) fn new(listener: Weak<dyn MemoryListener>) -> Self {
         Self { pending: Mutex::default(), n_bytes: AtomicU64::new(0), listener }
     }
 
@@ -154,7 +149,7 @@ impl ReleaseQueue {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner).push(release);
         let n_bytes = self.n_bytes.fetch_add(length as u64, Ordering::Relaxed) + length as u64;
         if let Some(listener) = self.listener.upgrade() {
-            listener.releases_pending(n_bytes);
+            listener.memory_is_idle(n_bytes);
         }
     }
 

@@ -7,12 +7,13 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use carton_tensor::Storage;
 
+use super::MemoryListener;
 use super::ranges::FreeRanges;
 use super::region::{self, Mapping};
 
@@ -38,6 +39,7 @@ struct Shared {
     cap: u64,
     state: Mutex<State>,
     freed: Condvar,
+    listener: Weak<dyn MemoryListener>,
 }
 
 #[derive(Default)]
@@ -96,8 +98,8 @@ pub(crate) enum PoolError {
 }
 
 impl Pool {
-    pub(crate) fn new(cap: u64) -> Self {
-        Self(Arc::new(Shared { cap, state: Mutex::default(), freed: Condvar::new() }))
+    pub(crate) fn new(cap: u64, listener: Weak<dyn MemoryListener>) -> Self {
+        Self(Arc::new(Shared { cap, state: Mutex::default(), freed: Condvar::new(), listener }))
     }
 
     /// A buffer of `n_bytes`, with whatever was in it before.
@@ -159,13 +161,13 @@ impl Pool {
         std::mem::take(&mut self.0.lock().retired)
     }
 
-    /// Gives back regions that have been idle for long. Says whether regions are left that may become so.
+    /// Gives back regions that have been idle for long. Says whether there are others that are idle.
     pub(crate) fn trim(&self, now: Instant) -> bool {
         let mut state = self.0.lock();
         let idle = |slot: &mut Slot| slot.n_buffers == 0 && now.saturating_duration_since(slot.idle_since) >= IDLE;
         let gone: Vec<Slot> = state.slots.extract_if(.., idle).collect();
         gone.iter().for_each(|slot| state.retire(slot));
-        let more = !state.slots.is_empty();
+        let more = state.slots.iter().any(|slot| slot.n_buffers == 0);
         // Unmapping takes a while: not under the lock.
         drop(state);
         drop(gone);
@@ -268,15 +270,20 @@ impl Drop for PoolBuffer {
     fn drop(&mut self) {
         let mut state = self.pool.lock();
         state.used -= self.reserved as u64;
+        let mut idle = false;
         if let Some(slot) = state.slots.iter_mut().find(|slot| Arc::ptr_eq(&slot.region, &self.region)) {
             slot.free.give_back(self.offset, self.reserved);
             slot.n_buffers -= 1;
             slot.idle_since = Instant::now();
+            idle = slot.n_buffers == 0;
         }
         let wakers = std::mem::take(&mut state.wakers);
         drop(state);
         self.pool.freed.notify_all();
         wakers.into_iter().for_each(Waker::wake);
+        if idle && let Some(listener) = self.pool.listener.upgrade() {
+            listener.memory_is_idle(0);
+        }
     }
 }
 
@@ -286,9 +293,19 @@ mod tests {
 
     use super::*;
 
+    struct Nobody;
+
+    impl MemoryListener for Nobody {
+        fn memory_is_idle(&self, _: u64) {}
+    }
+
+    fn pool(cap: u64) -> Pool {
+        Pool::new(cap, Weak::<Nobody>::new())
+    }
+
     #[test]
     fn memory_is_reused_and_the_cap_holds() {
-        let pool = Pool::new(8 << 20);
+        let pool = pool(8 << 20);
         let one = pool.try_alloc(3 << 20).unwrap();
         let address = one.bytes().as_ptr();
         assert_eq!(address.addr() % PAGE, 0);
@@ -302,7 +319,7 @@ mod tests {
 
     #[test]
     fn idle_regions_make_room_for_another_kind() {
-        let pool = Pool::new(8 << 20);
+        let pool = pool(8 << 20);
         let region = Arc::clone(pool.try_alloc(3 << 20).unwrap().region());
         assert!(region.take_descriptor().is_some());
         let small = pool.try_alloc(100).unwrap();
@@ -312,7 +329,7 @@ mod tests {
 
     #[test]
     fn a_waiting_thread_gets_what_another_gives_back() {
-        let pool = Pool::new(4 << 20);
+        let pool = pool(4 << 20);
         let all = pool.try_alloc(4 << 20).unwrap();
         let full = pool.alloc_blocking(64, Duration::from_millis(20), || true);
         assert!(matches!(full, Err(PoolError::Full { .. })));
@@ -326,12 +343,12 @@ mod tests {
 
     #[test]
     fn idle_memory_is_given_back() {
-        let pool = Pool::new(1 << 30);
+        let pool = pool(1 << 30);
         let buffer = pool.try_alloc(100).unwrap();
         drop(pool.try_alloc(2 << 20).unwrap());
         assert!(pool.trim(Instant::now()));
         assert_eq!(pool.0.lock().slots.len(), 2);
-        assert!(pool.trim(Instant::now() + IDLE));
+        assert!(!pool.trim(Instant::now() + IDLE));
         assert_eq!(pool.0.lock().slots.len(), 1);
         drop(buffer);
         assert!(!pool.trim(Instant::now() + IDLE));
