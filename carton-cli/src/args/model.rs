@@ -1,7 +1,9 @@
 //! Which carton a command is about.
 
+use std::path::PathBuf;
 use std::str::FromStr;
 
+use carton_core::Location;
 use carton_core::digest::Sha256Digest;
 use clap::Args;
 
@@ -10,11 +12,18 @@ use clap::Args;
 pub(crate) struct ModelArgs {
     /// A .carton file, or the folder of an unpacked one
     #[arg(value_name = "MODEL", value_hint = clap::ValueHint::AnyPath)]
-    pub(crate) location: String,
+    pub(crate) path: PathBuf,
 
     /// Refuse the carton unless its manifest has this SHA-256 (see `carton hash`)
     #[arg(long, value_name = "HASH", value_parser = digest)]
     pub(crate) expect: Option<Sha256Digest>,
+}
+
+impl ModelArgs {
+    /// Where the carton is: text may be a URL and may end in `#sha256=…`, other paths are paths.
+    pub(crate) fn location(&self) -> Location {
+        self.path.to_str().map_or_else(|| Location::from(self.path.as_path()), Location::from)
+    }
 }
 
 /// A SHA-256 as people write it: hexadecimal, with `sha256:` before it or not.

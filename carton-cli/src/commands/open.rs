@@ -1,10 +1,13 @@
 //! Opening the carton that a command is about.
 
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::Arc;
 
+use carton_core::archive::Archive;
 use carton_core::package::Package;
-use carton_core::{Carton, OpenOptions, ProgressCallback, ProgressEvent};
+use carton_core::source::FileSource;
+use carton_core::{Carton, Location, OpenOptions, ProgressCallback, ProgressEvent};
 
 use super::Context;
 use crate::args::ModelArgs;
@@ -16,23 +19,54 @@ use crate::progress::ProgressDisplay;
 #[derive(Debug, thiserror::Error)]
 #[error("`{location}` is remote, and --offline was given")]
 struct Offline {
-    location: String,
+    location: Location,
 }
 
 /// Opens a carton without starting a runner.
 pub(super) async fn open(model: &ModelArgs, context: &Context<'_>) -> Result<Package, Failure> {
-    refuse_offline(&model.location, context)?;
+    refuse_offline(model, context)?;
     let options = OpenOptions { expect: model.expect, config: Some(context.config.clone()) };
-    Ok(Carton::open(model.location.as_str(), options).await?)
+    Carton::open(model.location(), options).await.map_err(|error| explained(error, &model.path))
 }
 
 /// With `--offline` a URL is an error before anybody tries to reach it.
-pub(super) fn refuse_offline(location: &str, context: &Context<'_>) -> Result<(), Failure> {
-    let scheme = location.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
-    if context.global.offline && matches!(scheme.as_deref(), Some("http" | "https")) {
-        return Err(Failure::with_exit(Exit::Network, Offline { location: location.to_owned() }));
+pub(super) fn refuse_offline(model: &ModelArgs, context: &Context<'_>) -> Result<(), Failure> {
+    let location = model.location();
+    if context.global.offline && location.path().is_none() {
+        return Err(Failure::with_exit(Exit::Network, Offline { location }));
     }
     Ok(())
+}
+
+/// Adds what to do when the file is no carton at all, rather than a damaged one.
+pub(super) fn explained(error: carton_core::Error, path: &Path) -> Failure {
+    let failure = Failure::from(error);
+    if failure.exit() == Exit::Integrity && failure.advice().is_none() && looks_bare(path) {
+        return failure.hint(
+            "it does not look like a carton; `carton pack` makes one of a model, and `carton run` runs a bare model \
+             when it is told which --runner to use",
+        );
+    }
+    failure
+}
+
+/// Whether a path looks like a model that is in no carton, or like something else. What has the name or the parts of a
+/// carton is one, so that its errors are told.
+pub(super) fn looks_bare(path: &Path) -> bool {
+    if path.extension().is_some_and(|extension| extension == "carton") {
+        return false;
+    }
+    if path.is_dir() {
+        return !path.join("carton.toml").is_file();
+    }
+    // Frameworks use zip files too, so one is a carton only if it has the parts of one.
+    path.is_file() && !has_the_parts_of_a_carton(path)
+}
+
+fn has_the_parts_of_a_carton(path: &Path) -> bool {
+    let Ok(source) = FileSource::open(path) else { return false };
+    let archive = Archive::open(Arc::new(source));
+    archive.is_ok_and(|archive| archive.get("MANIFEST").is_some() && archive.get("carton.toml").is_some())
 }
 
 /// Shows what the library reports; `None` when nobody would see it.

@@ -1,9 +1,6 @@
 //! `carton run`: a model on inputs, or its self-tests.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read;
-use std::path::Path;
 
 use carton_core::signature::SignatureMode;
 use carton_core::{CallTimings, Carton, InferOptions, Inputs, LoadOptions};
@@ -12,7 +9,7 @@ use semver::VersionReq;
 use serde::Serialize;
 
 use super::{Context, open, self_test};
-use crate::args::{ModelArgs, RunArgs, SignatureChoice};
+use crate::args::{RunArgs, SignatureChoice};
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
 use crate::output::{Role, one_line};
@@ -58,7 +55,7 @@ pub(super) async fn run(arguments: RunArgs, context: &Context<'_>) -> Result<Exi
 /// Loads the model: a carton, or with `--runner` whatever is there.
 async fn load(arguments: &RunArgs, context: &Context<'_>) -> Result<Carton, Failure> {
     let model = &arguments.model;
-    open::refuse_offline(&model.location, context)?;
+    open::refuse_offline(model, context)?;
     let options = LoadOptions {
         expect: model.expect,
         device: arguments.device.clone(),
@@ -76,45 +73,17 @@ async fn load(arguments: &RunArgs, context: &Context<'_>) -> Result<Carton, Fail
         ..LoadOptions::default()
     };
     if let Some(runner) = &arguments.runner
-        && is_bare(model)
+        && model.expect.is_none()
+        && open::looks_bare(&model.path)
     {
         let version = arguments.framework_version.clone().unwrap_or(VersionReq::STAR);
-        return Ok(Carton::load_unpacked(&model.location, runner, version, options).await?);
+        return Ok(Carton::load_unpacked(&model.path, runner, version, options).await?);
     }
     if arguments.self_test {
         // Before a runner is started for nothing.
-        let package = open::open(model, context).await?;
-        if package.metadata().self_tests().is_empty() {
-            return Err(Failure::new(self_test::NoSelfTests)
-                .hint("`carton pack` takes them from --metadata, and records them with --record-self-test"));
-        }
+        self_test::require(&open::open(model, context).await?)?;
     }
-    Ok(Carton::load(model.location.as_str(), options).await?)
-}
-
-/// Whether a path looks like a model that is in no carton. What has the name or the parts of one is opened as one, so that
-/// its errors are told; an expected hash asks for one.
-fn is_bare(model: &ModelArgs) -> bool {
-    let path = Path::new(&model.location);
-    if model.expect.is_some() || path.extension().is_some_and(|extension| extension == "carton") {
-        return false;
-    }
-    if path.is_dir() {
-        return !path.join("carton.toml").is_file();
-    }
-    // Frameworks use zip files too, so one is a carton only if it names the parts of one; its directory is at its end.
-    path.is_file() && !ends_like_a_carton(path).unwrap_or(false)
-}
-
-fn ends_like_a_carton(path: &Path) -> std::io::Result<bool> {
-    let mut start = [0; 2];
-    File::open(path)?.read_exact(&mut start)?;
-    if start != *b"PK" {
-        return Ok(false);
-    }
-    let source = carton_core::source::FileSource::open(path)?;
-    let archive = carton_core::archive::Archive::open(std::sync::Arc::new(source));
-    Ok(archive.is_ok_and(|archive| archive.get("MANIFEST").is_some() && archive.get("carton.toml").is_some()))
+    Carton::load(model.location(), options).await.map_err(|error| open::explained(error, &model.path))
 }
 
 async fn infer(model: &Carton, inputs: ReadInputs, arguments: RunArgs, context: &Context<'_>) -> Result<Exit, Failure> {

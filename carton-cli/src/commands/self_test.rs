@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use carton_core::package::Package;
 use carton_core::{Carton, OutputResult, SelfTestReport, SelfTestResult};
 use carton_tensor::Tolerance;
 
@@ -10,11 +11,21 @@ use crate::failure::{Exit, Failure};
 use crate::output::{Output, Role, count, one_line, printable, seconds};
 
 #[derive(Debug, thiserror::Error)]
-#[error("the carton has no self-tests")]
-pub(super) struct NoSelfTests;
+#[error("there are no self-tests")]
+struct NoSelfTests;
+
+/// There must be something to test.
+pub(super) fn require(package: &Package) -> Result<(), Failure> {
+    if package.metadata().self_tests().is_empty() {
+        return Err(Failure::new(NoSelfTests)
+            .hint("`carton pack` takes them from --metadata, and records them with --record-self-test"));
+    }
+    Ok(())
+}
 
 /// Runs the self-tests of a loaded model and reports how they went.
 pub(super) async fn run(model: &Carton, tolerance: Tolerance, context: &Context<'_>) -> Result<Exit, Failure> {
+    require(model.package())?;
     let report = model.self_test(tolerance).await?;
     context.output.progress().finish();
     if context.output.is_json() {

@@ -20,16 +20,16 @@ struct Unpacked {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("cannot tell from `{location}` what the folder is to be called")]
+#[error("cannot tell from `{}` what the folder is to be called", path.display())]
 struct NoName {
-    location: String,
+    path: PathBuf,
 }
 
 pub(super) async fn run(arguments: UnpackArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
     let path = match arguments.output {
         Some(path) => path,
-        None => default_folder(&arguments.model.location)?,
+        None => default_folder(&arguments.model.path)?,
     };
     let package = open::open(&arguments.model, context).await?;
     let unpacked = Unpacked {
@@ -53,12 +53,13 @@ pub(super) async fn run(arguments: UnpackArgs, context: &Context<'_>) -> Result<
 }
 
 /// The carton's name without `.carton`, in the current folder.
-fn default_folder(location: &str) -> Result<PathBuf, Failure> {
-    let without_hash = location.split_once("#sha256=").map_or(location, |(location, _)| location);
-    match Path::new(without_hash).file_stem() {
+fn default_folder(model: &Path) -> Result<PathBuf, Failure> {
+    let text = model.to_str();
+    let without_hash = text.and_then(|text| text.split_once("#sha256=")).map_or(model, |(path, _)| Path::new(path));
+    match without_hash.file_stem() {
         Some(stem) if !stem.is_empty() => Ok(PathBuf::from(stem)),
         _ => {
-            let error = NoName { location: location.to_owned() };
+            let error = NoName { path: model.to_path_buf() };
             Err(Failure::usage(error).hint("name it: --output FOLDER"))
         }
     }
@@ -72,10 +73,12 @@ mod tests {
 
     #[test]
     fn the_folder_is_called_like_the_carton() {
-        let check = |location, expected: &str| assert_eq!(default_folder(location).unwrap(), Path::new(expected));
+        let check = |location: &str, expected: &str| {
+            assert_eq!(default_folder(Path::new(location)).unwrap(), Path::new(expected))
+        };
         check("digits.carton", "digits");
         check("/models/digits.v2.carton", "digits.v2");
         check("digits.carton#sha256=00ff", "digits");
-        assert_eq!(default_folder("/").unwrap_err().exit(), Exit::Usage);
+        assert_eq!(default_folder(Path::new("/")).unwrap_err().exit(), Exit::Usage);
     }
 }

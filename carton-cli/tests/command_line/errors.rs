@@ -164,6 +164,27 @@ fn colors_only_when_asked_for() {
 fn a_file_that_is_no_carton() {
     let sandbox = Sandbox::new();
     sandbox.write("notes.txt", "no zip file");
+    sandbox.write("truncated.carton", "PK\x03\x04");
+    sandbox.write("folder/model.bin", "weights");
+    assert_snapshot!(sandbox.carton("run folder -i x=1"), @"
+    exit code: 4
+    ----- stdout -----
+
+    ----- stderr -----
+    error: `[SANDBOX]/work/folder` is not a carton: it has no file MANIFEST
+
+    hint: it does not look like a carton; `carton pack` makes one of a model, and `carton run` runs a bare model when it is told which --runner to use
+    ");
+    assert_snapshot!(sandbox.carton("verify truncated.carton"), @"
+    exit code: 4
+    ----- stdout -----
+
+    ----- stderr -----
+    error: cannot read `truncated.carton`
+
+    Caused by:
+      end of central directory record at offset 0: expected one: every zip file ends with it, found none
+    ");
     assert_snapshot!(sandbox.carton("info notes.txt"), @"
     exit code: 4
     ----- stdout -----
@@ -173,6 +194,8 @@ fn a_file_that_is_no_carton() {
 
     Caused by:
       end of central directory record at offset 0: expected one: every zip file ends with it, found none
+
+    hint: it does not look like a carton; `carton pack` makes one of a model, and `carton run` runs a bare model when it is told which --runner to use
     ");
 }
 
@@ -240,4 +263,22 @@ fn a_reader_that_is_gone_is_no_failure() {
     let mut stderr = String::new();
     child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
     assert_eq!((status.code(), stderr.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn names_that_are_not_text() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let sandbox = Sandbox::new();
+    sandbox.write("model.bin", "weights");
+    let name = OsStr::from_bytes(b"m\xff.carton");
+    sandbox
+        .run([OsStr::new("pack"), OsStr::new("model.bin"), "--runner=noop".as_ref(), "-o".as_ref(), name])
+        .expect_code(0);
+    assert_snapshot!(sandbox.run([OsStr::new("verify"), name]), @"
+    exit code: 0
+    ----- stdout -----
+    OK 3 files, 131 B, all match the manifest
+    ----- stderr -----
+    ");
 }

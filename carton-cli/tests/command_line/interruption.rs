@@ -1,6 +1,7 @@
 //! Signals: nothing is left behind.
 
 use std::fs;
+use std::path::Path;
 use std::process::{Child, Output};
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,13 @@ fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
         assert!(start.elapsed() < PATIENCE, "waited too long for {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
+}
+
+/// Whether the process has a file open in the folder, be it one without a name.
+fn has_open_file_in(child: &Child, folder: &Path) -> bool {
+    let folder = fs::canonicalize(folder).unwrap();
+    let open = fs::read_dir(format!("/proc/{}/fd", child.id())).unwrap();
+    open.flatten().any(|entry| fs::read_link(entry.path()).is_ok_and(|target| target.starts_with(&folder)))
 }
 
 fn interrupt(mut child: Child, signal: Signal) -> Output {
@@ -38,7 +46,7 @@ fn an_interrupted_pack_leaves_nothing() {
         let arguments = ["pack", "model.bin", "--runner", "noop", "--compression", "deflate", "-o", "out/model.carton"];
         let child = sandbox.command(arguments).spawn().unwrap();
         let out = sandbox.work().join("out");
-        wait_until("the temporary file", || !names(&out).is_empty());
+        wait_until("the unfinished carton", || has_open_file_in(&child, &out));
         let output = interrupt(child, signal);
         assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
         assert_eq!(String::from_utf8_lossy(&output.stderr), "error: interrupted\n");

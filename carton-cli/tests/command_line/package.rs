@@ -406,7 +406,7 @@ fn what_cannot_be_packed() {
     error: cannot write `missing/folder/model.carton`
 
     Caused by:
-      No such file or directory (os error 2) at path "[SANDBOX]/work/missing/folder/.model.carton[RANDOM].partial"
+      No such file or directory (os error 2) at path "[SANDBOX]/work/missing/folder/.carton-[RANDOM].partial"
     "#);
     assert_snapshot!(sandbox.carton("pack model.bin --runner onnx"), @"
     exit code: 6

@@ -442,17 +442,18 @@ fn a_carton_without_self_tests() {
     ----- stdout -----
 
     ----- stderr -----
-    error: the carton has no self-tests
+    error: there are no self-tests
 
     hint: `carton pack` takes them from --metadata, and records them with --record-self-test
     ");
+    sandbox.carton("run model.bin --runner noop --self-test").expect_code(1);
     assert_snapshot!(sandbox.carton("run echo.carton --self-test --json"), @r#"
     exit code: 1
     ----- stdout -----
     {
       "error": {
         "kind": "failure",
-        "message": "the carton has no self-tests",
+        "message": "there are no self-tests",
         "causes": [],
         "hint": "`carton pack` takes them from --metadata, and records them with --record-self-test"
       }
