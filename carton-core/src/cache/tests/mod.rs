@@ -1,10 +1,11 @@
 //! The cache against damage, other processes, and being killed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod processes;
+
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::process::{Child, Command};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
@@ -97,8 +98,14 @@ fn new_cache() -> (tempfile::TempDir, Cache) {
     (folder, cache)
 }
 
+/// Waits until what was just written can be told from what is written later, on any kernel.
+fn age() {
+    std::thread::sleep(Duration::from_millis(15));
+}
+
 /// Changes a file's bytes but not its length, as a bad disk or a careless program would.
 fn damage(path: &Path) {
+    age();
     let mut bytes = fs::read(path).unwrap();
     bytes[0] ^= 1;
     fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
@@ -186,6 +193,7 @@ fn whatever_is_changed_in_a_model_is_noticed_and_repaired() {
         let model = example();
         let path = model.folder(&cache).path().to_path_buf();
         model.n_fed();
+        age();
         change(&path);
         model.folder(&cache);
         assert_eq!(model.n_fed(), n_fed, "{what}");
@@ -320,6 +328,7 @@ fn records_hold_for_one_identity_only() {
     check(&first, &manifest, Scope::Everything, false);
     check(&first, &Sha256Digest::of(b"other"), Scope::StoredModelFiles, false);
     // Other bytes of the same length, and the time set back.
+    age();
     fs::write(&path, "BYTES").unwrap();
     let file = File::options().write(true).open(&path).unwrap();
     let modified = std::time::UNIX_EPOCH + Duration::new(first.modified.0.try_into().unwrap(), first.modified.1);
@@ -404,141 +413,6 @@ fn leftovers_are_swept_and_work_in_progress_is_not() {
     assert_eq!(left, BTreeSet::from([working.path().to_path_buf(), lock]));
     drop(working);
     assert_eq!(fs::read_dir(&area).unwrap().count(), 0);
-}
-
-const CHILD: &str = "CARTON_TEST_CACHE_CHILD";
-const BEGINS: &str = "begins with the model";
-
-/// What other processes in the tests below do: make the model in the cache that the variable names.
-#[test]
-fn child() {
-    let Some(cache_dir) = std::env::var_os(CHILD) else { return };
-    let limit = std::env::var("CARTON_TEST_FILE_SIZE_LIMIT").ok().map(|limit| limit.parse::<u64>().unwrap());
-    if let Some(limit) = limit {
-        use rustix::process::{Resource, Rlimit, setrlimit};
-        setrlimit(Resource::Fsize, Rlimit { current: Some(limit), maximum: None }).unwrap();
-    }
-    let cache = Cache::open(Path::new(&cache_dir)).unwrap();
-    let model = slow();
-    println!("{BEGINS}");
-    let result = cache.model_folder(&model.manifest, &model);
-    if limit.is_some() {
-        let error = result.unwrap_err();
-        assert!(matches!(error, CacheError::Io { .. }) && error.to_string().contains("partial-v1"), "{error}");
-        std::process::exit(7);
-    }
-    model.check(result.unwrap().path());
-    std::process::exit(if model.n_fed() > 0 { 3 } else { 4 });
-}
-
-fn slow() -> Model {
-    let names: Vec<String> = (0..40).map(|number| format!("layers/{}/{number}.bin", number % 7)).collect();
-    let files: Vec<(&str, usize)> = names.iter().enumerate().map(|(at, name)| (name.as_str(), 9000 * at)).collect();
-    Model { pause: Duration::from_micros(20), ..Model::new("slow", &files) }
-}
-
-/// Starts a process and returns when it begins with the model.
-fn spawn_child(cache_dir: &Path) -> Child {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["cache::tests::child", "--exact", "--nocapture"]).env(CHILD, cache_dir);
-    let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
-    let output = io::BufReader::new(child.stdout.take().unwrap());
-    assert!(io::BufRead::lines(output).any(|line| line.unwrap().contains(BEGINS)));
-    child
-}
-
-#[test]
-fn processes_that_make_the_same_model_agree() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut children: Vec<Child> = (0..4).map(|_| spawn_child(folder.path())).collect();
-    let mut codes: Vec<_> = children.iter_mut().map(|child| child.wait().unwrap().code().unwrap()).collect();
-    codes.sort_unstable();
-    assert_eq!(codes, [3, 4, 4, 4], "one of them makes it, the others wait");
-}
-
-#[test]
-fn a_process_killed_at_any_moment_leaves_nothing_half_made() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut child = spawn_child(&folder.path().join("whole"));
-    let start = std::time::Instant::now();
-    assert_eq!(child.wait().unwrap().code(), Some(3));
-    let whole = start.elapsed();
-    let model = slow();
-    let (mut n_made, mut n_leftovers) = (0, 0);
-    // A generator of Knuth's: the moments differ, and are the same in every run.
-    let mut random = 88_172_645_463_325_252_u64;
-    for round in 0..40 {
-        let cache_dir = folder.path().join(format!("{}", round / 10));
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let mut child = spawn_child(&cache_dir);
-        std::thread::sleep(whole.mul_f64((random >> 40) as f64 / (1_u64 << 24) as f64));
-        child.kill().unwrap();
-        child.wait().unwrap();
-        n_leftovers += usize::from(fs::read_dir(cache_dir.join(PARTIAL)).unwrap().count() > 0);
-        let cache = Cache::open(&cache_dir).unwrap();
-        assert_eq!(count_files(&cache.bucket(PARTIAL)), 0, "round {round}");
-        for shard in fs::read_dir(cache.bucket(FILES)).unwrap() {
-            for file in fs::read_dir(shard.unwrap().path()).unwrap() {
-                let path = file.unwrap().path();
-                let digest = Sha256Digest::of(&fs::read(&path).unwrap());
-                assert_eq!(path.file_name().unwrap().to_str().unwrap(), digest.to_string());
-            }
-        }
-        if let [made] = cache.models().unwrap()[..] {
-            n_made += 1;
-            model.check(&cache.model_root(&made).join("model"));
-        }
-        if round % 10 == 9 {
-            model.folder(&cache);
-        }
-    }
-    println!("killed 40 times: {n_leftovers} left something half-made, {n_made} had the model made");
-    assert!(n_leftovers > 0, "no process was killed in the middle of its work");
-}
-
-#[test]
-fn a_full_disk_is_an_error_that_names_the_path() {
-    let folder = tempfile::tempdir().unwrap();
-    // The process ignores the signal that comes with the error, as Rust programs do not by themselves.
-    let status = Command::new("sh")
-        .args(["-c", "trap '' XFSZ; exec \"$0\" cache::tests::child --exact --quiet"])
-        .arg(std::env::current_exe().unwrap())
-        .env(CHILD, folder.path())
-        .env("CARTON_TEST_FILE_SIZE_LIMIT", "100000")
-        .stdout(std::process::Stdio::null())
-        .status()
-        .unwrap();
-    assert_eq!(status.code(), Some(7));
-    let cache = Cache::open(folder.path()).unwrap();
-    assert_eq!(cache.models().unwrap(), []);
-    assert_eq!(count_files(&cache.bucket(PARTIAL)), 0);
-    slow().folder(&cache);
-}
-
-#[test]
-fn a_real_full_disk_is_an_error_that_names_the_path() {
-    let folder = tempfile::tempdir().unwrap();
-    let mount = Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "size=1m,mode=700", "tmpfs"])
-        .arg(folder.path())
-        .stderr(std::process::Stdio::null())
-        .status();
-    if !mount.is_ok_and(|status| status.success()) {
-        println!("skipped: mounting a small file system needs root");
-        return;
-    }
-    let cache = Cache::open(folder.path()).unwrap();
-    let model = Model::new("large", &[("one.bin", 900_000), ("two.bin", 900_000)]);
-    let result = cache.model_folder(&model.manifest, &model);
-    let (models, n_partial) = (cache.models().unwrap(), count_files(&cache.bucket(PARTIAL)));
-    let small = Model::new("small", &[("one.bin", 100)]);
-    let small_result = cache.model_folder(&small.manifest, &small).map(|folder| small.check(folder.path()));
-    Command::new("umount").arg(folder.path()).status().unwrap();
-    let Err(CacheError::Io { path, source, .. }) = result else { panic!("{result:?}") };
-    assert_eq!(source.kind(), io::ErrorKind::StorageFull);
-    assert!(path.starts_with(folder.path()), "{path:?}");
-    assert_eq!((models, n_partial), (Vec::new(), 0));
-    small_result.unwrap();
 }
 
 #[test]
