@@ -427,3 +427,93 @@ fn only_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Er
     }
     deserializer.deserialize_map(Single)
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_schema_has_the_same_messages() {
+        let schema: serde_json::Value =
+            serde_json::from_str(include_str!("../../spec/runner-protocol.schema.json")).unwrap();
+        let names: BTreeSet<_> = schema["$defs"]["messages"].as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(names, Message::NAMES.into_iter().collect());
+        let dtypes = &schema["$defs"]["tensor"]["oneOf"][0]["properties"]["dtype"]["enum"];
+        let dtypes: BTreeSet<_> = dtypes.as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+        assert_eq!(dtypes, DataType::ALL.into_iter().map(DataType::name).collect());
+    }
+
+    #[test]
+    fn messages_read_as_the_specification_writes_them() {
+        fn check(json: &str, expected: Message) {
+            let Parsed::Known(envelope) = parse(json.as_bytes()).unwrap() else { panic!("{json}") };
+            assert_eq!(envelope.message.name(), expected.name());
+            assert_eq!(envelope.message, expected);
+        }
+        check(r#"{"id":3,"message":{"ping":{}}}"#, Message::Ping {});
+        check(r#"{"message":{"credit":{"n":4,"extra":[1]}},"x":{}}"#, Message::Credit { n: 4 });
+        check(r#"{"message":{"map":{"region":1,"size":2}}}"#, Message::Map { region: 1, size: 2 });
+        let tensor = WireTensor {
+            name: "x".to_owned(),
+            dtype: Kind::Plain(DataType::Uint8),
+            shape: vec![2],
+            data: Some(Data::Shared { owner: Side::Runner, region: 1, offset: 64, length: 2 }),
+            inner: Vec::new(),
+        };
+        check(
+            r#"{"message":{"infer":{"inputs":[{"name":"x","dtype":"uint8","shape":[2],
+               "data":{"shared":{"owner":"runner","region":1,"offset":64,"length":2}}}]}}}"#,
+            Message::Infer { inputs: vec![tensor] },
+        );
+    }
+
+    #[test]
+    fn unknown_messages_are_told_from_broken_ones() {
+        fn check(json: &str, expected: &str) {
+            let found = match parse(json.as_bytes()) {
+                Ok(Parsed::Known(envelope)) => format!("known {}", envelope.message.name()),
+                Ok(Parsed::Unknown { id, name, .. }) => format!("unknown {name} {id:?}"),
+                Err(error) => error.to_string(),
+            };
+            assert!(found.starts_with(expected), "{json}: {found}");
+        }
+        check(r#"{"id":9,"message":{"dance":{"steps":[1,2]}}}"#, "unknown dance Some(9)");
+        check(r#"{"message":{"dance":null}}"#, "unknown dance None");
+        check(r#"{"message":{"ping":3}}"#, "malformed message `ping`");
+        check(r#"{"message":{"infer":{}}}"#, "malformed message `infer`");
+        check(r#"{"message":{}}"#, "malformed message: a message without a name");
+        check(r#"{"message":{"ping":{},"dance":{}}}"#, "malformed message: two messages");
+        check(r#"{"message":"ping"}"#, "malformed message: ");
+        check(r#"{"id":-1,"message":{"ping":{}}}"#, "malformed message: ");
+        check(r#"{"id":1}"#, "malformed message: missing field `message`");
+        check("[]", "malformed message: ");
+        check("", "malformed message: EOF");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_parsed_or_refused(json in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = parse(&json);
+        }
+
+        #[test]
+        fn any_change_of_a_message_is_parsed_or_refused(
+            at in any::<prop::sample::Index>(), byte: u8, cut in any::<prop::sample::Index>(),
+        ) {
+            let mut json = br#"{"id":3,"release":[{"region":1,"offset":2}],"message":{"seal":{"inputs":[{"name":"x",
+                "dtype":"nested","inner":[{"dtype":"int8","shape":[1],"data":{"inline":{"offset":0,"length":1}}}]}]}}}"#
+                .to_vec();
+            let at = at.index(json.len());
+            json[at] = byte;
+            let _ = parse(&json);
+            json.truncate(cut.index(json.len()));
+            let _ = parse(&json);
+        }
+    }
+}

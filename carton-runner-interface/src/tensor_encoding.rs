@@ -447,3 +447,63 @@ impl Decoder<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::sync::Weak;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::shared_memory::MemoryListener;
+
+    struct Nobody;
+
+    impl MemoryListener for Nobody {
+        fn memory_is_idle(&self, _: u64) {}
+    }
+
+    fn frames_only() -> SharedMemory {
+        SharedMemory::new(Side::Host, 0, 0, Weak::<Nobody>::new())
+    }
+
+    proptest! {
+        #[test]
+        fn strings_come_back_as_they_were(elements: Vec<String>) {
+            let tensor = StringTensor::new(elements.clone(), vec![elements.len()]).unwrap();
+            let mut block = vec![0xAA; strings_length(&tensor)];
+            write_strings(&elements, &mut block);
+            prop_assert_eq!(read_strings(elements.len(), &block), Ok(elements));
+        }
+
+        #[test]
+        fn any_block_is_read_as_strings_or_refused(n in 0..8_usize, words: Vec<u64>, text: Vec<u8>) {
+            let mut block: Vec<u8> = words.iter().flat_map(|word| (word % 20).to_le_bytes()).collect();
+            block.extend(text);
+            if let Ok(elements) = read_strings(n, &block) {
+                prop_assert_eq!(elements.len(), n);
+            }
+            prop_assert!(read_strings(usize::MAX - n, &block).is_err());
+        }
+
+        #[test]
+        fn any_tensor_is_decoded_or_refused(
+            shape in prop::collection::vec(prop_oneof![0..4_u64, any::<u64>()], 0..4),
+            dtype in prop::sample::select(DataType::ALL.to_vec()),
+            offset in prop_oneof![0..100_u64, any::<u64>()],
+            length in prop_oneof![0..100_u64, any::<u64>()],
+            body in prop::collection::vec(any::<u8>(), 0..100),
+        ) {
+            let data = Some(Data::Inline { offset, length });
+            let wire = WireTensor { name: "x".to_owned(), dtype: Kind::Plain(dtype), shape, data, inner: Vec::new() };
+            let memory = frames_only();
+            if let Ok(tensors) = decode(&memory, vec![wire.clone()], AlignedBytes::copy_of(&body)) {
+                let encoded = encode(&memory, &tensors, Vec::new()).unwrap();
+                prop_assert_eq!(&encoded.tensors[0].shape, &wire.shape);
+                prop_assert_eq!(encoded.body.len() as u64, length);
+            }
+        }
+    }
+}
