@@ -12,6 +12,9 @@ use crate::output::byte_size;
 /// Between two lines of plain progress.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(2);
 
+/// Before a bar is shown: work that is quick needs none.
+const BAR_DELAY: Duration = Duration::from_millis(200);
+
 /// Shows how far work is. One stage at a time: a new one takes the place of the one before.
 pub(crate) struct ProgressDisplay {
     kind: Kind,
@@ -27,6 +30,8 @@ enum Kind {
 #[derive(Default)]
 struct State {
     stage: String,
+    /// When the stage began.
+    since: Option<Instant>,
     bar: Option<ProgressBar>,
     last_line: Option<Instant>,
 }
@@ -59,12 +64,16 @@ impl ProgressDisplay {
         let new_stage = state.stage != stage;
         if new_stage {
             stage.clone_into(&mut state.stage);
+            state.since = Some(Instant::now());
         }
         match &self.kind {
             Kind::Silent => {}
             Kind::Bars(bars) => {
                 if new_stage && let Some(bar) = state.bar.take() {
                     bar.finish_and_clear();
+                }
+                if state.since.is_none_or(|since| since.elapsed() < BAR_DELAY) {
+                    return;
                 }
                 let bar = state.bar.get_or_insert_with(|| bars.add(new_bar(stage, total, bytes)));
                 if let Some(total) = total {

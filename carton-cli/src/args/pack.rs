@@ -24,7 +24,7 @@ pub(crate) struct PackArgs {
     #[arg(long, value_name = "REQUIREMENT")]
     pub(crate) framework_version: Option<VersionReq>,
 
-    /// Name, description, inputs, outputs, self-tests and examples: a carton.toml that may leave out [runner]
+    /// Name, description, inputs, outputs, self-tests and examples: a carton.toml that may leave out `[runner]`
     ///
     /// Tensor references in it may be files next to it: `x = "x.npy"`, or `x = "cases.npz#x"`.
     #[arg(long, value_name = "FILE.toml", value_hint = clap::ValueHint::FilePath)]

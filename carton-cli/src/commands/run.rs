@@ -20,6 +20,8 @@ use crate::tensors::{DeclaredInput, Destinations, JsonOutput, ReadInputs, summar
 struct Answer<'a> {
     outputs: BTreeMap<&'a str, JsonOutput<'a>>,
     runner: String,
+    /// The number of the call, as in the log.
+    call: u64,
     seconds: Seconds,
 }
 
@@ -109,7 +111,12 @@ async fn infer(model: &Carton, inputs: ReadInputs, arguments: RunArgs, context: 
             .iter()
             .map(|(name, tensor)| (name.as_str(), JsonOutput { tensor, file: destinations.file_of(name) }))
             .collect();
-        output.json(&Answer { outputs, runner: model.runner().to_string(), seconds: timings.into() })?;
+        output.json(&Answer {
+            outputs,
+            runner: model.runner().to_string(),
+            call: timings.call,
+            seconds: timings.into(),
+        })?;
     } else if destinations.is_empty() {
         output.text(&shown(
             &outputs,

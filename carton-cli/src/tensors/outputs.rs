@@ -23,6 +23,8 @@ pub(crate) enum OutputFileError {
     Io { path: PathBuf, source: io::Error },
     #[error("the model returned no output `{name}`, it returned: {}", returned.join(", "))]
     NoSuchOutput { name: String, returned: Vec<String> },
+    #[error("`{}` is named twice", path.display())]
+    Twice { path: PathBuf },
     #[error("`{}` has no output's name, and the model does not declare that many outputs: {}", path.display(), names.join(", "))]
     NoName { path: PathBuf, names: Vec<String> },
 }
@@ -33,6 +35,7 @@ impl From<OutputFileError> for Failure {
             OutputFileError::Npy { source: NpyError::Unsupported { .. }, .. } => {
                 Self::new(error).hint("`carton run --json` prints every kind of output")
             }
+            OutputFileError::Twice { .. } => Self::usage(error),
             OutputFileError::NoName { .. } => Self::usage(error).hint("name it: -o NAME=FILE.npy"),
             _ => Self::new(error),
         }
@@ -64,8 +67,11 @@ impl Destinations {
             (declared, _) => declared.to_vec(),
         };
         let mut free = known.iter().filter(|name| !named.iter().any(|given| given == *name));
-        let mut destinations = Vec::new();
+        let mut destinations: Vec<(Destination, PathBuf)> = Vec::new();
         for argument in arguments {
+            if destinations.iter().any(|(_, path)| *path == argument.path) {
+                return Err(OutputFileError::Twice { path: argument.path });
+            }
             if argument.takes_all() {
                 destinations.push((Destination::All, argument.path));
                 continue;

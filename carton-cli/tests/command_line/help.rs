@@ -70,7 +70,7 @@ fn pack_explains_itself() {
 
           --metadata <FILE.toml>
               Name, description, inputs, outputs, self-tests and examples: a carton.toml that may leave
-              out [runner]
+              out `[runner]`
               
               Tensor references in it may be files next to it: `x = "x.npy"`, or `x = "cases.npz#x"`.
 
