@@ -19,7 +19,6 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use carton_core::runner::{EmbeddedRunner, ModelFilesMode};
-
 use clap::{CommandFactory, FromArgMatches};
 
 use crate::args::Cli;
@@ -27,19 +26,19 @@ use crate::failure::{Exit, Failure};
 use crate::output::Output;
 
 /// The runners this binary carries; `carton runner install` makes them available to other programs.
-pub(crate) static EMBEDDED_RUNNERS: &[EmbeddedRunner] = &[
+static EMBEDDED_RUNNERS: &[EmbeddedRunner] = &[
     EmbeddedRunner {
         name: carton_runner_onnx::RUNNER_NAME,
         framework_version: carton_runner_onnx::FRAMEWORK_VERSION,
         compat_version: carton_runner_onnx::COMPAT_VERSION,
-        files: ModelFilesMode::Directory,
+        files: ModelFilesMode::Ranges,
         run: carton_runner_onnx::run,
     },
     EmbeddedRunner {
         name: "noop",
         framework_version: env!("CARGO_PKG_VERSION"),
         compat_version: 1,
-        files: ModelFilesMode::Directory,
+        files: ModelFilesMode::Ranges,
         run: carton_runner_noop::run,
     },
 ];

@@ -1,6 +1,7 @@
 //! Signals: nothing is left behind.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Output};
 use std::time::{Duration, Instant};
@@ -53,6 +54,25 @@ fn an_interrupted_pack_leaves_nothing() {
         assert_eq!(names(&out), [""; 0]);
         assert_eq!(names(&sandbox.temporary()), [""; 0]);
     }
+}
+
+#[test]
+fn a_running_call_is_interrupted_at_once() {
+    let sandbox = Sandbox::new();
+    sandbox.write("model.bin", "weights");
+    let arguments =
+        "run model.bin --runner noop -i x=1 --opt delay_ms=600000 --opt ignore_cancel=true --opt log=started -v";
+    let mut child = sandbox.command(arguments.split(' ')).spawn().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("started") {
+        line.clear();
+        assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "the call never started");
+    }
+    let start = Instant::now();
+    let output = interrupt(child, Signal::INT);
+    assert_eq!(output.status.code(), Some(130));
+    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
 }
 
 #[test]

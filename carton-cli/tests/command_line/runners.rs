@@ -80,7 +80,7 @@ fn an_embedded_runner_is_installed_for_others() {
     runner_path = "carton"
     args = ["__carton-runner", "noop"]
     platform = "[PLATFORM]"
-    files = "directory"
+    files = "ranges"
     "#);
 
     // A second time takes the place of the first.
@@ -157,6 +157,71 @@ fn no_runner_fits() {
     ----- stderr -----
     "#);
     assert_eq!(sandbox.files(), ["model.bin"]);
+}
+
+#[test]
+fn what_a_runner_does_in_a_call() {
+    let sandbox = Sandbox::new();
+    sandbox.write("model.bin", "weights");
+    let run = |options: &str| sandbox.carton(&format!("run model.bin --runner noop -i x=[1] {options}"));
+    assert_snapshot!(run("--opt crash=true"), @"
+    exit code: 6
+    ----- stdout -----
+
+    ----- stderr -----
+    error: runner noop 0.1.0 died: killed by signal 6
+    ");
+    assert_snapshot!(run("--opt exit=3"), @"
+    exit code: 6
+    ----- stdout -----
+
+    ----- stderr -----
+    error: runner noop 0.1.0 died: exit status 3
+    ");
+    assert_snapshot!(run("--opt fail=nonsense"), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: the model failed in runner noop 0.1.0
+
+    Caused by:
+      nonsense
+    ");
+    assert_snapshot!(run("--opt fail_load=nonsense"), @"
+    exit code: 6
+    ----- stdout -----
+
+    ----- stderr -----
+    error: runner noop 0.1.0 refused the model
+
+    Caused by:
+      nonsense
+    ");
+    assert_snapshot!(run("--opt delay_ms=60000 --timeout 100ms"), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: the call ran out of time; runner noop 0.1.0 was killed
+
+    hint: allow more time, or check that the model does not hang
+    ");
+    assert_snapshot!(run("--opt log=hello -v"), @r#"
+    exit code: 0
+    ----- stdout -----
+    x  int64 [1]
+    [1]
+    ----- stderr -----
+    info: hello runner="noop 0.1.0"
+    "#);
+    assert_snapshot!(run("--opt log=hello"), @"
+    exit code: 0
+    ----- stdout -----
+    x  int64 [1]
+    [1]
+    ----- stderr -----
+    ");
 }
 
 #[test]
