@@ -189,8 +189,11 @@ impl Cache {
     }
 }
 
+/// Takes the bytes of a file, piece by piece.
+pub type Sink<'a, E> = dyn FnMut(&[u8]) -> Result<(), E> + 'a;
+
 /// Calls its argument with all bytes of a file, in order.
-pub(crate) type Feed<'a, E> = dyn FnMut(&mut dyn FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> + 'a;
+pub(crate) type Feed<'a, E> = dyn FnMut(&mut Sink<'_, E>) -> Result<(), E> + 'a;
 
 /// Creates the file at `path` from what `feed` brings.
 pub(super) fn write_hashed<E: From<CacheError>>(

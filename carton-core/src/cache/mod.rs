@@ -48,6 +48,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use error::CacheError;
+pub use files::Sink;
 pub use models::{ModelFile, ModelFiles, ModelFolder, Removed};
 pub use record::{Scope, Verified};
 

@@ -12,7 +12,7 @@ use super::index::LARGEST_INDEX;
 use super::lock::{Lock, Mode};
 use super::partial::{Partial, remove_tree};
 use super::record::{Verified, read_own_file};
-use super::{Cache, CacheError, FolderIndex, Lease, Line, MODELS, workers};
+use super::{Cache, CacheError, FolderIndex, Lease, Line, MODELS, Sink, workers};
 use crate::digest::Sha256Digest;
 use crate::source::FileIdentity;
 
@@ -41,7 +41,7 @@ pub trait ModelFiles: Sync {
     fn files(&self) -> Vec<ModelFile<'_>>;
 
     /// Brings the bytes of the file at this place in the list, in order. They need not be verified: the cache does that.
-    fn feed(&self, index: usize, sink: &mut dyn FnMut(&[u8]) -> Result<(), Self::Error>) -> Result<(), Self::Error>;
+    fn feed(&self, index: usize, sink: &mut Sink<'_, Self::Error>) -> Result<(), Self::Error>;
 
     /// Told of bytes that are done without being fed, because the cache had them, and called with 0 while it waits. An error
     /// ends the work.

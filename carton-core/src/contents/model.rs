@@ -8,7 +8,7 @@ use super::progress::{Meter, OnProgress};
 use super::tree::model_path;
 use super::unpack::{TemporaryFolder, write_tree};
 use super::{Contents, ContentsError, Place};
-use crate::cache::{Checked, FolderIndex, Lease, Line, ModelFile, ModelFiles, ModelFolder, check_bytes, workers};
+use crate::cache::{Checked, FolderIndex, Lease, Line, ModelFile, ModelFiles, ModelFolder, Sink, check_bytes, workers};
 use crate::source::FileIdentity;
 
 /// A folder with the model's files, verified, that stays as long as this lives. Its files must not be written to.
@@ -162,11 +162,7 @@ impl ModelFiles for Files<'_> {
         self.indices.iter().filter_map(file).collect()
     }
 
-    fn feed(
-        &self,
-        index: usize,
-        sink: &mut dyn FnMut(&[u8]) -> Result<(), ContentsError>,
-    ) -> Result<(), ContentsError> {
+    fn feed(&self, index: usize, sink: &mut Sink<'_, ContentsError>) -> Result<(), ContentsError> {
         self.contents.feed(self.indices[index], &mut |chunk| {
             sink(chunk)?;
             self.meter.advance(chunk.len() as u64)

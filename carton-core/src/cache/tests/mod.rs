@@ -73,7 +73,7 @@ impl ModelFiles for Model {
         all
     }
 
-    fn feed(&self, index: usize, sink: &mut dyn FnMut(&[u8]) -> Result<(), CacheError>) -> Result<(), CacheError> {
+    fn feed(&self, index: usize, sink: &mut Sink<'_, CacheError>) -> Result<(), CacheError> {
         self.n_fed.fetch_add(1, Ordering::Relaxed);
         for piece in self.files[index].1.chunks(16 * 1024) {
             std::thread::sleep(self.pause);
@@ -265,7 +265,7 @@ fn wrong_bytes_are_refused_and_nothing_is_left() {
             files[1].digest = Sha256Digest::of(b"other");
             files
         }
-        fn feed(&self, i: usize, sink: &mut dyn FnMut(&[u8]) -> Result<(), CacheError>) -> Result<(), CacheError> {
+        fn feed(&self, i: usize, sink: &mut Sink<'_, CacheError>) -> Result<(), CacheError> {
             self.0.feed(i, sink)
         }
         fn advance(&self, _: u64) -> Result<(), CacheError> {
