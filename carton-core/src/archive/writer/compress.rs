@@ -49,11 +49,15 @@ impl Compressors {
 
     fn deflate(&mut self, bytes: &[u8]) -> Result<Option<Vec<u8>>, ArchiveError> {
         self.deflate.reset();
-        // Room for one byte less than there are: if that is not enough, compressing is no use.
-        let mut output = Vec::with_capacity(bytes.len().saturating_sub(1));
+        // Room for whatever becomes of the bytes, even where that is no use: zlib-rs keeps count of output that was never
+        // fetched, also when it is reset, and panics when that comes to 64 KiB.
+        let mut output = Vec::with_capacity(bytes.len() + bytes.len() / 8 + 1024);
         match self.deflate.compress_vec(bytes, &mut output, FlushCompress::Finish) {
-            Ok(Status::StreamEnd) => Ok(Some(output)),
-            Ok(Status::Ok | Status::BufError) => Ok(None),
+            Ok(Status::StreamEnd) => Ok(Some(output).filter(|output| output.len() < bytes.len())),
+            Ok(Status::Ok | Status::BufError) => {
+                self.deflate = Self::new().deflate;
+                Ok(None)
+            }
             Err(error) => Err(compress_error(error.into())),
         }
     }
@@ -61,4 +65,31 @@ impl Compressors {
 
 pub(super) fn compress_error(source: std::io::Error) -> ArchiveError {
     ArchiveError::Io { action: "compress", location: "a file".to_owned(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::io::Read;
+
+    use super::*;
+
+    /// A compressor that gave up on thousands of files must still compress the next one, and compress it right.
+    #[test]
+    fn compressors_are_used_again() {
+        let mut compressors = Compressors::new();
+        for count in 0..50_000_u32 {
+            let tiny = format!("{} {}", count / 1000, count % 1000);
+            assert_eq!(compressors.compress(tiny.as_bytes(), Method::Deflate).unwrap(), None);
+            // Rarely: finishing a stream would hide what giving up on the ones before has left behind.
+            if count % 25_000 == 24_999 {
+                let text = tiny.repeat(20);
+                let compressed = compressors.compress(text.as_bytes(), Method::Deflate).unwrap().unwrap();
+                let mut found = String::new();
+                flate2::read::DeflateDecoder::new(compressed.as_slice()).read_to_string(&mut found).unwrap();
+                assert_eq!(found, text);
+            }
+        }
+    }
 }
