@@ -149,8 +149,8 @@ impl Bench {
                 black_box(input.to_vec());
             });
         }
-        let reused = vec![0_u8; 64 * MIB];
-        let mut target = reused;
+        self.throughput(&noop);
+        let mut target = vec![0_u8; 64 * MIB];
         self.record("64 MB read and written in-process, memory reused", 40, |_| {
             target.copy_from_slice(to_copy["x"].as_numeric().unwrap().bytes());
             black_box(&target);
@@ -160,6 +160,30 @@ impl Bench {
         for child in [&mut echo_child, &mut noop_child, &mut copy_child, &mut frames_child] {
             child.wait().unwrap();
         }
+    }
+
+    /// Empty calls a second with many of them in flight.
+    fn throughput(&self, connection: &Connection) {
+        const TASKS: usize = 64;
+        const CALLS: usize = 1000;
+        let started = Instant::now();
+        self.runtime.block_on(async {
+            let tasks: Vec<_> = (0..TASKS)
+                .map(|_| {
+                    let connection = connection.clone();
+                    tokio::spawn(async move {
+                        for _ in 0..CALLS {
+                            connection.infer(Tensors::new(), CallOptions::default()).await.unwrap();
+                        }
+                    })
+                })
+                .collect();
+            for task in tasks {
+                task.await.unwrap();
+            }
+        });
+        let rate = (TASKS * CALLS) as f64 / started.elapsed().as_secs_f64();
+        println!("{TASKS} calls in flight: {rate:.0} empty calls a second");
     }
 
     fn report(&mut self) {

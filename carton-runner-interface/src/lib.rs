@@ -1,7 +1,7 @@
 //! The protocol between Carton and its runners (spec/runner-protocol.md), for both sides.
 //!
 //! A runner is another process that holds a machine-learning framework. It implements [`runner::Runner`] and needs
-//! nothing else of Carton. The host's side is [`host`], behind the feature of that name.
+//! nothing else of Carton. The host's side is the module `host`, behind the feature of that name.
 //!
 //! The modules from the wire up: [`version`] (which versions and features), `frame` (bytes to frames), `message` (frames
 //! to messages; knows no transport), `transport` (what carries frames), `shared_memory` (pools, and the peer's regions),

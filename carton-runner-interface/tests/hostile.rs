@@ -306,6 +306,27 @@ async fn bad_peers_cost_a_clear_error_and_nothing_else() {
     calls_that_make_no_sense();
     first_messages().await;
     a_string_that_changes_after_it_was_sent().await;
+    surplus_descriptors_are_closed_at_once().await;
+}
+
+async fn surplus_descriptors_are_closed_at_once() {
+    let (raw, socket) = RawPeer::pair();
+    raw.send(&hello());
+    let connection = Connection::open(socket.into(), ConnectionOptions::default()).await.unwrap();
+    let before = resources();
+    {
+        let surplus: Vec<OwnedFd> = (0..200).map(|_| region(&[0; 64], SEALED)).collect();
+        let surplus: Vec<_> = surplus.iter().map(AsFd::as_fd).collect();
+        for _ in 0..20 {
+            raw.send_bytes(&frame(&json!({"message": {"release": {}}}).to_string(), &[]), &surplus);
+        }
+    }
+    for id in 0..2 {
+        raw.send(&json!({"id": id, "message": {"ping": {}}}));
+        raw.receive_named("pong");
+    }
+    assert_eq!(resources(), before);
+    drop(connection);
 }
 
 async fn answers_to_the_wrong_calls() {
