@@ -58,7 +58,7 @@ fn main() {
         parses.push(time(|| Manifest::parse(&manifest).unwrap().len()));
         peers.push(time(|| zip::ZipArchive::new(BufReader::new(File::open(&path).unwrap())).unwrap().len()));
     }
-    let (raw, open, parse, peer) = (median(raws), median(opens), median(parses), median(peers));
+    let (raw, open, parse, peer) = (fastest(raws), fastest(opens), fastest(parses), fastest(peers));
     println!("raw read of the directory   {raw:8.3} ms");
     println!("open                        {open:8.3} ms, {:.1} of the raw read", open / raw);
     println!("MANIFEST parsed             {parse:8.3} ms");
@@ -71,7 +71,7 @@ fn time(run: impl FnOnce() -> usize) -> f64 {
     start.elapsed().as_secs_f64() * 1e3
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+/// The fastest run: what the others took longer was somebody else's.
+fn fastest(values: Vec<f64>) -> f64 {
+    values.into_iter().fold(f64::INFINITY, f64::min)
 }
