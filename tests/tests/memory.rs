@@ -1,0 +1,164 @@
+//! Memory stays flat: packing and loading hold no file in memory, however large or many they are.
+//!
+//! The work is done by this very test program, started once more as a child, whose anonymous memory is read from `/proc`
+//! every few milliseconds. `CARTON_TEST_LARGE_BYTES` and `CARTON_TEST_MANY_FILES` ask for other sizes.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use carton_core::config::Config;
+use carton_core::contents::silent;
+use carton_core::{Carton, Inputs, LoadOptions, OpenOptions, PackOptions};
+use carton_tests::place::Place;
+
+const RUNNER: &str = env!("CARGO_BIN_EXE_carton-test-runner");
+
+/// The most anonymous memory that any of the work may take, in bytes.
+const LIMIT: u64 = 200 << 20;
+
+/// The variable that tells the child what to do.
+const WORK: &str = "CARTON_TEST_MEMORY_WORK";
+
+fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |value| value.parse().unwrap())
+}
+
+/// Not a test of its own: what the child does. Without the variable, nothing.
+#[test]
+fn work() {
+    let Ok(work) = std::env::var(WORK) else { return };
+    let home = PathBuf::from(std::env::var_os("CARTON_TEST_MEMORY_HOME").unwrap());
+    let (model, carton) = (home.join("model"), home.join("model.carton"));
+    let config = Some(Config {
+        runner_dir: home.join("runners"),
+        runner_data_dir: home.join("runner_data"),
+        cache_dir: home.join("cache"),
+        runner_index: None,
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    if work == "pack" {
+        let options = PackOptions { config, ..PackOptions::default() };
+        runtime.block_on(Carton::pack(model, "noop", &carton, options)).unwrap();
+        return;
+    }
+    if work == "load" {
+        let options = LoadOptions { config, ..LoadOptions::default() };
+        let model = runtime.block_on(Carton::load(&carton, options)).unwrap();
+        assert!(runtime.block_on(model.infer(Inputs::none())).unwrap().is_empty());
+        return;
+    }
+    let options = OpenOptions { config, ..OpenOptions::default() };
+    let package = runtime.block_on(Carton::open(&carton, options)).unwrap();
+    match work.as_str() {
+        "open" => assert!(package.metadata().signature().is_none()),
+        "verify" => assert!(package.contents().verify(&silent).unwrap().is_good()),
+        "model_ranges" => drop(package.contents().model_ranges(&silent).unwrap()),
+        "model_directory" => drop(package.contents().model_directory(&silent).unwrap()),
+        other => panic!("no such work: {other}"),
+    }
+}
+
+/// Lets a child do the work and checks the most anonymous memory it had at once.
+fn check(home: &Path, work: &str) {
+    let start = Instant::now();
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["work", "--exact", "--nocapture", "--test-threads=1"])
+        .env(WORK, work)
+        .env("CARTON_TEST_MEMORY_HOME", home)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let (mut peak, mut samples) = (0, 0);
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if let Some(bytes) = anonymous_memory(child.id()) {
+            peak = peak.max(bytes);
+            samples += 1;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    assert!(status.success(), "{work}: {status}");
+    assert!(samples > 0, "{work}: over before it was measured");
+    println!(
+        "{work}: at most {:.1} MiB in {:.2?} ({samples} samples)",
+        peak as f64 / (1 << 20) as f64,
+        start.elapsed()
+    );
+    assert!(peak < LIMIT, "{work}: {peak} bytes of anonymous memory");
+}
+
+/// RssAnon of a process; `None` when it has ended.
+fn anonymous_memory(process: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
+    Some(line.trim().strip_suffix(" kB")?.parse::<u64>().unwrap() << 10)
+}
+
+/// Random bytes, quickly: xorshift over 64-bit words.
+struct Noise(u64);
+
+impl Noise {
+    fn fill(&mut self, buffer: &mut [u8]) {
+        for word in buffer.chunks_mut(8) {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            word.copy_from_slice(&self.0.to_le_bytes()[..word.len()]);
+        }
+    }
+}
+
+fn check_all(home: &Path) {
+    check(home, "pack");
+    std::fs::remove_dir_all(home.join("model")).unwrap();
+    // The ranges before anything is remembered to be verified, so that they are hashed; the folder for the runner last.
+    for work in ["open", "model_ranges", "verify", "model_directory", "load"] {
+        check(home, work);
+    }
+}
+
+#[test]
+fn one_large_file() {
+    let place = Place::new(RUNNER);
+    let n_bytes = setting("CARTON_TEST_LARGE_BYTES", 1 << 30);
+    let model = place.path().join("model");
+    std::fs::create_dir(&model).unwrap();
+    let mut file = File::create(model.join("weights.bin")).unwrap();
+    let (mut noise, mut block) = (Noise(1), vec![0; 1 << 20]);
+    let mut left = n_bytes;
+    noise.fill(&mut block);
+    while left > 0 {
+        // One block again and again but for its first bytes: no compressor looks further back, and it is made quickly.
+        noise.fill(&mut block[..4096]);
+        let length = left.min(block.len() as u64);
+        file.write_all(&block[..length as usize]).unwrap();
+        left -= length;
+    }
+    drop(file);
+    check_all(place.path());
+}
+
+#[test]
+fn many_small_files() {
+    let place = Place::new(RUNNER);
+    let n_files = setting("CARTON_TEST_MANY_FILES", 20_000);
+    let (mut noise, mut data) = (Noise(2), vec![0; 300]);
+    for number in 0..n_files {
+        let folder = place.path().join(format!("model/part_{:03}", number / 1000));
+        if number % 1000 == 0 {
+            std::fs::create_dir_all(&folder).unwrap();
+        }
+        noise.fill(&mut data);
+        let mut file = BufWriter::new(File::create(folder.join(format!("file_{number:06}.bin"))).unwrap());
+        file.write_all(&data[..(number % 300) as usize]).unwrap();
+    }
+    check_all(place.path());
+}
