@@ -29,9 +29,12 @@ pub enum Error {
     /// The cache cannot be used.
     #[error(transparent)]
     Cache(#[from] CacheError),
-    /// The carton cannot be read or written.
+    /// The carton cannot be read.
     #[error(transparent)]
     Package(#[from] PackageError),
+    /// The carton cannot be made of what it was to be made of.
+    #[error(transparent)]
+    Pack(PackageError),
     /// A file of the carton is missing, damaged, or not the one its manifest lists.
     #[error(transparent)]
     Contents(#[from] ContentsError),
@@ -193,6 +196,7 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Package(error) => error.kind().into(),
+            Self::Pack(error) if error.kind() == contents::ErrorKind::Interrupted => ErrorKind::Interrupted,
             Self::Contents(error) => error.kind().into(),
             Self::Remote { .. } => ErrorKind::Network,
             Self::NoRunner(_) => ErrorKind::NoRunner,

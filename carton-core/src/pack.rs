@@ -317,7 +317,8 @@ impl Input {
                 progress(&ProgressEvent::bytes(Stage::Pack, done, total));
             }
             abandoned.control()
-        })?;
+        })
+        .map_err(Error::Pack)?;
         Ok(Packed { path: output, manifest_sha256: manifest.hash() })
     }
 }

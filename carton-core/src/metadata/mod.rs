@@ -132,7 +132,12 @@ impl Metadata {
     /// [`MetadataError::UnsupportedVersion`] before anything else is judged, [`MetadataError::Syntax`],
     /// [`MetadataError::WrongType`], [`MetadataError::Invalid`].
     pub fn parse(text: &str) -> Result<Self, MetadataError> {
-        Draft::from_raw(raw::RawMetadata::parse(text, raw::Version::Required)?)?.finish()
+        let mut draft = Draft::from_raw(raw::RawMetadata::parse(text, raw::Version::Required)?)?;
+        if draft.outputs.is_some() {
+            // A writer that leaves out empty lists says so that the model has no inputs.
+            draft.inputs.get_or_insert_default();
+        }
+        draft.finish()
     }
 
     /// Reads a carton.toml that has yet to be shown to be UTF-8.
