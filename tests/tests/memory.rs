@@ -7,7 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -59,7 +59,7 @@ fn work() {
         "open" => assert!(package.metadata().signature().is_none()),
         "verify" => assert!(package.contents().verify(&silent).unwrap().is_good()),
         "model_ranges" => drop(package.contents().model_ranges(&silent).unwrap()),
-        "model_directory" => drop(package.contents().model_directory(&silent).unwrap()),
+        "model_directory" => assert!(package.contents().model_directory(&silent).unwrap().path().is_dir()),
         other => panic!("no such work: {other}"),
     }
 }
@@ -102,20 +102,6 @@ fn anonymous_memory(process: u32) -> Option<u64> {
     Some(line.trim().strip_suffix(" kB")?.parse::<u64>().unwrap() << 10)
 }
 
-/// Random bytes, quickly: xorshift over 64-bit words.
-struct Noise(u64);
-
-impl Noise {
-    fn fill(&mut self, buffer: &mut [u8]) {
-        for word in buffer.chunks_mut(8) {
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            word.copy_from_slice(&self.0.to_le_bytes()[..word.len()]);
-        }
-    }
-}
-
 fn check_all(home: &Path) {
     check(home, "pack");
     std::fs::remove_dir_all(home.join("model")).unwrap();
@@ -125,40 +111,42 @@ fn check_all(home: &Path) {
     }
 }
 
-#[test]
-fn one_large_file() {
+/// Packs and loads a model of one file with what `bytes` gives.
+fn check_large(mut bytes: impl Read) {
     let place = Place::new(RUNNER);
-    let n_bytes = setting("CARTON_TEST_LARGE_BYTES", 1 << 30);
     let model = place.path().join("model");
     std::fs::create_dir(&model).unwrap();
-    let mut file = File::create(model.join("weights.bin")).unwrap();
-    let (mut noise, mut block) = (Noise(1), vec![0; 1 << 20]);
-    let mut left = n_bytes;
-    noise.fill(&mut block);
-    while left > 0 {
-        // One block again and again but for its first bytes: no compressor looks further back, and it is made quickly.
-        noise.fill(&mut block[..4096]);
-        let length = left.min(block.len() as u64);
-        file.write_all(&block[..length as usize]).unwrap();
-        left -= length;
-    }
+    let mut file = BufWriter::with_capacity(1 << 20, File::create(model.join("weights.bin")).unwrap());
+    std::io::copy(&mut bytes, &mut file).unwrap();
     drop(file);
     check_all(place.path());
+}
+
+#[test]
+fn one_large_file_of_random_bytes() {
+    let n_bytes = setting("CARTON_TEST_LARGE_BYTES", 1 << 30);
+    check_large(File::open("/dev/urandom").unwrap().take(n_bytes));
+}
+
+#[test]
+fn one_large_file_that_compresses() {
+    let n_bytes = setting("CARTON_TEST_LARGE_BYTES", 1 << 30) / 4;
+    check_large(std::io::repeat(b'.').take(n_bytes));
 }
 
 #[test]
 fn many_small_files() {
     let place = Place::new(RUNNER);
     let n_files = setting("CARTON_TEST_MANY_FILES", 20_000);
-    let (mut noise, mut data) = (Noise(2), vec![0; 300]);
+    let mut data = vec![0; 300];
+    File::open("/dev/urandom").unwrap().read_exact(&mut data).unwrap();
     for number in 0..n_files {
         let folder = place.path().join(format!("model/part_{:03}", number / 1000));
         if number % 1000 == 0 {
             std::fs::create_dir_all(&folder).unwrap();
         }
-        noise.fill(&mut data);
-        let mut file = BufWriter::new(File::create(folder.join(format!("file_{number:06}.bin"))).unwrap());
-        file.write_all(&data[..(number % 300) as usize]).unwrap();
+        data[..8].copy_from_slice(&number.to_le_bytes());
+        std::fs::write(folder.join(format!("file_{number:06}.bin")), &data[..(number % 300) as usize]).unwrap();
     }
     check_all(place.path());
 }

@@ -219,6 +219,17 @@ fn self_tests_and_examples() {
         bad("a number for the name of a self-test", |c| edit(c, "name = \"first\"", "name = 1"), "self_test"),
         bad("one table for the self-tests", |c| edit(c, "[[self_test]]", "[self_test]"), "self_test"),
         bad(
+            "an example without a signature",
+            |c| {
+                let text = crate::builder::CARTON_TOML;
+                let (signature, test) = (text.find("[[input]]").unwrap(), text.find("[[self_test]]").unwrap());
+                let example = text.find("[[example]]").unwrap();
+                assert!(test < example);
+                replace(c, [&text[..signature], &text[example..]].concat());
+            },
+            "example",
+        ),
+        bad(
             "self-tests without a signature",
             |c| {
                 let text = crate::builder::CARTON_TOML;

@@ -62,13 +62,14 @@ fn the_index() {
             "tensor_data/tensor_0.bin",
         ),
     ]);
-    check_rejected(&[unsupported(
-        "larger than any",
-        |c| {
-            c.entry(INDEX).data.extend(b"\n".repeat(17 << 20));
-        },
-        INDEX,
-    )]);
+    check_rejected(&[
+        unsupported("larger than any", |c| c.entry(INDEX).data.extend(b"\n".repeat(8 << 20)), INDEX),
+        unsupported(
+            "strings larger than any",
+            |c| c.entry("tensor_data/tensor_1.toml").data.extend(b"\n".repeat(32 << 20)),
+            "tensor_1.toml",
+        ),
+    ]);
 }
 
 #[test]
