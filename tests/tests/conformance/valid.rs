@@ -251,6 +251,13 @@ fn metadata() {
             c.edit("carton.toml", "[[self_test]]", "[later.table]\nx = 1979-05-27\n\n[[self_test]]\ntags = []");
             c.edit("tensor_data/index.toml", "name = \"numbers\"", "name = \"numbers\"\nlater = {}");
         }),
+        ("no inputs", |c| {
+            c.edit("carton.toml", "[[input]]\nname = \"x\"\ndtype = \"float32\"\nshape = [\"n\", 3]\n", "");
+        }),
+        ("a list of no inputs", |c| {
+            c.edit("carton.toml", "[[input]]\nname = \"x\"\ndtype = \"float32\"\nshape = [\"n\", 3]\n", "");
+            c.edit("carton.toml", "model_name", "input = []\nmodel_name");
+        }),
         ("empty model_name and description", |c| {
             c.edit("carton.toml", "\"little\"", "\"\"\nmodel_description = \"\"");
         }),

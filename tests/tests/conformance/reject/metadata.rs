@@ -162,11 +162,11 @@ fn signature() {
             "input[1].name",
         ),
         bad(
-            "outputs without inputs",
+            "inputs without outputs",
             |c| {
-                edit(c, "[[input]]\nname = \"x\"\ndtype = \"float32\"\nshape = [\"n\", 3]\n", "");
+                edit(c, "[[output]]\nname = \"y\"\ndtype = \"float32\"\nshape = [\"n\", 3]\n", "");
             },
-            "input",
+            "output",
         ),
         bad(
             "a number for an internal name",
