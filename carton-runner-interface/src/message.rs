@@ -344,7 +344,7 @@ pub(crate) struct WireError {
     pub(crate) causes: Vec<String>,
 }
 
-/// The codes of `error` messages (spec/runner-protocol.md, "Errors").
+/// The codes of `error` messages (spec/runner-protocol.md, "What each message says").
 pub mod code {
     /// The runner or its framework reported an error.
     pub const FAILED: &str = "failed";
@@ -360,7 +360,7 @@ pub mod code {
     pub const NOT_LOADED: &str = "not_loaded";
     /// A model is loaded already.
     pub const ALREADY_LOADED: &str = "already_loaded";
-    /// More calls than `max_concurrency`.
+    /// Far more calls than `max_concurrency`.
     pub const BUSY: &str = "busy";
     /// No room in shared memory came free in time.
     pub const POOL_FULL: &str = "pool_full";

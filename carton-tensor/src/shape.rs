@@ -1,4 +1,4 @@
-//! Shapes with symbols, as `carton.toml` declares them (spec/carton-format.md, "Shapes").
+//! Shapes with symbols, as `carton.toml` declares them (spec/carton-format.md, "Inputs and outputs").
 
 use std::fmt;
 

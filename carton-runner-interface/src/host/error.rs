@@ -18,7 +18,7 @@ pub enum CallError {
     /// The runner answered with an error; it goes on.
     #[error("{}", error.message)]
     Runner {
-        /// The error's code (spec/runner-protocol.md, "Errors").
+        /// The error's code (spec/runner-protocol.md, "What each message says").
         code: String,
         /// Message and causes.
         error: RunnerError,

@@ -145,7 +145,7 @@ pub struct PackRequest {
 pub struct PackResponse {
     /// The file or folder that becomes `model/`.
     pub path: PathBuf,
-    /// Where `None`, the descriptor's recommendation is used.
+    /// The framework versions that run the model; `None`: exactly the runner's own.
     pub required_framework_version: Option<String>,
     /// Inputs read from the model, in order.
     pub inputs: Vec<TensorSpec>,
