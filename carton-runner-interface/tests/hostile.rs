@@ -8,7 +8,7 @@
 mod support;
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use carton_runner_interface::Tensors;
 use carton_runner_interface::host::{CallError, CallOptions, CloseReason, Connection, ConnectionOptions};
@@ -47,12 +47,11 @@ async fn host_survives(what: &str, expected: &str, answer: Answer) {
         });
         let connection = Connection::open(socket.into(), ConnectionOptions::default()).await.unwrap();
         load(&connection, json!({})).await.unwrap();
-        // Another call that is pending fails as well.
+        // Other users of the connection learn of its end too.
         let other = connection.clone();
         let inputs = tensors([("x", floats(100_000))]);
-        let started = Instant::now();
-        let error = connection.infer(inputs, within(Duration::from_secs(20))).await.unwrap_err();
-        assert!(started.elapsed() < Duration::from_secs(5), "{what}");
+        // Not by the deadline: by the runner's fault, whenever that was seen.
+        let error = connection.infer(inputs, within(Duration::from_secs(60))).await.unwrap_err();
         let CallError::Closed(reason) = error else { panic!("{what}: {error:?}") };
         let text = chain(&*reason);
         assert!(text.contains(expected), "{what}: {text}");

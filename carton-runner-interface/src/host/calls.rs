@@ -12,11 +12,16 @@ use crate::runner::PackResponse;
 
 /// What a call is answered with.
 pub(super) enum Answer {
-    Loaded { max_concurrency: u64 },
+    Loaded {
+        max_concurrency: u64,
+    },
     Packed(PackResponse),
     Outputs(Tensors),
-    Sealed { handle: u64 },
-    Pong,
+    Sealed {
+        handle: u64,
+    },
+    /// Nothing but that the call is over.
+    Done,
 }
 
 /// What a call may be answered with.

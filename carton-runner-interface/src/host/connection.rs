@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use carton_tensor::{AlignedBytes, DataType, NumericTensor, Storage, TensorError, element_count};
+use carton_tensor::{DataType, NumericTensor};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tracing::Instrument;
 
@@ -114,7 +114,7 @@ impl Connection {
             .name("carton-reader".to_owned())
             .spawn(move || thread.read(reader, &our_features, said_hello))
             .map_err(io_error)?;
-        match shared.housekeeper.within(Some(Instant::now() + hello_timeout), hello).await {
+        match shared.housekeeper.within(Instant::now().checked_add(hello_timeout), hello).await {
             Ok(Ok(())) => Ok(connection),
             Ok(Err(_)) => Err(connection.closed().await),
             Err(Elapsed) => Err(shared.close(CloseReason::HelloTimeout(hello_timeout))),
@@ -238,18 +238,12 @@ impl Connection {
     /// # Errors
     /// [`CallError::PoolFull`], [`CallError::Tensor`].
     pub async fn alloc(&self, dtype: DataType, shape: &[usize]) -> Result<NumericTensor, CallError> {
-        let too_large = || TensorError::TooLarge { dtype, shape: shape.to_vec() };
-        let size = dtype
-            .size()
-            .ok_or_else(|| TensorError::WrongDataType { expected: "numbers".to_owned(), found: dtype.to_string() })?;
-        let n_bytes = element_count(shape).and_then(|count| count.checked_mul(size));
-        let n_bytes = n_bytes.filter(|&n_bytes| isize::try_from(n_bytes).is_ok()).ok_or_else(too_large)?;
-        let storage: Arc<dyn Storage> = if self.shared().link.memory.is_in_use() && n_bytes >= THRESHOLD {
-            Arc::new(self.shared().pool_buffer(n_bytes, None).await?)
-        } else {
-            Arc::new(AlignedBytes::zeroed(n_bytes))
-        };
-        Ok(NumericTensor::new(dtype, shape.to_vec(), storage)?)
+        let n_bytes = NumericTensor::n_bytes_of(dtype, shape)?;
+        if !self.shared().link.memory.is_in_use() || n_bytes < THRESHOLD {
+            return Ok(NumericTensor::zeroed(dtype, shape.to_vec())?);
+        }
+        let buffer = self.shared().pool_buffer(n_bytes, None).await?;
+        Ok(NumericTensor::new(dtype, shape.to_vec(), Arc::new(buffer))?)
     }
 
     /// Asks the runner for a sign of life.
@@ -411,16 +405,15 @@ impl Shared {
     /// A buffer of shared memory, waiting for room for as long as the options say.
     async fn pool_buffer(&self, n_bytes: usize, deadline: Option<Instant>) -> Result<PoolBuffer, CallError> {
         let started = Instant::now();
-        let patience = started + self.options.pool_wait;
-        let until = deadline.map_or(patience, |deadline| deadline.min(patience));
+        let until = [deadline, started.checked_add(self.options.pool_wait)].into_iter().flatten().min();
         let pool = &self.link.memory.pool;
         let buffer = poll_fn(|context| pool.poll_alloc(context, n_bytes));
-        match self.housekeeper.within(Some(until), buffer).await {
+        match self.housekeeper.within(until, buffer).await {
             Ok(Ok(buffer)) => Ok(buffer),
             Ok(Err(PoolError::Io(source))) => {
                 Err(CallError::Io { what: "making a region of shared memory", source: Arc::new(source) })
             }
-            Err(Elapsed) if deadline == Some(until) => Err(CallError::DeadlineExceeded { phase: Phase::Queued }),
+            Err(Elapsed) if deadline == until => Err(CallError::DeadlineExceeded { phase: Phase::Queued }),
             Ok(Err(PoolError::Full { .. })) | Err(Elapsed) => {
                 let (used, cap) = pool.usage();
                 Err(CallError::PoolFull { bytes: n_bytes as u64, used, cap, waited: started.elapsed() })

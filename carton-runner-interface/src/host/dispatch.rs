@@ -96,7 +96,7 @@ fn handle(
             calls.item(call()?, outputs)?;
         }
         Message::StreamEnd {} => {
-            calls.answer(call()?, name, &[Kind::Stream], Ok(Answer::Pong))?;
+            calls.answer(call()?, name, &[Kind::Stream], Ok(Answer::Done))?;
         }
         Message::Loaded { max_concurrency } => {
             calls.answer(call()?, name, &[Kind::Load], Ok(Answer::Loaded { max_concurrency }))?;
@@ -113,7 +113,7 @@ fn handle(
             }
         }
         Message::Pong {} => {
-            calls.answer(call()?, name, &[Kind::Ping], Ok(Answer::Pong))?;
+            calls.answer(call()?, name, &[Kind::Ping], Ok(Answer::Done))?;
         }
         Message::Error(error) => match id {
             Some(id) => {

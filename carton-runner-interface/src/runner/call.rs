@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use carton_tensor::{AlignedBytes, DataType, NumericTensor, Storage, TensorError, element_count};
+use carton_tensor::{DataType, NumericTensor};
 
 use super::{RunnerError, Tensors};
 use crate::link::{Link, Outbound, SendError};
@@ -87,19 +87,14 @@ impl Call {
     /// # Errors
     /// Too large, or the pool is full.
     pub fn alloc(&self, dtype: DataType, shape: &[usize]) -> Result<NumericTensor, RunnerError> {
-        let too_large = || TensorError::TooLarge { dtype, shape: shape.to_vec() };
-        let size = dtype
-            .size()
-            .ok_or_else(|| TensorError::WrongDataType { expected: "numbers".to_owned(), found: dtype.to_string() })?;
-        let n_bytes = element_count(shape).and_then(|count| count.checked_mul(size));
-        let n_bytes = n_bytes.filter(|&n_bytes| isize::try_from(n_bytes).is_ok()).ok_or_else(too_large)?;
-        let storage: Arc<dyn Storage> = match &self.link {
+        let n_bytes = NumericTensor::n_bytes_of(dtype, shape)?;
+        match &self.link {
             Some(link) if link.memory.is_in_use() && n_bytes >= THRESHOLD => {
-                Arc::new(self.buffer(link, n_bytes).map_err(|error| RunnerError::from_error(&error))?)
+                let buffer = self.buffer(link, n_bytes).map_err(|error| RunnerError::from_error(&error))?;
+                Ok(NumericTensor::new(dtype, shape.to_vec(), Arc::new(buffer))?)
             }
-            _ => Arc::new(AlignedBytes::zeroed(n_bytes)),
-        };
-        Ok(NumericTensor::new(dtype, shape.to_vec(), storage)?)
+            _ => Ok(NumericTensor::zeroed(dtype, shape.to_vec())?),
+        }
     }
 
     fn buffer(&self, link: &Link, n_bytes: usize) -> Result<PoolBuffer, PoolError> {

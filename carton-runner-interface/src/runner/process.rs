@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::fs::{Mode, OFlags};
 use rustix::net::SocketType;
 
-use super::{Runner, ServeOptions, serve};
+use super::{Runner, RunnerError, ServeOptions, serve};
 use crate::transport::Transport;
 
 /// How long the exit handlers of a framework may take.
@@ -26,13 +26,8 @@ pub fn run<R: Runner>() -> ExitCode {
     };
     let served = serve::<R>(Transport::from(socket), ServeOptions::default());
     if let Err(error) = &served {
-        let mut text = error.to_string();
-        let mut source = std::error::Error::source(error);
-        while let Some(cause) = source {
-            text = format!("{text}: {cause}");
-            source = cause.source();
-        }
-        eprintln!("{name}: {text}");
+        let RunnerError { message, causes } = RunnerError::from_error(error);
+        eprintln!("{name}: {}", [vec![message], causes].concat().join(": "));
     }
     // Calls may still be running, and exit handlers of frameworks have been known to wait for them.
     let _ = std::thread::Builder::new().spawn(|| {

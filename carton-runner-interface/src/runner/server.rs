@@ -142,38 +142,28 @@ enum End {
     Failed(ServeError),
 }
 
-impl<E: Into<EndCause>> From<E> for End {
-    fn from(error: E) -> Self {
-        match error.into() {
-            EndCause::Read(ReadError::EndOfFile) => Self::HostIsGone,
-            EndCause::Read(ReadError::Protocol(error)) => Self::Failed(error.into()),
-            EndCause::Read(ReadError::Io(error)) | EndCause::Map(MapError::Io(error)) => Self::Failed(error.into()),
-            EndCause::Map(MapError::Protocol(error)) | EndCause::Protocol(error) => Self::Failed(error.into()),
+impl From<ReadError> for End {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::EndOfFile => Self::HostIsGone,
+            ReadError::Protocol(error) => Self::Failed(error.into()),
+            ReadError::Io(error) => Self::Failed(error.into()),
         }
     }
 }
 
-enum EndCause {
-    Read(ReadError),
-    Map(MapError),
-    Protocol(ProtocolError),
-}
-
-impl From<ReadError> for EndCause {
-    fn from(error: ReadError) -> Self {
-        Self::Read(error)
-    }
-}
-
-impl From<MapError> for EndCause {
+impl From<MapError> for End {
     fn from(error: MapError) -> Self {
-        Self::Map(error)
+        match error {
+            MapError::Protocol(error) => Self::Failed(error.into()),
+            MapError::Io(error) => Self::Failed(error.into()),
+        }
     }
 }
 
-impl From<ProtocolError> for EndCause {
+impl From<ProtocolError> for End {
     fn from(error: ProtocolError) -> Self {
-        Self::Protocol(error)
+        Self::Failed(error.into())
     }
 }
 

@@ -123,7 +123,7 @@ impl Storage for PeerBuffer {
         // shrink. The peer has promised not to write to a buffer it has lent; a peer that breaks its word changes
         // numbers, every bit pattern of which is valid. Nothing but numbers is ever read through this slice: strings
         // are copied first.
-        unsafe { std::slice::from_raw_parts(self.mapping.at(self.start).as_ptr(), self.length) }
+        unsafe { std::slice::from_raw_parts(self.mapping.at(self.start), self.length) }
     }
 }
 

@@ -115,14 +115,14 @@ impl Pool {
         wait: Duration,
         wanted: impl Fn() -> bool,
     ) -> Result<PoolBuffer, PoolError> {
-        let deadline = Instant::now() + wait;
+        let deadline = Instant::now().checked_add(wait);
         let mut state = self.0.lock();
         loop {
             let full = match state.alloc(&self.0, n_bytes) {
                 Err(full @ PoolError::Full { never: false, .. }) => full,
                 result => return result,
             };
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
             if left.is_zero() || !wanted() {
                 return Err(full);
             }
@@ -256,13 +256,13 @@ impl Storage for PoolBuffer {
     fn bytes(&self) -> &[u8] {
         // SAFETY: the range lies in the mapping, which the region keeps alive; the allocator gave it to this buffer
         // alone, and the seals keep the peer from mapping it for writing.
-        unsafe { std::slice::from_raw_parts(self.region.mapping.at(self.offset).as_ptr(), self.length) }
+        unsafe { std::slice::from_raw_parts(self.region.mapping.at(self.offset), self.length) }
     }
 
     fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         // SAFETY: as above; `&mut self` makes this the only reference. A buffer that is lent to the peer is shared with
         // the table of lent buffers, so that nobody gets a `&mut` to it.
-        Some(unsafe { std::slice::from_raw_parts_mut(self.region.mapping.at(self.offset).as_ptr(), self.length) })
+        Some(unsafe { std::slice::from_raw_parts_mut(self.region.mapping.at(self.offset), self.length) })
     }
 }
 

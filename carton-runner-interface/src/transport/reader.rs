@@ -61,7 +61,9 @@ impl FrameReader {
         self.start += HEADER_LENGTH;
         let mut json = vec![0; header.json];
         self.read_exact(&mut json)?;
-        let mut body = AlignedBytes::zeroed(header.body);
+        // Far below the cap there may still be no memory for it.
+        let body = AlignedBytes::try_zeroed(header.body);
+        let mut body = body.ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
         self.read_exact(body.as_mut_slice())?;
         Ok(Frame { json, body })
     }

@@ -25,7 +25,7 @@ impl NumericTensor {
     /// [`TensorError::SizeMismatch`] when the storage has another size than dtype and shape ask for.
     pub fn new(dtype: DataType, shape: Vec<usize>, storage: Arc<dyn Storage>) -> Result<Self, TensorError> {
         let found = storage.bytes().len();
-        let expected = n_bytes(dtype, &shape)?;
+        let expected = Self::n_bytes_of(dtype, &shape)?;
         if found != expected {
             return Err(TensorError::SizeMismatch { dtype, shape, expected, found, unit: "bytes" });
         }
@@ -42,7 +42,7 @@ impl NumericTensor {
         storage: Arc<dyn Storage>,
         offset: usize,
     ) -> Result<Self, TensorError> {
-        let expected = n_bytes(dtype, &shape)?;
+        let expected = Self::n_bytes_of(dtype, &shape)?;
         let found = storage.bytes().len().saturating_sub(offset);
         if found < expected || offset > storage.bytes().len() {
             return Err(TensorError::SizeMismatch { dtype, shape, expected, found, unit: "bytes" });
@@ -72,6 +72,37 @@ impl NumericTensor {
         Self::new(T::DTYPE, shape, Arc::new(elements))
     }
 
+    /// A tensor of zeros.
+    ///
+    /// # Errors
+    /// [`TensorError::WrongDataType`] for [`DataType::String`]; [`TensorError::TooLarge`], also when there is no memory for it.
+    pub fn zeroed(dtype: DataType, shape: Vec<usize>) -> Result<Self, TensorError> {
+        match AlignedBytes::try_zeroed(Self::n_bytes_of(dtype, &shape)?) {
+            Some(bytes) => Self::new(dtype, shape, Arc::new(bytes)),
+            None => Err(TensorError::TooLarge { dtype, shape }),
+        }
+    }
+
+    /// The bytes that the elements of a tensor take.
+    ///
+    /// ```
+    /// use carton_tensor::{DataType, NumericTensor};
+    /// assert_eq!(NumericTensor::n_bytes_of(DataType::Float32, &[2, 3]), Ok(24));
+    /// assert!(NumericTensor::n_bytes_of(DataType::Uint8, &[usize::MAX, 2]).is_err());
+    /// ```
+    ///
+    /// # Errors
+    /// [`TensorError::WrongDataType`] for [`DataType::String`]; [`TensorError::TooLarge`] when no machine could hold them.
+    pub fn n_bytes_of(dtype: DataType, shape: &[usize]) -> Result<usize, TensorError> {
+        let size = dtype
+            .size()
+            .ok_or_else(|| TensorError::WrongDataType { expected: "numbers".to_owned(), found: dtype.to_string() })?;
+        element_count(shape)
+            .and_then(|count| count.checked_mul(size))
+            .filter(|&n_bytes| isize::try_from(n_bytes).is_ok())
+            .ok_or_else(|| TensorError::TooLarge { dtype, shape: shape.to_vec() })
+    }
+
     /// A tensor of rank 0.
     #[must_use]
     pub fn scalar<T: Element>(value: T) -> Self {
@@ -90,7 +121,7 @@ impl NumericTensor {
     /// # Errors
     /// As [`new`](Self::new); sizes are checked before anything is allocated.
     pub fn copy_from_bytes(dtype: DataType, shape: Vec<usize>, bytes: &[u8]) -> Result<Self, TensorError> {
-        let expected = n_bytes(dtype, &shape)?;
+        let expected = Self::n_bytes_of(dtype, &shape)?;
         if bytes.len() != expected {
             let found = bytes.len();
             return Err(TensorError::SizeMismatch { dtype, shape, expected, found, unit: "bytes" });
@@ -245,15 +276,4 @@ impl fmt::Debug for FirstElements<'_> {
             DataType::String => f.write_str("[]"),
         }
     }
-}
-
-/// The bytes that elements of a numeric `dtype` in `shape` take, checked.
-fn n_bytes(dtype: DataType, shape: &[usize]) -> Result<usize, TensorError> {
-    let size = dtype
-        .size()
-        .ok_or_else(|| TensorError::WrongDataType { expected: "numbers".to_owned(), found: dtype.to_string() })?;
-    element_count(shape)
-        .and_then(|count| count.checked_mul(size))
-        .filter(|&n_bytes| isize::try_from(n_bytes).is_ok())
-        .ok_or_else(|| TensorError::TooLarge { dtype, shape: shape.to_vec() })
 }

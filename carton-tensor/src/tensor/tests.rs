@@ -6,6 +6,17 @@ use super::*;
 use crate::Storage;
 
 #[test]
+fn zeroed_tensors_have_zeros_or_are_refused() {
+    let tensor = NumericTensor::zeroed(DataType::Int16, vec![2, 3]).unwrap();
+    assert_eq!(tensor.as_slice::<i16>().unwrap(), [0; 6]);
+    let impossible = usize::try_from(isize::MAX).unwrap();
+    for (dtype, shape) in [(DataType::Uint8, vec![impossible]), (DataType::Float64, vec![usize::MAX, 2])] {
+        assert!(matches!(NumericTensor::zeroed(dtype, shape), Err(TensorError::TooLarge { .. })));
+    }
+    assert!(matches!(NumericTensor::zeroed(DataType::String, vec![1]), Err(TensorError::WrongDataType { .. })));
+}
+
+#[test]
 fn sizes_are_checked_before_anything_is_built() {
     fn check(dtype: DataType, shape: &[usize], n_bytes: usize, expected: Result<(), TensorError>) {
         let bytes = vec![0_u8; n_bytes];

@@ -39,10 +39,10 @@ pub fn end_all(grace: Duration) {
 
 /// Whether no process is left before the time is up.
 fn wait_for_none(time: Duration) -> bool {
-    let end = Instant::now() + time;
+    let end = Instant::now().checked_add(time);
     let mut live = lock(&LIVE);
     while !live.is_empty() {
-        let left = end.saturating_duration_since(Instant::now());
+        let left = end.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()));
         if left.is_zero() {
             return false;
         }
