@@ -118,16 +118,14 @@ fn load_engine(
             Found::Library(path) => Some(onnx_runtime::load_library(&path)?),
             Found::ChosenIsMissing(path) => {
                 return Err(RunnerError::new(format!(
-                    "ORT_DYLIB_PATH names {}, which is not there; set it to a libonnxruntime.so, or unset it and \
-                     install the library with `carton runner install onnx`",
+                    "ORT_DYLIB_PATH names {}, which is not there; set it to a libonnxruntime.so, or unset it",
                     path.display()
                 )));
             }
             Found::Nothing => {
                 return Err(RunnerError::new(format!(
-                    "the library of ONNX Runtime was not found; looked at {}. Install it with `carton runner install \
-                     onnx`, set ORT_DYLIB_PATH to a libonnxruntime.so, or use the built-in engine with the option \
-                     engine = \"rten\"",
+                    "the library of ONNX Runtime was not found; looked at {}. Put a libonnxruntime.so there, \
+                     set ORT_DYLIB_PATH to one, or use the built-in engine with the option engine = \"rten\"",
                     libraries.places()
                 )));
             }

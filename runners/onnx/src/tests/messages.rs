@@ -20,7 +20,7 @@ fn what_the_built_in_engine_lacks() {
         "labels.onnx",
         "the built-in engine cannot run `labels.onnx`: it lacks the operator `StringConcat`, \
          `ai.onnx.ml.LabelEncoder`; input `words` is string, which it does not compute in; output `marked` is string, \
-         which it does not compute in. ONNX Runtime can run it: install",
+         which it does not compute in. ONNX Runtime can run it: set",
     );
     refused(
         "unknown_operator.onnx",
@@ -172,9 +172,8 @@ fn libraries() {
     let (opened, _) = open(EngineChoice::OnnxRuntime, &nowhere);
     assert_eq!(
         opened.unwrap_err(),
-        "the library of ONNX Runtime was not found; looked at ORT_DYLIB_PATH (not set) and /data/onnxruntime. Install \
-         it with `carton runner install onnx`, set ORT_DYLIB_PATH to a libonnxruntime.so, or use the built-in engine \
-         with the option engine = \"rten\""
+        "the library of ONNX Runtime was not found; looked at ORT_DYLIB_PATH (not set) and /data/onnxruntime. Put a \
+         libonnxruntime.so there, set ORT_DYLIB_PATH to one, or use the built-in engine with the option engine = \"rten\""
     );
     assert_eq!(open(EngineChoice::Auto, &nowhere), (Ok(()), Vec::new()));
 
