@@ -44,10 +44,12 @@ fn options(place: &Place) -> LoadOptions {
     LoadOptions {
         runner: Some("plain".to_owned()),
         framework_version: Some("=1.0.0".parse().unwrap()),
-        start_timeout: Duration::from_secs(1),
         ..place.load_options()
     }
 }
+
+/// How long a fault may take to be told on a busy machine. Whatever hangs takes longer.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 fn tensor() -> Tensor {
     NumericTensor::from_vec(vec![1.0_f32, 2.0, 3.0], vec![3]).unwrap().into()
@@ -68,7 +70,13 @@ async fn census(place: &Place, carton: &std::path::Path) -> Census {
     let good = Carton::load(carton, place.load_options()).await.unwrap();
     good.infer([("x", tensor())]).await.unwrap();
     drop(good);
-    tokio::time::sleep(Duration::from_millis(1200)).await;
+    let start = Instant::now();
+    while !Census::take().descendants.is_empty() {
+        assert!(start.elapsed() < PATIENCE, "the good runner does not end");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // Its watcher and its connection are let go of a moment later.
+    tokio::time::sleep(Duration::from_millis(200)).await;
     Census::take()
 }
 
@@ -79,8 +87,10 @@ async fn check_load(mode: &str, expected: &[&str]) {
     let carton = place.pack_noop("").await;
     let before = census(&place, &carton).await;
     let start = Instant::now();
-    let error = Carton::load(&carton, options(&place)).await.unwrap_err();
-    assert!(start.elapsed() < Duration::from_secs(4), "{mode} took {:?}", start.elapsed());
+    // Whoever never says hello is waited for no longer than asked; for all others there is time to start.
+    let start_timeout = if mode == "never-hello" { Duration::from_secs(1) } else { PATIENCE * 2 };
+    let error = Carton::load(&carton, LoadOptions { start_timeout, ..options(&place) }).await.unwrap_err();
+    assert!(start.elapsed() < PATIENCE, "{mode} took {:?}", start.elapsed());
     assert_eq!(error.kind(), ErrorKind::RunnerCrashed, "{mode}: {}", chain(&error));
     for expected in expected {
         assert!(chain(&error).contains(expected), "{mode}: {}", chain(&error));
@@ -99,7 +109,7 @@ async fn check_infer(mode: &str, expected: &[&str]) {
     for _ in 0..2 {
         let start = Instant::now();
         let error = model.infer([("x", tensor())]).await.unwrap_err();
-        assert!(start.elapsed() < Duration::from_secs(3), "{mode} took {:?}", start.elapsed());
+        assert!(start.elapsed() < PATIENCE, "{mode} took {:?}", start.elapsed());
         assert_eq!(error.kind(), ErrorKind::RunnerCrashed, "{mode}: {}", chain(&error));
         for expected in expected {
             assert!(chain(&error).contains(expected), "{mode}: {}", chain(&error));

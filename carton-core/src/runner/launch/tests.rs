@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 use super::*;
 use crate::runner::ModelFilesMode;
 
+/// How long a death may take to be told on a busy machine. What hangs takes longer.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 fn descriptor(path: &str, args: &[&str]) -> Descriptor {
     Descriptor {
         runner_name: "shell".to_owned(),
@@ -38,7 +41,7 @@ fn shell(script: &str) -> (UnixStream, Process, mpsc::Receiver<Exit>) {
 fn the_end_of_a_runner_is_reported_with_its_last_words() {
     let check = |script: &str, status: &str, stderr: &[&str]| {
         let (_socket, _process, exit) = shell(script);
-        let exit = exit.recv_timeout(Duration::from_secs(10)).unwrap();
+        let exit = exit.recv_timeout(PATIENCE).unwrap();
         assert_eq!(exit.status, status);
         assert_eq!(exit.stderr, stderr);
     };
@@ -55,7 +58,7 @@ fn the_end_of_a_runner_is_reported_with_its_last_words() {
 #[test]
 fn only_the_end_of_long_output_is_kept() {
     let (_socket, _process, exit) = shell("i=0; while [ $i -lt 1000 ]; do echo line $i >&2; i=$((i+1)); done");
-    let stderr = exit.recv_timeout(Duration::from_secs(10)).unwrap().stderr;
+    let stderr = exit.recv_timeout(PATIENCE).unwrap().stderr;
     assert_eq!(stderr.len(), 20);
     assert_eq!(stderr.last().map(String::as_str), Some("line 999"));
 }
@@ -64,9 +67,9 @@ fn only_the_end_of_long_output_is_kept() {
 #[test]
 fn a_runner_that_forked_and_died_leaves_nothing_behind() {
     let (mut socket, _process, exit) = shell("sleep 1000 & echo $! >&2; exit 0");
-    let exit = exit.recv_timeout(Duration::from_secs(2)).unwrap();
+    let exit = exit.recv_timeout(PATIENCE).unwrap();
     let child = Path::new("/proc").join(&exit.stderr[0]);
-    let deadline = Instant::now() + Duration::from_secs(2);
+    let deadline = Instant::now() + PATIENCE;
     // A killed orphan stays a zombie until init reaps it: an empty command line is as dead as no folder.
     while std::fs::read(child.join("cmdline")).is_ok_and(|line| !line.is_empty()) {
         assert!(Instant::now() < deadline, "the child lives on");
@@ -80,7 +83,7 @@ fn a_dropped_process_ends() {
     let (socket, process, exit) = shell("trap '' TERM; sleep 1000");
     let start = Instant::now();
     drop(process);
-    let exit = exit.recv_timeout(Duration::from_secs(3)).unwrap();
+    let exit = exit.recv_timeout(PATIENCE).unwrap();
     assert_eq!(exit.status, "killed by signal 9");
     assert!(start.elapsed() >= STOP_GRACE);
     drop(socket);
@@ -91,7 +94,7 @@ fn a_runner_may_end_by_itself_when_its_host_is_done() {
     let (socket, process, exit) = shell("cat >/dev/null; exit 7");
     drop(socket);
     drop(process);
-    assert_eq!(exit.recv_timeout(Duration::from_secs(3)).unwrap().status, "exit status 7");
+    assert_eq!(exit.recv_timeout(PATIENCE).unwrap().status, "exit status 7");
 }
 
 #[test]
@@ -99,7 +102,7 @@ fn killing_twice_or_late_is_harmless() {
     let (_socket, process, exit) = shell("sleep 1000");
     process.kill();
     process.kill();
-    assert_eq!(exit.recv_timeout(Duration::from_secs(3)).unwrap().status, "killed by signal 9");
+    assert_eq!(exit.recv_timeout(PATIENCE).unwrap().status, "killed by signal 9");
     process.kill();
 }
 
