@@ -61,6 +61,9 @@ impl Sha256Digest {
     }
 
     /// Parses the text form from bytes that need not be UTF-8.
+    ///
+    /// # Errors
+    /// Anything but 64 lower-case hexadecimal digits.
     pub fn from_hex(text: &[u8]) -> Result<Self, DigestError> {
         let digits: &[u8; 64] = text.try_into().map_err(|_| DigestError::Length { found: text.len() })?;
         // No branches, so that it becomes vector instructions: a MANIFEST may have a hundred thousand of these.

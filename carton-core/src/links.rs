@@ -92,6 +92,9 @@ struct RawLinks {
 
 impl Links {
     /// Reads a LINKS file. Unknown fields are ignored, another version is refused.
+    ///
+    /// # Errors
+    /// [`LinksError`].
     pub fn parse(bytes: &[u8]) -> Result<Self, LinksError> {
         if bytes.len() > MAX_LENGTH {
             return Err(LinksError::TooLong { found: bytes.len() });
@@ -112,6 +115,9 @@ impl Links {
     }
 
     /// A LINKS file with the given URLs.
+    ///
+    /// # Errors
+    /// [`LinksError::NoUrl`], [`LinksError::Url`].
     pub fn from_urls(urls: BTreeMap<Sha256Digest, Vec<String>>) -> Result<Self, LinksError> {
         for (digest, list) in &urls {
             if list.is_empty() {

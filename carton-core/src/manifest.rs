@@ -115,6 +115,9 @@ impl Manifest {
     /// Strict, because its hash stands for the whole carton: lines `path=sha256` split at the last `=`, ended by LF (the
     /// last one may lack it), each path at most once. Lines need not be sorted: the hash is over the bytes as they are, and
     /// nothing else depends on the order.
+    ///
+    /// # Errors
+    /// [`ManifestError`] for the first line that is not one.
     pub fn parse(bytes: &[u8]) -> Result<Self, ManifestError> {
         if bytes.len() > MAX_LENGTH {
             return Err(ManifestError::TooLong { found: bytes.len() });
@@ -133,6 +136,9 @@ impl Manifest {
     }
 
     /// The MANIFEST of the given files, in the form that is written: sorted by the bytes of the path, each line ended by LF.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse): what could not be read is not written.
     pub fn from_entries(entries: impl IntoIterator<Item = (String, Sha256Digest)>) -> Result<Self, ManifestError> {
         let mut entries: Vec<_> = entries.into_iter().collect();
         entries.sort_unstable();
@@ -143,7 +149,6 @@ impl Manifest {
             bytes.extend_from_slice(&digest.to_hex());
             bytes.push(b'\n');
         }
-        // Parsed back, so that what could not be read is not written either.
         Self::parse(&bytes)
     }
 

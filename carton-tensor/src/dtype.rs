@@ -86,12 +86,6 @@ impl DataType {
             Self::Float64 | Self::Int64 | Self::Uint64 => Some(8),
         }
     }
-
-    /// Whether elements are floating-point numbers.
-    #[must_use]
-    pub const fn is_float(self) -> bool {
-        matches!(self, Self::Float32 | Self::Float64)
-    }
 }
 
 impl fmt::Display for DataType {

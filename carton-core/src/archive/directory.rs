@@ -8,10 +8,9 @@ use std::sync::{Arc, OnceLock};
 use super::entry::{Entry, describe};
 use super::name::{self, Overlap};
 use super::record::{
-    CentralDirectoryHeader, EndOfCentralDirectory, LocalFileHeader, Zip64EndOfCentralDirectory,
-    Zip64EndOfCentralDirectoryLocator,
+    CentralDirectoryHeader, EndOfCentralDirectory, IN_ZIP64_16, IN_ZIP64_32, LocalFileHeader,
+    Zip64EndOfCentralDirectory, Zip64EndOfCentralDirectoryLocator,
 };
-use super::record::{IN_ZIP64_16, IN_ZIP64_32};
 use super::{ArchiveError, EntryReader, MAX_DIRECTORY_LENGTH, MAX_ENTRIES, entry_reader};
 use crate::source::Source;
 
@@ -24,7 +23,7 @@ const SUFFIX_LENGTH: u64 = 64 << 10;
 /// local header is checked when its data is opened, and the data itself while it is read.
 ///
 /// ```
-/// use std::sync::{Arc, OnceLock};
+/// use std::sync::Arc;
 /// use carton_core::archive::Archive;
 /// use carton_core::source::MemorySource;
 ///

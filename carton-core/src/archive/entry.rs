@@ -4,8 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde::Serialize;
 
-use super::record::{CentralDirectoryHeader, ExtraFields, flag, method};
-use super::record::{IN_ZIP64_16, IN_ZIP64_32};
+use super::record::{CentralDirectoryHeader, ExtraFields, IN_ZIP64_16, IN_ZIP64_32, flag, method};
 use super::{ArchiveError, name};
 
 /// A file, link or folder in an archive. Cheap to clone.

@@ -129,15 +129,4 @@ impl ArchiveError {
             Err(source) => ArchiveError::Io { action: "read", location: location.to_owned(), source },
         }
     }
-
-    /// Whether the file is at fault: malformed or changed, rather than unsupported, too large or unreadable.
-    pub fn is_integrity(&self) -> bool {
-        matches!(
-            self,
-            ArchiveError::Format { .. }
-                | ArchiveError::Name { .. }
-                | ArchiveError::Mismatch { .. }
-                | ArchiveError::Corrupt { .. }
-        )
-    }
 }

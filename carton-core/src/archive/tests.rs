@@ -606,7 +606,6 @@ fn cut_at_every_length() {
     for length in 0..whole.len() {
         let error = read_all(whole[..length].to_vec(), 100).unwrap_err();
         assert!(matches!(error, ArchiveError::Format { .. }), "{length}: {error:?}");
-        assert!(error.is_integrity());
     }
     // From the front too: the offsets do not fit any more.
     for length in 1..whole.len() {

@@ -97,12 +97,6 @@ pub enum TensorDataError {
 }
 
 impl TensorDataError {
-    /// Whether the carton is at fault, rather than the request or this machine.
-    #[must_use]
-    pub fn is_integrity(&self) -> bool {
-        !matches!(self, Self::NoSuchTensor { .. } | Self::TooLarge { .. } | Self::OutOfMemory { .. })
-    }
-
     pub(super) fn invalid(
         field: impl Into<String>,
         expected: impl Into<String>,

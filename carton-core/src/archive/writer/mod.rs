@@ -20,8 +20,9 @@ use std::path::PathBuf;
 
 use self::header::Placed;
 use self::plan::Planned;
-use super::record::{EndOfCentralDirectory, Zip64EndOfCentralDirectory, Zip64EndOfCentralDirectoryLocator};
-use super::record::{IN_ZIP64_16, IN_ZIP64_32};
+use super::record::{
+    EndOfCentralDirectory, IN_ZIP64_16, IN_ZIP64_32, Zip64EndOfCentralDirectory, Zip64EndOfCentralDirectoryLocator,
+};
 use super::{ArchiveError, MAX_DIRECTORY_LENGTH};
 use crate::digest::Sha256Digest;
 use crate::manifest::{self, Manifest};
