@@ -1,32 +1,25 @@
-//! `Connection` and how it makes calls.
+//! `Connection`: what callers see of it. How calls are made is in `shared`.
 
-use std::future::poll_fn;
-use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Instant;
 
 use carton_tensor::{DataType, NumericTensor};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
-use tracing::Instrument;
+use tokio::sync::{mpsc, oneshot};
 
-use super::calls::{Answer, Calls, Kind, Waiter};
-use super::dispatch::{dispatch, features, last_words, read_hello};
+use super::calls::{Answer, Kind, Waiter};
+use super::dispatch::features;
 use super::files::describe_files;
+use super::shared::Shared;
 use super::stream::InferStream;
 use super::{
-    CallError, CallOptions, CallTimings, CloseReason, ConnectionOptions, Event, LoadRequest, Loaded, Peer, Phase,
-    SealedInputs,
+    CallError, CallOptions, CallTimings, CloseReason, ConnectionOptions, LoadRequest, Loaded, Peer, Phase, SealedInputs,
 };
-use crate::housekeeper::{Elapsed, Housekeeper};
-use crate::link::{Link, LinkOptions, Outbound, SendError};
-use crate::message::{self, Message, Side, WireTensor, code};
+use crate::housekeeper::Elapsed;
+use crate::link::{Link, LinkOptions};
+use crate::message::{self, Message, Side, code};
 use crate::model::Tensors;
-use crate::protocol_error::ProtocolError;
 use crate::runner::{PackRequest, PackResponse, RunnerError};
 use crate::shared_memory::THRESHOLD;
-use crate::shared_memory::pool::{PoolBuffer, PoolError};
-use crate::tensor_encoding::{encode, pool_needs, split_off_borrowed};
 use crate::transport::Transport;
 use crate::transport::reader::FrameReader;
 use crate::version;
@@ -49,20 +42,6 @@ impl Drop for Handle {
     fn drop(&mut self) {
         self.shared.close(CloseReason::Requested("the connection was dropped".to_owned()));
     }
-}
-
-/// One connection, as its threads and its callers share it.
-pub(super) struct Shared {
-    pub(super) link: Arc<Link>,
-    pub(super) calls: Calls,
-    pub(super) housekeeper: Arc<Housekeeper>,
-    options: ConnectionOptions,
-    peer: OnceLock<(Peer, version::Agreement)>,
-    loaded: OnceLock<Loaded>,
-    slots: Arc<Semaphore>,
-    n_queued: AtomicUsize,
-    last_id: AtomicU64,
-    closed: watch::Sender<Option<Arc<CloseReason>>>,
 }
 
 impl Connection {
@@ -94,18 +73,7 @@ impl Connection {
         let _ = link.send_plain(version::hello(&our_features, "carton", env!("CARGO_PKG_VERSION")));
         let hello_timeout = options.hello_timeout;
         let reader = FrameReader::new(receiver, options.frame_cap);
-        let shared = Arc::new(Shared {
-            link,
-            calls: Calls::default(),
-            housekeeper,
-            options,
-            peer: OnceLock::new(),
-            loaded: OnceLock::new(),
-            slots: Arc::new(Semaphore::new(0)),
-            n_queued: AtomicUsize::new(0),
-            last_id: AtomicU64::new(0),
-            closed: watch::Sender::new(None),
-        });
+        let shared = Arc::new(Shared::new(link, housekeeper, options));
         // From here on the connection is closed whenever this future ends without returning it.
         let connection = Self { handle: Arc::new(Handle { shared: Arc::clone(&shared) }) };
         let (said_hello, hello) = oneshot::channel();
@@ -292,289 +260,5 @@ impl Connection {
     #[must_use]
     pub fn pool_usage(&self) -> (u64, u64) {
         self.shared().link.memory.pool.usage()
-    }
-}
-
-impl Shared {
-    /// The thread that reads. It never writes more than fits, so the runner can always finish what it sends.
-    fn read(&self, mut reader: FrameReader, our_features: &[&str], said_hello: oneshot::Sender<()>) {
-        let reason = self.read_until_closed(&mut reader, our_features, said_hello);
-        last_words(self, &reason);
-        let explained = self.options.explain.as_ref().and_then(|explain| explain(&reason));
-        self.close(explained.unwrap_or(reason));
-    }
-
-    fn read_until_closed(
-        &self,
-        reader: &mut FrameReader,
-        our_features: &[&str],
-        said_hello: oneshot::Sender<()>,
-    ) -> CloseReason {
-        let mut greet = || -> Result<(), CloseReason> {
-            let hello = read_hello(reader)?;
-            let agreement = version::agree(our_features, &hello)?;
-            if agreement.has(version::SHARED_MEMORY) {
-                self.link.memory.enable();
-            }
-            let peer = Peer {
-                name: hello.name,
-                framework_version: hello.framework_version,
-                version: agreement.version,
-                features: agreement.features.clone(),
-            };
-            let _ = self.peer.set((peer, agreement));
-            Ok(())
-        };
-        if let Err(reason) = greet() {
-            return reason;
-        }
-        // Whoever waited may have given up; the connection is closed then, and reading fails.
-        let _ = said_hello.send(());
-        loop {
-            let frame = match reader.next() {
-                Ok(frame) => frame,
-                Err(error) => return error.into(),
-            };
-            if let Err(reason) = dispatch(self, reader, frame) {
-                return reason;
-            }
-        }
-    }
-
-    /// Closes the connection with the first reason given, which is returned.
-    pub(super) fn close(&self, reason: CloseReason) -> Arc<CloseReason> {
-        let mut actual = Arc::new(reason);
-        self.closed.send_if_modified(|closed| match closed {
-            Some(first) => {
-                actual = Arc::clone(first);
-                false
-            }
-            None => {
-                *closed = Some(Arc::clone(&actual));
-                true
-            }
-        });
-        self.calls.close(&actual);
-        self.slots.close();
-        self.link.close();
-        actual
-    }
-
-    pub(super) fn closed_error(&self) -> CallError {
-        let reason = self.closed.borrow().clone();
-        CallError::Closed(reason.unwrap_or_else(|| Arc::new(CloseReason::EndOfFile)))
-    }
-
-    /// Every answer was checked against its call when it came; this is for the case that nobody thought of.
-    fn wrong_answer(&self) -> CallError {
-        let why = "it answers another kind of call".to_owned();
-        CallError::Closed(self.close(CloseReason::Protocol(ProtocolError::Unexpected { message: "answer", why })))
-    }
-
-    pub(super) fn tell(&self, event: Event) {
-        if let Some(on_event) = &self.options.on_event {
-            on_event(event);
-        }
-    }
-
-    fn next_id(&self) -> u64 {
-        self.last_id.fetch_add(1, Ordering::Relaxed) + 1
-    }
-
-    /// Waits for a free slot of the runner.
-    async fn slot(&self, deadline: Option<Instant>) -> Result<OwnedSemaphorePermit, CallError> {
-        if self.loaded.get().is_none() {
-            let error = RunnerError::new("no model is loaded");
-            return Err(match self.closed.borrow().clone() {
-                Some(reason) => CallError::Closed(reason),
-                None => CallError::Runner { code: code::NOT_LOADED.to_owned(), error },
-            });
-        }
-        if let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() {
-            return Ok(slot);
-        }
-        let cap = self.options.queue_cap;
-        let _place = QueuePlace::take(&self.n_queued, cap).ok_or(CallError::QueueFull { cap })?;
-        match self.housekeeper.within(deadline, Arc::clone(&self.slots).acquire_owned()).await {
-            Ok(Ok(slot)) => Ok(slot),
-            Ok(Err(_)) => Err(self.closed_error()),
-            Err(Elapsed) => Err(CallError::DeadlineExceeded { phase: Phase::Queued }),
-        }
-    }
-
-    /// A buffer of shared memory, waiting for room for as long as the options say.
-    async fn pool_buffer(&self, n_bytes: usize, deadline: Option<Instant>) -> Result<PoolBuffer, CallError> {
-        let started = Instant::now();
-        let until = [deadline, started.checked_add(self.options.pool_wait)].into_iter().flatten().min();
-        let pool = &self.link.memory.pool;
-        let buffer = poll_fn(|context| pool.poll_alloc(context, n_bytes));
-        match self.housekeeper.within(until, buffer).await {
-            Ok(Ok(buffer)) => Ok(buffer),
-            Ok(Err(PoolError::Io(source))) => {
-                Err(CallError::Io { what: "making a region of shared memory", source: Arc::new(source) })
-            }
-            Err(Elapsed) if deadline == until => Err(CallError::DeadlineExceeded { phase: Phase::Queued }),
-            Ok(Err(PoolError::Full { .. })) | Err(Elapsed) => {
-                let (used, cap) = pool.usage();
-                Err(CallError::PoolFull { bytes: n_bytes as u64, used, cap, waited: started.elapsed() })
-            }
-        }
-    }
-
-    /// Brings inputs into shared memory or the frame.
-    async fn encode(
-        &self,
-        id: u64,
-        inputs: Tensors,
-        deadline: Option<Instant>,
-    ) -> Result<(Outbound, Vec<WireTensor>), CallError> {
-        let mut outbound = Outbound::of_call(id);
-        let mut buffers = Vec::new();
-        for n_bytes in pool_needs(&self.link.memory, &inputs) {
-            buffers.push(self.pool_buffer(n_bytes, deadline).await?);
-        }
-        let room = poll_fn(|context| self.link.poll_room(context));
-        let room = self.housekeeper.within(deadline, room).await;
-        room.map_err(|Elapsed| CallError::DeadlineExceeded { phase: Phase::Queued })?;
-        let encoded = encode(&self.link.memory, &inputs, buffers).map_err(|error| CallError::Io {
-            what: "writing the inputs",
-            source: Arc::new(std::io::Error::other(error)),
-        })?;
-        let wire = outbound.carry(encoded);
-        outbound.parting = split_off_borrowed(&self.link.memory, inputs);
-        Ok((outbound, wire))
-    }
-
-    /// Sends the message of a call that is registered already.
-    async fn send_call(&self, id: u64, message: Message, outbound: Outbound) -> Result<(), CallError> {
-        let Err(error) = self.link.send(message, outbound) else { return Ok(()) };
-        self.calls.forget(id);
-        Err(match error {
-            // Nothing more can be sent, but the thread that reads may still be busy with what came before the end, and
-            // it knows the reason best.
-            SendError::Closed => CallError::Closed(self.wait_until_closed().await),
-            SendError::TooLarge { bytes, cap } => CallError::TooLarge { bytes, cap },
-            SendError::Json(error) => {
-                let source = Arc::new(std::io::Error::other(error));
-                CallError::Io { what: "writing the message as JSON", source }
-            }
-        })
-    }
-
-    async fn wait_until_closed(&self) -> Arc<CloseReason> {
-        let mut closed = self.closed.subscribe();
-        let reason = closed.wait_for(Option::is_some).await.ok().and_then(|reason| reason.clone());
-        // The sender is a field of `self`: waiting does not end before there is a reason.
-        reason.unwrap_or_else(|| Arc::new(CloseReason::EndOfFile))
-    }
-
-    /// Makes a call that takes no slot of the runner and has no tensors.
-    async fn call(
-        self: &Arc<Self>,
-        kind: Kind,
-        message: Message,
-        descriptors: Vec<OwnedFd>,
-        options: &CallOptions,
-    ) -> Result<Answer, CallError> {
-        let id = self.next_id();
-        let outbound = Outbound { id: Some(id), descriptors, ..Outbound::default() };
-        self.exchange(id, kind, message, outbound, None, options.deadline).await
-    }
-
-    /// Makes a call that runs the model, or prepares it.
-    async fn run(
-        self: &Arc<Self>,
-        kind: Kind,
-        inputs: Tensors,
-        message: impl FnOnce(Vec<WireTensor>) -> Message,
-        options: &CallOptions,
-    ) -> Result<(Answer, CallTimings), CallError> {
-        let id = self.next_id();
-        let started = Instant::now();
-        let slot = self.slot(options.deadline).instrument(tracing::debug_span!("queue", call = id)).await?;
-        let queue = started.elapsed();
-        let (outbound, inputs) =
-            self.encode(id, inputs, options.deadline).instrument(tracing::debug_span!("transfer", call = id)).await?;
-        let transfer = started.elapsed() - queue;
-        let answer = self
-            .exchange(id, kind, message(inputs), outbound, Some(slot), options.deadline)
-            .instrument(tracing::debug_span!("run", call = id))
-            .await?;
-        let run = started.elapsed() - queue - transfer;
-        tracing::debug!(call = id, ?queue, ?transfer, ?run, "call answered");
-        Ok((answer, CallTimings { call: id, queue, transfer, run }))
-    }
-
-    /// Sends the message of a call and waits for its answer. Giving up cancels the call.
-    async fn exchange(
-        self: &Arc<Self>,
-        id: u64,
-        kind: Kind,
-        message: Message,
-        outbound: Outbound,
-        slot: Option<OwnedSemaphorePermit>,
-        deadline: Option<Instant>,
-    ) -> Result<Answer, CallError> {
-        let (waiter, answer) = oneshot::channel();
-        self.calls.add(id, kind, Waiter::Answer(waiter), 0, slot)?;
-        self.send_call(id, message, outbound).await?;
-        let _cancel = CancelOnDrop { shared: self, id };
-        match self.housekeeper.within(deadline, answer).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => Err(self.closed_error()),
-            Err(Elapsed) => Err(CallError::DeadlineExceeded { phase: Phase::Running }),
-        }
-    }
-
-    /// Tells the runner that nobody wants the answer of a call any more.
-    pub(super) fn cancel(&self, id: u64) {
-        if self.calls.abandon(id) {
-            // A closed connection needs no cancelling.
-            let _ = self.link.send(Message::Cancel {}, Outbound::of_call(id));
-        }
-    }
-
-    fn outputs(&self, answer: Answer, mut timings: CallTimings) -> Result<(Tensors, CallTimings), CallError> {
-        let Answer::Outputs(outputs) = answer else { return Err(self.wrong_answer()) };
-        let started = Instant::now();
-        let outputs = self.own(outputs)?;
-        timings.transfer += started.elapsed();
-        Ok((outputs, timings))
-    }
-
-    /// Outputs as they are handed out: with `copy_outputs`, in memory that no runner can reach.
-    pub(super) fn own(&self, outputs: Tensors) -> Result<Tensors, CallError> {
-        if !self.options.copy_outputs {
-            return Ok(outputs);
-        }
-        Ok(crate::tensor_encoding::copy_out(outputs)?)
-    }
-}
-
-struct CancelOnDrop<'a> {
-    shared: &'a Shared,
-    id: u64,
-}
-
-impl Drop for CancelOnDrop<'_> {
-    fn drop(&mut self) {
-        // A call that was answered is not known any more, and nothing is sent.
-        self.shared.cancel(self.id);
-    }
-}
-
-/// A place in the queue of calls.
-struct QueuePlace<'a>(&'a AtomicUsize);
-
-impl<'a> QueuePlace<'a> {
-    fn take(n_queued: &'a AtomicUsize, cap: usize) -> Option<Self> {
-        let enter = |queued: usize| (queued < cap).then_some(queued + 1);
-        n_queued.fetch_update(Ordering::AcqRel, Ordering::Acquire, enter).ok().map(|_| Self(n_queued))
-    }
-}
-
-impl Drop for QueuePlace<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }

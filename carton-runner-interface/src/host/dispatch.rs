@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::calls::{Answer, Kind};
-use super::connection::Shared;
+use super::shared::Shared;
 use super::{CallError, CloseReason, Event};
 use crate::frame::Frame;
 use crate::message::{self, Hello, Message, Parsed, WireError, code, parse};

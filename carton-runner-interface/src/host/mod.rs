@@ -9,6 +9,7 @@ mod connection;
 mod dispatch;
 mod error;
 mod files;
+mod shared;
 mod stream;
 
 use std::fs::File;

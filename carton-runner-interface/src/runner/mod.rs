@@ -24,6 +24,7 @@
 //! ```
 
 mod call;
+mod dispatch;
 mod files;
 mod process;
 mod server;

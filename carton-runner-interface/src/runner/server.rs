@@ -1,25 +1,22 @@
-//! Serves one host: reads its messages and runs its calls.
+//! Serves one host: the threads that read its messages and run its calls. What a message asks for is in `dispatch`.
 //!
 //! Threads take turns at reading. The one whose turn it is reads until a call arrives, passes the turn on, and runs the
 //! call itself, so that no call waits for another thread to wake up. Whoever reads never waits for the host to read.
 
 use std::any::Any;
-use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::call::{AnswerError, Call, CallState, OutputStream};
-use super::files::{ModelFiles, Range};
-use super::{LoadRequest, PackRequest, Runner, RunnerError, Sealed, Tensors};
-use crate::frame::Frame;
-use crate::link::{Link, LinkOptions, Outbound};
-use crate::message::{self, Message, Parsed, Side, WireEntry, WireError, WireFiles, WireSource, code, parse};
+use super::dispatch::{Job, Work};
+use super::{Runner, RunnerError, Sealed, Tensors};
+use crate::link::{Link, LinkOptions};
+use crate::message::{self, Message, Parsed, Side, WireError, code, parse};
 use crate::protocol_error::ProtocolError;
 use crate::shared_memory::peer::MapError;
-use crate::tensor_encoding::decode;
 use crate::transport::Transport;
 use crate::transport::reader::{FrameReader, ReadError};
 use crate::transport::turn::Turn;
@@ -29,8 +26,6 @@ use crate::version;
 const FRAME_CAP: u64 = 4 << 30;
 /// The most shared memory a host may lend. Hosts are trusted; this is for those that count wrongly.
 const PEER_CAP: u64 = 8 << 40;
-/// Loads and packs that may run at once.
-const PREPARATION_CAP: usize = 8;
 /// Frameworks expect the stack of a main thread.
 const STACK: usize = 8 << 20;
 
@@ -103,41 +98,26 @@ pub fn serve<R: Runner>(transport: Transport, options: ServeOptions) -> Result<(
     server.wait_for_end()
 }
 
-struct Server<R> {
-    options: ServeOptions,
-    link: Arc<Link>,
+/// A host being served, as the threads of the runner share it.
+pub(super) struct Server<R> {
+    pub(super) options: ServeOptions,
+    pub(super) link: Arc<Link>,
     turn: Turn,
     reader: Mutex<FrameReader>,
     /// Threads that wait for their turn.
     n_waiting: AtomicUsize,
-    model: OnceLock<R>,
+    pub(super) model: OnceLock<R>,
     loading: AtomicBool,
-    calls: Mutex<HashMap<u64, Arc<CallState>>>,
-    sealed: Mutex<HashMap<u64, Arc<Sealed>>>,
+    pub(super) calls: Mutex<HashMap<u64, Arc<CallState>>>,
+    pub(super) sealed: Mutex<HashMap<u64, Arc<Sealed>>>,
     last_handle: AtomicU64,
-    stopping: AtomicBool,
+    pub(super) stopping: AtomicBool,
     end: Mutex<Option<Result<(), ServeError>>>,
     ended: Condvar,
 }
 
-/// A call that is to be run.
-struct Job {
-    call: Call,
-    id: u64,
-    work: Work,
-}
-
-enum Work {
-    Load(LoadRequest),
-    Pack(PackRequest),
-    Infer(Tensors),
-    Stream(Tensors),
-    Seal(Tensors),
-    InferSealed(u64),
-}
-
 /// Why reading ended.
-enum End {
+pub(super) enum End {
     HostIsGone,
     Failed(ServeError),
 }
@@ -167,7 +147,7 @@ impl From<ProtocolError> for End {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -282,152 +262,6 @@ impl<R: Runner> Server<R> {
         }
     }
 
-    /// Takes one frame and does what it asks for, or returns the call it makes.
-    fn dispatch(&self, reader: &mut FrameReader, frame: Frame) -> Result<Option<Job>, End> {
-        let envelope = match parse(&frame.json)? {
-            Parsed::Known(envelope) => envelope,
-            Parsed::Unknown { id, release, name } => {
-                let message = format!("this runner does not know the message `{name}`");
-                self.refuse(id, code::UNKNOWN_MESSAGE, message);
-                self.link.released(&release)?;
-                return Ok(None);
-            }
-        };
-        let (id, release) = (envelope.id, envelope.release);
-        let job = self.handle(reader, id, envelope.message, frame.body)?;
-        self.link.released(&release)?;
-        Ok(job)
-    }
-
-    fn handle(
-        &self,
-        reader: &mut FrameReader,
-        id: Option<u64>,
-        message: Message,
-        body: carton_tensor::AlignedBytes,
-    ) -> Result<Option<Job>, End> {
-        let name = message.name();
-        let memory = &self.link.memory;
-        let (work, credits) = match message {
-            Message::Load(load) => match self.load_request(reader, load)? {
-                Ok(request) => (Work::Load(request), 0),
-                Err(error) => {
-                    self.refuse(id, code::FAILED, error);
-                    return Ok(None);
-                }
-            },
-            Message::Pack(message::Pack { path, scratch, options }) => {
-                (Work::Pack(PackRequest { path, scratch, options }), 0)
-            }
-            Message::Infer { inputs } => (Work::Infer(decode(memory, inputs, body)?), 0),
-            Message::InferStream { inputs, credits } => (Work::Stream(decode(memory, inputs, body)?), credits),
-            Message::Seal { inputs } => (Work::Seal(decode(memory, inputs, body)?), 0),
-            Message::InferSealed { handle } => (Work::InferSealed(handle), 0),
-            other => {
-                self.handle_note(reader, id, other)?;
-                return Ok(None);
-            }
-        };
-        let id = id.ok_or_else(|| ProtocolError::malformed(name, "it has no id"))?;
-        let preparation = matches!(work, Work::Load(_) | Work::Pack(_));
-        let Some(cap) = (if preparation { Some(PREPARATION_CAP) } else { self.call_cap() }) else {
-            self.refuse(Some(id), code::NOT_LOADED, "no model is loaded".to_owned());
-            return Ok(None);
-        };
-        let mut calls = lock(&self.calls);
-        if calls.contains_key(&id) {
-            return Err(ProtocolError::DuplicateCall { message: name, id }.into());
-        }
-        if calls.len() >= cap {
-            drop(calls);
-            self.refuse(Some(id), code::BUSY, "more calls than this runner runs at once".to_owned());
-            return Ok(None);
-        }
-        let state = Arc::new(CallState::new(id, credits));
-        calls.insert(id, Arc::clone(&state));
-        Ok(Some(Job { call: Call::new(Arc::clone(&self.link), state, self.options.pool_wait), id, work }))
-    }
-
-    /// Messages that are not calls.
-    fn handle_note(&self, reader: &mut FrameReader, id: Option<u64>, message: Message) -> Result<(), End> {
-        let name = message.name();
-        let unexpected = |why: &str| ProtocolError::Unexpected { message: name, why: why.to_owned() };
-        // A call that has just been answered is no longer known when its cancellation or credits arrive.
-        let call = || id.and_then(|id| lock(&self.calls).get(&id).cloned());
-        match message {
-            Message::Cancel {} => {
-                if let Some(call) = call() {
-                    call.cancel();
-                }
-            }
-            Message::Credit { n } => {
-                if let Some(call) = call() {
-                    call.add_credits(n);
-                }
-            }
-            Message::Unseal { handle } => {
-                let sealed = lock(&self.sealed).remove(&handle);
-                drop(sealed);
-            }
-            Message::Map { region, size } => {
-                let descriptors = reader.claim(name, 1)?;
-                if !self.link.memory.is_in_use() {
-                    return Err(unexpected("shared memory was not agreed on").into());
-                }
-                for descriptor in &descriptors {
-                    self.link.memory.peer.map(region, size, descriptor)?;
-                }
-            }
-            Message::Unmap { region } => self.link.memory.peer.unmap(region)?,
-            Message::Release {} | Message::Pong {} => {}
-            Message::Ping {} => {
-                let _ = self.link.send(Message::Pong {}, Outbound { id, ..Outbound::default() });
-            }
-            Message::Shutdown {} => {
-                self.stopping.store(true, Ordering::Release);
-                self.stop_when_idle();
-            }
-            // An answer to something that only this side would know of; there is nothing to be done about it.
-            Message::Error(error) if error.code == code::PROTOCOL => return Err(End::HostIsGone),
-            Message::Error(error) => tracing::debug!(message = %error.message, "from the host"),
-            Message::Hello(_) => return Err(unexpected("it was sent before").into()),
-            _ => return Err(unexpected("only runners send it").into()),
-        }
-        Ok(())
-    }
-
-    fn refuse(&self, id: Option<u64>, code: &'static str, message: String) {
-        let error = WireError { code: code.to_owned(), message, causes: Vec::new() };
-        // A closed connection is found out about by the next read.
-        let _ = self.link.send(Message::Error(error), Outbound { id, ..Outbound::default() });
-    }
-
-    /// How many calls may be known at once; `None` before a model is loaded. A call is known until its answer is sent,
-    /// so that the host, once it has the answer, may be ahead by as many.
-    fn call_cap(&self) -> Option<usize> {
-        self.model.get().map(|model| model.max_concurrency().max(1).saturating_mul(2).saturating_add(PREPARATION_CAP))
-    }
-
-    /// The outer error is the host's fault, the inner one the files'.
-    fn load_request(
-        &self,
-        reader: &mut FrameReader,
-        load: message::Load,
-    ) -> Result<Result<LoadRequest, String>, ProtocolError> {
-        let message::Load { options, device, inputs, outputs, files } = load;
-        let files = match files {
-            WireFiles::Directory { path } => ModelFiles::from_directory(path),
-            WireFiles::Ranges { sources, entries } => {
-                let files = open_sources(reader, sources)?;
-                match files {
-                    Ok(files) => ModelFiles::from_ranges(name_ranges(&files, entries)?),
-                    Err(error) => return Ok(Err(error)),
-                }
-            }
-        };
-        Ok(Ok(LoadRequest { files, options, device, inputs, outputs }))
-    }
-
     fn run(&self, job: Job) {
         let Job { call, id, work } = job;
         let answered = catch_unwind(AssertUnwindSafe(|| self.perform(&call, work)));
@@ -500,54 +334,11 @@ impl<R: Runner> Server<R> {
         call.send_tensors(outputs, |outputs| Message::Inferred { outputs })
     }
 
-    fn stop_when_idle(&self) {
+    pub(super) fn stop_when_idle(&self) {
         if self.stopping.load(Ordering::Acquire) && lock(&self.calls).is_empty() {
             self.finish(End::HostIsGone);
         }
     }
-}
-
-/// Opens the files that hold the model's files: descriptors that came with the message, or paths.
-fn open_sources(
-    reader: &mut FrameReader,
-    sources: Vec<WireSource>,
-) -> Result<Result<Vec<Arc<File>>, String>, ProtocolError> {
-    let n_descriptors = sources.iter().filter(|source| matches!(source, WireSource::Descriptor(_))).count();
-    let descriptors = reader.claim("load", n_descriptors)?;
-    let mut descriptors: Vec<Option<File>> =
-        descriptors.into_iter().map(|descriptor| Some(descriptor.into())).collect();
-    let mut files = Vec::with_capacity(sources.len());
-    for source in sources {
-        files.push(Arc::new(match source {
-            WireSource::Descriptor(index) => {
-                let descriptor = usize::try_from(index).ok().and_then(|index| descriptors.get_mut(index)?.take());
-                descriptor.ok_or_else(|| {
-                    ProtocolError::malformed(
-                        "load",
-                        format!("descriptor {index} did not come with it, or is named twice"),
-                    )
-                })?
-            }
-            WireSource::Path(path) => match File::open(&path) {
-                Ok(file) => file,
-                Err(error) => return Ok(Err(format!("opening {}: {error}", path.display()))),
-            },
-        }));
-    }
-    Ok(Ok(files))
-}
-
-fn name_ranges(files: &[Arc<File>], entries: Vec<WireEntry>) -> Result<BTreeMap<String, Range>, ProtocolError> {
-    let mut ranges = BTreeMap::new();
-    for WireEntry { path, source, offset, length } in entries {
-        let file = usize::try_from(source).ok().and_then(|source| files.get(source)).cloned();
-        let file = file.ok_or_else(|| ProtocolError::malformed("load", format!("`{path}` lies in no source")))?;
-        if ranges.contains_key(&path) {
-            return Err(ProtocolError::malformed("load", format!("the file `{path}` is there twice")));
-        }
-        ranges.insert(path, Range { file, offset, length });
-    }
-    Ok(ranges)
 }
 
 fn panic_message(panic: &(dyn Any + Send)) -> &str {
