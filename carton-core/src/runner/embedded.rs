@@ -52,16 +52,10 @@ pub fn runner_main(runners: &'static [EmbeddedRunner]) {
     if arguments.next().as_deref() == Some(OsStr::new(RUNNER_ARGUMENT)) {
         exit(run_named(runners, arguments.next()));
     }
-    if let Some(executable) = own_executable() {
+    if let Ok(executable) = std::env::current_exe() {
         // A second call changes nothing: the first one's runners are registered.
         let _ = REGISTERED.set(Registered { executable, runners });
     }
-}
-
-/// On Linux the process's own executable is named in a way that survives its file being replaced or deleted.
-fn own_executable() -> Option<PathBuf> {
-    let executable = std::env::current_exe().ok()?;
-    Some(executable)
 }
 
 fn run_named(runners: &[EmbeddedRunner], name: Option<OsString>) -> ExitCode {
@@ -77,7 +71,7 @@ fn run_named(runners: &[EmbeddedRunner], name: Option<OsString>) -> ExitCode {
 }
 
 fn exit(code: ExitCode) -> ! {
-    // `ExitCode` only turns into a status by returning from main or through this.
+    // An `ExitCode` cannot be asked for its number.
     std::process::exit(if code == ExitCode::SUCCESS { 0 } else { 1 })
 }
 
