@@ -24,6 +24,9 @@ const RUNNERS_GRACE: Duration = Duration::from_secs(1);
 /// The same for a user who waits for the prompt.
 const RUNNERS_GRACE_INTERRUPTED: Duration = Duration::from_millis(200);
 
+/// How long a command may take to notice a signal.
+const DEAF_AFTER: Duration = Duration::from_secs(1);
+
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InterruptError {
     #[error("interrupted")]
@@ -46,6 +49,8 @@ pub(crate) fn run<T>(command: impl Future<Output = Result<T, Failure>>) -> Resul
         .enable_all()
         .build()
         .map_err(|source| Failure::new(InterruptError::Threads(source)))?;
+    let noticed = Arc::new(AtomicBool::new(false));
+    let watchdog = runtime.spawn(end_when_deaf(Arc::clone(&noticed)));
     let result = runtime.block_on(async {
         tokio::select! {
             result = command => result,
@@ -55,6 +60,8 @@ pub(crate) fn run<T>(command: impl Future<Output = Result<T, Failure>>) -> Resul
             }),
         }
     });
+    noticed.store(true, Ordering::Relaxed);
+    watchdog.abort();
     runtime.shutdown_timeout(CLEANING_UP);
     let interrupted = result.as_ref().is_err_and(|failure| failure.exit() == Exit::Interrupted);
     end_all(if interrupted { RUNNERS_GRACE_INTERRUPTED } else { RUNNERS_GRACE });
@@ -91,6 +98,17 @@ struct UnwantedWhenDropped(Wanted);
 impl Drop for UnwantedWhenDropped {
     fn drop(&mut self) {
         self.0.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Ends the process when a signal came and the command does not notice: it is writing to a reader that does not read.
+async fn end_when_deaf(noticed: Arc<AtomicBool>) {
+    if stop_signal().await.is_ok() {
+        tokio::time::sleep(DEAF_AFTER).await;
+        if !noticed.load(Ordering::Relaxed) {
+            end_all(RUNNERS_GRACE_INTERRUPTED);
+            std::process::exit(i32::from(Exit::Interrupted as u8));
+        }
     }
 }
 

@@ -211,7 +211,7 @@ impl Error {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::NoRunner(error) => Some(format!("install one with `{}`", error.install_command())),
+            Self::NoRunner(error) => Some(error.hint()),
             Self::Remote { .. } => Some("download the file and load it by its path".to_owned()),
             Self::Signature(_) => Some("`carton info` shows what the model expects".to_owned()),
             Self::TooManyPositional(_) => Some("pass inputs by name".to_owned()),

@@ -25,4 +25,4 @@ pub use dtype::{DataType, UnknownDataType};
 pub use element::Element;
 pub use shape::{Dimension, SymbolicShape};
 pub use storage::{AlignedBytes, Storage};
-pub use tensor::{NestedTensor, NumericTensor, StringTensor, Tensor, TensorError, element_count};
+pub use tensor::{MAX_RANK, NestedTensor, NumericTensor, StringTensor, Tensor, TensorError, element_count};

@@ -34,6 +34,12 @@ pub enum TensorError {
         /// `bytes` or `elements`.
         unit: &'static str,
     },
+    /// More dimensions than [`MAX_RANK`].
+    #[error("a shape of {found} dimensions, expected at most {MAX_RANK}")]
+    TooManyDimensions {
+        /// The number of dimensions.
+        found: usize,
+    },
     /// The tensor has another element type than the one asked for.
     #[error("expected a tensor of {expected}, found one of {found}")]
     WrongDataType {
@@ -68,6 +74,15 @@ pub enum TensorError {
         /// The dtype of the offender.
         found: DataType,
     },
+}
+
+/// The most dimensions that a tensor has: NumPy's limit. Shapes come from files and runners, and what walks over them
+/// dimension by dimension, printing for one, must come to an end.
+pub const MAX_RANK: usize = 64;
+
+/// Refuses shapes of more than [`MAX_RANK`] dimensions.
+fn check_rank(shape: &[usize]) -> Result<(), TensorError> {
+    if shape.len() > MAX_RANK { Err(TensorError::TooManyDimensions { found: shape.len() }) } else { Ok(()) }
 }
 
 /// The number of elements of `shape`; `None` when the product overflows `usize`.
@@ -225,8 +240,9 @@ impl StringTensor {
     /// A tensor of `elements` in C order.
     ///
     /// # Errors
-    /// [`TensorError::TooLarge`], [`TensorError::SizeMismatch`].
+    /// [`TensorError::TooManyDimensions`], [`TensorError::TooLarge`], [`TensorError::SizeMismatch`].
     pub fn new(elements: Vec<String>, shape: Vec<usize>) -> Result<Self, TensorError> {
+        check_rank(&shape)?;
         let dtype = DataType::String;
         let Some(expected) = element_count(&shape) else {
             return Err(TensorError::TooLarge { dtype, shape });

@@ -35,12 +35,33 @@ impl Census {
         Self { descriptors, maps, descendants: descendants(std::process::id()) }
     }
 
-    /// Waits up to two seconds until this process holds again what it held at this census.
+    /// What this process holds once it has no descendants and gives nothing more back.
+    ///
+    /// # Panics
+    /// When it does not come to rest within twenty seconds.
+    #[must_use]
+    pub fn at_rest() -> Self {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let mut last = Self::take();
+        loop {
+            std::thread::sleep(Duration::from_millis(300));
+            let census = Self::take();
+            if census.descendants.is_empty() && census == last {
+                return census;
+            }
+            assert!(Instant::now() < deadline, "not at rest: {census:#?}");
+            last = census;
+        }
+    }
+
+    /// Waits up to two seconds until this process holds again what it held at this census; on a machine that runs more
+    /// than this test, `CARTON_TEST_PATIENCE` says how many seconds to wait.
     ///
     /// # Panics
     /// When it still holds something else then.
     pub fn assert_restored(&self) {
-        let deadline = Instant::now() + Duration::from_secs(2);
+        let patience = std::env::var("CARTON_TEST_PATIENCE").ok().and_then(|seconds| seconds.parse().ok()).unwrap_or(2);
+        let deadline = Instant::now() + Duration::from_secs(patience);
         loop {
             let now = Self::take();
             if now == *self {

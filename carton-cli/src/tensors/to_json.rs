@@ -3,7 +3,7 @@
 //! `{"dtype", "shape", "data"}`, data as nested lists. The numbers that JSON lacks are the strings `"NaN"`, `"Infinity"` and
 //! `"-Infinity"`. A nested tensor has `"shapes"` in place of `"shape"`.
 
-use carton_tensor::{NumericTensor, Tensor};
+use carton_tensor::{NumericTensor, Tensor, element_count};
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
 
@@ -43,6 +43,9 @@ fn serialize_numeric<S: Serializer>(tensor: &NumericTensor, serializer: S) -> Re
     with_elements!(tensor, elements => Lists { elements: &elements, shape }.serialize(serializer), else serializer.serialize_none())
 }
 
+/// A tensor without elements is written as at most so many empty lists in lists, and as one otherwise.
+const MAX_EMPTY_LISTS: usize = 1024;
+
 /// Elements in C order as lists in lists.
 struct Lists<'a, T> {
     elements: &'a [T],
@@ -51,6 +54,11 @@ struct Lists<'a, T> {
 
 impl<T: JsonElement> Serialize for Lists<'_, T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let before_empty = self.shape.split(|&dimension| dimension == 0).next().unwrap_or_default();
+        if self.elements.is_empty() && element_count(before_empty).is_none_or(|lists| lists > MAX_EMPTY_LISTS) {
+            // The shape says it all; 2^40 empty lists would never end.
+            return serializer.serialize_seq(Some(0))?.end();
+        }
         let Some((&length, inner)) = self.shape.split_first() else {
             return match self.elements.first() {
                 Some(element) => One(element).serialize(serializer),
@@ -145,6 +153,10 @@ mod tests {
         check(
             Tensor::from_vec(Vec::<i64>::new(), vec![2, 0]).unwrap(),
             r#"{"dtype":"int64","shape":[2,0],"data":[[],[]]}"#,
+        );
+        check(
+            Tensor::from_vec(Vec::<i64>::new(), vec![1 << 40, 0]).unwrap(),
+            r#"{"dtype":"int64","shape":[1099511627776,0],"data":[]}"#,
         );
         check(Tensor::from_vec(Vec::<i64>::new(), vec![0, 2]).unwrap(), r#"{"dtype":"int64","shape":[0,2],"data":[]}"#);
         check(

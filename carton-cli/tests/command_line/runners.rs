@@ -132,7 +132,7 @@ fn no_runner_fits() {
     ----- stderr -----
     error: no installed runner `torchscript` fits (installed: noop 0.1.0, old 1.0.0, onnx 1.21.0)
 
-    hint: install one with `carton runner install 'torchscript'`
+    hint: put the runner's folder into `runner_dir`; `carton runner ls` shows what is there
     ");
     assert_snapshot!(sandbox.carton("pack model.bin --runner old"), @"
     exit code: 5
@@ -141,7 +141,7 @@ fn no_runner_fits() {
     ----- stderr -----
     error: no installed runner `old` fits (old 1.0.0: it speaks runner interface 1, supported is 2)
 
-    hint: install one with `carton runner install 'old'`
+    hint: put the runner's folder into `runner_dir`; `carton runner ls` shows what is there
     ");
     assert_snapshot!(sandbox.carton("run model.bin --runner noop --framework-version ^99 --json"), @r#"
     exit code: 5
@@ -151,7 +151,7 @@ fn no_runner_fits() {
         "kind": "no_runner",
         "message": "no installed runner `noop` with framework version `^99` fits (noop 0.1.0: its framework version 0.1.0 does not satisfy `^99`)",
         "causes": [],
-        "hint": "install one with `carton runner install 'noop@^99'`"
+        "hint": "use a runner of that version, or accept another one with `--framework-version`"
       }
     }
     ----- stderr -----

@@ -1,5 +1,6 @@
 //! The runner of a loaded model, started again when it died.
 
+use std::os::fd::AsRawFd;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 
@@ -213,7 +214,9 @@ fn wire_range(range: &contents::ModelRange) -> FileRange {
     FileRange {
         path: range.path.clone(),
         file: Arc::clone(&range.file),
-        location: None,
+        // For runners that cannot receive descriptors. It names the open file itself, whatever became of its path.
+        location: cfg!(target_os = "linux")
+            .then(|| format!("/proc/{}/fd/{}", std::process::id(), range.file.as_raw_fd()).into()),
         offset: range.offset,
         length: range.length,
     }

@@ -67,13 +67,21 @@ pub struct NoRunner {
     pub installed: Vec<String>,
 }
 
+/// The runners that the `carton` command carries and installs.
+const INSTALLABLE: [&str; 2] = ["onnx", "noop"];
+
 impl NoRunner {
-    /// The command that would install a fitting runner.
+    /// What the user can do about it.
     #[must_use]
-    pub fn install_command(&self) -> String {
-        match &self.requirement.framework_version {
-            Some(version) => format!("carton runner install '{}@{version}'", self.requirement.name),
-            None => format!("carton runner install '{}'", self.requirement.name),
+    pub fn hint(&self) -> String {
+        let name = &self.requirement.name;
+        let version_only = |(_, reason): &(String, Rejection)| matches!(reason, Rejection::FrameworkVersion { .. });
+        if self.rejected.iter().any(version_only) {
+            "use a runner of that version, or accept another one with `--framework-version`".to_owned()
+        } else if INSTALLABLE.contains(&name.as_str()) {
+            format!("install it with `carton runner install {name}`")
+        } else {
+            "put the runner's folder into `runner_dir`; `carton runner ls` shows what is there".to_owned()
         }
     }
 }
@@ -213,14 +221,14 @@ mod tests {
             change(&mut candidate);
             let error = select(&[candidate], &requirement("t", "^1"), HERE).unwrap_err();
             assert!(error.to_string().contains(expected), "{error}");
-            assert_eq!(error.install_command(), "carton runner install 't@^1'");
         };
         check(&|r| r.framework_version = "2.0.0".parse().unwrap(), "framework version 2.0.0 does not satisfy");
         check(&|r| r.runner_compat_version = 2, "compat version is 2, the model needs 1");
         check(&|r| r.platform = "riscv64-unknown-none".to_owned(), "built for riscv64-unknown-none");
         check(&|r| r.runner_interface_version = 1, "runner interface 1");
         check(&|r| r.runner_name = "other".to_owned(), "installed: other 1.2.0");
-        let none = select(&[], &requirement("t", "^1"), HERE).unwrap_err();
+        let none = select(&[], &requirement("onnx", "^1"), HERE).unwrap_err();
         assert!(none.to_string().contains("no runner is installed"), "{none}");
+        assert_eq!(none.hint(), "install it with `carton runner install onnx`");
     }
 }

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use super::{TensorError, element_count};
+use super::{TensorError, check_rank, element_count};
 use crate::{AlignedBytes, DataType, Element, Storage};
 
 /// Numbers: a dtype, a shape, and little-endian elements in C order, one after another.
@@ -94,6 +94,7 @@ impl NumericTensor {
     /// # Errors
     /// [`TensorError::WrongDataType`] for [`DataType::String`]; [`TensorError::TooLarge`] when no machine could hold them.
     pub fn n_bytes_of(dtype: DataType, shape: &[usize]) -> Result<usize, TensorError> {
+        check_rank(shape)?;
         let size = dtype
             .size()
             .ok_or_else(|| TensorError::WrongDataType { expected: "numbers".to_owned(), found: dtype.to_string() })?;

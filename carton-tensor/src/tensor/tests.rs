@@ -32,6 +32,8 @@ fn sizes_are_checked_before_anything_is_built() {
     check(DataType::Float32, &[0, usize::MAX, usize::MAX], 0, Ok(()));
     check(DataType::Float32, &[2, 3], 23, mismatch(DataType::Float32, &[2, 3], 24, 23));
     check(DataType::Uint8, &[2], 3, mismatch(DataType::Uint8, &[2], 2, 3));
+    check(DataType::Uint8, &[1; MAX_RANK], 1, Ok(()));
+    check(DataType::Uint8, &[1; MAX_RANK + 1], 1, Err(TensorError::TooManyDimensions { found: MAX_RANK + 1 }));
     check(DataType::Uint8, &[], 0, mismatch(DataType::Uint8, &[], 1, 0));
     check(DataType::Uint8, &[usize::MAX], 0, too_large(DataType::Uint8, &[usize::MAX]));
     check(DataType::Float64, &[1 << 61], 0, too_large(DataType::Float64, &[1 << 61]));
