@@ -7,7 +7,7 @@ use std::io::Read;
 
 use super::elements::fill;
 use super::error::Problem;
-use crate::{DataType, element_count};
+use crate::{DataType, MAX_RANK, element_count};
 
 /// Longer headers are refused. Version 1 cannot hold more; of the arrays a carton can hold none needs more.
 const MAX_HEADER: usize = 65_535;
@@ -57,6 +57,10 @@ impl Kind {
 impl Header {
     /// Bytes that all elements take in the file.
     pub(super) fn n_bytes(&self) -> Result<u64, Problem> {
+        if self.shape.len() > MAX_RANK {
+            let found = self.shape.len();
+            return Err(Problem::Format(format!("expected at most {MAX_RANK} dimensions, found {found}")));
+        }
         let count = element_count(&self.shape);
         if self.dtype.kind.size() == Some(0) && count != Some(0) {
             // NumPy never writes these, and a few bytes of header could ask for any number of empty strings.
