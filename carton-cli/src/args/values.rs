@@ -164,8 +164,11 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
         unit => return Err(format!("unknown unit `{unit}`, expected ms, s, m or h")),
     };
     let number: f64 = digits.parse().map_err(|_| "expected a number such as 30, 500ms or 2m".to_owned())?;
-    match Duration::try_from_secs_f64(number * seconds_a_unit) {
+    let seconds = number * seconds_a_unit;
+    match Duration::try_from_secs_f64(seconds) {
         Ok(duration) if !duration.is_zero() => Ok(duration),
+        // Longer than a duration can be: for ever.
+        Err(_) if seconds > 1.0 => Ok(Duration::MAX),
         _ => Err("expected a time above zero".to_owned()),
     }
 }
@@ -255,6 +258,7 @@ mod tests {
         check("500ms", Some(500));
         check("2m", Some(120_000));
         check("1h", Some(3_600_000));
+        assert_eq!(duration("99999999999999999999h"), Ok(Duration::MAX));
         check("0", None);
         check("-1s", None);
         check("NaN", None);
