@@ -403,21 +403,6 @@ async fn closing_fails_every_pending_call_with_the_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_owner_of_the_process_explains_its_end() {
-    let host = ConnectionOptions {
-        explain: Some(Arc::new(|reason| {
-            let ended = matches!(reason, CloseReason::EndOfFile);
-            ended.then(|| CloseReason::Requested("it exited with status 3".to_owned()))
-        })),
-        ..ConnectionOptions::default()
-    };
-    let pair = loaded_with(Kind::Socket, json!({}), host, ServeOptions::default()).await;
-    pair.connection.shutdown(within(Duration::from_secs(10))).await.unwrap();
-    let CallError::Closed(reason) = pair.connection.ping(CallOptions::default()).await.unwrap_err() else { panic!() };
-    assert_eq!(reason.to_string(), "it exited with status 3");
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_model_may_lie_in_more_files_than_one_message_passes() {
     let file = tempfile::tempfile().unwrap();
     for kind in [Kind::Socket, Kind::InMemory] {

@@ -25,9 +25,6 @@ pub use crate::message::{LogLevel, code};
 pub use crate::transport::Transport;
 use crate::{Options, TensorSpec};
 
-/// Gives a better reason for the end of a connection than the connection itself knows; `None`: there is none.
-pub type Explain = dyn Fn(&CloseReason) -> Option<CloseReason> + Send + Sync;
-
 /// Limits and habits of a connection.
 #[derive(Clone)]
 pub struct ConnectionOptions {
@@ -49,9 +46,6 @@ pub struct ConnectionOptions {
     pub copy_outputs: bool,
     /// The most bytes of shared memory the runner may lend to this side.
     pub runner_pool_cap: u64,
-    /// Asked for a better reason when the runner closed the connection or broke the protocol, before any call fails:
-    /// whoever owns the process can add its exit status. It runs on the thread that reads and may wait for a moment.
-    pub explain: Option<Arc<Explain>>,
     /// Told of log records and progress, on the thread that reads from the runner: it must not block.
     pub on_event: Option<Arc<dyn Fn(Event) + Send + Sync>>,
 }
@@ -68,7 +62,6 @@ impl Default for ConnectionOptions {
             stream_credits: 16,
             copy_outputs: false,
             runner_pool_cap: 64 << 30,
-            explain: None,
             on_event: None,
         }
     }

@@ -58,8 +58,7 @@ impl Shared {
     pub(super) fn read(&self, mut reader: FrameReader, our_features: &[&str], said_hello: oneshot::Sender<()>) {
         let reason = self.read_until_closed(&mut reader, our_features, said_hello);
         last_words(self, &reason);
-        let explained = self.options.explain.as_ref().and_then(|explain| explain(&reason));
-        self.close(explained.unwrap_or(reason));
+        self.close(reason);
     }
 
     fn read_until_closed(
