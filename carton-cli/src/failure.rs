@@ -123,13 +123,7 @@ impl Failure {
 
     /// The messages of the errors behind it, nearest first.
     pub(crate) fn causes(&self) -> Vec<String> {
-        let mut causes = Vec::new();
-        let mut source = self.error.source();
-        while let Some(cause) = source {
-            causes.push(cause.to_string());
-            source = cause.source();
-        }
-        causes
+        causes(&*self.error)
     }
 
     /// What the user can do about it.
@@ -165,14 +159,17 @@ impl From<carton_core::Error> for Failure {
     }
 }
 
+/// The messages of the errors behind one, nearest first.
+fn causes(error: &dyn Error) -> Vec<String> {
+    std::iter::successors(error.source(), |&cause| cause.source()).map(ToString::to_string).collect()
+}
+
 /// An error and its causes in one line, for lists of them.
 pub(crate) fn causes_in_one_line(error: &dyn Error) -> String {
     let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
+    for cause in causes(error) {
         text.push_str(": ");
-        text.push_str(cause.to_string().trim_end());
-        source = cause.source();
+        text.push_str(cause.trim_end());
     }
     text
 }

@@ -23,6 +23,7 @@
 
 pub mod archive;
 pub mod cache;
+mod causes;
 pub mod config;
 pub mod contents;
 pub mod digest;
@@ -33,6 +34,7 @@ mod location;
 pub mod manifest;
 pub mod metadata;
 mod model;
+pub mod name;
 mod open;
 mod pack;
 pub mod package;

@@ -4,8 +4,8 @@
 
 use std::ops::Range;
 
-use crate::archive::name::{self, NameError, Overlap};
 use crate::digest::{DigestError, Sha256Digest};
+use crate::name::{self, NameError, Overlap};
 
 /// The name of the file itself.
 pub const NAME: &str = "MANIFEST";

@@ -5,6 +5,7 @@ use std::time::Instant;
 use carton_tensor::{Tensor, Tolerance, allclose};
 use serde::Serialize;
 
+use crate::causes::in_one_line;
 use crate::progress::run_blocking;
 use crate::{Carton, Error, ErrorKind, Inputs};
 
@@ -86,7 +87,7 @@ impl Carton {
         let outputs = match answer {
             Ok(outputs) => outputs,
             Err(error) if error.kind() == ErrorKind::Failure => {
-                let error = Some(chain(&error));
+                let error = Some(in_one_line(&error));
                 return Ok(SelfTestResult { name, passed: false, seconds, outputs: Vec::new(), error });
             }
             Err(error) => return Err(error),
@@ -111,16 +112,4 @@ fn compare(name: &str, actual: Option<&Tensor>, expected: &Tensor, tolerance: To
         max_rel_diff: comparison.max_rel_diff,
         detail: comparison.detail,
     }
-}
-
-/// An error and its causes in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }

@@ -6,12 +6,12 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use super::entry::{Entry, describe};
-use super::name::{self, Overlap};
 use super::record::{
     CentralDirectoryHeader, EndOfCentralDirectory, IN_ZIP64_16, IN_ZIP64_32, LocalFileHeader,
     Zip64EndOfCentralDirectory, Zip64EndOfCentralDirectoryLocator,
 };
 use super::{ArchiveError, EntryReader, MAX_DIRECTORY_LENGTH, MAX_ENTRIES, entry_reader};
+use crate::name::{self, Overlap};
 use crate::source::Source;
 
 /// How many bytes at the end of the file are read first.

@@ -4,8 +4,9 @@ use std::sync::{Arc, OnceLock};
 
 use serde::Serialize;
 
+use super::ArchiveError;
 use super::record::{CentralDirectoryHeader, ExtraFields, IN_ZIP64_16, IN_ZIP64_32, flag, method};
-use super::{ArchiveError, name};
+use crate::name;
 
 /// A file, link or folder in an archive. Cheap to clone.
 #[derive(Clone)]

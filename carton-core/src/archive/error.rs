@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use super::name::NameError;
+use crate::name::NameError;
 
 /// Why an archive cannot be read or written. A malformed file, one that needs what we do not have, one that is too large,
 /// one whose contents were changed, and a failing device are told apart.

@@ -18,7 +18,6 @@ mod directory;
 mod entry;
 mod entry_reader;
 mod error;
-pub mod name;
 mod record;
 mod section;
 #[cfg(test)]

@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use super::record::extra_field::write_padding;
 use super::record::*;
 use super::*;
+use crate::causes::in_one_line;
 use crate::source::MemorySource;
 
 /// An archive to be built record by record, each of which can be spoilt.
@@ -167,12 +168,6 @@ fn open(bytes: Vec<u8>) -> Result<Archive, ArchiveError> {
     Archive::open(Arc::new(MemorySource::new(bytes, "memory")))
 }
 
-/// An error with its causes, as it is shown.
-fn chain(error: &dyn std::error::Error) -> String {
-    let cause = error.source().map(|source| format!(": {}", chain(source))).unwrap_or_default();
-    format!("{error}{cause}")
-}
-
 /// Opens the archive and reads every entry, in pieces of the given length.
 fn read_all(bytes: Vec<u8>, piece: usize) -> Result<Vec<(String, Vec<u8>)>, ArchiveError> {
     let archive = open(bytes)?;
@@ -208,11 +203,11 @@ fn check(zip: Zip, expected: &str) {
                 }
             }
             (Err(error), expected) if !expected.is_empty() => {
-                let found = chain(&error);
+                let found = in_one_line(&error);
                 assert!(found.contains(expected), "expected `{expected}`, found `{found}`");
             }
             (Ok(_), _) => panic!("expected `{expected}`, but all could be read"),
-            (Err(error), _) => panic!("expected success, found `{}`", chain(&error)),
+            (Err(error), _) => panic!("expected success, found `{}`", in_one_line(&error)),
         }
     }
 }
@@ -279,7 +274,7 @@ fn the_end_of_the_archive() {
     // Prefixed without telling the offsets: where the end records are does not fit to where they say they are.
     let mut bytes = b"prefix".to_vec();
     bytes.extend(plain().build());
-    assert!(chain(&open(bytes).unwrap_err()).contains("central directory at offset"));
+    assert!(in_one_line(&open(bytes).unwrap_err()).contains("central directory at offset"));
     // A comment with another end record in it is another archive to some tools.
     check(Zip { comment: zip(vec![]).build(), ..plain() }, "central directory at offset");
     check(
@@ -551,7 +546,7 @@ fn data_that_is_not_what_was_declared() {
     // A local header whose extra fields reach into the data.
     let mut bytes = zip(vec![item("x", method::STORED, &text())]).build();
     bytes[28] = 200;
-    assert!(chain(&read_all(bytes, 100).unwrap_err()).contains("data of `x` at offset 231"));
+    assert!(in_one_line(&read_all(bytes, 100).unwrap_err()).contains("data of `x` at offset 231"));
 }
 
 #[test]

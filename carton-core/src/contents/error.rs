@@ -4,11 +4,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::archive::ArchiveError;
-use crate::archive::name::NameError;
 use crate::cache::CacheError;
 use crate::digest::Sha256Digest;
 use crate::links::LinksError;
 use crate::manifest::ManifestError;
+use crate::name::NameError;
 
 /// A carton's contents cannot be had, or are not what they should be.
 #[derive(Debug, thiserror::Error)]

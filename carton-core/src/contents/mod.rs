@@ -18,6 +18,8 @@ mod verify;
 use std::path::Path;
 use std::sync::Arc;
 
+use serde::Serialize;
+
 pub use error::{ContentsError, ErrorKind, LinkProblem};
 pub use model::ModelDirectory;
 pub use progress::{OnProgress, Progress, silent};
@@ -47,7 +49,10 @@ pub struct Contents {
 }
 
 /// What is known about a file without reading it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// As JSON, the names are those of the fields here; what is not known is `null`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct FileInfo {
     /// Its path in the carton.
     pub path: String,

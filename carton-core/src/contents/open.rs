@@ -9,11 +9,12 @@ use std::sync::Arc;
 use super::origin::Origin;
 use super::tree::{Found, Item, Place, arrange};
 use super::{Contents, ContentsError, LinkProblem};
-use crate::archive::{Archive, EntryKind, name};
+use crate::archive::{Archive, EntryKind};
 use crate::cache::{Cache, Moment, WORTH_WAITING, open_regular};
 use crate::digest::Sha256Digest;
 use crate::links::{self, Links};
 use crate::manifest::{self, Manifest};
+use crate::name;
 use crate::source::Source;
 
 impl Contents {

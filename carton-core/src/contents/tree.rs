@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::{ContentsError, LinkProblem};
-use crate::archive::name::resolve_link;
 use crate::digest::Sha256Digest;
 use crate::links::{self, Links};
 use crate::manifest::{self, Manifest};
+use crate::name::resolve_link;
 
 /// What is at a path of the carton.
 #[derive(Clone, Debug, PartialEq, Eq)]

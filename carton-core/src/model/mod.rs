@@ -1,5 +1,6 @@
 //! A loaded model: a package joined to a runner process.
 
+mod checks;
 mod live;
 mod options;
 mod sealed;
@@ -8,7 +9,7 @@ mod stream;
 use std::sync::Arc;
 
 use carton_runner_interface::host::CallTimings;
-use carton_tensor::{DataType, Element, NumericTensor, Tensor};
+use carton_tensor::{DataType, Element, NumericTensor};
 use semver::VersionReq;
 
 use self::live::{Live, ModelFiles};
@@ -17,7 +18,6 @@ use crate::open;
 use crate::package::Package;
 use crate::progress::run_blocking;
 use crate::runner::{self, Registry, Requirement};
-use crate::signature::{self, Bindings, SignatureError, SignatureMode};
 use crate::{Error, Inputs, Location, Tensors};
 
 pub(crate) use live::start_runner;
@@ -270,49 +270,4 @@ fn choose_runner(package: &Package, config: &Config, options: &LoadOptions) -> R
     };
     let registry = Registry::read(&config.runner_dir)?;
     Ok(runner::select(registry.runners(), &requirement, runner::PLATFORM)?.clone())
-}
-
-impl Live {
-    fn named(&self, inputs: Inputs) -> Result<Tensors, Error> {
-        Ok(match inputs {
-            Inputs::Named(tensors) => tensors,
-            Inputs::Positional(tensors) => {
-                signature::name_positional(self.package().metadata().signature(), tensors)?.into_iter().collect()
-            }
-        })
-    }
-
-    fn check_inputs(&self, inputs: Inputs) -> Result<(Tensors, Bindings), Error> {
-        let inputs = self.named(inputs)?;
-        let mut bindings = Bindings::default();
-        if let Some(signature) = self.package().metadata().signature() {
-            self.judge(|| signature::check_inputs(signature, &mut bindings, by_name(&inputs)))?;
-        }
-        Ok((inputs, bindings))
-    }
-
-    fn check_outputs(&self, mut bindings: Bindings, outputs: &Tensors) -> Result<(), Error> {
-        match self.package().metadata().signature() {
-            Some(signature) => self.judge(|| signature::check_outputs(signature, &mut bindings, by_name(outputs))),
-            None => Ok(()),
-        }
-    }
-
-    fn judge(&self, check: impl FnOnce() -> Result<(), SignatureError>) -> Result<(), Error> {
-        let mode = self.signature_mode();
-        if mode == SignatureMode::Off {
-            return Ok(());
-        }
-        match check() {
-            Err(error) if mode == SignatureMode::Warn => {
-                tracing::warn!("{error}");
-                Ok(())
-            }
-            checked => Ok(checked?),
-        }
-    }
-}
-
-fn by_name(tensors: &Tensors) -> impl Iterator<Item = (&str, &Tensor)> {
-    tensors.iter().map(|(name, tensor)| (name.as_str(), tensor))
 }

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use super::MAX_METADATA_LENGTH;
 use crate::archive::ArchiveError;
-use crate::archive::name::NameError;
 use crate::contents::{ContentsError, ErrorKind};
 use crate::metadata::MetadataError;
+use crate::name::NameError;
 use crate::tensor_data::TensorDataError;
 
 /// Why a carton cannot be opened or written.

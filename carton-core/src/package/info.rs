@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::Package;
-use crate::archive::Method;
+use crate::contents::FileInfo;
 use crate::digest::Sha256Digest;
 use crate::metadata::{Runner, TensorSpec};
 
@@ -45,26 +45,6 @@ pub struct Info {
     pub files: Vec<FileInfo>,
 }
 
-/// A file of a carton.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct FileInfo {
-    /// Its path in the carton.
-    pub path: String,
-    /// Its SHA-256 according to MANIFEST; `None` for a model that is not in a carton.
-    pub sha256: Option<Sha256Digest>,
-    /// Its length in bytes; `None` when it is linked and was not fetched yet.
-    pub size: Option<u64>,
-    /// The bytes it takes in the carton; `None` when it is not in it.
-    pub stored: Option<u64>,
-    /// How its data is stored in the archive; `None` for a file that is in none.
-    pub method: Option<Method>,
-    /// Whether it is to be fetched from where `LINKS` says.
-    pub linked: bool,
-    /// The target, if it is a symbolic link.
-    pub symlink: Option<String>,
-}
-
 impl Info {
     pub(super) fn of(package: &Package) -> Self {
         let metadata = package.metadata();
@@ -90,19 +70,7 @@ impl Info {
                 .enumerate()
                 .map(|(index, example)| example.name.clone().unwrap_or_else(|| format!("example_{index}")))
                 .collect(),
-            files: contents
-                .files()
-                .into_iter()
-                .map(|file| FileInfo {
-                    path: file.path,
-                    sha256: file.sha256,
-                    size: file.size,
-                    stored: file.stored,
-                    method: file.method,
-                    linked: file.linked,
-                    symlink: file.symlink,
-                })
-                .collect(),
+            files: contents.files(),
         }
     }
 }

@@ -20,7 +20,7 @@ use carton_tensor::Tensor;
 use semver::VersionReq;
 
 pub use error::PackageError;
-pub use info::{FileInfo, Info};
+pub use info::Info;
 pub use write::{OnProgress, PackageInput, silent, write};
 
 use crate::archive::Archive;

@@ -10,7 +10,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use super::PackageError;
-use crate::archive::{MAX_ENTRIES, name};
+use crate::archive::MAX_ENTRIES;
+use crate::name;
 
 /// The folder of the carton that the model goes to.
 const MODEL: &str = "model";

@@ -11,11 +11,12 @@ use carton_tensor::Tensor;
 use super::output::Pending;
 use super::walk::{self, Found};
 use super::{MAX_METADATA_LENGTH, PackageError, references};
-use crate::archive::{self, Compression, Content, Tail, name};
+use crate::archive::{self, Compression, Content, Tail};
 use crate::digest::{Hasher, Sha256Digest};
 use crate::links::Links;
 use crate::manifest::Manifest;
 use crate::metadata::Metadata;
+use crate::name;
 use crate::tensor_data;
 
 /// Everything that goes into a carton.

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use super::Descriptor;
 use super::launch::{Exit, LaunchError, LaunchPolicy, Process, launch};
+use crate::causes::in_one_line;
 
 /// How long the exit status may lag behind the end of the connection before the error goes out without it.
 const EXIT_REPORT_WAIT: Duration = Duration::from_secs(1);
@@ -151,16 +152,10 @@ async fn crash(
         // It closed its end and lives on.
         process.kill();
     }
-    let mut what = match (reason, &exit) {
+    let what = match (reason, &exit) {
         (CloseReason::EndOfFile, Some(exit)) => exit.status.clone(),
         (CloseReason::EndOfFile, None) => "it closed its connection without ending".to_owned(),
-        (reason, _) => reason.to_string(),
+        (reason, _) => in_one_line(reason),
     };
-    let mut source = std::error::Error::source(reason);
-    while let Some(cause) = source {
-        what.push_str(": ");
-        what.push_str(&cause.to_string());
-        source = cause.source();
-    }
     Crash { runner: runner.to_owned(), what, stderr: exit.map(|exit| exit.stderr).unwrap_or_default() }
 }

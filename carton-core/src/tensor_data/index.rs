@@ -208,5 +208,5 @@ pub(super) fn n_bytes(dtype: DataType, shape: &[usize]) -> Option<usize> {
 
 /// Whether `file` is the name of a file in `tensor_data` and cannot mean anything elsewhere.
 fn is_file_name(file: &str) -> bool {
-    !file.contains('/') && crate::archive::name::check(file.as_bytes()).is_ok()
+    !file.contains('/') && crate::name::check(file.as_bytes()).is_ok()
 }

@@ -69,13 +69,7 @@ fn memory(index: &str, files: &[(&str, &[u8])]) -> Memory {
 
 /// An error with what lies behind it, on one line.
 fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text = format!("{text}: {error}");
-        source = error.source();
-    }
-    text.replace('\n', " ")
+    crate::causes::in_one_line(error).replace('\n', " ")
 }
 
 fn bits(tensor: &Tensor) -> String {

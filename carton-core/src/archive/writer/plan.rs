@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::compress::{SAMPLE_LENGTH, is_worth_it, n_samples};
 use super::header::ALIGNED_FROM;
 use super::{Compression, Content, Tail};
-use crate::archive::name::{self, Overlap};
 use crate::archive::{ArchiveError, MAX_ENTRIES, Method};
+use crate::name::{self, Overlap};
 use crate::source::{FileSource, Source};
 use crate::{links, manifest};
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
-use crate::archive::name::NameError;
 use crate::archive::{Archive, EntryKind, Method};
+use crate::name::NameError;
 use crate::source::{FileSource, MemorySource};
 
 const GO_ON: Progress<'static> = &|_| ControlFlow::Continue(());

@@ -88,7 +88,7 @@ impl Builder {
         let mut lines: std::collections::BTreeMap<String, Sha256Digest> =
             self.files.iter().map(|(path, bytes, _)| (path.clone(), Sha256Digest::of(bytes))).collect();
         for (path, target) in &self.symlinks {
-            let leads_to = crate::archive::name::resolve_link(path, target.as_bytes()).ok();
+            let leads_to = crate::name::resolve_link(path, target.as_bytes()).ok();
             let digest = leads_to.and_then(|path| lines.get(&path).copied());
             lines.insert(path.clone(), digest.unwrap_or(Sha256Digest::of(b"nothing")));
         }

@@ -10,13 +10,7 @@ use super::*;
 
 /// An error with what lies behind it, on one line.
 fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text = format!("{text}: {error}");
-        source = error.source();
-    }
-    text.replace('\n', " ")
+    crate::causes::in_one_line(error).replace('\n', " ")
 }
 
 /// A whole file: what is required, with `top` before the tables and `tables` after them.

@@ -17,13 +17,7 @@ use crate::archive::{Compression, Content, Tail};
 
 /// An error with what lies behind it, on one line.
 fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text = format!("{text}: {error}");
-        source = error.source();
-    }
-    text.replace('\n', " ")
+    crate::causes::in_one_line(error).replace('\n', " ")
 }
 
 /// A temporary folder to build models and cartons in.
@@ -111,7 +105,7 @@ fn open(path: &Path) -> Result<Package, PackageError> {
 
 /// The model's files by path, and what each is: its bytes, or the target of a link.
 fn listing(package: &Package) -> BTreeMap<String, String> {
-    let described = |file: FileInfo| match file.symlink {
+    let described = |file: crate::contents::FileInfo| match file.symlink {
         Some(target) => (file.path, format!("-> {target}")),
         None => {
             let bytes = package.contents().read(&file.path, 1 << 20).unwrap();

@@ -5,11 +5,11 @@
 //! it is reaped, so that a runner which forked leaves no orphans of that group behind.
 
 mod exit_notice;
-mod live;
 mod output;
 mod policy;
 #[cfg(test)]
 mod tests;
+mod unreaped;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -27,8 +27,8 @@ use self::exit_notice::ExitNotice;
 use self::output::Output;
 use super::Descriptor;
 
-pub use live::end_all;
 pub use policy::{LaunchPolicy, Limits};
+pub use unreaped::end_all;
 
 /// How long a runner may take to end by itself once its host is done with it, before it is killed.
 const STOP_GRACE: Duration = Duration::from_secs(1);
@@ -144,13 +144,13 @@ pub fn launch(
     };
     let state = Arc::new(Mutex::new(State::Alive(pid)));
     let supervisor = Supervisor { child, state: Arc::clone(&state), exit_notice, output, stop: stop_read };
-    live::add(&state);
+    unreaped::add(&state);
     let spawned = std::thread::Builder::new()
         .name(format!("carton-watch-{}", descriptor.runner_name))
         .spawn(move || on_exit(supervisor.run()));
     if let Err(error) = spawned {
         kill(&lock(&state));
-        live::remove(&state);
+        unreaped::remove(&state);
         return Err(system(error));
     }
     Ok((host_end, Process { state, _stop: stop_write }))
@@ -246,7 +246,7 @@ impl Supervisor {
             *state = State::Reaped;
             status
         };
-        live::remove(&self.state);
+        unreaped::remove(&self.state);
         self.output.read();
         let stderr = self.output.into_tail();
         Exit { status: describe(status), stderr: stderr.into_lines() }

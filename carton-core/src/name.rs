@@ -42,7 +42,7 @@ pub const MAX_LENGTH: usize = 3072;
 /// Checks that `name` is a relative path of plain components separated by single slashes, and returns it as text.
 ///
 /// ```
-/// use carton_core::archive::name::{NameError, check};
+/// use carton_core::name::{NameError, check};
 ///
 /// assert_eq!(check(b"model/weights 1.bin"), Ok("model/weights 1.bin"));
 /// assert_eq!(check(b"model/../../etc/passwd"), Err(NameError::DotComponent));
@@ -102,7 +102,7 @@ fn check_component(component: &[u8]) -> Result<(), NameError> {
 /// Only text is looked at: whether an entry of that name exists, or is another link, is for the caller to see.
 ///
 /// ```
-/// use carton_core::archive::name::{NameError, resolve_link};
+/// use carton_core::name::{NameError, resolve_link};
 ///
 /// assert_eq!(resolve_link("model/a/link", b"../b.bin"), Ok("model/b.bin".to_owned()));
 /// assert_eq!(resolve_link("model/link", b"../../b.bin"), Err(NameError::Leaves));

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::{State, kill, lock};
 
 /// Processes that were started and are not reaped.
-static LIVE: Mutex<Vec<Arc<Mutex<State>>>> = Mutex::new(Vec::new());
+static UNREAPED: Mutex<Vec<Arc<Mutex<State>>>> = Mutex::new(Vec::new());
 
 /// Told whenever one of them was reaped.
 static REAPED: Condvar = Condvar::new();
@@ -15,11 +15,11 @@ static REAPED: Condvar = Condvar::new();
 const AFTER_KILL: Duration = Duration::from_secs(2);
 
 pub(super) fn add(state: &Arc<Mutex<State>>) {
-    lock(&LIVE).push(Arc::clone(state));
+    lock(&UNREAPED).push(Arc::clone(state));
 }
 
 pub(super) fn remove(state: &Arc<Mutex<State>>) {
-    lock(&LIVE).retain(|live| !Arc::ptr_eq(live, state));
+    lock(&UNREAPED).retain(|known| !Arc::ptr_eq(known, state));
     REAPED.notify_all();
 }
 
@@ -31,7 +31,7 @@ pub fn end_all(grace: Duration) {
     if wait_for_none(grace) {
         return;
     }
-    for state in lock(&LIVE).iter() {
+    for state in lock(&UNREAPED).iter() {
         kill(&lock(state));
     }
     wait_for_none(AFTER_KILL);
@@ -40,13 +40,14 @@ pub fn end_all(grace: Duration) {
 /// Whether no process is left before the time is up.
 fn wait_for_none(time: Duration) -> bool {
     let end = Instant::now().checked_add(time);
-    let mut live = lock(&LIVE);
-    while !live.is_empty() {
+    let mut unreaped = lock(&UNREAPED);
+    while !unreaped.is_empty() {
         let left = end.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()));
         if left.is_zero() {
             return false;
         }
-        live = REAPED.wait_timeout(live, left).map_or_else(|poisoned| poisoned.into_inner().0, |(live, _)| live);
+        let waited = REAPED.wait_timeout(unreaped, left);
+        unreaped = waited.map_or_else(|poisoned| poisoned.into_inner().0, |(unreaped, _)| unreaped);
     }
     true
 }

@@ -1,0 +1,52 @@
+//! Inputs and outputs of a call against the carton's signature, as strictly as the caller asked for.
+
+use carton_tensor::Tensor;
+
+use super::live::Live;
+use crate::signature::{self, Bindings, SignatureError, SignatureMode};
+use crate::{Error, Inputs, Tensors};
+
+impl Live {
+    pub(super) fn named(&self, inputs: Inputs) -> Result<Tensors, Error> {
+        Ok(match inputs {
+            Inputs::Named(tensors) => tensors,
+            Inputs::Positional(tensors) => {
+                signature::name_positional(self.package().metadata().signature(), tensors)?.into_iter().collect()
+            }
+        })
+    }
+
+    pub(super) fn check_inputs(&self, inputs: Inputs) -> Result<(Tensors, Bindings), Error> {
+        let inputs = self.named(inputs)?;
+        let mut bindings = Bindings::default();
+        if let Some(signature) = self.package().metadata().signature() {
+            self.judge(|| signature::check_inputs(signature, &mut bindings, by_name(&inputs)))?;
+        }
+        Ok((inputs, bindings))
+    }
+
+    pub(super) fn check_outputs(&self, mut bindings: Bindings, outputs: &Tensors) -> Result<(), Error> {
+        match self.package().metadata().signature() {
+            Some(signature) => self.judge(|| signature::check_outputs(signature, &mut bindings, by_name(outputs))),
+            None => Ok(()),
+        }
+    }
+
+    fn judge(&self, check: impl FnOnce() -> Result<(), SignatureError>) -> Result<(), Error> {
+        let mode = self.signature_mode();
+        if mode == SignatureMode::Off {
+            return Ok(());
+        }
+        match check() {
+            Err(error) if mode == SignatureMode::Warn => {
+                tracing::warn!("{error}");
+                Ok(())
+            }
+            checked => Ok(checked?),
+        }
+    }
+}
+
+fn by_name(tensors: &Tensors) -> impl Iterator<Item = (&str, &Tensor)> {
+    tensors.iter().map(|(name, tensor)| (name.as_str(), tensor))
+}
