@@ -47,6 +47,9 @@ pub const MAX_LENGTH: usize = 3072;
 /// assert_eq!(check(b"model/weights 1.bin"), Ok("model/weights 1.bin"));
 /// assert_eq!(check(b"model/../../etc/passwd"), Err(NameError::DotComponent));
 /// ```
+///
+/// # Errors
+/// [`NameError`] for the first rule it breaks.
 pub fn check(name: &[u8]) -> Result<&str, NameError> {
     if name.is_empty() {
         return Err(NameError::Empty);
@@ -107,6 +110,9 @@ fn check_component(component: &[u8]) -> Result<(), NameError> {
 /// assert_eq!(resolve_link("model/a/link", b"../b.bin"), Ok("model/b.bin".to_owned()));
 /// assert_eq!(resolve_link("model/link", b"../../b.bin"), Err(NameError::Leaves));
 /// ```
+///
+/// # Errors
+/// [`NameError`] for a target that cannot be, or that leads out.
 pub fn resolve_link(link: &str, target: &[u8]) -> Result<String, NameError> {
     if target.is_empty() {
         return Err(NameError::Empty);

@@ -41,10 +41,15 @@ pub trait ModelFiles: Sync {
     fn files(&self) -> Vec<ModelFile<'_>>;
 
     /// Brings the bytes of the file at this place in the list, in order. They need not be verified: the cache does that.
+    ///
+    /// # Errors
+    /// Those of `sink`, and whatever keeps the bytes from being had.
     fn feed(&self, index: usize, sink: &mut Sink<'_, Self::Error>) -> Result<(), Self::Error>;
 
-    /// Told of bytes that are done without being fed, because the cache had them, and called with 0 while it waits. An error
-    /// ends the work.
+    /// Told of bytes that are done without being fed, because the cache had them, and called with 0 while it waits.
+    ///
+    /// # Errors
+    /// When the work is not wanted any more; it then ends with this error.
     fn advance(&self, n_bytes: u64) -> Result<(), Self::Error>;
 }
 

@@ -134,7 +134,8 @@ impl MappedFile {
 
 impl Storage for MappedFile {
     fn bytes(&self) -> &[u8] {
-        // SAFETY: `start + length` is the length of the mapping, which lives as long as `self`.
+        // SAFETY: `start + length` is the length of the mapping, which lives as long as `self`. Nothing in this process writes
+        // to it. That nobody else does is a promise of the host: the files of a model are not written to once they exist.
         unsafe { std::slice::from_raw_parts(self.base.add(self.start).as_ptr(), self.length) }
     }
 }
