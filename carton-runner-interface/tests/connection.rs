@@ -300,6 +300,29 @@ async fn a_call_goes_on_when_the_pool_has_room() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn calls_of_several_tensors_do_not_wait_for_each_other_with_half_of_them() {
+    let host = ConnectionOptions { pool_cap: 4 << 20, ..ConnectionOptions::default() };
+    let pair = loaded_with(Kind::Socket, json!({"max_concurrency": 8}), host, ServeOptions::default()).await;
+    // Three of a megabyte each fit once, and half of them twice.
+    let inputs = || tensors([("x", floats(1 << 18)), ("y", floats(1 << 18)), ("z", floats(1 << 18))]);
+    let calls: Vec<_> = (0..16)
+        .map(|_| {
+            let (connection, inputs) = (pair.connection.clone(), inputs());
+            tokio::spawn(async move { connection.infer(inputs, CallOptions::default()).await.map(drop) })
+        })
+        .collect();
+    for call in calls {
+        call.await.unwrap().unwrap();
+    }
+    // What can never fit does not wait at all.
+    let names = ["a", "b", "c", "d", "e"].map(|name| (name, floats(1 << 18)));
+    let started = Instant::now();
+    let error = pair.connection.infer(tensors(names), CallOptions::default()).await.unwrap_err();
+    assert!(matches!(error, CallError::PoolFull { bytes, .. } if bytes == 5 << 20), "{error:?}");
+    assert!(started.elapsed() < ConnectionOptions::default().pool_wait);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn no_limit_is_too_large_to_be_set() {
     for kind in KINDS {
         let forever = Duration::MAX;

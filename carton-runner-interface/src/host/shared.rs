@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tracing::Instrument;
@@ -34,6 +34,8 @@ pub(super) struct Shared {
     pub(super) loaded: OnceLock<Loaded>,
     pub(super) slots: Arc<Semaphore>,
     n_queued: AtomicUsize,
+    /// Held by the one call that takes several buffers.
+    taking_buffers: tokio::sync::Mutex<()>,
     last_id: AtomicU64,
     pub(super) closed: watch::Sender<Option<Arc<CloseReason>>>,
 }
@@ -49,6 +51,7 @@ impl Shared {
             loaded: OnceLock::new(),
             slots: Arc::new(Semaphore::new(0)),
             n_queued: AtomicUsize::new(0),
+            taking_buffers: tokio::sync::Mutex::default(),
             last_id: AtomicU64::new(0),
             closed: watch::Sender::new(None),
         }
@@ -178,6 +181,32 @@ impl Shared {
         }
     }
 
+    /// All buffers that one call needs. Inputs that can never fit together fail at once.
+    async fn pool_buffers(&self, needs: &[usize], deadline: Option<Instant>) -> Result<Vec<PoolBuffer>, CallError> {
+        let bytes = needs.iter().fold(0_u64, |sum, &n_bytes| sum.saturating_add(n_bytes as u64));
+        let (used, cap) = self.link.memory.pool.usage();
+        if bytes > cap {
+            return Err(CallError::PoolFull { bytes, used, cap, waited: Duration::ZERO });
+        }
+        // Two calls that each hold a part of what they need would wait for each other.
+        let _turn = if needs.len() > 1 {
+            let started = Instant::now();
+            let until = [deadline, started.checked_add(self.options.pool_wait)].into_iter().flatten().min();
+            match self.housekeeper.within(until, self.taking_buffers.lock()).await {
+                Ok(turn) => Some(turn),
+                Err(Elapsed) if deadline == until => return Err(CallError::DeadlineExceeded { phase: Phase::Queued }),
+                Err(Elapsed) => return Err(CallError::PoolFull { bytes, used, cap, waited: started.elapsed() }),
+            }
+        } else {
+            None
+        };
+        let mut buffers = Vec::with_capacity(needs.len());
+        for &n_bytes in needs {
+            buffers.push(self.pool_buffer(n_bytes, deadline).await?);
+        }
+        Ok(buffers)
+    }
+
     /// Brings inputs into shared memory or the frame.
     pub(super) async fn encode(
         &self,
@@ -186,10 +215,7 @@ impl Shared {
         deadline: Option<Instant>,
     ) -> Result<(Outbound, Vec<WireTensor>), CallError> {
         let mut outbound = Outbound::of_call(id);
-        let mut buffers = Vec::new();
-        for n_bytes in pool_needs(&self.link.memory, &inputs) {
-            buffers.push(self.pool_buffer(n_bytes, deadline).await?);
-        }
+        let buffers = self.pool_buffers(&pool_needs(&self.link.memory, &inputs), deadline).await?;
         let room = poll_fn(|context| self.link.poll_room(context));
         let room = self.housekeeper.within(deadline, room).await;
         room.map_err(|Elapsed| CallError::DeadlineExceeded { phase: Phase::Queued })?;
