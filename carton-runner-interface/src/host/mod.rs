@@ -10,6 +10,7 @@ mod dispatch;
 mod error;
 mod files;
 mod shared;
+mod spin;
 mod stream;
 
 use std::fs::File;

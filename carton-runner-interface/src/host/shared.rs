@@ -12,6 +12,7 @@ use tracing::Instrument;
 
 use super::calls::{Answer, Calls, Kind, Waiter};
 use super::dispatch::{dispatch, last_words, read_hello};
+use super::spin::Spin;
 use super::{CallError, CallOptions, CallTimings, CloseReason, ConnectionOptions, Event, Loaded, Peer, Phase};
 use crate::housekeeper::{Elapsed, Housekeeper};
 use crate::link::{Link, Outbound, SendError};
@@ -34,6 +35,7 @@ pub(super) struct Shared {
     pub(super) loaded: OnceLock<Loaded>,
     pub(super) slots: Arc<Semaphore>,
     n_queued: AtomicUsize,
+    spin: Spin,
     /// Held by the one call that takes several buffers.
     taking_buffers: tokio::sync::Mutex<()>,
     last_id: AtomicU64,
@@ -51,6 +53,7 @@ impl Shared {
             loaded: OnceLock::new(),
             slots: Arc::new(Semaphore::new(0)),
             n_queued: AtomicUsize::new(0),
+            spin: Spin::new(),
             taking_buffers: tokio::sync::Mutex::default(),
             last_id: AtomicU64::new(0),
             closed: watch::Sender::new(None),
@@ -298,10 +301,13 @@ impl Shared {
         slot: Option<OwnedSemaphorePermit>,
         deadline: Option<Instant>,
     ) -> Result<Answer, CallError> {
-        let (waiter, answer) = oneshot::channel();
+        let (waiter, mut answer) = oneshot::channel();
         self.calls.add(id, kind, Waiter::Answer(waiter), 0, slot)?;
         self.send_call(id, message, outbound).await?;
         let _cancel = CancelOnDrop { shared: self, id };
+        if let Some(answer) = self.spin.receive(&mut answer) {
+            return answer;
+        }
         match self.housekeeper.within(deadline, answer).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(self.closed_error()),
