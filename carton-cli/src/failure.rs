@@ -6,6 +6,8 @@ use std::process::ExitCode;
 use carton_core::ErrorKind;
 use serde::Serialize;
 
+use crate::output::shortened;
+
 /// The exit codes of this program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -118,7 +120,7 @@ impl Failure {
 
     /// The error's own message.
     pub(crate) fn message(&self) -> String {
-        self.error.to_string()
+        shortened(&self.error.to_string())
     }
 
     /// The messages of the errors behind it, nearest first.
@@ -161,7 +163,7 @@ impl From<carton_core::Error> for Failure {
 
 /// The messages of the errors behind one, nearest first.
 fn causes(error: &dyn Error) -> Vec<String> {
-    std::iter::successors(error.source(), |&cause| cause.source()).map(ToString::to_string).collect()
+    std::iter::successors(error.source(), |&cause| cause.source()).map(|cause| shortened(&cause.to_string())).collect()
 }
 
 /// An error and its causes in one line, for lists of them.

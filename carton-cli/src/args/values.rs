@@ -168,7 +168,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     match Duration::try_from_secs_f64(seconds) {
         Ok(duration) if !duration.is_zero() => Ok(duration),
         // Longer than a duration can be: for ever.
-        Err(_) if seconds > 1.0 => Ok(Duration::MAX),
+        Err(_) if seconds > 1.0 && seconds.is_finite() => Ok(Duration::MAX),
         _ => Err("expected a time above zero".to_owned()),
     }
 }

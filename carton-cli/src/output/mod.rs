@@ -15,7 +15,7 @@ use clap::builder::styling::{AnsiColor, Style};
 use serde::Serialize;
 
 pub(crate) use numbers::{byte_size, count, seconds};
-pub(crate) use printable::{one_line, printable};
+pub(crate) use printable::{one_line, printable, shortened};
 pub(crate) use table::{Align, Table};
 
 use crate::args::{ColorChoice, GlobalArgs};

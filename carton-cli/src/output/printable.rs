@@ -12,6 +12,16 @@ pub(crate) fn one_line(text: &str) -> String {
     text.trim().chars().map(|c| if c == '\n' || c == '\t' { ' ' } else { c }).map(replaced).collect()
 }
 
+/// `text` with its long lines cut: a message may quote a line of a file, and that line may be the whole file.
+pub(crate) fn shortened(text: &str) -> String {
+    const MAX_CHARACTERS: usize = 400;
+    let shorten = |line: &str| match line.char_indices().nth(MAX_CHARACTERS) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line.to_owned(),
+    };
+    text.split('\n').map(shorten).collect::<Vec<_>>().join("\n")
+}
+
 fn replaced(c: char) -> char {
     if is_harmful(c) { char::REPLACEMENT_CHARACTER } else { c }
 }
@@ -30,5 +40,11 @@ mod tests {
         assert_eq!(printable("a\tb\n\x1b[2Jc\r"), "a\tb\n\u{fffd}[2Jc\u{fffd}");
         assert_eq!(printable("\u{202e}gnp"), "\u{fffd}gnp");
         assert_eq!(one_line(" a\nb\x07 "), "a b\u{fffd}");
+    }
+
+    #[test]
+    fn long_lines_are_cut() {
+        assert_eq!(shortened(&format!("a\n{}\nb", "é".repeat(1000))), format!("a\n{}…\nb", "é".repeat(400)));
+        assert_eq!(shortened("short\n"), "short\n");
     }
 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::tree::MAX_LINK_STEPS;
 use crate::archive::ArchiveError;
 use crate::cache::CacheError;
 use crate::digest::Sha256Digest;
@@ -149,8 +150,8 @@ pub enum LinkProblem {
     /// Nothing is there, or a folder.
     #[error("it leads to no file")]
     Dangling,
-    /// It leads to itself.
-    #[error("it leads in a circle")]
+    /// It leads to itself, or over more links than are followed.
+    #[error("it leads over more than {MAX_LINK_STEPS} links, or it leads in a circle")]
     Circle,
     /// MANIFEST has a digest for it that is not that of the file it leads to.
     #[error("MANIFEST lists another digest for it than for the file it leads to")]

@@ -70,6 +70,9 @@ pub(super) fn arrange(
     Ok(items)
 }
 
+/// The most links that lie between a link and its file: what Linux follows. A circle is longer than that too.
+pub(super) const MAX_LINK_STEPS: usize = 40;
+
 /// Follows each link to its end. `targets` has the links by their place in `items`.
 fn lead(items: &mut [Item], targets: &BTreeMap<usize, Vec<u8>>) -> Result<(), ContentsError> {
     for (link, target) in targets {
@@ -81,8 +84,7 @@ fn lead(items: &mut [Item], targets: &BTreeMap<usize, Vec<u8>>) -> Result<(), Co
         let mut at = *link;
         let mut n_steps = 0;
         while let Some(target) = targets.get(&at) {
-            // More steps than there are links: some link was met twice.
-            if n_steps > targets.len() {
+            if n_steps == MAX_LINK_STEPS {
                 return Err(problem(LinkProblem::Circle));
             }
             n_steps += 1;
