@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use zip::read::ZipArchive;
@@ -144,6 +144,52 @@ fn of_zip(error: ZipError) -> Problem {
     }
 }
 
+/// A writer that only pretends to write once it has failed. A `ZipWriter` that is dropped unfinished tries to finish and
+/// prints to standard error when it cannot; the failure itself was returned before.
+struct UntilFailure<W> {
+    inner: W,
+    position: u64,
+    failed: bool,
+}
+
+impl<W> UntilFailure<W> {
+    fn new(inner: W) -> Self {
+        Self { inner, position: 0, failed: false }
+    }
+
+    fn attempt<T>(&mut self, pretended: T, action: impl FnOnce(&mut W) -> io::Result<T>) -> io::Result<T> {
+        if self.failed {
+            return Ok(pretended);
+        }
+        let result = action(&mut self.inner);
+        self.failed = matches!(&result, Err(error) if error.kind() != io::ErrorKind::Interrupted);
+        result
+    }
+}
+
+impl<W: Write> Write for UntilFailure<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let n_written = self.attempt(bytes.len(), |inner| inner.write(bytes))?;
+        self.position = self.position.saturating_add(n_written as u64);
+        Ok(n_written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.attempt((), Write::flush)
+    }
+}
+
+impl<W: Seek> Seek for UntilFailure<W> {
+    fn seek(&mut self, target: SeekFrom) -> io::Result<u64> {
+        let pretended = match target {
+            SeekFrom::Start(position) => position,
+            SeekFrom::Current(distance) | SeekFrom::End(distance) => self.position.saturating_add_signed(distance),
+        };
+        self.position = self.attempt(pretended, |inner| inner.seek(target))?;
+        Ok(self.position)
+    }
+}
+
 /// Writes arrays to an `.npz` file, uncompressed as NumPy's `savez` does. The same tensors in the same order give the
 /// same bytes.
 ///
@@ -154,7 +200,7 @@ pub fn write_npz<'a, W: Write + Seek>(
     tensors: impl IntoIterator<Item = (&'a str, &'a Tensor)>,
 ) -> Result<(), NpyError> {
     const PLACE: &str = "npz data";
-    let mut archive = ZipWriter::new(BufWriter::new(writer));
+    let mut archive = ZipWriter::new(BufWriter::new(UntilFailure::new(writer)));
     let mut names = BTreeSet::new();
     for (name, tensor) in tensors {
         let mut write = || {

@@ -269,6 +269,37 @@ mod npz {
         }
     }
 
+    /// A dropped `ZipWriter` prints to standard error when it cannot finish, so it must be able to believe that it did.
+    #[test]
+    fn nothing_more_is_written_after_a_failure() {
+        struct Full {
+            file: Cursor<Vec<u8>>,
+            attempts_when_full: usize,
+        }
+        impl io::Write for &mut Full {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                if self.file.position() + bytes.len() as u64 > 100_000 {
+                    self.attempts_when_full += 1;
+                    return Err(io::ErrorKind::StorageFull.into());
+                }
+                self.file.write(bytes)
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        impl io::Seek for &mut Full {
+            fn seek(&mut self, position: io::SeekFrom) -> io::Result<u64> {
+                self.file.seek(position)
+            }
+        }
+        let mut full = Full { file: Cursor::new(Vec::new()), attempts_when_full: 0 };
+        let large = Tensor::from_strings(vec!["word"; 40_000], vec![40_000]).unwrap();
+        let result = write_npz(&mut full, [("x", &large)]);
+        assert!(matches!(&result, Err(NpyError::Io { .. })), "{result:?}");
+        assert_eq!(full.attempts_when_full, 1);
+    }
+
     #[test]
     fn writing_is_reproducible() {
         let (x, y) = (Tensor::scalar(7_i64), strings(&["a", "bc"], &[2]));
