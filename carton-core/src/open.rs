@@ -40,7 +40,10 @@ impl Carton {
                 Some(config) => config,
                 None => Config::load(None)?,
             };
-            open(&location, options.expect, &config)
+            // Without a cache everything can be looked at, only nothing is remembered: a folder that cannot be made, as in a
+            // read-only home, is no reason to fail.
+            let cache = cache(&config).inspect_err(|error| tracing::debug!(%error, "there is no cache")).ok();
+            open_with(&location, options.expect, cache)
         })
         .await
     }
@@ -48,9 +51,13 @@ impl Carton {
 
 /// Opens the carton at `location`.
 pub(crate) fn open(location: &Location, expect: Option<Sha256Digest>, config: &Config) -> Result<Package, Error> {
+    open_with(location, expect, Some(cache(config)?))
+}
+
+fn open_with(location: &Location, expect: Option<Sha256Digest>, cache: Option<Arc<Cache>>) -> Result<Package, Error> {
     let Some(path) = location.path() else { return Err(Error::Remote { location: location.to_string() }) };
     let expect = location.expected(expect)?;
-    Ok(Package::open(path, package::OpenOptions { cache: Some(cache(config)?), expect })?)
+    Ok(Package::open(path, package::OpenOptions { cache, expect })?)
 }
 
 pub(crate) fn cache(config: &Config) -> Result<Arc<Cache>, Error> {

@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use insta::assert_snapshot;
 
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Sandbox, outcome};
 
 #[test]
 fn arguments_that_make_no_sense() {
@@ -281,4 +281,20 @@ fn names_that_are_not_text() {
     OK 3 files, 131 B, all match the manifest
     ----- stderr -----
     ");
+}
+
+/// A file where the cache's folder should be stands for a home that cannot be written to, also for the superuser.
+#[test]
+fn looking_at_a_carton_needs_no_cache() {
+    let sandbox = Sandbox::new();
+    sandbox.write("model.bin", "weights");
+    sandbox.carton("pack model.bin --runner noop -o m.carton").expect_code(0);
+    let in_the_way = sandbox.write("in-the-way", "");
+    let without_cache = |arguments: &str| {
+        outcome(sandbox.command(arguments.split(' ')).env("CARTON_CACHE_DIR", in_the_way.join("cache")))
+    };
+    for arguments in ["info m.carton", "ls m.carton", "hash m.carton", "verify m.carton", "unpack m.carton -o m"] {
+        without_cache(arguments).expect_code(0);
+    }
+    without_cache("run m.carton -i x=[1]").expect_code(1);
 }
