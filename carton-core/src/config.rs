@@ -72,7 +72,11 @@ impl Config {
     /// # Errors
     /// A file that was asked for and cannot be read, or is not valid; no home directory for a default.
     pub fn load(path: Option<&Path>) -> Result<Self, ConfigError> {
-        Self::from_environment(path, &|name| std::env::var_os(name).filter(|value| !value.is_empty()))
+        Self::from_environment(path, &|name| match std::env::var_os(name).filter(|value| !value.is_empty()) {
+            // A service often runs without HOME; its user still has one.
+            None if name == "HOME" => std::env::home_dir().map(PathBuf::into_os_string),
+            value => value,
+        })
     }
 
     fn from_environment(

@@ -34,7 +34,7 @@ pub(crate) struct PackArgs {
     #[arg(long = "opt", value_name = "KEY=VALUE")]
     pub(crate) options: Vec<OptionArgument>,
 
-    /// A file that examples and descriptions refer to as @misc/FILE; NAME=FILE stores it under another name
+    /// A file that examples and descriptions refer to as @misc/FILE; NAME=FILE stores it under another name, such as pictures/cat.png=cat.png
     #[arg(long, value_name = "[NAME=]FILE")]
     pub(crate) misc: Vec<MiscArgument>,
 

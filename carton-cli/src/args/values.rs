@@ -129,7 +129,9 @@ impl FromStr for MiscArgument {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if let Some((name, path)) = text.split_once('=').filter(|(name, _)| !name.is_empty() && !name.contains('/')) {
+        // A path with a `=` in it is told from a name by how it begins.
+        let is_path = ["/", "./", "../"].iter().any(|start| text.starts_with(start));
+        if let Some((name, path)) = text.split_once('=').filter(|(name, _)| !name.is_empty() && !is_path) {
             return Ok(Self { name: name.to_owned(), path: path.into() });
         }
         let path = PathBuf::from(text);
@@ -246,6 +248,19 @@ mod tests {
         check("broken=[1", Err("not valid JSON"));
         check("=4", Err("no key"));
         check("threads", Err("KEY=VALUE"));
+    }
+
+    #[test]
+    fn misc_files() {
+        let check = |text: &str, name: &str, path: &str| {
+            let expected = MiscArgument { name: name.to_owned(), path: path.into() };
+            assert_eq!(text.parse(), Ok(expected), "{text}");
+        };
+        check("pictures/cat.png", "cat.png", "pictures/cat.png");
+        check("a.png=cat.png", "a.png", "cat.png");
+        check("pictures/a.png=/x/cat.png", "pictures/a.png", "/x/cat.png");
+        check("./x=y/cat.png", "cat.png", "./x=y/cat.png");
+        check("/x=y/cat.png", "cat.png", "/x=y/cat.png");
     }
 
     #[test]

@@ -80,7 +80,7 @@ fn pack_explains_itself() {
 
           --misc <[NAME=]FILE>
               A file that examples and descriptions refer to as @misc/FILE; NAME=FILE stores it under
-              another name
+              another name, such as pictures/cat.png=cat.png
 
           --record-self-test <NAME=VALUE>
               Run the packed model with these inputs and store what it returns as a self-test

@@ -36,7 +36,7 @@ pub enum CallError {
         cap: usize,
     },
     /// No room in shared memory came free in time.
-    #[error("no room for {bytes} bytes in shared memory came free within {waited:?} ({used} of {cap} bytes in use)")]
+    #[error("{}", pool_full(*bytes, *used, *cap, *waited))]
     PoolFull {
         /// The bytes asked for.
         bytes: u64,
@@ -114,4 +114,12 @@ pub enum CloseReason {
     /// The operating system failed us.
     #[error("reading from or writing to the runner")]
     Io(#[source] Arc<std::io::Error>),
+}
+
+fn pool_full(bytes: u64, used: u64, cap: u64, waited: Duration) -> String {
+    if bytes > cap {
+        format!("{bytes} bytes do not fit in the {cap} bytes of shared memory")
+    } else {
+        format!("no room for {bytes} bytes in shared memory came free within {waited:?} ({used} of {cap} bytes in use)")
+    }
 }
