@@ -69,7 +69,9 @@ impl Destinations {
         let mut free = known.iter().filter(|name| !named.iter().any(|given| given == *name));
         let mut destinations: Vec<(Destination, PathBuf)> = Vec::new();
         for argument in arguments {
-            if destinations.iter().any(|(_, path)| *path == argument.path) {
+            // `o.npy` and `./o.npy` are one file.
+            let place = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+            if destinations.iter().any(|(_, path)| place(path) == place(&argument.path)) {
                 return Err(OutputFileError::Twice { path: argument.path });
             }
             if argument.takes_all() {

@@ -287,12 +287,12 @@ fn arrays_from_and_to_files() {
     ----- stderr -----
     error: the model returned no output `z`, it returned: count, x
     ");
-    assert_snapshot!(sandbox.carton("run echo.carton -i cases.npz -o x=out.npy -o count=out.npy"), @"
+    assert_snapshot!(sandbox.carton("run echo.carton -i cases.npz -o x=out.npy -o count=./out.npy"), @"
     exit code: 2
     ----- stdout -----
 
     ----- stderr -----
-    error: `out.npy` is named twice
+    error: `./out.npy` is named twice
     ");
     assert_snapshot!(sandbox.carton("run echo.carton -i cases.npz -o missing/out.npy"), @r#"
     exit code: 1
