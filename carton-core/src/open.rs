@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::cache::Cache;
 use crate::config::Config;
 use crate::digest::Sha256Digest;
-use crate::package::{self, Package};
+use crate::package::{self, Info, Package};
 use crate::progress::run_blocking;
 use crate::{Carton, Error, Location};
 
@@ -46,6 +46,26 @@ impl Carton {
             open_with(&location, options.expect, cache)
         })
         .await
+    }
+}
+
+impl Carton {
+    /// What a carton says about itself, with names for JSON that do not change: its hash, metadata, signature, self-tests
+    /// and files. No runner is started.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// use carton_core::{Carton, OpenOptions};
+    /// let info = Carton::info("digits.carton", OpenOptions::default()).await?;
+    /// println!("{} files", info.files.len());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub async fn info(location: impl Into<Location>, options: OpenOptions) -> Result<Info, Error> {
+        Ok(Self::open(location, options).await?.info())
     }
 }
 

@@ -118,6 +118,19 @@ impl Carton {
     /// Inputs are checked against the carton's signature before the runner sees them, outputs before the caller does.
     /// Dropping the future cancels the call.
     ///
+    /// ```no_run
+    /// # async fn example(model: carton_core::Carton) -> Result<(), Box<dyn std::error::Error>> {
+    /// use carton_tensor::NumericTensor;
+    /// let image = NumericTensor::from_vec(vec![0.0_f32; 64], vec![1, 1, 8, 8])?;
+    /// // By name, or in declared order: `model.infer(vec![image])`.
+    /// let outputs = model.infer([("image", image)]).await?;
+    /// if let Some(probabilities) = outputs["probabilities"].as_numeric() {
+    ///     println!("{:?}", probabilities.as_slice::<f32>()?);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Inputs or outputs that contradict the signature, an error of the model, a runner that died. After each of these
     /// the model can be called again.
@@ -127,6 +140,16 @@ impl Carton {
 
     /// As [`infer`](Self::infer), with options for this call.
     ///
+    /// ```no_run
+    /// # async fn example(model: carton_core::Carton) -> Result<(), carton_core::Error> {
+    /// use std::time::Duration;
+    /// use carton_core::{InferOptions, Inputs};
+    /// let options = InferOptions { timeout: Some(Duration::from_secs(1)) };
+    /// model.infer_with(Inputs::none(), options).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`infer`](Self::infer).
     pub async fn infer_with(&self, inputs: impl Into<Inputs>, options: InferOptions) -> Result<Tensors, Error> {
@@ -134,6 +157,15 @@ impl Carton {
     }
 
     /// As [`infer_with`](Self::infer_with), and tells where the time went.
+    ///
+    /// ```no_run
+    /// # async fn example(model: carton_core::Carton) -> Result<(), carton_core::Error> {
+    /// use carton_core::{InferOptions, Inputs};
+    /// let (outputs, timings) = model.infer_timed(Inputs::none(), InferOptions::default()).await?;
+    /// println!("{} outputs, {:?} in the runner", outputs.len(), timings.run);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`infer`](Self::infer).
@@ -172,6 +204,16 @@ impl Carton {
     }
 
     /// Hands inputs to the runner once, for many calls of [`infer_sealed`](Self::infer_sealed).
+    ///
+    /// ```no_run
+    /// # async fn example(model: carton_core::Carton, inputs: carton_core::Inputs) -> Result<(), carton_core::Error> {
+    /// let sealed = model.seal(inputs).await?;
+    /// for _ in 0..100 {
+    ///     model.infer_sealed(&sealed).await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`infer`](Self::infer).
