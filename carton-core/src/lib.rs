@@ -57,3 +57,8 @@ pub use pack::{PackOptions, Packed, RecordSelfTest};
 pub use progress::{ProgressCallback, ProgressEvent, Stage};
 pub use runner::runner_main;
 pub use self_test::{OutputResult, SelfTestReport, SelfTestResult};
+
+/// The README's examples compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
