@@ -211,6 +211,7 @@ impl Error {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
+            Self::Cache(_) => Some("name a folder that can be written to with CARTON_CACHE_DIR".to_owned()),
             Self::NoRunner(error) => Some(error.hint()),
             Self::Remote { .. } => Some("download the file and load it by its path".to_owned()),
             Self::Signature(_) => Some("`carton info` shows what the model expects".to_owned()),
