@@ -35,6 +35,7 @@ pub mod manifest;
 pub mod metadata;
 mod model;
 pub mod name;
+pub mod network;
 mod open;
 mod pack;
 pub mod package;

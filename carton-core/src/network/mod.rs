@@ -1,0 +1,157 @@
+//! HTTP as Carton uses it: ranges of files that must not change meanwhile, with limits on waiting and on retries.
+//!
+//! Knows nothing of cartons or of the cache. Requests run on threads of their own, so that blocking code and any async runtime can
+//! use them. What is shown of a URL, in errors and logs, is its [`address`]: without user, password and query.
+
+mod address;
+mod error;
+mod options;
+mod reply;
+mod version;
+
+use std::future::Future;
+use std::ops::{ControlFlow, Range};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+pub use url::Url;
+
+pub use address::address;
+pub use error::NetworkError;
+pub use options::NetworkOptions;
+pub use reply::{Extent, Reply};
+pub use version::Version;
+
+/// How often a blocking caller looks whether it is still wanted.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Access to HTTP servers, or the refusal of it. Clones share connections and limits.
+#[derive(Clone, Debug)]
+pub struct Network {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    options: NetworkOptions,
+    client: OnceLock<reqwest::Client>,
+}
+
+/// Which part of a file is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// All of it.
+    Whole,
+    /// So many bytes at its end, or all if it has fewer.
+    Suffix(u64),
+    /// These bytes; none is no valid part.
+    Range(Range<u64>),
+}
+
+/// One GET request.
+#[derive(Clone, Debug)]
+pub struct Request<'a> {
+    /// The file.
+    pub url: &'a Url,
+    /// The part of it.
+    pub part: Part,
+    /// The version that all parts must be of. Another one is [`NetworkError::Changed`].
+    pub version: Option<&'a Version>,
+    /// The version that is known already: if the server still has it, the answer is [`Extent::NotModified`].
+    pub known: Option<&'a Version>,
+    /// Whether the answer may be compressed. If not, one that is compressed is an error.
+    pub accept_encoded: bool,
+}
+
+impl<'a> Request<'a> {
+    /// A request for a part of a file in any version, not compressed.
+    pub fn new(url: &'a Url, part: Part) -> Request<'a> {
+        Request { url, part, version: None, known: None, accept_encoded: false }
+    }
+}
+
+impl Network {
+    /// Access under these options. Nothing is connected yet.
+    pub fn new(options: NetworkOptions) -> Network {
+        Network { inner: Arc::new(Inner { options, client: OnceLock::new() }) }
+    }
+
+    /// The options.
+    pub fn options(&self) -> &NetworkOptions {
+        &self.inner.options
+    }
+
+    /// Whether every request is refused.
+    pub fn is_offline(&self) -> bool {
+        self.inner.options.offline
+    }
+
+    /// Sends a request and waits for the head of the answer, once: retrying is the caller's. Redirects are followed.
+    ///
+    /// # Errors
+    /// [`NetworkError::Offline`]; no connection, no answer in time; a status that is no success; an answer for another part or
+    /// version than was asked for.
+    pub async fn send(&self, request: &Request<'_>) -> Result<Reply, NetworkError> {
+        reply::send(self.client(request.url)?, &self.inner.options, request).await
+    }
+
+    /// Runs a future on the network's threads and waits for it, looking every now and then whether it is still wanted.
+    ///
+    /// # Errors
+    /// Those of the future; [`NetworkError::Interrupted`] when `wanted` breaks.
+    pub fn wait<T: Send + 'static, E: From<NetworkError> + Send + 'static>(
+        &self,
+        wanted: &dyn Fn() -> ControlFlow<()>,
+        work: impl Future<Output = Result<T, E>> + Send + 'static,
+    ) -> Result<T, E> {
+        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+        let task = runtime()?.spawn(async move {
+            let _ = sender.send(work.await);
+        });
+        loop {
+            match receiver.recv_timeout(CHECK_INTERVAL) {
+                Ok(result) => return result,
+                Err(std::sync::mpsc::RecvTimeoutError::Timeout) if wanted().is_continue() => {}
+                Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
+                    task.abort();
+                    return Err(NetworkError::Interrupted.into());
+                }
+                Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
+                    return Err(NetworkError::internal("a network task ended early").into());
+                }
+            }
+        }
+    }
+
+    fn client(&self, url: &Url) -> Result<&reqwest::Client, NetworkError> {
+        if self.inner.options.offline {
+            return Err(NetworkError::Offline { url: address(url) });
+        }
+        if let Some(client) = self.inner.client.get() {
+            return Ok(client);
+        }
+        let client = reply::client(&self.inner.options)?;
+        Ok(self.inner.client.get_or_init(|| client))
+    }
+}
+
+/// The threads that all requests of this process run on.
+///
+/// # Errors
+/// The operating system gives no threads.
+pub(crate) fn runtime() -> Result<&'static Runtime, NetworkError> {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    if let Some(runtime) = RUNTIME.get() {
+        return Ok(runtime);
+    }
+    let n_threads = std::thread::available_parallelism().map_or(2, |n| n.get()).clamp(2, 4);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(n_threads)
+        .thread_name("carton-network")
+        .enable_io()
+        .enable_time()
+        .build()
+        .map_err(|source| NetworkError::internal(format!("cannot start threads: {source}")))?;
+    Ok(RUNTIME.get_or_init(|| runtime))
+}

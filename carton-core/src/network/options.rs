@@ -1,0 +1,33 @@
+//! What requests may cost.
+
+use std::time::Duration;
+
+/// Limits and permissions of all requests. Build it from the default.
+#[derive(Clone, Debug)]
+pub struct NetworkOptions {
+    /// Refuses every request.
+    pub offline: bool,
+    /// How long a server may send nothing: to connect, to answer, between two pieces of a body.
+    pub idle_timeout: Duration,
+    /// How often a request that made no progress is sent again.
+    pub max_retries: u32,
+    /// The pause before the first retry. It doubles with each further one.
+    pub first_pause: Duration,
+    /// How many redirects are followed.
+    pub max_redirects: usize,
+    /// How many ranges of one file are fetched at once.
+    pub n_ranges: usize,
+}
+
+impl Default for NetworkOptions {
+    fn default() -> Self {
+        Self {
+            offline: false,
+            idle_timeout: Duration::from_secs(30),
+            max_retries: 5,
+            first_pause: Duration::from_millis(250),
+            max_redirects: 10,
+            n_ranges: 4,
+        }
+    }
+}
