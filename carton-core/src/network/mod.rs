@@ -3,10 +3,13 @@
 //! Knows nothing of cartons or of the cache. Requests run on threads of their own, so that blocking code and any async runtime can
 //! use them. What is shown of a URL, in errors and logs, is its [`address`]: without user, password and query.
 
+mod activity;
 mod address;
 mod error;
 mod options;
+mod read;
 mod reply;
+mod retries;
 mod version;
 
 use std::future::Future;
@@ -17,10 +20,13 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 pub use url::Url;
 
+pub use activity::Activity;
 pub use address::address;
 pub use error::NetworkError;
 pub use options::NetworkOptions;
+pub use read::{Fetched, Wanted};
 pub use reply::{Extent, Reply};
+pub use retries::Retries;
 pub use version::Version;
 
 /// How often a blocking caller looks whether it is still wanted.
@@ -85,6 +91,11 @@ impl Network {
     /// Whether every request is refused.
     pub fn is_offline(&self) -> bool {
         self.inner.options.offline
+    }
+
+    /// The attempts at one request, under the limits of the options.
+    pub fn retries(&self) -> Retries {
+        Retries::new(&self.inner.options)
     }
 
     /// Sends a request and waits for the head of the answer, once: retrying is the caller's. Redirects are followed.
