@@ -1,0 +1,244 @@
+//! An answer: what it says, and how its bytes go over the wire.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Content, Request};
+
+/// How many bytes are written at once, unless an answer is slower.
+const CHUNK: u64 = 64 << 10;
+
+/// What stands behind the head of an answer.
+#[derive(Clone)]
+pub enum Body {
+    /// These bytes of a content.
+    Part(Content, Range<u64>),
+    /// This, over and over, until the client hangs up.
+    Endless(Arc<[u8]>),
+}
+
+/// An answer. Each method changes one thing in what would be right.
+#[derive(Clone)]
+pub struct Answer {
+    pub(super) status: u16,
+    headers: Vec<(String, String)>,
+    body: Body,
+    /// In place of the body's length; `None` to say none.
+    claimed_length: Option<Option<u64>>,
+    chunked: bool,
+    cut_after: Option<u64>,
+    stall_after: Option<u64>,
+    pace: Option<(u64, Duration)>,
+    delay: Duration,
+    raw: bool,
+}
+
+impl Answer {
+    /// An answer without a body.
+    #[must_use]
+    pub fn status(status: u16) -> Self {
+        Self::body(status, Body::Part(Vec::new().into(), 0..0))
+    }
+
+    /// An answer with these bytes of a content.
+    #[must_use]
+    pub fn content(status: u16, content: impl Into<Content>, range: Range<u64>) -> Self {
+        Self::body(status, Body::Part(content.into(), range))
+    }
+
+    /// An answer with these bytes.
+    #[must_use]
+    pub fn bytes(status: u16, bytes: impl Into<Vec<u8>>) -> Self {
+        let content = Content::from(bytes);
+        let length = content.length();
+        Self::content(status, content, 0..length)
+    }
+
+    /// An answer whose body repeats `pattern` for ever. Without [`chunked`](Self::chunked) or
+    /// [`claiming`](Self::claiming) only the end of the connection would end it.
+    #[must_use]
+    pub fn endless(status: u16, pattern: impl Into<Arc<[u8]>>) -> Self {
+        Self::body(status, Body::Endless(pattern.into()))
+    }
+
+    /// These bytes and no HTTP around them; then the connection ends.
+    #[must_use]
+    pub fn raw(bytes: impl Into<Vec<u8>>) -> Self {
+        Self { raw: true, ..Self::bytes(0, bytes) }
+    }
+
+    /// To another place.
+    #[must_use]
+    pub fn redirect(status: u16, location: impl Into<String>) -> Self {
+        Self::status(status).header("Location", location)
+    }
+
+    fn body(status: u16, body: Body) -> Self {
+        Self {
+            status,
+            headers: Vec::new(),
+            body,
+            claimed_length: None,
+            chunked: false,
+            cut_after: None,
+            stall_after: None,
+            pace: None,
+            delay: Duration::ZERO,
+            raw: false,
+        }
+    }
+
+    /// With a header; it replaces one of the same name.
+    #[must_use]
+    pub fn header(self, name: &str, value: impl Into<String>) -> Self {
+        let mut answer = self.without_header(name);
+        answer.headers.push((name.to_owned(), value.into()));
+        answer
+    }
+
+    /// Without a header.
+    #[must_use]
+    pub fn without_header(mut self, name: &str) -> Self {
+        self.headers.retain(|(other, _)| !other.eq_ignore_ascii_case(name));
+        self
+    }
+
+    /// With another status and the same rest.
+    #[must_use]
+    pub fn with_status(self, status: u16) -> Self {
+        Self { status, ..self }
+    }
+
+    /// With this `Content-Length`, whatever the body has; then the connection ends.
+    #[must_use]
+    pub fn claiming(self, length: u64) -> Self {
+        Self { claimed_length: Some(Some(length)), ..self }
+    }
+
+    /// Without a `Content-Length`: the end of the connection ends the body.
+    #[must_use]
+    pub fn without_length(self) -> Self {
+        Self { claimed_length: Some(None), ..self }
+    }
+
+    /// In chunks of HTTP/1.1, without a `Content-Length`.
+    #[must_use]
+    pub fn chunked(self) -> Self {
+        Self { chunked: true, ..self }
+    }
+
+    /// The connection ends after so many bytes of the body.
+    #[must_use]
+    pub fn cut_after(self, n_bytes: u64) -> Self {
+        Self { cut_after: Some(n_bytes), ..self }
+    }
+
+    /// Nothing more comes after so many bytes of the body, and the connection stays open.
+    #[must_use]
+    pub fn stall_after(self, n_bytes: u64) -> Self {
+        Self { stall_after: Some(n_bytes), ..self }
+    }
+
+    /// So many bytes of the body at a time, with a pause behind each.
+    #[must_use]
+    pub fn paced(self, n_bytes: u64, pause: Duration) -> Self {
+        Self { pace: Some((n_bytes, pause)), ..self }
+    }
+
+    /// The head comes only after this time.
+    #[must_use]
+    pub fn delayed(self, delay: Duration) -> Self {
+        Self { delay, ..self }
+    }
+
+    /// Sends the answer. Returns whether the connection can be used again.
+    pub(super) fn send(&self, request: &Request, connection: &TcpStream, written: &dyn Fn(u64)) -> bool {
+        std::thread::sleep(self.delay);
+        self.try_send(request, connection, written).unwrap_or(false)
+    }
+
+    fn try_send(&self, request: &Request, mut connection: &TcpStream, written: &dyn Fn(u64)) -> io::Result<bool> {
+        let length = match &self.body {
+            Body::Part(_, range) => Some(range.end - range.start),
+            Body::Endless(_) => None,
+        };
+        let claimed = if self.chunked { None } else { self.claimed_length.unwrap_or(length) };
+        let keep = !self.raw && (self.chunked || claimed.is_some()) && (claimed == length || self.chunked);
+        if !self.raw {
+            connection.write_all(self.head(claimed, keep).as_bytes())?;
+        }
+        if request.method == "HEAD" || self.status == 304 {
+            return Ok(keep);
+        }
+        let mut sent = 0;
+        let mut buffer = Vec::new();
+        let (step, pause) = self.pace.unwrap_or((CHUNK, Duration::ZERO));
+        loop {
+            if self.stall_after.is_some_and(|limit| sent >= limit) {
+                wait_for_hang_up(connection);
+                return Ok(false);
+            }
+            if self.cut_after.is_some_and(|limit| sent >= limit) {
+                return Ok(false);
+            }
+            let limits = [length, self.stall_after, self.cut_after].into_iter().flatten();
+            let n_bytes = limits.fold(step, |least, limit| least.min(limit.saturating_sub(sent)));
+            if n_bytes == 0 {
+                break;
+            }
+            buffer.resize(usize::try_from(n_bytes).unwrap(), 0);
+            match &self.body {
+                Body::Part(content, range) => content.read_at(&mut buffer, range.start + sent),
+                Body::Endless(pattern) => repeat(pattern, sent, &mut buffer),
+            }
+            if self.chunked {
+                connection.write_all(format!("{n_bytes:x}\r\n").as_bytes())?;
+            }
+            connection.write_all(&buffer)?;
+            if self.chunked {
+                connection.write_all(b"\r\n")?;
+            }
+            sent += n_bytes;
+            written(n_bytes);
+            if !pause.is_zero() {
+                std::thread::sleep(pause);
+            }
+        }
+        if self.chunked {
+            connection.write_all(b"0\r\n\r\n")?;
+        }
+        Ok(keep)
+    }
+
+    fn head(&self, length: Option<u64>, keep: bool) -> String {
+        let mut head = format!("HTTP/1.1 {} Status\r\n", self.status);
+        for (name, value) in &self.headers {
+            head += &format!("{name}: {value}\r\n");
+        }
+        if let Some(length) = length.filter(|_| self.status != 304) {
+            head += &format!("Content-Length: {length}\r\n");
+        }
+        if self.chunked {
+            head += "Transfer-Encoding: chunked\r\n";
+        }
+        if !keep {
+            head += "Connection: close\r\n";
+        }
+        head + "\r\n"
+    }
+}
+
+fn repeat(pattern: &[u8], offset: u64, buffer: &mut [u8]) {
+    let start = usize::try_from(offset % pattern.len() as u64).unwrap();
+    for (byte, value) in buffer.iter_mut().zip(pattern.iter().cycle().skip(start)) {
+        *byte = *value;
+    }
+}
+
+/// Clients send nothing while they wait, so whatever ends this read is the end of the connection.
+fn wait_for_hang_up(mut connection: &TcpStream) {
+    let _ = connection.read(&mut [0; 1]);
+}

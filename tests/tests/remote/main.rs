@@ -1,0 +1,5 @@
+//! Files and cartons from servers: nginx as it is everywhere, and one that misbehaves.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+mod network;
