@@ -27,6 +27,7 @@ mod causes;
 pub mod config;
 pub mod contents;
 pub mod digest;
+pub mod encoding;
 mod error;
 mod inputs;
 pub mod links;
