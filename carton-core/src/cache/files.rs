@@ -35,6 +35,48 @@ impl Cache {
         self.checked_file(digest, &|_| Ok(()))
     }
 
+    /// Whether there is a file with this digest. Nothing is read, so this says nothing about its bytes.
+    pub fn has_file(&self, digest: &Sha256Digest) -> bool {
+        std::fs::symlink_metadata(self.file_path(digest)).is_ok_and(|metadata| metadata.is_file())
+    }
+
+    /// The bytes of a file, verified, if the cache has it and it has at most `cap` of them. For small files: nothing is
+    /// remembered, and they are hashed at each use. A damaged one is deleted.
+    ///
+    /// # Errors
+    /// The cache's folders cannot be read.
+    pub fn read_small(&self, digest: &Sha256Digest, cap: u64) -> Result<Option<Vec<u8>>, CacheError> {
+        let path = self.file_path(digest);
+        let Some((file, identity)) = open_regular(&path)? else { return Ok(None) };
+        if identity.size > cap {
+            return Ok(None);
+        }
+        let mut bytes = Vec::with_capacity(usize::try_from(identity.size).unwrap_or(0));
+        file.take(cap).read_to_end(&mut bytes).map_err(CacheError::io("read", &path))?;
+        if Sha256Digest::of(&bytes) == *digest {
+            return Ok(Some(bytes));
+        }
+        self.delete_damaged(&path, &identity)?;
+        Ok(None)
+    }
+
+    /// Puts small files into the cache. The caller has verified them.
+    ///
+    /// # Errors
+    /// A file cannot be written; those before it are in the cache.
+    pub(crate) fn insert_small(&self, files: &[(Sha256Digest, &[u8])]) -> Result<(), CacheError> {
+        let partial = self.partial()?;
+        for (digest, bytes) in files {
+            let path = partial.fresh_path();
+            let mut file = create_file(&path, FILE_MODE)?;
+            file.write_all(bytes).map_err(CacheError::io("write", &path))?;
+            // Whatever is there already is replaced: that is as fast as looking whether its bytes are right.
+            let place = self.clear_place(digest)?;
+            std::fs::rename(&path, &place).map_err(CacheError::io("move into place", &place))?;
+        }
+        Ok(())
+    }
+
     /// Puts the bytes of `reader` into the cache and returns their digest.
     ///
     /// # Errors
@@ -98,14 +140,29 @@ impl Cache {
     }
 
     /// Moves the verified bytes at `path` to their place. The caller holds the file's lock.
-    fn place(&self, partial: &Partial, digest: &Sha256Digest, path: &Path, file: &File) -> Result<(), CacheError> {
+    pub(super) fn place(
+        &self,
+        partial: &Partial,
+        digest: &Sha256Digest,
+        path: &Path,
+        file: &File,
+    ) -> Result<(), CacheError> {
+        let place = self.clear_place(digest)?;
+        std::fs::rename(path, &place).map_err(CacheError::io("move into place", &place))?;
+        self.remember_link(partial, digest, file);
+        Ok(())
+    }
+
+    /// Where the file goes. Its folder is there afterwards, and nothing that only a file could replace.
+    fn clear_place(&self, digest: &Sha256Digest) -> Result<PathBuf, CacheError> {
         let place = self.file_path(digest);
         if let Some(shard) = place.parent() {
             create_folder(shard)?;
         }
-        std::fs::rename(path, &place).map_err(CacheError::io("move into place", &place))?;
-        self.remember_link(partial, digest, file);
-        Ok(())
+        if std::fs::symlink_metadata(&place).is_ok_and(|metadata| !metadata.is_file()) {
+            remove_tree(&place).map_err(CacheError::io("delete", &place))?;
+        }
+        Ok(place)
     }
 
     /// As [`Cache::file`]; `hashed` is told how many bytes were just checked and may end it.
@@ -122,17 +179,22 @@ impl Cache {
         let checked = check_bytes(&path, &file, digest, hashed)?;
         match checked {
             Checked::Wrong(_) => {
-                tracing::warn!(path = %path.display(), "a file of the cache was damaged; it is made again");
-                // Unless somebody has made it again meanwhile.
-                if open_regular(&path)?.is_some_and(|(_, now)| now.inode == identity.inode) {
-                    remove_tree(&path).map_err(CacheError::io("delete", &path))?;
-                }
+                self.delete_damaged(&path, &identity)?;
                 return Ok(None);
             }
             Checked::Right(Some(identity)) => self.remember_quietly(&self.partial()?, &identity, digest),
             Checked::Right(None) => {}
         }
         Ok(Some(file))
+    }
+
+    /// Deletes a file whose bytes are not the ones it is named for, unless somebody has made it again meanwhile.
+    pub(super) fn delete_damaged(&self, path: &Path, damaged: &FileIdentity) -> Result<(), CacheError> {
+        tracing::warn!(path = %path.display(), "a file of the cache is damaged; it is deleted and made again when needed");
+        if open_regular(path)?.is_some_and(|(_, now)| now.inode == damaged.inode) {
+            remove_tree(path).map_err(CacheError::io("delete", path))?;
+        }
+        Ok(())
     }
 
     /// Gives the file that the cache has for `digest` the further name `destination`. The caller holds the file's lock.
@@ -163,10 +225,7 @@ impl Cache {
         path: &Path,
         file: &File,
     ) -> Result<(), CacheError> {
-        let shared = self.file_path(digest);
-        if let Some(shard) = shared.parent() {
-            create_folder(shard)?;
-        }
+        let shared = self.clear_place(digest)?;
         match std::fs::hard_link(path, &shared) {
             Ok(()) => self.remember_link(partial, digest, file),
             Err(error) => tracing::debug!(%error, path = %shared.display(), "cannot share a file"),

@@ -6,7 +6,7 @@
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::{FlockOperation, flock};
 
@@ -36,14 +36,22 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    /// Waits for the lock at `path`, calling `checkpoint` between attempts so that the caller can give up.
+    /// Waits for the lock at `path`, calling `checkpoint` between attempts so that the caller can give up. When the longest
+    /// wait is over, it begins anew if `progress` changed meanwhile: downloads take as long as they take.
     pub(super) fn acquire<E: From<CacheError>>(
         path: &Path,
         mode: Mode,
         longest_wait: Duration,
+        progress: &dyn Fn() -> Option<SystemTime>,
         checkpoint: &dyn Fn() -> Result<(), E>,
     ) -> Result<Lock, E> {
+        // The usual case, without a look at the progress.
+        if let Some(lock) = Lock::try_acquire(path, mode)? {
+            return Ok(lock);
+        }
         let start = Instant::now();
+        let mut deadline = longest_wait;
+        let mut last_progress = progress();
         let mut next_log = FIRST_LOG;
         let mut pause = SHORTEST_PAUSE;
         loop {
@@ -52,7 +60,12 @@ impl Lock {
             }
             checkpoint()?;
             let waited = start.elapsed();
-            if waited >= longest_wait {
+            if waited >= deadline {
+                let now = progress();
+                if now != last_progress {
+                    (deadline, last_progress) = (waited.saturating_add(longest_wait), now);
+                    continue;
+                }
                 return Err(CacheError::Locked { path: path.to_path_buf(), waited }.into());
             }
             if waited >= next_log {

@@ -13,12 +13,22 @@
 //! │   └── 9e81d0…/                     by manifest hash
 //! │       ├── index                    the identity of each file when its bytes were known to be right
 //! │       └── model/…                  the folder that a runner is given; files 0444, large ones linked from files-v1
+//! ├── downloads-v1/
+//! │   └── 1f0c77…/                     by the digest of the file that it is to become; owned by the holder of its lock
+//! ├── cartons-v1/
+//! │   └── 9e81d0…/                     a carton that uses the cache, by manifest hash; its time is that of the last use
+//! │       ├── MANIFEST                 the files it uses
+//! │       ├── uses/5cd101…             a further file it uses, such as the carton itself
+//! │       └── remote-77a3e2…           what is known of it at a URL: version and the parts that describe it
+//! ├── urls-v1/
+//! │   └── 77a3e2….json                 by the SHA-256 of a URL: the carton it last led to
 //! ├── verified-v1/
 //! │   ├── 803-1a2b.json                a file by device and inode: its identity, and what was verified about it
 //! │   └── 803-1a2c.folder              an unpacked carton: the identity of each of its files
 //! ├── locks-v1/
 //! │   ├── model-9e81d0….lock           held while that model folder is made or repaired
-//! │   └── file-1fbc02….lock            held while that file is made or linked
+//! │   ├── file-1fbc02….lock            held while that file is made, downloaded or linked
+//! │   └── prune.lock                   held shared while a lease is taken, exclusively while it is decided what to delete
 //! ├── leases-v1/
 //! │   └── 9e81d0….lock                 held shared while a model is loaded; whoever deletes it holds it exclusively
 //! └── partial-v1/
@@ -26,11 +36,15 @@
 //!     └── 4711-0.lock                  held by that process; if nobody does, the folder is swept
 //! ```
 //!
+//! What nobody needs any more is deleted on request only: first a carton's registration and its files are moved to
+//! `partial-v1` while no lease can be taken, then they are deleted. A file stays as long as a registered carton uses it.
+//!
 //! All locks are `flock`s, which the kernel drops when their holder dies. Nothing is synced to the disk: after a loss of
 //! power a file can have lost its bytes, which shows in its size, and it is then made again.
 //!
 //! The cache knows nothing of cartons: who asks for a model folder brings its files ([`ModelFiles`]).
 
+mod downloads;
 mod error;
 mod files;
 mod index;
@@ -39,6 +53,8 @@ mod models;
 mod moment;
 mod partial;
 mod record;
+mod registry;
+mod remote;
 pub(crate) mod workers;
 
 use std::fs::DirBuilder;
@@ -52,9 +68,14 @@ pub use files::Sink;
 pub use models::{ModelFile, ModelFiles, ModelFolder, Removed};
 pub use record::{Scope, Verified};
 
+// What only remote cartons need has no caller yet.
+#[allow(unused_imports)]
+pub(crate) use downloads::FileLock;
 pub(crate) use files::{Checked, SHARED_FROM, WORTH_WAITING, check_bytes, open_following, open_regular};
 pub(crate) use index::{FolderIndex, Line};
 pub(crate) use moment::Moment;
+#[allow(unused_imports)]
+pub(crate) use remote::RemoteCarton;
 
 use lock::{Lock, Mode};
 use partial::Partial;
@@ -63,11 +84,14 @@ use crate::digest::Sha256Digest;
 
 const FILES: &str = "files-v1";
 const MODELS: &str = "models-v1";
+const DOWNLOADS: &str = "downloads-v1";
+const CARTONS: &str = "cartons-v1";
+const URLS: &str = "urls-v1";
 const VERIFIED: &str = "verified-v1";
 const LOCKS: &str = "locks-v1";
 const LEASES: &str = "leases-v1";
 const PARTIAL: &str = "partial-v1";
-const BUCKETS: [&str; 6] = [FILES, MODELS, VERIFIED, LOCKS, LEASES, PARTIAL];
+const BUCKETS: [&str; 9] = [FILES, MODELS, DOWNLOADS, CARTONS, URLS, VERIFIED, LOCKS, LEASES, PARTIAL];
 
 /// The signature is prescribed by the Cache Directory Tagging Specification.
 const TAG: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55\n# This folder is a cache of Carton's.\n";
@@ -112,6 +136,7 @@ impl Cache {
             check_folder(&path, |mode| mode & 0o022 == 0, "writable by its owner only")?;
         }
         partial::sweep(&cache.bucket(PARTIAL))?;
+        downloads::sweep(&cache);
         let tag = cache_dir.join("CACHEDIR.TAG");
         if !tag.exists() {
             cache.partial()?.publish(TAG, &tag)?;
@@ -149,17 +174,40 @@ impl Cache {
         digest: &Sha256Digest,
         checkpoint: &dyn Fn() -> Result<(), E>,
     ) -> Result<Lock, E> {
-        let path = self.bucket(LOCKS).join(format!("{kind}-{digest}.lock"));
-        Lock::acquire(&path, Mode::Exclusive, self.longest_wait, checkpoint)
+        let progress = || match kind {
+            "file" => downloads::last_change(&self.download_path(digest)),
+            // A model is made of files, one of which may be on its way.
+            _ => {
+                let downloads = std::fs::read_dir(self.bucket(DOWNLOADS)).into_iter().flatten().flatten();
+                downloads.filter_map(|entry| downloads::last_change(&entry.path())).max()
+            }
+        };
+        Lock::acquire(&self.lock_path(kind, digest), Mode::Exclusive, self.longest_wait, &progress, checkpoint)
     }
 
-    /// Keeps what belongs to this manifest hash from being deleted for as long as the lease lives.
-    pub(crate) fn lease<E: From<CacheError>>(
+    fn lock_path(&self, kind: &str, digest: &Sha256Digest) -> PathBuf {
+        self.bucket(LOCKS).join(format!("{kind}-{digest}.lock"))
+    }
+
+    /// Keeps the model folder of this manifest hash from being deleted for as long as the lease lives.
+    fn lease<E: From<CacheError>>(
         &self,
         manifest: &Sha256Digest,
         checkpoint: &dyn Fn() -> Result<(), E>,
     ) -> Result<Lease, E> {
-        Ok(Lease { _lock: Lock::acquire(&self.lease_path(manifest), Mode::Shared, self.longest_wait, checkpoint)? })
+        let no_prune = self.hold_off_prune(checkpoint)?;
+        self.lease_under(&no_prune, manifest, checkpoint)
+    }
+
+    /// The lock proves that nothing is just being chosen for deletion.
+    fn lease_under<E: From<CacheError>>(
+        &self,
+        _no_prune: &Lock,
+        manifest: &Sha256Digest,
+        checkpoint: &dyn Fn() -> Result<(), E>,
+    ) -> Result<Lease, E> {
+        let path = self.lease_path(manifest);
+        Ok(Lease { _lock: Lock::acquire(&path, Mode::Shared, self.longest_wait, &|| None, checkpoint)? })
     }
 
     fn lease_path(&self, manifest: &Sha256Digest) -> PathBuf {
@@ -180,6 +228,18 @@ pub(crate) struct TemporaryFolder(Partial);
 impl TemporaryFolder {
     pub(crate) fn path(&self) -> &Path {
         self.0.path()
+    }
+}
+
+/// Sets the time of a folder to now. It only says what may go first, so that failing is no error.
+fn touch(path: &Path) {
+    use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, utimensat};
+    let times = Timestamps {
+        last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+        last_modification: Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
+    };
+    if let Err(error) = utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW) {
+        tracing::debug!(path = %path.display(), %error, "cannot record a use");
     }
 }
 

@@ -40,7 +40,19 @@ pub trait ModelFiles: Sync {
     /// The files, sorted by path.
     fn files(&self) -> Vec<ModelFile<'_>>;
 
-    /// Brings the bytes of the file at this place in the list, in order. They need not be verified: the cache does that.
+    /// Called before bytes are asked for, with the files that will need them, so that they can be fetched together. None of
+    /// them is a symbolic link; that files of the cache may turn out to be what some of them need is not looked into here,
+    /// because whoever fetches does so anyway. Called at most once for a model folder, while its lock is held.
+    ///
+    /// # Errors
+    /// Whatever keeps the bytes from being had.
+    fn prepare(&self, indices: &[usize]) -> Result<(), Self::Error> {
+        let _ = indices;
+        Ok(())
+    }
+
+    /// Brings the bytes of the file at this place in the list, in order. They need not be verified: the cache does that. The
+    /// lock of the file with this digest is held meanwhile, so that it must not be waited for.
     ///
     /// # Errors
     /// Those of `sink`, and whatever keeps the bytes from being had.
@@ -230,6 +242,12 @@ impl<S: ModelFiles> Work<'_, S> {
         order
     }
 
+    fn prepare(&self, order: &[usize]) -> Result<(), S::Error> {
+        let has_bytes = |index: &usize| self.files[*index].symlink.is_none();
+        let wanted: Vec<usize> = order.iter().copied().filter(has_bytes).collect();
+        if wanted.is_empty() { Ok(()) } else { self.source.prepare(&wanted) }
+    }
+
     fn make(&self) -> Result<(), S::Error> {
         let partial = self.cache.partial()?;
         let root = partial.fresh_path();
@@ -239,6 +257,7 @@ impl<S: ModelFiles> Work<'_, S> {
             create_shared_folder(&made.path(folder))?;
         }
         let order = self.order();
+        self.prepare(&order)?;
         workers::run(order.len(), |at| made.produce(&partial, order[at], &made.path(self.files[order[at]].path)))?;
         made.write_index(&partial, |_| true)?;
         std::fs::rename(&root, &self.root).map_err(CacheError::io("move into place", &self.root))?;
@@ -259,19 +278,28 @@ impl<S: ModelFiles> Work<'_, S> {
         self.remove_strays()?;
         // Files whose bytes were found right, but without proof that a change would show: they are hashed again next time.
         let unproven = Mutex::new(HashSet::new());
-        let order = self.order();
+        let damaged = Mutex::new(HashSet::new());
+        let insert = |set: &Mutex<HashSet<usize>>, index| {
+            set.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).insert(index);
+        };
+        let mut order = self.order();
         workers::run(order.len(), |at| {
-            let (index, file) = (order[at], &self.files[order[at]]);
-            let path = self.path(file.path);
+            let index = order[at];
             if found.files[index].is_some() {
-                return self.source.advance(file.size.unwrap_or(0));
+                return self.source.advance(self.files[index].size.unwrap_or(0));
             }
-            if let Some(is_proven) = self.is_right(&partial, index)? {
-                if !is_proven {
-                    unproven.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).insert(index);
-                }
-                return Ok(());
+            match self.is_right(&partial, index)? {
+                Some(true) => {}
+                Some(false) => insert(&unproven, index),
+                None => insert(&damaged, index),
             }
+            Ok::<(), S::Error>(())
+        })?;
+        let damaged = damaged.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+        order.retain(|index| damaged.contains(index));
+        self.prepare(&order)?;
+        workers::run(order.len(), |at| {
+            let (index, path) = (order[at], self.path(self.files[order[at]].path));
             tracing::warn!(path = %path.display(), "a model file in the cache was damaged; it is made again");
             let fresh = partial.fresh_path();
             self.produce(&partial, index, &fresh)?;
@@ -281,7 +309,7 @@ impl<S: ModelFiles> Work<'_, S> {
             std::fs::rename(&fresh, &path).map_err(CacheError::io("move into place", &path))?;
             // A rename onto another name of the same inode does nothing, and leaves both.
             remove_tree(&fresh).map_err(CacheError::io("delete", &fresh))?;
-            Ok(())
+            Ok::<(), S::Error>(())
         })?;
         let unproven = unproven.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
         self.write_index(&partial, |index| !unproven.contains(&index))?;

@@ -22,7 +22,7 @@ pub struct ModelDirectory {
 #[derive(Debug)]
 enum Keeps {
     Nothing,
-    Cached { _folder: ModelFolder },
+    Cached { _folder: ModelFolder, _lease: Lease },
     Temporary { _folder: TemporaryFolder },
     InPlace { _lease: Lease },
 }
@@ -44,12 +44,12 @@ impl Contents {
         let indices = self.model_items();
         let meter = Meter::new(self.total(&indices), on_progress);
         let is_complete = indices.iter().all(|index| self.items[*index].place != Place::Linked);
-        match (&self.origin, &self.cache, self.manifest_hash()) {
+        match (&self.origin, &self.cache, self.manifest()) {
             (Origin::BareFolder(path), ..) => Ok(ModelDirectory { path: path.clone(), _keeps: Keeps::Nothing }),
             (Origin::Folder(root), cache, Some(manifest)) if is_complete => {
                 let lease = match cache {
                     Some(cache) => {
-                        Keeps::InPlace { _lease: cache.lease::<ContentsError>(&manifest, &|| meter.advance(0))? }
+                        Keeps::InPlace { _lease: cache.lease_carton::<ContentsError>(manifest, &[], &|| meter.advance(0))? }
                     }
                     None => Keeps::Nothing,
                 };
@@ -57,8 +57,11 @@ impl Contents {
                 Ok(ModelDirectory { path: root.join("model"), _keeps: lease })
             }
             (_, Some(cache), Some(manifest)) => {
-                let folder = cache.model_folder(&manifest, &Files { contents: self, indices, meter: &meter })?;
-                Ok(ModelDirectory { path: folder.path().to_path_buf(), _keeps: Keeps::Cached { _folder: folder } })
+                let lease = cache.lease_carton::<ContentsError>(manifest, &[], &|| meter.advance(0))?;
+                let files = Files { contents: self, indices, meter: &meter };
+                let folder = cache.model_folder(&manifest.hash(), &files)?;
+                let path = folder.path().to_path_buf();
+                Ok(ModelDirectory { path, _keeps: Keeps::Cached { _folder: folder, _lease: lease } })
             }
             _ => {
                 let folder = match &self.cache {

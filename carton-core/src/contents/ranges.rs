@@ -66,8 +66,10 @@ impl Contents {
     pub fn model_ranges(&self, on_progress: OnProgress<'_>) -> Result<ModelRanges, ContentsError> {
         let indices = self.model_items();
         let meter = Meter::new(self.total(&indices), on_progress);
-        let lease = match (&self.cache, self.manifest_hash()) {
-            (Some(cache), Some(hash)) => Some(cache.lease::<ContentsError>(&hash, &|| meter.advance(0))?),
+        let lease = match (&self.cache, self.manifest()) {
+            (Some(cache), Some(manifest)) => {
+                Some(cache.lease_carton::<ContentsError>(manifest, &[], &|| meter.advance(0))?)
+            }
             _ => None,
         };
         let (ways, bundle_length) = self.ways(&indices)?;

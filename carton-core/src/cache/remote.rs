@@ -1,0 +1,242 @@
+//! What is remembered of remote cartons: which carton a URL last led to, and the parts of it that describe it.
+//!
+//! ```text
+//! carton-remote 1 <SHA-256 of the next line>
+//! {"url_key":…,"blocks":[[offset,length],…],"blocks_sha256":…}
+//! the blocks' bytes, one after another
+//! ```
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+
+use super::files::open_regular;
+use super::record::read_own_file;
+use super::{Cache, CacheError, URLS, create_folder, touch};
+use crate::digest::{Hasher, Sha256Digest};
+use crate::network::Version;
+
+/// The blocks of a carton with a hundred thousand files are about 30 MiB.
+const MAX_BLOCKS_LENGTH: u64 = 64 << 20;
+const MAX_HEADER_LENGTH: u64 = 1 << 20;
+const MAX_URL_RECORD_LENGTH: u64 = 16 << 10;
+/// One carton may be at several URLs, and at a new one each time if they are signed.
+const MAX_REMOTES: usize = 4;
+const MAGIC: &str = "carton-remote 1 ";
+const PREFIX: &str = "remote-";
+
+/// A remote carton as it was last seen: enough to open it again without a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RemoteCarton {
+    /// The SHA-256 of the full text of the URL. The URL itself may hold a secret and is not kept.
+    pub(crate) url_key: Sha256Digest,
+    /// What may be shown of the URL.
+    pub(crate) address: String,
+    /// The version of the remote file that all else is about.
+    pub(crate) version: Version,
+    /// The carton's manifest hash.
+    pub(crate) manifest: Sha256Digest,
+    /// Parts of the remote file by their offset: sorted, without overlaps.
+    pub(crate) blocks: Vec<(u64, Vec<u8>)>,
+    /// The remote file itself, if it was downloaded as a whole.
+    pub(crate) whole: Option<Sha256Digest>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Header {
+    url_key: Sha256Digest,
+    pub(super) address: String,
+    version: Version,
+    manifest: Sha256Digest,
+    pub(super) whole: Option<Sha256Digest>,
+    blocks: Vec<(u64, u64)>,
+    blocks_sha256: Sha256Digest,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UrlRecord {
+    url_key: Sha256Digest,
+    manifest: Sha256Digest,
+}
+
+impl Cache {
+    /// Remembers a remote carton, in place of what was known about its URL. One that would take too much room is not
+    /// remembered, and its description is fetched again at the next use.
+    pub(crate) fn remember_remote(&self, carton: &RemoteCarton) -> Result<(), CacheError> {
+        let root = self.carton_root(&carton.manifest);
+        let path = remote_path(&root, &carton.url_key);
+        let Some(bytes) = carton.to_bytes().map_err(CacheError::io("write", &path))? else {
+            tracing::debug!(address = %carton.address, "the description of a carton is too large to be remembered");
+            return Ok(());
+        };
+        let url_record = UrlRecord { url_key: carton.url_key, manifest: carton.manifest };
+        let url_path = self.url_path(&carton.url_key);
+        let url_bytes =
+            serde_json::to_vec(&url_record).map_err(|error| CacheError::io("write", &url_path)(error.into()))?;
+        // The folder must not go between being made and being used.
+        let _no_prune = self.hold_off_prune::<CacheError>(&|| Ok(()))?;
+        let partial = self.partial()?;
+        create_folder(&root)?;
+        partial.publish(&bytes, &path)?;
+        partial.publish(&url_bytes, &url_path)?;
+        self.forget_oldest_remotes(&root);
+        touch(&root);
+        Ok(())
+    }
+
+    /// The carton that this URL led to when it was last used. This is a use of it.
+    pub(crate) fn remote_by_url(&self, url_key: &Sha256Digest) -> Option<RemoteCarton> {
+        let record = self.url_record(&self.url_path(url_key))?;
+        let root = self.carton_root(&record.manifest);
+        let carton = read_remote(&remote_path(&root, url_key))?;
+        (record.url_key == *url_key && carton.url_key == *url_key && carton.manifest == record.manifest).then(|| {
+            touch(&root);
+            carton
+        })
+    }
+
+    /// A remote file that was seen to hold this carton: the one used last.
+    pub(crate) fn remote_by_manifest(&self, manifest: &Sha256Digest) -> Option<RemoteCarton> {
+        let root = self.carton_root(manifest);
+        let carton =
+            remotes(&root).iter().find_map(|path| read_remote(path).filter(|found| found.manifest == *manifest))?;
+        touch(&root);
+        Some(carton)
+    }
+
+    fn url_path(&self, url_key: &Sha256Digest) -> PathBuf {
+        self.bucket(URLS).join(format!("{url_key}.json"))
+    }
+
+    fn url_record(&self, path: &Path) -> Option<UrlRecord> {
+        serde_json::from_slice(&read_own_file(path, MAX_URL_RECORD_LENGTH)?).ok()
+    }
+
+    /// Failing to tidy up is no reason to fail.
+    fn forget_oldest_remotes(&self, root: &Path) {
+        for path in remotes(root).iter().skip(MAX_REMOTES) {
+            let url_key = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_prefix(PREFIX));
+            if let Some(url_path) = url_key.and_then(|key| key.parse().ok()).map(|key| self.url_path(&key))
+                && self.url_record(&url_path).is_some_and(|record| self.carton_root(&record.manifest) == root)
+            {
+                let _ = std::fs::remove_file(url_path);
+            }
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn remote_path(root: &Path, url_key: &Sha256Digest) -> PathBuf {
+    root.join(format!("{PREFIX}{url_key}"))
+}
+
+/// The records of a carton, the newest first.
+fn remotes(root: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
+    let named = entries.filter(|entry| entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX)));
+    let modified = |entry: &std::fs::DirEntry| entry.metadata().and_then(|metadata| metadata.modified());
+    let mut found: Vec<(SystemTime, PathBuf)> =
+        named.map(|entry| (modified(&entry).unwrap_or(SystemTime::UNIX_EPOCH), entry.path())).collect();
+    found.sort_unstable_by(|one, other| other.cmp(one));
+    found.into_iter().map(|(_, path)| path).collect()
+}
+
+impl RemoteCarton {
+    /// The record, or nothing if it would be one that is not read again.
+    fn to_bytes(&self) -> std::io::Result<Option<Vec<u8>>> {
+        let blocks: Vec<(u64, u64)> = self.blocks.iter().map(|(offset, bytes)| (*offset, bytes.len() as u64)).collect();
+        if blocks_length(&blocks).is_none() {
+            return Ok(None);
+        }
+        let mut hasher = Hasher::new();
+        for (_, bytes) in &self.blocks {
+            hasher.update(bytes);
+        }
+        let header = Header {
+            url_key: self.url_key,
+            address: self.address.clone(),
+            version: self.version.clone(),
+            manifest: self.manifest,
+            whole: self.whole,
+            blocks,
+            blocks_sha256: hasher.finish(),
+        };
+        let mut header = serde_json::to_vec(&header)?;
+        header.push(b'\n');
+        if header.len() as u64 + FIRST_LINE_LENGTH > MAX_HEADER_LENGTH {
+            return Ok(None);
+        }
+        let mut bytes = format!("{MAGIC}{}\n", Sha256Digest::of(&header)).into_bytes();
+        bytes.extend(header);
+        for (_, block) in &self.blocks {
+            bytes.extend_from_slice(block);
+        }
+        Ok(Some(bytes))
+    }
+}
+
+const FIRST_LINE_LENGTH: u64 = MAGIC.len() as u64 + 64 + 1;
+
+/// The bytes that the blocks have together, if the list is one that we write: sorted, without overlaps, not too much.
+fn blocks_length(blocks: &[(u64, u64)]) -> Option<u64> {
+    let (mut end, mut total) = (0_u64, 0_u64);
+    for (offset, length) in blocks {
+        if *offset < end {
+            return None;
+        }
+        end = offset.checked_add(*length)?;
+        total = total.checked_add(*length)?;
+    }
+    (total <= MAX_BLOCKS_LENGTH).then_some(total)
+}
+
+/// Reads the header of a record, which vouches for itself; the file is then at the first block.
+fn read_header(file: &mut File) -> Option<(Header, u64)> {
+    let mut first = [0; FIRST_LINE_LENGTH as usize];
+    file.read_exact(&mut first).ok()?;
+    let digest = first.strip_prefix(MAGIC.as_bytes())?.strip_suffix(b"\n")?;
+    let digest = Sha256Digest::from_hex(digest).ok()?;
+    let mut line = Vec::new();
+    let reader = std::io::BufReader::new(&mut *file);
+    std::io::BufRead::read_until(&mut reader.take(MAX_HEADER_LENGTH), b'\n', &mut line).ok()?;
+    if Sha256Digest::of(&line) != digest {
+        return None;
+    }
+    Some((serde_json::from_slice(&line).ok()?, FIRST_LINE_LENGTH + line.len() as u64))
+}
+
+/// The headers of all records of a carton, the newest first; damaged ones are left out.
+pub(super) fn read_headers(root: &Path) -> Vec<Header> {
+    let read = |path: &PathBuf| Some(read_header(&mut open_regular(path).ok()??.0)?.0);
+    remotes(root).iter().filter_map(read).collect()
+}
+
+/// Reads a record. One that is damaged in any way is none.
+fn read_remote(path: &Path) -> Option<RemoteCarton> {
+    use std::os::unix::fs::FileExt;
+    let (mut file, identity) = open_regular(path).ok()??;
+    let (header, start) = read_header(&mut file)?;
+    let length = blocks_length(&header.blocks)?;
+    if start.checked_add(length)? != identity.size {
+        return None;
+    }
+    let mut hasher = Hasher::new();
+    let mut blocks = Vec::with_capacity(header.blocks.len());
+    let mut position = start;
+    for (offset, length) in &header.blocks {
+        // The file was just seen to be as long as all of them together.
+        let mut bytes = vec![0; usize::try_from(*length).ok()?];
+        file.read_exact_at(&mut bytes, position).ok()?;
+        hasher.update(&bytes);
+        position += length;
+        blocks.push((*offset, bytes));
+    }
+    let Header { url_key, address, version, manifest, whole, blocks_sha256, .. } = header;
+    let carton = RemoteCarton { url_key, address, version, manifest, blocks, whole };
+    (hasher.finish() == blocks_sha256).then_some(carton)
+}

@@ -1,0 +1,101 @@
+//! What is remembered of remote cartons.
+
+use super::*;
+use crate::network::Version;
+
+fn example_remote(url: &str, manifest: &str) -> RemoteCarton {
+    RemoteCarton {
+        url_key: Sha256Digest::of(url.as_bytes()),
+        address: format!("https://host/{url}"),
+        version: Version { etag: Some("\"1\"".to_owned()), last_modified: None, length: Some(1 << 40) },
+        manifest: Sha256Digest::of(manifest.as_bytes()),
+        blocks: vec![(0, vec![1; 40]), (40, Vec::new()), (1000, vec![2; 300])],
+        whole: None,
+    }
+}
+
+#[test]
+fn a_remote_carton_is_found_by_its_url_and_by_its_manifest() {
+    let (_folder, cache) = new_cache();
+    let one = example_remote("one", "m");
+    let two = RemoteCarton { whole: Some(Sha256Digest::of(b"whole")), ..example_remote("two", "m") };
+    cache.remember_remote(&one).unwrap();
+    age();
+    cache.remember_remote(&two).unwrap();
+    assert_eq!(cache.remote_by_url(&one.url_key).as_ref(), Some(&one));
+    assert_eq!(cache.remote_by_url(&two.url_key).as_ref(), Some(&two));
+    assert_eq!(cache.remote_by_manifest(&one.manifest).as_ref(), Some(&two), "the newest");
+    assert_eq!(cache.remote_by_url(&Sha256Digest::of(b"three")), None);
+    assert_eq!(cache.remote_by_manifest(&Sha256Digest::of(b"other")), None);
+    // The file at the URL was replaced by another carton.
+    let replaced = example_remote("one", "n");
+    cache.remember_remote(&replaced).unwrap();
+    assert_eq!(cache.remote_by_url(&one.url_key), Some(replaced));
+    assert_eq!(count_files(&cache.bucket(PARTIAL)), 0);
+}
+
+#[test]
+fn only_the_newest_urls_of_a_carton_are_kept() {
+    let (_folder, cache) = new_cache();
+    let all: Vec<RemoteCarton> = (0..7).map(|number| example_remote(&format!("{number}"), "m")).collect();
+    for carton in &all {
+        cache.remember_remote(carton).unwrap();
+        age();
+    }
+    let found: Vec<bool> = all.iter().map(|carton| cache.remote_by_url(&carton.url_key).is_some()).collect();
+    assert_eq!(found, [false, false, false, true, true, true, true]);
+    assert_eq!(count_files(&cache.bucket(URLS)), 4);
+}
+
+#[test]
+fn a_damaged_record_is_as_if_it_were_not_there() {
+    let (_folder, cache) = new_cache();
+    let carton = example_remote("one", "m");
+    cache.remember_remote(&carton).unwrap();
+    let record = cache.carton_root(&carton.manifest).join(format!("remote-{}", carton.url_key));
+    let url = cache.bucket(URLS).join(format!("{}.json", carton.url_key));
+    for path in [record, url] {
+        let bytes = fs::read(&path).unwrap();
+        let check = |damaged: &[u8], what: String| {
+            fs::write(&path, damaged).unwrap();
+            assert_eq!(cache.remote_by_url(&carton.url_key), None, "{what}");
+        };
+        for length in 0..bytes.len() {
+            check(&bytes[..length], format!("cut to {length}"));
+        }
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1;
+            check(&damaged, format!("byte {at} changed"));
+        }
+        let mut longer = bytes.clone();
+        longer.push(b'x');
+        check(&longer, "a byte added".to_owned());
+        fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        assert_eq!(cache.remote_by_url(&carton.url_key), None);
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert_eq!(cache.remote_by_url(&carton.url_key), None);
+        fs::remove_dir(&path).unwrap();
+        fs::write(&path, &bytes).unwrap();
+        assert_eq!(cache.remote_by_url(&carton.url_key).as_ref(), Some(&carton));
+    }
+}
+
+#[test]
+fn what_would_not_be_read_again_is_not_remembered() {
+    let (_folder, cache) = new_cache();
+    let check = |blocks: Vec<(u64, Vec<u8>)>, expected: bool| {
+        let carton = RemoteCarton { blocks, ..example_remote("one", "m") };
+        cache.remember_remote(&carton).unwrap();
+        assert_eq!(cache.remote_by_url(&carton.url_key).is_some(), expected);
+    };
+    check(vec![(0, vec![0; 10]), (9, vec![0])], false);
+    check(vec![(5, vec![0]), (4, vec![0])], false);
+    check(vec![(u64::MAX, vec![0])], false);
+    check(vec![(0, vec![0; (64 << 20) + 1])], false);
+    check((0..200_000).map(|at| (at, vec![0])).collect(), false);
+    check(vec![(0, vec![0; 64 << 20])], true);
+    check(Vec::new(), true);
+}
