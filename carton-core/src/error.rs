@@ -12,6 +12,7 @@ use crate::config::ConfigError;
 use crate::contents::{self, ContentsError};
 use crate::digest::Sha256Digest;
 use crate::metadata::MetadataError;
+use crate::network::NetworkError;
 use crate::package::PackageError;
 use crate::runner::launch::LaunchError;
 use crate::runner::session::StartError;
@@ -126,6 +127,9 @@ pub enum Error {
     /// Positional inputs that the signature has no names for.
     #[error(transparent)]
     TooManyPositional(#[from] TooManyPositional),
+    /// Something has to come over the network and cannot.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
     /// A carton that would have to be fetched.
     #[error("cannot load `{location}`: remote cartons are not supported yet")]
     Remote {
@@ -198,7 +202,8 @@ impl Error {
             Self::Package(error) => error.kind().into(),
             Self::Pack(error) if error.kind() == contents::ErrorKind::Interrupted => ErrorKind::Interrupted,
             Self::Contents(error) => error.kind().into(),
-            Self::Remote { .. } => ErrorKind::Network,
+            Self::Network(NetworkError::Interrupted) => ErrorKind::Interrupted,
+            Self::Remote { .. } | Self::Network(_) => ErrorKind::Network,
             Self::NoRunner(_) => ErrorKind::NoRunner,
             Self::Launch(_) | Self::RunnerCrashed(_) | Self::RunnerGone { .. } | Self::LoadRefused { .. } => {
                 ErrorKind::RunnerCrashed
@@ -213,6 +218,7 @@ impl Error {
         match self {
             Self::Cache(_) => Some("name a folder that can be written to with CARTON_CACHE_DIR".to_owned()),
             Self::NoRunner(error) => Some(error.hint()),
+            Self::Network(error) => error.hint(),
             Self::Remote { .. } => Some("download the file and load it by its path".to_owned()),
             Self::Signature(_) => Some("`carton info` shows what the model expects".to_owned()),
             Self::TooManyPositional(_) => Some("pass inputs by name".to_owned()),

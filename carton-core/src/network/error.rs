@@ -12,10 +12,18 @@ pub enum NetworkError {
         /// The address.
         url: String,
     },
+    /// The URL cannot be used.
+    #[error("`{url}` {reason}")]
+    Url {
+        /// As much of it as may be shown.
+        url: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The server cannot be reached, or the connection broke.
     #[error("cannot {action} `{url}`")]
     Connection {
-        /// What was tried: "connect to", "read".
+        /// What was tried: "find the host of", "connect to", "get an answer from", "read".
         action: &'static str,
         /// The address.
         url: String,
@@ -23,13 +31,24 @@ pub enum NetworkError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The server sent nothing for too long.
-    #[error("`{url}` sent nothing for {} s", after.as_secs_f32())]
+    /// The server's certificate is not trusted, or it speaks no TLS that is spoken here.
+    #[error("cannot make a secure connection to `{url}`")]
+    Tls {
+        /// The address.
+        url: String,
+        /// What is wrong.
+        source: rustls::Error,
+    },
+    /// The server sent nothing, or next to nothing, for too long.
+    #[error("`{url}` sent {} in {} s", if *found == 0 { "nothing".to_owned() } else { format!("only {found} bytes") },
+        after.as_secs_f32())]
     Stalled {
         /// The address.
         url: String,
         /// How long it was waited for.
         after: Duration,
+        /// How many bytes came meanwhile.
+        found: u64,
     },
     /// The server refused.
     #[error("`{url}` answered {status}")]
@@ -40,6 +59,8 @@ pub enum NetworkError {
         status: reqwest::StatusCode,
         /// How long the server asks to wait.
         retry_after: Option<Duration>,
+        /// Whether credentials were sent, and from where they were: "netrc".
+        sent_credentials: Option<&'static str>,
     },
     /// The server led from one URL to the next without end.
     #[error("`{url}` leads over more than {limit} redirects")]
@@ -48,6 +69,24 @@ pub enum NetworkError {
         url: String,
         /// How many are followed.
         limit: usize,
+    },
+    /// The server leads to where nobody should follow.
+    #[error("`{url}` leads to `{to}`, {reason}")]
+    Redirect {
+        /// The address that leads there.
+        url: String,
+        /// The address it leads to, or its scheme.
+        to: String,
+        /// Why it is not followed.
+        reason: &'static str,
+    },
+    /// The server sends files as a whole only.
+    #[error("the server of `{url}` sends no parts of files")]
+    NoRanges {
+        /// The address.
+        url: String,
+        /// How many bytes the whole file has, where the server told.
+        length: Option<u64>,
     },
     /// The server answered something else than was asked for.
     #[error("`{url}`: expected {expected}, found {found}")]
@@ -100,12 +139,29 @@ impl NetworkError {
         Self::Internal(what.into())
     }
 
+    /// What the user can do about it, where there is something.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Offline { .. } => Some("allow the network, or fetch it once while it is allowed".to_owned()),
+            _ => None,
+        }
+    }
+
     /// Whether the same request may succeed a little later.
     pub fn is_transient(&self) -> bool {
         match self {
+            Self::Connection { action: "find the host of", source, .. } => !is_unknown_host(&source.to_string()),
             Self::Connection { .. } | Self::Stalled { .. } | Self::Cut { .. } => true,
             Self::Status { status, .. } => matches!(status.as_u16(), 408 | 425 | 429 | 500 | 502 | 503 | 504),
             _ => false,
         }
     }
+}
+
+/// Whether the resolver says that there is no such host, rather than that it got no answer. It says so in words only, and each C
+/// library in its own; a wrong guess costs a few attempts more or less.
+fn is_unknown_host(text: &str) -> bool {
+    ["not known", "nodename nor servname", "does not resolve", "No address associated"]
+        .iter()
+        .any(|words| text.contains(words))
 }

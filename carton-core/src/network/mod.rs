@@ -5,11 +5,18 @@
 
 mod activity;
 mod address;
+mod content_range;
 mod error;
+mod failure;
 mod options;
 mod read;
+mod redirect;
 mod reply;
 mod retries;
+mod retry_after;
+mod send;
+#[cfg(test)]
+mod tests;
 mod version;
 
 use std::future::Future;
@@ -51,7 +58,7 @@ pub enum Part {
     Whole,
     /// So many bytes at its end, or all if it has fewer.
     Suffix(u64),
-    /// These bytes; none is no valid part.
+    /// These bytes, or those of them that the file has if it has the first; none is no valid part.
     Range(Range<u64>),
 }
 
@@ -66,7 +73,8 @@ pub struct Request<'a> {
     pub version: Option<&'a Version>,
     /// The version that is known already: if the server still has it, the answer is [`Extent::NotModified`].
     pub known: Option<&'a Version>,
-    /// Whether the answer may be compressed. If not, one that is compressed is an error.
+    /// Whether the answer may be compressed. If not, a part that is compressed is an error; some servers send whole files so
+    /// nevertheless, see [`Reply::encodings`].
     pub accept_encoded: bool,
 }
 
@@ -96,15 +104,6 @@ impl Network {
     /// The attempts at one request, under the limits of the options.
     pub fn retries(&self) -> Retries {
         Retries::new(&self.inner.options)
-    }
-
-    /// Sends a request and waits for the head of the answer, once: retrying is the caller's. Redirects are followed.
-    ///
-    /// # Errors
-    /// [`NetworkError::Offline`]; no connection, no answer in time; a status that is no success; an answer for another part or
-    /// version than was asked for.
-    pub async fn send(&self, request: &Request<'_>) -> Result<Reply, NetworkError> {
-        reply::send(self.client(request.url)?, &self.inner.options, request).await
     }
 
     /// Runs a future on the network's threads and waits for it, looking every now and then whether it is still wanted.
@@ -142,7 +141,7 @@ impl Network {
         if let Some(client) = self.inner.client.get() {
             return Ok(client);
         }
-        let client = reply::client(&self.inner.options)?;
+        let client = send::client(&self.inner.options)?;
         Ok(self.inner.client.get_or_init(|| client))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Activity, Extent, Network, NetworkError, Part, Reply, Url, Version};
+use super::{Activity, Extent, Network, NetworkError, Part, Request, Url, Version, address};
 
 /// A part of a file in memory.
 #[derive(Clone, Debug)]
@@ -13,6 +13,8 @@ pub struct Fetched {
     pub extent: Extent,
     /// The version of the file they are from.
     pub version: Version,
+    /// The content encodings of the bytes, in the order they were applied; always none for parts.
+    pub encodings: Vec<String>,
 }
 
 /// What [`Network::read`] is to read.
@@ -33,44 +35,105 @@ pub struct Wanted {
 impl Network {
     /// Reads a part of a file into memory, trying again where that may help. Blocks.
     ///
-    /// A server without ranges answers with the whole file; then only as much is read as `limit` allows, and more is an error.
+    /// The end of a file is asked for as such, and from servers that do not understand that by its position. What a server
+    /// without ranges answers, the whole file, is read if it is within the limit.
     ///
     /// # Errors
-    /// As [`Network::send`], after the retries; [`NetworkError::TooLarge`]; [`NetworkError::Interrupted`] when `activity` stops.
+    /// As [`Network::send`], after the retries; [`NetworkError::NoRanges`] when a part was asked for and the server has but a
+    /// whole file beyond the limit; [`NetworkError::TooLarge`]; [`NetworkError::Interrupted`] when `activity` stops.
     pub fn read(&self, wanted: Wanted, activity: &Arc<Activity>) -> Result<Fetched, NetworkError> {
         let (network, shared) = (self.clone(), activity.clone());
         self.wait(&|| activity.control(), async move {
-            let mut retries = network.retries();
-            loop {
-                match network.read_once(&wanted, &shared).await {
-                    Ok(fetched) => return Ok(fetched),
-                    Err(error) => retries.pause(error).await?,
-                }
-            }
+            let part = wanted.part.clone();
+            let refused = match network.read_part(&wanted, &part, &shared).await {
+                Err(error) if matches!(part, Part::Suffix(_)) && is_about_suffixes(&error) => error,
+                result => return result,
+            };
+            let Part::Suffix(n_bytes) = part else { return Err(refused) };
+            network.read_end(&wanted, n_bytes, &shared, refused).await
         })
     }
 
-    async fn read_once(&self, wanted: &Wanted, activity: &Activity) -> Result<Fetched, NetworkError> {
-        let request = super::Request {
-            url: &wanted.url,
-            part: wanted.part.clone(),
+    /// Reads the end of a file from a server that knows ranges, but only those with a beginning, as some object stores do.
+    async fn read_end(
+        &self,
+        wanted: &Wanted,
+        n_bytes: u64,
+        activity: &Activity,
+        refused: NetworkError,
+    ) -> Result<Fetched, NetworkError> {
+        tracing::debug!("{refused}; asking for the first byte instead, to learn the length");
+        let first = match self.read_part(wanted, &Part::Range(0..1), activity).await {
+            // The whole file if it is small, or that it was not modified.
+            Ok(fetched) if !matches!(fetched.extent, Extent::Part { .. }) => return Ok(fetched),
+            Ok(fetched) => fetched,
+            // What the server said first was not about the end, then.
+            Err(NetworkError::Status { .. }) => return Err(refused),
+            Err(error) => return Err(error),
+        };
+        let Extent::Part { total, .. } = first.extent else { return Err(refused) };
+        if total == 0 {
+            return Ok(first);
+        }
+        let wanted = Wanted { version: Some(first.version), ..wanted.clone() };
+        self.read_part(&wanted, &Part::Range(total.saturating_sub(n_bytes)..total), activity).await
+    }
+
+    async fn read_part(&self, wanted: &Wanted, part: &Part, activity: &Activity) -> Result<Fetched, NetworkError> {
+        let mut retries = self.retries();
+        loop {
+            match self.read_once(wanted, part, activity).await {
+                Ok(fetched) => return Ok(fetched),
+                Err(error) => retries.pause(error).await?,
+            }
+        }
+    }
+
+    async fn read_once(&self, wanted: &Wanted, part: &Part, activity: &Activity) -> Result<Fetched, NetworkError> {
+        let request = Request {
+            part: part.clone(),
             version: wanted.version.as_ref(),
             known: wanted.known.as_ref(),
-            accept_encoded: false,
+            ..Request::new(&wanted.url, Part::Whole)
         };
-        let mut reply: Reply = self.send(&request).await?;
-        let too_large = || NetworkError::TooLarge { url: super::address(&wanted.url), limit: wanted.limit };
-        if reply.remaining().is_some_and(|remaining| remaining > wanted.limit) {
+        let mut reply = self.send(&request).await?;
+        let is_unasked = *reply.extent() == Extent::Whole && *part != Part::Whole;
+        let length = reply.remaining();
+        let accepts_ranges = reply.accepts_ranges;
+        let too_large = || {
+            let url = address(&wanted.url);
+            match part {
+                // It may know ranges that have a beginning.
+                Part::Suffix(n_bytes) if is_unasked && accepts_ranges => NetworkError::Answer {
+                    url,
+                    expected: format!("the last {n_bytes} bytes"),
+                    found: "the whole file".to_owned(),
+                },
+                _ if is_unasked => NetworkError::NoRanges { url, length },
+                _ => NetworkError::TooLarge { url, limit: wanted.limit },
+            }
+        };
+        if length.is_some_and(|length| length > wanted.limit) {
             return Err(too_large());
         }
         let mut bytes = Vec::new();
         while let Some(chunk) = reply.chunk().await? {
+            activity.add_received(chunk.len() as u64);
             if bytes.len() as u64 + chunk.len() as u64 > wanted.limit {
                 return Err(too_large());
             }
-            activity.add_received(chunk.len() as u64);
             bytes.extend_from_slice(&chunk);
         }
-        Ok(Fetched { bytes, extent: reply.extent().clone(), version: reply.version().clone() })
+        let (extent, version) = (reply.extent().clone(), reply.version().clone());
+        Ok(Fetched { bytes, extent, version, encodings: reply.encodings().to_vec() })
+    }
+}
+
+/// Whether an error may come from a server that does not know ranges that are counted from the end.
+fn is_about_suffixes(error: &NetworkError) -> bool {
+    match error {
+        NetworkError::Status { status, .. } => matches!(status.as_u16(), 400 | 416 | 501),
+        NetworkError::Answer { .. } => true,
+        _ => false,
     }
 }

@@ -1,19 +1,25 @@
-//! One request and its answer.
+//! One answer: what its head says, checked against what was asked for, and its body as it comes.
 
+use std::fmt;
 use std::ops::Range;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use reqwest::StatusCode;
 use reqwest::header::{self, HeaderMap, HeaderName};
 
-use super::{NetworkError, NetworkOptions, Part, Request, Version, address};
+use super::content_range::{ContentRange, inclusive, number};
+use super::{NetworkError, NetworkOptions, Part, Request, Version, failure, send};
+
+/// A body that is slower than this many bytes per idle timeout has stalled: were one byte enough, a server could keep us for as
+/// many timeouts as the file has bytes.
+const LEAST_BYTES: u64 = 1 << 10;
 
 /// Which part of the file an answer has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Extent {
     /// All of it, although a part may have been asked for: the server knows no ranges.
     Whole,
-    /// These bytes of so many.
+    /// These bytes of so many. An empty file has none of none.
     Part {
         /// Which bytes.
         range: Range<u64>,
@@ -25,109 +31,105 @@ pub enum Extent {
 }
 
 /// The answer to a request: its head, and the body as it comes.
-#[derive(Debug)]
 pub struct Reply {
     url: String,
-    response: reqwest::Response,
+    /// None where there is no body to read.
+    response: Option<reqwest::Response>,
     idle_timeout: Duration,
     extent: Extent,
     version: Version,
     encodings: Vec<String>,
+    /// Whether the server says that it knows ranges, even where it sends none.
+    pub(super) accepts_ranges: bool,
     /// How many bytes of the body are still to come, where that is known.
     remaining: Option<u64>,
     received: u64,
+    pace: Pace,
 }
 
-pub(super) fn client(options: &NetworkOptions) -> Result<reqwest::Client, NetworkError> {
-    let failed = |error: &dyn std::fmt::Display| NetworkError::internal(format!("cannot set up TLS: {error}"));
-    // Fails when the program chose a provider before us, which is then used.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::builder()
-        .user_agent(concat!("carton/", env!("CARGO_PKG_VERSION")))
-        .connect_timeout(options.idle_timeout)
-        .redirect(reqwest::redirect::Policy::limited(options.max_redirects))
-        .build()
-        .map_err(|error| failed(&error))
-}
-
-pub(super) async fn send(
-    client: &reqwest::Client,
-    options: &NetworkOptions,
-    request: &Request<'_>,
-) -> Result<Reply, NetworkError> {
-    let url = address(request.url);
-    let mut builder = client.get(request.url.clone());
-    builder = match &request.part {
-        Part::Whole => builder,
-        Part::Suffix(length) => builder.header(header::RANGE, format!("bytes=-{length}")),
-        Part::Range(range) => {
-            builder.header(header::RANGE, format!("bytes={}-{}", range.start, range.end.saturating_sub(1)))
-        }
-    };
-    builder = builder.header(
-        header::ACCEPT_ENCODING,
-        if request.accept_encoded { "identity, zstd;q=0.9, gzip;q=0.8, br;q=0.7, deflate;q=0.6" } else { "identity" },
-    );
-    if let (Some(validator), true) = (request.version.and_then(Version::if_range), request.part != Part::Whole) {
-        builder = builder.header(header::IF_RANGE, validator);
-    }
-    if let Some(known) = request.known {
-        if let Some(etag) = &known.etag {
-            builder = builder.header(header::IF_NONE_MATCH, etag);
-        } else if let Some(date) = &known.last_modified {
-            builder = builder.header(header::IF_MODIFIED_SINCE, date);
-        }
-    }
-    let sent = tokio::time::timeout(options.idle_timeout, builder.send()).await;
-    let response = match sent {
-        Err(_) => return Err(NetworkError::Stalled { url, after: options.idle_timeout }),
-        Ok(Err(error)) if error.is_redirect() => {
-            return Err(NetworkError::Redirects { url, limit: options.max_redirects });
-        }
-        Ok(Err(error)) => {
-            return Err(NetworkError::Connection { action: "connect to", url, source: Box::new(error.without_url()) });
-        }
-        Ok(Ok(response)) => response,
-    };
-    let headers = response.headers();
-    let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
-    let content_range = text(header::CONTENT_RANGE);
-    let extent = match response.status() {
-        StatusCode::NOT_MODIFIED => Extent::NotModified,
-        StatusCode::PARTIAL_CONTENT => match content_range.as_deref().and_then(parse_content_range) {
-            Some((range, total)) => Extent::Part { range, total },
-            None => {
-                let found = content_range.unwrap_or_else(|| "none".to_owned());
-                return Err(NetworkError::Answer { url, expected: "a Content-Range with a length".to_owned(), found });
-            }
-        },
-        StatusCode::OK => Extent::Whole,
-        status => {
-            let retry_after = text(header::RETRY_AFTER).and_then(|text| text.parse().ok()).map(Duration::from_secs);
-            return Err(NetworkError::Status { url, status, retry_after });
-        }
-    };
-    let content_length = text(header::CONTENT_LENGTH).and_then(|text| text.parse::<u64>().ok());
-    let encodings = encodings(headers);
-    let version = Version {
-        etag: text(header::ETAG),
-        last_modified: text(header::LAST_MODIFIED),
-        length: match &extent {
-            Extent::Part { total, .. } => Some(*total),
-            _ => content_length,
-        },
-    };
-    let remaining = match &extent {
-        Extent::Part { range, .. } => Some(range.end - range.start),
-        _ => content_length,
-    };
-    let reply =
-        Reply { url, idle_timeout: options.idle_timeout, extent, version, encodings, remaining, received: 0, response };
-    reply.check(request)?;
-    Ok(reply)
+/// How fast the body comes. Only the time that was spent waiting counts, not what the caller took for the bytes before.
+#[derive(Debug, Default)]
+struct Pace {
+    waited: Duration,
+    n_bytes: u64,
 }
 
 impl Reply {
+    pub(super) fn new(
+        url: String,
+        response: reqwest::Response,
+        request: &Request<'_>,
+        options: &NetworkOptions,
+    ) -> Result<Reply, NetworkError> {
+        let headers = response.headers();
+        let content_length = text(headers, header::CONTENT_LENGTH).as_deref().and_then(number);
+        let extent = match response.status() {
+            StatusCode::PARTIAL_CONTENT => part(&url, headers)?,
+            StatusCode::NOT_MODIFIED => Extent::NotModified,
+            _ => Extent::Whole,
+        };
+        let (version, remaining) = match &extent {
+            Extent::Whole => (version(headers, content_length), content_length),
+            Extent::Part { range, total } => (version(headers, Some(*total)), Some(range.end - range.start)),
+            Extent::NotModified => (version(headers, None).or(request.known), Some(0)),
+        };
+        let reply = Reply {
+            extent,
+            version,
+            encodings: encodings(headers),
+            accepts_ranges: text(headers, header::ACCEPT_RANGES)
+                .is_some_and(|units| units.eq_ignore_ascii_case("bytes")),
+            remaining,
+            ..Reply::without_body(url, options)
+        };
+        reply.check(request, content_length)?;
+        Ok(Reply { response: Some(response), ..reply })
+    }
+
+    /// The answer 416, "range not satisfiable": right if the file is empty.
+    pub(super) fn of_nothing(
+        url: String,
+        response: reqwest::Response,
+        request: &Request<'_>,
+        options: &NetworkOptions,
+    ) -> Result<Reply, NetworkError> {
+        let headers = response.headers();
+        let total = match text(headers, header::CONTENT_RANGE).as_deref().and_then(ContentRange::parse) {
+            Some(ContentRange::Unsatisfied { total }) => total,
+            _ => return Err(send::refusal(url, response.status(), headers)),
+        };
+        let reply = Reply {
+            extent: Extent::Part { range: 0..0, total },
+            version: version(headers, Some(total)),
+            remaining: Some(0),
+            ..Reply::without_body(url, options)
+        };
+        reply.check_version(request)?;
+        match &request.part {
+            Part::Suffix(_) if total == 0 => Ok(reply),
+            Part::Range(asked) if asked.start == 0 && total == 0 => Ok(reply),
+            Part::Range(asked) if asked.start >= total => {
+                Err(reply.answer(format!("bytes {}", inclusive(asked)), format!("a file of {total} bytes")))
+            }
+            _ => Err(send::refusal(reply.url, response.status(), headers)),
+        }
+    }
+
+    fn without_body(url: String, options: &NetworkOptions) -> Reply {
+        Reply {
+            url,
+            response: None,
+            idle_timeout: options.idle_timeout,
+            extent: Extent::Whole,
+            version: Version { etag: None, last_modified: None, length: None },
+            encodings: Vec::new(),
+            accepts_ranges: false,
+            remaining: None,
+            received: 0,
+            pace: Pace::default(),
+        }
+    }
+
     /// Which part of the file it has.
     pub fn extent(&self) -> &Extent {
         &self.extent
@@ -138,7 +140,8 @@ impl Reply {
         &self.version
     }
 
-    /// The content encodings of the body, in the order they were applied; none if it is as it is.
+    /// The content encodings of the body, in the order they were applied; none if it is as it is. Some servers store files
+    /// compressed and send them so whatever is asked for.
     pub fn encodings(&self) -> &[String] {
         &self.encodings
     }
@@ -153,23 +156,20 @@ impl Reply {
     /// # Errors
     /// The connection breaks, the server stalls, the body ends early.
     pub async fn chunk(&mut self) -> Result<Option<bytes::Bytes>, NetworkError> {
-        if self.remaining == Some(0) {
-            return Ok(None);
-        }
-        let url = || self.url.clone();
-        let mut chunk = match tokio::time::timeout(self.idle_timeout, self.response.chunk()).await {
-            Err(_) => return Err(NetworkError::Stalled { url: url(), after: self.idle_timeout }),
-            Ok(Err(error)) => {
-                let source = Box::new(error.without_url());
-                return Err(NetworkError::Connection { action: "read", url: url(), source });
+        let Some(response) = self.response.as_mut().filter(|_| self.remaining != Some(0)) else { return Ok(None) };
+        let expected = self.remaining.map(|remaining| remaining.saturating_add(self.received));
+        let begin = Instant::now();
+        let next = tokio::time::timeout(self.idle_timeout.saturating_sub(self.pace.waited), response.chunk()).await;
+        let mut chunk = match next {
+            Err(_) => {
+                let (url, after) = (self.url.clone(), self.idle_timeout);
+                return Err(NetworkError::Stalled { url, after, found: self.pace.n_bytes });
             }
+            Ok(Err(error)) => return Err(failure::of_body(self.url.clone(), error, expected, self.received)),
             Ok(Ok(Some(chunk))) => chunk,
             Ok(Ok(None)) => {
-                return match self.remaining {
-                    Some(remaining) => {
-                        let expected = self.received + remaining;
-                        Err(NetworkError::Cut { url: url(), expected, found: self.received })
-                    }
+                return match expected {
+                    Some(expected) => Err(NetworkError::Cut { url: self.url.clone(), expected, found: self.received }),
                     None => Ok(None),
                 };
             }
@@ -179,48 +179,103 @@ impl Reply {
             *remaining -= chunk.len() as u64;
         }
         self.received += chunk.len() as u64;
+        self.pace.waited += begin.elapsed();
+        self.pace.n_bytes += chunk.len() as u64;
+        if self.pace.n_bytes >= LEAST_BYTES {
+            self.pace = Pace::default();
+        }
         Ok(Some(chunk))
     }
 
     /// Compares the answer with what was asked for.
-    fn check(&self, request: &Request<'_>) -> Result<(), NetworkError> {
-        let answer = |expected: String, found: String| NetworkError::Answer { url: self.url.clone(), expected, found };
-        if !self.encodings.is_empty() && !request.accept_encoded {
-            return Err(answer("no content encoding".to_owned(), self.encodings.join(", ")));
+    fn check(&self, request: &Request<'_>, content_length: Option<u64>) -> Result<(), NetworkError> {
+        if self.extent == Extent::NotModified {
+            return match request.known {
+                Some(_) => Ok(()),
+                None => Err(self.answer("the file".to_owned(), "that it was not modified".to_owned())),
+            };
         }
-        if let Some(expected) = request.version.filter(|expected| expected.differs(&self.version)) {
-            let (expected, found) = (expected.to_string(), self.version.to_string());
-            return Err(NetworkError::Changed { url: self.url.clone(), expected, found });
+        self.check_version(request)?;
+        if !self.encodings.is_empty() && !request.accept_encoded && request.part != Part::Whole {
+            let found = format!("the file encoded as {}, which has other bytes", self.encodings.join(", "));
+            return Err(self.answer("bytes of the file as it is".to_owned(), found));
         }
-        match (&self.extent, &request.part) {
-            (Extent::Part { range, total }, Part::Range(asked)) if *range != *asked => Err(answer(
-                format!("bytes {}-{}", asked.start, asked.end),
-                format!("{}-{} of {total}", range.start, range.end),
+        let Extent::Part { range, total } = &self.extent else { return Ok(()) };
+        let asked = match &request.part {
+            Part::Range(asked) => asked.start..asked.end.min(*total),
+            Part::Suffix(length) => total.saturating_sub(*length)..*total,
+            Part::Whole => return Err(self.answer("the whole file".to_owned(), format!("bytes {}", inclusive(range)))),
+        };
+        if *range != asked {
+            let found = format!("bytes {} of {total}", inclusive(range));
+            return Err(self.answer(format!("bytes {}", inclusive(&asked)), found));
+        }
+        match content_length.filter(|length| *length != range.end - range.start) {
+            Some(length) => Err(self.answer(
+                format!("{} bytes for bytes {}", range.end - range.start, inclusive(range)),
+                format!("a Content-Length of {length}"),
             )),
-            (Extent::Part { range, total }, Part::Suffix(length))
-                if *range != (total.saturating_sub(*length)..*total) =>
-            {
-                Err(answer(format!("the last {length} bytes"), format!("{}-{} of {total}", range.start, range.end)))
-            }
-            (Extent::Part { range, .. }, Part::Whole) => {
-                Err(answer("the whole file".to_owned(), format!("bytes {}-{}", range.start, range.end)))
-            }
-            _ => Ok(()),
+            None => Ok(()),
         }
     }
+
+    fn check_version(&self, request: &Request<'_>) -> Result<(), NetworkError> {
+        match request.version.filter(|expected| expected.differs(&self.version)) {
+            Some(expected) => {
+                let (expected, found) = (expected.to_string(), self.version.to_string());
+                Err(NetworkError::Changed { url: self.url.clone(), expected, found })
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn answer(&self, expected: String, found: String) -> NetworkError {
+        NetworkError::Answer { url: self.url.clone(), expected, found }
+    }
+}
+
+impl fmt::Debug for Reply {
+    /// Without the response, whose own form shows its URL.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Reply")
+            .field("url", &self.url)
+            .field("extent", &self.extent)
+            .field("version", &self.version)
+            .field("encodings", &self.encodings)
+            .field("remaining", &self.remaining)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The part that an answer 206 has.
+fn part(url: &str, headers: &HeaderMap) -> Result<Extent, NetworkError> {
+    let answer =
+        |expected: &str, found| NetworkError::Answer { url: url.to_owned(), expected: expected.to_owned(), found };
+    let media_type = text(headers, header::CONTENT_TYPE).unwrap_or_default();
+    if media_type.to_ascii_lowercase().starts_with("multipart/byteranges") {
+        return Err(answer("one range", "several, as multipart/byteranges".to_owned()));
+    }
+    match text(headers, header::CONTENT_RANGE) {
+        None => Err(answer("a Content-Range", "none".to_owned())),
+        Some(found) => match ContentRange::parse(&found) {
+            Some(ContentRange::Part { range, total }) => Ok(Extent::Part { range, total }),
+            _ => Err(answer("a Content-Range with bytes and a length", format!("`{found}`"))),
+        },
+    }
+}
+
+fn version(headers: &HeaderMap, length: Option<u64>) -> Version {
+    Version { etag: text(headers, header::ETAG), last_modified: text(headers, header::LAST_MODIFIED), length }
+}
+
+/// A header's value if it is text. The HTTP library limits the length of all headers together.
+fn text(headers: &HeaderMap, name: HeaderName) -> Option<String> {
+    headers.get(name).and_then(|value| value.to_str().ok()).filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
 fn encodings(headers: &HeaderMap) -> Vec<String> {
     let values = headers.get_all(header::CONTENT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     let names = values.flat_map(|value| value.split(',')).map(|name| name.trim().to_ascii_lowercase());
     names.filter(|name| !name.is_empty() && name != "identity").collect()
-}
-
-/// `bytes 0-99/200`: the range, its end behind the last byte, and the length of the file.
-fn parse_content_range(text: &str) -> Option<(Range<u64>, u64)> {
-    let (range, total) = text.strip_prefix("bytes ")?.split_once('/')?;
-    let (first, last) = range.split_once('-')?;
-    let total: u64 = total.parse().ok()?;
-    let range = first.parse().ok()?..last.parse::<u64>().ok()?.checked_add(1)?;
-    (range.start < range.end && range.end <= total).then_some((range, total))
 }

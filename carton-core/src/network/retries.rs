@@ -7,22 +7,33 @@ use super::{NetworkError, NetworkOptions};
 /// The longest pause, whatever a server asks for.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
+/// So many new bytes make up for the failures before them. Were it one byte, a server that sends one and cuts would keep us as long
+/// as the file is; so the number of attempts at a file is bounded by its length.
+const PROGRESS: u64 = 256 << 10;
+
 /// The attempts at one request.
 #[derive(Debug)]
 pub struct Retries {
     max_retries: u32,
     first_pause: Duration,
     failures: u32,
+    /// New bytes since the failures were last forgotten.
+    n_bytes: u64,
 }
 
 impl Retries {
     pub(super) fn new(options: &NetworkOptions) -> Retries {
-        Retries { max_retries: options.max_retries, first_pause: options.first_pause, failures: 0 }
+        Retries { max_retries: options.max_retries, first_pause: options.first_pause, failures: 0, n_bytes: 0 }
     }
 
-    /// To be called when an attempt got somewhere: what failed before it does not count any more.
-    pub fn progress(&mut self) {
-        self.failures = 0;
+    /// To be called when an attempt brought so many bytes that need not come again: with 256 KiB of them, what failed before does
+    /// not count any more.
+    pub fn progress(&mut self, n_bytes: u64) {
+        self.n_bytes = self.n_bytes.saturating_add(n_bytes);
+        if self.n_bytes >= PROGRESS {
+            self.n_bytes = 0;
+            self.failures = 0;
+        }
     }
 
     /// Waits before the next attempt.
@@ -30,17 +41,99 @@ impl Retries {
     /// # Errors
     /// `error` itself, when another attempt would not help or there were enough of them.
     pub async fn pause(&mut self, error: NetworkError) -> Result<(), NetworkError> {
-        if !error.is_transient() || self.failures >= self.max_retries {
-            return Err(error);
-        }
-        let asked = match &error {
-            NetworkError::Status { retry_after, .. } => *retry_after,
-            _ => None,
-        };
-        let pause = asked.unwrap_or(self.first_pause * 2_u32.saturating_pow(self.failures)).min(LONGEST_PAUSE);
-        self.failures += 1;
-        tracing::warn!(%error, retry = self.failures, of = self.max_retries, ?pause, "trying again");
+        let Some(pause) = self.next(&error, fastrand::f64()) else { return Err(error) };
+        let cause = crate::causes::in_one_line(&error);
+        tracing::warn!(
+            "{cause}; trying again in {:.1} s ({} of {})",
+            pause.as_secs_f64(),
+            self.failures,
+            self.max_retries
+        );
         tokio::time::sleep(pause).await;
         Ok(())
+    }
+
+    /// The pause after this error, if there is to be another attempt. `chance` is between 0 and 1: pauses differ, lest everyone
+    /// whom a server turned away together comes back together.
+    fn next(&mut self, error: &NetworkError, chance: f64) -> Option<Duration> {
+        if !error.is_transient() || self.failures >= self.max_retries {
+            return None;
+        }
+        let doubled = self.first_pause.saturating_mul(2_u32.saturating_pow(self.failures)).min(LONGEST_PAUSE);
+        self.failures += 1;
+        let pause = match error {
+            // Not before the server asks for it, and a little later.
+            NetworkError::Status { retry_after: Some(asked), .. } => {
+                asked.min(&LONGEST_PAUSE).saturating_add(self.first_pause.mul_f64(chance))
+            }
+            _ => doubled.mul_f64(0.5 + chance / 2.0),
+        };
+        Some(pause.min(LONGEST_PAUSE))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn retries(max_retries: u32, first_pause: Duration) -> Retries {
+        Retries::new(&NetworkOptions { max_retries, first_pause, ..NetworkOptions::default() })
+    }
+
+    fn cut() -> NetworkError {
+        NetworkError::Cut { url: "http://a/b".to_owned(), expected: 2, found: 1 }
+    }
+
+    fn unavailable(retry_after: u64) -> NetworkError {
+        NetworkError::Status {
+            url: "http://a/b".to_owned(),
+            status: reqwest::StatusCode::SERVICE_UNAVAILABLE,
+            retry_after: Some(Duration::from_secs(retry_after)),
+            sent_credentials: None,
+        }
+    }
+
+    #[test]
+    fn pauses_double_and_end() {
+        let mut retries = retries(4, Duration::from_secs(1));
+        let pauses: Vec<_> = std::iter::from_fn(|| retries.next(&cut(), 1.0)).map(|pause| pause.as_secs()).collect();
+        assert_eq!(pauses, [1, 2, 4, 8]);
+        assert_eq!(retries.next(&cut(), 1.0), None);
+    }
+
+    #[test]
+    fn no_pause_is_longer_than_the_longest() {
+        let mut many = retries(u32::MAX, Duration::from_secs(u64::MAX / 2));
+        assert!((0..100).all(|_| many.next(&cut(), 1.0) == Some(LONGEST_PAUSE)));
+        assert_eq!(many.next(&unavailable(u64::MAX), 1.0), Some(LONGEST_PAUSE));
+    }
+
+    #[test]
+    fn what_the_server_asks_for_is_waited_at_least() {
+        let mut retries = retries(9, Duration::from_millis(100));
+        assert_eq!(retries.next(&unavailable(3), 0.0), Some(Duration::from_secs(3)));
+        assert_eq!(retries.next(&unavailable(3), 1.0), Some(Duration::from_millis(3100)));
+    }
+
+    #[test]
+    fn a_byte_now_and_then_is_no_progress() {
+        let mut slow = retries(3, Duration::ZERO);
+        for _ in 0..3 {
+            slow.progress(1);
+            assert!(slow.next(&cut(), 0.0).is_some());
+        }
+        slow.progress(1);
+        assert_eq!(slow.next(&cut(), 0.0), None);
+        let mut fast = retries(3, Duration::ZERO);
+        for _ in 0..100 {
+            fast.progress(PROGRESS / 2);
+            assert!(fast.next(&cut(), 0.0).is_some());
+        }
+    }
+
+    #[test]
+    fn what_cannot_help_is_not_tried() {
+        let refused = NetworkError::TooLarge { url: "http://a/b".to_owned(), limit: 1 };
+        assert_eq!(retries(3, Duration::ZERO).next(&refused, 0.0), None);
     }
 }

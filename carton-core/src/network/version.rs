@@ -14,11 +14,13 @@ pub struct Version {
 }
 
 impl Version {
-    /// Whether `other` is another version as far as both tell.
+    /// Whether `other` is another version as far as both tell. An `ETag` that became weak is still the same: a server that sends a
+    /// file through a filter may make it so.
     pub fn differs(&self, other: &Version) -> bool {
-        let both = |one: &Option<String>, other: &Option<String>| one.is_some() && other.is_some() && one != other;
-        both(&self.etag, &other.etag)
-            || both(&self.last_modified, &other.last_modified)
+        let unlike =
+            |one: Option<&str>, other: Option<&str>| matches!((one, other), (Some(one), Some(other)) if one != other);
+        unlike(self.tag(), other.tag())
+            || unlike(self.last_modified.as_deref(), other.last_modified.as_deref())
             || matches!((self.length, other.length), (Some(one), Some(other)) if one != other)
     }
 
@@ -29,13 +31,29 @@ impl Version {
             _ => self.last_modified.as_deref(),
         }
     }
+
+    /// The `ETag` whether it is weak or not.
+    fn tag(&self) -> Option<&str> {
+        self.etag.as_deref().map(|etag| etag.strip_prefix("W/").unwrap_or(etag))
+    }
+
+    /// What an answer without a body leaves out is as it was known.
+    pub(super) fn or(self, known: Option<&Version>) -> Version {
+        let Some(known) = known.cloned() else { return self };
+        Version {
+            etag: self.etag.or(known.etag),
+            last_modified: self.last_modified.or(known.last_modified),
+            length: self.length.or(known.length),
+        }
+    }
 }
 
 impl std::fmt::Display for Version {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let unknown = || "unknown".to_owned();
-        let length = self.length.map_or_else(unknown, |length| format!("{length} bytes"));
-        let validator = self.etag.as_ref().or(self.last_modified.as_ref());
-        write!(formatter, "{} of {length}", validator.map_or("a version", String::as_str))
+        let validator = self.etag.as_ref().or(self.last_modified.as_ref()).map_or("a version", String::as_str);
+        match self.length {
+            Some(length) => write!(formatter, "{validator} of {length} bytes"),
+            None => write!(formatter, "{validator} of unknown length"),
+        }
     }
 }

@@ -1,0 +1,59 @@
+//! What kept a request from an answer, told from the errors of the HTTP library.
+
+use std::error::Error;
+use std::io;
+
+use super::NetworkError;
+
+/// The error of a request that got no answer. `url` is an address.
+pub(super) fn of_request(url: String, error: reqwest::Error) -> NetworkError {
+    let error = error.without_url();
+    if let Some(tls) = find::<rustls::Error>(&error) {
+        return NetworkError::Tls { url, source: tls.clone() };
+    }
+    let looked_up = chain(&error).any(|cause| cause.to_string() == "dns error");
+    let action = match (looked_up, error.is_connect()) {
+        (true, _) => "find the host of",
+        (false, true) => "connect to",
+        (false, false) => "get an answer from",
+    };
+    NetworkError::Connection { action, url, source: cause(error) }
+}
+
+/// The error of a body that broke off. `url` is an address; `expected` and `found` are bytes of the body.
+pub(super) fn of_body(url: String, error: reqwest::Error, expected: Option<u64>, found: u64) -> NetworkError {
+    let error = error.without_url();
+    let ended = find::<io::Error>(&error).is_some_and(|error| error.kind() == io::ErrorKind::UnexpectedEof);
+    match expected {
+        Some(expected) if ended => NetworkError::Cut { url, expected, found },
+        _ => NetworkError::Connection { action: "read", url, source: cause(error) },
+    }
+}
+
+/// The error without the layers above the operating system's, which say nothing more to anybody.
+fn cause(error: reqwest::Error) -> Box<dyn Error + Send + Sync> {
+    match find::<io::Error>(&error) {
+        Some(found) => match (found.raw_os_error(), found.get_ref()) {
+            (Some(code), _) => Box::new(io::Error::from_raw_os_error(code)),
+            (None, Some(inner)) => Box::new(io::Error::new(found.kind(), crate::causes::in_one_line(inner))),
+            (None, None) => Box::new(io::Error::from(found.kind())),
+        },
+        None => match error.source().map(crate::causes::in_one_line) {
+            Some(causes) => causes.into(),
+            None => Box::new(error),
+        },
+    }
+}
+
+/// The first error of a type among an error and its causes.
+fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
+    chain(error).find_map(|cause| cause.downcast_ref())
+}
+
+/// An error and its causes, with those that an `io::Error` hides.
+fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |&error| match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+        Some(inner) => Some(inner as &(dyn Error + 'static)),
+        None => error.source(),
+    })
+}

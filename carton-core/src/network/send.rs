@@ -1,0 +1,105 @@
+//! Sends a request, follows redirects, and hands over the first answer that is one.
+
+use std::time::{Duration, SystemTime};
+
+use reqwest::StatusCode;
+use reqwest::header::{self, HeaderMap};
+
+use super::content_range::inclusive;
+use super::redirect::Redirects;
+use super::{Network, NetworkError, NetworkOptions, Part, Reply, Request, Version, address, failure, retry_after};
+
+/// A host that does not even take the connection is given up sooner than one that works on an answer.
+const LONGEST_CONNECT: Duration = Duration::from_secs(10);
+
+pub(super) fn client(options: &NetworkOptions) -> Result<reqwest::Client, NetworkError> {
+    // Fails when the program chose a provider before us, which is then used.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder()
+        .user_agent(concat!("carton/", env!("CARGO_PKG_VERSION")))
+        // Less than the time for the whole answer, so that the error says what could not be reached.
+        .connect_timeout((options.idle_timeout / 2).min(LONGEST_CONNECT))
+        // Followed here: the library would not refuse to give up encryption, and tells its own errors with URLs.
+        .redirect(reqwest::redirect::Policy::none())
+        .referer(false)
+        .build()
+        .map_err(|error| NetworkError::internal(format!("cannot set up TLS: {}", crate::causes::in_one_line(&error))))
+}
+
+impl Network {
+    /// Sends a request and waits for the head of the answer, once: retrying is the caller's. Redirects are followed.
+    ///
+    /// # Errors
+    /// [`NetworkError::Offline`]; no connection, no answer in time; a redirect that is not to be followed; a status that is no
+    /// success; an answer for another part or version than was asked for.
+    pub async fn send(&self, request: &Request<'_>) -> Result<Reply, NetworkError> {
+        let options = self.options();
+        let client = self.client(request.url)?;
+        let mut redirects = Redirects::new(request.url, options.max_redirects);
+        let mut url = request.url.clone();
+        loop {
+            let hop = client.get(url.clone()).headers(headers(request)?);
+            let shown = address(&url);
+            let response = match tokio::time::timeout(options.idle_timeout, hop.send()).await {
+                Err(_) => return Err(NetworkError::Stalled { url: shown, after: options.idle_timeout, found: 0 }),
+                Ok(Err(error)) => return Err(failure::of_request(shown, error)),
+                Ok(Ok(response)) => response,
+            };
+            match (response.status(), response.headers().get(header::LOCATION)) {
+                (
+                    StatusCode::MOVED_PERMANENTLY
+                    | StatusCode::FOUND
+                    | StatusCode::SEE_OTHER
+                    | StatusCode::TEMPORARY_REDIRECT
+                    | StatusCode::PERMANENT_REDIRECT,
+                    Some(location),
+                ) => {
+                    url = redirects.follow(location.as_bytes())?;
+                    tracing::debug!("`{shown}` leads to `{}`", address(&url));
+                }
+                (StatusCode::OK | StatusCode::PARTIAL_CONTENT | StatusCode::NOT_MODIFIED, _) => {
+                    return Reply::new(shown, response, request, options);
+                }
+                (StatusCode::RANGE_NOT_SATISFIABLE, _) => return Reply::of_nothing(shown, response, request, options),
+                (status, _) => return Err(refusal(shown, status, response.headers())),
+            }
+        }
+    }
+}
+
+/// The error of an answer that is no success.
+pub(super) fn refusal(url: String, status: StatusCode, headers: &HeaderMap) -> NetworkError {
+    let retry_after = headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
+    let retry_after = retry_after.and_then(|text| retry_after::parse(text, SystemTime::now()));
+    NetworkError::Status { url, status, retry_after, sent_credentials: None }
+}
+
+fn headers(request: &Request<'_>) -> Result<HeaderMap, NetworkError> {
+    let mut headers = HeaderMap::new();
+    let mut set = |name, value: &str| {
+        // What a server once sent as a validator may be anything that was in a header, or on a disk since.
+        let value = value.parse().map_err(|_| NetworkError::internal(format!("`{name}` cannot be {value:?}")))?;
+        headers.insert(name, value);
+        Ok::<_, NetworkError>(())
+    };
+    match &request.part {
+        Part::Whole => {}
+        Part::Suffix(length) => set(header::RANGE, &format!("bytes=-{length}"))?,
+        Part::Range(range) if range.is_empty() => return Err(NetworkError::internal("a request for no bytes")),
+        Part::Range(range) => set(header::RANGE, &format!("bytes={}", inclusive(range)))?,
+    }
+    let encodings =
+        if request.accept_encoded { "identity, zstd;q=0.9, gzip;q=0.8, br;q=0.7, deflate;q=0.6" } else { "identity" };
+    set(header::ACCEPT_ENCODING, encodings)?;
+    if let (Some(validator), true) = (request.version.and_then(Version::if_range), request.part != Part::Whole) {
+        set(header::IF_RANGE, validator)?;
+    }
+    if let Some(known) = request.known {
+        if let Some(etag) = &known.etag {
+            set(header::IF_NONE_MATCH, etag)?;
+        } else if let Some(date) = &known.last_modified {
+            set(header::IF_MODIFIED_SINCE, date)?;
+        }
+    }
+    Ok(headers)
+}

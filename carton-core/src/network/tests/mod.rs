@@ -1,0 +1,6 @@
+//! Requests to servers that answer in every way.
+
+#![allow(clippy::unwrap_used)]
+
+mod answers;
+mod server;
