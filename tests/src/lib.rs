@@ -1,7 +1,8 @@
 //! What the end-to-end tests share: a place with its own configuration, installed test runners, a census of what this process
-//! holds, and servers, a real one and one that misbehaves.
+//! holds, servers (a real one and one that misbehaves), and files that stand for weights.
 
 pub mod census;
 pub mod nginx;
 pub mod place;
 pub mod server;
+pub mod weights;

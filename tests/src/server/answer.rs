@@ -124,6 +124,22 @@ impl Answer {
         Self { claimed_length: Some(None), ..self }
     }
 
+    /// With zeros in place of the body.
+    #[must_use]
+    pub fn with_zeros(mut self) -> Self {
+        if let Body::Part(_, range) = &self.body {
+            let length = usize::try_from(range.end - range.start).unwrap();
+            self.body = Body::Part(vec![0; length].into(), 0..length as u64);
+        }
+        self
+    }
+
+    /// With a body that has no end, and no `Content-Length`.
+    #[must_use]
+    pub fn endlessly(self) -> Self {
+        Self { body: Body::Endless((*b"and so on, ").into()), ..self }.without_length()
+    }
+
     /// In chunks of HTTP/1.1, without a `Content-Length`.
     #[must_use]
     pub fn chunked(self) -> Self {

@@ -170,6 +170,12 @@ fn redirects_are_followed_but_not_for_ever() {
     server.route("/here", |_| Answer::redirect(302, "/there"));
     server.route("/there", |_| Answer::redirect(302, "/here"));
     let error = read(&server.url("/here"), Part::Whole).unwrap_err();
+    assert!(error.to_string().contains("circle"), "{error}");
+
+    for n in 0..20 {
+        server.route(&format!("/long/{n}"), move |_| Answer::redirect(302, format!("/long/{}", n + 1)));
+    }
+    let error = read(&server.url("/long/0"), Part::Whole).unwrap_err();
     assert!(matches!(error, NetworkError::Redirects { .. }), "{error:?}");
 
     server.route("/passwd", |_| Answer::redirect(302, "file:///etc/passwd"));
