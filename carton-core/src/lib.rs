@@ -28,6 +28,7 @@ pub mod config;
 pub mod contents;
 pub mod digest;
 pub mod encoding;
+pub mod download;
 mod error;
 mod inputs;
 pub mod links;

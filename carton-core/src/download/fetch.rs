@@ -1,0 +1,224 @@
+//! The tasks that fetch: the first request, which tells what there is, then the ranges, or the one stream of a server without
+//! ranges.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::DownloadError;
+use super::ledger::Span;
+use super::pace::{Pace, SMALLEST};
+use super::store::{Store, TaskGuard};
+use crate::network::{Extent, Network, NetworkError, Part, Reply, Request, Retries, Url, Version, address};
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub(super) struct Wanted {
+    pub(super) url: Url,
+    /// The version it must have.
+    pub(super) version: Option<Version>,
+    /// The part of the file; all of it if there is none.
+    pub(super) range: Option<Range<u64>>,
+    pub(super) accept_encoded: bool,
+}
+
+/// A download whose first answer is there.
+#[derive(Debug)]
+pub(super) struct Fetch {
+    pub(super) network: Network,
+    pub(super) url: Url,
+    pub(super) version: Version,
+    pub(super) encodings: Vec<String>,
+    pub(super) accept_encoded: bool,
+    /// Where the bytes begin in the remote file.
+    pub(super) offset: u64,
+    pub(super) store: Arc<Store>,
+    pub(super) pace: Pace,
+}
+
+impl Wanted {
+    fn request(&self, part: Part) -> Request<'_> {
+        let version = self.version.as_ref();
+        Request { version, accept_encoded: self.accept_encoded, ..Request::new(&self.url, part) }
+    }
+
+    /// The first answer: to a request for at most so many of the wanted bytes, from `position` among them on.
+    pub(super) async fn first_reply(&self, network: &Network, position: u64, size: u64) -> Result<Reply, NetworkError> {
+        let start = self.range.as_ref().map_or(0, |range| range.start).saturating_add(position);
+        let end = self.range.as_ref().map_or(u64::MAX, |range| range.end).min(start.saturating_add(size));
+        let known_length = self.version.as_ref().and_then(|version| version.length).unwrap_or(u64::MAX);
+        let end = end.min(known_length).max(start.saturating_add(1));
+        let mut retries = network.retries();
+        loop {
+            match network.send(&self.request(Part::Range(start..end))).await {
+                Ok(reply) => return Ok(reply),
+                // No range of an empty file can be satisfied.
+                Err(NetworkError::Status { status, .. }) if status.as_u16() == 416 && self.range.is_none() => {
+                    return self.whole_reply(network).await;
+                }
+                Err(error) => retries.pause(error).await?,
+            }
+        }
+    }
+
+    /// The answer to a request for everything.
+    pub(super) async fn whole_reply(&self, network: &Network) -> Result<Reply, NetworkError> {
+        let mut retries = network.retries();
+        loop {
+            match network.send(&self.request(Part::Whole)).await {
+                Ok(reply) => return Ok(reply),
+                Err(error) => retries.pause(error).await?,
+            }
+        }
+    }
+}
+
+impl Fetch {
+    /// Fetches ranges until none is left. `first` is an answer that is there already, with what it is for.
+    pub(super) async fn ranges(self: Arc<Self>, _guard: TaskGuard, mut first: Option<(Span, Reply)>) {
+        let n_requests = self.network.options().n_ranges;
+        loop {
+            let (mut span, reply) = match first.take() {
+                Some((span, reply)) => (span, Some(reply)),
+                None => match self.store.take(|missing| self.pace.size(missing, n_requests)) {
+                    Some(span) => (span, None),
+                    None => return,
+                },
+            };
+            let fetched = self.span(&mut span, reply).await;
+            self.store.release(&span);
+            if let Err(error) = fetched {
+                return self.store.fail(error);
+            }
+        }
+    }
+
+    /// Fetches one span, as often as it takes.
+    async fn span(&self, span: &mut Span, mut reply: Option<Reply>) -> Result<(), DownloadError> {
+        let mut retries = self.network.retries();
+        loop {
+            let start = span.next;
+            match self.span_once(span, reply.take()).await {
+                Ok(()) => return Ok(()),
+                Err(error) => self.pause(&mut retries, error, span.next - start).await?,
+            }
+        }
+    }
+
+    async fn span_once(&self, span: &mut Span, reply: Option<Reply>) -> Result<(), DownloadError> {
+        let mut reply = match reply {
+            Some(reply) => reply,
+            None => {
+                let part = Part::Range(self.offset + span.next..self.offset + span.end);
+                let sent_at = Instant::now();
+                let reply = self.send(part).await?;
+                self.pace.add_round_trip(sent_at.elapsed());
+                reply
+            }
+        };
+        if !matches!(reply.extent(), Extent::Part { .. }) {
+            return Err(NetworkError::Answer {
+                url: address(&self.url),
+                expected: format!("bytes {}-{}", self.offset + span.next, self.offset + span.end),
+                found: "the whole file: the server does not answer with ranges any more".to_owned(),
+            }
+            .into());
+        }
+        while let Some(bytes) = reply.chunk().await? {
+            let n_bytes = bytes.len() as u64;
+            if n_bytes > span.end - span.next {
+                return Err(NetworkError::internal("an answer is longer than its range").into());
+            }
+            self.pace.add_received(n_bytes);
+            self.store.activity().add_received(n_bytes);
+            self.store.write(span.next, &bytes)?;
+            span.next += n_bytes;
+        }
+        if span.next < span.end {
+            return Err(NetworkError::Cut { url: address(&self.url), expected: span.end, found: span.next }.into());
+        }
+        Ok(())
+    }
+
+    /// Fetches everything from one answer, at most `limit` bytes. If it breaks off, another answer is read up to there, provided
+    /// that it is certain to have the same bytes.
+    pub(super) async fn stream(self: Arc<Self>, _guard: TaskGuard, first: Reply, limit: u64) {
+        let mut retries = self.network.retries();
+        let (mut reply, mut kept) = (Some(first), 0);
+        loop {
+            let start = kept;
+            match self.stream_once(reply.take(), &mut kept, limit).await {
+                Ok(()) => return self.store.finish_stream(),
+                Err(error) if kept > 0 && !is_provable(&self.version) => return self.store.fail(error),
+                Err(error) => {
+                    if let Err(error) = self.pause(&mut retries, error, kept - start).await {
+                        return self.store.fail(error);
+                    }
+                }
+            }
+        }
+    }
+
+    async fn stream_once(&self, reply: Option<Reply>, kept: &mut u64, limit: u64) -> Result<(), DownloadError> {
+        let mut reply = match reply {
+            Some(reply) => reply,
+            None => self.send(Part::Whole).await?,
+        };
+        let mut position = 0;
+        while let Some(bytes) = reply.chunk().await? {
+            let end = position + bytes.len() as u64;
+            self.store.activity().add_received(bytes.len() as u64);
+            if end > limit {
+                return Err(NetworkError::TooLarge { url: address(&self.url), limit }.into());
+            }
+            if end > *kept {
+                let skipped = usize::try_from(*kept - position.min(*kept)).unwrap_or(usize::MAX);
+                self.store.write(position + skipped as u64, &bytes[skipped..])?;
+                *kept = end;
+            }
+            position = end;
+        }
+        if position < *kept {
+            return Err(NetworkError::Cut { url: address(&self.url), expected: *kept, found: position }.into());
+        }
+        Ok(())
+    }
+
+    async fn send(&self, part: Part) -> Result<Reply, NetworkError> {
+        let version = Some(&self.version);
+        let request = Request { version, accept_encoded: self.accept_encoded, ..Request::new(&self.url, part) };
+        let reply = self.network.send(&request).await?;
+        if reply.encodings() != self.encodings {
+            let name = |encodings: &[String]| match encodings {
+                [] => "no content encoding".to_owned(),
+                some => some.join(", "),
+            };
+            let (expected, found) = (name(&self.encodings), name(reply.encodings()));
+            return Err(NetworkError::Changed { url: address(&self.url), expected, found });
+        }
+        Ok(reply)
+    }
+
+    async fn pause(&self, retries: &mut Retries, error: DownloadError, n_bytes: u64) -> Result<(), DownloadError> {
+        let DownloadError::Network(error) = error else { return Err(error) };
+        if n_bytes > 0 {
+            retries.progress();
+        }
+        Ok(retries.pause(error).await?)
+    }
+}
+
+/// Whether a later answer of this version is certain to have the same bytes: a strong `ETag` promises it. So does a date, unless
+/// the file was changed twice within its second without changing its length; what is downloaded is hashed afterwards.
+pub(super) fn is_provable(version: &Version) -> bool {
+    version.if_range().is_some()
+}
+
+/// Whether an answer's ranges are ranges of what its first one was a part of: always, unless the server encodes anew for each
+/// request, as one may that does not vouch for the encoded bytes with a strong `ETag`.
+pub(super) fn has_stable_ranges(reply: &Reply) -> bool {
+    reply.encodings().is_empty() || reply.version().etag.as_deref().is_some_and(|etag| !etag.starts_with("W/"))
+}
+
+/// How many bytes the first request of a download asks for.
+pub(super) const FIRST_REQUEST: u64 = SMALLEST;

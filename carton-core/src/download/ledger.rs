@@ -1,0 +1,154 @@
+//! Which bytes of a download are there, and which are handed out to be fetched. Pure.
+//!
+//! The bytes are cut into chunks of equal size. Each chunk is filled from its start by one task at a time, so one number says
+//! what it has.
+
+use std::ops::Range;
+
+/// What is there, and what is being fetched.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    length: u64,
+    chunk_size: u64,
+    chunks: Vec<Chunk>,
+    /// The first chunk that is not complete.
+    front: usize,
+    missing: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Chunk {
+    /// How many bytes from its start are there.
+    done: u64,
+    /// Whether a task fetches more of it.
+    taken: bool,
+}
+
+/// Adjacent bytes that one task fetches.
+#[derive(Debug)]
+pub(super) struct Span {
+    /// The next byte to fetch.
+    pub(super) next: u64,
+    /// Behind the last one.
+    pub(super) end: u64,
+    chunks: Range<usize>,
+}
+
+impl Ledger {
+    /// A ledger of `length` bytes in chunks of `chunk_size`, of which so many bytes are there; chunks beyond the list are
+    /// empty.
+    pub(super) fn new(length: u64, chunk_size: u64, done: &[u64]) -> Ledger {
+        let n_chunks = usize::try_from(length.div_ceil(chunk_size)).unwrap_or(usize::MAX);
+        let mut ledger =
+            Ledger { length, chunk_size, chunks: vec![Chunk::default(); n_chunks], front: 0, missing: length };
+        for (index, done) in done.iter().enumerate().take(n_chunks) {
+            let done = (*done).min(ledger.size(index));
+            ledger.chunks[index].done = done;
+            ledger.missing -= done;
+        }
+        ledger.advance();
+        ledger
+    }
+
+    pub(super) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// How many bytes are not there.
+    pub(super) fn missing(&self) -> u64 {
+        self.missing
+    }
+
+    /// How many bytes from the start of the download are there without a gap.
+    pub(super) fn frontier(&self) -> u64 {
+        let start = self.start(self.front);
+        start + self.chunks.get(self.front).map_or(0, |chunk| chunk.done)
+    }
+
+    /// Whether all these bytes are there.
+    pub(super) fn has(&self, range: &Range<u64>) -> bool {
+        if range.end <= self.frontier() {
+            return true;
+        }
+        if range.end > self.length {
+            return false;
+        }
+        let mut position = range.start;
+        while position < range.end {
+            let index = self.index(position);
+            let there = self.start(index) + self.chunks.get(index).map_or(0, |chunk| chunk.done);
+            if there <= position {
+                return false;
+            }
+            position = there;
+            if there < self.start(index) + self.size(index) {
+                break;
+            }
+        }
+        position >= range.end
+    }
+
+    /// Hands out the first bytes that are missing and that nobody fetches, at most so many.
+    pub(super) fn take(&mut self, at_most: u64) -> Option<Span> {
+        let first = (self.front..self.chunks.len()).find(|&index| self.is_free(index))?;
+        let next = self.start(first) + self.chunks[first].done;
+        let limit = next.saturating_add(at_most.max(1));
+        let mut end = limit.min(self.start(first) + self.size(first));
+        let mut last = first;
+        while end < limit && self.chunks.get(last + 1).is_some_and(|chunk| chunk.done == 0 && !chunk.taken) {
+            last += 1;
+            end = limit.min(self.start(last) + self.size(last));
+        }
+        let chunks = first..last + 1;
+        self.chunks[chunks.clone()].iter_mut().for_each(|chunk| chunk.taken = true);
+        Some(Span { next, end, chunks })
+    }
+
+    /// Gives a span back, whether all of it was fetched or not.
+    pub(super) fn release(&mut self, span: &Span) {
+        self.chunks[span.chunks.clone()].iter_mut().for_each(|chunk| chunk.taken = false);
+    }
+
+    /// Notes that these bytes, which continue a chunk, are there; returns the chunks that they lie in.
+    pub(super) fn add(&mut self, bytes: Range<u64>) -> Range<usize> {
+        let mut position = bytes.start;
+        while position < bytes.end {
+            let index = self.index(position);
+            let end = bytes.end.min(self.start(index) + self.size(index));
+            let Some(chunk) = self.chunks.get_mut(index).filter(|_| end > position) else { break };
+            chunk.done += end - position;
+            self.missing -= end - position;
+            position = end;
+        }
+        self.advance();
+        self.index(bytes.start)..self.index(position.saturating_sub(1)) + 1
+    }
+
+    /// How many bytes from its start a chunk has.
+    pub(super) fn done(&self, index: usize) -> u64 {
+        self.chunks.get(index).map_or(0, |chunk| chunk.done)
+    }
+
+    fn is_free(&self, index: usize) -> bool {
+        let chunk = &self.chunks[index];
+        !chunk.taken && chunk.done < self.size(index)
+    }
+
+    fn advance(&mut self) {
+        while self.chunks.get(self.front).is_some_and(|chunk| chunk.done == self.size(self.front)) {
+            self.front += 1;
+        }
+    }
+
+    fn index(&self, position: u64) -> usize {
+        usize::try_from(position / self.chunk_size).unwrap_or(usize::MAX)
+    }
+
+    fn start(&self, index: usize) -> u64 {
+        (index as u64 * self.chunk_size).min(self.length)
+    }
+
+    fn size(&self, index: usize) -> u64 {
+        self.start(index + 1) - self.start(index)
+    }
+}

@@ -1,0 +1,242 @@
+//! The bytes of a download on disk, and whoever waits for them.
+
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::DownloadError;
+use super::journal::Journal;
+use super::ledger::{Ledger, Span};
+use crate::network::{Activity, NetworkError};
+
+/// How often who waits looks whether it is still wanted.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
+/// A reader is woken when so many bytes are there for it, not for each piece that arrives.
+const WAKE_FOR: u64 = 256 << 10;
+
+/// The `data` file with what is known about it. Positions are those in the file.
+#[derive(Debug)]
+pub(super) struct Store {
+    data: File,
+    path: PathBuf,
+    /// None when a later attempt could not prove that it continues the same bytes.
+    journal: Option<Journal>,
+    activity: Arc<Activity>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    /// None for a stream, whose bytes come in order.
+    ledger: Option<Ledger>,
+    /// How many bytes from the start are there.
+    frontier: u64,
+    /// How many there will be.
+    length: Option<u64>,
+    failure: Option<DownloadError>,
+    /// A reader waits for the frontier to get here.
+    wake_at: u64,
+    /// Someone waits for bytes behind the frontier.
+    wake_always: bool,
+    n_tasks: usize,
+}
+
+/// Keeps count of a task for as long as it exists.
+#[derive(Debug)]
+pub(super) struct TaskGuard(pub(super) Arc<Store>);
+
+impl Store {
+    /// A store for ranges that arrive in any order.
+    pub(super) fn ranged(
+        data: File,
+        path: PathBuf,
+        journal: Option<Journal>,
+        ledger: Ledger,
+        activity: Arc<Activity>,
+    ) -> Store {
+        let (frontier, length) = (ledger.frontier(), Some(ledger.length()));
+        Store::new(data, path, journal, activity, Some(ledger), frontier, length)
+    }
+
+    /// A store for bytes that arrive in order.
+    pub(super) fn stream(data: File, path: PathBuf, length: Option<u64>, activity: Arc<Activity>) -> Store {
+        Store::new(data, path, None, activity, None, 0, length)
+    }
+
+    fn new(
+        data: File,
+        path: PathBuf,
+        journal: Option<Journal>,
+        activity: Arc<Activity>,
+        ledger: Option<Ledger>,
+        frontier: u64,
+        length: Option<u64>,
+    ) -> Store {
+        let state =
+            State { ledger, frontier, length, failure: None, wake_at: u64::MAX, wake_always: false, n_tasks: 0 };
+        Store { data, path, journal, activity, state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many bytes there will be, where that is known.
+    pub(super) fn length(&self) -> Option<u64> {
+        self.state().length
+    }
+
+    pub(super) fn activity(&self) -> &Activity {
+        &self.activity
+    }
+
+    /// How many bytes from the start are there.
+    pub(super) fn frontier(&self) -> u64 {
+        self.state().frontier
+    }
+
+    /// Hands out the first bytes that nobody fetches; `size` gets the number of missing bytes and says how many at most. None
+    /// when there is nothing left to do, or no sense in it.
+    pub(super) fn take(&self, size: impl FnOnce(u64) -> u64) -> Option<Span> {
+        let mut state = self.state();
+        if state.failure.is_some() {
+            return None;
+        }
+        let ledger = state.ledger.as_mut()?;
+        let size = size(ledger.missing());
+        ledger.take(size)
+    }
+
+    /// Gives a span back.
+    pub(super) fn release(&self, span: &Span) {
+        if let Some(ledger) = &mut self.state().ledger {
+            ledger.release(span);
+        }
+    }
+
+    /// Writes bytes that continue a span or the stream, then notes that they are there.
+    pub(super) fn write(&self, position: u64, bytes: &[u8]) -> Result<(), DownloadError> {
+        if self.activity.is_stopped() {
+            return Err(NetworkError::Interrupted.into());
+        }
+        self.data.write_all_at(bytes, position).map_err(DownloadError::io("write", &self.path))?;
+        let end = position + bytes.len() as u64;
+        let mut state = self.state();
+        let mut recorded = (0, Vec::new());
+        if let Some(ledger) = &mut state.ledger {
+            let chunks = ledger.add(position..end);
+            recorded = (chunks.start, chunks.map(|index| ledger.done(index)).collect());
+            state.frontier = ledger.frontier();
+        } else {
+            state.frontier = end;
+        }
+        if state.wake_always || state.frontier >= state.wake_at || Some(state.frontier) == state.length {
+            (state.wake_at, state.wake_always) = (u64::MAX, false);
+            self.changed.notify_all();
+        }
+        drop(state);
+        // Behind the write, never before it: what the journal claims must be there whenever this process is killed.
+        if let Some(journal) = &self.journal {
+            let (first, done) = recorded;
+            journal.record(first, &done).map_err(DownloadError::io("write the journal of", &self.path))?;
+        }
+        Ok(())
+    }
+
+    /// Ends a stream whose length nobody announced.
+    pub(super) fn finish_stream(&self) {
+        let mut state = self.state();
+        state.length = Some(state.frontier);
+        self.changed.notify_all();
+    }
+
+    /// Ends the download. The first failure is the one that is told.
+    pub(super) fn fail(&self, error: DownloadError) {
+        let mut state = self.state();
+        if Some(state.frontier) != state.length {
+            state.failure.get_or_insert(error);
+        }
+        self.changed.notify_all();
+    }
+
+    /// Waits until there are bytes from `position` on; returns how far they go. At the end of the download that is `position`.
+    pub(super) fn wait_beyond(&self, position: u64) -> Result<u64, DownloadError> {
+        self.wait(|state| {
+            let is_there = state.frontier > position || Some(state.frontier) == state.length;
+            state.wake_at = state.wake_at.min(position.saturating_add(WAKE_FOR));
+            is_there.then_some(state.frontier)
+        })
+    }
+
+    /// Waits until all these bytes are there; false when the download has fewer.
+    pub(super) fn wait_for(&self, range: &Range<u64>) -> Result<bool, DownloadError> {
+        self.wait(|state| {
+            if range.end <= state.frontier || state.ledger.as_ref().is_some_and(|ledger| ledger.has(range)) {
+                return Some(true);
+            }
+            if Some(state.frontier) == state.length {
+                return Some(false);
+            }
+            state.wake_always = true;
+            None
+        })
+    }
+
+    /// Waits until the length is known.
+    pub(super) fn wait_for_length(&self) -> Result<u64, DownloadError> {
+        self.wait(|state| state.length)
+    }
+
+    fn wait<T>(&self, mut look: impl FnMut(&mut State) -> Option<T>) -> Result<T, DownloadError> {
+        let mut state = self.state();
+        loop {
+            if self.activity.is_stopped() {
+                return Err(NetworkError::Interrupted.into());
+            }
+            if let Some(found) = look(&mut state) {
+                return Ok(found);
+            }
+            if let Some(failure) = &state.failure {
+                return Err(failure.duplicate());
+            }
+            state = self.changed.wait_timeout(state, CHECK_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Fills `buffer` from bytes that are there.
+    pub(super) fn read(&self, position: u64, buffer: &mut [u8]) -> Result<usize, DownloadError> {
+        self.data.read_at(buffer, position).map_err(DownloadError::io("read", &self.path))
+    }
+
+    /// Fills all of `buffer` from bytes that are there.
+    pub(super) fn read_exact(&self, position: u64, buffer: &mut [u8]) -> Result<(), DownloadError> {
+        self.data.read_exact_at(buffer, position).map_err(DownloadError::io("read", &self.path))
+    }
+
+    /// Waits until no task writes any more; not for long, since tasks that were aborted end at once.
+    pub(super) fn wait_for_tasks(&self, at_most: Duration) {
+        let state = self.state();
+        let _ = self.changed.wait_timeout_while(state, at_most, |state| state.n_tasks > 0);
+    }
+}
+
+impl TaskGuard {
+    pub(super) fn new(store: &Arc<Store>) -> TaskGuard {
+        store.state().n_tasks += 1;
+        TaskGuard(store.clone())
+    }
+}
+
+impl Drop for TaskGuard {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.n_tasks -= 1;
+        if state.n_tasks == 0 {
+            self.0.changed.notify_all();
+        }
+    }
+}
