@@ -47,8 +47,8 @@ impl DownloadError {
         error.downcast()
     }
 
-    /// The same error once more, because every reader of a download gets it. Causes become their text.
-    pub(super) fn duplicate(&self) -> DownloadError {
+    /// The same failure for one more reader. The first one gets the error itself, the others what can be copied of it.
+    pub(super) fn again(&self, url: &str) -> DownloadError {
         match self {
             Self::Io { action, path, source } => {
                 let source = match source.raw_os_error() {
@@ -57,34 +57,14 @@ impl DownloadError {
                 };
                 Self::Io { action, path: path.clone(), source }
             }
-            Self::Network(error) => Self::Network(duplicate(error)),
+            Self::Network(NetworkError::Interrupted) => NetworkError::Interrupted.into(),
+            Self::Network(NetworkError::Changed { url, expected, found }) => {
+                NetworkError::Changed { url: url.clone(), expected: expected.clone(), found: found.clone() }.into()
+            }
+            Self::Network(error) => {
+                let source = crate::causes::in_one_line(error).into();
+                NetworkError::Connection { action: "finish the download of", url: url.to_owned(), source }.into()
+            }
         }
-    }
-}
-
-fn duplicate(error: &NetworkError) -> NetworkError {
-    use NetworkError::{
-        Answer, Changed, Connection, Cut, Internal, Interrupted, Offline, Redirects, Stalled, Status, TooLarge,
-    };
-    match error {
-        Offline { url } => Offline { url: url.clone() },
-        Connection { action, url, source } => {
-            let causes = std::iter::successors(Some(&**source as &dyn std::error::Error), |error| error.source());
-            let text: Vec<String> = causes.map(ToString::to_string).collect();
-            Connection { action, url: url.clone(), source: text.join(": ").into() }
-        }
-        Stalled { url, after } => Stalled { url: url.clone(), after: *after },
-        Status { url, status, retry_after } => Status { url: url.clone(), status: *status, retry_after: *retry_after },
-        Redirects { url, limit } => Redirects { url: url.clone(), limit: *limit },
-        Answer { url, expected, found } => {
-            Answer { url: url.clone(), expected: expected.clone(), found: found.clone() }
-        }
-        Cut { url, expected, found } => Cut { url: url.clone(), expected: *expected, found: *found },
-        Changed { url, expected, found } => {
-            Changed { url: url.clone(), expected: expected.clone(), found: found.clone() }
-        }
-        TooLarge { url, limit } => TooLarge { url: url.clone(), limit: *limit },
-        Interrupted => Interrupted,
-        Internal(what) => Internal(what.clone()),
     }
 }

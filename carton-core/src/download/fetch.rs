@@ -52,10 +52,6 @@ impl Wanted {
         loop {
             match network.send(&self.request(Part::Range(start..end))).await {
                 Ok(reply) => return Ok(reply),
-                // No range of an empty file can be satisfied.
-                Err(NetworkError::Status { status, .. }) if status.as_u16() == 416 && self.range.is_none() => {
-                    return self.whole_reply(network).await;
-                }
                 Err(error) => retries.pause(error).await?,
             }
         }
@@ -201,9 +197,7 @@ impl Fetch {
 
     async fn pause(&self, retries: &mut Retries, error: DownloadError, n_bytes: u64) -> Result<(), DownloadError> {
         let DownloadError::Network(error) = error else { return Err(error) };
-        if n_bytes > 0 {
-            retries.progress();
-        }
+        retries.progress(n_bytes);
         Ok(retries.pause(error).await?)
     }
 }

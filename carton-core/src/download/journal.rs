@@ -139,6 +139,11 @@ impl Journal {
         self.file.write_all_at(&slots, self.slots + (first * SLOT) as u64)
     }
 
+    /// Whether a folder has a journal.
+    pub(super) fn exists(folder: &Path) -> bool {
+        folder.join(NAME).exists()
+    }
+
     /// Deletes the journal of a folder; nothing there is fine.
     pub(super) fn remove(folder: &Path) -> io::Result<()> {
         remove(&folder.join(NAME))?;

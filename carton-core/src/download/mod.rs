@@ -41,7 +41,7 @@ use fetch::{FIRST_REQUEST, Fetch, Wanted, has_stable_ranges, is_provable};
 use journal::{Earlier, Header, Journal, MAX_LENGTH, chunk_size};
 use ledger::Ledger;
 use reader::DownloadSource;
-use store::{Store, TaskGuard};
+use store::{Data, Store, TaskGuard};
 
 /// The name of the file with the bytes.
 const DATA: &str = "data";
@@ -74,7 +74,6 @@ pub struct Download {
     is_resumed: bool,
     offset: u64,
     path: PathBuf,
-    location: String,
     tasks: Vec<tokio::task::AbortHandle>,
 }
 
@@ -137,8 +136,12 @@ impl Download {
 
     /// The bytes at the positions that they have in the remote file. Its length is the end of the range.
     pub fn source(&self) -> Arc<dyn Source> {
-        let (store, location) = (self.store.clone(), self.location.clone());
-        Arc::new(DownloadSource { store, start: self.offset, location })
+        Arc::new(DownloadSource { store: self.store.clone(), start: self.offset })
+    }
+
+    /// Whether a folder holds a part of a download, though perhaps not one that can be continued.
+    pub fn has_begun(folder: &Path) -> bool {
+        Journal::exists(folder)
     }
 
     /// Deletes what a folder holds of a download, to start over.
@@ -217,13 +220,8 @@ impl Starter<'_> {
                 let (position, size) = (span.next, span.end - span.next);
                 let sent =
                     self.block_on(move |network| async move { wanted.first_reply(&network, position, size).await });
-                let is_gone = |error: &NetworkError| match error {
-                    NetworkError::Changed { .. } => true,
-                    NetworkError::Status { status, .. } => status.as_u16() == 416,
-                    _ => false,
-                };
                 let reply = match sent {
-                    Err(error) if is_gone(&error) && self.target.version.is_none() => return Ok(None),
+                    Err(NetworkError::Changed { .. }) if self.target.version.is_none() => return Ok(None),
                     sent => sent?,
                 };
                 if *reply.extent() == Extent::Whole || reply.encodings() != header.encodings {
@@ -259,10 +257,9 @@ impl Starter<'_> {
             (Extent::Part { .. }, Some(range)) => Some(range.end - range.start),
             (Extent::Part { total, .. }, None) => Some(*total),
             (_, None) => return self.stream(reply),
-            (_, Some(range)) => {
-                let found = "the whole file: the server knows no ranges".to_owned();
-                let expected = format!("bytes {}-{}", range.start, range.end);
-                return Err(NetworkError::Answer { url: address(self.target.url), expected, found }.into());
+            (_, Some(_)) => {
+                let (url, length) = (address(self.target.url), reply.version().length);
+                return Err(NetworkError::NoRanges { url, length }.into());
             }
         };
         let length = self.check_length(length)?.unwrap_or(0);
@@ -293,7 +290,7 @@ impl Starter<'_> {
     fn stream(&self, reply: Reply) -> Result<Download, DownloadError> {
         let length = self.check_length(reply.remaining())?;
         let data = self.create(length.unwrap_or(0))?;
-        let store = Arc::new(Store::stream(data, self.path.clone(), length, self.activity.clone()));
+        let store = Arc::new(Store::stream(self.data(data), length));
         let fetch = self.fetch(&store, reply.version().clone(), reply.encodings().to_vec());
         let task = fetch.clone().stream(TaskGuard::new(&store), reply, self.target.limit);
         let tasks = vec![network::runtime()?.spawn(task).abort_handle()];
@@ -350,7 +347,12 @@ impl Starter<'_> {
     }
 
     fn ranged(&self, data: File, journal: Option<Journal>, ledger: Ledger) -> Arc<Store> {
-        Arc::new(Store::ranged(data, self.path.clone(), journal, ledger, self.activity.clone()))
+        Arc::new(Store::ranged(self.data(data), journal, ledger))
+    }
+
+    fn data(&self, file: File) -> Data {
+        let (path, location) = (self.path.clone(), address(self.target.url));
+        Data { file, path, location, activity: self.activity.clone() }
     }
 
     fn fetch(&self, store: &Arc<Store>, version: Version, encodings: Vec<String>) -> Arc<Fetch> {
@@ -395,7 +397,6 @@ impl Starter<'_> {
             is_resumed,
             offset: self.offset(),
             path: self.path.clone(),
-            location: address(self.target.url),
             tasks,
         }
     }

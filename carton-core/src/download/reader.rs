@@ -48,9 +48,8 @@ impl Read for DownloadReader {
 #[derive(Debug)]
 pub(super) struct DownloadSource {
     pub(super) store: Arc<Store>,
-    /// The part of the remote file, where that is known already.
+    /// Where in the remote file the local one begins.
     pub(super) start: u64,
-    pub(super) location: String,
 }
 
 impl DownloadSource {
@@ -85,6 +84,6 @@ impl Source for DownloadSource {
     }
 
     fn location(&self) -> &str {
-        &self.location
+        self.store.location()
     }
 }

@@ -22,6 +22,8 @@ const WAKE_FOR: u64 = 256 << 10;
 pub(super) struct Store {
     data: File,
     path: PathBuf,
+    /// The remote file, for messages.
+    location: String,
     /// None when a later attempt could not prove that it continues the same bytes.
     journal: Option<Journal>,
     activity: Arc<Activity>,
@@ -45,40 +47,36 @@ struct State {
     n_tasks: usize,
 }
 
+/// What every store is made of.
+#[derive(Debug)]
+pub(super) struct Data {
+    pub(super) file: File,
+    pub(super) path: PathBuf,
+    pub(super) location: String,
+    pub(super) activity: Arc<Activity>,
+}
+
 /// Keeps count of a task for as long as it exists.
 #[derive(Debug)]
 pub(super) struct TaskGuard(pub(super) Arc<Store>);
 
 impl Store {
     /// A store for ranges that arrive in any order.
-    pub(super) fn ranged(
-        data: File,
-        path: PathBuf,
-        journal: Option<Journal>,
-        ledger: Ledger,
-        activity: Arc<Activity>,
-    ) -> Store {
+    pub(super) fn ranged(data: Data, journal: Option<Journal>, ledger: Ledger) -> Store {
         let (frontier, length) = (ledger.frontier(), Some(ledger.length()));
-        Store::new(data, path, journal, activity, Some(ledger), frontier, length)
+        let ledger = Some(ledger);
+        Store {
+            journal,
+            state: Mutex::new(State { ledger, frontier, ..State::new(length) }),
+            ..Store::stream(data, None)
+        }
     }
 
     /// A store for bytes that arrive in order.
-    pub(super) fn stream(data: File, path: PathBuf, length: Option<u64>, activity: Arc<Activity>) -> Store {
-        Store::new(data, path, None, activity, None, 0, length)
-    }
-
-    fn new(
-        data: File,
-        path: PathBuf,
-        journal: Option<Journal>,
-        activity: Arc<Activity>,
-        ledger: Option<Ledger>,
-        frontier: u64,
-        length: Option<u64>,
-    ) -> Store {
-        let state =
-            State { ledger, frontier, length, failure: None, wake_at: u64::MAX, wake_always: false, n_tasks: 0 };
-        Store { data, path, journal, activity, state: Mutex::new(state), changed: Condvar::new() }
+    pub(super) fn stream(data: Data, length: Option<u64>) -> Store {
+        let Data { file, path, location, activity } = data;
+        let (state, changed) = (Mutex::new(State::new(length)), Condvar::new());
+        Store { data: file, path, location, journal: None, activity, state, changed }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -88,6 +86,11 @@ impl Store {
     /// How many bytes there will be, where that is known.
     pub(super) fn length(&self) -> Option<u64> {
         self.state().length
+    }
+
+    /// The remote file, for messages.
+    pub(super) fn location(&self) -> &str {
+        &self.location
     }
 
     pub(super) fn activity(&self) -> &Activity {
@@ -200,8 +203,9 @@ impl Store {
             if let Some(found) = look(&mut state) {
                 return Ok(found);
             }
-            if let Some(failure) = &state.failure {
-                return Err(failure.duplicate());
+            if let Some(failure) = &mut state.failure {
+                let again = failure.again(&self.location);
+                return Err(std::mem::replace(failure, again));
             }
             state = self.changed.wait_timeout(state, CHECK_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -221,6 +225,12 @@ impl Store {
     pub(super) fn wait_for_tasks(&self, at_most: Duration) {
         let state = self.state();
         let _ = self.changed.wait_timeout_while(state, at_most, |state| state.n_tasks > 0);
+    }
+}
+
+impl State {
+    fn new(length: Option<u64>) -> State {
+        State { ledger: None, frontier: 0, length, failure: None, wake_at: u64::MAX, wake_always: false, n_tasks: 0 }
     }
 }
 
