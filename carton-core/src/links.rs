@@ -1,10 +1,11 @@
-//! LINKS: where files that a carton lists but does not hold can be fetched (spec/carton-format.md, "LINKS").
+//! LINKS: where files that a carton lists but does not hold can be fetched (spec/carton-format.md, "LINKS"), and how large
+//! they are (spec/carton-format-extensions.md, "Sizes of linked files").
 //!
 //! Pure: bytes in, URLs out. Nothing here reaches a network.
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use crate::digest::{DigestError, Sha256Digest};
 
@@ -29,6 +30,8 @@ pub const MAX_LENGTH: usize = 64 << 20;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Links {
     urls: BTreeMap<Sha256Digest, Vec<String>>,
+    /// Of files that have URLs.
+    sizes: BTreeMap<Sha256Digest, u64>,
 }
 
 /// Why a LINKS file is malformed.
@@ -83,11 +86,12 @@ struct RawVersion {
     version: i64,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 struct RawLinks {
-    version: i64,
     #[serde(default)]
     urls: BTreeMap<String, Vec<String>>,
+    #[serde(default)]
+    sizes: BTreeMap<String, u64>,
 }
 
 impl Links {
@@ -106,12 +110,7 @@ impl Links {
             return Err(LinksError::Version { found: version });
         }
         let raw: RawLinks = toml::from_str(text).map_err(LinksError::Toml)?;
-        let mut urls = BTreeMap::new();
-        for (key, list) in raw.urls {
-            let digest = key.parse().map_err(|source| LinksError::Key { key, source })?;
-            urls.insert(digest, list);
-        }
-        Self::from_urls(urls)
+        Ok(Self::from_urls(by_digest(raw.urls)?)?.with_sizes(by_digest(raw.sizes)?))
     }
 
     /// A LINKS file with the given URLs.
@@ -127,12 +126,43 @@ impl Links {
                 return Err(LinksError::Url { digest: *digest, url: url.clone() });
             }
         }
-        Ok(Self { urls })
+        Ok(Self { urls, sizes: BTreeMap::new() })
+    }
+
+    /// The same with the sizes of these files, in bytes. Files without URLs have none.
+    #[must_use]
+    pub fn with_sizes(mut self, sizes: impl IntoIterator<Item = (Sha256Digest, u64)>) -> Self {
+        // TOML has no larger integers, and no file is larger.
+        let known = sizes.into_iter().filter(|(digest, size)| self.urls.contains_key(digest) && *size <= MAX_SIZE);
+        self.sizes.extend(known);
+        self
+    }
+
+    /// These links and `others`. A file's own URLs come before those of `others`, each once; its own size is believed.
+    #[must_use]
+    pub fn merged(mut self, others: &Self) -> Self {
+        for (digest, list) in &others.urls {
+            let urls = self.urls.entry(*digest).or_default();
+            for url in list {
+                if !urls.contains(url) {
+                    urls.push(url.clone());
+                }
+            }
+        }
+        for (digest, size) in &others.sizes {
+            self.sizes.entry(*digest).or_insert(*size);
+        }
+        self
     }
 
     /// Where the file with `digest` can be fetched, in the order to try; empty when nothing is known of it.
     pub fn urls(&self, digest: &Sha256Digest) -> &[String] {
         self.urls.get(digest).map_or(&[], Vec::as_slice)
+    }
+
+    /// How many bytes the file with `digest` has, where that is said.
+    pub fn size(&self, digest: &Sha256Digest) -> Option<u64> {
+        self.sizes.get(digest).copied()
     }
 
     /// All files and their URLs, sorted by digest.
@@ -145,21 +175,38 @@ impl Links {
         self.urls.is_empty()
     }
 
-    /// The file's text.
+    /// The file's text: the same for the same links.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut text = String::from("version = 1\n\n[urls]\n");
         for (digest, urls) in &self.urls {
             let list = toml::Value::Array(urls.iter().cloned().map(toml::Value::String).collect());
             text.push_str(&format!("{digest} = {list}\n"));
         }
+        if !self.sizes.is_empty() {
+            text.push_str("\n[sizes]\n");
+        }
+        for (digest, size) in &self.sizes {
+            text.push_str(&format!("{digest} = {size}\n"));
+        }
         text.into_bytes()
     }
+}
+
+/// The largest integer of TOML.
+const MAX_SIZE: u64 = i64::MAX as u64;
+
+fn by_digest<T>(table: BTreeMap<String, T>) -> Result<BTreeMap<Sha256Digest, T>, LinksError> {
+    let parsed = table.into_iter().map(|(key, value)| match key.parse() {
+        Ok(digest) => Ok((digest, value)),
+        Err(source) => Err(LinksError::Key { key, source }),
+    });
+    parsed.collect()
 }
 
 /// Whether `url` has a scheme that we know, something behind it, and no white space or control characters.
 ///
 /// No more than that: whether it leads anywhere is seen when it is fetched.
-fn is_url(url: &str) -> bool {
+pub(crate) fn is_url(url: &str) -> bool {
     let rest = ["https://", "http://", "file:///"].iter().find_map(|scheme| {
         url.get(..scheme.len()).filter(|start| start.eq_ignore_ascii_case(scheme)).map(|_| &url[scheme.len()..])
     });
@@ -237,6 +284,43 @@ mod tests {
     }
 
     #[test]
+    fn sizes() {
+        let a: Sha256Digest = A.parse().unwrap();
+        let with = |sizes: &str| format!("version = 1\n[urls]\n{A} = ['https://a']\n[sizes]\n{sizes}\n");
+        let size = |sizes: &str| Links::parse(with(sizes).as_bytes()).unwrap().size(&a);
+        assert_eq!(size(""), None);
+        assert_eq!(size(&format!("{A} = 12")), Some(12));
+        assert_eq!(size(&format!("{A} = 0")), Some(0));
+        assert_eq!(size(&format!("{A} = {}", i64::MAX)), Some(i64::MAX as u64));
+        // Nothing is said about files that cannot be fetched.
+        assert_eq!(size(&format!("{} = 12", A.replace('0', "1"))), None);
+        check(&with(&format!("{A} = 12")), Ok(&["https://a"]));
+        check(&with(&format!("{A} = -1")), Err("LINKS is malformed: "));
+        check(&with(&format!("{A} = '12'")), Err("LINKS is malformed: "));
+        check(&with(&format!("{A} = 1.5")), Err("LINKS is malformed: "));
+        check(&with("abc = 1"), Err("the key `abc` is not a SHA-256"));
+        check("version = 1\nsizes = 3", Err("LINKS is malformed: "));
+        let links = Links::from_urls([(a, vec!["https://a".to_owned()])].into()).unwrap();
+        assert_eq!(links.clone().with_sizes([(a, u64::MAX)]), links);
+        let text = format!("version = 1\n\n[urls]\n{A} = [\"https://a\"]\n\n[sizes]\n{A} = 12\n");
+        assert_eq!(links.with_sizes([(a, 12)]).to_bytes(), text.as_bytes());
+    }
+
+    #[test]
+    fn merging() {
+        let digests = ["a", "b", "c"].map(|name| Sha256Digest::of(name.as_bytes()));
+        let links = |of: &[(usize, &[&str], u64)]| {
+            let list = |urls: &[&str]| urls.iter().map(|url| format!("https://{url}")).collect();
+            let urls = of.iter().map(|(at, urls, _)| (digests[*at], list(urls))).collect();
+            Links::from_urls(urls).unwrap().with_sizes(of.iter().map(|(at, _, size)| (digests[*at], *size)))
+        };
+        let (ours, theirs) =
+            (links(&[(0, &["x", "y"], 1), (1, &["z"], 2)]), links(&[(0, &["y", "w"], 9), (2, &["v"], 3)]));
+        let expected = links(&[(0, &["x", "y", "w"], 1), (1, &["z"], 2), (2, &["v"], 3)]);
+        assert_eq!(ours.merged(&theirs), expected);
+    }
+
+    #[test]
     fn not_text() {
         assert!(matches!(Links::parse(b"version = 1\xFF"), Err(LinksError::NotUtf8(_))));
     }
@@ -250,9 +334,10 @@ mod tests {
         }
 
         #[test]
-        fn urls_survive(urls in proptest::collection::btree_map(any::<[u8; 32]>(), proptest::collection::vec("https://[a-z\"'\\\\%]{1,9}", 1..4), 0..4)) {
-            let urls = urls.into_iter().map(|(digest, list)| (Sha256Digest::from_bytes(digest), list)).collect();
-            let links = Links::from_urls(urls).unwrap();
+        fn urls_survive(urls in proptest::collection::btree_map(any::<[u8; 32]>(), proptest::collection::vec("https://[a-z\"'\\\\%]{1,9}", 1..4), 0..4), size: u64) {
+            let urls: BTreeMap<_, _> = urls.into_iter().map(|(digest, list)| (Sha256Digest::from_bytes(digest), list)).collect();
+            let sized: Vec<_> = urls.keys().take(2).map(|digest| (*digest, size)).collect();
+            let links = Links::from_urls(urls).unwrap().with_sizes(sized);
             prop_assert_eq!(Links::parse(&links.to_bytes()).unwrap(), links);
         }
     }

@@ -155,8 +155,13 @@ impl Archive {
         if entry.method() != super::Method::Stored {
             return Ok(None);
         }
+        self.data_range(entry).map(Some)
+    }
+
+    /// Where the data of an entry lies in the source, by its local header, which is checked.
+    pub(super) fn data_range(&self, entry: &Entry) -> Result<Range<u64>, ArchiveError> {
         let (range, ..) = entry_reader::open_header(&*self.source, entry)?;
-        Ok(Some(range))
+        Ok(range)
     }
 }
 

@@ -56,6 +56,15 @@ impl std::fmt::Debug for EntryReader {
 impl EntryReader {
     pub(super) fn open(source: Arc<dyn Source>, entry: Entry) -> Result<Self, ArchiveError> {
         let (range, buffer, header_length) = open_header(&*source, &entry)?;
+        Self::from_section(Section::new(source, range.start, range.end, buffer, header_length), entry)
+    }
+
+    /// Reads data whose place is known from its local header.
+    pub(super) fn over(source: Arc<dyn Source>, entry: Entry, data: Range<u64>) -> Result<Self, ArchiveError> {
+        Self::from_section(Section::new(source, data.start, data.end, Vec::new(), 0), entry)
+    }
+
+    fn from_section(section: Section, entry: Entry) -> Result<Self, ArchiveError> {
         let corrupt = |source| ArchiveError::Corrupt { name: entry.name().to_owned(), source };
         // No data at all is no complete stream of either kind, but some writers mean the empty file with it.
         let no_data = entry.compressed_size == 0;
@@ -68,7 +77,6 @@ impl EntryReader {
                 Decoder::Zstd { decoder, ended: no_data }
             }
         };
-        let section = Section::new(source, range.start, range.end, buffer, header_length);
         let crc32 = crc32fast::Hasher::new();
         Ok(Self { entry, section, decoder, crc32, produced: 0, state: State::Reading })
     }

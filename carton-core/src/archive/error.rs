@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use crate::digest::Sha256Digest;
 use crate::name::NameError;
 
 /// Why an archive cannot be read or written. A malformed file, one that needs what we do not have, one that is too large,
@@ -78,6 +79,16 @@ pub enum ArchiveError {
         name: String,
         /// Why not.
         reason: String,
+    },
+    /// A file to be packed is another one than the given MANIFEST lists.
+    #[error("digest mismatch for `{name}`: expected {expected}, found {found}")]
+    Digest {
+        /// The path in the carton.
+        name: String,
+        /// What MANIFEST lists.
+        expected: Sha256Digest,
+        /// The digest of its bytes.
+        found: Sha256Digest,
     },
     /// A source file changed while it was being packed.
     #[error("`{}` changed while it was being packed: expected {expected} bytes, found {found}", path.display())]

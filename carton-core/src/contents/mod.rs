@@ -4,6 +4,7 @@
 //! Nothing of a file is handed out as complete before its SHA-256 matched MANIFEST. What the files mean is not known here.
 //! Cartons are read with positioned reads and never mapped: one that is truncated or replaced while open gives an error.
 
+mod copy;
 mod error;
 mod model;
 mod open;

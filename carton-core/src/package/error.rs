@@ -83,6 +83,12 @@ pub enum PackageError {
         /// Where the carton was to go.
         output: PathBuf,
     },
+    /// The carton would replace the one that it is made of, or lie in its folder.
+    #[error("cannot write `{}`: it is, or is in, the carton that is read", output.display())]
+    OutputIsSource {
+        /// Where the carton was to go.
+        output: PathBuf,
+    },
     /// The model has more files than a carton may have.
     #[error("cannot pack `{}`: at most {limit} files", path.display())]
     TooManyFiles {
@@ -135,6 +141,7 @@ impl PackageError {
             | Self::Link { .. }
             | Self::EmptyModel { .. }
             | Self::OutputIsInput { .. }
+            | Self::OutputIsSource { .. }
             | Self::MetadataTooLarge { .. }
             | Self::TooManyFiles { .. }
             | Self::SourceChanged { .. } => ErrorKind::Request,

@@ -5,6 +5,7 @@ mod error;
 mod info;
 mod output;
 mod references;
+mod rewrite;
 mod walk;
 mod write;
 
@@ -21,6 +22,7 @@ use semver::VersionReq;
 
 pub use error::PackageError;
 pub use info::Info;
+pub(crate) use rewrite::{check_output, rewrite};
 pub use write::{OnProgress, PackageInput, silent, write};
 
 use crate::archive::Archive;

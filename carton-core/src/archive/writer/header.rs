@@ -106,7 +106,7 @@ pub(super) fn write_central(planned: &Planned, placed: &Placed, output: &mut Vec
     let short = |value| u32::try_from(value).unwrap_or(IN_ZIP64_32);
     let mode: u32 = match planned.content {
         Content::Symlink(..) => 0o120_777,
-        Content::File(_) | Content::Bytes(_) => 0o100_644,
+        Content::File(_) | Content::Bytes(_) | Content::Entry(..) => 0o100_644,
     };
     let header = CentralDirectoryHeader {
         version_made_by: VERSION_MADE_BY,

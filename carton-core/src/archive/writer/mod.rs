@@ -4,6 +4,7 @@
 //! written as they are read, on all cores; nothing of a file's size is held in memory.
 
 mod compress;
+mod copy;
 mod header;
 mod plan;
 mod schedule;
@@ -23,7 +24,7 @@ use self::plan::Planned;
 use super::record::{
     EndOfCentralDirectory, IN_ZIP64_16, IN_ZIP64_32, Zip64EndOfCentralDirectory, Zip64EndOfCentralDirectoryLocator,
 };
-use super::{ArchiveError, MAX_DIRECTORY_LENGTH};
+use super::{Archive, ArchiveError, Entry, MAX_DIRECTORY_LENGTH};
 use crate::digest::Sha256Digest;
 use crate::manifest::{self, Manifest};
 
@@ -50,6 +51,8 @@ pub enum Content {
     Bytes(Vec<u8>),
     /// A symbolic link: its target, relative to its folder, and the digest of the file it leads to, which MANIFEST lists.
     Symlink(String, Sha256Digest),
+    /// A file of another archive, copied as it is stored there, and decompressed on the way to check and hash it.
+    Entry(Archive, Entry),
 }
 
 /// What comes after the files.
@@ -61,6 +64,8 @@ pub struct Tail {
     pub links: Option<Vec<u8>>,
     /// Files that MANIFEST lists without an entry, because `LINKS` says where they are.
     pub linked: BTreeMap<String, Sha256Digest>,
+    /// The MANIFEST to write as it is; one is made if `None`. The files must be the ones it lists, with the digests it lists.
+    pub manifest: Option<Manifest>,
 }
 
 /// How far the writer is. Bytes are those of the files, before compression.
@@ -83,7 +88,7 @@ pub type Progress<'a> = &'a (dyn Fn(WriteProgress) -> ControlFlow<()> + Sync);
 /// More threads than this need more memory and do not help: the output is one file.
 const MAX_THREADS: usize = 16;
 
-/// Writes a carton to `output` and returns its MANIFEST, which is made here.
+/// Writes a carton to `output` and returns its MANIFEST, which is made here unless the tail has one.
 ///
 /// `entries` are all files but `carton.toml`, `LINKS` and `MANIFEST`, by their path in the carton, in any order. Whatever was
 /// in `output` is overwritten; after an error its contents are unspecified. Naming it, and renaming it when it is complete,
@@ -102,8 +107,10 @@ const MAX_THREADS: usize = 16;
 /// ```
 ///
 /// # Errors
-/// [`ArchiveError::Input`] for paths that a carton cannot have, [`ArchiveError::SourceChanged`] for a file whose size changes
-/// meanwhile, [`ArchiveError::Interrupted`] when `progress` says so, and [`ArchiveError::Io`].
+/// [`ArchiveError::Input`] for paths that a carton cannot have or the given MANIFEST has not, [`ArchiveError::Digest`] for a file
+/// that is another one than it lists, [`ArchiveError::SourceChanged`] for a file whose size changes meanwhile,
+/// [`ArchiveError::Interrupted`] when `progress` says so, and [`ArchiveError::Io`]; for entries of another archive also what
+/// reading that one gives.
 pub fn write(
     output: &mut File,
     entries: Vec<(String, Content)>,
@@ -124,14 +131,20 @@ fn write_on(
     compression: Compression,
     progress: Progress<'_>,
 ) -> Result<Manifest, ArchiveError> {
-    let linked = tail.linked.clone();
+    let (linked, given) = (tail.linked.clone(), tail.manifest.clone());
     let plan = plan::make(entries, tail, compression, threads)?;
     let (placed, mut end) = worker::run(&plan, threads, output, progress)?;
 
-    let listed = plan.iter().zip(&placed).filter(|(planned, _)| planned.name != crate::links::NAME);
-    let digests = listed.map(|(planned, placed)| (planned.name.clone(), placed.outcome.digest)).chain(linked);
-    let manifest = Manifest::from_entries(digests)
-        .map_err(|error| ArchiveError::Input { name: manifest::NAME.to_owned(), reason: error.to_string() })?;
+    let manifest = match given {
+        // Every digest was compared with it.
+        Some(given) => given,
+        None => {
+            let listed = plan.iter().zip(&placed).filter(|(planned, _)| planned.name != crate::links::NAME);
+            let digests = listed.map(|(planned, placed)| (planned.name.clone(), placed.outcome.digest)).chain(linked);
+            Manifest::from_entries(digests)
+                .map_err(|error| ArchiveError::Input { name: manifest::NAME.to_owned(), reason: error.to_string() })?
+        }
+    };
 
     let planned = Planned::metadata(manifest::NAME, manifest.to_bytes().to_vec())?;
     let (written, length) = worker::write_one(&planned, end, output)?;

@@ -1,12 +1,15 @@
 //! Decides, before anything is written, in which order entries come and how each is stored.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::compress::{SAMPLE_LENGTH, is_worth_it, n_samples};
 use super::header::ALIGNED_FROM;
 use super::{Compression, Content, Tail};
-use crate::archive::{ArchiveError, MAX_ENTRIES, Method};
+use crate::archive::{ArchiveError, EntryKind, MAX_ENTRIES, Method};
+use crate::digest::Sha256Digest;
+use crate::manifest::Manifest;
 use crate::name::{self, Overlap};
 use crate::source::{FileSource, Source};
 use crate::{links, manifest};
@@ -24,6 +27,8 @@ pub(super) struct Planned {
     pub(super) content: Content,
     pub(super) size: u64,
     pub(super) treatment: Treatment,
+    /// The digest that it must have.
+    pub(super) expected: Option<Sha256Digest>,
 }
 
 /// How an entry is written.
@@ -35,6 +40,8 @@ pub(super) enum Treatment {
     Stored,
     /// Compressed as it is read: its length, and so the place of all that follows, is known at its end.
     Streamed(Method),
+    /// Copied as another archive has it, so many bytes by this method: its place is known as that of a stored one is.
+    Copied(Method, u64),
 }
 
 impl Planned {
@@ -46,7 +53,17 @@ impl Planned {
             Treatment::InMemory(Method::Zstd) | Treatment::Streamed(_) => Treatment::Stored,
             treatment => treatment,
         };
-        Ok(Self { name: name.to_owned(), content, size, treatment })
+        Ok(Self { name: name.to_owned(), content, size, treatment, expected: None })
+    }
+
+    /// Compares the digest with the one that it must have.
+    pub(super) fn check_digest(&self, found: Sha256Digest) -> Result<(), ArchiveError> {
+        match self.expected {
+            Some(expected) if expected != found => {
+                Err(ArchiveError::Digest { name: self.name.clone(), expected, found })
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -103,13 +120,48 @@ pub(super) fn make(
     })?;
 
     let decided = entries.into_iter().zip(decisions);
-    let mut plan: Vec<_> =
-        decided.map(|((name, content), (size, treatment))| Planned { name, content, size, treatment }).collect();
+    let planned = |((name, content), (size, treatment))| Planned { name, content, size, treatment, expected: None };
+    let mut plan: Vec<_> = decided.map(planned).collect();
     if let Some(bytes) = tail.links {
         plan.push(Planned::metadata(links::NAME, bytes)?);
     }
     plan.push(Planned::metadata(CARTON_TOML, tail.carton_toml)?);
+    if let Some(manifest) = &tail.manifest {
+        expect(&mut plan, manifest, &tail.linked)?;
+    }
     Ok(plan)
+}
+
+/// Notes for each entry the digest that `manifest` lists, which must list these entries and linked files and no others.
+fn expect(
+    plan: &mut [Planned],
+    manifest: &Manifest,
+    linked: &BTreeMap<String, Sha256Digest>,
+) -> Result<(), ArchiveError> {
+    let unlisted = |name: &str| ArchiveError::Input {
+        name: name.to_owned(),
+        reason: "the given MANIFEST does not list it".to_owned(),
+    };
+    let mut n_found = linked.len();
+    for planned in plan.iter_mut().filter(|planned| planned.name != links::NAME) {
+        planned.expected = Some(manifest.get(&planned.name).ok_or_else(|| unlisted(&planned.name))?);
+        n_found += 1;
+    }
+    for (name, found) in linked {
+        let expected = manifest.get(name).ok_or_else(|| unlisted(name))?;
+        if expected != *found {
+            return Err(ArchiveError::Digest { name: name.clone(), expected, found: *found });
+        }
+    }
+    // No name is there twice, so what is listed is all there if there is as much of it.
+    if n_found != manifest.len() {
+        let there: BTreeSet<&str> =
+            plan.iter().map(|planned| planned.name.as_str()).chain(linked.keys().map(String::as_str)).collect();
+        let missing = manifest.iter().map(|(name, _)| name).find(|name| !there.contains(name)).unwrap_or_default();
+        let reason = "the given MANIFEST lists it, and it is not there".to_owned();
+        return Err(ArchiveError::Input { name: missing.to_owned(), reason });
+    }
+    Ok(())
 }
 
 fn check_names(entries: &[(String, Content)], tail: &Tail) -> Result<(), ArchiveError> {
@@ -135,6 +187,14 @@ fn check_names(entries: &[(String, Content)], tail: &Tail) -> Result<(), Archive
         })?;
     }
     for (name, content) in entries {
+        if let Content::Entry(_, entry) = content
+            && entry.kind() != EntryKind::File
+        {
+            return Err(ArchiveError::Input {
+                name: name.clone(),
+                reason: "it is not a file in its archive".to_owned(),
+            });
+        }
         if let Content::Symlink(target, _) = content {
             let refuse = |error| ArchiveError::Input {
                 name: name.clone(),
@@ -150,6 +210,7 @@ fn size(content: &Content) -> Result<u64, ArchiveError> {
     match content {
         Content::Bytes(bytes) => Ok(bytes.len() as u64),
         Content::Symlink(target, _) => Ok(target.len() as u64),
+        Content::Entry(_, entry) => Ok(entry.size()),
         Content::File(path) => {
             let metadata = std::fs::metadata(path).map_err(|error| read_error(path, error))?;
             if !metadata.is_file() {
@@ -162,6 +223,13 @@ fn size(content: &Content) -> Result<u64, ArchiveError> {
 }
 
 fn treatment(content: &Content, size: u64, compression: Compression) -> Result<Treatment, ArchiveError> {
+    if let Content::Entry(_, entry) = content {
+        // Some writers compress nothing at all, or mean it without being a complete stream.
+        return Ok(match size {
+            0 => Treatment::InMemory(Method::Stored),
+            _ => Treatment::Copied(entry.method(), entry.compressed_size()),
+        });
+    }
     let method = match compression {
         _ if matches!(content, Content::Symlink(..)) => Method::Stored,
         Compression::Stored => Method::Stored,
@@ -198,7 +266,7 @@ fn samples(content: &Content, size: u64) -> Result<Vec<u8>, ArchiveError> {
                 piece.copy_from_slice(&bytes[offset..offset + SAMPLE_LENGTH as usize]);
             }
         }
-        Content::Symlink(..) => {}
+        Content::Symlink(..) | Content::Entry(..) => {}
     }
     Ok(samples)
 }

@@ -69,7 +69,7 @@ pub(super) enum Task {
     Write(Buffer),
     /// Compress an entry in memory.
     InMemory(usize),
-    /// Store an entry at an offset.
+    /// Store an entry at an offset, or copy it there.
     Stored(usize, u64),
     /// Compress an entry at an offset.
     Streamed(usize, u64),
@@ -254,6 +254,14 @@ impl State {
                         self.small.push_back(index);
                     }
                     Shape::new(&planned.name, offset, Method::Stored, planned.size, planned.size).length + planned.size
+                }
+                Treatment::Copied(method, length) => {
+                    if length >= LARGE {
+                        self.large.push((length, index));
+                    } else {
+                        self.small.push_back(index);
+                    }
+                    Shape::new(&planned.name, offset, method, planned.size, length).length + length
                 }
                 Treatment::Streamed(method) => {
                     let Some(outcome) = &slot.outcome else {

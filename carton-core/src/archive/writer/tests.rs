@@ -11,10 +11,10 @@ use crate::archive::{Archive, EntryKind, Method};
 use crate::name::NameError;
 use crate::source::{FileSource, MemorySource};
 
-const GO_ON: Progress<'static> = &|_| ControlFlow::Continue(());
+pub(super) const GO_ON: Progress<'static> = &|_| ControlFlow::Continue(());
 
 /// Bytes that do not compress, the same on every machine.
-fn noise(length: usize, seed: u64) -> Vec<u8> {
+pub(super) fn noise(length: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let mut next = || {
         state ^= state << 13;
@@ -26,7 +26,7 @@ fn noise(length: usize, seed: u64) -> Vec<u8> {
 }
 
 /// Numbers as text: compresses to about a half.
-fn text(length: usize) -> Vec<u8> {
+pub(super) fn text(length: usize) -> Vec<u8> {
     let mut text = Vec::new();
     let mut number = 1u64;
     while text.len() < length {
@@ -37,15 +37,15 @@ fn text(length: usize) -> Vec<u8> {
     text
 }
 
-fn tail() -> Tail {
+pub(super) fn tail() -> Tail {
     Tail { carton_toml: b"spec_version = 1\n".to_vec(), ..Tail::default() }
 }
 
-fn bytes(name: &str, bytes: Vec<u8>) -> (String, Content) {
+pub(super) fn bytes(name: &str, bytes: Vec<u8>) -> (String, Content) {
     (name.to_owned(), Content::Bytes(bytes))
 }
 
-fn pack_on(
+pub(super) fn pack_on(
     threads: usize,
     entries: Vec<(String, Content)>,
     tail: Tail,
@@ -59,12 +59,12 @@ fn pack_on(
     (written, manifest)
 }
 
-fn open(bytes: Vec<u8>) -> Archive {
+pub(super) fn open(bytes: Vec<u8>) -> Archive {
     Archive::open(Arc::new(MemorySource::new(bytes, "memory"))).unwrap()
 }
 
 /// A carton with every kind of entry.
-fn all_kinds() -> Vec<(String, Content)> {
+pub(super) fn all_kinds() -> Vec<(String, Content)> {
     let target = Sha256Digest::of(b"hello");
     vec![
         bytes("tensor_data/index.toml", text(3000)),
@@ -308,9 +308,9 @@ fn progress_is_told_and_can_stop() {
 
     // A panic in the callback reaches the caller, and no thread waits for ever.
     let panic = |_| panic!("in the callback");
-    let result = std::panic::catch_unwind(|| {
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         write_on(4, &mut tempfile::tempfile().unwrap(), entries, tail(), Compression::Auto, &panic).map(|_| ())
-    });
+    }));
     assert!(result.is_err());
 }
 

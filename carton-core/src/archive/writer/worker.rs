@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::compress::{Compressors, DEFLATE_LEVEL, ZSTD_LEVEL, compress_error};
+use super::copy::Copy;
 use super::header::{Outcome, Placed, Shape};
 use super::plan::{self, Planned, Treatment};
 use super::schedule::{Buffer, Ready, Schedule, Task, largest_streamed, memory_needed};
@@ -48,11 +49,11 @@ pub(super) fn run(
 pub(super) fn write_one(planned: &Planned, offset: u64, output: &File) -> Result<(Placed, u64), ArchiveError> {
     let bytes = match &planned.content {
         Content::Bytes(bytes) => bytes.as_slice(),
-        Content::File(_) | Content::Symlink(..) => &[],
+        Content::File(_) | Content::Symlink(..) | Content::Entry(..) => &[],
     };
     let method = match planned.treatment {
         Treatment::InMemory(method) => method,
-        Treatment::Stored | Treatment::Streamed(_) => Method::Stored,
+        Treatment::Stored | Treatment::Streamed(_) | Treatment::Copied(..) => Method::Stored,
     };
     let (outcome, compressed) = compress(&mut Compressors::new(), bytes, method, None)?;
     let data = compressed.as_deref().unwrap_or(bytes);
@@ -189,6 +190,11 @@ impl<'a> Worker<'a> {
                 digest = Some(*linked);
                 target.as_bytes()
             }
+            // Only one without bytes; that it has none is checked.
+            Content::Entry(archive, entry) => {
+                read = archive.read(entry, planned.size)?;
+                &read
+            }
             Content::File(path) => {
                 let file = plan::open(path, planned.size)?;
                 // At most IN_MEMORY_LIMIT.
@@ -199,6 +205,7 @@ impl<'a> Worker<'a> {
             }
         };
         let (outcome, compressed) = compress(&mut self.compressors, bytes, method, digest)?;
+        planned.check_digest(outcome.digest)?;
         let data = match compressed {
             Some(compressed) => compressed,
             None if read.is_empty() => bytes.to_vec(),
@@ -234,6 +241,13 @@ impl<'a> Worker<'a> {
 
     fn stored(&mut self, index: usize, offset: u64) -> Result<(), ArchiveError> {
         let planned = &self.plan[index];
+        if let (Content::Entry(archive, entry), Treatment::Copied(method, length)) =
+            (&planned.content, planned.treatment)
+        {
+            let shape = Shape::new(&planned.name, offset, method, planned.size, length);
+            let copy = Copy::new(archive, entry)?;
+            return self.copied(index, offset, shape, copy);
+        }
         let shape = Shape::new(&planned.name, offset, Method::Stored, planned.size, planned.size);
         let mut position = offset + shape.length;
         let (crc32, digest) = self.read(planned, |worker, length| {
@@ -253,8 +267,34 @@ impl<'a> Worker<'a> {
             };
             Ok(())
         })?;
+        planned.check_digest(digest)?;
         let outcome =
             Outcome { method: Method::Stored, crc32, size: planned.size, compressed_size: planned.size, digest };
+        let mut header = Vec::new();
+        shape.write(&planned.name, &outcome, &mut header);
+        self.write(&header, offset)?;
+        self.reporter.add(0, 1)?;
+        self.schedule.stored(index, outcome);
+        Ok(())
+    }
+
+    /// Copies the data of another archive's entry behind the header at `offset`.
+    fn copied(&mut self, index: usize, offset: u64, shape: Shape, mut copy: Copy) -> Result<(), ArchiveError> {
+        let planned = &self.plan[index];
+        let mut position = offset + shape.length;
+        self.buffer.resize(BUFFER_LENGTH, 0);
+        loop {
+            let n_bytes = copy.read(&mut self.buffer)?;
+            let data = copy.take();
+            self.write(&data, position)?;
+            position += data.len() as u64;
+            if n_bytes == 0 {
+                break;
+            }
+            self.reporter.add(n_bytes as u64, 0)?;
+        }
+        let outcome = copy.finish()?;
+        planned.check_digest(outcome.digest)?;
         let mut header = Vec::new();
         shape.write(&planned.name, &outcome, &mut header);
         self.write(&header, offset)?;
@@ -274,6 +314,7 @@ impl<'a> Worker<'a> {
             encoder.write_all(&worker.buffer[..length]).map_err(|error| ArchiveError::from_read(error, "the output"))
         })?;
         let compressed_size = encoder.finish().map_err(|error| ArchiveError::from_read(error, "the output"))?;
+        planned.check_digest(digest)?;
         let outcome = Outcome { method, crc32, size: planned.size, compressed_size, digest };
         outcome.check_largest(&planned.name, largest)?;
         let mut header = Vec::new();
@@ -291,7 +332,7 @@ impl<'a> Worker<'a> {
     ) -> Result<(u32, Sha256Digest), ArchiveError> {
         let file = match &planned.content {
             Content::File(path) => Some((path, plan::open(path, planned.size)?)),
-            Content::Bytes(_) | Content::Symlink(..) => None,
+            Content::Bytes(_) | Content::Symlink(..) | Content::Entry(..) => None,
         };
         let (mut hasher, mut crc32) = (Hasher::new(), crc32fast::Hasher::new());
         let mut position = 0;

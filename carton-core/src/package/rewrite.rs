@@ -1,0 +1,89 @@
+//! Writes a carton again, with fewer or more of its files in it: the same MANIFEST to the byte, so the same carton.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use super::output::Pending;
+use super::{MAX_METADATA_LENGTH, METADATA, OnProgress, PackageError};
+use crate::archive::{self, ArchiveError, Compression, Tail};
+use crate::contents::{Contents, ContentsError};
+use crate::links::Links;
+
+/// Writes the carton of `contents` to `output`, replacing a file of that name when it is complete and not before.
+///
+/// The files whose paths are in `left_out` are only listed, and `links` must have them. All others are verified on their way. What
+/// is in an archive stays stored as it is there; `compression` is for other files.
+///
+/// # Errors
+/// A bare model, which has no MANIFEST; a file that cannot be had or is not what MANIFEST lists; an output that is what is read
+/// or cannot be written. What was at `output` before is still there then.
+pub(crate) fn rewrite(
+    contents: &Contents,
+    left_out: &BTreeSet<String>,
+    links: &Links,
+    output: &Path,
+    compression: Compression,
+    on_progress: OnProgress<'_>,
+) -> Result<(), PackageError> {
+    let manifest = contents.manifest().ok_or_else(|| ContentsError::NoManifest { location: contents.location() })?;
+    if !contents.contains(METADATA) {
+        return Err(PackageError::NoMetadata { location: contents.location() });
+    }
+    let mut tail = Tail {
+        carton_toml: contents.read(METADATA, MAX_METADATA_LENGTH)?,
+        links: (!links.is_empty()).then(|| links.to_bytes()),
+        linked: BTreeMap::new(),
+        manifest: Some(manifest.clone()),
+    };
+    let mut entries = Vec::with_capacity(manifest.len());
+    for (path, digest) in manifest.iter().filter(|(path, _)| *path != METADATA) {
+        if left_out.contains(path) {
+            if links.urls(&digest).is_empty() {
+                return Err(ContentsError::Missing { path: path.to_owned() }.into());
+            }
+            tail.linked.insert(path.to_owned(), digest);
+        } else {
+            entries.push((path.to_owned(), contents.content(path)?));
+        }
+    }
+    let mut pending = Pending::new(output).map_err(PackageError::io("write", output))?;
+    let on_progress = |done: archive::WriteProgress| on_progress(done.bytes_done, done.bytes_total);
+    archive::write(pending.file(), entries, tail, compression, &on_progress)
+        .map_err(|error| at_fault(error, contents))?;
+    pending.publish().map_err(PackageError::io("write", output))
+}
+
+/// Refuses an output that is what is read: it would replace the only carton that has all files.
+pub(crate) fn check_output(contents: &Contents, location: Option<&Path>, output: &Path) -> Result<(), PackageError> {
+    let refused = || PackageError::OutputIsSource { output: output.to_path_buf() };
+    if let Some(folder) = contents.folder() {
+        let parent = match output.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let inside = |parent: std::path::PathBuf, folder: std::path::PathBuf| parent.starts_with(folder);
+        if std::fs::canonicalize(parent).ok().zip(std::fs::canonicalize(folder).ok()).is_some_and(|(p, f)| inside(p, f)) {
+            return Err(refused());
+        }
+    }
+    let identity = |path: &Path| std::fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()));
+    match location.and_then(identity) {
+        source @ Some(_) if source == identity(output) => Err(refused()),
+        _ => Ok(()),
+    }
+}
+
+/// Tells what is wrong with the carton that is read from what stands in the way of writing.
+fn at_fault(error: ArchiveError, contents: &Contents) -> PackageError {
+    match error {
+        ArchiveError::Digest { name, expected, found } => ContentsError::Digest { path: name, expected, found }.into(),
+        ArchiveError::Format { .. }
+        | ArchiveError::Mismatch { .. }
+        | ArchiveError::Corrupt { .. }
+        | ArchiveError::Io { action: "read", .. } => {
+            ContentsError::Archive { path: contents.location(), source: error }.into()
+        }
+        error => error.into(),
+    }
+}
