@@ -17,6 +17,7 @@ use crate::package::PackageError;
 use crate::runner::launch::LaunchError;
 use crate::runner::session::StartError;
 use crate::runner::{Crash, NoRunner, RegistryError};
+use crate::shrink::ShrinkError;
 use crate::signature::{SignatureError, TooManyPositional};
 
 /// Why an operation failed. [`kind`](Self::kind) says what sort of failure it is, [`hint`](Self::hint) what to do about
@@ -160,6 +161,9 @@ pub enum Error {
         /// Why it failed.
         source: std::io::Error,
     },
+    /// The carton cannot be shrunk.
+    #[error(transparent)]
+    Shrink(#[from] ShrinkError),
     /// A mistake in this library.
     #[error("internal error: {0}")]
     Internal(String),
@@ -220,6 +224,7 @@ impl Error {
             Self::NoRunner(error) => Some(error.hint()),
             Self::Network(error) => error.hint(),
             Self::Remote { .. } => Some("download the file and load it by its path".to_owned()),
+            Self::Shrink(error) => error.hint(),
             Self::Signature(_) => Some("`carton info` shows what the model expects".to_owned()),
             Self::TooManyPositional(_) => Some("pass inputs by name".to_owned()),
             Self::Timeout { .. } => Some("allow more time, or check that the model does not hang".to_owned()),

@@ -44,6 +44,7 @@ pub mod package;
 mod progress;
 pub mod runner;
 mod self_test;
+mod shrink;
 pub mod signature;
 pub mod source;
 pub mod tensor_data;
@@ -60,6 +61,7 @@ pub use pack::{PackOptions, Packed, RecordSelfTest};
 pub use progress::{ProgressCallback, ProgressEvent, Stage};
 pub use runner::runner_main;
 pub use self_test::{OutputResult, SelfTestReport, SelfTestResult};
+pub use shrink::{DEFAULT_MIN_SIZE, LeaveOut, LeftOut, ResolveOptions, ShrinkError, ShrinkOptions, Shrunk};
 
 /// The README's examples compile.
 #[cfg(doctest)]

@@ -10,11 +10,11 @@ use super::progress::{Meter, OnProgress};
 use super::{Contents, ContentsError, Place};
 use crate::cache::workers;
 use crate::digest::Hasher;
-use crate::{links, manifest};
+use crate::manifest;
 
 impl Contents {
-    /// Writes all files, MANIFEST and LINKS too, to a new folder. They are verified while they are written, and the
-    /// folder gets its name when all are there.
+    /// Writes all files and MANIFEST to a new folder. They are verified while they are written, and the folder gets its name
+    /// when all are there. LINKS is not written: nothing is missing any more.
     ///
     /// # Errors
     /// The destination exists and is not an empty folder, a file is not what MANIFEST lists or cannot be had, or the
@@ -34,9 +34,6 @@ impl Contents {
         write_tree(self, &indices, &root, &meter)?;
         if let Some(manifest) = self.manifest() {
             write_file(&root.join(manifest::NAME), manifest.to_bytes())?;
-        }
-        if !self.links.is_empty() {
-            write_file(&root.join(links::NAME), &self.links.to_bytes())?;
         }
         // This replaces an empty folder, and nothing else.
         std::fs::rename(&root, destination).map_err(|error| match error.kind() {

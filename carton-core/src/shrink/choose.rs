@@ -1,0 +1,119 @@
+//! Which files are left out, and what LINKS says about them. Reads no file.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use url::Url;
+
+use super::{LeaveOut, LeftOut, ShrinkError};
+use crate::contents::{Contents, FileInfo};
+use crate::digest::Sha256Digest;
+use crate::links::{self, Links};
+use crate::network::address;
+use crate::{package, tensor_data};
+
+/// What will be in the carton and what not. Made without reading any file.
+pub(super) struct Choice {
+    pub(super) left_out: Vec<LeftOut>,
+    /// The paths of all that will not be there: what is left out, and what already was.
+    pub(super) missing: BTreeSet<String>,
+    pub(super) links: Links,
+    pub(super) unmatched: Vec<Sha256Digest>,
+}
+
+impl Choice {
+    pub(super) fn make(contents: &Contents, leave_out: &LeaveOut) -> Result<Self, ShrinkError> {
+        let files = contents.files();
+        let (chosen, links): (Chosen<'_>, Links) = match leave_out {
+            LeaveOut::Linked(links) => choose_linked(contents, &files, links)?,
+            LeaveOut::Large { url_prefix, min_size } => choose_large(contents, &files, url_prefix, *min_size)?,
+        };
+        let unmatched = match leave_out {
+            LeaveOut::Linked(given) => {
+                let there: BTreeSet<Sha256Digest> = files.iter().filter_map(|file| file.sha256).collect();
+                given.iter().map(|(digest, _)| *digest).filter(|digest| !there.contains(digest)).collect()
+            }
+            LeaveOut::Large { .. } => Vec::new(),
+        };
+        let links = links.merged(contents.links());
+        let left_out: Vec<LeftOut> = chosen
+            .into_iter()
+            .map(|(file, sha256, size)| LeftOut {
+                path: file.path.clone(),
+                sha256,
+                size,
+                urls: links.urls(&sha256).to_vec(),
+                saved: None,
+            })
+            .collect();
+        let linked = files.iter().filter(|file| file.linked).map(|file| file.path.clone());
+        let missing = left_out.iter().map(|file| file.path.clone()).chain(linked).collect();
+        Ok(Self { left_out, missing, links, unmatched })
+    }
+}
+
+type Chosen<'a> = Vec<(&'a FileInfo, Sha256Digest, u64)>;
+
+/// The files that may be left out: what is needed to open a carton stays, and so do symbolic links. What is linked already is
+/// left out.
+fn candidates(files: &[FileInfo]) -> impl Iterator<Item = (&FileInfo, Sha256Digest, u64)> {
+    let index = [tensor_data::FOLDER, tensor_data::INDEX].concat();
+    let may = move |file: &&FileInfo| {
+        file.symlink.is_none() && !file.linked && file.path != package::METADATA && file.path != index
+    };
+    files.iter().filter(may).filter_map(|file| Some((file, file.sha256?, file.size?)))
+}
+
+fn choose_linked<'a>(
+    contents: &Contents,
+    files: &'a [FileInfo],
+    links: &Links,
+) -> Result<(Chosen<'a>, Links), ShrinkError> {
+    let chosen: Chosen<'a> = candidates(files).filter(|(_, digest, _)| !links.urls(digest).is_empty()).collect();
+    if chosen.is_empty() {
+        return Err(ShrinkError::NoneLinked { location: contents.location(), n_links: links.iter().len() });
+    }
+    // Files that were linked before may get more URLs; those of other cartons are not this one's business.
+    let listed: BTreeSet<Sha256Digest> = files.iter().filter_map(|file| file.sha256).collect();
+    let of_carton = links.iter().filter(|(digest, _)| listed.contains(digest));
+    let urls = of_carton.map(|(digest, urls)| (*digest, urls.to_vec())).collect();
+    let said = links.iter().filter_map(|(digest, _)| Some((*digest, links.size(digest)?)));
+    let known: BTreeMap<_, _> = said.chain(chosen.iter().map(|(_, digest, size)| (*digest, *size))).collect();
+    Ok((chosen, Links::from_urls(urls)?.with_sizes(known)))
+}
+
+fn choose_large<'a>(
+    contents: &Contents,
+    files: &'a [FileInfo],
+    url_prefix: &str,
+    min_size: u64,
+) -> Result<(Chosen<'a>, Links), ShrinkError> {
+    let is_large = |(file, _, size): &(&FileInfo, _, u64)| file.path.starts_with("model/") && *size >= min_size;
+    let chosen: Chosen<'a> = candidates(files).filter(is_large).collect();
+    if chosen.is_empty() {
+        return Err(ShrinkError::NoneLarge { location: contents.location(), min_size });
+    }
+    let prefix = url_prefix.trim_end_matches('/');
+    let url = |digest: &Sha256Digest| vec![format!("{prefix}/{digest}")];
+    let urls = chosen.iter().map(|(_, digest, _)| (*digest, url(digest))).collect();
+    let links = Links::from_urls(urls)?.with_sizes(chosen.iter().map(|(_, digest, size)| (*digest, *size)));
+    Ok((chosen, links))
+}
+
+/// Whether URLs of files may begin like this. Everybody who has the carton can read them.
+pub(super) fn check_prefix(prefix: &str) -> Result<(), ShrinkError> {
+    let parsed = Url::parse(prefix).ok().filter(|_| links::is_url(prefix));
+    let shown = match &parsed {
+        Some(url) => address(url),
+        None if prefix.contains('@') => "…".to_owned(),
+        None => prefix.to_owned(),
+    };
+    let refuse = |reason| Err(ShrinkError::Prefix { prefix: shown.clone(), reason });
+    match parsed {
+        None => refuse("it is no http, https or file URL"),
+        Some(url) if !url.username().is_empty() || url.password().is_some() => {
+            refuse("everybody who has the carton could read its user and password")
+        }
+        Some(url) if url.query().is_some() || url.fragment().is_some() => refuse("it has a query or a fragment"),
+        Some(_) => Ok(()),
+    }
+}

@@ -1,0 +1,302 @@
+//! Makes a carton smaller by leaving out files that can be fetched, and whole again. Its MANIFEST stays the same to the byte, and
+//! so does its hash (spec/carton-format.md, "LINKS").
+
+mod choose;
+mod save;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use choose::{Choice, check_prefix};
+
+use crate::archive::Compression;
+use crate::config::Config;
+use crate::contents::{Contents, ContentsError};
+use crate::digest::Sha256Digest;
+use crate::links::{Links, LinksError};
+use crate::package::{self, PackageError};
+use crate::progress::{Abandoned, ProgressCallback, ProgressEvent, Stage, run_blocking};
+use crate::{Carton, Error, Location, OpenOptions, Packed};
+
+/// Files from this size on are left out when nothing else is said: below it, a request costs more than the bytes.
+pub const DEFAULT_MIN_SIZE: u64 = 64 << 10;
+
+/// Which files [`Carton::shrink`] leaves out.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum LeaveOut {
+    /// Every file that these links know.
+    Linked(Links),
+    /// Every file of the model that is large enough. It will be fetched from the prefix, a slash and its SHA-256, so that models
+    /// that share files share uploads.
+    Large {
+        /// An `http`, `https` or `file` URL.
+        url_prefix: String,
+        /// How many bytes a file has at least.
+        min_size: u64,
+    },
+}
+
+impl LeaveOut {
+    /// Every file of the model of at least [`DEFAULT_MIN_SIZE`].
+    pub fn large(url_prefix: impl Into<String>) -> Self {
+        Self::Large { url_prefix: url_prefix.into(), min_size: DEFAULT_MIN_SIZE }
+    }
+}
+
+/// How [`Carton::shrink`] shrinks. Build it with [`ShrinkOptions::new`].
+#[derive(Clone)]
+pub struct ShrinkOptions {
+    /// Which files are left out.
+    pub leave_out: LeaveOut,
+    /// A folder for the files that are left out, under the names that their URLs end with.
+    pub save_files: Option<PathBuf>,
+    /// The SHA-256 that MANIFEST must have.
+    pub expect: Option<Sha256Digest>,
+    /// Directories; `None` reads the configuration file and the environment.
+    pub config: Option<Config>,
+    /// Told how far the work has come.
+    pub progress: Option<ProgressCallback>,
+}
+
+impl ShrinkOptions {
+    /// Leaves out these files, and saves them nowhere.
+    pub fn new(leave_out: LeaveOut) -> Self {
+        Self { leave_out, save_files: None, expect: None, config: None, progress: None }
+    }
+}
+
+impl fmt::Debug for ShrinkOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ShrinkOptions").field("leave_out", &self.leave_out).finish_non_exhaustive()
+    }
+}
+
+/// How [`Carton::resolve`] makes a carton whole. Build it from the default.
+#[derive(Clone, Default)]
+pub struct ResolveOptions {
+    /// How files are compressed that are brought back. What is in the carton stays stored as it is.
+    pub compression: Compression,
+    /// The SHA-256 that MANIFEST must have.
+    pub expect: Option<Sha256Digest>,
+    /// Directories; `None` reads the configuration file and the environment.
+    pub config: Option<Config>,
+    /// Told how far the work has come.
+    pub progress: Option<ProgressCallback>,
+}
+
+impl fmt::Debug for ResolveOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResolveOptions").field("compression", &self.compression).finish_non_exhaustive()
+    }
+}
+
+/// What [`Carton::shrink`] made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Shrunk {
+    /// The carton.
+    pub path: PathBuf,
+    /// The SHA-256 of its MANIFEST, which is that of the carton it was made of.
+    pub manifest_sha256: Sha256Digest,
+    /// The files that were left out, sorted by path.
+    pub left_out: Vec<LeftOut>,
+    /// Files that the given links know and the carton does not have, sorted.
+    pub unmatched: Vec<Sha256Digest>,
+}
+
+/// A file that was left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LeftOut {
+    /// Its path in the carton.
+    pub path: String,
+    /// Its SHA-256.
+    pub sha256: Sha256Digest,
+    /// How many bytes it has.
+    pub size: u64,
+    /// Where it can be fetched, in the order to try.
+    pub urls: Vec<String>,
+    /// Where it was saved.
+    pub saved: Option<PathBuf>,
+}
+
+/// Why a carton cannot be shrunk.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ShrinkError {
+    /// Files would be left out that nobody could fetch from there.
+    #[error("`{}` cannot begin the URLs of files: {reason}", prefix.escape_debug())]
+    Prefix {
+        /// The prefix, without what must not be shown.
+        prefix: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// No file is large enough.
+    #[error("`{location}` has no file of at least {min_size} bytes in its model that could be left out")]
+    NoneLarge {
+        /// The carton.
+        location: String,
+        /// How large one would have to be.
+        min_size: u64,
+    },
+    /// None of the given digests is that of a file.
+    #[error("`{location}` has none of the {n_links} files that are linked")]
+    NoneLinked {
+        /// The carton.
+        location: String,
+        /// How many digests were given.
+        n_links: usize,
+    },
+    /// The links cannot be written.
+    #[error(transparent)]
+    Links(#[from] LinksError),
+    /// A file would be saved over another one.
+    #[error("cannot save a file as `{}`: another one of that name is there", path.display())]
+    Exists {
+        /// The file that is there.
+        path: PathBuf,
+    },
+    /// Two files that are left out would be saved under one name.
+    #[error("the URLs of `{path}` and `{other}` end with the same name `{name}`, so both cannot be saved")]
+    SameName {
+        /// The path of one in the carton.
+        path: String,
+        /// The path of the other.
+        other: String,
+        /// The name.
+        name: String,
+    },
+}
+
+impl ShrinkError {
+    pub(crate) fn hint(&self) -> Option<String> {
+        match self {
+            Self::NoneLarge { .. } => Some("name a smaller size from which files are left out".to_owned()),
+            Self::NoneLinked { .. } => Some("`carton ls --json` shows the SHA-256 of each file".to_owned()),
+            Self::Exists { .. } | Self::SameName { .. } => Some("save the files to an empty folder".to_owned()),
+            Self::Prefix { .. } | Self::Links(_) => None,
+        }
+    }
+}
+
+impl Carton {
+    /// Writes the carton at `location` to `output` without some of its files, which its LINKS then says where to fetch. It has
+    /// the same MANIFEST and so is the same carton. Every file that stays is verified on the way, and so is every one that is
+    /// saved.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), carton_core::Error> {
+    /// use carton_core::{Carton, LeaveOut, ShrinkOptions};
+    /// let options = ShrinkOptions {
+    ///     save_files: Some("upload".into()),
+    ///     ..ShrinkOptions::new(LeaveOut::large("https://example.com/files"))
+    /// };
+    /// let shrunk = Carton::shrink("llama.carton", "llama.shrunk.carton", options).await?;
+    /// for file in &shrunk.left_out {
+    ///     println!("{} is expected at {}", file.path, file.urls[0]);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// There is nothing to leave out; a carton or file that cannot be read, or is not what MANIFEST lists; an output that is the
+    /// carton itself or cannot be written. What was at `output` before is still there then.
+    pub async fn shrink(
+        location: impl Into<Location>,
+        output: impl AsRef<Path>,
+        options: ShrinkOptions,
+    ) -> Result<Shrunk, Error> {
+        let location = location.into();
+        let output = output.as_ref().to_path_buf();
+        if let LeaveOut::Large { url_prefix, .. } = &options.leave_out {
+            check_prefix(url_prefix)?;
+        }
+        let opened = OpenOptions { expect: options.expect, config: options.config.clone() };
+        let package = Self::open(location.clone(), opened).await?;
+        run_blocking(move |abandoned| {
+            let contents = package.contents();
+            package::check_output(contents, location.path(), &output)?;
+            let mut choice = Choice::make(contents, &options.leave_out)?;
+            let report = Report { progress: options.progress.as_ref(), abandoned: &abandoned };
+            // First the files: a carton whose files are nowhere is of no use.
+            if let Some(folder) = &options.save_files {
+                save::save(contents, location.path(), &mut choice.left_out, folder, &report)?;
+            }
+            package::rewrite(
+                contents,
+                &choice.missing,
+                &choice.links,
+                &output,
+                Compression::Auto,
+                &report.of(Stage::Pack),
+            )?;
+            let manifest_sha256 = manifest_hash(contents)?;
+            Ok(Shrunk { path: output, manifest_sha256, left_out: choice.left_out, unmatched: choice.unmatched })
+        })
+        .await
+    }
+
+    /// Writes the carton at `location` to `output` with all its files in it, those that it only links too, and without LINKS. It
+    /// has the same MANIFEST and so is the same carton. An unpacked one becomes a file.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), carton_core::Error> {
+    /// use carton_core::{Carton, ResolveOptions};
+    /// Carton::resolve("llama.shrunk.carton", "llama.carton", ResolveOptions::default()).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// A file that cannot be had, or is not what MANIFEST lists; an output that is the carton itself or cannot be written. What
+    /// was at `output` before is still there then.
+    pub async fn resolve(
+        location: impl Into<Location>,
+        output: impl AsRef<Path>,
+        options: ResolveOptions,
+    ) -> Result<Packed, Error> {
+        let location = location.into();
+        let output = output.as_ref().to_path_buf();
+        let opened = OpenOptions { expect: options.expect, config: options.config.clone() };
+        let package = Self::open(location.clone(), opened).await?;
+        run_blocking(move |abandoned| {
+            let contents = package.contents();
+            package::check_output(contents, location.path(), &output)?;
+            let report = Report { progress: options.progress.as_ref(), abandoned: &abandoned };
+            let (none, no_links) = (BTreeSet::new(), Links::default());
+            package::rewrite(contents, &none, &no_links, &output, options.compression, &report.of(Stage::Pack))?;
+            Ok(Packed { path: output, manifest_sha256: manifest_hash(contents)? })
+        })
+        .await
+    }
+}
+
+/// Where progress goes, and from where it is known that the work is still wanted.
+#[derive(Clone, Copy)]
+struct Report<'a> {
+    progress: Option<&'a ProgressCallback>,
+    abandoned: &'a Abandoned,
+}
+
+impl Report<'_> {
+    fn of(&self, stage: Stage) -> impl Fn(u64, u64) -> ControlFlow<()> + Sync {
+        move |done, total| {
+            if let Some(progress) = self.progress {
+                progress(&ProgressEvent::bytes(stage.clone(), done, total));
+            }
+            self.abandoned.control()
+        }
+    }
+}
+
+fn manifest_hash(contents: &Contents) -> Result<Sha256Digest, Error> {
+    let hash = contents.manifest_hash();
+    hash.ok_or_else(|| PackageError::from(ContentsError::NoManifest { location: contents.location() }).into())
+}

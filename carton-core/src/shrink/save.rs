@@ -1,0 +1,137 @@
+//! Saves the files that are left out, for whoever uploads them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::Permissions;
+use std::io::{self, Read, Write};
+use std::ops::ControlFlow;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use url::Url;
+
+use super::{LeftOut, Report, ShrinkError};
+use crate::contents::{Contents, ContentsError};
+use crate::digest::{Hasher, Sha256Digest};
+use crate::package::{self, PackageError};
+use crate::progress::Stage;
+use crate::source::{FileSource, Source};
+use crate::{Error, name};
+
+/// Writes the files that are left out to `folder`, each under the name that its first URL ends with, and notes where.
+pub(super) fn save(
+    contents: &Contents,
+    location: Option<&Path>,
+    left_out: &mut [LeftOut],
+    folder: &Path,
+    report: &Report<'_>,
+) -> Result<(), Error> {
+    let mut names: BTreeMap<String, (Sha256Digest, String)> = BTreeMap::new();
+    for file in left_out.iter_mut() {
+        let name = file.urls.first().and_then(|url| saved_name(url)).unwrap_or_else(|| file.sha256.to_string());
+        let (digest, other) = names.entry(name.clone()).or_insert_with(|| (file.sha256, file.path.clone()));
+        if *digest != file.sha256 {
+            let (path, other) = (file.path.clone(), other.clone());
+            return Err(ShrinkError::SameName { path, other, name }.into());
+        }
+        file.saved = Some(folder.join(name));
+    }
+    std::fs::create_dir_all(folder).map_err(io_error("make the folder", folder))?;
+    let mut meter = Meter { done: 0, total: left_out.iter().map(|file| file.size).sum(), report };
+    let mut done: BTreeSet<Sha256Digest> = BTreeSet::new();
+    for (file, path) in left_out.iter().filter_map(|file| Some((file, file.saved.as_deref()?))) {
+        if !done.insert(file.sha256) {
+            meter.advance(file.size)?;
+            continue;
+        }
+        package::check_output(contents, location, path)?;
+        match FileSource::open(path) {
+            // As an earlier run or another model left it; anything else is somebody's.
+            Ok(there) => {
+                let exists = || ShrinkError::Exists { path: path.to_path_buf() };
+                let same_size = there.file().filter(|_| there.len() == file.size).ok_or_else(exists)?;
+                if meter.copy(same_size, io::sink(), io_error("read", path), path)? != file.sha256 {
+                    return Err(exists().into());
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                save_one(contents, file, path, folder, &mut meter)?
+            }
+            Err(error) => return Err(io_error("open", path)(error)),
+        }
+    }
+    Ok(())
+}
+
+fn save_one(
+    contents: &Contents,
+    file: &LeftOut,
+    path: &Path,
+    folder: &Path,
+    meter: &mut Meter<'_>,
+) -> Result<(), Error> {
+    let permissions = Permissions::from_mode(0o644);
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".carton-").suffix(".partial").permissions(permissions);
+    let mut temporary = builder.tempfile_in(folder).map_err(io_error("write to", folder))?;
+    let reader = contents.reader(&file.path)?;
+    let bad = |error| ContentsError::from_read(error, &file.path).into();
+    // The reader compares with MANIFEST when the end is met.
+    meter.copy(reader, temporary.as_file_mut(), bad, path)?;
+    // Never over a file that was made meanwhile.
+    temporary.persist_noclobber(path).map_err(|error| io_error("write", path)(error.error))?;
+    Ok(())
+}
+
+/// The name that a URL ends with, where it is one that a file can have and that a server would look for.
+fn saved_name(url: &str) -> Option<String> {
+    let url = Url::parse(url).ok()?;
+    let name = url.path_segments()?.next_back()?;
+    let is_plain = name::check(name.as_bytes()).is_ok() && !name.contains('%') && !name.starts_with('.');
+    is_plain.then(|| name.to_owned())
+}
+
+fn io_error(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
+    let path = path.to_path_buf();
+    move |source| Error::Io { what, path, source }
+}
+
+/// Counts what was saved.
+struct Meter<'a> {
+    done: u64,
+    total: u64,
+    report: &'a Report<'a>,
+}
+
+impl Meter<'_> {
+    fn advance(&mut self, n_bytes: u64) -> Result<(), Error> {
+        self.done += n_bytes;
+        match self.report.of(Stage::Extract)(self.done, self.total) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(PackageError::Interrupted.into()),
+        }
+    }
+
+    /// Copies everything and returns its digest.
+    fn copy(
+        &mut self,
+        mut from: impl Read,
+        mut to: impl Write,
+        failed: impl FnOnce(io::Error) -> Error,
+        path: &Path,
+    ) -> Result<Sha256Digest, Error> {
+        let mut hasher = Hasher::new();
+        let mut buffer = vec![0; 256 << 10];
+        loop {
+            match from.read(&mut buffer) {
+                Ok(0) => return Ok(hasher.finish()),
+                Ok(n_bytes) => {
+                    hasher.update(&buffer[..n_bytes]);
+                    to.write_all(&buffer[..n_bytes]).map_err(io_error("write", path))?;
+                    self.advance(n_bytes as u64)?;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+    }
+}
