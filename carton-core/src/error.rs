@@ -191,7 +191,7 @@ impl From<contents::ErrorKind> for ErrorKind {
     fn from(kind: contents::ErrorKind) -> Self {
         match kind {
             contents::ErrorKind::Integrity | contents::ErrorKind::Format => Self::Integrity,
-            contents::ErrorKind::NotFetched => Self::Network,
+            contents::ErrorKind::NotFetched | contents::ErrorKind::Network => Self::Network,
             contents::ErrorKind::Interrupted => Self::Interrupted,
             _ => Self::Failure,
         }

@@ -6,7 +6,7 @@ use carton_tensor::{Tensor, Tolerance, allclose};
 use serde::Serialize;
 
 use crate::causes::in_one_line;
-use crate::progress::run_blocking;
+use crate::progress::{ProgressEvent, Stage, run_blocking};
 use crate::{Carton, Error, ErrorKind, Inputs};
 
 /// How the self-tests of a carton went.
@@ -64,6 +64,16 @@ impl Carton {
     /// # Errors
     /// A test that could not be judged: its tensors cannot be read, or the runner died.
     pub async fn self_test(&self, tolerance: Tolerance) -> Result<SelfTestReport, Error> {
+        let (package, progress) = (self.package().clone(), self.progress());
+        run_blocking(move |abandoned| {
+            Ok(package.fetch_self_tests(&|done| {
+                if let Some(progress) = &progress {
+                    progress(&ProgressEvent::of_contents(Stage::Fetch, done));
+                }
+                abandoned.control()
+            })?)
+        })
+        .await?;
         let mut self_tests = Vec::new();
         for index in 0..self.package().metadata().self_tests().len() {
             self_tests.push(self.run_self_test(index, tolerance).await?);

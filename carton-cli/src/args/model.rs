@@ -10,13 +10,17 @@ use clap::Args;
 /// A carton and the hash it must have.
 #[derive(Args, Debug)]
 pub(crate) struct ModelArgs {
-    /// A .carton file, or the folder of an unpacked one
+    /// A .carton file, the folder of an unpacked one, or the URL of a .carton file
     #[arg(value_name = "MODEL", value_hint = clap::ValueHint::AnyPath)]
     pub(crate) path: PathBuf,
 
     /// Refuse the carton unless its manifest has this SHA-256 (see `carton hash`)
     #[arg(long, value_name = "HASH", value_parser = digest)]
     pub(crate) expect: Option<Sha256Digest>,
+
+    /// Let a carton on this machine link to files on this machine (file:// in its LINKS)
+    #[arg(long)]
+    pub(crate) allow_file_links: bool,
 }
 
 impl ModelArgs {

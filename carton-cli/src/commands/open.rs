@@ -5,9 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use carton_core::archive::Archive;
+use carton_core::contents::Work;
 use carton_core::package::Package;
 use carton_core::source::FileSource;
-use carton_core::{Carton, Location, OpenOptions, ProgressCallback, ProgressEvent};
+use carton_core::{Carton, OpenOptions, ProgressCallback, ProgressEvent};
 
 use super::Context;
 use crate::args::ModelArgs;
@@ -15,27 +16,15 @@ use crate::failure::{Exit, Failure};
 use crate::interrupt::Wanted;
 use crate::progress::ProgressDisplay;
 
-/// A carton that only a network has.
-#[derive(Debug, thiserror::Error)]
-#[error("`{location}` is remote, and --offline was given")]
-struct Offline {
-    location: Location,
-}
-
 /// Opens a carton without starting a runner.
 pub(super) async fn open(model: &ModelArgs, context: &Context<'_>) -> Result<Package, Failure> {
-    refuse_offline(model, context)?;
-    let options = OpenOptions { expect: model.expect, config: Some(context.config.clone()) };
+    let options = OpenOptions {
+        expect: model.expect,
+        allow_file_links: model.allow_file_links,
+        config: Some(context.config.clone()),
+        progress: progress(context),
+    };
     Carton::open(model.location(), options).await.map_err(|error| explained(error, &model.path))
-}
-
-/// With `--offline` a URL is an error before anybody tries to reach it.
-pub(super) fn refuse_offline(model: &ModelArgs, context: &Context<'_>) -> Result<(), Failure> {
-    let location = model.location();
-    if context.global.offline && location.path().is_none() {
-        return Err(Failure::with_exit(Exit::Network, Offline { location }));
-    }
-    Ok(())
 }
 
 /// Adds what to do when the file is no carton at all, rather than a damaged one.
@@ -79,6 +68,9 @@ pub(super) fn progress(context: &Context<'_>) -> Option<ProgressCallback> {
     })
 }
 
+/// What is shown while files come from servers.
+const FETCHING: &str = "downloading";
+
 /// Shows the progress of work on the contents of a carton, and stops it when it is no longer wanted.
 pub(super) fn on_bytes<'a>(
     stage: &'a str,
@@ -86,6 +78,10 @@ pub(super) fn on_bytes<'a>(
     wanted: &'a Wanted,
 ) -> impl Fn(carton_core::contents::Progress) -> ControlFlow<()> + 'a {
     move |progress| {
+        let stage = match progress.work {
+            Work::Fetch => FETCHING,
+            Work::Read => stage,
+        };
         display.update(stage, progress.bytes_done, Some(progress.bytes_total), true);
         wanted.control()
     }

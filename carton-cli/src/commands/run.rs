@@ -57,7 +57,6 @@ pub(super) async fn run(arguments: RunArgs, context: &Context<'_>) -> Result<Exi
 /// Loads the model: a carton, or with `--runner` whatever is there.
 async fn load(arguments: &RunArgs, context: &Context<'_>) -> Result<Carton, Failure> {
     let model = &arguments.model;
-    open::refuse_offline(model, context)?;
     let options = LoadOptions {
         expect: model.expect,
         device: arguments.device.clone(),
@@ -72,6 +71,7 @@ async fn load(arguments: &RunArgs, context: &Context<'_>) -> Result<Carton, Fail
         timeout: arguments.timeout,
         config: Some(context.config.clone()),
         progress: open::progress(context),
+        allow_file_links: model.allow_file_links,
         ..LoadOptions::default()
     };
     if let Some(runner) = &arguments.runner

@@ -56,7 +56,12 @@ pub(super) async fn run(arguments: UnpackArgs, context: &Context<'_>) -> Result<
 fn default_folder(model: &Path) -> Result<PathBuf, Failure> {
     let text = model.to_str();
     let without_hash = text.and_then(|text| text.split_once("#sha256=")).map_or(model, |(path, _)| Path::new(path));
-    match without_hash.file_stem() {
+    // What follows the path of a URL is no name.
+    let name = match without_hash.to_str() {
+        Some(text) if text.contains("://") => Path::new(text.split(['?', '#']).next().unwrap_or(text)),
+        _ => without_hash,
+    };
+    match name.file_stem() {
         Some(stem) if !stem.is_empty() => Ok(PathBuf::from(stem)),
         _ => {
             let error = NoName { path: model.to_path_buf() };
@@ -79,6 +84,7 @@ mod tests {
         check("digits.carton", "digits");
         check("/models/digits.v2.carton", "digits.v2");
         check("digits.carton#sha256=00ff", "digits");
+        check("https://host/models/digits.carton?token=a/b.c#sha256=00ff", "digits");
         assert_eq!(default_folder(Path::new("/")).unwrap_err().exit(), Exit::Usage);
     }
 }

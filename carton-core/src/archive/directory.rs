@@ -15,7 +15,7 @@ use crate::name::{self, Overlap};
 use crate::source::Source;
 
 /// How many bytes at the end of the file are read first.
-const SUFFIX_LENGTH: u64 = 64 << 10;
+pub(crate) const SUFFIX_LENGTH: u64 = 64 << 10;
 
 /// An opened zip file: the table of its entries, and where to read their data.
 ///
@@ -145,6 +145,18 @@ impl Archive {
     /// [`ArchiveError::Format`] when the local header is malformed or disagrees with the central directory.
     pub fn reader(&self, entry: &Entry) -> Result<EntryReader, ArchiveError> {
         EntryReader::open(self.source.clone(), entry.clone())
+    }
+
+    /// The same archive with its bytes read from elsewhere: a source that holds a part of them nearer by.
+    pub fn with_source(&self, source: Arc<dyn Source>) -> Archive {
+        Archive { source, table: self.table.clone() }
+    }
+
+    /// Which bytes are to be read for an entry: its local header, as long as headers usually are, and its data. If the header is
+    /// longer than that, more is needed.
+    pub fn window(&self, entry: &Entry) -> Range<u64> {
+        let length = entry_reader::usual_length(entry);
+        entry.header_offset..entry.header_offset.saturating_add(length).min(entry.limit)
     }
 
     /// Where the bytes of a stored entry lie in the source; `None` when it is compressed.

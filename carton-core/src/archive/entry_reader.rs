@@ -227,6 +227,15 @@ const READ_AHEAD: u64 = 32 << 10;
 /// How many of those may be extra fields of the header.
 const EXPECTED_EXTRA: u64 = 64;
 
+/// What writers that align their data put before it, ours among them.
+const USUAL_PADDING: u64 = 4096 + 16;
+
+/// How long an entry with its local header usually is at most.
+pub(super) fn usual_length(entry: &Entry) -> u64 {
+    let header = LocalFileHeader::LENGTH as u64 + u64::from(entry.name_length) + EXPECTED_EXTRA;
+    (header + USUAL_PADDING).saturating_add(entry.compressed_size)
+}
+
 /// Reads and checks the local header of `entry`. Returns where its data is, a buffer with the header and perhaps the first
 /// bytes behind it, and how long the header is.
 pub(super) fn open_header(source: &dyn Source, entry: &Entry) -> Result<(Range<u64>, Vec<u8>, usize), ArchiveError> {

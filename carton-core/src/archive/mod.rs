@@ -25,6 +25,7 @@ mod tests;
 mod writer;
 
 pub use directory::Archive;
+pub(crate) use directory::SUFFIX_LENGTH;
 pub use entry::{Entry, EntryKind, Method};
 pub use entry_reader::EntryReader;
 pub use error::ArchiveError;

@@ -7,9 +7,12 @@ use super::tree::MAX_LINK_STEPS;
 use crate::archive::ArchiveError;
 use crate::cache::CacheError;
 use crate::digest::Sha256Digest;
+use crate::download::DownloadError;
+use crate::encoding::EncodingError;
 use crate::links::LinksError;
 use crate::manifest::ManifestError;
 use crate::name::NameError;
+use crate::network::NetworkError;
 
 /// A carton's contents cannot be had, or are not what they should be.
 #[derive(Debug, thiserror::Error)]
@@ -96,6 +99,45 @@ pub enum ContentsError {
         /// Its digest.
         digest: Sha256Digest,
     },
+    /// Something could not be fetched.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
+    /// What a URL sent is encoded in a way that cannot be undone.
+    #[error("cannot decode what was sent for `{path}`")]
+    Encoding {
+        /// The file's path in the carton.
+        path: String,
+        /// What is wrong with it.
+        #[source]
+        source: EncodingError,
+    },
+    /// No URL of a linked file has it.
+    #[error("`{path}` (sha256 {digest}) could not be had from {}", failures_text(failures))]
+    NotToBeHad {
+        /// The file's path in the carton.
+        path: String,
+        /// Its digest in MANIFEST.
+        digest: Sha256Digest,
+        /// Each URL, and why not from there.
+        failures: Vec<LinkFailure>,
+    },
+    /// LINKS leads to a local file, which is not allowed.
+    #[error("`{path}` is linked to the local file `{url}`, which is not allowed here")]
+    FileLinkRefused {
+        /// The file's path in the carton.
+        path: String,
+        /// The URL.
+        url: String,
+    },
+    /// LINKS leads to a local file that cannot be opened.
+    #[error("cannot open `{url}`")]
+    FileLink {
+        /// The URL.
+        url: String,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
     /// The carton has no such file.
     #[error("the carton has no file `{path}`")]
     NoSuchFile {
@@ -137,6 +179,33 @@ pub enum ContentsError {
     Cache(CacheError),
 }
 
+/// Why a linked file could not be had from one of its URLs.
+#[derive(Debug)]
+pub struct LinkFailure {
+    /// The URL, as far as it may be shown.
+    pub address: String,
+    /// What is wrong.
+    pub error: Box<ContentsError>,
+}
+
+fn failures_text(failures: &[LinkFailure]) -> String {
+    let mut text = match failures.len() {
+        1 => "its URL".to_owned(),
+        n => format!("any of its {n} URLs"),
+    };
+    for (index, LinkFailure { address, error }) in failures.iter().enumerate() {
+        let cause = std::iter::successors(std::error::Error::source(&**error), |cause| cause.source())
+            .map(|cause| format!(": {cause}"))
+            .collect::<String>();
+        let mark = if index == 0 { ": " } else { "; " };
+        // Most messages name the URL themselves.
+        let error = error.to_string();
+        let named = if error.contains(address.as_str()) { String::new() } else { format!("`{address}`: ") };
+        text.push_str(&format!("{mark}{named}{error}{cause}"));
+    }
+    text
+}
+
 /// Why a symbolic link is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -170,6 +239,8 @@ pub enum ErrorKind {
     Unsupported,
     /// A linked file must be fetched first.
     NotFetched,
+    /// Something could not be fetched.
+    Network,
     /// What was asked for makes no sense for this carton or destination.
     Request,
     /// The caller asked to stop.
@@ -201,6 +272,14 @@ impl ContentsError {
                 _ => ErrorKind::Format,
             },
             Self::NotFetched { .. } => ErrorKind::NotFetched,
+            Self::Network(NetworkError::Interrupted) => ErrorKind::Interrupted,
+            Self::Network(_) | Self::FileLinkRefused { .. } | Self::FileLink { .. } => ErrorKind::Network,
+            Self::Encoding { .. } => ErrorKind::Integrity,
+            // Wrong bytes are worse news than none.
+            Self::NotToBeHad { failures, .. } => {
+                let is_wrong = failures.iter().any(|failure| failure.error.kind() == ErrorKind::Integrity);
+                if is_wrong { ErrorKind::Integrity } else { ErrorKind::Network }
+            }
             Self::NoSuchFile { .. } | Self::Size { .. } | Self::DestinationExists { .. } => ErrorKind::Request,
             Self::Interrupted => ErrorKind::Interrupted,
             Self::Io { .. } => ErrorKind::Io,
@@ -218,6 +297,14 @@ impl ContentsError {
         }
     }
 
+    /// What is inside an error that reading something fetched gave.
+    pub(crate) fn from_fetch(error: io::Error, path: &str) -> ContentsError {
+        match error.downcast::<EncodingError>() {
+            Ok(source) => Self::Encoding { path: path.to_owned(), source },
+            Err(error) => Self::archive(path)(ArchiveError::from_read(error, path)),
+        }
+    }
+
     pub(super) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ContentsError {
         let path = path.to_path_buf();
         move |source| Self::Io { action, path, source }
@@ -225,7 +312,30 @@ impl ContentsError {
 
     pub(super) fn archive(path: &str) -> impl FnOnce(ArchiveError) -> ContentsError {
         let path = path.to_owned();
-        move |source| Self::Archive { path, source }
+        move |source| match source {
+            ArchiveError::Io { action, location, source } => match unwrapped(source) {
+                Ok(error) => error,
+                Err(source) => Self::Archive { path, source: ArchiveError::Io { action, location, source } },
+            },
+            source => Self::Archive { path, source },
+        }
+    }
+}
+
+/// The error inside one of a source or reader that fetches.
+fn unwrapped(error: io::Error) -> Result<ContentsError, io::Error> {
+    match error.downcast::<NetworkError>() {
+        Ok(error) => Ok(error.into()),
+        Err(error) => error.downcast::<DownloadError>().map(ContentsError::from),
+    }
+}
+
+impl From<DownloadError> for ContentsError {
+    fn from(error: DownloadError) -> Self {
+        match error {
+            DownloadError::Network(error) => Self::Network(error),
+            DownloadError::Io { action, path, source } => Self::Io { action, path, source },
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! From a path in a carton to its verified bytes, wherever they are: in the archive, in an unpacked folder, or in the cache
+//! From a path in a carton to its verified bytes, wherever they are: in the archive, in an unpacked folder, in the cache, or on a
+//! server
 //! (spec/carton-format.md, "MANIFEST").
 //!
 //! Nothing of a file is handed out as complete before its SHA-256 matched MANIFEST. What the files mean is not known here.
@@ -6,6 +7,7 @@
 
 mod copy;
 mod error;
+mod fetch;
 mod model;
 mod open;
 mod origin;
@@ -17,21 +19,23 @@ mod unpack;
 mod verify;
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde::Serialize;
 
-pub use error::{ContentsError, ErrorKind, LinkProblem};
+pub use error::{ContentsError, ErrorKind, LinkFailure, LinkProblem};
+pub use fetch::Access;
 pub use model::ModelDirectory;
-pub use progress::{OnProgress, Progress, silent};
+pub use progress::{OnProgress, Progress, Work, silent};
 pub use ranges::{ModelRange, ModelRanges};
 pub use verify::{BadFile, VerifyReport};
 
 use origin::Origin;
+use progress::Meter;
 use tree::{Item, Place};
 
 use crate::archive::Method;
-use crate::cache::Cache;
+use crate::cache::{Cache, Lease};
 use crate::digest::Sha256Digest;
 use crate::links::Links;
 use crate::manifest::Manifest;
@@ -47,6 +51,12 @@ pub struct Contents {
     /// Sorted by path.
     items: Vec<Item>,
     cache: Option<Arc<Cache>>,
+    /// How what is elsewhere may be had; without it, only from the cache.
+    access: Option<Access>,
+    /// The file of the cache that was opened, if it is one.
+    whole: Option<Sha256Digest>,
+    /// Taken when something elsewhere is first needed, and held from then on: what was fetched is not deleted.
+    lease: OnceLock<Arc<Lease>>,
 }
 
 /// What is known about a file without reading it.
@@ -142,6 +152,16 @@ impl Contents {
             .collect()
     }
 
+    /// Keeps what the carton has in the cache from being deleted; none without a cache or a MANIFEST.
+    fn lease(&self, meter: &Meter<'_>) -> Result<Option<Arc<Lease>>, ContentsError> {
+        let (Some(cache), Some((manifest, _))) = (&self.cache, &self.manifest) else { return Ok(None) };
+        if let Some(lease) = self.lease.get() {
+            return Ok(Some(lease.clone()));
+        }
+        let lease = cache.lease_carton::<ContentsError>(manifest, self.whole.as_slice(), &|| meter.advance(0))?;
+        Ok(Some(Arc::new(lease)))
+    }
+
     /// The place of a path in the list of items.
     fn find(&self, path: &str) -> Result<usize, ContentsError> {
         self.items
@@ -161,7 +181,10 @@ impl Contents {
         let item = &self.items[self.follow(index)];
         match (&item.place, item.digest) {
             (Place::Here { size, .. }, _) => Some(*size),
-            (_, Some(digest)) => std::fs::metadata(self.cache.as_ref()?.file_path(&digest)).ok().map(|m| m.len()),
+            (_, Some(digest)) => {
+                let fetched = self.cache.as_ref().and_then(|cache| std::fs::metadata(cache.file_path(&digest)).ok());
+                fetched.map(|metadata| metadata.len()).or_else(|| self.links.size(&digest))
+            }
             _ => None,
         }
     }

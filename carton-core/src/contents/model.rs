@@ -1,7 +1,7 @@
 //! The model's files as a folder.
 
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use super::origin::{Origin, open_item};
 use super::progress::{Meter, OnProgress};
@@ -22,9 +22,9 @@ pub struct ModelDirectory {
 #[derive(Debug)]
 enum Keeps {
     Nothing,
-    Cached { _folder: ModelFolder, _lease: Lease },
+    Cached { _folder: ModelFolder, _lease: Option<Arc<Lease>> },
     Temporary { _folder: TemporaryFolder },
-    InPlace { _lease: Lease },
+    InPlace { _lease: Option<Arc<Lease>> },
 }
 
 impl ModelDirectory {
@@ -46,18 +46,13 @@ impl Contents {
         let is_complete = indices.iter().all(|index| self.items[*index].place != Place::Linked);
         match (&self.origin, &self.cache, self.manifest()) {
             (Origin::BareFolder(path), ..) => Ok(ModelDirectory { path: path.clone(), _keeps: Keeps::Nothing }),
-            (Origin::Folder(root), cache, Some(manifest)) if is_complete => {
-                let lease = match cache {
-                    Some(cache) => {
-                        Keeps::InPlace { _lease: cache.lease_carton::<ContentsError>(manifest, &[], &|| meter.advance(0))? }
-                    }
-                    None => Keeps::Nothing,
-                };
+            (Origin::Folder(root), _, Some(_)) if is_complete => {
+                let lease = Keeps::InPlace { _lease: self.lease(&meter)? };
                 self.verify_in_folder(root, &indices, &meter)?;
                 Ok(ModelDirectory { path: root.join("model"), _keeps: lease })
             }
             (_, Some(cache), Some(manifest)) => {
-                let lease = cache.lease_carton::<ContentsError>(manifest, &[], &|| meter.advance(0))?;
+                let lease = self.lease(&meter)?;
                 let files = Files { contents: self, indices, meter: &meter };
                 let folder = cache.model_folder(&manifest.hash(), &files)?;
                 let path = folder.path().to_path_buf();
@@ -70,6 +65,7 @@ impl Contents {
                 };
                 let path = folder.path().join("model");
                 if !self.link_bare_file(&path)? {
+                    self.bring(&indices, &meter)?;
                     write_tree(self, &indices, folder.path(), &meter)?;
                 }
                 Ok(ModelDirectory { path, _keeps: Keeps::Temporary { _folder: folder } })
@@ -150,6 +146,11 @@ struct Files<'a> {
 
 impl ModelFiles for Files<'_> {
     type Error = ContentsError;
+
+    fn prepare(&self, indices: &[usize]) -> Result<(), ContentsError> {
+        let items: Vec<usize> = indices.iter().map(|index| self.indices[*index]).collect();
+        self.contents.bring(&items, self.meter)
+    }
 
     fn files(&self) -> Vec<ModelFile<'_>> {
         let file = |index: &usize| {

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::origin::Origin;
 use super::tree::{Found, Item, Place, arrange};
-use super::{Contents, ContentsError, LinkProblem};
+use super::{Access, Contents, ContentsError, LinkProblem};
 use crate::archive::{Archive, EntryKind};
 use crate::cache::{Cache, Moment, WORTH_WAITING, open_regular};
 use crate::digest::Sha256Digest;
@@ -63,7 +63,16 @@ impl Contents {
         }
         let items = arrange(&manifest, &links, found)?;
         let origin = Origin::Archive { archive, opened_at };
-        Ok(Contents { origin, manifest: Some((manifest, hash)), links, items, cache })
+        Ok(Contents {
+            origin,
+            manifest: Some((manifest, hash)),
+            links,
+            items,
+            cache,
+            access: None,
+            whole: None,
+            lease: OnceLock::new(),
+        })
     }
 
     /// Opens an unpacked carton: a folder with MANIFEST and the files it lists.
@@ -81,7 +90,16 @@ impl Contents {
         };
         let items = arrange(&manifest, &links, walk(path)?)?;
         let origin = Origin::Folder(path.to_path_buf());
-        Ok(Contents { origin, manifest: Some((manifest, hash)), links, items, cache: None })
+        Ok(Contents {
+            origin,
+            manifest: Some((manifest, hash)),
+            links,
+            items,
+            cache: None,
+            access: None,
+            whole: None,
+            lease: OnceLock::new(),
+        })
     }
 
     /// A model that is not in a carton: a folder, or a single file. There is no MANIFEST to verify it against. Its files
@@ -104,12 +122,31 @@ impl Contents {
         } else {
             return Err(ContentsError::Kind { path: path.to_path_buf() });
         };
-        Ok(Contents { origin, manifest: None, links: Links::default(), items, cache: None })
+        Ok(Contents {
+            origin,
+            manifest: None,
+            links: Links::default(),
+            items,
+            cache: None,
+            access: None,
+            whole: None,
+            lease: OnceLock::new(),
+        })
     }
 
     /// Lets a folder's contents remember what was verified, and find linked files.
     pub fn with_cache(self, cache: Option<Arc<Cache>>) -> Contents {
         Contents { cache, ..self }
+    }
+
+    /// Lets contents that are elsewhere be fetched into the cache.
+    pub fn with_access(self, access: Option<Access>) -> Contents {
+        Contents { access, ..self }
+    }
+
+    /// Names the file of the cache that these are the contents of.
+    pub fn with_whole(self, whole: Option<Sha256Digest>) -> Contents {
+        Contents { whole, ..self }
     }
 
     /// Whether a folder looks like an unpacked carton rather than a bare model.

@@ -4,13 +4,17 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use super::progress::{Meter, silent};
 use super::{Contents, ContentsError, Item, Place};
 use crate::archive::{Archive, ArchiveError, Entry, EntryReader, Method};
-use crate::cache::{Moment, open_following, open_regular};
+use crate::cache::{Moment, SHARED_FROM, open_following, open_regular};
 use crate::source::FileIdentity;
 
 /// Bytes are handed on in pieces of this size.
 pub(super) const CHUNK_LENGTH: usize = 256 * 1024;
+
+/// The files that tell what a carton is. Opening one reads them.
+const DESCRIBING: [&str; 2] = ["carton.toml", "tensor_data/index.toml"];
 
 /// What was opened.
 pub(super) enum Origin {
@@ -73,6 +77,7 @@ impl Origin {
 pub(super) enum RawReader<'a> {
     Entry { reader: EntryReader, path: &'a str },
     File { file: File, path: PathBuf, offset: u64 },
+    Bytes { bytes: Vec<u8>, offset: usize },
 }
 
 impl RawReader<'_> {
@@ -82,15 +87,24 @@ impl RawReader<'_> {
             let result = match self {
                 Self::Entry { reader, .. } => std::io::Read::read(reader, buffer),
                 Self::File { file, offset, .. } => file.read_at(buffer, *offset),
+                Self::Bytes { bytes, offset } => {
+                    let rest = &bytes[*offset..];
+                    let n_bytes = rest.len().min(buffer.len());
+                    buffer[..n_bytes].copy_from_slice(&rest[..n_bytes]);
+                    *offset += n_bytes;
+                    return Ok(n_bytes);
+                }
             };
             match (result, &mut *self) {
                 (Ok(n_bytes), Self::File { offset, .. }) => {
                     *offset += n_bytes as u64;
                     return Ok(n_bytes);
                 }
-                (Ok(n_bytes), Self::Entry { .. }) => return Ok(n_bytes),
+                (Ok(n_bytes), Self::Entry { .. } | Self::Bytes { .. }) => return Ok(n_bytes),
                 (Err(error), _) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 (Err(error), Self::File { path, .. }) => return Err(ContentsError::io("read", path)(error)),
+                // Reading from memory does not fail.
+                (Err(_), Self::Bytes { .. }) => return Ok(0),
                 (Err(error), Self::Entry { path, .. }) => {
                     return Err(ContentsError::archive(path)(ArchiveError::from_read(error, path)));
                 }
@@ -115,6 +129,9 @@ impl Contents {
     /// The unverified bytes of an item that is not a symbolic link.
     pub(super) fn raw_reader(&self, index: usize) -> Result<RawReader<'_>, ContentsError> {
         let item = &self.items[index];
+        if self.is_elsewhere(index) {
+            return self.elsewhere_reader(index);
+        }
         match (&item.place, &self.origin) {
             (Place::Here { entry, .. }, Origin::Archive { archive, .. }) => {
                 let entry = archive
@@ -128,23 +145,61 @@ impl Contents {
                 let (file, path, _) = open_item(origin, item)?;
                 Ok(RawReader::File { file, path, offset: 0 })
             }
-            (Place::Linked, _) => {
-                let (file, path) = self.fetched(item)?;
-                Ok(RawReader::File { file, path, offset: 0 })
-            }
+            (Place::Linked, _) => self.elsewhere_reader(index),
             (Place::Symlink { leads_to, .. }, _) => self.raw_reader(*leads_to),
         }
     }
 
-    /// A linked file in the cache.
-    pub(super) fn fetched(&self, item: &Item) -> Result<(File, PathBuf), ContentsError> {
-        let digest = item.digest.ok_or_else(|| ContentsError::NoSuchFile { path: item.path.clone() })?;
-        if let Some(cache) = &self.cache
-            && let Some(file) = cache.file(&digest)?
-        {
-            return Ok((file, cache.file_path(&digest)));
+    /// The bytes of an item that is elsewhere: from the cache, where it is brought first if need be.
+    fn elsewhere_reader(&self, index: usize) -> Result<RawReader<'_>, ContentsError> {
+        if let Some(reader) = self.cached_reader(index)? {
+            return Ok(reader);
         }
-        Err(ContentsError::NotFetched { path: item.path.clone(), digest })
+        if let Some(reader) = self.known_reader(index)? {
+            return Ok(reader);
+        }
+        self.bring(&[index], &Meter::new(0, &silent))?;
+        let item = &self.items[index];
+        let not_fetched = |digest| ContentsError::NotFetched { path: item.path.clone(), digest };
+        let no_such_file = || ContentsError::NoSuchFile { path: item.path.clone() };
+        self.cached_reader(index)?.ok_or_else(|| item.digest.map_or_else(no_such_file, not_fetched))
+    }
+
+    /// Where the cache has the file of an item that is elsewhere; it is brought there if need be.
+    pub(super) fn fetched(&self, index: usize) -> Result<PathBuf, ContentsError> {
+        self.bring(&[index], &Meter::new(0, &silent))?;
+        let item = &self.items[index];
+        let found = self.cache.as_ref().zip(item.digest).map(|(cache, digest)| cache.file_path(&digest));
+        found.ok_or_else(|| ContentsError::NoSuchFile { path: item.path.clone() })
+    }
+
+    /// The bytes of an item that the cache has. One that is damaged there is deleted, and is then not there.
+    fn cached_reader(&self, index: usize) -> Result<Option<RawReader<'_>>, ContentsError> {
+        let (Some(cache), Some(digest)) = (&self.cache, self.items[index].digest) else { return Ok(None) };
+        if self.is_small(index) {
+            let bytes = cache.read_small(&digest, SHARED_FROM)?;
+            return Ok(bytes.map(|bytes| RawReader::Bytes { bytes, offset: 0 }));
+        }
+        let file = cache.file(&digest)?;
+        Ok(file.map(|file| RawReader::File { file, path: cache.file_path(&digest), offset: 0 }))
+    }
+
+    /// The bytes of an item that were read when the remote archive was opened: those of its metadata.
+    fn known_reader(&self, index: usize) -> Result<Option<RawReader<'_>>, ContentsError> {
+        let Item { path, place, .. } = &self.items[index];
+        let (Place::Here { entry, .. }, Origin::Archive { archive, .. }) = (place, &self.origin) else {
+            return Ok(None);
+        };
+        let (Some(entry), Some(remote)) = (archive.entries().get(*entry), archive.source().remote()) else {
+            return Ok(None);
+        };
+        // What describes the carton is read through the source, so that it is known the next time.
+        let describes = DESCRIBING.contains(&path.as_str());
+        if !describes && !remote.holds(&archive.window(entry)) {
+            return Ok(None);
+        }
+        let reader = archive.reader(entry).map_err(ContentsError::archive(path))?;
+        Ok(Some(RawReader::Entry { reader, path }))
     }
 
     /// Hands on all unverified bytes of an item, in order.

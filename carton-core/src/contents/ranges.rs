@@ -35,7 +35,7 @@ pub struct ModelRange {
 #[derive(Debug)]
 pub struct ModelRanges {
     files: Vec<ModelRange>,
-    _lease: Option<Lease>,
+    _lease: Option<Arc<Lease>>,
 }
 
 impl ModelRanges {
@@ -59,19 +59,16 @@ enum Way {
 
 impl Contents {
     /// The model's files as ranges of open files. What is stored in the carton without compression is verified where it is,
-    /// once while the file stays the same; the rest is brought to the cache, small files to a temporary file.
+    /// once while the file stays the same; the rest is brought to the cache, small files to a temporary file. What is elsewhere is
+    /// fetched into the cache first.
     ///
     /// # Errors
     /// As for [`Contents::model_directory`].
     pub fn model_ranges(&self, on_progress: OnProgress<'_>) -> Result<ModelRanges, ContentsError> {
         let indices = self.model_items();
         let meter = Meter::new(self.total(&indices), on_progress);
-        let lease = match (&self.cache, self.manifest()) {
-            (Some(cache), Some(manifest)) => {
-                Some(cache.lease_carton::<ContentsError>(manifest, &[], &|| meter.advance(0))?)
-            }
-            _ => None,
-        };
+        let lease = self.lease(&meter)?;
+        self.bring(&indices, &meter)?;
         let (ways, bundle_length) = self.ways(&indices)?;
         self.verify_in_place(&ways, &meter)?;
         if let Origin::Folder(root) = &self.origin {
@@ -243,20 +240,20 @@ impl Contents {
     /// A file that is in the cache, or is brought there now.
     fn cached(&self, index: usize, meter: &Meter<'_>) -> Result<File, ContentsError> {
         let item = &self.items[index];
-        match (&item.place, &self.cache, item.digest) {
-            (Place::Here { .. }, Some(cache), Some(digest)) => cache.obtain_file(
-                &digest,
-                &item.path,
-                &mut |sink| {
-                    self.feed(index, &mut |chunk| {
-                        sink(chunk)?;
-                        meter.advance(chunk.len() as u64)
-                    })
-                },
-                &|n_bytes| meter.advance(n_bytes),
-            ),
-            _ => Ok(self.fetched(item)?.0),
-        }
+        let (Some(cache), Some(digest)) = (&self.cache, item.digest) else {
+            return Err(ContentsError::NoSuchFile { path: item.path.clone() });
+        };
+        cache.obtain_file(
+            &digest,
+            &item.path,
+            &mut |sink| {
+                self.feed(index, &mut |chunk| {
+                    sink(chunk)?;
+                    meter.advance(chunk.len() as u64)
+                })
+            },
+            &|n_bytes| meter.advance(n_bytes),
+        )
     }
 }
 

@@ -31,6 +31,7 @@ impl Contents {
         create_folder(&root)?;
         let indices: Vec<usize> = (0..self.items.len()).collect();
         let meter = Meter::new(self.total(&indices), on_progress);
+        self.bring(&indices, &meter)?;
         write_tree(self, &indices, &root, &meter)?;
         if let Some(manifest) = self.manifest() {
             write_file(&root.join(manifest::NAME), manifest.to_bytes())?;

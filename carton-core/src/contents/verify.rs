@@ -8,6 +8,7 @@ use super::tree::case_collisions;
 use super::{Contents, ContentsError, ErrorKind, Place};
 use crate::cache::{Scope, Verified, workers};
 use crate::digest::{Hasher, Sha256Digest};
+use crate::network::NetworkError;
 use crate::source::FileIdentity;
 
 /// What [`Contents::verify`] found.
@@ -25,6 +26,14 @@ pub struct VerifyReport {
     pub not_fetched: Vec<String>,
     /// What is allowed and may surprise, one sentence each.
     pub warnings: Vec<String>,
+}
+
+/// What was found so far.
+#[derive(Default)]
+struct Findings {
+    bad: Vec<BadFile>,
+    not_fetched: Vec<String>,
+    n_bytes: u64,
 }
 
 /// A file that is not what MANIFEST lists.
@@ -45,7 +54,7 @@ impl VerifyReport {
 
 impl Contents {
     /// Hashes every file on all cores, whatever is remembered, and reports all that are bad. A carton found good is
-    /// remembered.
+    /// remembered. What is elsewhere is fetched first.
     ///
     /// # Errors
     /// Only when it cannot be told whether the files are good: interrupted, changed meanwhile, or the file cannot be read.
@@ -54,8 +63,9 @@ impl Contents {
             (0..self.items.len()).filter(|index| !matches!(self.items[*index].place, Place::Symlink { .. })).collect();
         let meter = Meter::new(self.total(&indices), on_progress);
         self.unchanged_identity()?;
-        let findings = Mutex::new((Vec::new(), Vec::new(), 0_u64));
-        let order = self.largest_first(indices);
+        let (here, fetched) = self.fetch_to_verify(indices, &meter)?;
+        let findings = Mutex::new(fetched);
+        let order = self.largest_first(here);
         workers::run(order.len(), |at| {
             let index = order[at];
             let path = self.items[index].path.clone();
@@ -70,14 +80,16 @@ impl Contents {
                 .and_then(|()| self.compare(index, hasher));
             let mut findings = findings.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
             match result {
-                Ok(()) => findings.2 += n_bytes,
-                Err(ContentsError::NotFetched { .. }) => findings.1.push(path),
+                Ok(()) => findings.n_bytes += n_bytes,
+                Err(ContentsError::NotFetched { .. } | ContentsError::Network(NetworkError::Offline { .. })) => {
+                    findings.not_fetched.push(path)
+                }
                 Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::Io) => return Err(error),
-                Err(error) => findings.0.push(BadFile { path, error }),
+                Err(error) => findings.bad.push(BadFile { path, error }),
             }
             Ok(())
         })?;
-        let (mut bad, mut not_fetched, n_bytes) = findings.into_inner().unwrap_or_else(|p| p.into_inner());
+        let Findings { mut bad, mut not_fetched, n_bytes } = findings.into_inner().unwrap_or_else(|p| p.into_inner());
         bad.sort_by(|one, other| one.path.cmp(&other.path));
         not_fetched.sort();
         if bad.is_empty() {
@@ -94,6 +106,28 @@ impl Contents {
             .collect();
         let n_files = self.items.len() - not_fetched.len();
         Ok(VerifyReport { manifest_hash: self.manifest_hash(), n_files, n_bytes, bad, not_fetched, warnings })
+    }
+
+    /// Brings what is elsewhere. Returns the items that are here now, and what is known of the others.
+    fn fetch_to_verify(
+        &self,
+        mut indices: Vec<usize>,
+        meter: &Meter<'_>,
+    ) -> Result<(Vec<usize>, Findings), ContentsError> {
+        let mut findings = Findings::default();
+        if self.access.as_ref().is_none_or(|access| access.network.is_offline()) {
+            // What is not in the cache will be found not to be there.
+            return Ok((indices, findings));
+        }
+        for (failed, error) in self.bring_each(&indices, meter, true)? {
+            if error.kind() != ErrorKind::Integrity {
+                return Err(error);
+            }
+            let digest = self.items[failed].digest;
+            indices.retain(|index| self.items[*index].digest != digest);
+            findings.bad.push(BadFile { path: self.items[failed].path.clone(), error });
+        }
+        Ok((indices, findings))
     }
 
     /// Largest first, so that no core is left with a large one at the end; small ones in their order.

@@ -37,7 +37,7 @@ impl ModelFiles {
         let report = |stage: Stage| {
             move |done: contents::Progress| {
                 if let Some(progress) = progress {
-                    progress(&ProgressEvent::bytes(stage.clone(), done.bytes_done, done.bytes_total));
+                    progress(&ProgressEvent::of_contents(stage.clone(), done));
                 }
                 abandoned.control()
             }
@@ -91,6 +91,10 @@ impl Live {
 
     pub(super) fn descriptor(&self) -> &Descriptor {
         &self.descriptor
+    }
+
+    pub(super) fn progress(&self) -> Option<ProgressCallback> {
+        self.options.progress.clone()
     }
 
     pub(super) fn signature_mode(&self) -> SignatureMode {
@@ -193,7 +197,7 @@ pub(crate) async fn start_runner(
         Event::Log { level, message, .. } => log(&runner, level, &message),
         Event::Progress { what, done, total, .. } => {
             if let Some(progress) = &progress {
-                progress(&ProgressEvent { stage: Stage::Runner(what), done, total, unit: "" });
+                progress(&ProgressEvent { stage: Stage::Runner(what), done, kept: 0, total, unit: "" });
             }
         }
         _ => {}

@@ -14,9 +14,9 @@ use semver::VersionReq;
 
 use self::live::{Live, ModelFiles};
 use crate::config::Config;
-use crate::open;
+use crate::open::{self, Opening};
 use crate::package::Package;
-use crate::progress::run_blocking;
+use crate::progress::{ProgressCallback, run_blocking};
 use crate::runner::{self, Registry, Requirement};
 use crate::{Error, Inputs, Location, Tensors};
 
@@ -62,7 +62,10 @@ impl Carton {
     /// that dies or refuses the model. See [`Error::kind`].
     pub async fn load(location: impl Into<Location>, options: LoadOptions) -> Result<Self, Error> {
         let location = location.into();
-        Self::load_with(options, move |config, options| open::open(&location, options.expect, config)).await
+        Self::load_with(options, move |config, options, opening| {
+            open::open(&location, options.expect, options.allow_file_links, config, opening)
+        })
+        .await
     }
 
     /// Loads a bare model: a folder or file that is no carton, with the runner that runs it. Nothing is verified: there
@@ -86,23 +89,27 @@ impl Carton {
     ) -> Result<Self, Error> {
         let path = path.into();
         let runner = runner.to_owned();
-        Self::load_with(options, move |config, _| {
-            let cache = open::cache(config)?;
-            Ok(Package::bare(&path, &runner, framework_version, Some(cache))?)
+        Self::load_with(options, move |_, _, opening| {
+            Ok(Package::bare(&path, &runner, framework_version, opening.cache.clone())?)
         })
         .await
     }
 
     async fn load_with(
         options: LoadOptions,
-        open: impl FnOnce(&Config, &LoadOptions) -> Result<Package, Error> + Send + 'static,
+        open: impl FnOnce(&Config, &LoadOptions, &Opening) -> Result<Package, Error> + Send + 'static,
     ) -> Result<Self, Error> {
         let (package, descriptor, files, options) = run_blocking(move |abandoned| {
             let config = match &options.config {
                 Some(config) => config.clone(),
                 None => Config::load(None)?,
             };
-            let package = open(&config, &options)?;
+            let opening = Opening {
+                cache: Some(open::cache(&config)?),
+                activity: Arc::clone(abandoned.activity()),
+                progress: options.progress.clone(),
+            };
+            let package = open(&config, &options, &opening)?;
             let descriptor = choose_runner(&package, &config, &options)?;
             let files = ModelFiles::prepare(&package, descriptor.files, options.progress.as_ref(), &abandoned)?;
             let mut options = options;
@@ -270,6 +277,11 @@ impl Carton {
     #[must_use]
     pub fn runner(&self) -> &runner::Descriptor {
         self.live.descriptor()
+    }
+
+    /// Who is told of progress.
+    pub(crate) fn progress(&self) -> Option<ProgressCallback> {
+        self.live.progress()
     }
 
     /// Inputs by the names the carton declares.

@@ -48,6 +48,8 @@ pub struct LoadOptions {
     pub max_waiting_calls: usize,
     /// What the runner process may see and use.
     pub policy: LaunchPolicy,
+    /// Whether LINKS of a local carton may name local files. LINKS of one on a server never may.
+    pub allow_file_links: bool,
     /// Directories; `None` reads the configuration file and the environment.
     pub config: Option<Config>,
     /// Told how far verification and loading have come.
@@ -70,6 +72,7 @@ impl Default for LoadOptions {
             pool_bytes: 4 << 30,
             max_waiting_calls: 1024,
             policy: LaunchPolicy::default(),
+            allow_file_links: false,
             config: None,
             progress: None,
         }

@@ -27,7 +27,7 @@ pub use write::{OnProgress, PackageInput, silent, write};
 
 use crate::archive::Archive;
 use crate::cache::Cache;
-use crate::contents::{Contents, ContentsError, ErrorKind};
+use crate::contents::{self, Access, Contents, ContentsError, ErrorKind};
 use crate::digest::Sha256Digest;
 use crate::metadata::{Draft, Example, Metadata, MetadataError, Reference, SelfTest};
 use crate::source::{FileSource, Source};
@@ -62,6 +62,10 @@ pub struct OpenOptions {
     pub cache: Option<Arc<Cache>>,
     /// The hash that the carton's MANIFEST must have.
     pub expect: Option<Sha256Digest>,
+    /// How files that are elsewhere may be had; without it, only from the cache.
+    pub access: Option<Access>,
+    /// The file of the cache that is opened, if it is one: it is not deleted while the model is loaded.
+    pub whole: Option<Sha256Digest>,
 }
 
 impl Package {
@@ -80,7 +84,7 @@ impl Package {
             return Self::open_archive(Arc::new(source), options);
         }
         match Contents::open_folder(path, options.expect) {
-            Ok(contents) => Self::from_contents(contents.with_cache(options.cache)),
+            Ok(contents) => Self::from_contents(contents.with_cache(options.cache).with_access(options.access)),
             Err(error) => {
                 let bytes = || std::fs::read(path.join(METADATA)).ok();
                 Err(unsupported_version(&error, bytes).unwrap_or(error.into()))
@@ -94,7 +98,7 @@ impl Package {
     /// As [`open`](Self::open).
     pub fn open_archive(source: Arc<dyn Source>, options: OpenOptions) -> Result<Self, PackageError> {
         match Contents::open_archive(Arc::clone(&source), options.cache, options.expect) {
-            Ok(contents) => Self::from_contents(contents),
+            Ok(contents) => Self::from_contents(contents.with_access(options.access).with_whole(options.whole)),
             Err(error) => {
                 let bytes = || {
                     let archive = Archive::open(source).ok()?;
@@ -164,6 +168,21 @@ impl Package {
     /// There is no such tensor; its file is not what MANIFEST says, or does not hold what the index says.
     pub fn tensor(&self, name: &str) -> Result<Tensor, PackageError> {
         self.opened.tensors.read(name, &self.opened.contents)
+    }
+
+    /// Fetches the tensors of all self-tests together, where they are elsewhere; one by one that takes longer.
+    ///
+    /// # Errors
+    /// As [`Contents::fetch`].
+    pub fn fetch_self_tests(&self, on_progress: contents::OnProgress<'_>) -> Result<(), PackageError> {
+        let Opened { contents, metadata, tensors } = &*self.opened;
+        let names = metadata
+            .self_tests()
+            .iter()
+            .flat_map(|test| test.inputs.values().chain(test.expected_out.iter().flat_map(BTreeMap::values)));
+        let files = tensors.files_of(names.map(String::as_str));
+        let is_wanted = |path: &str| path.strip_prefix(tensor_data::FOLDER).is_some_and(|file| files.contains(file));
+        Ok(contents.fetch(is_wanted, on_progress)?)
     }
 
     /// The paths of the files below `misc/`, without that folder.

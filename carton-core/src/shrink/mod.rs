@@ -15,7 +15,7 @@ use choose::{Choice, check_prefix};
 
 use crate::archive::Compression;
 use crate::config::Config;
-use crate::contents::{Contents, ContentsError};
+use crate::contents::{self, Contents, ContentsError};
 use crate::digest::Sha256Digest;
 use crate::links::{Links, LinksError};
 use crate::package::{self, PackageError};
@@ -57,6 +57,8 @@ pub struct ShrinkOptions {
     pub save_files: Option<PathBuf>,
     /// The SHA-256 that MANIFEST must have.
     pub expect: Option<Sha256Digest>,
+    /// Whether LINKS of a local carton may name local files. LINKS of one on a server never may.
+    pub allow_file_links: bool,
     /// Directories; `None` reads the configuration file and the environment.
     pub config: Option<Config>,
     /// Told how far the work has come.
@@ -66,7 +68,7 @@ pub struct ShrinkOptions {
 impl ShrinkOptions {
     /// Leaves out these files, and saves them nowhere.
     pub fn new(leave_out: LeaveOut) -> Self {
-        Self { leave_out, save_files: None, expect: None, config: None, progress: None }
+        Self { leave_out, save_files: None, expect: None, allow_file_links: false, config: None, progress: None }
     }
 }
 
@@ -83,6 +85,8 @@ pub struct ResolveOptions {
     pub compression: Compression,
     /// The SHA-256 that MANIFEST must have.
     pub expect: Option<Sha256Digest>,
+    /// Whether LINKS of a local carton may name local files. LINKS of one on a server never may.
+    pub allow_file_links: bool,
     /// Directories; `None` reads the configuration file and the environment.
     pub config: Option<Config>,
     /// Told how far the work has come.
@@ -218,13 +222,20 @@ impl Carton {
         if let LeaveOut::Large { url_prefix, .. } = &options.leave_out {
             check_prefix(url_prefix)?;
         }
-        let opened = OpenOptions { expect: options.expect, config: options.config.clone() };
+        let opened = OpenOptions {
+            expect: options.expect,
+            allow_file_links: options.allow_file_links,
+            config: options.config.clone(),
+            progress: options.progress.clone(),
+        };
         let package = Self::open(location.clone(), opened).await?;
         run_blocking(move |abandoned| {
             let contents = package.contents();
             package::check_output(contents, location.path(), &output)?;
             let mut choice = Choice::make(contents, &options.leave_out)?;
             let report = Report { progress: options.progress.as_ref(), abandoned: &abandoned };
+            let is_needed = |path: &str| options.save_files.is_some() || !choice.missing.contains(path);
+            contents.fetch(is_needed, &report.of_contents(Stage::Pack))?;
             // First the files: a carton whose files are nowhere is of no use.
             if let Some(folder) = &options.save_files {
                 save::save(contents, location.path(), &mut choice.left_out, folder, &report)?;
@@ -264,12 +275,18 @@ impl Carton {
     ) -> Result<Packed, Error> {
         let location = location.into();
         let output = output.as_ref().to_path_buf();
-        let opened = OpenOptions { expect: options.expect, config: options.config.clone() };
+        let opened = OpenOptions {
+            expect: options.expect,
+            allow_file_links: options.allow_file_links,
+            config: options.config.clone(),
+            progress: options.progress.clone(),
+        };
         let package = Self::open(location.clone(), opened).await?;
         run_blocking(move |abandoned| {
             let contents = package.contents();
             package::check_output(contents, location.path(), &output)?;
             let report = Report { progress: options.progress.as_ref(), abandoned: &abandoned };
+            contents.fetch(|_| true, &report.of_contents(Stage::Pack))?;
             let (none, no_links) = (BTreeSet::new(), Links::default());
             package::rewrite(contents, &none, &no_links, &output, options.compression, &report.of(Stage::Pack))?;
             Ok(Packed { path: output, manifest_sha256: manifest_hash(contents)? })
@@ -286,6 +303,15 @@ struct Report<'a> {
 }
 
 impl Report<'_> {
+    fn of_contents(&self, stage: Stage) -> impl Fn(contents::Progress) -> ControlFlow<()> + Sync {
+        move |done| {
+            if let Some(progress) = self.progress {
+                progress(&ProgressEvent::of_contents(stage.clone(), done));
+            }
+            self.abandoned.control()
+        }
+    }
+
     fn of(&self, stage: Stage) -> impl Fn(u64, u64) -> ControlFlow<()> + Sync {
         move |done, total| {
             if let Some(progress) = self.progress {

@@ -1,10 +1,11 @@
-//! Where a carton's bytes come from: a file or memory, behind one small trait.
+//! Where a carton's bytes come from: a file, memory or an HTTP server, behind one small trait.
 //!
 //! Reads are positioned and blocking, and name no state: several threads may read one source at once. Nothing here
 //! knows what the bytes mean.
 
 mod file;
 mod memory;
+mod remote;
 
 use std::fs::File;
 use std::io;
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use file::FileSource;
 pub use memory::MemorySource;
+pub use remote::{RemoteSource, Window};
 
 /// What tells whether a local file is still the one that was looked at before, without reading it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -66,6 +68,11 @@ pub trait Source: Send + Sync {
 
     /// The local file behind this source, whose descriptor may be passed to a runner; `None` for other sources.
     fn file(&self) -> Option<&File>;
+
+    /// This source, if it is on a server and what is not known of it takes a request.
+    fn remote(&self) -> Option<&RemoteSource> {
+        None
+    }
 
     /// The path or URL, for messages.
     fn location(&self) -> &str;

@@ -1,6 +1,6 @@
 //! `index.toml`: which tensors there are, and where. Unknown fields are ignored.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use carton_tensor::{DataType, element_count};
 use serde::Deserialize;
@@ -111,6 +111,19 @@ impl Index {
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Entry> {
         self.tensors.get(name)
+    }
+
+    /// The files of `tensor_data` that hold these tensors. Names that no tensor has are passed over.
+    pub fn files_of<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> BTreeSet<&str> {
+        let mut files = BTreeSet::new();
+        for entry in names.into_iter().filter_map(|name| self.get(name)) {
+            match entry {
+                Entry::Plain { file, .. } => drop(files.insert(file.as_str())),
+                // What is in a nested tensor is not itself nested.
+                Entry::Nested { inner } => files.extend(self.files_of(inner.iter().map(String::as_str))),
+            }
+        }
+        files
     }
 
     /// Checks that every file exists and has the size that dtype and shape ask for. `size` says what is known of a path in

@@ -135,7 +135,7 @@ fn the_expected_hash() {
     let folder = Folder::new();
     let path = carton(&folder, &valid(""), &[]);
     let hash = open(&path).unwrap().contents().manifest_hash();
-    let open = |expect| Package::open(&path, OpenOptions { cache: None, expect });
+    let open = |expect| Package::open(&path, OpenOptions { expect, ..OpenOptions::default() });
     assert!(open(hash).is_ok());
     let error = open(Some(crate::digest::Sha256Digest::of(b""))).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Integrity, "{error:?}");

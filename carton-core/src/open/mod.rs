@@ -1,21 +1,40 @@
 //! Opens a carton without starting anything: what `info`, `verify` and `unpack` need, and what `load` begins with.
 
+mod remote;
+
+use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::cache::Cache;
 use crate::config::Config;
+use crate::contents::Access;
 use crate::digest::Sha256Digest;
+use crate::network::{Activity, Network, NetworkOptions, Url};
 use crate::package::{self, Info, Package};
-use crate::progress::run_blocking;
+use crate::progress::{ProgressCallback, run_blocking};
 use crate::{Carton, Error, Location};
 
 /// How [`Carton::open`] opens.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct OpenOptions {
     /// The SHA-256 that MANIFEST must have.
     pub expect: Option<Sha256Digest>,
-    /// Directories; `None` reads the configuration file and the environment.
+    /// Whether LINKS of a local carton may name local files. LINKS of one on a server never may.
+    pub allow_file_links: bool,
+    /// Directories and what is allowed; `None` reads the configuration file and the environment.
     pub config: Option<Config>,
+    /// Told of a download, which opening needs only where a server cannot send parts of files.
+    pub progress: Option<ProgressCallback>,
+}
+
+impl fmt::Debug for OpenOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenOptions")
+            .field("expect", &self.expect)
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Carton {
@@ -35,7 +54,7 @@ impl Carton {
     /// A carton that is malformed, or whose MANIFEST is not the expected one. Files are verified when they are read.
     pub async fn open(location: impl Into<Location>, options: OpenOptions) -> Result<Package, Error> {
         let location = location.into();
-        run_blocking(move |_| {
+        run_blocking(move |abandoned| {
             let config = match options.config {
                 Some(config) => config,
                 None => Config::load(None)?,
@@ -43,7 +62,9 @@ impl Carton {
             // Without a cache everything can be looked at, only nothing is remembered: a folder that cannot be made, as in a
             // read-only home, is no reason to fail.
             let cache = cache(&config).inspect_err(|error| tracing::debug!(%error, "there is no cache")).ok();
-            open_with(&location, options.expect, cache)
+            let activity = Arc::clone(abandoned.activity());
+            let opening = Opening { cache, activity, progress: options.progress };
+            open(&location, options.expect, options.allow_file_links, &config, &opening)
         })
         .await
     }
@@ -69,17 +90,41 @@ impl Carton {
     }
 }
 
-/// Opens the carton at `location`.
-pub(crate) fn open(location: &Location, expect: Option<Sha256Digest>, config: &Config) -> Result<Package, Error> {
-    open_with(location, expect, Some(cache(config)?))
+/// What every way of opening needs.
+pub(crate) struct Opening {
+    /// Without one nothing can be fetched, and nothing is remembered.
+    pub(crate) cache: Option<Arc<Cache>>,
+    /// Stops what blocks.
+    pub(crate) activity: Arc<Activity>,
+    pub(crate) progress: Option<ProgressCallback>,
 }
 
-fn open_with(location: &Location, expect: Option<Sha256Digest>, cache: Option<Arc<Cache>>) -> Result<Package, Error> {
-    let Some(path) = location.path() else { return Err(Error::Remote { location: location.to_string() }) };
+/// Opens the carton at `location`.
+pub(crate) fn open(
+    location: &Location,
+    expect: Option<Sha256Digest>,
+    allow_file_links: bool,
+    _config: &Config,
+    opening: &Opening,
+) -> Result<Package, Error> {
     let expect = location.expected(expect)?;
-    Ok(Package::open(path, package::OpenOptions { cache, expect })?)
+    let network = Network::new(NetworkOptions::default());
+    let Some(path) = location.path() else {
+        let text = location.to_string();
+        let text = text.split("#sha256=").next().unwrap_or_default();
+        let url = Url::parse(text).map_err(|error| Error::Internal(error.to_string()))?;
+        return remote::open(&url, expect, network, opening);
+    };
+    let access = Access { network, file_links: allow_file_links };
+    let cache = opening.cache.clone();
+    Ok(Package::open(path, package::OpenOptions { cache, expect, access: Some(access), whole: None })?)
 }
 
 pub(crate) fn cache(config: &Config) -> Result<Arc<Cache>, Error> {
     Ok(Arc::new(Cache::open(&config.cache_dir)?))
+}
+
+fn io_error(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
+    let path = path.to_path_buf();
+    move |source| Error::Io { what, path, source }
 }

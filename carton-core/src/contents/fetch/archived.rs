@@ -1,0 +1,234 @@
+//! Files that are in a carton on a server.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::Fetch;
+use super::plan::Candidate;
+use crate::archive::{Archive, Entry, Method};
+use crate::cache::{FileLock, SHARED_FROM};
+use crate::contents::origin::CHUNK_LENGTH;
+use crate::contents::{ContentsError, Place};
+use crate::digest::{Hasher, Sha256Digest};
+use crate::download::{Download, Target};
+use crate::source::{RemoteSource, Window};
+
+/// The name of a decompressed file in the folder of its download.
+pub(super) const DECODED: &str = "decoded";
+
+impl Fetch<'_> {
+    /// Small files that lie beside each other.
+    pub(super) fn span(&self, window: &Range<u64>, files: &[Candidate]) -> Vec<(usize, ContentsError)> {
+        let all = |error: ContentsError| {
+            // Said once, of the first.
+            files.first().map(|file| (file.item, error)).into_iter().collect()
+        };
+        let key = self.span_key(files);
+        let _lock = match self.cache.lock_file::<ContentsError>(&key, &|| self.checkpoint()) {
+            Ok(lock) => lock,
+            Err(error) => return all(error),
+        };
+        // Another process may have brought some of them meanwhile.
+        let is_missing = |file: &&Candidate| {
+            self.contents.items[file.item].digest.is_some_and(|digest| !self.cache.has_file(&digest))
+        };
+        let missing: Vec<&Candidate> = files.iter().filter(is_missing).collect();
+        let (Some(first), Some(last)) = (missing.first(), missing.iter().map(|file| file.window.end).max()) else {
+            return Vec::new();
+        };
+        let window = window.start.max(first.window.start)..window.end.min(last);
+        let archive = match self.fetched_archive(window) {
+            Ok(archive) => archive,
+            Err(error) => return all(error),
+        };
+        let mut failures = Vec::new();
+        let mut small = Vec::new();
+        for file in missing {
+            if let Err(error) = self.keep(&archive, file.item, &mut small) {
+                failures.push((file.item, error));
+            }
+        }
+        let small: Vec<(Sha256Digest, &[u8])> =
+            small.iter().map(|(digest, bytes)| (*digest, bytes.as_slice())).collect();
+        if let Err(error) = self.cache.insert_small(&small) {
+            return all(error.into());
+        }
+        failures
+    }
+
+    /// What the processes that want the same files agree on.
+    fn span_key(&self, files: &[Candidate]) -> Sha256Digest {
+        let mut hasher = Hasher::new();
+        for digest in files.iter().filter_map(|file| self.contents.items[file.item].digest) {
+            hasher.update(digest.as_bytes());
+        }
+        hasher.finish()
+    }
+
+    /// The archive with these of its bytes in memory.
+    fn fetched_archive(&self, window: Range<u64>) -> Result<Archive, ContentsError> {
+        let archive = self.archive()?;
+        let bytes = self.remote(archive)?.fetch(window.clone(), &self.activity)?;
+        Ok(archive.with_source(Arc::new(Window::new(archive.source().clone(), window.start, bytes))))
+    }
+
+    fn remote<'a>(&self, archive: &'a Archive) -> Result<&'a RemoteSource, ContentsError> {
+        archive.source().remote().ok_or_else(|| ContentsError::NoSuchFile { path: self.contents.location() })
+    }
+
+    fn entry<'a>(&self, archive: &'a Archive, item: usize) -> Result<(&'a Entry, Sha256Digest), ContentsError> {
+        let item = &self.contents.items[item];
+        let entry = match item.place {
+            Place::Here { entry, .. } => archive.entries().get(entry),
+            _ => None,
+        };
+        entry.zip(item.digest).ok_or_else(|| ContentsError::NoSuchFile { path: item.path.clone() })
+    }
+
+    /// Puts a file whose compressed bytes are in memory into the cache, or into `small` if it is small.
+    fn keep(
+        &self,
+        archive: &Archive,
+        item: usize,
+        small: &mut Vec<(Sha256Digest, Vec<u8>)>,
+    ) -> Result<(), ContentsError> {
+        let path = &self.contents.items[item].path;
+        let (entry, digest) = self.entry(archive, item)?;
+        let mut reader = archive.reader(entry).map_err(ContentsError::archive(path))?;
+        if entry.size() < SHARED_FROM {
+            let mut bytes = Vec::with_capacity(SHARED_FROM as usize);
+            reader.read_to_end(&mut bytes).map_err(|error| ContentsError::from_fetch(error, path))?;
+            let found = Sha256Digest::of(&bytes);
+            if found != digest {
+                return Err(ContentsError::Digest { path: path.clone(), expected: digest, found });
+            }
+            small.push((digest, bytes));
+            return Ok(());
+        }
+        self.cache.obtain_file::<ContentsError>(
+            &digest,
+            path,
+            &mut |sink| {
+                let mut chunk = vec![0; CHUNK_LENGTH];
+                loop {
+                    match reader.read(&mut chunk).map_err(|error| ContentsError::from_fetch(error, path))? {
+                        0 => return Ok(()),
+                        n_bytes => sink(&chunk[..n_bytes])?,
+                    }
+                    self.checkpoint()?;
+                }
+            },
+            &|_| self.checkpoint(),
+        )?;
+        Ok(())
+    }
+
+    /// A file that is downloaded by itself.
+    pub(super) fn large(&self, file: &Candidate) -> Result<(), ContentsError> {
+        let archive = self.archive()?;
+        let path = &self.contents.items[file.item].path;
+        let (entry, digest) = self.entry(archive, file.item)?;
+        let lock = self.cache.lock_file::<ContentsError>(&digest, &|| self.checkpoint())?;
+        if lock.file::<ContentsError>(&|_| self.checkpoint())?.is_some() {
+            return Ok(());
+        }
+        let remote = self.remote(archive)?;
+        let folder = lock.download_folder()?;
+        let (range, is_stored) = match entry.method() {
+            Method::Stored => {
+                let range = archive.stored_range(entry).map_err(ContentsError::archive(path))?;
+                (range.unwrap_or_else(|| file.window.clone()), true)
+            }
+            _ => (file.window.clone(), false),
+        };
+        let target = Target {
+            url: remote.url(),
+            version: Some(remote.version()),
+            range: Some(range.clone()),
+            folder: &folder,
+            accept_encoded: false,
+            limit: range.end - range.start,
+        };
+        let attempt = || {
+            let download = Download::start(&self.access.network, &target, &self.activity)?;
+            let found = if is_stored {
+                let found = self.hash(&mut download.reader(), path)?;
+                (found, download.path())
+            } else {
+                let near = archive.with_source(download.source());
+                let mut reader = near.reader(entry).map_err(ContentsError::archive(path))?;
+                let decoded = folder.join(DECODED);
+                (self.write(&mut reader, &decoded, path)?, decoded)
+            };
+            Ok::<_, ContentsError>((found, download.is_resumed()))
+        };
+        self.adopt(&lock, &folder, path, digest, attempt)
+    }
+
+    /// Takes over what an attempt brought. Bytes that an earlier process left may have been lost with the power: if they are
+    /// wrong they are fetched again, once.
+    pub(super) fn adopt(
+        &self,
+        lock: &FileLock<'_>,
+        folder: &Path,
+        path: &str,
+        digest: Sha256Digest,
+        attempt: impl Fn() -> Result<((Sha256Digest, std::path::PathBuf), bool), ContentsError>,
+    ) -> Result<(), ContentsError> {
+        let is_right = |result: &Result<((Sha256Digest, _), bool), ContentsError>| matches!(result, Ok(((found, _), _)) if *found == digest);
+        let resumed = Download::has_begun(folder);
+        let mut result = attempt();
+        let is_wrong = match &result {
+            Ok(_) => !is_right(&result),
+            Err(error) => error.kind() == crate::contents::ErrorKind::Integrity,
+        };
+        if is_wrong {
+            lock.discard()?;
+            if resumed {
+                tracing::warn!(path, "what an earlier download left is damaged; it is fetched again");
+                lock.download_folder()?;
+                result = attempt();
+            }
+        }
+        let ((found, file), _) = result?;
+        if found != digest {
+            lock.discard()?;
+            return Err(ContentsError::Digest { path: path.to_owned(), expected: digest, found });
+        }
+        lock.adopt(&file)?;
+        Ok(())
+    }
+
+    /// Reads to the end, and hashes.
+    pub(super) fn hash(&self, reader: &mut dyn Read, path: &str) -> Result<Sha256Digest, ContentsError> {
+        self.consume(reader, path, &mut |_| Ok(()))
+    }
+
+    /// Writes what is read to a new file, and hashes it.
+    pub(super) fn write(&self, reader: &mut dyn Read, file: &Path, path: &str) -> Result<Sha256Digest, ContentsError> {
+        let mut output = File::create(file).map_err(ContentsError::io("create", file))?;
+        self.consume(reader, path, &mut |chunk| output.write_all(chunk).map_err(ContentsError::io("write", file)))
+    }
+
+    fn consume(
+        &self,
+        reader: &mut dyn Read,
+        path: &str,
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), ContentsError>,
+    ) -> Result<Sha256Digest, ContentsError> {
+        let mut hasher = Hasher::new();
+        let mut chunk = vec![0; CHUNK_LENGTH];
+        loop {
+            self.checkpoint()?;
+            let n_bytes = reader.read(&mut chunk).map_err(|error| ContentsError::from_fetch(error, path))?;
+            if n_bytes == 0 {
+                return Ok(hasher.finish());
+            }
+            hasher.update(&chunk[..n_bytes]);
+            sink(&chunk[..n_bytes])?;
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Files that are not in the carton, and that LINKS says where to find.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use super::Fetch;
+use super::archived::DECODED;
+use crate::contents::{ContentsError, ErrorKind, LinkFailure};
+use crate::digest::Sha256Digest;
+use crate::download::{Download, Target};
+use crate::encoding::{self, Limit};
+use crate::network::{NetworkError, Url, address};
+use crate::source::{FileSource, Source};
+
+impl Fetch<'_> {
+    /// A linked file, from the first of its URLs that has it.
+    pub(super) fn link(&self, item: usize) -> Result<(), ContentsError> {
+        let path = &self.contents.items[item].path;
+        let Some(digest) = self.contents.items[item].digest else {
+            return Err(ContentsError::NoSuchFile { path: path.clone() });
+        };
+        let lock = self.cache.lock_file::<ContentsError>(&digest, &|| self.checkpoint())?;
+        if lock.file::<ContentsError>(&|_| self.checkpoint())?.is_some() {
+            return Ok(());
+        }
+        let folder = lock.download_folder()?;
+        let mut failures = Vec::new();
+        for text in self.contents.links.urls(&digest) {
+            let url = match Url::parse(text) {
+                Ok(url) => url,
+                Err(error) => {
+                    // Text that is no URL has no parts that could be left out of it.
+                    let shown = "a malformed URL".to_owned();
+                    let error = NetworkError::Url { url: shown.clone(), reason: error.to_string() };
+                    failures.push(LinkFailure { address: shown, error: Box::new(error.into()) });
+                    continue;
+                }
+            };
+            let size = self.contents.links.size(&digest);
+            let result = self.adopt(&lock, &folder, path, digest, || match url.scheme() {
+                "file" => self.local(&url, size, path, &folder.join(DECODED)),
+                _ => self.from_url(&url, size, path, &folder),
+            });
+            match result {
+                Ok(()) => return Ok(()),
+                // No other URL would help.
+                Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::Io) => return Err(error),
+                Err(error) => {
+                    tracing::warn!(path, url = address(&url), %error, "a linked file could not be had; trying the next URL");
+                    lock.discard()?;
+                    lock.download_folder()?;
+                    failures.push(LinkFailure { address: address(&url), error: Box::new(error) });
+                }
+            }
+        }
+        lock.discard()?;
+        Err(ContentsError::NotToBeHad { path: path.clone(), digest, failures })
+    }
+
+    fn from_url(
+        &self,
+        url: &Url,
+        size: Option<u64>,
+        path: &str,
+        folder: &Path,
+    ) -> Result<((Sha256Digest, PathBuf), bool), ContentsError> {
+        let limit = Limit { declared: size, ..Limit::default() };
+        let target = Target {
+            url,
+            version: None,
+            range: None,
+            folder,
+            accept_encoded: true,
+            // The declared size is that of what comes out, which may be smaller than what goes in.
+            limit: limit.absolute.max(size.unwrap_or(0)),
+        };
+        let download = Download::start(&self.access.network, &target, &self.activity)?;
+        let resumed = download.is_resumed();
+        if download.encodings().is_empty() {
+            if let (Some(size), Some(found)) = (size, download.length().filter(|found| Some(*found) != size)) {
+                let expected = format!("exactly {size}, as LINKS says");
+                return Err(ContentsError::Size { path: path.to_owned(), expected, found });
+            }
+            // One byte more than declared shows in the digest that there is more.
+            let mut reader = download.reader().take(size.map_or(u64::MAX, |size| size.saturating_add(1)));
+            return Ok(((self.hash(&mut reader, path)?, download.path()), resumed));
+        }
+        let mut reader = encoding::decode(download.reader(), download.encodings(), limit)
+            .map_err(|source| ContentsError::Encoding { path: path.to_owned(), source })?;
+        let decoded = folder.join(DECODED);
+        Ok(((self.write(&mut reader, &decoded, path)?, decoded), resumed))
+    }
+
+    /// A copy of a local file: the original may change.
+    fn local(
+        &self,
+        url: &Url,
+        size: Option<u64>,
+        path: &str,
+        decoded: &Path,
+    ) -> Result<((Sha256Digest, PathBuf), bool), ContentsError> {
+        if !self.access.file_links {
+            return Err(ContentsError::FileLinkRefused { path: path.to_owned(), url: url.to_string() });
+        }
+        let cannot_open = |source| ContentsError::FileLink { url: url.to_string(), source };
+        let file = url.to_file_path().map_err(|()| cannot_open(std::io::ErrorKind::InvalidFilename.into()))?;
+        let source = FileSource::open(&file).map_err(cannot_open)?;
+        let file = source.file().ok_or_else(|| cannot_open(std::io::ErrorKind::Unsupported.into()))?;
+        // One byte more than declared shows that there is more.
+        let mut reader = file.take(size.map_or(u64::MAX, |size| size.saturating_add(1)));
+        Ok(((self.write(&mut reader, decoded, path)?, decoded.to_path_buf()), false))
+    }
+}

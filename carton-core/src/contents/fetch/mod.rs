@@ -1,0 +1,242 @@
+//! Brings files that are elsewhere into the cache: those of a carton on a server, and those that LINKS says where to find
+//! (spec/carton-format.md, "LINKS").
+//!
+//! Nothing gets its name in the cache before its SHA-256 matched MANIFEST. Of several processes that want a file one fetches it and
+//! the others wait. Files of some size resume where an interrupted attempt ended.
+
+mod archived;
+mod linked;
+mod plan;
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use self::plan::{Candidate, Job};
+use super::origin::Origin;
+use super::progress::{Meter, OnProgress};
+use super::{Contents, ContentsError, ErrorKind, Place};
+use crate::archive::Archive;
+use crate::cache::{Cache, SHARED_FROM};
+use crate::digest::Sha256Digest;
+use crate::network::{Activity, Network};
+
+/// How many files, or groups of small ones, are fetched at once.
+const N_WORKERS: usize = 4;
+/// How often progress is reported, and it is looked whether the work is still wanted.
+const TICK: Duration = Duration::from_millis(50);
+
+/// How files that are elsewhere may be had.
+#[derive(Clone, Debug)]
+pub struct Access {
+    /// The way to servers.
+    pub network: Network,
+    /// Whether LINKS may name local files. To be allowed only for a carton that is itself local: one that somebody else can change
+    /// could otherwise find out which files there are.
+    pub file_links: bool,
+}
+
+/// What the workers of one call share.
+struct Fetch<'a> {
+    contents: &'a Contents,
+    cache: &'a Cache,
+    access: &'a Access,
+    activity: Arc<Activity>,
+}
+
+impl Contents {
+    /// Fetches the files whose path is wanted into the cache, those of them that are elsewhere and not there yet. Reading them
+    /// later does so too, but one by one.
+    ///
+    /// # Errors
+    /// A file that cannot be had, or is not what MANIFEST lists; a cache that cannot be written to. What came before stays.
+    pub fn fetch(&self, is_wanted: impl Fn(&str) -> bool, on_progress: OnProgress<'_>) -> Result<(), ContentsError> {
+        let indices: Vec<usize> = (0..self.items.len()).filter(|index| is_wanted(&self.items[*index].path)).collect();
+        self.bring(&indices, &Meter::new(0, on_progress))
+    }
+
+    /// Whether an item's bytes must be fetched unless the cache has them.
+    pub(super) fn is_elsewhere(&self, index: usize) -> bool {
+        match (&self.items[index].place, &self.origin) {
+            (Place::Linked, _) => true,
+            (Place::Here { .. }, Origin::Archive { archive, .. }) => archive.source().remote().is_some(),
+            _ => false,
+        }
+    }
+
+    /// Brings these items into the cache, those of them that are elsewhere and not there yet.
+    ///
+    /// The first one that cannot be had ends it.
+    pub(super) fn bring(&self, indices: &[usize], meter: &Meter<'_>) -> Result<(), ContentsError> {
+        match self.bring_each(indices, meter, false)?.pop() {
+            Some((_, error)) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// As [`bring`](Self::bring). With `all`, what cannot be had is returned and does not keep the others from coming.
+    pub(super) fn bring_each(
+        &self,
+        indices: &[usize],
+        meter: &Meter<'_>,
+        all: bool,
+    ) -> Result<Vec<(usize, ContentsError)>, ContentsError> {
+        if self.lease.get().is_none()
+            && indices.iter().any(|index| self.is_elsewhere(self.follow(*index)))
+            && let Some(lease) = self.lease(meter)?
+        {
+            // Another thread's is as good.
+            let _ = self.lease.set(lease);
+        }
+        let missing = self.missing(indices, meter)?;
+        if missing.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (Some(cache), Some(access)) = (self.cache.as_deref(), self.access.as_ref()) else {
+            let Some((path, digest)) = missing.first().and_then(|index| self.listed(*index)) else {
+                return Ok(Vec::new());
+            };
+            return Err(ContentsError::NotFetched { path: path.to_owned(), digest });
+        };
+        let (jobs, total) = self.jobs(&missing)?;
+        let fetch = Fetch { contents: self, cache, access, activity: Arc::default() };
+        fetch.run(&jobs, total, meter, all)
+    }
+
+    /// The items that have bytes elsewhere and not in the cache, each digest once.
+    fn missing(&self, indices: &[usize], meter: &Meter<'_>) -> Result<Vec<usize>, ContentsError> {
+        let mut seen = HashSet::new();
+        let mut missing = Vec::new();
+        for index in indices.iter().map(|index| self.follow(*index)) {
+            let Some((_, digest)) = self.listed(index) else { continue };
+            if self.is_elsewhere(index) && seen.insert(digest) && !self.is_in_cache(index, &digest, meter)? {
+                missing.push(index);
+            }
+        }
+        Ok(missing)
+    }
+
+    /// Whether the cache has an item. Large files are checked; small ones will be when they are read.
+    fn is_in_cache(&self, index: usize, digest: &Sha256Digest, meter: &Meter<'_>) -> Result<bool, ContentsError> {
+        let Some(cache) = &self.cache else { return Ok(false) };
+        if self.is_small(index) {
+            return Ok(cache.has_file(digest));
+        }
+        Ok(cache.checked_file::<ContentsError>(digest, &|_| meter.advance(0))?.is_some())
+    }
+
+    /// Whether an item is so small that it is read as a whole, and hashed each time.
+    pub(super) fn is_small(&self, index: usize) -> bool {
+        self.size(index).is_some_and(|size| size < SHARED_FROM)
+    }
+
+    fn listed(&self, index: usize) -> Option<(&str, Sha256Digest)> {
+        let item = &self.items[index];
+        Some((item.path.as_str(), item.digest?))
+    }
+
+    /// What is to be done for these items, and how many bytes have to come, as far as that is known.
+    fn jobs(&self, missing: &[usize]) -> Result<(Vec<Job>, u64), ContentsError> {
+        let mut candidates = Vec::new();
+        let mut jobs = Vec::new();
+        let mut total = 0_u64;
+        for index in missing {
+            match (&self.items[*index].place, &self.origin) {
+                (Place::Here { entry, .. }, Origin::Archive { archive, .. }) => {
+                    let Some(entry) = archive.entries().get(*entry) else { continue };
+                    candidates.push(Candidate { item: *index, window: archive.window(entry) });
+                    total = total.saturating_add(entry.compressed_size());
+                }
+                _ => {
+                    jobs.push(Job::Link { item: *index });
+                    total = total.saturating_add(self.declared_size(*index).unwrap_or(0));
+                }
+            }
+        }
+        // Links first: how large they are is not known before they are asked for.
+        jobs.extend(plan::plan(candidates));
+        Ok((jobs, total))
+    }
+
+    /// What LINKS says about the size of a file.
+    fn declared_size(&self, index: usize) -> Option<u64> {
+        self.links.size(&self.items[index].digest?)
+    }
+}
+
+impl Fetch<'_> {
+    /// Does all jobs, while this thread reports progress and watches whether they are still wanted.
+    fn run(
+        &self,
+        jobs: &[Job],
+        total: u64,
+        meter: &Meter<'_>,
+        all: bool,
+    ) -> Result<Vec<(usize, ContentsError)>, ContentsError> {
+        let next = AtomicUsize::new(0);
+        let failures = Mutex::new(Vec::new());
+        let (running, ended) = (Mutex::new(N_WORKERS.min(jobs.len())), Condvar::new());
+        let work = || {
+            while !self.activity.is_stopped() {
+                let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
+                for (item, error) in self.perform(job) {
+                    // What is true of one is true of all: the user stopped it, the disk is full.
+                    if !all || matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::Io) {
+                        self.activity.stop();
+                    }
+                    failures.lock().unwrap_or_else(PoisonError::into_inner).push((item, error));
+                }
+            }
+            *running.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+            ended.notify_one();
+        };
+        let watched = std::thread::scope(|scope| {
+            for _ in 0..N_WORKERS.min(jobs.len()) {
+                scope.spawn(work);
+            }
+            let mut result = Ok(());
+            let mut left = running.lock().unwrap_or_else(PoisonError::into_inner);
+            while *left > 0 {
+                left = ended.wait_timeout(left, TICK).unwrap_or_else(PoisonError::into_inner).0;
+                if result.is_ok() {
+                    result = meter.fetched(self.activity.received(), self.activity.kept(), total);
+                    if result.is_err() {
+                        self.activity.stop();
+                    }
+                }
+            }
+            result
+        });
+        watched?;
+        let mut failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
+        // One failure interrupts the other workers: that is not what went wrong.
+        failures.sort_by_key(|(_, error)| error.kind() == ErrorKind::Interrupted);
+        if !all || failures.iter().any(|(_, error)| error.kind() == ErrorKind::Io) {
+            failures.truncate(1);
+        }
+        Ok(failures)
+    }
+
+    /// Does one job and returns what could not be had.
+    fn perform(&self, job: &Job) -> Vec<(usize, ContentsError)> {
+        let one = |item: usize, result: Result<(), ContentsError>| result.err().map(|error| (item, error)).into_iter();
+        match job {
+            Job::Link { item } => one(*item, self.link(*item)).collect(),
+            Job::Large(file) => one(file.item, self.large(file)).collect(),
+            Job::Span { window, files } => self.span(window, files),
+        }
+    }
+
+    fn archive(&self) -> Result<&Archive, ContentsError> {
+        match &self.contents.origin {
+            Origin::Archive { archive, .. } => Ok(archive),
+            _ => Err(ContentsError::NoSuchFile { path: self.contents.location() }),
+        }
+    }
+
+    /// For waits on other processes.
+    fn checkpoint(&self) -> Result<(), ContentsError> {
+        if self.activity.is_stopped() { Err(ContentsError::Interrupted) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,224 @@
+//! Opening a carton on a server, or what the cache remembers of it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{Opening, io_error};
+use crate::archive::SUFFIX_LENGTH;
+use crate::cache::RemoteCarton;
+use crate::contents::{Access, ContentsError};
+use crate::digest::{Hasher, Sha256Digest};
+use crate::download::{Download, Target};
+use crate::encoding::{self, Limit};
+use crate::network::{Extent, Network, NetworkError, Part, Url, Wanted};
+use crate::package::{OpenOptions, Package};
+use crate::progress::{ProgressEvent, Stage};
+use crate::source::{FileSource, RemoteSource};
+use crate::{Error, network};
+
+/// Opens the carton at `url`.
+///
+/// A pinned one that the cache has takes no request, another one that has not changed takes one with an empty answer. A new one
+/// takes one for its end, where its metadata is, and more only when that is longer.
+pub(super) fn open(
+    url: &Url,
+    expect: Option<Sha256Digest>,
+    network: Network,
+    opening: &Opening,
+) -> Result<Package, Error> {
+    let key = Sha256Digest::of(url.as_str().as_bytes());
+    let remote = Remote { url, key, expect, network, opening };
+    if let Some(pinned) = expect.and_then(|hash| opening.cache.as_ref()?.remote_by_manifest(&hash)) {
+        match remote.reopen(&pinned) {
+            Ok(package) => return Ok(package),
+            Err(error) if remote.network.is_offline() => return Err(error),
+            Err(error) => tracing::debug!(%error, "what the cache knows of the carton cannot be used"),
+        }
+    }
+    let known = opening.cache.as_ref().and_then(|cache| cache.remote_by_url(&key));
+    match (known, remote.network.is_offline()) {
+        (Some(known), true) => remote.reopen(&known),
+        (Some(known), false) => match remote.ask(Some(&known)) {
+            // Whatever is wrong with what was remembered.
+            Err(Error::Package(error)) => {
+                tracing::debug!(%error, "what the cache knows of the carton cannot be used");
+                remote.ask(None)
+            }
+            result => result,
+        },
+        (None, _) => remote.ask(None),
+    }
+}
+
+struct Remote<'a> {
+    url: &'a Url,
+    key: Sha256Digest,
+    expect: Option<Sha256Digest>,
+    network: Network,
+    opening: &'a Opening,
+}
+
+impl Remote<'_> {
+    /// Asks the server for the end of the carton, unless it still is the `known` one.
+    fn ask(&self, known: Option<&RemoteCarton>) -> Result<Package, Error> {
+        let wanted = Wanted {
+            url: self.url.clone(),
+            part: Part::Suffix(SUFFIX_LENGTH),
+            version: None,
+            known: known.map(|known| known.version.clone()),
+            limit: SUFFIX_LENGTH,
+        };
+        let fetched = match self.network.read(wanted, &self.opening.activity) {
+            Ok(fetched) => fetched,
+            Err(NetworkError::NoRanges { .. }) => return self.download(),
+            Err(error) => return Err(error.into()),
+        };
+        let (offset, length) = match (&fetched.extent, known) {
+            (Extent::NotModified, Some(known)) => return self.reopen(known),
+            (Extent::Part { range, total }, _) => (range.start, *total),
+            _ => (0, fetched.bytes.len() as u64),
+        };
+        let source = RemoteSource::new(
+            self.network.clone(),
+            self.url.clone(),
+            fetched.version,
+            length,
+            [(offset, fetched.bytes)],
+            self.opening.activity.clone(),
+        );
+        self.open_source(source)
+    }
+
+    fn open_source(&self, source: RemoteSource) -> Result<Package, Error> {
+        let source = Arc::new(source);
+        let package = Package::open_archive(source.clone(), self.options())?;
+        let blocks = source.blocks();
+        self.remember(&package, source.version().clone(), blocks, None);
+        Ok(package)
+    }
+
+    /// Opens the carton from what the cache remembers. Parts of it that are not in the cache come from the server.
+    fn reopen(&self, known: &RemoteCarton) -> Result<Package, Error> {
+        if let (Some(whole), Some(cache)) = (known.whole, &self.opening.cache) {
+            return self.open_file(&cache.file_path(&whole), whole);
+        }
+        let source = RemoteSource::new(
+            self.network.clone(),
+            self.url.clone(),
+            known.version.clone(),
+            known.version.length.unwrap_or(0),
+            known.blocks.iter().cloned(),
+            self.opening.activity.clone(),
+        );
+        Ok(Package::open_archive(Arc::new(source), self.options())?)
+    }
+
+    /// Downloads the whole carton from a server without ranges.
+    fn download(&self) -> Result<Package, Error> {
+        tracing::info!(
+            url = network::address(self.url),
+            "the server cannot send parts of files: fetching the whole carton"
+        );
+        let Some(cache) = &self.opening.cache else {
+            return Err(NetworkError::NoRanges { url: network::address(self.url), length: None }.into());
+        };
+        let checkpoint = || match self.opening.activity.control() {
+            std::ops::ControlFlow::Continue(()) => Ok(()),
+            std::ops::ControlFlow::Break(()) => Err(Error::Network(NetworkError::Interrupted)),
+        };
+        let lock = cache.lock_file::<Error>(&self.key, &checkpoint)?;
+        let folder = lock.download_folder()?;
+        let limit = Limit::default();
+        let target = Target {
+            url: self.url,
+            version: None,
+            range: None,
+            folder: &folder,
+            accept_encoded: true,
+            limit: limit.absolute,
+        };
+        let download = Download::start(&self.network, &target, &self.opening.activity).map_err(ContentsError::from)?;
+        let version = download.version().clone();
+        let (digest, path) = if download.encodings().is_empty() {
+            (self.hash(&mut download.reader(), download.length(), None)?, download.path())
+        } else {
+            let decoded = folder.join("decoded");
+            let mut reader = encoding::decode(download.reader(), download.encodings(), limit)
+                .map_err(|source| Error::from(ContentsError::Encoding { path: network::address(self.url), source }))?;
+            (self.hash(&mut reader, None, Some(&decoded))?, decoded)
+        };
+        let file_lock = cache.lock_file::<Error>(&digest, &checkpoint)?;
+        if file_lock.file::<Error>(&|_| checkpoint())?.is_none() {
+            file_lock.adopt(&path)?;
+        }
+        lock.discard()?;
+        let package = self.open_file(&cache.file_path(&digest), digest)?;
+        self.remember(&package, version, Vec::new(), Some(digest));
+        Ok(package)
+    }
+
+    fn open_file(&self, path: &Path, whole: Sha256Digest) -> Result<Package, Error> {
+        let source = FileSource::open(path).map_err(io_error("open", path))?;
+        let options = OpenOptions { whole: Some(whole), ..self.options() };
+        Ok(Package::open_archive(Arc::new(source), options)?)
+    }
+
+    /// Reads to the end, hashes, and writes what is read to a new file if one is named.
+    fn hash(
+        &self,
+        reader: &mut dyn std::io::Read,
+        total: Option<u64>,
+        copy: Option<&Path>,
+    ) -> Result<Sha256Digest, Error> {
+        use std::io::Write;
+        let mut copy = match copy {
+            Some(path) => Some((std::fs::File::create(path).map_err(io_error("create", path))?, path)),
+            None => None,
+        };
+        let mut hasher = Hasher::new();
+        let mut chunk = vec![0; 256 * 1024];
+        loop {
+            let n_bytes = reader
+                .read(&mut chunk)
+                .map_err(|error| ContentsError::from_fetch(error, &network::address(self.url)))?;
+            if n_bytes == 0 {
+                return Ok(hasher.finish());
+            }
+            hasher.update(&chunk[..n_bytes]);
+            if let Some((file, path)) = &mut copy {
+                file.write_all(&chunk[..n_bytes]).map_err(io_error("write", path))?;
+            }
+            if let Some(progress) = &self.opening.progress {
+                let activity = &self.opening.activity;
+                let (kept, done) = (activity.kept(), activity.kept() + activity.received());
+                progress(&ProgressEvent { stage: Stage::Fetch, done, kept, total, unit: "bytes" });
+            }
+        }
+    }
+
+    fn options(&self) -> OpenOptions {
+        OpenOptions {
+            cache: self.opening.cache.clone(),
+            expect: self.expect,
+            // Whoever can change the carton on its server must not learn of local files.
+            access: Some(Access { network: self.network.clone(), file_links: false }),
+            whole: None,
+        }
+    }
+
+    /// What cannot be remembered takes a few requests more the next time.
+    fn remember(
+        &self,
+        package: &Package,
+        version: network::Version,
+        blocks: Vec<(u64, Vec<u8>)>,
+        whole: Option<Sha256Digest>,
+    ) {
+        let (Some(cache), Some(manifest)) = (&self.opening.cache, package.contents().manifest_hash()) else { return };
+        let (url_key, address) = (self.key, network::address(self.url));
+        let carton = RemoteCarton { url_key, address, version, manifest, blocks, whole };
+        if let Err(error) = cache.remember_remote(&carton) {
+            tracing::debug!(%error, "cannot remember a remote carton");
+        }
+    }
+}
