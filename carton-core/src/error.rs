@@ -16,7 +16,7 @@ use crate::network::NetworkError;
 use crate::package::PackageError;
 use crate::runner::launch::LaunchError;
 use crate::runner::session::StartError;
-use crate::runner::{Crash, NoRunner, RegistryError};
+use crate::runner::{Crash, InstallError, NoRunner, RegistryError};
 use crate::shrink::ShrinkError;
 use crate::signature::{SignatureError, TooManyPositional};
 
@@ -83,6 +83,9 @@ pub enum Error {
     /// No installed runner fits.
     #[error(transparent)]
     NoRunner(#[from] Box<NoRunner>),
+    /// A runner could not be installed.
+    #[error(transparent)]
+    Install(InstallError),
     /// The runner's process could not be started.
     #[error(transparent)]
     Launch(#[from] LaunchError),
@@ -209,6 +212,7 @@ impl Error {
             Self::Network(NetworkError::Interrupted) => ErrorKind::Interrupted,
             Self::Remote { .. } | Self::Network(_) => ErrorKind::Network,
             Self::NoRunner(_) => ErrorKind::NoRunner,
+            Self::Install(error) => error.kind(),
             Self::Launch(_) | Self::RunnerCrashed(_) | Self::RunnerGone { .. } | Self::LoadRefused { .. } => {
                 ErrorKind::RunnerCrashed
             }
@@ -223,6 +227,7 @@ impl Error {
             Self::Cache(_) => Some("name a folder that can be written to with CARTON_CACHE_DIR".to_owned()),
             Self::NoRunner(error) => Some(error.hint()),
             Self::Network(error) => error.hint(),
+            Self::Install(error) => error.hint(),
             Self::Remote { .. } => Some("download the file and load it by its path".to_owned()),
             Self::Shrink(error) => error.hint(),
             Self::Signature(_) => Some("`carton info` shows what the model expects".to_owned()),
@@ -241,6 +246,16 @@ fn timeout_text(runner: &str, waiting: bool) -> String {
         format!("the call ran out of time while it waited for runner {runner}")
     } else {
         format!("the call ran out of time; runner {runner} was killed")
+    }
+}
+
+impl From<InstallError> for Error {
+    fn from(error: InstallError) -> Self {
+        match error {
+            InstallError::Registry(error) => Self::Registry(error),
+            InstallError::NoRunner(error) => Self::NoRunner(error),
+            error => Self::Install(error),
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use crate::model::{LoadOptions, runner_variables, start_runner};
 use crate::package::{self, PackageInput};
 use crate::progress::{Abandoned, ProgressCallback, ProgressEvent, Stage, run_blocking};
 use crate::runner::launch::LaunchPolicy;
-use crate::runner::{self, Descriptor, Registry, Requirement};
+use crate::runner::{self, Choice, Descriptor, Requirement};
 use crate::{Carton, Error, Inputs};
 
 /// How [`Carton::pack`] packs. Build it from the default.
@@ -39,6 +39,8 @@ pub struct PackOptions {
     pub tensors: BTreeMap<String, Tensor>,
     /// Self-tests whose expected outputs are what the packed model returns.
     pub record_self_tests: Vec<RecordSelfTest>,
+    /// Installs a missing runner from the configured index ([`Config::runner_index`]).
+    pub install_runners: bool,
     /// How entries are compressed.
     pub compression: Compression,
     /// What the runner process may see and use.
@@ -102,7 +104,20 @@ impl Carton {
             let runner = runner.to_owned();
             let (config, version) = (options.config.clone(), options.framework_version.clone());
             let drafted = options.metadata.required_framework_version.clone();
-            run_blocking(move |_| choose(config, runner, version.or(drafted))).await?
+            let (install, progress) = (options.install_runners, options.progress.clone());
+            run_blocking(move |abandoned| {
+                let config = match config {
+                    Some(config) => config,
+                    None => Config::load(None)?,
+                };
+                let requirement =
+                    Requirement { name: runner, framework_version: version.or(drafted), compat_version: None };
+                let wanted = &|| abandoned.control();
+                let choice = Choice { config: &config, install, progress: progress.as_ref(), wanted };
+                let descriptor = runner::choose(&requirement, &choice)?;
+                Ok((config, descriptor))
+            })
+            .await?
         };
         let path = absolute(path.as_ref())?;
         let scratch = tempfile::tempdir().map_err(|source| Error::Io {
@@ -136,21 +151,6 @@ impl Carton {
         })
         .await
     }
-}
-
-fn choose(
-    config: Option<Config>,
-    name: String,
-    framework_version: Option<VersionReq>,
-) -> Result<(Config, Descriptor), Error> {
-    let config = match config {
-        Some(config) => config,
-        None => Config::load(None)?,
-    };
-    let registry = Registry::read(&config.runner_dir)?;
-    let requirement = Requirement { name, framework_version, compat_version: None };
-    let descriptor = runner::select(registry.runners(), &requirement, runner::PLATFORM)?.clone();
-    Ok((config, descriptor))
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, Error> {

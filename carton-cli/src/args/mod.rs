@@ -3,6 +3,7 @@
 mod model;
 mod pack;
 mod run;
+mod runner;
 mod values;
 
 use std::ffi::OsString;
@@ -13,6 +14,7 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 pub(crate) use model::ModelArgs;
 pub(crate) use pack::{CompressionChoice, PackArgs};
 pub(crate) use run::{RunArgs, SignatureChoice};
+pub(crate) use runner::{RunnerCommand, RunnerInstallArgs, RunnerLsArgs, RunnerPackageArgs, RunnerRmArgs};
 pub(crate) use values::{InputArgument, InputValue, MiscArgument, OutputArgument};
 
 /// The whole command line.
@@ -150,19 +152,6 @@ pub(crate) struct UnpackArgs {
     /// The folder to make; it must not exist, or be empty [default: MODEL without .carton, here]
     #[arg(short, long, value_name = "FOLDER", value_hint = clap::ValueHint::DirPath)]
     pub(crate) output: Option<PathBuf>,
-}
-
-/// `carton runner …`.
-#[derive(Debug, Subcommand)]
-pub(crate) enum RunnerCommand {
-    /// List the runners that are there, and whether they can be used
-    #[command(visible_alias = "list")]
-    Ls,
-    /// Install a runner where every program that uses Carton finds it
-    Install {
-        /// The runner: `onnx` or `noop`, which this program carries
-        name: String,
-    },
 }
 
 /// What `--color` says, for help and usage errors: those are printed before the arguments are parsed.

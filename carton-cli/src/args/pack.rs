@@ -19,6 +19,10 @@ pub(crate) struct PackArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) runner: Option<String>,
 
+    /// Install the runner from the configured index if it is missing
+    #[arg(long)]
+    pub(crate) install_runners: bool,
+
     /// The versions of the runner's framework that can run the model, such as `>=1.12, <2`
     /// [default: what the runner recommends for this model]
     #[arg(long, value_name = "REQUIREMENT")]

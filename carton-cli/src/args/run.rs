@@ -50,6 +50,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) runner: Option<String>,
 
+    /// Install the runner from the configured index if it is missing
+    #[arg(long)]
+    pub(crate) install_runners: bool,
+
     /// Accept these versions of the runner's framework, whatever the carton requires
     #[arg(long, value_name = "REQUIREMENT")]
     pub(crate) framework_version: Option<VersionReq>,

@@ -14,7 +14,7 @@ mod verify;
 
 use carton_core::config::Config;
 
-use crate::args::{Cli, Command, GlobalArgs, RunnerCommand};
+use crate::args::{Cli, Command, GlobalArgs};
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
 use crate::output::Output;
@@ -44,8 +44,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit, Failure> {
         Command::Verify(model) => interrupt::run(verify::run(model, &context)),
         Command::Hash(model) => interrupt::run(hash::run(model, &context)),
         Command::Run(arguments) => interrupt::run(run::run(*arguments, &context)),
-        Command::Runner(RunnerCommand::Ls) => runner::list(&context),
-        Command::Runner(RunnerCommand::Install { name }) => runner::install(&name, &context),
+        Command::Runner(command) => interrupt::run(runner::run(command, &context)),
         Command::Completions { .. } => Ok(Exit::Ok),
     };
     output.progress().finish();

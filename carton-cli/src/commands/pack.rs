@@ -64,6 +64,7 @@ pub(super) async fn run(arguments: PackArgs, context: &Context<'_>) -> Result<Ex
         options: arguments.options.into_iter().map(|option| (option.key, option.value)).collect(),
         misc: misc_files(arguments.misc)?,
         record_self_tests,
+        install_runners: arguments.install_runners,
         compression: match arguments.compression {
             CompressionChoice::Auto => Compression::Auto,
             CompressionChoice::Stored => Compression::Stored,

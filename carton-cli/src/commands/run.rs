@@ -63,6 +63,7 @@ async fn load(arguments: &RunArgs, context: &Context<'_>) -> Result<Carton, Fail
         options: arguments.options.iter().map(|option| (option.key.clone(), option.value.clone())).collect(),
         runner: arguments.runner.clone(),
         framework_version: arguments.framework_version.clone(),
+        install_runners: arguments.install_runners,
         signature: match arguments.signature {
             SignatureChoice::Strict => SignatureMode::Strict,
             SignatureChoice::Warn => SignatureMode::Warn,

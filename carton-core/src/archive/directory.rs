@@ -362,6 +362,7 @@ fn parse_entries(bytes: &[u8], directory: &DirectoryLocation) -> Result<Vec<Entr
             flags: header.flags,
             kind: described.kind,
             method: described.method,
+            is_executable: described.is_executable,
             crc32: header.crc32,
             size: described.size,
             compressed_size: described.compressed_size,

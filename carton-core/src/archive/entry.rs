@@ -18,6 +18,7 @@ pub struct Entry {
     pub(super) flags: u16,
     pub(super) kind: EntryKind,
     pub(super) method: Method,
+    pub(super) is_executable: bool,
     pub(super) crc32: u32,
     pub(super) size: u64,
     pub(super) compressed_size: u64,
@@ -61,6 +62,11 @@ impl Entry {
         self.kind
     }
 
+    /// Whether anybody may execute it, as far as the archive tells: only one made on Unix does.
+    pub fn is_executable(&self) -> bool {
+        self.is_executable
+    }
+
     /// How its data is stored.
     pub fn method(&self) -> Method {
         self.method
@@ -101,6 +107,7 @@ pub(super) struct Described<'a> {
     pub(super) name: &'a str,
     pub(super) kind: EntryKind,
     pub(super) method: Method,
+    pub(super) is_executable: bool,
     pub(super) size: u64,
     pub(super) compressed_size: u64,
     pub(super) header_offset: u64,
@@ -168,7 +175,8 @@ pub(super) fn describe<'a>(header: &CentralDirectoryHeader<'a>, offset: u64) -> 
     }
     check_ratio(method, size, compressed_size)
         .map_err(|(expected, found)| ArchiveError::format(format_args!("size of `{name}`"), offset, expected, found))?;
-    Ok(Described { name, kind, method, size, compressed_size, header_offset })
+    let is_executable = header.unix_mode().is_some_and(|mode| mode & 0o111 != 0);
+    Ok(Described { name, kind, method, is_executable, size, compressed_size, header_offset })
 }
 
 fn kind(header: &CentralDirectoryHeader<'_>, name: &str, is_folder: bool) -> Result<EntryKind, ArchiveError> {

@@ -6,6 +6,7 @@ mod options;
 mod sealed;
 mod stream;
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use carton_runner_interface::host::CallTimings;
@@ -17,7 +18,7 @@ use crate::config::Config;
 use crate::open::{self, Opening};
 use crate::package::Package;
 use crate::progress::{ProgressCallback, run_blocking};
-use crate::runner::{self, Registry, Requirement};
+use crate::runner::{self, Choice, Requirement};
 use crate::{Error, Inputs, Location, Tensors};
 
 pub(crate) use live::start_runner;
@@ -110,7 +111,7 @@ impl Carton {
                 progress: options.progress.clone(),
             };
             let package = open(&config, &options, &opening)?;
-            let descriptor = choose_runner(&package, &config, &options)?;
+            let descriptor = choose_runner(&package, &config, &options, &|| abandoned.control())?;
             let files = ModelFiles::prepare(&package, descriptor.files, options.progress.as_ref(), &abandoned)?;
             let mut options = options;
             options.policy.variables.extend(runner_variables(&config));
@@ -308,7 +309,12 @@ pub(crate) fn runner_variables(config: &Config) -> Vec<(String, String)> {
 }
 
 /// The runner that fits the carton, with what the caller overrides.
-fn choose_runner(package: &Package, config: &Config, options: &LoadOptions) -> Result<runner::Descriptor, Error> {
+fn choose_runner(
+    package: &Package,
+    config: &Config,
+    options: &LoadOptions,
+    wanted: &(dyn Fn() -> ControlFlow<()> + Sync),
+) -> Result<runner::Descriptor, Error> {
     let platforms = package.metadata().required_platforms();
     if !platforms.is_empty() && !platforms.iter().any(|platform| platform == runner::PLATFORM) {
         return Err(Error::Platform { required: platforms.to_vec(), found: runner::PLATFORM });
@@ -322,6 +328,6 @@ fn choose_runner(package: &Package, config: &Config, options: &LoadOptions) -> R
         // Another runner numbers its layouts in its own way.
         compat_version: options.runner.is_none().then_some(required.runner_compat_version),
     };
-    let registry = Registry::read(&config.runner_dir)?;
-    Ok(runner::select(registry.runners(), &requirement, runner::PLATFORM)?.clone())
+    let install = options.install_runners;
+    Ok(runner::choose(&requirement, &Choice { config, install, progress: options.progress.as_ref(), wanted })?)
 }

@@ -31,6 +31,8 @@ pub struct LoadOptions {
     pub runner: Option<String>,
     /// Another requirement on the framework version than the carton's.
     pub framework_version: Option<VersionReq>,
+    /// Installs a missing runner from the configured index ([`Config::runner_index`]).
+    pub install_runners: bool,
     /// How inputs and outputs are checked against the carton's signature.
     pub signature: SignatureMode,
     /// Copies what the runner returns out of the memory it shares, so that the runner cannot change it afterwards.
@@ -64,6 +66,7 @@ impl Default for LoadOptions {
             options: Options::new(),
             runner: None,
             framework_version: None,
+            install_runners: false,
             signature: SignatureMode::default(),
             untrusted: false,
             timeout: None,
@@ -87,6 +90,7 @@ impl fmt::Debug for LoadOptions {
             .field("options", &self.options)
             .field("runner", &self.runner)
             .field("framework_version", &self.framework_version)
+            .field("install_runners", &self.install_runners)
             .field("signature", &self.signature)
             .field("untrusted", &self.untrusted)
             .field("timeout", &self.timeout)

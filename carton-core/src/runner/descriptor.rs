@@ -6,6 +6,8 @@ use std::path::{Component, Path, PathBuf};
 use semver::Version;
 use serde::{Deserialize, Serialize};
 
+use super::ReleaseDate;
+
 /// The version of the runner protocol that this library speaks. Version 1 is the original Carton's, which it does not.
 pub const INTERFACE_VERSION: u64 = 2;
 
@@ -31,8 +33,8 @@ pub struct Descriptor {
     pub runner_compat_version: u64,
     /// The version of the runner protocol it speaks.
     pub runner_interface_version: u64,
-    /// When it was released (RFC 3339); the newer of two equals is chosen.
-    pub runner_release_date: String,
+    /// When it was released; the newer of two equals is chosen.
+    pub runner_release_date: ReleaseDate,
     /// The executable; relative in the file, absolute here.
     pub runner_path: PathBuf,
     /// Arguments the executable is started with.
@@ -75,6 +77,14 @@ pub enum DescriptorError {
         /// The version found.
         found: i64,
     },
+    /// A field that is needed is not there.
+    #[error("runner {index}: {field} is missing")]
+    Missing {
+        /// Which `[[runner]]`, from 0.
+        index: usize,
+        /// The field.
+        field: &'static str,
+    },
     /// A field has a value that makes no sense.
     #[error("runner {index}: {field} {problem}, found `{found}`")]
     Field {
@@ -100,25 +110,27 @@ struct RawFile {
     runner: Vec<RawDescriptor>,
 }
 
+/// A runner as a `runner.toml` or an index has it.
 #[derive(Deserialize)]
-struct RawDescriptor {
-    runner_name: String,
-    framework_version: String,
-    runner_compat_version: u64,
-    runner_interface_version: u64,
-    runner_release_date: ReleaseDate,
-    runner_path: PathBuf,
+pub(super) struct RawDescriptor {
+    pub(super) runner_name: String,
+    pub(super) framework_version: String,
+    pub(super) runner_compat_version: u64,
+    pub(super) runner_interface_version: u64,
+    pub(super) runner_release_date: RawDate,
+    /// Required in a `runner.toml`; the parts that an index lists may bring one with them.
+    pub(super) runner_path: Option<PathBuf>,
     #[serde(default)]
-    args: Vec<String>,
-    platform: String,
+    pub(super) args: Vec<String>,
+    pub(super) platform: String,
     #[serde(default)]
-    files: ModelFilesMode,
+    pub(super) files: ModelFilesMode,
 }
 
 /// The original writes the date as a string; TOML's own date-time is what a person would write.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum ReleaseDate {
+pub(super) enum RawDate {
     Text(String),
     DateTime(toml::value::Datetime),
 }
@@ -133,10 +145,17 @@ pub fn parse(text: &str, folder: &Path) -> Result<Vec<Descriptor>, DescriptorErr
         return Err(DescriptorError::Version { found: raw.version });
     }
     let raw: RawFile = toml::from_str(text).map_err(|error| DescriptorError::Parse(Box::new(error)))?;
-    raw.runner.into_iter().enumerate().map(|(index, raw)| validate(index, raw, folder)).collect()
+    let described = raw.runner.into_iter().enumerate().map(|(index, raw)| {
+        if raw.runner_path.is_none() {
+            return Err(DescriptorError::Missing { index, field: "runner_path" });
+        }
+        validate(index, raw, folder)
+    });
+    described.collect()
 }
 
-fn validate(index: usize, raw: RawDescriptor, folder: &Path) -> Result<Descriptor, DescriptorError> {
+/// Checks what is known of a runner. A path that is not given stays empty.
+pub(super) fn validate(index: usize, raw: RawDescriptor, folder: &Path) -> Result<Descriptor, DescriptorError> {
     let field = |field, problem, found: &dyn fmt::Display| DescriptorError::Field {
         index,
         field,
@@ -148,21 +167,21 @@ fn validate(index: usize, raw: RawDescriptor, folder: &Path) -> Result<Descripto
     }
     let framework_version = Version::parse(&raw.framework_version)
         .map_err(|_| field("framework_version", "must be an exact semantic version", &raw.framework_version))?;
-    let leaves = raw.runner_path.components().any(|part| !matches!(part, Component::Normal(_) | Component::CurDir));
-    if raw.runner_path.as_os_str().is_empty() || leaves {
-        return Err(field(
-            "runner_path",
-            "must be a relative path below the runner's folder",
-            &raw.runner_path.display(),
-        ));
-    }
-    let runner_release_date = match raw.runner_release_date {
-        ReleaseDate::Text(text) => {
-            let date: toml::value::Datetime =
-                text.parse().map_err(|_| field("runner_release_date", "must be an RFC 3339 date and time", &text))?;
-            date.to_string()
+    let runner_path = match raw.runner_path {
+        Some(path) => {
+            let leaves = path.components().any(|part| !matches!(part, Component::Normal(_) | Component::CurDir));
+            if path.as_os_str().is_empty() || leaves {
+                let problem = "must be a relative path below the runner's folder";
+                return Err(field("runner_path", problem, &path.display()));
+            }
+            folder.join(path)
         }
-        ReleaseDate::DateTime(date) => date.to_string(),
+        None => PathBuf::new(),
+    };
+    let no_date = |found: &dyn fmt::Display| field("runner_release_date", "must be an RFC 3339 date and time", found);
+    let runner_release_date = match raw.runner_release_date {
+        RawDate::Text(text) => text.parse().map_err(|_| no_date(&text))?,
+        RawDate::DateTime(date) => ReleaseDate::from_toml(&date).ok_or_else(|| no_date(&date))?,
     };
     Ok(Descriptor {
         runner_name: raw.runner_name,
@@ -170,7 +189,7 @@ fn validate(index: usize, raw: RawDescriptor, folder: &Path) -> Result<Descripto
         runner_compat_version: raw.runner_compat_version,
         runner_interface_version: raw.runner_interface_version,
         runner_release_date,
-        runner_path: folder.join(raw.runner_path),
+        runner_path,
         args: raw.args,
         platform: raw.platform,
         files: raw.files,
@@ -233,5 +252,15 @@ platform = "x86_64-unknown-linux-gnu"
         check("2023-08-01T12", "2023-18-41T12", "runner_release_date");
         check("runner_interface_version = 1", "runner_interface_version = -1", "runner_interface_version");
         check("platform = ", "platfrom = ", "platform");
+        check("runner_path = ", "runner_pth = ", "runner_path is missing");
+    }
+
+    #[test]
+    fn one_file_may_describe_several() {
+        let (version, first) = ORIGINAL.split_at(ORIGINAL.find("[[").unwrap());
+        let second = first.replace("1.12.1", "1.13.1").replace("\"runner\"", "\"newer/runner\"");
+        let descriptors = parse(&format!("{version}{first}{second}"), Path::new("/r")).unwrap();
+        let paths: Vec<_> = descriptors.iter().map(|runner| runner.runner_path.as_path()).collect();
+        assert_eq!(paths, [Path::new("/r/runner"), Path::new("/r/newer/runner")]);
     }
 }

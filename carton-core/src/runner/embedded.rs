@@ -86,7 +86,7 @@ pub(crate) fn descriptors() -> Vec<Descriptor> {
                 framework_version: semver::Version::parse(runner.framework_version).ok()?,
                 runner_compat_version: runner.compat_version,
                 runner_interface_version: INTERFACE_VERSION,
-                runner_release_date: RELEASE_DATE.to_owned(),
+                runner_release_date: RELEASE_DATE.parse().ok()?,
                 runner_path: executable.clone(),
                 args: vec![RUNNER_ARGUMENT.to_owned(), runner.name.to_owned()],
                 platform: super::PLATFORM.to_owned(),

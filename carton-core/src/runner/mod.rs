@@ -2,20 +2,37 @@
 //!
 //! Nothing here opens a carton.
 
+mod choose;
 pub mod descriptor;
 mod embedded;
+mod fetch;
+mod folder;
+mod index;
 mod install;
 pub mod launch;
+mod package;
+mod place;
 mod registry;
+mod release_date;
+mod remove;
 mod select;
 pub(crate) mod session;
+mod unpack;
+mod workspace;
 
+pub(crate) use choose::{Choice, choose};
 pub use descriptor::{Descriptor, DescriptorError, INTERFACE_VERSION, ModelFilesMode};
 pub use embedded::{EmbeddedRunner, RUNNER_ARGUMENT, runner_main};
-pub use install::{InstallError, install_embedded};
+pub use index::{BrokenEntry, Index, IndexEntry, IndexError, MAX_INDEX_BYTES, MAX_INDEX_ENTRIES, Part};
+pub use install::{InstallError, Installed, Installer};
+pub use package::{OfferedRunner, Packaged, add_to_index, archive_name, package};
+pub use place::{Place, PlaceError};
 pub use registry::{BrokenRunner, Registry, RegistryError};
+pub use release_date::{ReleaseDate, ReleaseDateError};
+pub use remove::remove;
 pub use select::{NoRunner, Rejection, Requirement, reject, select};
 pub use session::Crash;
+pub use unpack::UnpackError;
 
 /// The target triple this library was built for.
 pub const PLATFORM: &str = env!("CARTON_TARGET");

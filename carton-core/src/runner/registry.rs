@@ -1,10 +1,13 @@
 //! Which runners there are: the ones in `runner_dir` and the ones embedded in the program.
 
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use super::descriptor::{self, Descriptor, DescriptorError};
 use super::embedded;
+
+/// The file that describes the runners of a folder.
+pub(super) const DESCRIPTOR: &str = "runner.toml";
 
 /// Larger `runner.toml` files are refused: it holds a handful of short fields a runner.
 const MAX_DESCRIPTOR_BYTES: u64 = 1 << 20;
@@ -88,7 +91,7 @@ impl Registry {
 
     /// Adds the runners of a folder; `false` when it has no `runner.toml`.
     fn add(&mut self, folder: &Path) -> bool {
-        let path = folder.join("runner.toml");
+        let path = folder.join(DESCRIPTOR);
         if !path.exists() {
             return false;
         }
@@ -103,13 +106,17 @@ impl Registry {
     }
 }
 
-fn read_descriptor(path: &Path, folder: &Path) -> Result<Vec<Descriptor>, RegistryError> {
+/// The runners that the `runner.toml` at `path` describes, with paths below `folder`.
+pub(super) fn read_descriptor(path: &Path, folder: &Path) -> Result<Vec<Descriptor>, RegistryError> {
     let io_error = |source| RegistryError::Io { path: path.to_path_buf(), source };
     let found = std::fs::metadata(path).map_err(io_error)?.len();
     if found > MAX_DESCRIPTOR_BYTES {
         return Err(RegistryError::TooLarge { path: path.to_path_buf(), found });
     }
-    let text = std::fs::read_to_string(path).map_err(io_error)?;
+    let mut text = String::new();
+    std::fs::File::open(path)
+        .and_then(|file| file.take(MAX_DESCRIPTOR_BYTES).read_to_string(&mut text))
+        .map_err(io_error)?;
     descriptor::parse(&text, folder).map_err(|source| RegistryError::Descriptor { path: path.to_path_buf(), source })
 }
 

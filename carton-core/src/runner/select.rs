@@ -1,9 +1,12 @@
 //! Chooses a runner for a model. Pure: a list of runners in, one of them or the reasons against each out.
 
+use std::borrow::Borrow;
 use std::cmp::Ordering;
+use std::fmt;
 
 use semver::VersionReq;
 
+use super::Place;
 use super::descriptor::{Descriptor, INTERFACE_VERSION};
 
 /// What a carton asks of its runner (`[runner]` of carton.toml).
@@ -55,17 +58,24 @@ pub enum Rejection {
     },
 }
 
-/// No installed runner can run the model.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no installed runner `{}`{} fits{}", requirement.name, version_text(requirement), rejections_text(rejected, installed))]
+/// No runner can run the model, of those that are installed or that an index offers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct NoRunner {
     /// What was asked for.
     pub requirement: Requirement,
     /// Runners of that name, and why each was not chosen.
     pub rejected: Vec<(String, Rejection)>,
-    /// The names of all installed runners.
-    pub installed: Vec<String>,
+    /// The names of all runners there are.
+    pub others: Vec<String>,
+    /// The index that offers them; `None` for installed ones.
+    pub index: Option<String>,
+    /// Whether an index is configured that may have the runner.
+    pub index_configured: bool,
 }
+
+/// How many names or reasons a message lists.
+const MAX_LISTED: usize = 20;
 
 /// The runners that the `carton` command carries and installs.
 const INSTALLABLE: [&str; 2] = ["onnx", "noop"];
@@ -74,35 +84,91 @@ impl NoRunner {
     /// What the user can do about it.
     #[must_use]
     pub fn hint(&self) -> String {
+        if let Some(index) = &self.index {
+            return format!("`carton runner ls --available --index {}` lists what it offers", shell_word(index));
+        }
         let name = &self.requirement.name;
         let version_only = |(_, reason): &(String, Rejection)| matches!(reason, Rejection::FrameworkVersion { .. });
-        if self.rejected.iter().any(version_only) {
-            "use a runner of that version, or accept another one with `--framework-version`".to_owned()
-        } else if INSTALLABLE.contains(&name.as_str()) {
-            format!("install it with `carton runner install {name}`")
+        let other_version = self.rejected.iter().any(version_only);
+        if INSTALLABLE.contains(&name.as_str()) && self.rejected.is_empty() {
+            return format!("install it: `carton runner install {name}`");
+        }
+        let command = self.install_command();
+        let mut hint = if self.index_configured {
+            format!("install it: `{command}`, or let `--install-runners` do so")
         } else {
-            "put the runner's folder into `runner_dir`; `carton runner ls` shows what is there".to_owned()
+            format!("no runner index is configured; install it from one that has it: `{command}`")
+        };
+        if other_version {
+            hint.push_str("; or accept another version with `--framework-version`");
+        }
+        hint
+    }
+
+    /// The command that installs what is missing, as a shell takes it.
+    fn install_command(&self) -> String {
+        let Requirement { name, framework_version, compat_version } = &self.requirement;
+        let what = match framework_version {
+            Some(version) if *version != VersionReq::STAR => format!("{name}@{version}"),
+            _ => name.clone(),
+        };
+        let compat = compat_version.map(|version| format!(" --compat-version {version}")).unwrap_or_default();
+        let index = if self.index_configured { "" } else { " --index URL" };
+        format!("carton runner install {}{compat}{index}", shell_word(&what))
+    }
+
+    /// The same, found missing in an index.
+    pub(super) fn in_index(mut self: Box<Self>, index: &Place) -> Box<Self> {
+        self.index = Some(index.to_string());
+        self
+    }
+}
+
+impl fmt::Display for NoRunner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Requirement { name, framework_version, compat_version } = &self.requirement;
+        match &self.index {
+            Some(index) => write!(f, "`{index}` offers no runner `{name}`")?,
+            None => write!(f, "no installed runner `{name}`")?,
+        }
+        match (framework_version, compat_version) {
+            (Some(version), _) => write!(f, " with framework version `{version}`")?,
+            (None, Some(version)) => write!(f, " with compat version {version}")?,
+            (None, None) => {}
+        }
+        f.write_str(if self.index.is_some() { " that fits" } else { " fits" })?;
+        if !self.rejected.is_empty() {
+            let reasons = self.rejected.iter().map(|(runner, reason)| format!("{runner}: {reason}"));
+            return write!(f, " ({})", listed(reasons, "; "));
+        }
+        match (&self.index, self.others.is_empty()) {
+            (None, true) => f.write_str(" (no runner is installed)"),
+            (None, false) => write!(f, " (installed: {})", listed(self.others.iter().cloned(), ", ")),
+            (Some(_), true) => f.write_str(" (it offers none)"),
+            (Some(_), false) => write!(f, " (it offers: {})", listed(self.others.iter().cloned(), ", ")),
         }
     }
 }
 
-fn version_text(requirement: &Requirement) -> String {
-    requirement
-        .framework_version
-        .as_ref()
-        .map(|version| format!(" with framework version `{version}`"))
-        .unwrap_or_default()
+impl std::error::Error for NoRunner {}
+
+/// The first of the items, and how many more there are.
+fn listed(items: impl ExactSizeIterator<Item = String>, separator: &str) -> String {
+    let more = items.len().saturating_sub(MAX_LISTED);
+    let mut text = items.take(MAX_LISTED).collect::<Vec<_>>().join(separator);
+    if more > 0 {
+        text.push_str(&format!("{separator}and {more} more"));
+    }
+    text
 }
 
-fn rejections_text(rejected: &[(String, Rejection)], installed: &[String]) -> String {
-    if !rejected.is_empty() {
-        let reasons: Vec<String> = rejected.iter().map(|(runner, reason)| format!("{runner}: {reason}")).collect();
-        return format!(" ({})", reasons.join("; "));
+/// `text` as one word for a POSIX shell.
+fn shell_word(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./-_".contains(c);
+    if !text.is_empty() && text.chars().all(plain) && !text.starts_with('-') && !text.contains('=') {
+        return text.to_owned();
     }
-    if installed.is_empty() {
-        return " (no runner is installed)".to_owned();
-    }
-    format!(" (installed: {})", installed.join(", "))
+    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 /// Chooses among `runners`: name, framework version, compat version, platform and interface version must fit; of those
@@ -110,25 +176,28 @@ fn rejections_text(rejected: &[(String, Rejection)], installed: &[String]) -> St
 ///
 /// # Errors
 /// [`NoRunner`] with the reason against each runner of that name.
-pub fn select<'a>(
-    runners: &'a [Descriptor],
+pub fn select<'a, R: Borrow<Descriptor>>(
+    runners: &'a [R],
     requirement: &Requirement,
     platform: &str,
-) -> Result<&'a Descriptor, Box<NoRunner>> {
+) -> Result<&'a R, Box<NoRunner>> {
     let mut rejected = Vec::new();
-    let mut best: Option<&Descriptor> = None;
-    for runner in runners.iter().filter(|runner| runner.runner_name == requirement.name) {
-        match reject(runner, requirement, platform) {
-            Some(reason) => rejected.push((runner.to_string(), reason)),
-            None if best.is_none_or(|best| newer(runner, best) == Ordering::Greater) => best = Some(runner),
+    let mut best: Option<&R> = None;
+    for runner in runners.iter().filter(|&runner| runner.borrow().runner_name == requirement.name) {
+        match reject(runner.borrow(), requirement, platform) {
+            Some(reason) => rejected.push((runner.borrow().to_string(), reason)),
+            None if best.is_none_or(|best| newer(runner.borrow(), best.borrow()) == Ordering::Greater) => {
+                best = Some(runner);
+            }
             None => {}
         }
     }
     best.ok_or_else(|| {
-        let mut installed: Vec<String> = runners.iter().map(ToString::to_string).collect();
-        installed.sort();
-        installed.dedup();
-        Box::new(NoRunner { requirement: requirement.clone(), rejected, installed })
+        let mut others: Vec<String> = runners.iter().map(|runner| runner.borrow().to_string()).collect();
+        others.sort();
+        others.dedup();
+        let requirement = requirement.clone();
+        Box::new(NoRunner { requirement, rejected, others, index: None, index_configured: false })
     })
 }
 
@@ -158,7 +227,6 @@ pub fn reject(runner: &Descriptor, requirement: &Requirement, platform: &str) ->
 }
 
 fn newer(a: &Descriptor, b: &Descriptor) -> Ordering {
-    // RFC 3339 dates in UTC sort as text; others only decide between equals, where any fixed order will do.
     a.framework_version.cmp(&b.framework_version).then_with(|| a.runner_release_date.cmp(&b.runner_release_date))
 }
 
@@ -179,7 +247,7 @@ mod tests {
             framework_version: version.parse().unwrap(),
             runner_compat_version: 1,
             runner_interface_version: INTERFACE_VERSION,
-            runner_release_date: date.to_owned(),
+            runner_release_date: date.parse().unwrap(),
             runner_path: PathBuf::from("/r"),
             args: Vec::new(),
             platform: HERE.to_owned(),
@@ -203,6 +271,9 @@ mod tests {
             runner("t", "1.10.0", "2025-06-01T00:00:00Z"),
             runner("t", "2.0.0", "2027-01-01T00:00:00Z"),
             runner("u", "1.99.0", "2027-01-01T00:00:00Z"),
+            // Later than the one before it although its text sorts first.
+            runner("v", "1.0.0", "2026-01-01T05:00:00+09:00"),
+            runner("v", "1.0.0", "2025-12-31T23:00:00Z"),
         ];
         let check = |version: &str, expected: usize| {
             let chosen = select(&runners, &requirement("t", version), HERE).unwrap();
@@ -212,6 +283,8 @@ mod tests {
         check("=1.2.0", 0);
         check(">=1.2", 3);
         check(">=1, <1.5", 0);
+        let chosen = select(&runners, &requirement("v", "*"), HERE).unwrap();
+        assert!(std::ptr::eq(chosen, &raw const runners[6]), "{}", chosen.runner_release_date);
     }
 
     #[test]
@@ -227,8 +300,24 @@ mod tests {
         check(&|r| r.platform = "riscv64-unknown-none".to_owned(), "built for riscv64-unknown-none");
         check(&|r| r.runner_interface_version = 1, "runner interface 1");
         check(&|r| r.runner_name = "other".to_owned(), "installed: other 1.2.0");
-        let none = select(&[], &requirement("onnx", "^1"), HERE).unwrap_err();
+        let none = select::<Descriptor>(&[], &requirement("onnx", "^1"), HERE).unwrap_err();
         assert!(none.to_string().contains("no runner is installed"), "{none}");
-        assert_eq!(none.hint(), "install it with `carton runner install onnx`");
+        assert_eq!(none.hint(), "install it: `carton runner install onnx`");
+    }
+
+    #[test]
+    fn hints_are_commands_to_run() {
+        let check = |name: &str, version: &str, configured: bool, expected: &str| {
+            let mut none = select::<Descriptor>(&[], &requirement(name, version), HERE).unwrap_err();
+            none.index_configured = configured;
+            assert!(none.hint().contains(expected), "{}", none.hint());
+        };
+        check("t", "=1.13.1", true, "`carton runner install 't@=1.13.1' --compat-version 1`, or");
+        check("t", ">=1.12, <2", false, "`carton runner install 't@>=1.12, <2' --compat-version 1 --index URL`");
+        check("them/t", "*", true, "`carton runner install them/t --compat-version 1`");
+        check("it's;rm", "*", true, r"`carton runner install 'it'\''s;rm' --compat-version 1`");
+        let candidate = runner("t", "1.2.0", "2026-01-01T00:00:00Z");
+        let none = select(&[candidate], &requirement("t", "^2"), HERE).unwrap_err();
+        assert!(none.hint().contains("`--framework-version`"), "{}", none.hint());
     }
 }

@@ -20,7 +20,7 @@ fn descriptor(path: &str, args: &[&str]) -> Descriptor {
         framework_version: semver::Version::new(1, 0, 0),
         runner_compat_version: 1,
         runner_interface_version: 2,
-        runner_release_date: String::new(),
+        runner_release_date: crate::runner::ReleaseDate::default(),
         runner_path: path.into(),
         args: args.iter().map(|&arg| arg.to_owned()).collect(),
         platform: String::new(),

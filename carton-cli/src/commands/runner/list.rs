@@ -1,15 +1,13 @@
-//! `carton runner`: which runners there are, and making the embedded ones available to other programs.
+//! `carton runner ls`: the runners that are there.
 
 use std::path::{Path, PathBuf};
 
-use carton_core::runner::{
-    Descriptor, InstallError, PLATFORM, RUNNER_ARGUMENT, Registry, Requirement, install_embedded, reject,
-};
+use carton_core::runner::{Descriptor, PLATFORM, RUNNER_ARGUMENT, Registry, Requirement, reject};
 use serde::Serialize;
 
-use super::Context;
+use super::super::Context;
 use crate::failure::{Exit, Failure, causes_in_one_line};
-use crate::output::{Align, Role, Table, one_line};
+use crate::output::{Align, Role, Table};
 
 #[derive(Serialize)]
 struct RunnerList {
@@ -32,8 +30,7 @@ struct BrokenRunner {
     error: String,
 }
 
-/// `carton runner ls`.
-pub(super) fn list(context: &Context<'_>) -> Result<Exit, Failure> {
+pub(super) fn run(context: &Context<'_>) -> Result<Exit, Failure> {
     let Context { config, output, .. } = context;
     let registry = Registry::read(&config.runner_dir).map_err(carton_core::Error::from)?;
     let runners: Vec<ListedRunner> =
@@ -76,9 +73,7 @@ pub(super) fn list(context: &Context<'_>) -> Result<Exit, Failure> {
 }
 
 fn listed(descriptor: &Descriptor, runner_dir: &Path) -> ListedRunner {
-    // A requirement that every runner of the name meets leaves platform and interface to judge.
-    let any = Requirement { name: descriptor.runner_name.clone(), framework_version: None, compat_version: None };
-    let reason = reject(descriptor, &any, PLATFORM).map(|reason| reason.to_string());
+    let reason = why_not(descriptor, PLATFORM);
     ListedRunner {
         embedded: is_embedded(descriptor, runner_dir),
         supported: reason.is_none(),
@@ -93,44 +88,9 @@ fn is_embedded(descriptor: &Descriptor, runner_dir: &Path) -> bool {
         && !descriptor.runner_path.starts_with(runner_dir)
 }
 
-#[derive(Debug, thiserror::Error)]
-#[error("`{requirement}` is no requirement on a version")]
-struct BadRequirement {
-    requirement: String,
-    source: semver::Error,
-}
-
-#[derive(Serialize)]
-struct Installed<'a> {
-    runner_name: &'a str,
-    framework_version: String,
-    path: &'a Path,
-}
-
-/// `carton runner install`. `NAME@REQUIREMENT` is the form in which errors suggest the command.
-pub(super) fn install(name: &str, context: &Context<'_>) -> Result<Exit, Failure> {
-    let Context { config, output, .. } = context;
-    let (name, requirement) = name.split_once('@').map_or((name, None), |(name, version)| (name, Some(version)));
-    let framework_version = requirement
-        .map(|text| {
-            semver::VersionReq::parse(text)
-                .map_err(|source| Failure::usage(BadRequirement { requirement: text.to_owned(), source }))
-        })
-        .transpose()?;
-    let requirement = Requirement { name: name.to_owned(), framework_version, compat_version: None };
-    let (descriptor, folder) = install_embedded(&requirement, &config.runner_dir).map_err(|error| match error {
-        InstallError::NotEmbedded(_) => Failure::with_exit(Exit::NoRunner, error)
-            .hint(format!("put its folder, with the runner.toml in it, into `{}`", config.runner_dir.display())),
-        error => Failure::new(error),
-    })?;
-    if output.is_json() {
-        output.json(&Installed {
-            runner_name: &descriptor.runner_name,
-            framework_version: descriptor.framework_version.to_string(),
-            path: &folder,
-        })?;
-    } else {
-        output.text(&format!("installed {descriptor} in {}\n", one_line(&folder.display().to_string())))?;
-    }
-    Ok(Exit::Ok)
+/// Why a runner cannot be used on `platform`, whatever the model.
+pub(super) fn why_not(descriptor: &Descriptor, platform: &str) -> Option<String> {
+    // A requirement that every runner of the name meets leaves platform and interface to judge.
+    let any = Requirement { name: descriptor.runner_name.clone(), framework_version: None, compat_version: None };
+    reject(descriptor, &any, platform).map(|reason| reason.to_string())
 }

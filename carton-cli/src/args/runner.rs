@@ -1,0 +1,112 @@
+//! `carton runner …`.
+
+use std::path::PathBuf;
+
+use carton_core::digest::Sha256Digest;
+use clap::{Args, Subcommand};
+
+use super::model::digest;
+
+/// The commands about runners.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RunnerCommand {
+    /// List the runners that are there, and whether they can be used
+    #[command(visible_alias = "list")]
+    Ls(RunnerLsArgs),
+    /// Install a runner where every program that uses Carton finds it
+    Install(RunnerInstallArgs),
+    /// Remove an installed runner
+    #[command(visible_alias = "remove")]
+    Rm(RunnerRmArgs),
+    /// Make an archive of a runner's folder, and print the index that offers it
+    Package(RunnerPackageArgs),
+}
+
+/// `carton runner ls`.
+#[derive(Args, Debug)]
+pub(crate) struct RunnerLsArgs {
+    /// List what the index offers instead
+    #[arg(long)]
+    pub(crate) available: bool,
+
+    /// The index: a URL or a file [default: `runner_index` of the configuration]
+    #[arg(long, value_name = "URL|FILE", requires = "available")]
+    pub(crate) index: Option<String>,
+}
+
+/// `carton runner install`.
+#[derive(Args, Debug)]
+#[command(after_long_help = INSTALL_EXAMPLES)]
+pub(crate) struct RunnerInstallArgs {
+    /// NAME or NAME@REQUIREMENT from an index, an archive (zip, tar, tar.gz) by path or URL, or a folder
+    ///
+    /// A folder or archive has the runner.toml at its top. What could be a name is one: write ./NAME for a folder of that
+    /// name.
+    #[arg(value_name = "NAME[@REQ]|PATH|URL")]
+    pub(crate) runner: String,
+
+    /// Install from this index: a URL or a file [default: `runner_index` of the configuration, then what this program carries]
+    #[arg(long, value_name = "URL|FILE")]
+    pub(crate) index: Option<String>,
+
+    /// The SHA-256 that the archive must have; needed for a URL
+    #[arg(long, value_name = "HASH", value_parser = digest, conflicts_with = "index")]
+    pub(crate) sha256: Option<Sha256Digest>,
+
+    /// Only runners that understand this version of the contents of `model/`
+    #[arg(long, value_name = "N")]
+    pub(crate) compat_version: Option<u64>,
+}
+
+const INSTALL_EXAMPLES: &str = r#"Examples:
+  From the configured index, the newest version that a requirement allows:
+    carton runner install 'torchscript@^1.13'
+
+  From an index in a file, or on a server:
+    carton runner install torchscript --index https://example.org/runners/index.json
+
+  From an archive, or from a folder:
+    carton runner install https://example.org/torchscript.tar.gz --sha256 HASH
+    carton runner install ./my-runner
+
+  One that this program carries, for programs that only link the library:
+    carton runner install onnx"#;
+
+/// `carton runner rm`.
+#[derive(Args, Debug)]
+pub(crate) struct RunnerRmArgs {
+    /// Which runner: its name, with a version or a requirement where several are installed
+    #[arg(value_name = "NAME[@VERSION|REQ]")]
+    pub(crate) runner: String,
+}
+
+/// `carton runner package`.
+#[derive(Args, Debug)]
+#[command(after_long_help = PACKAGE_EXAMPLES)]
+pub(crate) struct RunnerPackageArgs {
+    /// The runner's folder, with the runner.toml in it
+    #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    pub(crate) folder: PathBuf,
+
+    /// The archive to write, replaced if it is there [default: NAME-VERSION-PLATFORM.tar.gz, here]
+    #[arg(short, long, value_name = "OUT.tar.gz", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) output: Option<PathBuf>,
+
+    /// The URL that the archive will have
+    #[arg(long, conflicts_with = "url_prefix")]
+    pub(crate) url: Option<String>,
+
+    /// What comes before the archive's file name in its URL [default: nothing, so that it lies beside the index]
+    #[arg(long, value_name = "URL")]
+    pub(crate) url_prefix: Option<String>,
+
+    /// Add the entry to this index, in place of the entry of the same release; made if it is not there
+    #[arg(long, value_name = "INDEX.json", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) add_to: Option<PathBuf>,
+}
+
+const PACKAGE_EXAMPLES: &str = r#"Examples:
+  Make an index of two runners, and install from it:
+    carton runner package ./one --add-to index.json
+    carton runner package ./two --add-to index.json
+    carton runner install one --index index.json"#;

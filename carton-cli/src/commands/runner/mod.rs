@@ -1,0 +1,59 @@
+//! `carton runner`: which runners there are, and where they come from and go.
+
+mod install;
+mod list;
+mod offer;
+mod package;
+mod remove;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use carton_core::ProgressCallback;
+use carton_core::config::Config;
+use carton_core::network::{Network, NetworkOptions};
+use carton_core::runner::{InstallError, Installer, Place};
+
+use super::{Context, open};
+use crate::args::RunnerCommand;
+use crate::failure::{Exit, Failure};
+use crate::interrupt;
+
+pub(super) async fn run(command: RunnerCommand, context: &Context<'_>) -> Result<Exit, Failure> {
+    match command {
+        RunnerCommand::Ls(arguments) if arguments.available => offer::run(arguments, context).await,
+        RunnerCommand::Ls(_) => list::run(context),
+        RunnerCommand::Install(arguments) => install::run(arguments, context).await,
+        RunnerCommand::Rm(arguments) => remove::run(&arguments, context),
+        RunnerCommand::Package(arguments) => package::run(arguments, context).await,
+    }
+}
+
+fn failure(error: InstallError) -> Failure {
+    carton_core::Error::from(error).into()
+}
+
+/// The index that is asked for, or configured.
+fn index_place(asked: Option<&str>, config: &Config) -> Result<Option<Place>, Failure> {
+    let Some(text) = asked.or(config.runner_index.as_deref()) else { return Ok(None) };
+    let place = Place::parse(text).map_err(|source| failure(InstallError::Place { text: text.to_owned(), source }))?;
+    Ok(Some(place))
+}
+
+/// Runs `work` with an installer for this context, on another thread.
+async fn with_installer<T: Send + 'static>(
+    context: &Context<'_>,
+    work: impl FnOnce(&Installer<'_>) -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    let network = Network::new(NetworkOptions { offline: context.global.offline, ..NetworkOptions::default() });
+    let runner_dir = context.config.runner_dir.clone();
+    let progress: Option<ProgressCallback> = open::progress(context);
+    let display = Arc::clone(context.output.progress());
+    let result = interrupt::blocking(move |wanted| {
+        let wanted = || -> ControlFlow<()> { wanted.control() };
+        work(&Installer { runner_dir: &runner_dir, network: &network, progress: progress.as_ref(), wanted: &wanted })
+    })
+    .await;
+    display.finish();
+    result
+}

@@ -1,0 +1,76 @@
+//! `carton runner package`: an archive of a runner's folder, and the index that offers it.
+
+use std::path::{Path, PathBuf};
+
+use carton_core::digest::Sha256Digest;
+use carton_core::runner::{self, OfferedRunner, Packaged};
+use serde::Serialize;
+
+use super::super::Context;
+use super::failure;
+use crate::args::RunnerPackageArgs;
+use crate::failure::{Exit, Failure};
+use crate::interrupt;
+use crate::output::{byte_size, one_line};
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    path: &'a Path,
+    sha256: Sha256Digest,
+    size: u64,
+    entries: &'a [OfferedRunner],
+}
+
+pub(super) async fn run(arguments: RunnerPackageArgs, context: &Context<'_>) -> Result<Exit, Failure> {
+    let output = context.output;
+    let display = std::sync::Arc::clone(output.progress());
+    let (packaged, offered) = interrupt::blocking(move |wanted| {
+        let on_bytes = |done, total| display.update("packing", done, Some(total), true);
+        let packaged = package(&arguments, &|| wanted.control(), &on_bytes)?;
+        let url = url(&packaged, &arguments)?;
+        let offered = packaged.offered(&url);
+        if let Some(index) = &arguments.add_to {
+            runner::add_to_index(index, &offered).map_err(failure)?;
+        }
+        Ok((packaged, offered))
+    })
+    .await?;
+    output.progress().finish();
+    let Packaged { path, sha256, size, .. } = &packaged;
+    output.note(&format!("packaged {} ({})", one_line(&path.display().to_string()), byte_size(*size)));
+    if output.is_json() {
+        output.json(&Answer { path, sha256: *sha256, size: *size, entries: &offered })?;
+    } else {
+        // A list: printed to a file, it is an index.
+        output.json(&offered)?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn package(
+    arguments: &RunnerPackageArgs,
+    wanted: &dyn Fn() -> std::ops::ControlFlow<()>,
+    on_bytes: &dyn Fn(u64, u64),
+) -> Result<Packaged, Failure> {
+    let path = match &arguments.output {
+        Some(path) => path.clone(),
+        None => {
+            let name = runner::archive_name(&arguments.folder).map_err(failure)?;
+            let beside = arguments.add_to.as_deref().and_then(Path::parent);
+            beside.map_or_else(|| PathBuf::from(&name), |folder| folder.join(&name))
+        }
+    };
+    runner::package(&arguments.folder, &path, wanted, on_bytes).map_err(failure)
+}
+
+fn url(packaged: &Packaged, arguments: &RunnerPackageArgs) -> Result<String, Failure> {
+    if let Some(url) = &arguments.url {
+        return Ok(url.clone());
+    }
+    let beside = packaged.path.with_file_name("index.json");
+    let Some(prefix) = &arguments.url_prefix else {
+        return packaged.relative_url(arguments.add_to.as_deref().unwrap_or(&beside)).map_err(failure);
+    };
+    let name = packaged.relative_url(&beside).map_err(failure)?;
+    Ok(format!("{}/{name}", prefix.trim_end_matches('/')))
+}

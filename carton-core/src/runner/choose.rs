@@ -1,0 +1,49 @@
+//! Finds the runner for a model: an installed one, or else, when that is allowed, one from the configured index.
+
+use std::ops::ControlFlow;
+
+use super::{Descriptor, InstallError, Installer, PLATFORM, Place, Registry, Requirement, select};
+use crate::config::Config;
+use crate::network::{Network, NetworkOptions};
+use crate::progress::ProgressCallback;
+
+/// Where a runner may come from, and who waits for it.
+pub(crate) struct Choice<'a> {
+    pub(crate) config: &'a Config,
+    /// Whether a missing runner is installed.
+    pub(crate) install: bool,
+    pub(crate) progress: Option<&'a ProgressCallback>,
+    /// `Break` when nobody waits any more.
+    pub(crate) wanted: &'a (dyn Fn() -> ControlFlow<()> + Sync),
+}
+
+/// The runner that meets `requirement`.
+///
+/// # Errors
+/// [`InstallError::NoRunner`] when none does and none may be installed; else what kept it from being installed.
+pub(crate) fn choose(requirement: &Requirement, choice: &Choice<'_>) -> Result<Descriptor, InstallError> {
+    let registry = Registry::read(&choice.config.runner_dir)?;
+    match select(registry.runners(), requirement, PLATFORM) {
+        Ok(runner) => Ok(runner.clone()),
+        Err(mut none) => {
+            none.index_configured = choice.config.runner_index.is_some();
+            match &choice.config.runner_index {
+                Some(index) if choice.install => install(requirement, index, choice),
+                _ => Err(InstallError::NoRunner(none)),
+            }
+        }
+    }
+}
+
+fn install(requirement: &Requirement, index: &str, choice: &Choice<'_>) -> Result<Descriptor, InstallError> {
+    let place = Place::parse(index).map_err(|source| InstallError::Place { text: index.to_owned(), source })?;
+    let installer = Installer {
+        runner_dir: &choice.config.runner_dir,
+        network: &Network::new(NetworkOptions::default()),
+        progress: choice.progress,
+        wanted: choice.wanted,
+    };
+    let installed = installer.from_index(&place, requirement)?;
+    tracing::info!(runner = %installed.descriptor, index = %place, "installed a runner");
+    Ok(installed.descriptor)
+}

@@ -1,0 +1,128 @@
+//! Whether a folder holds the runner that it should, ready to be started.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use super::super::registry::{self, RegistryError};
+use super::super::select::{Requirement, reject};
+use super::super::{Descriptor, PLATFORM};
+use super::{InstallError, has_descriptor};
+
+/// What a folder has to hold.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Expected<'a> {
+    /// The runner of this index entry.
+    Entry(&'a Descriptor),
+    /// Any runner that can be used here.
+    Usable,
+}
+
+/// Checks the folder of a runner, and returns the runner. For an index entry that says how it is started, a `runner.toml`
+/// that is missing is written.
+pub(super) fn folder(folder: &Path, place: &str, expected: Expected<'_>) -> Result<Descriptor, InstallError> {
+    if !has_descriptor(folder) {
+        match expected {
+            Expected::Entry(entry) if !entry.runner_path.as_os_str().is_empty() => write(entry, folder)?,
+            _ => return Err(no_descriptor(folder, place)),
+        }
+    }
+    let runners = read(folder, place)?;
+    let chosen = match expected {
+        Expected::Entry(entry) => runners.iter().find(|runner| is_same(runner, entry)).ok_or_else(|| {
+            let found = runners.iter().map(identity).collect::<Vec<_>>().join("; ");
+            InstallError::OtherRunner { place: place.to_owned(), expected: identity(entry), found }
+        })?,
+        Expected::Usable => usable(&runners, place)?,
+    };
+    check_executable(chosen, folder)?;
+    Ok(chosen.clone())
+}
+
+/// The runner of an installed folder that is the same as `wanted`.
+pub(super) fn find(folder: &Path, wanted: &Descriptor) -> Result<Descriptor, InstallError> {
+    let place = folder.display().to_string();
+    let runners = read(folder, &place)?;
+    let found = runners.into_iter().find(|runner| is_same(runner, wanted));
+    found.ok_or_else(|| InstallError::OtherRunner { place, expected: identity(wanted), found: "others".to_owned() })
+}
+
+/// Writes the `runner.toml` of a folder with one runner.
+pub(super) fn write(runner: &Descriptor, folder: &Path) -> Result<(), InstallError> {
+    let path = folder.join(registry::DESCRIPTOR);
+    runner.to_toml().and_then(|text| fs::write(&path, text)).map_err(InstallError::io("write", &path))
+}
+
+fn read(folder: &Path, place: &str) -> Result<Vec<Descriptor>, InstallError> {
+    registry::read_descriptor(&folder.join(registry::DESCRIPTOR), folder).map_err(|error| match error {
+        // The path within an archive that is being unpacked says nothing to anybody.
+        RegistryError::Descriptor { source, .. } => InstallError::Descriptor { place: place.to_owned(), source },
+        error => InstallError::Registry(error),
+    })
+}
+
+/// The first runner that can be used on this machine.
+fn usable<'a>(runners: &'a [Descriptor], place: &str) -> Result<&'a Descriptor, InstallError> {
+    let mut reasons = Vec::new();
+    for runner in runners {
+        let any = Requirement { name: runner.runner_name.clone(), framework_version: None, compat_version: None };
+        match reject(runner, &any, PLATFORM) {
+            None => return Ok(runner),
+            Some(reason) => reasons.push(format!("{runner}: {reason}")),
+        }
+    }
+    let reasons = if reasons.is_empty() { "its runner.toml lists none".to_owned() } else { reasons.join("; ") };
+    Err(InstallError::Unsupported { place: place.to_owned(), reasons })
+}
+
+/// Whether the executable of a runner in `folder` is there, inside the folder, and can be executed.
+pub(in super::super) fn check_executable(runner: &Descriptor, folder: &Path) -> Result<(), InstallError> {
+    let relative = runner.runner_path.strip_prefix(folder).unwrap_or(&runner.runner_path);
+    let problem =
+        |problem| InstallError::Executable { runner: runner.to_string(), path: relative.to_path_buf(), problem };
+    let folder = fs::canonicalize(folder).map_err(InstallError::io("open", folder))?;
+    let path = match fs::canonicalize(&runner.runner_path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(problem("is not there")),
+        other => other.map_err(InstallError::io("open", &runner.runner_path))?,
+    };
+    if !path.starts_with(&folder) {
+        return Err(problem("lies outside the runner's folder"));
+    }
+    let metadata = fs::metadata(&path).map_err(InstallError::io("inspect", &path))?;
+    if !metadata.is_file() {
+        return Err(problem("is no file"));
+    }
+    if metadata.permissions().mode() & 0o111 == 0 {
+        return Err(problem("is not marked as executable"));
+    }
+    Ok(())
+}
+
+fn no_descriptor(folder: &Path, place: &str) -> InstallError {
+    let entries = fs::read_dir(folder).map(|entries| entries.flatten().take(2).collect::<Vec<_>>());
+    let inside = match entries.as_deref() {
+        Ok([only]) if has_descriptor(&only.path()) => Some(only.file_name().to_string_lossy().into_owned()),
+        _ => None,
+    };
+    InstallError::NoDescriptor { place: place.to_owned(), inside }
+}
+
+/// Whether two descriptors are of one runner. Dates, arguments and paths may differ: the folder's own are used.
+fn is_same(a: &Descriptor, b: &Descriptor) -> bool {
+    let key = |runner: &Descriptor| {
+        (
+            runner.runner_name.clone(),
+            runner.framework_version.clone(),
+            runner.runner_compat_version,
+            runner.runner_interface_version,
+            runner.platform.clone(),
+        )
+    };
+    key(a) == key(b)
+}
+
+fn identity(runner: &Descriptor) -> String {
+    let Descriptor { runner_compat_version, runner_interface_version, platform, .. } = runner;
+    format!("{runner} (compat {runner_compat_version}, interface {runner_interface_version}, {platform})")
+}

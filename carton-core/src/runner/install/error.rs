@@ -1,0 +1,212 @@
+//! Why a runner could not be installed, removed or packaged.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::super::unpack::UnpackError;
+use super::super::{DescriptorError, IndexError, NoRunner, Place, PlaceError, RegistryError};
+use crate::ErrorKind;
+use crate::digest::Sha256Digest;
+use crate::network::NetworkError;
+
+/// Why a runner could not be installed, removed or packaged.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InstallError {
+    /// Installed runners cannot be listed.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// No runner fits, of those that there are to choose from.
+    #[error(transparent)]
+    NoRunner(Box<NoRunner>),
+    /// What was given as index or archive is neither a URL nor a path.
+    #[error("cannot use `{text}`")]
+    Place {
+        /// What was given.
+        text: String,
+        /// Why not.
+        source: PlaceError,
+    },
+    /// The index cannot be used.
+    #[error("cannot use the runner index `{index}`")]
+    Index {
+        /// Where it is.
+        index: Place,
+        /// Why not.
+        source: IndexError,
+    },
+    /// The index or an archive cannot be fetched.
+    #[error("cannot fetch {what}")]
+    Network {
+        /// What was to be fetched.
+        what: String,
+        /// Why it was not.
+        source: NetworkError,
+    },
+    /// An archive is not the one that it should be.
+    #[error("digest mismatch for `{place}`: expected {expected}, found {found}")]
+    Digest {
+        /// The archive.
+        place: Place,
+        /// The hash that the index or the caller gives.
+        expected: Sha256Digest,
+        /// The hash of what is there.
+        found: Sha256Digest,
+    },
+    /// An archive from a URL, and no hash to check it with.
+    #[error("`{place}` comes from a server, and nobody says which SHA-256 it must have")]
+    NoDigest {
+        /// The archive.
+        place: Place,
+    },
+    /// An archive cannot be unpacked, or must not be.
+    #[error("cannot unpack `{place}`")]
+    Unpack {
+        /// The archive.
+        place: String,
+        /// Why not.
+        source: UnpackError,
+    },
+    /// There is no `runner.toml` where it should be.
+    #[error("there is no runner.toml at the top of `{place}`")]
+    NoDescriptor {
+        /// The folder or archive.
+        place: String,
+        /// The only folder in it, which has one.
+        inside: Option<String>,
+    },
+    /// The `runner.toml` cannot be used.
+    #[error("cannot use the runner.toml of `{place}`")]
+    Descriptor {
+        /// The folder or archive.
+        place: String,
+        /// Why not.
+        source: DescriptorError,
+    },
+    /// The `runner.toml` describes another runner than the index does.
+    #[error("`{place}` does not hold the runner that its index entry describes: expected {expected}, found {found}")]
+    OtherRunner {
+        /// The archive.
+        place: String,
+        /// What the index says.
+        expected: String,
+        /// What its `runner.toml` says.
+        found: String,
+    },
+    /// No runner of a folder or archive can run here.
+    #[error("`{place}` holds no runner that can be used here: {reasons}")]
+    Unsupported {
+        /// The folder or archive.
+        place: String,
+        /// The runners in it, and why not.
+        reasons: String,
+    },
+    /// The executable is not there, or is none.
+    #[error("the executable `{}` of runner {runner} {problem}", path.display())]
+    Executable {
+        /// Name and version of the runner.
+        runner: String,
+        /// Its path as the `runner.toml` has it.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// A runner that is part of a program cannot be removed.
+    #[error("runner {runner} is part of this program and cannot be removed")]
+    Embedded {
+        /// Name and version of the runner.
+        runner: String,
+    },
+    /// No such runner is installed.
+    #[error("no runner `{asked}` is installed in `{}`", runner_dir.display())]
+    NotInstalled {
+        /// What was asked for.
+        asked: String,
+        /// Where runners are.
+        runner_dir: PathBuf,
+    },
+    /// Several runners fit.
+    #[error("`{asked}` is more than one runner: {}", found.join(", "))]
+    Ambiguous {
+        /// What was asked for.
+        asked: String,
+        /// What fits.
+        found: Vec<String>,
+    },
+    /// The folder holds other runners too.
+    #[error("`{}` also holds {}", folder.display(), others.join(", "))]
+    Shared {
+        /// The folder.
+        folder: PathBuf,
+        /// The runners that were not asked for.
+        others: Vec<String>,
+    },
+    /// What follows `@` is neither a version nor a requirement on one.
+    #[error("`{text}` is no requirement on a version")]
+    Requirement {
+        /// What is there.
+        text: String,
+        /// Why it is none.
+        source: semver::Error,
+    },
+    /// A file cannot be read or written.
+    #[error("cannot {action} `{}`", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// Nobody waits any more.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl InstallError {
+    /// What sort of failure this is.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::NoRunner(_) | Self::Unsupported { .. } | Self::NotInstalled { .. } => ErrorKind::NoRunner,
+            Self::Network { source: NetworkError::Interrupted, .. } | Self::Interrupted => ErrorKind::Interrupted,
+            Self::Network { .. } => ErrorKind::Network,
+            Self::Unpack { source, .. } => source.kind(),
+            Self::Index { .. }
+            | Self::Digest { .. }
+            | Self::NoDescriptor { .. }
+            | Self::Descriptor { .. }
+            | Self::OtherRunner { .. }
+            | Self::Executable { .. } => ErrorKind::Integrity,
+            _ => ErrorKind::Failure,
+        }
+    }
+
+    /// What the user can do about it, where there is something.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::NoRunner(none) => Some(none.hint()),
+            Self::NoDigest { .. } => Some("give it: `--sha256 HASH`".to_owned()),
+            Self::NoDescriptor { inside: Some(folder), .. } => {
+                Some(format!("the runner is in the folder `{folder}` of it: archive what is in that folder"))
+            }
+            Self::Ambiguous { .. } => Some("say which: `NAME@VERSION`, or delete its folder".to_owned()),
+            Self::Shared { .. } => Some("delete the folder to remove them all".to_owned()),
+            Self::NotInstalled { .. } => Some("`carton runner ls` shows what is installed".to_owned()),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn io<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> Self + 'a {
+        move |source| Self::Io { action, path: path.to_path_buf(), source }
+    }
+
+    pub(crate) fn network(what: impl Into<String>) -> impl FnOnce(NetworkError) -> Self {
+        move |source| match source {
+            NetworkError::Interrupted => Self::Interrupted,
+            source => Self::Network { what: what.into(), source },
+        }
+    }
+}

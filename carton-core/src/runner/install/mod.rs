@@ -1,0 +1,251 @@
+//! Puts runners into `runner_dir`: from an index, an archive, a folder, or this program itself.
+//!
+//! Whatever the source, the runner is put together in a folder that the registry does not see, checked there, and renamed.
+
+mod check;
+mod error;
+
+use std::fs::{self, File};
+use std::ops::ControlFlow;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use self::check::Expected;
+use super::fetch::{self, Waiter};
+use super::folder::{self, FoundKind};
+use super::select::{Requirement, select};
+use super::unpack::{self, Limits, Tree, UnpackError};
+use super::workspace::{Lock, Workspace};
+use super::{Descriptor, Index, IndexEntry, PLATFORM, Part, Place, embedded, registry};
+use crate::digest::Sha256Digest;
+use crate::network::Network;
+use crate::progress::{ProgressCallback, ProgressEvent, Stage};
+
+pub(super) use check::check_executable;
+pub use error::InstallError;
+
+/// The name of the executable of a runner that came out of a program.
+const EXECUTABLE: &str = "carton";
+/// The longest name of a runner's folder that is made of what it describes alone.
+const MAX_FOLDER_NAME: usize = 128;
+
+/// Installs runners.
+pub struct Installer<'a> {
+    /// Where to.
+    pub runner_dir: &'a Path,
+    /// How indexes and archives are fetched.
+    pub network: &'a Network,
+    /// Told how far it is.
+    pub progress: Option<&'a ProgressCallback>,
+    /// `Break` when nobody waits any more.
+    pub wanted: &'a (dyn Fn() -> ControlFlow<()> + Sync),
+}
+
+/// A runner that was installed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Installed {
+    /// What it is.
+    pub descriptor: Descriptor,
+    /// Its folder in `runner_dir`.
+    pub folder: PathBuf,
+}
+
+impl Installer<'_> {
+    /// Reads an index.
+    ///
+    /// # Errors
+    /// It cannot be fetched, or is none.
+    pub fn index(&self, place: &Place) -> Result<Index, InstallError> {
+        let bytes = fetch::index(place, self.network, &Waiter { wanted: self.wanted, on_bytes: &|_, _| {} })?;
+        Index::parse(&bytes, place).map_err(|source| InstallError::Index { index: place.clone(), source })
+    }
+
+    /// Installs the best runner of an index that meets `requirement`. One of the same name and version is replaced.
+    ///
+    /// # Errors
+    /// [`InstallError::NoRunner`] when the index has none; else see [`InstallError`]. Nothing is left then.
+    pub fn from_index(&self, place: &Place, requirement: &Requirement) -> Result<Installed, InstallError> {
+        let index = self.index(place)?;
+        let entry = select(index.entries(), requirement, PLATFORM)
+            .map_err(|none| InstallError::NoRunner(none.in_index(place)))?;
+        let folder = self.runner_dir.join(folder_name(&entry.descriptor));
+        fs::create_dir_all(self.runner_dir).map_err(InstallError::io("create", self.runner_dir))?;
+        let (_lock, waited) = self.lock(&folder)?;
+        // Whoever held the lock may have installed just this runner.
+        if waited && let Ok(descriptor) = check::find(&folder, &entry.descriptor) {
+            return Ok(Installed { descriptor, folder });
+        }
+        let workspace = self.workspace()?;
+        self.unpack_entry(entry, &workspace)?;
+        self.publish(&workspace, folder, &entry.descriptor)
+    }
+
+    /// Installs a runner from an archive with a `runner.toml` at its top.
+    ///
+    /// # Errors
+    /// [`InstallError::NoDigest`] for a URL without the hash that the archive must have; else see [`InstallError`].
+    pub fn from_archive(&self, place: &Place, sha256: Option<Sha256Digest>) -> Result<Installed, InstallError> {
+        let workspace = self.workspace()?;
+        let stage = Stage::Runner(format!("installing {place}"));
+        let path = match (place, sha256) {
+            (_, Some(sha256)) => {
+                let part = Part { place: place.clone(), sha256, folder: String::new() };
+                self.fetch(&part, &workspace, stage)?
+            }
+            (Place::File(path), None) => path.clone(),
+            (Place::Url(_), None) => return Err(InstallError::NoDigest { place: place.clone() }),
+        };
+        let new = new_folder(&workspace)?;
+        let unpack_error = |source| unpack_error(source, place.to_string());
+        let mut tree = Tree::new(new.clone(), Limits::default(), self.wanted);
+        unpack::unpack(&path, "", &mut tree).map_err(unpack_error)?;
+        tree.finish().map_err(unpack_error)?;
+        self.publish_checked(&workspace, &new, place.to_string())
+    }
+
+    /// Installs a copy of a folder with a `runner.toml` at its top.
+    ///
+    /// # Errors
+    /// See [`InstallError`].
+    pub fn from_folder(&self, source: &Path) -> Result<Installed, InstallError> {
+        let name = source.display().to_string();
+        let unpack_error = |source| unpack_error(source, name.clone());
+        let found = folder::list(source).map_err(unpack_error)?;
+        let workspace = self.workspace()?;
+        let new = new_folder(&workspace)?;
+        let mut tree = Tree::new(new.clone(), Limits::default(), self.wanted);
+        for found in found {
+            match found.kind {
+                FoundKind::Folder => tree.folder(&found.name),
+                FoundKind::Link { target } => tree.link(&found.name, &target),
+                FoundKind::File { is_executable, .. } => {
+                    let mut file = File::open(&found.path).map_err(InstallError::io("open", &found.path))?;
+                    tree.file(&found.name, is_executable, &mut file)
+                }
+            }
+            .map_err(unpack_error)?;
+        }
+        tree.finish().map_err(unpack_error)?;
+        self.publish_checked(&workspace, &new, source.display().to_string())
+    }
+
+    /// Installs a runner that this program carries (see [`runner_main`](super::runner_main)), so that programs which carry
+    /// none find it: a copy of the executable, with a descriptor whose `args` select the runner.
+    ///
+    /// # Errors
+    /// [`InstallError::NoRunner`] when the program carries none that fits; files that cannot be written.
+    pub fn from_program(&self, requirement: &Requirement) -> Result<Installed, InstallError> {
+        let carried = embedded::descriptors();
+        let runner = select(&carried, requirement, PLATFORM).map_err(InstallError::NoRunner)?;
+        let workspace = self.workspace()?;
+        let new = new_folder(&workspace)?;
+        let executable = new.join(EXECUTABLE);
+        fs::copy(&runner.runner_path, &executable).map_err(InstallError::io("write", &executable))?;
+        let mode = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(&executable, mode).map_err(InstallError::io("write", &executable))?;
+        check::write(&Descriptor { runner_path: EXECUTABLE.into(), ..runner.clone() }, &new)?;
+        self.publish(&workspace, self.runner_dir.join(folder_name(runner)), runner)
+    }
+
+    /// Fetches, compares, unpacks and checks what an entry of an index consists of.
+    fn unpack_entry(&self, entry: &IndexEntry, workspace: &Workspace) -> Result<(), InstallError> {
+        let new = new_folder(workspace)?;
+        let mut tree = Tree::new(new.clone(), Limits::default(), self.wanted);
+        for part in &entry.parts {
+            let unpack_error = |source| unpack_error(source, part.place.to_string());
+            let path = self.fetch(part, workspace, Stage::Runner(format!("installing {}", entry.descriptor)))?;
+            if !part.folder.is_empty() {
+                tree.folder(&part.folder).map_err(unpack_error)?;
+            }
+            unpack::unpack(&path, &part.folder, &mut tree).map_err(unpack_error)?;
+            if path.starts_with(workspace.path()) {
+                fs::remove_file(&path).map_err(InstallError::io("delete", &path))?;
+            }
+        }
+        let place = entry.parts.first().map(|part| part.place.to_string()).unwrap_or_default();
+        tree.finish().map_err(|source| unpack_error(source, place.clone()))?;
+        check::folder(&new, &place, Expected::Entry(&entry.descriptor)).map(drop)
+    }
+
+    fn fetch(&self, part: &Part, workspace: &Workspace, stage: Stage) -> Result<PathBuf, InstallError> {
+        let on_bytes = |done, total| {
+            if let Some(progress) = self.progress {
+                progress(&ProgressEvent { stage: stage.clone(), done, total, unit: "bytes" });
+            }
+        };
+        fetch::archive(part, workspace.path(), self.network, &Waiter { wanted: self.wanted, on_bytes: &on_bytes })
+    }
+
+    fn workspace(&self) -> Result<Workspace, InstallError> {
+        Workspace::create(self.runner_dir).map_err(InstallError::io("install into", self.runner_dir))
+    }
+
+    /// Keeps others from installing into the same folder; whether one of them did so before.
+    fn lock(&self, folder: &Path) -> Result<(Lock, bool), InstallError> {
+        let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        let path = self.runner_dir.join(format!(".lock-{name}"));
+        let locked = Lock::acquire(&path, self.wanted).map_err(InstallError::io("lock", &path))?;
+        locked.ok_or(InstallError::Interrupted)
+    }
+
+    /// Checks a folder of unknown origin and makes it appear.
+    fn publish_checked(&self, workspace: &Workspace, new: &Path, place: String) -> Result<Installed, InstallError> {
+        let descriptor = check::folder(new, &place, Expected::Usable)?;
+        self.publish(workspace, self.runner_dir.join(folder_name(&descriptor)), &descriptor)
+    }
+
+    fn publish(
+        &self,
+        workspace: &Workspace,
+        folder: PathBuf,
+        descriptor: &Descriptor,
+    ) -> Result<Installed, InstallError> {
+        if (self.wanted)().is_break() {
+            return Err(InstallError::Interrupted);
+        }
+        workspace.publish(&workspace.path().join(NEW), &folder).map_err(InstallError::io("create", &folder))?;
+        let descriptor = check::find(&folder, descriptor)?;
+        Ok(Installed { descriptor, folder })
+    }
+}
+
+/// The folder of a workspace that becomes the runner's.
+const NEW: &str = "new";
+
+fn new_folder(workspace: &Workspace) -> Result<PathBuf, InstallError> {
+    let path = workspace.path().join(NEW);
+    fs::create_dir(&path).map_err(InstallError::io("create", &path))?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).map_err(InstallError::io("create", &path))?;
+    Ok(path)
+}
+
+fn unpack_error(source: UnpackError, place: String) -> InstallError {
+    match source {
+        UnpackError::Interrupted => InstallError::Interrupted,
+        source => InstallError::Unpack { place, source },
+    }
+}
+
+/// The name of a runner's folder, the same for what takes the place of each other: `NAME-VERSION`, and the compat version
+/// where it is not the usual 1. Names with other characters than plain ones get a hash, so that no two share a folder.
+pub(super) fn folder_name(runner: &Descriptor) -> String {
+    let Descriptor { runner_name, framework_version, runner_compat_version, .. } = runner;
+    let compat = if *runner_compat_version == 1 { String::new() } else { format!("-compat{runner_compat_version}") };
+    let exact = format!("{runner_name}-{framework_version}{compat}");
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._+-".contains(c);
+    if exact.chars().all(is_plain) && !exact.starts_with('.') && exact.len() <= MAX_FOLDER_NAME {
+        return exact;
+    }
+    let readable = exact.chars().map(|c| if is_plain(c) { c } else { '-' });
+    let readable: String = readable.skip_while(|c| *c == '.').take(MAX_FOLDER_NAME).collect();
+    let hash = Sha256Digest::of(exact.as_bytes()).to_string();
+    format!("{readable}-{}", &hash[..8])
+}
+
+/// Whether a folder has a `runner.toml`.
+pub(super) fn has_descriptor(folder: &Path) -> bool {
+    folder.join(registry::DESCRIPTOR).is_file()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,285 @@
+//! Makes an archive of a runner's folder, the same to the byte wherever it is made, and the entry of an index that offers it.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, Read, Write};
+use std::ops::ControlFlow;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use serde::Serialize;
+use tar::{Builder, EntryType, Header};
+
+use super::folder::{self, Found, FoundKind};
+use super::install::{check_executable, folder_name};
+use super::unpack::names::Names;
+use super::unpack::{Limits, UnpackError};
+use super::workspace::Lock;
+use super::{Descriptor, InstallError, MAX_INDEX_BYTES, Place, registry};
+use crate::digest::{Hasher, Sha256Digest};
+use crate::network::Url;
+
+/// 1980-01-01, the date that entries of cartons have too.
+const DATE: u64 = 315_532_800;
+const BUFFER_LENGTH: usize = 256 << 10;
+
+/// An archive of a runner's folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Packaged {
+    /// The archive.
+    pub path: PathBuf,
+    /// Its hash.
+    pub sha256: Sha256Digest,
+    /// Its length in bytes.
+    pub size: u64,
+    /// The runners in it, with paths relative to its top.
+    pub runners: Vec<Descriptor>,
+}
+
+/// An entry of an index, as JSON has it (spec/runner-descriptor.md, "Installation from an index").
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct OfferedRunner {
+    #[serde(flatten)]
+    descriptor: Descriptor,
+    id: String,
+    download_info: [OfferedPart; 1],
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct OfferedPart {
+    url: String,
+    sha256: Sha256Digest,
+    relative_path: &'static str,
+}
+
+/// The name that the archive of a runner's folder usually has.
+///
+/// # Errors
+/// The folder has no usable `runner.toml`.
+pub fn archive_name(folder: &Path) -> Result<String, InstallError> {
+    let runners = describe(folder)?;
+    let runner = runners.first().ok_or_else(|| no_descriptor(folder))?;
+    Ok(format!("{}-{}.tar.gz", folder_name(runner), runner.platform))
+}
+
+/// Writes the archive `output` of a runner's `folder`. A file of that name is replaced when the archive is complete.
+///
+/// # Errors
+/// A folder that could not be installed again: no usable `runner.toml`, an executable that is none, links that leave it.
+pub fn package(
+    folder: &Path,
+    output: &Path,
+    wanted: &dyn Fn() -> ControlFlow<()>,
+    on_bytes: &dyn Fn(u64, u64),
+) -> Result<Packaged, InstallError> {
+    let place = folder.display().to_string();
+    let unpack_error = |source| InstallError::Unpack { place: place.clone(), source };
+    let mut runners = describe(folder)?;
+    if runners.is_empty() {
+        return Err(no_descriptor(folder));
+    }
+    for runner in &mut runners {
+        check_executable(runner, folder)?;
+        runner.runner_path = runner.runner_path.strip_prefix(folder).unwrap_or(&runner.runner_path).to_path_buf();
+    }
+    let found = folder::list(folder).map_err(unpack_error)?;
+    check_names(&found).map_err(unpack_error)?;
+
+    let parent = output.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let write_error = || InstallError::io("write", output);
+    let temporary = tempfile::Builder::new().prefix(".package-").tempfile_in(parent).map_err(write_error())?;
+    let hashing = Hashing { file: temporary, hasher: Hasher::new(), size: 0 };
+    let mut archive = Builder::new(GzEncoder::new(hashing, Compression::default()));
+    let total =
+        found.iter().map(|found| if let FoundKind::File { length, .. } = found.kind { length } else { 0 }).sum();
+    let mut done = 0;
+    for found in &found {
+        if wanted().is_break() {
+            return Err(InstallError::Interrupted);
+        }
+        append(&mut archive, found)?;
+        if let FoundKind::File { length, .. } = found.kind {
+            done += length;
+            on_bytes(done, total);
+        }
+    }
+    let finished = archive.into_inner().and_then(GzEncoder::finish);
+    let Hashing { file, hasher, size } = finished.map_err(write_error())?;
+    file.as_file().set_permissions(fs::Permissions::from_mode(0o644)).map_err(write_error())?;
+    file.persist(output).map_err(|error| error.error).map_err(write_error())?;
+    Ok(Packaged { path: output.to_path_buf(), sha256: hasher.finish(), size, runners })
+}
+
+impl Packaged {
+    /// The entries of an index that offer what is in the archive from `url`.
+    #[must_use]
+    pub fn offered(&self, url: &str) -> Vec<OfferedRunner> {
+        let offered = self.runners.iter().map(|runner| {
+            let part = OfferedPart { url: url.to_owned(), sha256: self.sha256, relative_path: "" };
+            let id = format!("{} {}", self.sha256, serde_json::to_string(runner).unwrap_or_default());
+            OfferedRunner {
+                descriptor: runner.clone(),
+                id: Sha256Digest::of(id.as_bytes()).to_string(),
+                download_info: [part],
+            }
+        });
+        offered.collect()
+    }
+
+    /// The URL of the archive relative to an index at `index`.
+    ///
+    /// # Errors
+    /// The current folder cannot be told.
+    pub fn relative_url(&self, index: &Path) -> Result<String, InstallError> {
+        let url = |path: &Path| -> Result<Option<Url>, InstallError> {
+            let absolute = std::path::absolute(path).map_err(InstallError::io("locate", path))?;
+            Ok(Url::from_file_path(absolute).ok())
+        };
+        let (index, archive) = (url(index)?, url(&self.path)?);
+        let relative = index.zip(archive.as_ref()).and_then(|(index, archive)| index.make_relative(archive));
+        Ok(relative.unwrap_or_else(|| archive.map(String::from).unwrap_or_default()))
+    }
+}
+
+/// Adds entries to the index at `path`, in place of those of the same releases. An index that is not there is made.
+/// Everything else in it stays.
+///
+/// # Errors
+/// The file is no index, or cannot be written.
+pub fn add_to_index(path: &Path, offered: &[OfferedRunner]) -> Result<(), InstallError> {
+    let write_error = || InstallError::io("write", path);
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    // Two of these at once must not lose each other's entry.
+    let _lock =
+        Lock::acquire(&parent.join(format!(".lock-{name}")), &|| ControlFlow::Continue(())).map_err(write_error())?;
+    let index_error = |source| InstallError::Index { index: Place::File(path.to_path_buf()), source };
+    let json_error = |source| index_error(super::IndexError::Json(source));
+    let mut entries: Vec<serde_json::Value> = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(InstallError::io("open", path)(error)),
+        Ok(file) => {
+            let found = file.metadata().map_err(InstallError::io("inspect", path))?.len();
+            if found > MAX_INDEX_BYTES {
+                return Err(index_error(super::IndexError::TooLarge { found }));
+            }
+            serde_json::from_reader(BufReader::new(file.take(MAX_INDEX_BYTES))).map_err(json_error)?
+        }
+    };
+    for offered in offered {
+        let offered = serde_json::to_value(offered).map_err(json_error)?;
+        entries.retain(|entry| !is_same_release(entry, &offered));
+        entries.push(offered);
+    }
+    let mut file = tempfile::Builder::new().prefix(".index-").tempfile_in(parent).map_err(write_error())?;
+    serde_json::to_writer_pretty(&mut file, &entries).map_err(|error| write_error()(error.into()))?;
+    file.write_all(b"\n").map_err(write_error())?;
+    file.as_file().set_permissions(fs::Permissions::from_mode(0o644)).map_err(write_error())?;
+    file.persist(path).map_err(|error| error.error).map_err(write_error())?;
+    Ok(())
+}
+
+fn is_same_release(a: &serde_json::Value, b: &serde_json::Value) -> bool {
+    let fields = [
+        "runner_name",
+        "framework_version",
+        "runner_compat_version",
+        "runner_interface_version",
+        "runner_release_date",
+        "platform",
+    ];
+    fields.iter().all(|field| a.get(field) == b.get(field))
+}
+
+fn describe(folder: &Path) -> Result<Vec<Descriptor>, InstallError> {
+    let path = folder.join(registry::DESCRIPTOR);
+    if folder.is_dir() && !path.exists() {
+        return Err(no_descriptor(folder));
+    }
+    Ok(registry::read_descriptor(&path, folder)?)
+}
+
+fn no_descriptor(folder: &Path) -> InstallError {
+    InstallError::NoDescriptor { place: folder.display().to_string(), inside: None }
+}
+
+/// What could not be unpacked is not packed.
+fn check_names(found: &[Found]) -> Result<(), UnpackError> {
+    let mut names = Names::new(Limits::default());
+    for found in found {
+        match &found.kind {
+            FoundKind::Folder => names.folder(&found.name, &mut |_| Ok(()))?,
+            FoundKind::File { .. } => names.file(&found.name, &mut |_| Ok(()))?,
+            FoundKind::Link { target } => names.link(&found.name, target, &mut |_| Ok(()))?,
+        }
+    }
+    names.check_links().map(drop)
+}
+
+fn append(archive: &mut Builder<impl Write>, found: &Found) -> Result<(), InstallError> {
+    let mut header = Header::new_gnu();
+    header.set_mtime(DATE);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_size(0);
+    header.set_mode(0o755);
+    let appended = match &found.kind {
+        FoundKind::Folder => {
+            header.set_entry_type(EntryType::Directory);
+            archive.append_data(&mut header, format!("{}/", found.name), io::empty())
+        }
+        FoundKind::Link { target } => {
+            header.set_entry_type(EntryType::Symlink);
+            header.set_mode(0o777);
+            let target = String::from_utf8_lossy(target).into_owned();
+            archive.append_link(&mut header, &found.name, target)
+        }
+        FoundKind::File { is_executable, length } => {
+            header.set_entry_type(EntryType::Regular);
+            header.set_mode(if *is_executable { 0o755 } else { 0o644 });
+            header.set_size(*length);
+            let file = File::open(&found.path).map_err(InstallError::io("open", &found.path))?;
+            let data = Exactly { data: BufReader::with_capacity(BUFFER_LENGTH, file), left: *length };
+            archive.append_data(&mut header, &found.name, data)
+        }
+    };
+    appended.map_err(InstallError::io("archive", &found.path))
+}
+
+/// As many bytes as a file had when it was listed; one that changed since is an error.
+struct Exactly<R> {
+    data: R,
+    left: u64,
+}
+
+impl<R: Read> Read for Exactly<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.data.read(buffer)?;
+        match self.left.checked_sub(length as u64) {
+            Some(left) if length > 0 || left == 0 || buffer.is_empty() => self.left = left,
+            _ => return Err(io::Error::other("the file changed while it was being read")),
+        }
+        Ok(length)
+    }
+}
+
+/// Hashes and counts what is written.
+struct Hashing {
+    file: tempfile::NamedTempFile,
+    hasher: Hasher,
+    size: u64,
+}
+
+impl Write for Hashing {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let length = self.file.write(bytes)?;
+        self.hasher.update(&bytes[..length]);
+        self.size += length as u64;
+        Ok(length)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}

@@ -1,0 +1,145 @@
+//! Where an index or an archive is: a URL or a file. Pure.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::network::{Url, address};
+
+/// Where an index or an archive is. Shown without what may be secret in a URL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// On a server: `http` or `https`.
+    Url(Url),
+    /// On this machine.
+    File(PathBuf),
+}
+
+/// Why something is no place.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlaceError {
+    /// Neither a valid URL nor, from there, a relative one.
+    #[error("its URL is not valid: {0}")]
+    Url(url::ParseError),
+    /// A scheme that an index on a server may not name: it could have any file of this machine read.
+    #[error("its URL begins with `{scheme}:`, only http and https are allowed in a remote index")]
+    Scheme {
+        /// The scheme.
+        scheme: String,
+    },
+    /// A `file:` URL of another machine, or one that is no path.
+    #[error("its URL is no path on this machine")]
+    NoPath,
+    /// The folder of the index cannot be told.
+    #[error("the index `{}` has no absolute path", path.display())]
+    Index {
+        /// The index.
+        path: PathBuf,
+    },
+}
+
+impl Place {
+    /// Text that begins with `http://` or `https://` is a URL; `file://` and everything else is a path.
+    ///
+    /// # Errors
+    /// A URL that is not valid, or a `file:` URL that is no path here.
+    pub fn parse(text: &str) -> Result<Self, PlaceError> {
+        match text.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase()).as_deref() {
+            Some("http" | "https") => Ok(Self::Url(Url::parse(text).map_err(PlaceError::Url)?)),
+            Some("file") => {
+                let url = Url::parse(text).map_err(PlaceError::Url)?;
+                Ok(Self::File(url.to_file_path().map_err(|()| PlaceError::NoPath)?))
+            }
+            _ => Ok(Self::File(PathBuf::from(text))),
+        }
+    }
+
+    /// Where something is that the index at this place names, by an absolute URL or one relative to the index.
+    pub(super) fn resolve(&self, url: &str) -> Result<Self, PlaceError> {
+        match self {
+            Self::Url(index) => {
+                let url = index.join(url).map_err(PlaceError::Url)?;
+                match url.scheme() {
+                    "http" | "https" => Ok(Self::Url(url)),
+                    scheme => Err(PlaceError::Scheme { scheme: scheme.to_owned() }),
+                }
+            }
+            Self::File(path) => {
+                let no_path = |_| PlaceError::Index { path: path.clone() };
+                let absolute = std::path::absolute(path).map_err(no_path)?;
+                let index = Url::from_file_path(absolute).map_err(|()| PlaceError::Index { path: path.clone() })?;
+                let url = index.join(url).map_err(PlaceError::Url)?;
+                match url.scheme() {
+                    "http" | "https" => Ok(Self::Url(url)),
+                    "file" => Ok(Self::File(url.to_file_path().map_err(|()| PlaceError::NoPath)?)),
+                    scheme => Err(PlaceError::Scheme { scheme: scheme.to_owned() }),
+                }
+            }
+        }
+    }
+
+    /// The path, for a file.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Url(_) => None,
+            Self::File(path) => Some(path),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Url(url) => f.write_str(&address(url)),
+            Self::File(path) => path.display().fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn parts_are_found_from_the_index() {
+        let check = |index: &str, url: &str, expected: Result<&str, &str>| {
+            let found = Place::parse(index).unwrap().resolve(url).map(|place| match place {
+                Place::Url(url) => url.to_string(),
+                Place::File(path) => path.display().to_string(),
+            });
+            match (&found, expected) {
+                (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{index} {url}"),
+                (Err(error), Err(expected)) => assert!(error.to_string().contains(expected), "{error}"),
+                _ => panic!("{index} {url}: {found:?}"),
+            }
+        };
+        let remote = "https://host/a/index.json?token=1";
+        check(remote, "runner.tar", Ok("https://host/a/runner.tar"));
+        check(remote, "../b/runner.tar?x=1", Ok("https://host/b/runner.tar?x=1"));
+        check(remote, "//other/x", Ok("https://other/x"));
+        check(remote, "http://other/x", Ok("http://other/x"));
+        check(remote, "/etc/passwd", Ok("https://host/etc/passwd"));
+        check(remote, "file:///etc/passwd", Err("only http and https"));
+        check(remote, "FILE:/etc/passwd", Err("only http and https"));
+        check(remote, "data:,x", Err("only http and https"));
+        check(remote, "http://", Err("not valid"));
+        let local = "/srv/my runners/index.json";
+        check(local, "runner 1.tar", Ok("/srv/my runners/runner 1.tar"));
+        check(local, "runner%201.tar", Ok("/srv/my runners/runner 1.tar"));
+        check(local, "../x.tar", Ok("/srv/x.tar"));
+        check(local, "/tmp/x.tar", Ok("/tmp/x.tar"));
+        check(local, "file:///tmp/x.tar", Ok("/tmp/x.tar"));
+        check(local, "https://host/x.tar", Ok("https://host/x.tar"));
+        check(local, "ftp://host/x.tar", Err("ftp"));
+        check("file:///srv/index.json", "x", Ok("/srv/x"));
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let place = Place::parse("https://me:secret@host/index.json?key=1").unwrap();
+        assert_eq!(place.to_string(), "https://host/index.json?…");
+    }
+}

@@ -1,0 +1,151 @@
+//! When a runner was released: the text of its descriptor, ordered by the moment it names. Pure.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Serialize;
+use toml::value::{Datetime, Offset};
+
+/// A date and time of RFC 3339. Two are equal when they name the same moment, whatever their offsets from UTC.
+///
+/// ```
+/// use carton_core::runner::ReleaseDate;
+/// let here: ReleaseDate = "2026-11-21T01:30:00+02:00".parse()?;
+/// let there: ReleaseDate = "2026-11-20T23:30:00.5Z".parse()?;
+/// assert!(here < there);
+/// # Ok::<(), carton_core::runner::ReleaseDateError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct ReleaseDate {
+    text: String,
+    /// Since the start of 1970, UTC.
+    nanoseconds: i128,
+}
+
+/// A text that is no date and time.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected an RFC 3339 date and time, found `{found}`")]
+pub struct ReleaseDateError {
+    /// What it is.
+    pub found: String,
+}
+
+impl ReleaseDate {
+    /// The date in a TOML date-time. A missing time is midnight and a missing offset UTC, as people write them; a time
+    /// without a date is no date.
+    pub(super) fn from_toml(datetime: &Datetime) -> Option<Self> {
+        let date = datetime.date?;
+        let seconds_of_day = datetime.time.map_or(0, |time| {
+            i64::from(time.hour) * 3600 + i64::from(time.minute) * 60 + i64::from(time.second.unwrap_or(0))
+        });
+        let fraction = datetime.time.and_then(|time| time.nanosecond).unwrap_or(0);
+        let offset_minutes = match datetime.offset {
+            Some(Offset::Custom { minutes }) => i64::from(minutes),
+            Some(Offset::Z) | None => 0,
+        };
+        let days = days_since_1970(i64::from(date.year), i64::from(date.month), i64::from(date.day));
+        let seconds = days * 86_400 + seconds_of_day - offset_minutes * 60;
+        Some(Self {
+            text: datetime.to_string(),
+            nanoseconds: i128::from(seconds) * 1_000_000_000 + i128::from(fraction),
+        })
+    }
+}
+
+/// Days from 1970-01-01 to a day of the Gregorian calendar. Years are counted from March, so that the leap day is the last.
+fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
+    // 153 days in any five months from March on.
+    year * 365 + leap_days + (153 * month + 2) / 5 + day - 719_469
+}
+
+impl FromStr for ReleaseDate {
+    type Err = ReleaseDateError;
+
+    fn from_str(text: &str) -> Result<Self, ReleaseDateError> {
+        let datetime: Option<Datetime> = text.parse().ok();
+        datetime
+            .and_then(|datetime| Self::from_toml(&datetime))
+            .ok_or_else(|| ReleaseDateError { found: text.to_owned() })
+    }
+}
+
+impl Default for ReleaseDate {
+    /// The start of 1970.
+    fn default() -> Self {
+        Self { text: "1970-01-01T00:00:00Z".to_owned(), nanoseconds: 0 }
+    }
+}
+
+impl PartialEq for ReleaseDate {
+    fn eq(&self, other: &Self) -> bool {
+        self.nanoseconds == other.nanoseconds
+    }
+}
+
+impl Eq for ReleaseDate {}
+
+impl PartialOrd for ReleaseDate {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for ReleaseDate {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.nanoseconds.cmp(&other.nanoseconds)
+    }
+}
+
+impl fmt::Display for ReleaseDate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Serialize for ReleaseDate {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn dates_are_moments() {
+        let check = |text: &str, seconds: i128, nanoseconds: i128| {
+            let date: ReleaseDate = text.parse().unwrap();
+            assert_eq!(date.nanoseconds, seconds * 1_000_000_000 + nanoseconds, "{text}");
+        };
+        // The seconds are those of `date -u -d TEXT +%s`.
+        check("1970-01-01T00:00:00Z", 0, 0);
+        check("2000-02-29T12:00:00Z", 951_825_600, 0);
+        check("2023-08-01T12:00:00.123456+00:00", 1_690_891_200, 123_456_000);
+        check("2026-11-21T01:30:00+02:00", 1_795_217_400, 0);
+        check("2026-11-21T01:30:00-09:30", 1_795_258_800, 0);
+        check("1969-12-31 23:59:59z", -1, 0);
+        check("2100-03-01", 4_107_542_400, 0);
+        check("2026-11-21T01:30:00", 1_795_224_600, 0);
+    }
+
+    #[test]
+    fn order_is_that_of_moments_not_of_text() {
+        let date = |text: &str| text.parse::<ReleaseDate>().unwrap();
+        assert!(date("2026-11-21T01:00:00+05:00") < date("2026-11-20T23:00:00Z"));
+        assert_eq!(date("2026-11-21T01:00:00+01:00"), date("2026-11-21T00:00:00.000Z"));
+        assert!(date("2026-01-01T00:00:00.5Z") > date("2026-01-01T00:00:00Z"));
+    }
+
+    #[test]
+    fn other_texts_are_no_dates() {
+        for text in ["", "yesterday", "12:00:00", "2023-18-41T12:00:00Z", "2026-01-01T00:00:00+99:99x"] {
+            assert!(text.parse::<ReleaseDate>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Takes an installed runner away.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use semver::{Version, VersionReq};
+
+use super::workspace::Workspace;
+use super::{Descriptor, InstallError, Registry};
+
+/// Removes the installed runner called `asked`: `NAME`, `NAME@VERSION` or `NAME@REQUIREMENT`. A version with all three
+/// numbers means that one alone. Returns the runner and the folder that is gone.
+///
+/// # Errors
+/// None or several fit; it is part of this program; its folder holds other runners too.
+pub fn remove(asked: &str, runner_dir: &Path) -> Result<(Descriptor, PathBuf), InstallError> {
+    let asked_for = Asked::parse(asked)?;
+    let registry = Registry::read(runner_dir)?;
+    let (installed, embedded): (Vec<_>, Vec<_>) = registry
+        .runners()
+        .iter()
+        .filter_map(|runner| Some((runner, folder_of(runner, runner_dir))))
+        .partition(|(_, folder)| folder.is_some());
+    let fits = |runner: &Descriptor| asked_for.fits(runner);
+    let installed: Vec<(&Descriptor, &PathBuf)> =
+        installed.iter().filter_map(|(runner, folder)| Some((*runner, folder.as_ref()?))).collect();
+    let found: Vec<_> = installed.iter().filter(|(runner, _)| fits(runner)).collect();
+    let (runner, folder) = match found.as_slice() {
+        [] => {
+            if let Some((runner, _)) = embedded.iter().find(|(runner, _)| fits(runner)) {
+                return Err(InstallError::Embedded { runner: runner.to_string() });
+            }
+            let (asked, runner_dir) = (asked.to_owned(), runner_dir.to_path_buf());
+            return Err(InstallError::NotInstalled { asked, runner_dir });
+        }
+        [(runner, folder)] => (*runner, *folder),
+        several => {
+            let mut found: Vec<String> =
+                several.iter().map(|(runner, folder)| format!("{runner} in `{}`", folder.display())).collect();
+            found.sort();
+            return Err(InstallError::Ambiguous { asked: asked.to_owned(), found });
+        }
+    };
+    let others = installed.iter().filter(|(other, other_folder)| *other_folder == folder && *other != runner);
+    let others: Vec<String> = others.map(|(other, _)| other.to_string()).collect();
+    if !others.is_empty() {
+        return Err(InstallError::Shared { folder: folder.clone(), others });
+    }
+    let workspace = Workspace::create(runner_dir).map_err(InstallError::io("change", runner_dir))?;
+    workspace.take(folder).map_err(InstallError::io("remove", folder))?;
+    if let Some(vendor) = folder.parent().filter(|parent| *parent != runner_dir) {
+        // Only if it holds no other runner: then it is not empty and stays.
+        let _ = fs::remove_dir(vendor);
+    }
+    Ok((runner.clone(), folder.clone()))
+}
+
+/// The folder that the registry found a runner in; `None` for one of this program.
+fn folder_of(runner: &Descriptor, runner_dir: &Path) -> Option<PathBuf> {
+    let below = runner.runner_path.strip_prefix(runner_dir).ok()?;
+    let mut folder = runner_dir.to_path_buf();
+    // The registry looks one and two levels deep.
+    for component in below.components().take(2) {
+        folder.push(component);
+        if super::install::has_descriptor(&folder) {
+            return Some(folder);
+        }
+    }
+    None
+}
+
+struct Asked<'a> {
+    name: &'a str,
+    version: AskedVersion,
+}
+
+enum AskedVersion {
+    Any,
+    Exact(Version),
+    Requirement(VersionReq),
+}
+
+impl<'a> Asked<'a> {
+    fn parse(text: &'a str) -> Result<Self, InstallError> {
+        let Some((name, version)) = text.split_once('@') else {
+            return Ok(Self { name: text, version: AskedVersion::Any });
+        };
+        let version = match (Version::parse(version), VersionReq::parse(version)) {
+            (Ok(version), _) => AskedVersion::Exact(version),
+            (_, Ok(requirement)) => AskedVersion::Requirement(requirement),
+            (_, Err(source)) => return Err(InstallError::Requirement { text: version.to_owned(), source }),
+        };
+        Ok(Self { name, version })
+    }
+
+    fn fits(&self, runner: &Descriptor) -> bool {
+        let version = &runner.framework_version;
+        runner.runner_name == self.name
+            && match &self.version {
+                AskedVersion::Any => true,
+                AskedVersion::Exact(exact) => exact == version,
+                AskedVersion::Requirement(requirement) => requirement.matches(version),
+            }
+    }
+}

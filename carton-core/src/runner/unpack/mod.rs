@@ -1,0 +1,112 @@
+//! Unpacks the archives of runners: zip, tar and tar.gz, told apart by what is in them.
+//!
+//! An archive is not trusted, even when its hash is right. What may be in it and how large it may become is decided in
+//! [`names`] and [`tree`], for all formats alike: no name and no link leaves the folder, nothing is there twice, there are
+//! only files, folders and links, and files are 0644 or 0755. Links are made last, so nothing is ever written through one.
+
+mod error;
+pub(super) mod names;
+mod tar;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod zip;
+
+use std::fs::File;
+use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::path::Path;
+
+use flate2::read::MultiGzDecoder;
+
+pub use error::UnpackError;
+pub(super) use tree::Tree;
+
+/// What is read at once from an archive and written to a file.
+const BUFFER_LENGTH: usize = 256 << 10;
+/// A tar header, of which a tar file has at least one.
+const TAR_BLOCK: usize = 512;
+
+/// How much may come out of archives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Limits {
+    /// Files, folders and links, those that are only implied included.
+    pub(super) n_entries: u64,
+    /// The bytes of all files.
+    pub(super) n_bytes: u64,
+    /// Of an archive of `n` bytes, at most `FREE_BYTES + ratio * n` come out.
+    pub(super) ratio: u64,
+}
+
+/// What may always come out of an archive, however small it is.
+const FREE_BYTES: u64 = 64 << 20;
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { n_entries: 1 << 20, n_bytes: 64 << 30, ratio: 200 }
+    }
+}
+
+impl Limits {
+    /// How many bytes may come out of an archive of so many.
+    fn of_archive(&self, archive_length: u64) -> u64 {
+        self.n_bytes.min(FREE_BYTES.saturating_add(archive_length.saturating_mul(self.ratio)))
+    }
+}
+
+/// Unpacks the archive at `path` into `folder` of `tree`; an empty one is the top.
+pub(super) fn unpack(path: &Path, folder: &str, tree: &mut Tree<'_>) -> Result<(), UnpackError> {
+    let mut file = File::open(path).map_err(UnpackError::io("open", path))?;
+    let length = file.metadata().map_err(UnpackError::io("inspect", path))?.len();
+    let mut start = Vec::new();
+    (&mut file).take(TAR_BLOCK as u64).read_to_end(&mut start).map_err(UnpackError::io("read", path))?;
+    file.seek(SeekFrom::Start(0)).map_err(UnpackError::io("read", path))?;
+    tree.begin_archive(length)?;
+    match Format::of(&start)? {
+        Format::Zip => zip::unpack(path, folder, tree),
+        Format::Tar => tar::unpack(BufReader::with_capacity(BUFFER_LENGTH, file), folder, tree),
+        Format::TarGz => {
+            let mut decoder = MultiGzDecoder::new(BufReader::with_capacity(BUFFER_LENGTH, file));
+            let mut start = Vec::new();
+            (&mut decoder).take(TAR_BLOCK as u64).read_to_end(&mut start).map_err(UnpackError::Damaged)?;
+            if Format::of(&start).ok() != Some(Format::Tar) {
+                return Err(UnpackError::Format { found: "gzip with something else than a tar file in it" });
+            }
+            tar::unpack(start.chain(decoder), folder, tree)
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    Zip,
+    Tar,
+    TarGz,
+}
+
+impl Format {
+    fn of(start: &[u8]) -> Result<Self, UnpackError> {
+        if start.starts_with(b"PK\x03\x04") || start.starts_with(b"PK\x05\x06") {
+            return Ok(Self::Zip);
+        }
+        if start.starts_with(b"\x1F\x8B") {
+            return Ok(Self::TarGz);
+        }
+        if tar::is_header(start) {
+            return Ok(Self::Tar);
+        }
+        let known: [(&[u8], &str); 5] = [
+            (b"\xFD7zXZ", "xz"),
+            (b"\x28\xB5\x2F\xFD", "zstd"),
+            (b"BZh", "bzip2"),
+            (b"7z\xBC\xAF", "7z"),
+            (b"", "something else"),
+        ];
+        let found = known.iter().find(|(magic, _)| start.starts_with(magic)).map_or("", |(_, name)| name);
+        Err(UnpackError::Format { found: if start.is_empty() { "an empty file" } else { found } })
+    }
+}
+
+/// `name` below `folder`, or as it is where the folder is the top.
+fn inside(folder: &str, name: &str) -> String {
+    if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
+}

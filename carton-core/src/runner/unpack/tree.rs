@@ -1,0 +1,147 @@
+//! Writes what comes out of archives into a new folder.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::ops::ControlFlow;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use super::names::Names;
+use super::{BUFFER_LENGTH, Limits, UnpackError};
+
+/// A new folder that is being filled. It is complete after [`finish`](Self::finish).
+pub(in super::super) struct Tree<'a> {
+    /// Ours alone, and empty at first: no path below it leads over a link while we write.
+    root: PathBuf,
+    limits: Limits,
+    names: Names,
+    /// Written so far.
+    n_bytes: u64,
+    /// How many bytes may have been written when the archive that is being unpacked is done.
+    n_bytes_allowed: u64,
+    buffer: Vec<u8>,
+    wanted: &'a (dyn Fn() -> ControlFlow<()> + Sync),
+}
+
+impl<'a> Tree<'a> {
+    /// A tree in the folder `root`, which is there and empty.
+    pub(in super::super) fn new(
+        root: PathBuf,
+        limits: Limits,
+        wanted: &'a (dyn Fn() -> ControlFlow<()> + Sync),
+    ) -> Self {
+        let names = Names::new(limits);
+        Self {
+            root,
+            limits,
+            names,
+            n_bytes: 0,
+            n_bytes_allowed: limits.n_bytes,
+            buffer: vec![0; BUFFER_LENGTH],
+            wanted,
+        }
+    }
+
+    /// Limits what may come out of the archive that comes next by its length.
+    pub(super) fn begin_archive(&mut self, length: u64) -> Result<(), UnpackError> {
+        self.n_bytes_allowed = self.limits.n_bytes.min(self.n_bytes.saturating_add(self.limits.of_archive(length)));
+        self.checkpoint()
+    }
+
+    /// How many more bytes may be written.
+    pub(super) fn n_bytes_left(&self) -> u64 {
+        self.n_bytes_allowed.saturating_sub(self.n_bytes)
+    }
+
+    pub(super) fn too_large(&self) -> UnpackError {
+        UnpackError::Limit { what: "unpacked bytes", limit: self.n_bytes_allowed }
+    }
+
+    pub(super) fn checkpoint(&self) -> Result<(), UnpackError> {
+        if (self.wanted)().is_break() { Err(UnpackError::Interrupted) } else { Ok(()) }
+    }
+
+    /// Counts an entry that makes nothing.
+    pub(super) fn count(&mut self) -> Result<(), UnpackError> {
+        self.names.count()
+    }
+
+    pub(in super::super) fn folder(&mut self, name: &str) -> Result<(), UnpackError> {
+        self.checkpoint()?;
+        let root = &self.root;
+        self.names.folder(name, &mut |name| make_folder(&root.join(name)))
+    }
+
+    /// Writes a file; `is_executable` is all that is kept of its mode.
+    pub(in super::super) fn file(
+        &mut self,
+        name: &str,
+        is_executable: bool,
+        data: &mut dyn Read,
+    ) -> Result<(), UnpackError> {
+        self.checkpoint()?;
+        let root = &self.root;
+        self.names.file(name, &mut |name| make_folder(&root.join(name)))?;
+        let path = self.root.join(name);
+        let mode = if is_executable { 0o755 } else { 0o644 };
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(mode)
+            .open(&path)
+            .map_err(UnpackError::io("create", &path))?;
+        self.copy(data, &mut file, &path)?;
+        // Whatever the process's mask took away.
+        file.set_permissions(fs::Permissions::from_mode(mode)).map_err(UnpackError::io("write", &path))
+    }
+
+    pub(in super::super) fn link(&mut self, name: &str, target: &[u8]) -> Result<(), UnpackError> {
+        self.checkpoint()?;
+        let root = &self.root;
+        self.names.link(name, target, &mut |name| make_folder(&root.join(name)))
+    }
+
+    /// Makes a second name for a file that is there already.
+    pub(super) fn hard_link(&mut self, name: &str, target: &str) -> Result<(), UnpackError> {
+        self.checkpoint()?;
+        if !self.names.is_file(target) {
+            let (name, target) = (name.escape_debug().to_string(), target.escape_debug().to_string());
+            return Err(UnpackError::Link { name, target, problem: "leads to no file of the archive" });
+        }
+        let root = &self.root;
+        self.names.file(name, &mut |name| make_folder(&root.join(name)))?;
+        let path = self.root.join(name);
+        fs::hard_link(self.root.join(target), &path).map_err(UnpackError::io("create", &path))
+    }
+
+    /// Makes the links, once it is certain that none leaves the folder.
+    pub(in super::super) fn finish(self) -> Result<(), UnpackError> {
+        for link in self.names.check_links()? {
+            let path = self.root.join(&link.name);
+            symlink(&link.target, &path).map_err(UnpackError::io("create", &path))?;
+        }
+        Ok(())
+    }
+
+    fn copy(&mut self, data: &mut dyn Read, file: &mut File, path: &Path) -> Result<(), UnpackError> {
+        loop {
+            let length = match data.read(&mut self.buffer) {
+                Ok(0) => return Ok(()),
+                Ok(length) => length,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(UnpackError::from_read(error)),
+            };
+            if length as u64 > self.n_bytes_left() {
+                return Err(self.too_large());
+            }
+            self.n_bytes += length as u64;
+            file.write_all(&self.buffer[..length]).map_err(UnpackError::io("write", path))?;
+            self.checkpoint()?;
+        }
+    }
+}
+
+fn make_folder(path: &Path) -> Result<(), UnpackError> {
+    fs::create_dir(path).map_err(UnpackError::io("create", path))?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).map_err(UnpackError::io("create", path))
+}

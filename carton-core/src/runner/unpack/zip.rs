@@ -1,0 +1,33 @@
+//! Unpacks a zip file, read by the same code as cartons are: what is wrong with one is an error here too.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{Tree, UnpackError, inside};
+use crate::archive::{Archive, EntryKind};
+use crate::name;
+use crate::source::FileSource;
+
+pub(super) fn unpack(path: &Path, folder: &str, tree: &mut Tree<'_>) -> Result<(), UnpackError> {
+    let source = FileSource::open(path).map_err(UnpackError::io("open", path))?;
+    let archive = Archive::open(Arc::new(source)).map_err(UnpackError::Zip)?;
+    let n_bytes = archive.entries().iter().fold(0_u64, |sum, entry| sum.saturating_add(entry.size()));
+    if n_bytes > tree.n_bytes_left() {
+        return Err(tree.too_large());
+    }
+    for entry in archive.entries() {
+        let name = inside(folder, entry.name());
+        match entry.kind() {
+            EntryKind::Directory => tree.folder(&name)?,
+            EntryKind::File => {
+                let mut data = archive.reader(entry).map_err(UnpackError::Zip)?;
+                tree.file(&name, entry.is_executable(), &mut data)?;
+            }
+            EntryKind::Symlink => {
+                let target = archive.read(entry, name::MAX_LENGTH as u64).map_err(UnpackError::Zip)?;
+                tree.link(&name, &target)?;
+            }
+        }
+    }
+    Ok(())
+}
