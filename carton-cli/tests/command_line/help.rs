@@ -64,6 +64,9 @@ fn pack_explains_itself() {
           --runner <NAME>
               The runner that will run the model (see `carton runner ls`)
 
+          --install-runners
+              Install the runner from the configured index if it is missing
+
           --framework-version <REQUIREMENT>
               The versions of the runner's framework that can run the model, such as `>=1.12, <2`
               [default: what the runner recommends for this model]
@@ -203,6 +206,9 @@ fn run_explains_itself() {
 
           --runner <NAME>
               Use this runner. MODEL may then be a bare model that is in no carton
+
+          --install-runners
+              Install the runner from the configured index if it is missing
 
           --framework-version <REQUIREMENT>
               Accept these versions of the runner's framework, whatever the carton requires

@@ -62,7 +62,7 @@ fn an_embedded_runner_is_installed_for_others() {
     assert_snapshot!(sandbox.carton("runner install noop"), @"
     exit code: 0
     ----- stdout -----
-    installed noop 0.1.0 in [SANDBOX]/runners/noop-0.1.0
+    installed noop 0.1.0 from this program in [SANDBOX]/runners/noop-0.1.0
     ----- stderr -----
     ");
     let folder = sandbox.runner_dir().join("noop-0.1.0");
@@ -91,19 +91,16 @@ fn an_embedded_runner_is_installed_for_others() {
 }
 
 #[test]
-fn other_runners_cannot_be_installed_yet() {
+fn what_neither_an_index_nor_this_program_has() {
     let sandbox = Sandbox::new();
     assert_snapshot!(sandbox.carton("runner install torchscript"), @"
     exit code: 5
     ----- stdout -----
 
     ----- stderr -----
-    error: this program carries no such runner, and runners cannot be installed from an index yet
+    error: this program carries no runner `torchscript` that fits (there are: noop 0.1.0, onnx 1.21.0)
 
-    Caused by:
-      no installed runner `torchscript` fits (installed: noop 0.1.0, onnx 1.21.0)
-
-    hint: put its folder, with the runner.toml in it, into `[SANDBOX]/runners`
+    hint: no runner index is configured; install it from one that has it: `carton runner install torchscript --index URL`
     ");
     assert_snapshot!(sandbox.carton("runner install onnx@^99 --json"), @r#"
     exit code: 5
@@ -111,9 +108,9 @@ fn other_runners_cannot_be_installed_yet() {
     {
       "error": {
         "kind": "no_runner",
-        "message": "this program carries no such runner, and runners cannot be installed from an index yet",
-        "causes": ["no installed runner `onnx` with framework version `^99` fits (onnx 1.21.0: its framework version 1.21.0 does not satisfy `^99`)"],
-        "hint": "put its folder, with the runner.toml in it, into `[SANDBOX]/runners`"
+        "message": "this program carries no runner `onnx` with framework version `^99` that fits (onnx 1.21.0: its framework version 1.21.0 does not satisfy `^99`)",
+        "causes": [],
+        "hint": "no runner index is configured; install it from one that has it: `carton runner install 'onnx@^99' --index URL`"
       }
     }
     ----- stderr -----
@@ -132,7 +129,7 @@ fn no_runner_fits() {
     ----- stderr -----
     error: no installed runner `torchscript` fits (installed: noop 0.1.0, old 1.0.0, onnx 1.21.0)
 
-    hint: put the runner's folder into `runner_dir`; `carton runner ls` shows what is there
+    hint: no runner index is configured; install it from one that has it: `carton runner install torchscript --index URL`
     ");
     assert_snapshot!(sandbox.carton("pack model.bin --runner old"), @"
     exit code: 5
@@ -141,7 +138,7 @@ fn no_runner_fits() {
     ----- stderr -----
     error: no installed runner `old` fits (old 1.0.0: it speaks runner interface 1, supported is 2)
 
-    hint: put the runner's folder into `runner_dir`; `carton runner ls` shows what is there
+    hint: no runner index is configured; install it from one that has it: `carton runner install old --index URL`
     ");
     assert_snapshot!(sandbox.carton("run model.bin --runner noop --framework-version ^99 --json"), @r#"
     exit code: 5
@@ -151,7 +148,7 @@ fn no_runner_fits() {
         "kind": "no_runner",
         "message": "no installed runner `noop` with framework version `^99` fits (noop 0.1.0: its framework version 0.1.0 does not satisfy `^99`)",
         "causes": [],
-        "hint": "use a runner of that version, or accept another one with `--framework-version`"
+        "hint": "no runner index is configured; install it from one that has it: `carton runner install 'noop@^99' --index URL`; or accept another version with `--framework-version`"
       }
     }
     ----- stderr -----

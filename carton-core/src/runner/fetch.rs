@@ -1,15 +1,18 @@
 //! Brings an index or an archive to this machine.
 
-use std::fs::File;
-use std::io::{Read, Write};
+use std::fs::{self, File};
+use std::io::Read;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::workspace::{DOWNLOAD_PREFIX, Lock, download_lock};
 use super::{InstallError, MAX_INDEX_BYTES, Part, Place};
 use crate::digest::{Hasher, Sha256Digest};
-use crate::network::{Activity, Network, NetworkError, Part as RequestPart, Request, Url, Wanted};
+use crate::download::{Download, DownloadError, Target};
+use crate::network::{Activity, Network, Part as RequestPart, Url, Wanted, address};
 
 /// The largest archive.
 const MAX_ARCHIVE_BYTES: u64 = 64 << 30;
@@ -35,7 +38,7 @@ pub(super) fn index(place: &Place, network: &Network, waiter: &Waiter<'_>) -> Re
                 known: None,
                 limit: MAX_INDEX_BYTES,
             };
-            let fetched = waiter.watch(|activity| network.read(what, activity));
+            let fetched = waiter.watch(|activity, _| network.read(what, activity));
             Ok(fetched.map_err(InstallError::network("the runner index"))?.bytes)
         }
         Place::File(path) => {
@@ -48,24 +51,49 @@ pub(super) fn index(place: &Place, network: &Network, waiter: &Waiter<'_>) -> Re
     }
 }
 
-/// An archive whose hash was compared, as a file here: the one that `place` names, or one in `folder`.
+/// An archive whose hash was compared.
+#[derive(Debug)]
+pub(super) struct Fetched {
+    /// Where it is.
+    pub(super) path: PathBuf,
+    /// The folder that it was downloaded to; ours until this is dropped.
+    downloaded: Option<(PathBuf, Lock)>,
+}
+
+impl Fetched {
+    /// Deletes what was downloaded.
+    pub(super) fn discard(self) -> Result<(), InstallError> {
+        match &self.downloaded {
+            Some((folder, _lock)) => fs::remove_dir_all(folder).map_err(InstallError::io("delete", folder)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// An archive whose hash was compared: the file that its place names, or one that is downloaded into `runner_dir`. A download
+/// that ends early is continued by the next one.
 pub(super) fn archive(
     part: &Part,
-    folder: &Path,
+    runner_dir: &Path,
     network: &Network,
     waiter: &Waiter<'_>,
-) -> Result<PathBuf, InstallError> {
-    let (path, found) = match &part.place {
-        Place::File(path) => (path.clone(), hash_file(path, waiter)?),
+) -> Result<Fetched, InstallError> {
+    let (fetched, found) = match &part.place {
+        Place::File(path) => (Fetched { path: path.clone(), downloaded: None }, hash_file(path, waiter)?),
         Place::Url(url) => {
-            let path = folder.join("part");
-            (path.clone(), download(url, &path, network, waiter)?)
+            let (folder, lock) = download_folder(runner_dir, &part.sha256, waiter)?;
+            let (path, found) = download(url, &folder, &part.sha256, network, waiter)?;
+            if found != part.sha256 {
+                // Nothing of it is worth keeping.
+                let _ = fs::remove_dir_all(&folder);
+            }
+            (Fetched { path, downloaded: Some((folder, lock)) }, found)
         }
     };
     if found != part.sha256 {
         return Err(InstallError::Digest { place: part.place.clone(), expected: part.sha256, found });
     }
-    Ok(path)
+    Ok(fetched)
 }
 
 fn hash_file(path: &Path, waiter: &Waiter<'_>) -> Result<Sha256Digest, InstallError> {
@@ -88,83 +116,90 @@ fn hash_file(path: &Path, waiter: &Waiter<'_>) -> Result<Sha256Digest, InstallEr
     }
 }
 
-/// What keeps a file from being downloaded.
-enum DownloadError {
-    Network(NetworkError),
-    Io(std::io::Error),
+/// The folder for the archive with this hash, for us alone.
+fn download_folder(
+    runner_dir: &Path,
+    sha256: &Sha256Digest,
+    waiter: &Waiter<'_>,
+) -> Result<(PathBuf, Lock), InstallError> {
+    let folder = runner_dir.join(format!("{DOWNLOAD_PREFIX}{sha256}"));
+    let lock_path = download_lock(&folder);
+    let lock = Lock::acquire(&lock_path, waiter.wanted).map_err(InstallError::io("lock", &lock_path))?;
+    let (lock, _) = lock.ok_or(InstallError::Interrupted)?;
+    fs::create_dir_all(&folder).map_err(InstallError::io("create", &folder))?;
+    Ok((folder, lock))
 }
 
-impl From<NetworkError> for DownloadError {
-    fn from(error: NetworkError) -> Self {
-        Self::Network(error)
-    }
-}
-
-impl From<std::io::Error> for DownloadError {
-    fn from(error: std::io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
-/// Downloads a file to `path` and hashes it on the way.
-fn download(url: &Url, path: &Path, network: &Network, waiter: &Waiter<'_>) -> Result<Sha256Digest, InstallError> {
-    let what = format!("`{}`", crate::network::address(url));
-    let (url, to, sender) = (url.clone(), path.to_path_buf(), network.clone());
-    let result = waiter.watch(|activity| {
-        let shared = activity.clone();
-        network.wait(&|| activity.control(), async move {
-            let mut retries = sender.retries();
-            loop {
-                match download_once(&sender, &url, &to, &shared).await {
-                    Ok(digest) => return Ok(digest),
-                    Err(DownloadError::Network(error)) => retries.pause(error).await?,
-                    Err(error) => return Err(error),
-                }
-            }
-        })
-    });
-    result.map_err(|error| match error {
-        DownloadError::Network(error) => InstallError::network(what)(error),
-        DownloadError::Io(source) => InstallError::Io { action: "write", path: path.to_path_buf(), source },
-    })
-}
-
-async fn download_once(
-    network: &Network,
+/// Downloads a file into `folder` and hashes it while it comes.
+fn download(
     url: &Url,
-    path: &Path,
-    activity: &Activity,
-) -> Result<Sha256Digest, DownloadError> {
-    let mut reply = network.send(&Request::new(url, RequestPart::Whole)).await?;
-    let too_large = || NetworkError::TooLarge { url: crate::network::address(url), limit: MAX_ARCHIVE_BYTES };
-    if reply.remaining().is_some_and(|length| length > MAX_ARCHIVE_BYTES) {
-        return Err(too_large().into());
+    folder: &Path,
+    expected: &Sha256Digest,
+    network: &Network,
+    waiter: &Waiter<'_>,
+) -> Result<(PathBuf, Sha256Digest), InstallError> {
+    let once = || waiter.watch(|activity, counted| download_once(url, folder, network, activity, counted));
+    let failed = |error| match error {
+        DownloadError::Network(error) => InstallError::network(format!("`{}`", address(url)))(error),
+        DownloadError::Io { action, path, source } => InstallError::Io { action, path, source },
+    };
+    let (path, found, is_resumed) = once().map_err(failed)?;
+    if found == *expected || !is_resumed {
+        return Ok((path, found));
     }
-    let mut file = File::create(path)?;
+    // What an earlier attempt left may be what is wrong.
+    Download::forget(folder).map_err(InstallError::io("delete", folder))?;
+    let (path, found, _) = once().map_err(failed)?;
+    Ok((path, found))
+}
+
+fn download_once(
+    url: &Url,
+    folder: &Path,
+    network: &Network,
+    activity: &Arc<Activity>,
+    counted: &Counted,
+) -> Result<(PathBuf, Sha256Digest, bool), DownloadError> {
+    let target = Target { url, version: None, range: None, folder, accept_encoded: false, limit: MAX_ARCHIVE_BYTES };
+    let download = Download::start(network, &target, activity)?;
+    counted.total.store(download.length().unwrap_or(0), Ordering::Relaxed);
+    let path = download.path();
+    let read_error = |error| {
+        let read = |source| DownloadError::Io { action: "read", path: path.clone(), source };
+        DownloadError::from_read(error).unwrap_or_else(read)
+    };
+    let mut reader = download.reader();
     let mut hasher = Hasher::new();
-    let mut length = 0;
-    while let Some(chunk) = reply.chunk().await? {
-        length += chunk.len() as u64;
-        if length > MAX_ARCHIVE_BYTES {
-            return Err(too_large().into());
+    let mut buffer = vec![0; BUFFER_LENGTH];
+    loop {
+        let length = reader.read(&mut buffer).map_err(read_error)?;
+        if length == 0 {
+            return Ok((path, hasher.finish(), download.is_resumed()));
         }
-        activity.add_received(chunk.len() as u64);
-        hasher.update(&chunk);
-        file.write_all(&chunk)?;
+        hasher.update(&buffer[..length]);
+        counted.done.fetch_add(length as u64, Ordering::Relaxed);
     }
-    Ok(hasher.finish())
+}
+
+/// How far a download is, as whoever waits for it is told.
+#[derive(Debug, Default)]
+struct Counted {
+    done: AtomicU64,
+    /// 0 while it is not known.
+    total: AtomicU64,
 }
 
 impl Waiter<'_> {
     /// Runs `work` on another thread, and stops it when nobody waits for it any more.
-    fn watch<T: Send>(&self, work: impl FnOnce(&Arc<Activity>) -> T + Send) -> T {
+    fn watch<T: Send>(&self, work: impl FnOnce(&Arc<Activity>, &Counted) -> T + Send) -> T {
         let activity = Arc::new(Activity::default());
+        let counted = Counted::default();
         std::thread::scope(|scope| {
             let waiting = std::thread::current();
             let worker = scope.spawn({
-                let activity = &activity;
+                let (activity, counted) = (&activity, &counted);
                 move || {
-                    let result = work(activity);
+                    let result = work(activity, counted);
                     waiting.unpark();
                     result
                 }
@@ -174,7 +209,8 @@ impl Waiter<'_> {
                 if (self.wanted)().is_break() {
                     activity.stop();
                 }
-                (self.on_bytes)(activity.received(), None);
+                let total = counted.total.load(Ordering::Relaxed);
+                (self.on_bytes)(counted.done.load(Ordering::Relaxed), (total > 0).then_some(total));
             }
             worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })

@@ -30,7 +30,7 @@ pub use place::{Place, PlaceError};
 pub use registry::{BrokenRunner, Registry, RegistryError};
 pub use release_date::{ReleaseDate, ReleaseDateError};
 pub use remove::remove;
-pub use select::{NoRunner, Rejection, Requirement, reject, select};
+pub use select::{NoRunner, Rejection, Requirement, Searched, reject, select};
 pub use session::Crash;
 pub use unpack::UnpackError;
 

@@ -68,10 +68,22 @@ pub struct NoRunner {
     pub rejected: Vec<(String, Rejection)>,
     /// The names of all runners there are.
     pub others: Vec<String>,
-    /// The index that offers them; `None` for installed ones.
-    pub index: Option<String>,
+    /// Where those runners are.
+    pub searched: Searched,
     /// Whether an index is configured that may have the runner.
     pub index_configured: bool,
+}
+
+/// Where a runner was looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Searched {
+    /// Among those that are installed or part of this program.
+    Installed,
+    /// Among those that this program carries.
+    Program,
+    /// In the index that lies there.
+    Index(String),
 }
 
 /// How many names or reasons a message lists.
@@ -84,13 +96,13 @@ impl NoRunner {
     /// What the user can do about it.
     #[must_use]
     pub fn hint(&self) -> String {
-        if let Some(index) = &self.index {
+        if let Searched::Index(index) = &self.searched {
             return format!("`carton runner ls --available --index {}` lists what it offers", shell_word(index));
         }
         let name = &self.requirement.name;
         let version_only = |(_, reason): &(String, Rejection)| matches!(reason, Rejection::FrameworkVersion { .. });
         let other_version = self.rejected.iter().any(version_only);
-        if INSTALLABLE.contains(&name.as_str()) && self.rejected.is_empty() {
+        if INSTALLABLE.contains(&name.as_str()) && self.rejected.is_empty() && self.searched == Searched::Installed {
             return format!("install it: `carton runner install {name}`");
         }
         let command = self.install_command();
@@ -99,7 +111,7 @@ impl NoRunner {
         } else {
             format!("no runner index is configured; install it from one that has it: `{command}`")
         };
-        if other_version {
+        if other_version && self.searched == Searched::Installed {
             hint.push_str("; or accept another version with `--framework-version`");
         }
         hint
@@ -119,7 +131,13 @@ impl NoRunner {
 
     /// The same, found missing in an index.
     pub(super) fn in_index(mut self: Box<Self>, index: &Place) -> Box<Self> {
-        self.index = Some(index.to_string());
+        self.searched = Searched::Index(index.to_string());
+        self
+    }
+
+    /// The same, found missing in this program.
+    pub(super) fn in_program(mut self: Box<Self>) -> Box<Self> {
+        self.searched = Searched::Program;
         self
     }
 }
@@ -127,25 +145,27 @@ impl NoRunner {
 impl fmt::Display for NoRunner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Requirement { name, framework_version, compat_version } = &self.requirement;
-        match &self.index {
-            Some(index) => write!(f, "`{index}` offers no runner `{name}`")?,
-            None => write!(f, "no installed runner `{name}`")?,
+        match &self.searched {
+            Searched::Installed => write!(f, "no installed runner `{name}`")?,
+            Searched::Program => write!(f, "this program carries no runner `{name}`")?,
+            Searched::Index(index) => write!(f, "`{index}` offers no runner `{name}`")?,
         }
         match (framework_version, compat_version) {
             (Some(version), _) => write!(f, " with framework version `{version}`")?,
             (None, Some(version)) => write!(f, " with compat version {version}")?,
             (None, None) => {}
         }
-        f.write_str(if self.index.is_some() { " that fits" } else { " fits" })?;
+        let is_installed = self.searched == Searched::Installed;
+        f.write_str(if is_installed { " fits" } else { " that fits" })?;
         if !self.rejected.is_empty() {
             let reasons = self.rejected.iter().map(|(runner, reason)| format!("{runner}: {reason}"));
             return write!(f, " ({})", listed(reasons, "; "));
         }
-        match (&self.index, self.others.is_empty()) {
-            (None, true) => f.write_str(" (no runner is installed)"),
-            (None, false) => write!(f, " (installed: {})", listed(self.others.iter().cloned(), ", ")),
-            (Some(_), true) => f.write_str(" (it offers none)"),
-            (Some(_), false) => write!(f, " (it offers: {})", listed(self.others.iter().cloned(), ", ")),
+        match (is_installed, self.others.is_empty()) {
+            (true, true) => f.write_str(" (no runner is installed)"),
+            (true, false) => write!(f, " (installed: {})", listed(self.others.iter().cloned(), ", ")),
+            (false, true) => f.write_str(" (there is none)"),
+            (false, false) => write!(f, " (there are: {})", listed(self.others.iter().cloned(), ", ")),
         }
     }
 }
@@ -197,7 +217,7 @@ pub fn select<'a, R: Borrow<Descriptor>>(
         others.sort();
         others.dedup();
         let requirement = requirement.clone();
-        Box::new(NoRunner { requirement, rejected, others, index: None, index_configured: false })
+        Box::new(NoRunner { requirement, rejected, others, searched: Searched::Installed, index_configured: false })
     })
 }
 

@@ -70,13 +70,7 @@ fn named(
         installer.from_program(requirement).map(|installed| (installed, "this program".to_owned()))
     };
     let Some(index) = index else {
-        return own(installer).map_err(|error| match error {
-            InstallError::NoRunner(none) => {
-                let hint = none.hint();
-                failure(InstallError::NoRunner(none)).hint(hint)
-            }
-            error => failure(error),
-        });
+        return own(installer).map_err(failure);
     };
     let error = match installer.from_index(index, requirement) {
         Ok(installed) => return Ok((installed, index.to_string())),

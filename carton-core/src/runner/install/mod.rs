@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use self::check::Expected;
-use super::fetch::{self, Waiter};
+use super::fetch::{self, Fetched, Waiter};
 use super::folder::{self, FoundKind};
 use super::select::{Requirement, select};
 use super::unpack::{self, Limits, Tree, UnpackError};
@@ -86,20 +86,23 @@ impl Installer<'_> {
     /// [`InstallError::NoDigest`] for a URL without the hash that the archive must have; else see [`InstallError`].
     pub fn from_archive(&self, place: &Place, sha256: Option<Sha256Digest>) -> Result<Installed, InstallError> {
         let workspace = self.workspace()?;
-        let stage = Stage::Runner(format!("installing {place}"));
-        let path = match (place, sha256) {
+        let fetched = match (place, sha256) {
             (_, Some(sha256)) => {
                 let part = Part { place: place.clone(), sha256, folder: String::new() };
-                self.fetch(&part, &workspace, stage)?
+                Some(self.fetch(&part, Stage::Runner(format!("installing {place}")))?)
             }
-            (Place::File(path), None) => path.clone(),
+            (Place::File(_), None) => None,
             (Place::Url(_), None) => return Err(InstallError::NoDigest { place: place.clone() }),
         };
+        let path = fetched.as_ref().map(|fetched| fetched.path.as_path()).or(place.path()).unwrap_or(Path::new(""));
         let new = new_folder(&workspace)?;
         let unpack_error = |source| unpack_error(source, place.to_string());
         let mut tree = Tree::new(new.clone(), Limits::default(), self.wanted);
-        unpack::unpack(&path, "", &mut tree).map_err(unpack_error)?;
+        unpack::unpack(path, "", &mut tree).map_err(unpack_error)?;
         tree.finish().map_err(unpack_error)?;
+        if let Some(fetched) = fetched {
+            fetched.discard()?;
+        }
         self.publish_checked(&workspace, &new, place.to_string())
     }
 
@@ -136,7 +139,8 @@ impl Installer<'_> {
     /// [`InstallError::NoRunner`] when the program carries none that fits; files that cannot be written.
     pub fn from_program(&self, requirement: &Requirement) -> Result<Installed, InstallError> {
         let carried = embedded::descriptors();
-        let runner = select(&carried, requirement, PLATFORM).map_err(InstallError::NoRunner)?;
+        let runner =
+            select(&carried, requirement, PLATFORM).map_err(|none| InstallError::NoRunner(none.in_program()))?;
         let workspace = self.workspace()?;
         let new = new_folder(&workspace)?;
         let executable = new.join(EXECUTABLE);
@@ -153,27 +157,25 @@ impl Installer<'_> {
         let mut tree = Tree::new(new.clone(), Limits::default(), self.wanted);
         for part in &entry.parts {
             let unpack_error = |source| unpack_error(source, part.place.to_string());
-            let path = self.fetch(part, workspace, Stage::Runner(format!("installing {}", entry.descriptor)))?;
+            let fetched = self.fetch(part, Stage::Runner(format!("installing {}", entry.descriptor)))?;
             if !part.folder.is_empty() {
                 tree.folder(&part.folder).map_err(unpack_error)?;
             }
-            unpack::unpack(&path, &part.folder, &mut tree).map_err(unpack_error)?;
-            if path.starts_with(workspace.path()) {
-                fs::remove_file(&path).map_err(InstallError::io("delete", &path))?;
-            }
+            unpack::unpack(&fetched.path, &part.folder, &mut tree).map_err(unpack_error)?;
+            fetched.discard()?;
         }
         let place = entry.parts.first().map(|part| part.place.to_string()).unwrap_or_default();
         tree.finish().map_err(|source| unpack_error(source, place.clone()))?;
         check::folder(&new, &place, Expected::Entry(&entry.descriptor)).map(drop)
     }
 
-    fn fetch(&self, part: &Part, workspace: &Workspace, stage: Stage) -> Result<PathBuf, InstallError> {
+    fn fetch(&self, part: &Part, stage: Stage) -> Result<Fetched, InstallError> {
         let on_bytes = |done, total| {
             if let Some(progress) = self.progress {
                 progress(&ProgressEvent { stage: stage.clone(), done, total, unit: "bytes" });
             }
         };
-        fetch::archive(part, workspace.path(), self.network, &Waiter { wanted: self.wanted, on_bytes: &on_bytes })
+        fetch::archive(part, self.runner_dir, self.network, &Waiter { wanted: self.wanted, on_bytes: &on_bytes })
     }
 
     fn workspace(&self) -> Result<Workspace, InstallError> {
