@@ -172,7 +172,7 @@ impl Installer<'_> {
     fn fetch(&self, part: &Part, stage: Stage) -> Result<Fetched, InstallError> {
         let on_bytes = |done, total| {
             if let Some(progress) = self.progress {
-                progress(&ProgressEvent { stage: stage.clone(), done, total, unit: "bytes" });
+                progress(&ProgressEvent { stage: stage.clone(), done, kept: 0, total, unit: "bytes" });
             }
         };
         fetch::archive(part, self.runner_dir, self.network, &Waiter { wanted: self.wanted, on_bytes: &on_bytes })
