@@ -1,5 +1,6 @@
 //! What can be said on the command line. Pure: nothing here touches a file.
 
+mod cache;
 mod model;
 mod pack;
 mod run;
@@ -11,6 +12,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
+pub(crate) use cache::{CacheCommand, PruneArgs};
 pub(crate) use model::ModelArgs;
 pub(crate) use pack::{CompressionChoice, PackArgs};
 pub(crate) use run::{RunArgs, SignatureChoice};
@@ -134,6 +136,9 @@ pub(crate) enum Command {
     /// See and install runners, the programs that run models
     #[command(subcommand, arg_required_else_help = true)]
     Runner(RunnerCommand),
+    /// See, check and clear the cache of model files
+    #[command(subcommand, arg_required_else_help = true)]
+    Cache(CacheCommand),
     /// Print a script that completes this command in a shell
     #[command(long_about = "Print a script that completes this command in a shell.\n\n\
                             For bash: carton completions bash > ~/.local/share/bash-completion/completions/carton")]

@@ -157,14 +157,23 @@ fn has_extension(path: &Path, expected: &str) -> bool {
 
 /// A duration: a number with `ms`, `s`, `m` or `h` after it, seconds without.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    in_units(text, &[("ms", 1e-3), ("", 1.0), ("s", 1.0), ("m", 60.0), ("min", 60.0), ("h", 3600.0)], "ms, s, m or h")
+}
+
+/// How long ago something was: as a duration, with `d` for days and `w` for weeks; the unit must be named, and 0 is now.
+pub(super) fn age(text: &str) -> Result<Duration, String> {
+    const DAY: f64 = 86_400.0;
+    if text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).parse::<u64>() == Ok(0) {
+        return Ok(Duration::ZERO);
+    }
+    in_units(text, &[("s", 1.0), ("m", 60.0), ("min", 60.0), ("h", 3600.0), ("d", DAY), ("w", 7.0 * DAY)], "s, m, h, d or w")
+}
+
+fn in_units(text: &str, units: &[(&str, f64)], expected: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let seconds_a_unit = match &text[digits.len()..] {
-        "ms" => 1e-3,
-        "" | "s" => 1.0,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        unit => return Err(format!("unknown unit `{unit}`, expected ms, s, m or h")),
-    };
+    let found = &text[digits.len()..];
+    let unit = units.iter().find(|(name, _)| *name == found);
+    let (_, seconds_a_unit) = unit.ok_or_else(|| format!("unknown unit `{found}`, expected {expected}"))?;
     let number: f64 = digits.parse().map_err(|_| "expected a number such as 30, 500ms or 2m".to_owned())?;
     let seconds = number * seconds_a_unit;
     match Duration::try_from_secs_f64(seconds) {
@@ -173,6 +182,28 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
         Err(_) if seconds > 1.0 && seconds.is_finite() => Ok(Duration::MAX),
         _ => Err("expected a time above zero".to_owned()),
     }
+}
+
+/// A number of bytes: a number with `K`, `M`, `G` or `T` after it, which are powers of 1000 with a further `B` or without, and
+/// powers of 1024 with a further `iB` or `i`.
+pub(super) fn size(text: &str) -> Result<u64, String> {
+    const EXPECTED: &str = "expected a size such as 500MB, 10G or 1.5GiB";
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let number: f64 = digits.trim_end().parse().map_err(|_| EXPECTED.to_owned())?;
+    let unit = text[digits.len()..].to_ascii_lowercase();
+    let unit = unit.strip_suffix('b').unwrap_or(&unit);
+    let (prefix, base) = unit.strip_suffix('i').map_or((unit, 1000.0), |prefix| (prefix, 1024.0));
+    let power = match (prefix, base) {
+        ("", 1000.0) => 0,
+        ("k", _) => 1,
+        ("m", _) => 2,
+        ("g", _) => 3,
+        ("t", _) => 4,
+        _ => return Err(EXPECTED.to_owned()),
+    };
+    let bytes = number * f64::powi(base, power);
+    // The conversion saturates, and more than that no disk has.
+    if bytes.is_finite() && bytes >= 0.0 { Ok(bytes as u64) } else { Err(EXPECTED.to_owned()) }
 }
 
 /// A tolerance: a number that is not negative.
@@ -261,6 +292,40 @@ mod tests {
         check("pictures/a.png=/x/cat.png", "pictures/a.png", "/x/cat.png");
         check("./x=y/cat.png", "cat.png", "./x=y/cat.png");
         check("/x=y/cat.png", "cat.png", "/x=y/cat.png");
+    }
+
+    #[test]
+    fn ages_and_sizes() {
+        let check = |text: &str, seconds: Option<u64>| {
+            assert_eq!(age(text).ok(), seconds.map(Duration::from_secs), "{text}");
+        };
+        check("30d", Some(30 * 86_400));
+        check("1.5w", Some(907_200));
+        check("2h", Some(7200));
+        check("0", Some(0));
+        check("0d", Some(0));
+        check("30", None);
+        check("-1d", None);
+        check("d", None);
+        check("1y", None);
+        assert_eq!(age("99999999999999999999w"), Ok(Duration::MAX));
+        let check = |text: &str, bytes: Option<u64>| assert_eq!(size(text).ok(), bytes, "{text}");
+        check("0", Some(0));
+        check("1000", Some(1000));
+        check("7B", Some(7));
+        check("10G", Some(10_000_000_000));
+        check("500MB", Some(500_000_000));
+        check("1GiB", Some(1 << 30));
+        check("1.5 Ki", Some(1536));
+        check("2tb", Some(2_000_000_000_000));
+        check("99999999999T", Some(u64::MAX));
+        check("-1", None);
+        check("", None);
+        check("G", None);
+        check("10X", None);
+        check("10iB", None);
+        check("NaN", None);
+        check("1é", None);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! One command a file: arguments in, one call of the library, one result out.
 
+mod cache;
 mod completions;
 mod hash;
 mod info;
@@ -45,6 +46,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit, Failure> {
         Command::Hash(model) => interrupt::run(hash::run(model, &context)),
         Command::Run(arguments) => interrupt::run(run::run(*arguments, &context)),
         Command::Runner(command) => interrupt::run(runner::run(command, &context)),
+        Command::Cache(command) => interrupt::run(cache::run(command, &context)),
         Command::Completions { .. } => Ok(Exit::Ok),
     };
     output.progress().finish();

@@ -34,6 +34,16 @@ pub(crate) fn seconds(duration: Duration) -> String {
     }
 }
 
+/// How long ago something was, in the largest unit of which there are two: `90 minutes ago`, `3 days ago`.
+pub(crate) fn ago(duration: Duration) -> String {
+    const UNITS: [(u64, &str); 5] = [(604_800, "week"), (86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second")];
+    let seconds = duration.as_secs();
+    match UNITS.iter().find(|(length, _)| seconds >= 2 * length) {
+        Some((length, name)) => format!("{} {name}s ago", seconds / length),
+        None => "just now".to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,6 +58,18 @@ mod tests {
         check(1024 * 1024 - 1, "1.0 MiB");
         check(700 << 20, "700.0 MiB");
         check(u64::MAX, "16.0 EiB");
+    }
+
+    #[test]
+    fn times_ago() {
+        let check = |seconds, expected: &str| assert_eq!(ago(Duration::from_secs(seconds)), expected);
+        check(0, "just now");
+        check(1, "just now");
+        check(2, "2 seconds ago");
+        check(119, "119 seconds ago");
+        check(120, "2 minutes ago");
+        check(36 * 3600, "36 hours ago");
+        check(14 * 86_400, "2 weeks ago");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The `carton` command from the outside: what it prints, which files it leaves, and how it ends.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
+mod cache;
 mod errors;
 mod help;
 mod interruption;

@@ -11,7 +11,8 @@ use std::time::{Duration, SystemTime};
 
 use super::files::{FILE_MODE, open_regular};
 use super::lock::{Lock, Mode};
-use super::partial::remove_tree;
+use super::partial::{Partial, delete_by, remove_tree};
+use super::survey::digest_of_name;
 use super::{Cache, CacheError, DOWNLOADS, create_folder, touch};
 use crate::digest::Sha256Digest;
 
@@ -95,7 +96,7 @@ pub(super) fn sweep(cache: &Cache) {
         // The folder's own time is the cheap first look: it is never later than the newest in it.
         if entry.metadata().and_then(|metadata| metadata.modified()).is_ok_and(|time| time < limit)
             && is_old(&entry.path())
-            && let Err(error) = cache.delete_download(&entry.path())
+            && let Err(error) = cache.delete_download(&entry.path(), None)
         {
             tracing::warn!(%error, "cannot delete an old download");
         }
@@ -103,18 +104,16 @@ pub(super) fn sweep(cache: &Cache) {
 }
 
 impl Cache {
-    /// Deletes a folder of the downloads, unless somebody works there. Whether it is gone.
-    pub(super) fn delete_download(&self, path: &Path) -> Result<bool, CacheError> {
-        let digest = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse::<Sha256Digest>().ok());
-        let _lock = match digest {
+    /// Deletes a folder of the downloads, by way of the trash if there is one, unless somebody works there.
+    pub(super) fn delete_download(&self, path: &Path, trash: Option<&Partial>) -> Result<(), CacheError> {
+        // One that is not named for a file is not ours, and has no lock.
+        let _lock = match path.file_name().and_then(|name| digest_of_name(name, "")) {
             Some(digest) => match Lock::try_acquire(&self.lock_path("file", &digest), Mode::Exclusive)? {
                 Some(lock) => Some(lock),
-                None => return Ok(false),
+                None => return Ok(()),
             },
-            // Not one of ours, so nobody holds a lock for it.
             None => None,
         };
-        remove_tree(path).map_err(CacheError::io("delete", path))?;
-        Ok(true)
+        delete_by(trash, path)
     }
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::partial::{Partial, create_file, remove_tree};
 use super::record::Verified;
+use super::verify::delete_if_same;
 use super::{Cache, CacheError, FILES, Moment, create_folder};
 use crate::digest::{Hasher, Sha256Digest};
 use crate::source::FileIdentity;
@@ -17,7 +18,7 @@ pub(crate) const SHARED_FROM: u64 = 64 * 1024;
 pub(super) const FILE_MODE: u32 = 0o444;
 /// Hashing this much takes longer than waiting until its result can be remembered.
 pub(crate) const WORTH_WAITING: u64 = 16 * 1024 * 1024;
-const CHUNK_LENGTH: usize = 256 * 1024;
+pub(super) const CHUNK_LENGTH: usize = 256 * 1024;
 
 impl Cache {
     /// Where the file with this digest is when the cache has it.
@@ -191,10 +192,7 @@ impl Cache {
     /// Deletes a file whose bytes are not the ones it is named for, unless somebody has made it again meanwhile.
     pub(super) fn delete_damaged(&self, path: &Path, damaged: &FileIdentity) -> Result<(), CacheError> {
         tracing::warn!(path = %path.display(), "a file of the cache is damaged; it is deleted and made again when needed");
-        if open_regular(path)?.is_some_and(|(_, now)| now.inode == damaged.inode) {
-            remove_tree(path).map_err(CacheError::io("delete", path))?;
-        }
-        Ok(())
+        delete_if_same(path, damaged)
     }
 
     /// Gives the file that the cache has for `digest` the further name `destination`. The caller holds the file's lock.

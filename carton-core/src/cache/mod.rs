@@ -48,13 +48,17 @@ mod downloads;
 mod error;
 mod files;
 mod index;
+mod listing;
 mod lock;
 mod models;
 mod moment;
 mod partial;
+mod prune;
 mod record;
 mod registry;
 mod remote;
+mod survey;
+mod verify;
 pub(crate) mod workers;
 
 use std::fs::DirBuilder;
@@ -65,8 +69,11 @@ use std::time::Duration;
 
 pub use error::CacheError;
 pub use files::Sink;
+pub use listing::{CacheListing, CachedCarton, CachedDownload};
 pub use models::{ModelFile, ModelFiles, ModelFolder, Removed};
+pub use prune::{PruneOptions, Pruned};
 pub use record::{Scope, Verified};
+pub use verify::{CacheReport, DamagedFile};
 
 // What only remote cartons need has no caller yet.
 #[allow(unused_imports)]

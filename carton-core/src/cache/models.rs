@@ -16,8 +16,8 @@ use super::{Cache, CacheError, FolderIndex, Lease, Line, MODELS, Sink, workers};
 use crate::digest::Sha256Digest;
 use crate::source::FileIdentity;
 
-const INDEX_NAME: &str = "index";
-const FOLDER_NAME: &str = "model";
+pub(super) const INDEX_NAME: &str = "index";
+pub(super) const FOLDER_NAME: &str = "model";
 
 /// A file of a model folder.
 #[derive(Clone, Copy, Debug)]

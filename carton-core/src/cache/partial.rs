@@ -88,6 +88,17 @@ pub(super) fn remove_tree(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Deletes a file or a folder by moving it to `trash`, which is quick, or at once if there is no trash or it cannot be moved
+/// there: on a full disk there is no room for a name. Nothing there is fine.
+pub(super) fn delete_by(trash: Option<&Partial>, path: &Path) -> Result<(), CacheError> {
+    #[cfg(test)]
+    super::tests::contention::before_deletion();
+    if trash.is_some_and(|trash| std::fs::rename(path, trash.fresh_path()).is_ok()) {
+        return Ok(());
+    }
+    remove_tree(path).map_err(CacheError::io("delete", path))
+}
+
 /// Deletes what processes that died left in the partial area. What cannot be deleted is left and logged: a sweep must
 /// never keep a cache from being used.
 pub(super) fn sweep(area: &Path) -> Result<(), CacheError> {

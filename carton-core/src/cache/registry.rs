@@ -13,7 +13,7 @@ use super::{CARTONS, Cache, CacheError, LOCKS, Lease, create_folder, touch};
 use crate::digest::Sha256Digest;
 use crate::manifest::{self, Manifest};
 
-const MANIFEST_NAME: &str = "MANIFEST";
+pub(super) const MANIFEST_NAME: &str = "MANIFEST";
 const USES_NAME: &str = "uses";
 const PRUNE_LOCK: &str = "prune.lock";
 

@@ -117,6 +117,12 @@ impl Cache {
         serde_json::from_slice(&read_own_file(path, MAX_URL_RECORD_LENGTH)?).ok()
     }
 
+    /// Whether a file of `urls-v1` still leads to something.
+    pub(super) fn leads_to_carton(&self, path: &Path) -> bool {
+        self.url_record(path)
+            .is_some_and(|found| remote_path(&self.carton_root(&found.manifest), &found.url_key).exists())
+    }
+
     /// Failing to tidy up is no reason to fail.
     fn forget_oldest_remotes(&self, root: &Path) {
         for path in remotes(root).iter().skip(MAX_REMOTES) {
@@ -136,7 +142,7 @@ fn remote_path(root: &Path, url_key: &Sha256Digest) -> PathBuf {
 }
 
 /// The records of a carton, the newest first.
-fn remotes(root: &Path) -> Vec<PathBuf> {
+pub(super) fn remotes(root: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
     let named = entries.filter(|entry| entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX)));
     let modified = |entry: &std::fs::DirEntry| entry.metadata().and_then(|metadata| metadata.modified());
@@ -217,7 +223,7 @@ pub(super) fn read_headers(root: &Path) -> Vec<Header> {
 }
 
 /// Reads a record. One that is damaged in any way is none.
-fn read_remote(path: &Path) -> Option<RemoteCarton> {
+pub(super) fn read_remote(path: &Path) -> Option<RemoteCarton> {
     use std::os::unix::fs::FileExt;
     let (mut file, identity) = open_regular(path).ok()??;
     let (header, start) = read_header(&mut file)?;

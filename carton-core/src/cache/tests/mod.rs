@@ -1,10 +1,13 @@
 //! The cache against damage, other processes, and being killed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+pub(super) mod contention;
 mod downloads;
 mod processes;
+mod prune;
 mod registry;
 mod remote;
+mod verify;
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -21,6 +24,7 @@ struct Model {
     links: Vec<(String, String)>,
     manifest: Sha256Digest,
     n_fed: AtomicUsize,
+    prepared: std::sync::Mutex<Vec<usize>>,
     /// How long to take for each piece of a file.
     pause: Duration,
 }
@@ -35,7 +39,14 @@ impl Model {
         let mut files: Vec<_> = files.iter().map(|(path, size)| ((*path).to_owned(), bytes(path, *size))).collect();
         files.sort();
         let manifest = Sha256Digest::of(name.as_bytes());
-        Model { files, links: Vec::new(), manifest, n_fed: AtomicUsize::new(0), pause: Duration::ZERO }
+        Model {
+            files,
+            links: Vec::new(),
+            manifest,
+            n_fed: AtomicUsize::new(0),
+            prepared: Default::default(),
+            pause: Duration::ZERO,
+        }
     }
 
     fn n_fed(&self) -> usize {
@@ -74,6 +85,11 @@ impl ModelFiles for Model {
             all.push(ModelFile { path, digest: Sha256Digest::of(b"link"), size: Some(0), symlink: Some(target) });
         }
         all
+    }
+
+    fn prepare(&self, indices: &[usize]) -> Result<(), CacheError> {
+        self.prepared.lock().unwrap().extend(indices);
+        Ok(())
     }
 
     fn feed(&self, index: usize, sink: &mut Sink<'_, CacheError>) -> Result<(), CacheError> {
@@ -256,6 +272,24 @@ fn whatever_is_changed_in_a_model_is_noticed_and_repaired() {
         fs::remove_file(path.with_file_name("index")).unwrap();
         damage(&path.join("a/b/large.bin"));
     });
+}
+
+#[test]
+fn what_needs_bytes_is_prepared_together() {
+    let (_folder, cache) = new_cache();
+    let model = example();
+    let prepared = || {
+        model.folder(&cache);
+        let mut indices = std::mem::take(&mut *model.prepared.lock().unwrap());
+        indices.sort_unstable();
+        indices
+    };
+    assert_eq!(prepared(), [0, 1, 2], "all but the link");
+    assert_eq!(prepared(), [0; 0]);
+    damage(&cache.model_root(&model.manifest).join("model/config.json"));
+    assert_eq!(prepared(), [2]);
+    fs::remove_file(cache.model_root(&model.manifest).join("index")).unwrap();
+    assert_eq!(prepared(), [0; 0]);
 }
 
 #[test]

@@ -1,0 +1,236 @@
+//! `carton cache`: what is in the cache, and deleting what is not needed or damaged.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use carton_core::cache::{Cache, CachedCarton, CachedDownload, DamagedFile, PruneOptions};
+use carton_core::contents::ContentsError;
+use carton_core::digest::Sha256Digest;
+use serde::Serialize;
+
+use super::Context;
+use crate::args::PruneArgs;
+use crate::failure::{Exit, Failure};
+use crate::interrupt;
+use crate::output::{Align, Role, Table, ago, byte_size, count, one_line};
+
+#[derive(Serialize)]
+struct Listing<'a> {
+    path: &'a Path,
+    cartons: Vec<Carton>,
+    downloads: Vec<Download>,
+    /// How many files cartons can share.
+    files: usize,
+    file_bytes: u64,
+    /// What more than one carton uses.
+    shared_bytes: u64,
+    /// Everything, with what is at several places by links counted once.
+    bytes: u64,
+}
+
+#[derive(Serialize)]
+struct Carton {
+    manifest_sha256: Sha256Digest,
+    /// Where a remote carton was last found.
+    address: Option<String>,
+    bytes: u64,
+    /// In seconds since 1970.
+    last_used: u64,
+    in_use: bool,
+}
+
+#[derive(Serialize)]
+struct Download {
+    path: PathBuf,
+    bytes: u64,
+    /// In seconds since 1970.
+    last_change: u64,
+    in_use: bool,
+}
+
+#[derive(Serialize)]
+struct PruneReport {
+    dry_run: bool,
+    cartons: Vec<Carton>,
+    downloads: Vec<Download>,
+    files: usize,
+    freed: u64,
+    remaining: u64,
+    /// Cartons that stayed only because they are loaded.
+    in_use: usize,
+}
+
+#[derive(Serialize)]
+struct VerifyReport {
+    passed: bool,
+    files: usize,
+    bytes: u64,
+    damaged: Vec<Damaged>,
+}
+
+#[derive(Serialize)]
+struct Damaged {
+    path: PathBuf,
+    problem: String,
+}
+
+/// `carton cache ls`.
+pub(super) async fn list(context: &Context<'_>) -> Result<Exit, Failure> {
+    let output = context.output;
+    let cache = open(context)?;
+    let path = cache.path().to_path_buf();
+    let listing = interrupt::blocking(move |_| cache.list().map_err(failure)).await?;
+    if output.is_json() {
+        output.json(&Listing {
+            path: &path,
+            cartons: listing.cartons.into_iter().map(Carton::from).collect(),
+            downloads: listing.downloads.into_iter().map(Download::from).collect(),
+            files: listing.n_files,
+            file_bytes: listing.file_bytes,
+            shared_bytes: listing.shared_bytes,
+            bytes: listing.bytes,
+        })?;
+        return Ok(Exit::Ok);
+    }
+    let mut table = Table::new(&[Align::Left, Align::Right, Align::Left, Align::Left]);
+    table.row(["MANIFEST", "SIZE", "LAST USED", "FROM"]);
+    for carton in &listing.cartons {
+        let used = if carton.in_use { "now".to_owned() } else { ago(since(carton.last_used)) };
+        let from = carton.address.as_deref().unwrap_or("a file");
+        table.row([&carton.manifest.to_string(), &byte_size(carton.bytes), &used, from]);
+    }
+    for download in &listing.downloads {
+        let used = if download.in_use { "now".to_owned() } else { ago(since(download.last_change)) };
+        table.row(["-", &byte_size(download.bytes), &used, "an interrupted download"]);
+    }
+    let mut text = String::new();
+    if !listing.cartons.is_empty() || !listing.downloads.is_empty() {
+        text = table.lines(&|row, _, cell| if row == 0 { output.paint(Role::Heading, &cell) } else { cell });
+        text.push('\n');
+    }
+    let shared = match listing.shared_bytes {
+        0 => String::new(),
+        bytes => format!(", {} of it shared", byte_size(bytes)),
+    };
+    text.push_str(&format!(
+        "{}, {} in {}{shared}\n",
+        count(listing.cartons.len(), "carton"),
+        byte_size(listing.bytes),
+        one_line(&path.display().to_string()),
+    ));
+    output.text(&text)?;
+    Ok(Exit::Ok)
+}
+
+/// `carton cache prune`.
+pub(super) async fn prune(arguments: PruneArgs, context: &Context<'_>) -> Result<Exit, Failure> {
+    let output = context.output;
+    let PruneArgs { older_than, max_size, dry_run } = arguments;
+    let cache = open(context)?;
+    let pruned =
+        interrupt::blocking(move |_| cache.prune(&PruneOptions { older_than, max_size, dry_run }).map_err(failure))
+            .await?;
+    if output.is_json() {
+        output.json(&PruneReport {
+            dry_run,
+            cartons: pruned.cartons.into_iter().map(Carton::from).collect(),
+            downloads: pruned.downloads.into_iter().map(Download::from).collect(),
+            files: pruned.n_files,
+            freed: pruned.freed,
+            remaining: pruned.remaining,
+            in_use: pruned.n_in_use,
+        })?;
+        return Ok(Exit::Ok);
+    }
+    let verb = if dry_run { "would delete" } else { "deleted" };
+    let mut text = format!(
+        "{verb} {} and {}: {}, {} left\n",
+        count(pruned.cartons.len(), "carton"),
+        count(pruned.downloads.len(), "interrupted download"),
+        byte_size(pruned.freed),
+        byte_size(pruned.remaining),
+    );
+    if pruned.n_in_use > 0 {
+        text.push_str(&format!("kept {} that is in use\n", count(pruned.n_in_use, "carton")));
+    }
+    output.text(&text)?;
+    if let Some(max_size) = max_size.filter(|max_size| pruned.remaining > *max_size) {
+        output.warning(&format!("what is in use takes more than {}", byte_size(max_size)));
+    }
+    Ok(Exit::Ok)
+}
+
+/// `carton cache verify`.
+pub(super) async fn verify(context: &Context<'_>) -> Result<Exit, Failure> {
+    let output = context.output;
+    let cache = open(context)?;
+    let display = Arc::clone(output.progress());
+    let report = interrupt::blocking(move |wanted| {
+        let advance = |done, total| {
+            display.update("verifying", done, Some(total), true);
+            if wanted.control().is_break() { Err(ContentsError::Interrupted) } else { Ok(()) }
+        };
+        cache.verify(&advance).map_err(|error| carton_core::Error::from(error).into())
+    })
+    .await?;
+    output.progress().finish();
+    let exit = if report.damaged.is_empty() { Exit::Ok } else { Exit::Integrity };
+    if output.is_json() {
+        output.json(&VerifyReport {
+            passed: report.damaged.is_empty(),
+            files: report.n_files,
+            bytes: report.n_bytes,
+            damaged: report
+                .damaged
+                .into_iter()
+                .map(|DamagedFile { path, problem, .. }| Damaged { path, problem })
+                .collect(),
+        })?;
+        return Ok(exit);
+    }
+    let mut text = String::new();
+    for file in &report.damaged {
+        let line = format!("{}: {}", file.path.display(), file.problem);
+        text.push_str(&format!("{} {}\n", output.paint(Role::Bad, "BAD"), one_line(&line)));
+    }
+    let files = format!("{}, {}", count(report.n_files, "file"), byte_size(report.n_bytes));
+    if report.damaged.is_empty() {
+        text.push_str(&format!("{} {files}, all are intact\n", output.paint(Role::Good, "OK")));
+    } else {
+        text.push_str(&format!("deleted {} damaged of {files}\n", report.damaged.len()));
+    }
+    output.text(&text)?;
+    Ok(exit)
+}
+
+fn open(context: &Context<'_>) -> Result<Cache, Failure> {
+    Cache::open(&context.config.cache_dir).map_err(failure)
+}
+
+fn failure(error: carton_core::cache::CacheError) -> Failure {
+    carton_core::Error::from(error).into()
+}
+
+fn since(time: SystemTime) -> std::time::Duration {
+    // A clock that was set back makes it the future, which is as good as now.
+    time.elapsed().unwrap_or_default()
+}
+
+fn unix_seconds(time: SystemTime) -> u64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}
+
+impl From<CachedCarton> for Carton {
+    fn from(carton: CachedCarton) -> Self {
+        let CachedCarton { manifest, address, bytes, last_used, in_use, .. } = carton;
+        Self { manifest_sha256: manifest, address, bytes, last_used: unix_seconds(last_used), in_use }
+    }
+}
+
+impl From<CachedDownload> for Download {
+    fn from(download: CachedDownload) -> Self {
+        let CachedDownload { path, bytes, last_change, in_use, .. } = download;
+        Self { path, bytes, last_change: unix_seconds(last_change), in_use }
+    }
+}

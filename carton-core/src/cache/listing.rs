@@ -1,0 +1,102 @@
+//! What is in the cache, for people.
+
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use super::survey::What;
+use super::{Cache, CacheError};
+use crate::digest::Sha256Digest;
+
+/// What is in a cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CacheListing {
+    /// Cartons that have something in the cache, the last used first.
+    pub cartons: Vec<CachedCarton>,
+    /// How many files there are that cartons can share.
+    pub n_files: usize,
+    /// Their bytes.
+    pub file_bytes: u64,
+    /// The bytes that more than one carton uses.
+    pub shared_bytes: u64,
+    /// Downloads that are going on or were interrupted, the newest first.
+    pub downloads: Vec<CachedDownload>,
+    /// All bytes in the cache. What is at several places by links is counted once.
+    pub bytes: u64,
+}
+
+/// A carton that has something in the cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CachedCarton {
+    /// Its manifest hash.
+    pub manifest: Sha256Digest,
+    /// The URL where it was last found, without what may be secret in it; none for one that was loaded from a file.
+    pub address: Option<String>,
+    /// What it has in the cache, with what it shares with others.
+    pub bytes: u64,
+    /// When it was last loaded or looked at.
+    pub last_used: SystemTime,
+    /// Whether it is loaded now, by any process.
+    pub in_use: bool,
+}
+
+/// A download that is not complete.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CachedDownload {
+    /// Its folder.
+    pub path: PathBuf,
+    /// The bytes that are there.
+    pub bytes: u64,
+    /// When the last of them came.
+    pub last_change: SystemTime,
+    /// Whether a process is at it, or a loaded carton needs the file.
+    pub in_use: bool,
+}
+
+impl Cache {
+    /// Lists what is in the cache.
+    ///
+    /// # Errors
+    /// The cache cannot be read.
+    pub fn list(&self) -> Result<CacheListing, CacheError> {
+        let survey = self.survey(&self.hold_off_prune::<CacheError>(&|| Ok(()))?)?;
+        let held = survey.held();
+        let (mut cartons, mut downloads) = (Vec::new(), Vec::new());
+        // A carton that is loaded from its own file has nothing here but the record that it is used.
+        let mut has_more = vec![false; survey.holders.len()];
+        for file in &survey.files {
+            file.holders.iter().for_each(|holder| has_more[*holder] = true);
+        }
+        for (index, holder) in survey.holders.iter().enumerate() {
+            let (bytes, last_used, in_use) = (held[index], holder.last_used, holder.in_use);
+            match &holder.what {
+                What::Carton { manifest, address } => {
+                    let has_model = || self.model_root(manifest).exists();
+                    if in_use || has_more[index] || address.is_some() || has_model() {
+                        let (manifest, address) = (*manifest, address.clone());
+                        cartons.push(CachedCarton { manifest, address, bytes, last_used, in_use });
+                    }
+                }
+                What::Download { path } => {
+                    downloads.push(CachedDownload { path: path.clone(), bytes, last_change: last_used, in_use });
+                }
+                What::File => {}
+            }
+        }
+        cartons.sort_by(|one, other| other.last_used.cmp(&one.last_used).then(one.manifest.cmp(&other.manifest)));
+        downloads.sort_by(|one, other| other.last_change.cmp(&one.last_change).then(one.path.cmp(&other.path)));
+        let length = |path: &PathBuf| std::fs::symlink_metadata(path).map_or(0, |metadata| metadata.len());
+        let is_carton = |holder: &usize| matches!(survey.holders[*holder].what, What::Carton { .. });
+        let shared = survey.bytes.values().filter(|bytes| bytes.holders.iter().filter(|h| is_carton(h)).count() > 1);
+        Ok(CacheListing {
+            cartons,
+            n_files: survey.files.len(),
+            file_bytes: survey.files.iter().map(|file| length(&file.path)).sum(),
+            shared_bytes: shared.map(|bytes| bytes.length).sum(),
+            downloads,
+            bytes: survey.total(),
+        })
+    }
+}

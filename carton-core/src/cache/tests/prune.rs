@@ -1,0 +1,288 @@
+//! What `prune` deletes and keeps, and what `list` says about it.
+
+use std::time::SystemTime;
+
+use super::*;
+use crate::manifest::Manifest;
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A carton whose model has these files: names and sizes, where files of equal name have equal bytes.
+pub(super) struct Carton {
+    pub(super) model: Model,
+    manifest: Manifest,
+}
+
+impl Carton {
+    pub(super) fn new(files: &[(&str, usize)]) -> Carton {
+        let mut model = Model::new("", files);
+        let named = model.files.iter().map(|(path, bytes)| (format!("model/{path}"), Sha256Digest::of(bytes)));
+        let manifest = Manifest::from_entries(named).unwrap();
+        model.manifest = manifest.hash();
+        Carton { model, manifest }
+    }
+
+    pub(super) fn lease(&self, cache: &Cache) -> Lease {
+        cache.lease_carton::<CacheError>(&self.manifest, &[], &|| Ok(())).unwrap()
+    }
+
+    pub(super) fn load(&self, cache: &Cache) -> (Lease, ModelFolder) {
+        (self.lease(cache), self.model.folder(cache))
+    }
+
+    pub(super) fn hash(&self) -> Sha256Digest {
+        self.model.manifest
+    }
+
+    pub(super) fn digest(&self, path: &str) -> Sha256Digest {
+        self.manifest.get(&format!("model/{path}")).unwrap()
+    }
+
+    /// Makes its last use so many days ago.
+    fn age(&self, cache: &Cache, n_days: u32) {
+        for path in [cache.carton_root(&self.hash()), cache.model_root(&self.hash())] {
+            if let Ok(folder) = File::open(path) {
+                folder.set_modified(SystemTime::now() - DAY * n_days).unwrap();
+            }
+        }
+    }
+}
+
+fn prune(cache: &Cache) -> Pruned {
+    cache.prune(&PruneOptions::default()).unwrap()
+}
+
+fn hashes(cartons: &[CachedCarton]) -> BTreeSet<Sha256Digest> {
+    cartons.iter().map(|carton| carton.manifest).collect()
+}
+
+/// The bytes of all files below a folder, each inode once.
+fn disk_bytes(folder: &Path, seen: &mut BTreeSet<u64>) -> u64 {
+    let mut total = 0;
+    for entry in fs::read_dir(folder).unwrap() {
+        let metadata = entry.as_ref().unwrap().metadata().unwrap();
+        if metadata.is_dir() {
+            total += disk_bytes(&entry.unwrap().path(), seen);
+        } else if seen.insert(metadata.ino()) {
+            total += metadata.len();
+        }
+    }
+    total
+}
+
+/// The bytes in the buckets that count.
+fn counted(cache: &Cache) -> u64 {
+    let mut seen = BTreeSet::new();
+    [FILES, MODELS, CARTONS, DOWNLOADS].iter().map(|bucket| disk_bytes(&cache.bucket(bucket), &mut seen)).sum()
+}
+
+#[test]
+fn what_no_loaded_model_uses_goes() {
+    let (_folder, cache) = new_cache();
+    let one = Carton::new(&[("shared", 1_000_000), ("own of one", 200_000), ("small", 10)]);
+    let two = Carton::new(&[("shared", 1_000_000), ("own of two", 300_000)]);
+    let loaded = one.load(&cache);
+    drop(two.load(&cache));
+    let list = cache.list().unwrap();
+    assert_eq!(list.bytes, counted(&cache), "links are not counted twice");
+    assert_eq!((list.n_files, list.file_bytes, list.shared_bytes), (3, 1_500_000, 1_000_000));
+    let in_use: Vec<_> = list.cartons.iter().map(|carton| (carton.manifest, carton.in_use)).collect();
+    assert_eq!(in_use.iter().filter(|(_, in_use)| *in_use).collect::<Vec<_>>(), [&(one.hash(), true)]);
+    assert_eq!(hashes(&list.cartons), BTreeSet::from([one.hash(), two.hash()]));
+
+    let dry = cache.prune(&PruneOptions { dry_run: true, ..PruneOptions::default() }).unwrap();
+    assert_eq!(cache.list().unwrap().bytes, list.bytes, "nothing went");
+    let pruned = prune(&cache);
+    assert_eq!(pruned, dry);
+    assert_eq!(hashes(&pruned.cartons), BTreeSet::from([two.hash()]));
+    assert_eq!((pruned.n_files, pruned.n_in_use), (1, 1));
+    assert_eq!((pruned.freed, pruned.remaining), (list.bytes - counted(&cache), counted(&cache)));
+    assert!(cache.has_file(&one.digest("shared")) && !cache.has_file(&two.digest("own of two")));
+    one.model.check(loaded.1.path());
+    assert_eq!(cache.models().unwrap(), [one.hash()]);
+
+    drop(loaded);
+    assert_eq!(hashes(&prune(&cache).cartons), BTreeSet::from([one.hash()]));
+    for bucket in BUCKETS {
+        assert_eq!(count_files(&cache.bucket(bucket)), 0, "{bucket}");
+    }
+    assert_eq!(cache.list().unwrap().bytes, 0);
+    one.load(&cache);
+}
+
+#[test]
+fn limits_decide_what_goes() {
+    // Used 1, 2, 3, 4 days ago, with 100 kB each; the last two share a further 1 MB.
+    let check = |older_than: Option<u32>, max_size: Option<u64>, loaded: Option<usize>, expected: &[usize]| {
+        let (_folder, cache) = new_cache();
+        let cartons = [
+            Carton::new(&[("one", 100_000)]),
+            Carton::new(&[("two", 100_000)]),
+            Carton::new(&[("three", 100_000), ("shared", 1_000_000)]),
+            Carton::new(&[("four", 100_000), ("shared", 1_000_000)]),
+        ];
+        let mut leases = Vec::new();
+        for (index, carton) in cartons.iter().enumerate() {
+            let lease = carton.load(&cache);
+            leases.extend((loaded == Some(index)).then_some(lease));
+            carton.age(&cache, u32::try_from(index).unwrap() + 1);
+        }
+        let older_than = older_than.map(|hours| Duration::from_secs(60 * 60) * hours);
+        let pruned = cache.prune(&PruneOptions { older_than, max_size, dry_run: false }).unwrap();
+        let gone: Vec<usize> = (0..4)
+            .filter(|index| pruned.cartons.iter().any(|carton| carton.manifest == cartons[*index].hash()))
+            .collect();
+        assert_eq!(gone, expected, "{older_than:?} {max_size:?} {loaded:?}");
+        assert_eq!(pruned.remaining, counted(&cache));
+        for (index, carton) in cartons.iter().enumerate().filter(|(index, _)| !gone.contains(index)) {
+            for (path, bytes) in &carton.model.files {
+                assert!(cache.file(&Sha256Digest::of(bytes)).unwrap().is_some(), "{index} {path}");
+            }
+        }
+    };
+    check(Some(60), None, None, &[2, 3]);
+    check(Some(80), None, None, &[3]);
+    check(Some(200), None, None, &[]);
+    check(Some(u32::MAX), None, None, &[]);
+    check(Some(0), None, None, &[0, 1, 2, 3]);
+    check(Some(60), None, Some(3), &[2]);
+    check(None, Some(2_000_000), None, &[]);
+    check(None, Some(1_350_000), None, &[3]);
+    check(None, Some(1_000_000), None, &[2, 3]);
+    check(None, Some(150_000), None, &[1, 2, 3]);
+    check(None, Some(0), None, &[0, 1, 2, 3]);
+    check(None, Some(1_000_000), Some(3), &[0, 1, 2]);
+    check(Some(80), Some(150_000), None, &[1, 2, 3]);
+    check(Some(20), Some(2_000_000), None, &[0, 1, 2, 3]);
+}
+
+#[test]
+fn files_of_no_carton_go_too() {
+    let (_folder, cache) = new_cache();
+    let digest = cache.insert_file(&mut &vec![1; 100_000][..]).unwrap();
+    let old = PruneOptions { older_than: Some(DAY), ..PruneOptions::default() };
+    assert_eq!(cache.prune(&old).unwrap().n_files, 0);
+    assert!(cache.has_file(&digest));
+    assert_eq!(prune(&cache).n_files, 1);
+    assert_eq!(counted(&cache), 0);
+}
+
+#[test]
+fn models_of_earlier_versions_go_too() {
+    let (_folder, cache) = new_cache();
+    let model = example();
+    drop(model.folder(&cache));
+    assert_eq!(hashes(&cache.list().unwrap().cartons), BTreeSet::from([model.manifest]));
+    assert_eq!(hashes(&prune(&cache).cartons), BTreeSet::from([model.manifest]));
+    assert_eq!(counted(&cache), 0);
+}
+
+#[test]
+fn nothing_goes_while_a_loaded_carton_does_not_say_what_it_uses() {
+    let (_folder, cache) = new_cache();
+    let one = Carton::new(&[("one", 100_000)]);
+    let two = Carton::new(&[("two", 100_000)]);
+    let loaded = one.load(&cache);
+    drop(two.load(&cache));
+    fs::write(cache.carton_root(&one.hash()).join("MANIFEST"), "damaged").unwrap();
+    assert_eq!(hashes(&prune(&cache).cartons), BTreeSet::from([two.hash()]));
+    assert!(cache.has_file(&one.digest("one")) && cache.has_file(&two.digest("two")));
+    drop(loaded);
+    prune(&cache);
+    assert_eq!(counted(&cache), 0);
+}
+
+#[test]
+fn a_carton_that_is_used_from_its_own_file_is_not_listed() {
+    let (_folder, cache) = new_cache();
+    let carton = Carton::new(&[("one", 100_000)]);
+    let lease = carton.lease(&cache);
+    assert_eq!(cache.list().unwrap().cartons.len(), 1);
+    drop(lease);
+    assert_eq!(cache.list().unwrap().cartons, []);
+    prune(&cache);
+    assert_eq!(counted(&cache), 0);
+}
+
+#[test]
+fn downloads_stay_while_somebody_wants_them() {
+    let (_folder, cache) = new_cache();
+    let carton = Carton::new(&[("wanted", 100_000)]);
+    let download = |digest: &Sha256Digest| {
+        let lock = cache.lock_file::<CacheError>(digest, &|| Ok(())).unwrap();
+        let path = lock.download_folder().unwrap();
+        // A hole of 1 GiB takes no room.
+        let file = File::create(path.join("data")).unwrap();
+        file.set_len(1 << 30).unwrap();
+        (lock, path)
+    };
+    let (held, held_path) = download(&Sha256Digest::of(b"held"));
+    let (lock, left_path) = download(&Sha256Digest::of(b"left"));
+    drop(lock);
+    let lease = carton.lease(&cache);
+    let (lock, wanted_path) = download(&carton.digest("wanted"));
+    drop(lock);
+    let stray_path = cache.bucket(DOWNLOADS).join("stray");
+    fs::write(&stray_path, "x").unwrap();
+    let list = cache.list().unwrap();
+    assert_eq!(list.downloads.iter().filter(|download| download.in_use).count(), 2);
+    assert!(list.bytes < 100_000, "{}", list.bytes);
+    let old = PruneOptions { older_than: Some(DAY), ..PruneOptions::default() };
+    assert_eq!(cache.prune(&old).unwrap().downloads, []);
+    let check = |pruned: Pruned, expected: [bool; 4]| {
+        let there = [&held_path, &left_path, &wanted_path, &stray_path].map(|path| path.exists());
+        assert_eq!(there, expected, "{pruned:?}");
+    };
+    check(prune(&cache), [true, false, true, false]);
+    drop(lease);
+    check(prune(&cache), [true, false, false, false]);
+    drop(held);
+    check(prune(&cache), [false; 4]);
+}
+
+#[test]
+fn what_is_known_of_urls_goes_with_the_carton() {
+    let (_folder, cache) = new_cache();
+    let carton = Carton::new(&[("one", 100_000)]);
+    let whole = cache.insert_file(&mut &b"the carton itself"[..]).unwrap();
+    let url_key = Sha256Digest::of(b"url");
+    let remote = RemoteCarton {
+        url_key,
+        address: "https://host/one.carton".to_owned(),
+        version: crate::network::Version { etag: None, last_modified: None, length: None },
+        manifest: carton.hash(),
+        blocks: Vec::new(),
+        whole: Some(whole),
+    };
+    cache.remember_remote(&remote).unwrap();
+    let listed = cache.list().unwrap().cartons;
+    assert_eq!(listed[0].address.as_deref(), Some("https://host/one.carton"));
+    let lease = carton.lease(&cache);
+    prune(&cache);
+    assert!(cache.has_file(&whole), "the record alone says that it is used");
+    assert_eq!(cache.remote_by_url(&url_key), Some(remote));
+    drop(lease);
+    prune(&cache);
+    assert_eq!((cache.remote_by_url(&url_key), count_files(&cache.bucket(URLS))), (None, 0));
+    assert!(!cache.has_file(&whole));
+}
+
+#[test]
+fn what_was_verified_elsewhere_is_forgotten_only_with_all_else_or_when_it_is_old() {
+    let (folder, cache) = new_cache();
+    let elsewhere = folder.path().join("carton");
+    fs::write(&elsewhere, "x").unwrap();
+    let identity = FileIdentity::of(&fs::metadata(&elsewhere).unwrap());
+    let verified = Verified::Carton { manifest_sha256: Sha256Digest::of(b"manifest"), scope: Scope::StoredModelFiles };
+    cache.remember(&identity, verified).unwrap();
+    let carton = Carton::new(&[("one", 100_000)]);
+    let loaded = carton.load(&cache);
+    let n_records = || count_files(&cache.bucket(VERIFIED));
+    assert_eq!(n_records(), 2);
+    cache.prune(&PruneOptions { max_size: Some(0), ..PruneOptions::default() }).unwrap();
+    cache.prune(&PruneOptions { older_than: Some(DAY), ..PruneOptions::default() }).unwrap();
+    assert_eq!((n_records(), cache.verified(&identity)), (2, Some(verified)));
+    prune(&cache);
+    assert_eq!((n_records(), cache.verified(&identity)), (1, None), "the loaded carton's file is still known");
+    drop(loaded);
+}

@@ -1,0 +1,207 @@
+//! Hashes everything again, whatever is remembered: a bad disk changes bytes and leaves the times as they were.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::files::{CHUNK_LENGTH, open_regular};
+use super::index::LARGEST_INDEX;
+use super::models::{FOLDER_NAME, INDEX_NAME};
+use super::partial::remove_tree;
+use super::record::read_own_file;
+use super::registry::{MANIFEST_NAME, read_uses};
+use super::remote::{read_remote, remotes};
+use super::survey::{digest_of_name, entries};
+use super::{CARTONS, Cache, CacheError, FILES, FolderIndex, MODELS, workers};
+use crate::digest::{Hasher, Sha256Digest};
+use crate::source::FileIdentity;
+
+/// What hashing the whole cache found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CacheReport {
+    /// How many files were hashed. One that is at several places by links counts once.
+    pub n_files: usize,
+    /// Their bytes.
+    pub n_bytes: u64,
+    /// What was wrong, sorted by path. It is deleted, and made or fetched again when it is next needed.
+    pub damaged: Vec<DamagedFile>,
+}
+
+/// A file of the cache that was not what it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DamagedFile {
+    /// Where it was.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+/// A file that is hashed once, and the places where it is.
+struct Job {
+    length: u64,
+    places: Vec<(PathBuf, Sha256Digest)>,
+}
+
+#[derive(Default)]
+struct Findings {
+    jobs: HashMap<(u64, u64), Job>,
+    damaged: Vec<DamagedFile>,
+}
+
+impl Cache {
+    /// Hashes every file of the store and of the model folders again, and checks what is recorded of cartons. What is wrong is
+    /// deleted, also under a loaded model: it will be made again, and was of no use. `advance` is called with the bytes that
+    /// are done and those there are, from several threads.
+    ///
+    /// # Errors
+    /// Something cannot be listed or deleted; those of `advance`, which end the work.
+    pub fn verify<E: From<CacheError> + Send>(
+        &self,
+        advance: &(dyn Fn(u64, u64) -> Result<(), E> + Sync),
+    ) -> Result<CacheReport, E> {
+        let mut findings = Findings::default();
+        self.find_files(&mut findings)?;
+        self.find_model_files(&mut findings)?;
+        self.check_cartons(&mut findings)?;
+        let mut jobs: Vec<Job> = findings.jobs.into_values().collect();
+        jobs.sort_by_key(|job| std::cmp::Reverse(job.length));
+        let total = jobs.iter().map(|job| job.length).sum();
+        let done = AtomicU64::new(0);
+        let damaged = Mutex::new(findings.damaged);
+        workers::run(jobs.len(), |at| {
+            let found = check(&jobs[at], &|n_bytes| {
+                let done = done.fetch_add(n_bytes, Ordering::Relaxed).saturating_add(n_bytes);
+                advance(done, done.max(total))
+            })?;
+            damaged.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).extend(found);
+            Ok::<(), E>(())
+        })?;
+        let mut damaged = damaged.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+        damaged.sort_by(|one, other| one.path.cmp(&other.path));
+        Ok(CacheReport { n_files: jobs.len(), n_bytes: total, damaged })
+    }
+
+    fn find_files(&self, findings: &mut Findings) -> Result<(), CacheError> {
+        for shard in entries(&self.bucket(FILES))? {
+            for entry in entries(&shard.path())? {
+                if let Some(digest) = digest_of_name(&entry.file_name(), "") {
+                    findings.add(entry.path(), digest, None)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn find_model_files(&self, findings: &mut Findings) -> Result<(), CacheError> {
+        for entry in entries(&self.bucket(MODELS))? {
+            let root = entry.path();
+            let Some(hash) = digest_of_name(&entry.file_name(), "") else { continue };
+            let path = root.join(INDEX_NAME);
+            let index = read_own_file(&path, LARGEST_INDEX).and_then(|bytes| FolderIndex::parse(&bytes));
+            match index.filter(|index| index.manifest == hash) {
+                Some(index) => {
+                    for line in &index.lines {
+                        if let Some(digest) = line.digest {
+                            findings.add(root.join(FOLDER_NAME).join(&line.path), digest, Some(line.identity))?;
+                        }
+                    }
+                }
+                // Without its index a folder is hashed as a whole when it is next used.
+                None if std::fs::symlink_metadata(&path).is_ok() => {
+                    findings.delete(path, "it is not an index of this folder")?;
+                }
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn check_cartons(&self, findings: &mut Findings) -> Result<(), CacheError> {
+        for entry in entries(&self.bucket(CARTONS))? {
+            let root = entry.path();
+            let Some(hash) = digest_of_name(&entry.file_name(), "") else { continue };
+            let path = root.join(MANIFEST_NAME);
+            if std::fs::symlink_metadata(&path).is_ok() && read_uses(&root, &hash).manifest.is_none() {
+                findings.delete(path, "it is not the MANIFEST of this carton")?;
+            }
+            for path in remotes(&root) {
+                if read_remote(&path).is_none() {
+                    findings.delete(path, "it is not a record of a remote carton")?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Findings {
+    /// Adds a file that should have these bytes. One that has gone meanwhile is nobody's loss.
+    fn add(&mut self, path: PathBuf, digest: Sha256Digest, recorded: Option<FileIdentity>) -> Result<(), CacheError> {
+        let Ok(metadata) = std::fs::symlink_metadata(&path) else { return Ok(()) };
+        if metadata.is_file() {
+            let job = self.jobs.entry((metadata.dev(), metadata.ino()));
+            job.or_insert_with(|| Job { length: metadata.len(), places: Vec::new() }).places.push((path, digest));
+            return Ok(());
+        }
+        // The links of a model folder have no bytes of their own.
+        if metadata.is_symlink() && recorded == Some(FileIdentity::of(&metadata)) {
+            return Ok(());
+        }
+        self.delete(path, "it is not a regular file")
+    }
+
+    fn delete(&mut self, path: PathBuf, problem: &str) -> Result<(), CacheError> {
+        remove_tree(&path).map_err(CacheError::io("delete", &path))?;
+        self.damaged.push(DamagedFile { path, problem: problem.to_owned() });
+        Ok(())
+    }
+}
+
+/// Hashes a file and deletes it from the places where it should have other bytes.
+fn check<E: From<CacheError>>(job: &Job, advance: &dyn Fn(u64) -> Result<(), E>) -> Result<Vec<DamagedFile>, E> {
+    let mut damaged = Vec::new();
+    let Some((first, _)) = job.places.first() else { return Ok(damaged) };
+    let Some((file, identity)) = open_regular(first)? else { return Ok(damaged) };
+    let found = hash(file, advance)?;
+    for (path, expected) in &job.places {
+        let problem = match &found {
+            Ok(found) if found == expected => continue,
+            Ok(found) => format!("expected {expected}, found {found}"),
+            // A sector that cannot be read will not become better.
+            Err(error) => format!("it cannot be read: {error}"),
+        };
+        delete_if_same(path, &identity)?;
+        damaged.push(DamagedFile { path: path.clone(), problem });
+    }
+    Ok(damaged)
+}
+
+fn hash<E>(mut file: File, advance: &dyn Fn(u64) -> Result<(), E>) -> Result<io::Result<Sha256Digest>, E> {
+    let mut chunk = vec![0; CHUNK_LENGTH];
+    let mut hasher = Hasher::new();
+    loop {
+        match file.read(&mut chunk) {
+            Ok(0) => return Ok(Ok(hasher.finish())),
+            Ok(n_bytes) => {
+                hasher.update(&chunk[..n_bytes]);
+                advance(n_bytes as u64)?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Ok(Err(error)),
+        }
+    }
+}
+
+/// Deletes a file unless somebody has put another one in its place.
+pub(super) fn delete_if_same(path: &Path, identity: &FileIdentity) -> Result<(), CacheError> {
+    if open_regular(path)?.is_some_and(|(_, now)| (now.device, now.inode) == (identity.device, identity.inode)) {
+        remove_tree(path).map_err(CacheError::io("delete", path))?;
+    }
+    Ok(())
+}
