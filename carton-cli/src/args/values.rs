@@ -166,14 +166,21 @@ pub(super) fn age(text: &str) -> Result<Duration, String> {
     if text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).parse::<u64>() == Ok(0) {
         return Ok(Duration::ZERO);
     }
-    in_units(text, &[("s", 1.0), ("m", 60.0), ("min", 60.0), ("h", 3600.0), ("d", DAY), ("w", 7.0 * DAY)], "s, m, h, d or w")
+    in_units(
+        text,
+        &[("s", 1.0), ("m", 60.0), ("min", 60.0), ("h", 3600.0), ("d", DAY), ("w", 7.0 * DAY)],
+        "s, m, h, d or w",
+    )
 }
 
 fn in_units(text: &str, units: &[(&str, f64)], expected: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let found = &text[digits.len()..];
     let unit = units.iter().find(|(name, _)| *name == found);
-    let (_, seconds_a_unit) = unit.ok_or_else(|| format!("unknown unit `{found}`, expected {expected}"))?;
+    let (_, seconds_a_unit) = unit.ok_or_else(|| match found {
+        "" => format!("no unit, expected {expected}"),
+        found => format!("unknown unit `{found}`, expected {expected}"),
+    })?;
     let number: f64 = digits.parse().map_err(|_| "expected a number such as 30, 500ms or 2m".to_owned())?;
     let seconds = number * seconds_a_unit;
     match Duration::try_from_secs_f64(seconds) {

@@ -10,7 +10,7 @@ use carton_core::digest::Sha256Digest;
 use serde::Serialize;
 
 use super::Context;
-use crate::args::PruneArgs;
+use crate::args::{CacheCommand, PruneArgs};
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
 use crate::output::{Align, Role, Table, ago, byte_size, count, one_line};
@@ -75,8 +75,17 @@ struct Damaged {
     problem: String,
 }
 
+/// `carton cache …`.
+pub(super) async fn run(command: CacheCommand, context: &Context<'_>) -> Result<Exit, Failure> {
+    match command {
+        CacheCommand::Ls => list(context).await,
+        CacheCommand::Prune(arguments) => prune(arguments, context).await,
+        CacheCommand::Verify => verify(context).await,
+    }
+}
+
 /// `carton cache ls`.
-pub(super) async fn list(context: &Context<'_>) -> Result<Exit, Failure> {
+async fn list(context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
     let cache = open(context)?;
     let path = cache.path().to_path_buf();
@@ -124,7 +133,7 @@ pub(super) async fn list(context: &Context<'_>) -> Result<Exit, Failure> {
 }
 
 /// `carton cache prune`.
-pub(super) async fn prune(arguments: PruneArgs, context: &Context<'_>) -> Result<Exit, Failure> {
+async fn prune(arguments: PruneArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
     let PruneArgs { older_than, max_size, dry_run } = arguments;
     let cache = open(context)?;
@@ -162,7 +171,7 @@ pub(super) async fn prune(arguments: PruneArgs, context: &Context<'_>) -> Result
 }
 
 /// `carton cache verify`.
-pub(super) async fn verify(context: &Context<'_>) -> Result<Exit, Failure> {
+async fn verify(context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
     let cache = open(context)?;
     let display = Arc::clone(output.progress());
@@ -198,7 +207,7 @@ pub(super) async fn verify(context: &Context<'_>) -> Result<Exit, Failure> {
     if report.damaged.is_empty() {
         text.push_str(&format!("{} {files}, all are intact\n", output.paint(Role::Good, "OK")));
     } else {
-        text.push_str(&format!("deleted {} damaged of {files}\n", report.damaged.len()));
+        text.push_str(&format!("{} damaged and deleted, of {files}\n", report.damaged.len()));
     }
     output.text(&text)?;
     Ok(exit)

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, SystemTime};
 
 use insta::assert_snapshot;
 
@@ -19,32 +20,102 @@ fn load_two(sandbox: &Sandbox) {
     }
 }
 
+/// The bucket of the cache that has this name.
+fn bucket(sandbox: &Sandbox, name: &str) -> std::path::PathBuf {
+    sandbox.work().parent().unwrap().join("cache").join(name)
+}
+
+/// Makes the last use of every carton so long ago.
+fn age(sandbox: &Sandbox, days: u64) {
+    let time = SystemTime::now() - Duration::from_secs(days * 24 * 60 * 60 + 60);
+    for carton in fs::read_dir(bucket(sandbox, "cartons-v1")).unwrap() {
+        fs::File::open(carton.unwrap().path()).unwrap().set_modified(time).unwrap();
+    }
+}
+
+/// The only file of the store.
 fn store(sandbox: &Sandbox) -> std::path::PathBuf {
-    let files = sandbox.work().parent().unwrap().join("cache/files-v1");
-    let shard = fs::read_dir(files).unwrap().next().unwrap().unwrap().path();
+    let shard = fs::read_dir(bucket(sandbox, "files-v1")).unwrap().next().unwrap().unwrap().path();
     fs::read_dir(shard).unwrap().next().unwrap().unwrap().path()
 }
 
 #[test]
 fn an_empty_cache() {
     let sandbox = Sandbox::new();
-    assert_snapshot!(sandbox.carton("cache ls"), @"");
-    assert_snapshot!(sandbox.carton("cache ls --json"), @"");
-    assert_snapshot!(sandbox.carton("cache prune"), @"");
-    assert_snapshot!(sandbox.carton("cache verify"), @"");
+    assert_snapshot!(sandbox.carton("cache ls"), @"
+    exit code: 0
+    ----- stdout -----
+    0 cartons, 0 B in [SANDBOX]/cache
+    ----- stderr -----
+    ");
+    assert_snapshot!(sandbox.carton("cache ls --json"), @r#"
+    exit code: 0
+    ----- stdout -----
+    {
+      "path": "[SANDBOX]/cache",
+      "cartons": [],
+      "downloads": [],
+      "files": 0,
+      "file_bytes": 0,
+      "shared_bytes": 0,
+      "bytes": 0
+    }
+    ----- stderr -----
+    "#);
+    assert_snapshot!(sandbox.carton("cache prune"), @"
+    exit code: 0
+    ----- stdout -----
+    deleted 0 cartons and 0 interrupted downloads: 0 B, 0 B left
+    ----- stderr -----
+    ");
+    assert_snapshot!(sandbox.carton("cache verify"), @"
+    exit code: 0
+    ----- stdout -----
+    OK 0 files, 0 B, all are intact
+    ----- stderr -----
+    ");
 }
 
 #[test]
 fn what_models_left_is_listed_and_pruned() {
     let sandbox = Sandbox::new();
     load_two(&sandbox);
-    assert_snapshot!(sandbox.carton("cache ls"), @"");
+    age(&sandbox, 3);
+    assert_snapshot!(sandbox.carton("cache ls"), @"
+    exit code: 0
+    ----- stdout -----
+    MANIFEST                                                               SIZE  LAST USED   FROM
+    [HASH]  683.9 KiB  3 days ago  a file
+    [HASH]  683.9 KiB  3 days ago  a file
+
+    2 cartons, 684.2 KiB in [SANDBOX]/cache, 683.6 KiB of it shared
+    ----- stderr -----
+    ");
     let list = sandbox.carton("cache ls --json").expect_code(0).json();
     assert_eq!(list["cartons"].as_array().unwrap().len(), 2);
-    assert_snapshot!(sandbox.carton("cache prune --older-than 1h"), @"");
-    assert_snapshot!(sandbox.carton("cache prune --dry-run"), @"");
-    assert_snapshot!(sandbox.carton("cache prune --max-size 0 --json"), @"");
-    assert_snapshot!(sandbox.carton("cache ls"), @"");
+    assert_snapshot!(sandbox.carton("cache prune --older-than 4d"), @"
+    exit code: 0
+    ----- stdout -----
+    deleted 0 cartons and 0 interrupted downloads: 0 B, 684.2 KiB left
+    ----- stderr -----
+    ");
+    assert_snapshot!(sandbox.carton("cache prune --dry-run"), @"
+    exit code: 0
+    ----- stdout -----
+    would delete 2 cartons and 0 interrupted downloads: 684.2 KiB, 0 B left
+    ----- stderr -----
+    ");
+    let pruned = sandbox.carton("cache prune --max-size 0 --json").expect_code(0).json();
+    assert!(pruned["cartons"][0]["last_used"].as_u64().unwrap() > 1_700_000_000);
+    for (key, expected) in [("files", 1), ("freed", 700_652), ("remaining", 0), ("in_use", 0)] {
+        assert_eq!(pruned[key], expected, "{key}");
+    }
+    assert_snapshot!(sandbox.carton("cache ls"), @"
+    exit code: 0
+    ----- stdout -----
+    0 cartons, 0 B in [SANDBOX]/cache
+    ----- stderr -----
+    ");
     sandbox.carton("run one.carton -i x=1").expect_code(0);
 }
 
@@ -52,29 +123,68 @@ fn what_models_left_is_listed_and_pruned() {
 fn a_damaged_file_is_found_and_made_again() {
     let sandbox = Sandbox::new();
     load_two(&sandbox);
-    assert_snapshot!(sandbox.carton("cache verify"), @"");
+    assert_snapshot!(sandbox.carton("cache verify"), @"
+    exit code: 0
+    ----- stdout -----
+    OK 1 file, 683.6 KiB, all are intact
+    ----- stderr -----
+    ");
     let path = store(&sandbox);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
     let mut bytes = fs::read(&path).unwrap();
     bytes[5000] ^= 1;
     fs::write(&path, bytes).unwrap();
-    assert_snapshot!(sandbox.carton("cache verify"), @"");
-    assert_snapshot!(sandbox.carton("cache verify --json"), @"");
+    assert_snapshot!(sandbox.carton("cache verify"), @"
+    exit code: 4
+    ----- stdout -----
+    BAD [SANDBOX]/cache/files-v1/9b/[HASH]: expected [HASH], found [HASH]
+    1 damaged and deleted, of 1 file, 683.6 KiB
+    ----- stderr -----
+    ");
+    assert_snapshot!(sandbox.carton("cache verify --json"), @r#"
+    exit code: 0
+    ----- stdout -----
+    {
+      "passed": true,
+      "files": 0,
+      "bytes": 0,
+      "damaged": []
+    }
+    ----- stderr -----
+    "#);
     sandbox.carton("run one.carton -i x=1").expect_code(0);
 }
 
 #[test]
 fn limits_that_make_no_sense() {
     let sandbox = Sandbox::new();
-    assert_snapshot!(sandbox.carton("cache prune --older-than 30"), @"");
-    assert_snapshot!(sandbox.carton("cache prune --max-size much"), @"");
+    assert_snapshot!(sandbox.carton("cache prune --older-than 30"), @"
+    exit code: 2
+    ----- stdout -----
+
+    ----- stderr -----
+    error: invalid value '30' for '--older-than <DURATION>': no unit, expected s, m, h, d or w
+
+    For more information, try '--help'.
+    ");
+    assert_snapshot!(sandbox.carton("cache prune --max-size much"), @"
+    exit code: 2
+    ----- stdout -----
+
+    ----- stderr -----
+    error: invalid value 'much' for '--max-size <SIZE>': expected a size such as 500MB, 10G or 1.5GiB
+
+    For more information, try '--help'.
+    ");
 }
 
 #[test]
 fn a_cache_that_others_can_write_to() {
     let sandbox = Sandbox::new();
-    let cache = sandbox.work().parent().unwrap().join("cache");
+    let cache = bucket(&sandbox, "");
     fs::create_dir(&cache).unwrap();
     fs::set_permissions(&cache, fs::Permissions::from_mode(0o777)).unwrap();
-    assert_snapshot!(sandbox.carton("cache ls"), @"");
+    let outcome = sandbox.carton("cache ls").expect_code(1);
+    assert!(outcome.stderr.contains("is not safe to use") && outcome.stderr.contains("mode 777"), "{outcome}");
+    assert!(outcome.stderr.contains("hint: name a folder"), "{outcome}");
 }

@@ -23,6 +23,7 @@ fn the_commands_are_listed() {
       hash         Print the hash that identifies a model (SHA-256 of its manifest)
       run          Run a model, or its self-tests
       runner       See and install runners, the programs that run models
+      cache        See, check and clear the cache of model files
       completions  Print a script that completes this command in a shell
 
     Options:
