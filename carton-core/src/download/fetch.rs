@@ -181,16 +181,25 @@ impl Fetch {
     }
 
     async fn send(&self, part: Part) -> Result<Reply, NetworkError> {
-        let version = Some(&self.version);
-        let request = Request { version, accept_encoded: self.accept_encoded, ..Request::new(&self.url, part) };
-        let reply = self.network.send(&request).await?;
+        let request = Request { accept_encoded: self.accept_encoded, ..Request::new(&self.url, part) };
+        let reply = self.network.send(&Request { version: Some(&self.version), ..request.clone() }).await?;
+        let reply = match reply.extent() {
+            // Some servers take no date in `If-Range`, or none that is so recent. The answer is compared all the same.
+            Extent::Whole if request.part != Part::Whole && !is_strong(&self.version) => {
+                self.network.send(&request).await?
+            }
+            _ => reply,
+        };
+        let changed = |expected, found| Err(NetworkError::Changed { url: address(&self.url), expected, found });
+        if self.version.differs(reply.version()) {
+            return changed(self.version.to_string(), reply.version().to_string());
+        }
         if reply.encodings() != self.encodings {
             let name = |encodings: &[String]| match encodings {
                 [] => "no content encoding".to_owned(),
                 some => some.join(", "),
             };
-            let (expected, found) = (name(&self.encodings), name(reply.encodings()));
-            return Err(NetworkError::Changed { url: address(&self.url), expected, found });
+            return changed(name(&self.encodings), name(reply.encodings()));
         }
         Ok(reply)
     }
@@ -211,7 +220,11 @@ pub(super) fn is_provable(version: &Version) -> bool {
 /// Whether an answer's ranges are ranges of what its first one was a part of: always, unless the server encodes anew for each
 /// request, as one may that does not vouch for the encoded bytes with a strong `ETag`.
 pub(super) fn has_stable_ranges(reply: &Reply) -> bool {
-    reply.encodings().is_empty() || reply.version().etag.as_deref().is_some_and(|etag| !etag.starts_with("W/"))
+    reply.encodings().is_empty() || is_strong(reply.version())
+}
+
+fn is_strong(version: &Version) -> bool {
+    version.etag.as_deref().is_some_and(|etag| !etag.starts_with("W/"))
 }
 
 /// How many bytes the first request of a download asks for.

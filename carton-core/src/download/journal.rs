@@ -29,7 +29,7 @@ use crate::network::Version;
 const MAGIC: [u8; 8] = *b"CTNDOWN1";
 const DIGEST: usize = 32;
 const SLOT: usize = 8;
-/// More is never written: a version of this length is not worth keeping.
+/// A version that needs more is not worth keeping.
 const MAX_HEADER: usize = 64 << 10;
 const MAX_CHUNKS: u64 = 1 << 16;
 const SMALLEST_CHUNK: u64 = 256 << 10;
@@ -83,11 +83,10 @@ pub(super) fn chunk_size(length: u64) -> u64 {
 }
 
 impl Journal {
-    /// Writes a journal in which all chunks are empty.
-    pub(super) fn create(folder: &Path, header: &Header) -> io::Result<Journal> {
+    /// Writes a journal in which all chunks are empty; none when the version takes more space than it is worth.
+    pub(super) fn create(folder: &Path, header: &Header) -> io::Result<Option<Journal>> {
         let json = serde_json::to_vec(header)?;
-        let length = u32::try_from(json.len()).ok().filter(|&length| length as usize <= MAX_HEADER);
-        let length = length.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the version is too long"))?;
+        let Some(length) = u32::try_from(json.len()).ok().filter(|_| json.len() <= MAX_HEADER) else { return Ok(None) };
         let n_chunks = usize::try_from(header.length.div_ceil(header.chunk_size)).map_err(io::Error::other)?;
         let mut bytes = [&MAGIC[..], &length.to_le_bytes(), &json].concat();
         let seed = *Sha256Digest::of(&bytes).as_bytes();
@@ -100,7 +99,7 @@ impl Journal {
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
         file.write_all_at(&bytes, 0)?;
         std::fs::rename(&path, folder.join(NAME))?;
-        Ok(Journal { file, slots, seed })
+        Ok(Some(Journal { file, slots, seed }))
     }
 
     /// Reads the journal of an earlier attempt; none when there is none that can be trusted.

@@ -152,3 +152,76 @@ impl Ledger {
         self.start(index + 1) - self.start(index)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Beside a ledger that has a flag for each byte.
+        #[test]
+        fn a_ledger_knows_each_byte(
+            length in 0_u64..200,
+            chunk_size in 1_u64..40,
+            done in proptest::collection::vec(0_u64..50, 0..8),
+            steps in proptest::collection::vec((1_u64..100, 0_usize..4, 0.0..=1.0), 0..60),
+        ) {
+            let mut ledger = Ledger::new(length, chunk_size, &done);
+            let mut there = vec![false; length as usize];
+            for (index, done) in done.iter().enumerate() {
+                let start = index as u64 * chunk_size;
+                (start..(start + done.min(&chunk_size)).min(length)).for_each(|at| there[at as usize] = true);
+            }
+            let mut spans: Vec<Span> = Vec::new();
+            for (at_most, index, share) in steps {
+                if let Some(span) = ledger.take(at_most) {
+                    prop_assert!(span.end - span.next <= at_most && span.next < span.end);
+                    prop_assert!((span.next..span.end).all(|at| !there[at as usize]));
+                    prop_assert!(spans.iter().all(|other| other.end <= span.next || span.end <= other.next));
+                    spans.push(span);
+                }
+                if let Some(span) = spans.get_mut(index) {
+                    let end = span.next + ((span.end - span.next) as f64 * share) as u64;
+                    if end > span.next {
+                        let chunks = ledger.add(span.next..end);
+                        prop_assert_eq!(chunks.start as u64, span.next / chunk_size);
+                        prop_assert_eq!(chunks.end as u64, (end - 1) / chunk_size + 1);
+                    }
+                    (span.next..end).for_each(|at| there[at as usize] = true);
+                    span.next = end;
+                    if span.next == span.end || share < 0.3 {
+                        ledger.release(&spans.swap_remove(index));
+                    }
+                }
+                prop_assert_eq!(ledger.frontier() as usize, there.iter().take_while(|there| **there).count());
+                prop_assert_eq!(ledger.missing() as usize, there.iter().filter(|there| !**there).count());
+                let range = (at_most / 2).min(length)..(at_most + index as u64 * 9).min(length);
+                let has = range.clone().all(|at| there[at as usize]);
+                prop_assert_eq!(ledger.has(&range), has, "{:?} of {:?}", range, there);
+            }
+            // Whatever was left is handed out again, and then nothing is.
+            spans.iter().for_each(|span| ledger.release(span));
+            while let Some(span) = ledger.take(7) {
+                ledger.add(span.next..span.end);
+                ledger.release(&span);
+            }
+            prop_assert_eq!((ledger.missing(), ledger.frontier()), (0, length));
+            prop_assert!(ledger.has(&(0..length)) && !ledger.has(&(0..length + 1)));
+        }
+    }
+
+    #[test]
+    fn the_front_goes_first() {
+        let mut ledger = Ledger::new(100, 10, &[10, 4, 0, 0, 7]);
+        let mut take = |at_most| ledger.take(at_most).map(|span| span.next..span.end);
+        assert_eq!(take(6), Some(14..20));
+        assert_eq!(take(15), Some(20..35));
+        assert_eq!(take(15), Some(47..62));
+        assert_eq!(take(1000), Some(70..100));
+        assert_eq!(take(1), None);
+    }
+}

@@ -54,3 +54,36 @@ impl Pace {
         grown.min(missing / n_requests).clamp(SMALLEST, LARGEST)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_grow_with_what_was_received() {
+        let pace = Pace::default();
+        let plenty = 1 << 40;
+        assert_eq!(pace.size(plenty, 4), SMALLEST);
+        pace.add_received(64 << 20);
+        assert_eq!(pace.size(plenty, 4), 2 << 20);
+        pace.add_received(1 << 30);
+        assert_eq!(pace.size(plenty, 4), LARGEST);
+        assert_eq!(pace.size(8 << 20, 4), 2 << 20);
+        assert_eq!(pace.size(0, 0), SMALLEST);
+    }
+
+    #[test]
+    fn long_round_trips_ask_for_more_at_once() {
+        let pace = Pace::default();
+        pace.add_round_trip(Duration::from_millis(90));
+        assert_eq!(pace.size(1 << 40, 4), LARGEST);
+        pace.add_round_trip(Duration::from_millis(5));
+        assert_eq!(pace.size(1 << 40, 4), 1_000_000);
+        // One that was held up for once says nothing.
+        pace.add_round_trip(Duration::from_millis(500));
+        assert_eq!(pace.size(1 << 40, 4), 1_000_000);
+        pace.add_round_trip(Duration::MAX);
+        pace.add_round_trip(Duration::from_micros(100));
+        assert_eq!(pace.size(1 << 40, 4), SMALLEST);
+    }
+}

@@ -1,0 +1,199 @@
+//! Servers that misbehave, callers that leave, disks that are full.
+
+use super::*;
+
+#[test]
+fn cut_connections_are_continued() {
+    let (all, folder) = (content(7 * CHUNK + 3), tempfile::tempdir().unwrap());
+    let server = Server::start(all.clone());
+    // Each range needs three requests.
+    server.rule(|_, _| Act::Cut(CHUNK * 2 / 5));
+    let brought = fetch(&target(&server.url, folder.path())).unwrap();
+    assert!(brought.bytes == all);
+    assert_eq!(brought.activity.received(), all.len() as u64);
+}
+
+#[test]
+fn a_server_that_fails_again_and_again_ends_the_download() {
+    let (all, folder) = (content(7 * CHUNK), tempfile::tempdir().unwrap());
+    let server = Server::start(all.clone());
+    let target = target(&server.url, folder.path());
+    // All ranges but the first fail, each as often as it may.
+    server.rule(|_, range| if range.unwrap().start == 0 { Act::Serve } else { Act::Cut(0) });
+    let download = Download::start(&network(), &target, &Arc::new(Activity::default())).unwrap();
+    let mut reader = download.reader();
+    let mut first = vec![0; CHUNK];
+    reader.read_exact(&mut first).unwrap();
+    assert!(first == all[..CHUNK]);
+    let error = DownloadError::from_read(reader.read(&mut [0]).unwrap_err()).unwrap();
+    assert!(matches!(&error, DownloadError::Network(error) if error.is_transient()), "{error}");
+    // Whoever else reads is told too.
+    assert!(read(&download).is_err());
+    assert!(download.source().read_at(5 * CHUNK as u64, &mut [0]).is_err());
+    drop(download);
+    server.rule(|_, _| Act::Serve);
+    let brought = fetch(&target).unwrap();
+    assert!(brought.bytes == all && brought.download.is_resumed());
+}
+
+#[test]
+fn a_server_that_refuses_is_named() {
+    let (server, folder) = (Server::start(content(10)), tempfile::tempdir().unwrap());
+    server.rule(|_, _| Act::Raw("HTTP/1.1 404 Gone\r\nContent-Length: 0\r\n\r\n".to_owned()));
+    let error = failure(&target(&server.url, folder.path()));
+    assert!(error.to_string().contains("answered 404"), "{error}");
+    server.rule(|_, _| Act::Raw("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n".to_owned()));
+    let error = failure(&target(&server.url, folder.path()));
+    assert!(error.to_string().contains("answered 503") && server.count() == 4, "{error}");
+}
+
+#[test]
+fn wrong_ranges_are_not_used() {
+    let all = content(7 * CHUNK);
+    for from in [0, 1, 5] {
+        let (server, folder) = (Server::start(all.clone()), tempfile::tempdir().unwrap());
+        server.rule(move |number, _| if number >= from { Act::Shift } else { Act::Serve });
+        let error = failure(&target(&server.url, folder.path()));
+        assert!(matches!(error, DownloadError::Network(NetworkError::Answer { .. })), "{error}");
+    }
+}
+
+#[test]
+fn a_file_that_changes_underneath_is_never_mixed() {
+    let (old, new) = (content(8 * CHUNK), content(8 * CHUNK + 1)[1..].to_vec());
+    for (headers, change_at) in [("ETag: \"2\"\r\n", 1), ("ETag: \"2\"\r\n", 4), ("ETag: W/\"2\"\r\n", 2)] {
+        let (server, folder) = (Server::start(old.clone()), tempfile::tempdir().unwrap());
+        let new = new.clone();
+        server.rule(move |number, _| match number == change_at {
+            true => Act::Change(new.clone(), headers.to_owned()),
+            false => Act::Serve,
+        });
+        let error = failure(&target(&server.url, folder.path()));
+        assert!(matches!(error, DownloadError::Network(NetworkError::Changed { .. })), "{error}");
+    }
+}
+
+#[test]
+fn ranges_that_end_in_the_middle_are_an_error() {
+    let (server, folder) = (Server::start(content(8 * CHUNK)), tempfile::tempdir().unwrap());
+    server.rule(|number, _| match number {
+        0 => Act::Serve,
+        _ => Act::Raw(format!("HTTP/1.1 200 OK\r\nETag: \"1\"\r\nContent-Length: {}\r\n\r\n", 8 * CHUNK)),
+    });
+    let error = failure(&target(&server.url, folder.path()));
+    assert!(error.to_string().contains("does not answer with ranges any more"), "{error}");
+}
+
+#[test]
+fn a_body_ends_at_the_limit() {
+    let (server, folder) = (Server::start(content(1001)), tempfile::tempdir().unwrap());
+    let target = Target { limit: 1000, ..target(&server.url, folder.path()) };
+    let check = |head: &str| {
+        let head = head.to_owned();
+        server.rule(move |_, _| Act::Flood(head.clone()));
+        let error = failure(&target);
+        assert!(matches!(error, DownloadError::Network(NetworkError::TooLarge { limit: 1000, .. })), "{error}");
+        let length = std::fs::metadata(folder.path().join("data")).map_or(0, |metadata| metadata.len());
+        assert!(length <= 1000, "{length}");
+    };
+    check("HTTP/1.1 200 OK\r\n\r\n");
+    check("HTTP/1.1 200 OK\r\nContent-Length: 1001\r\n\r\n");
+    check("HTTP/1.1 206 Part\r\nContent-Range: bytes 0-1000/1001\r\n\r\n");
+    server.rule(|_, _| Act::Serve);
+    assert!(failure(&target).to_string().contains("at most 1000 bytes"));
+    let range = Some(1..1001);
+    assert_eq!(fetch(&Target { range, ..target }).unwrap().bytes.len(), 1000);
+}
+
+#[test]
+fn a_stream_that_breaks_off_goes_on_only_with_the_same_bytes() {
+    let all = content(3 * CHUNK);
+    for (headers, goes_on) in [("ETag: \"1\"\r\n", true), ("", false)] {
+        let (server, folder) = (Server::start(all.clone()), tempfile::tempdir().unwrap());
+        (server.file().knows_ranges, server.file().headers) = (false, headers.to_owned());
+        server.rule(|number, _| if number == 0 { Act::Cut(CHUNK + 5) } else { Act::Serve });
+        match fetch(&target(&server.url, folder.path())) {
+            Ok(brought) => assert!(goes_on && brought.bytes == all),
+            Err(error) => assert!(!goes_on && matches!(error, DownloadError::Network(NetworkError::Cut { .. }))),
+        }
+    }
+}
+
+#[test]
+fn stopping_ends_it_soon() {
+    let (server, folder) = (Server::start(content(8 * CHUNK)), tempfile::tempdir().unwrap());
+    let target = target(&server.url, folder.path());
+    // Before the first answer's head, and in its body.
+    for head in ["", "HTTP/1.1 206 Part\r\nETag: \"1\"\r\nContent-Range: bytes 0-262143/2097152\r\n\r\n"] {
+        server.rule(move |_, _| Act::Hang(head.to_owned()));
+        let activity = Arc::new(Activity::default());
+        let (started, stopped) = std::thread::scope(|scope| {
+            let shared = activity.clone();
+            let (server, target) = (&server, &target);
+            let reading = scope.spawn(move || {
+                let download = Download::start(&network(), target, &shared)?;
+                read(&download).map(drop)
+            });
+            wait_until(|| server.count() > 0);
+            let started = Instant::now();
+            activity.stop();
+            (started, reading.join().unwrap())
+        });
+        assert!(started.elapsed() < Duration::from_millis(500), "{:?}", started.elapsed());
+        assert!(matches!(stopped, Err(DownloadError::Network(NetworkError::Interrupted))), "{stopped:?}");
+    }
+}
+
+#[test]
+fn what_was_stopped_before_does_not_begin() {
+    let (server, folder) = (Server::start(content(8)), tempfile::tempdir().unwrap());
+    let activity = Arc::new(Activity::default());
+    activity.stop();
+    let error = Download::start(&network(), &target(&server.url, folder.path()), &activity).unwrap_err();
+    assert!(matches!(error, DownloadError::Network(NetworkError::Interrupted)));
+    assert_eq!(server.count(), 0);
+}
+
+#[test]
+fn a_dropped_download_leaves_nothing_behind() {
+    let (server, folder) = (Server::start(content(8 * CHUNK)), tempfile::tempdir().unwrap());
+    server.rule(|_, _| Act::Stall(100));
+    let activity = Arc::new(Activity::default());
+    let target = target(&server.url, folder.path());
+    let download = Download::start(&network(), &target, &activity).unwrap();
+    let mut reader = download.reader();
+    assert_eq!(reader.read(&mut [0; 1000]).unwrap(), 100);
+    wait_until(|| server.count() > 3);
+    let fetch = Arc::downgrade(&download.fetch);
+    let start = Instant::now();
+    drop(download);
+    assert!(start.elapsed() < Duration::from_millis(500), "{:?}", start.elapsed());
+    wait_until(|| fetch.upgrade().is_none());
+    // A reader that is left learns that no more will come.
+    let error = DownloadError::from_read(reader.read(&mut [0]).unwrap_err()).unwrap();
+    assert!(matches!(error, DownloadError::Network(NetworkError::Interrupted)), "{error}");
+}
+
+#[test]
+fn too_little_space_is_noticed_before() {
+    let (server, folder) = (Server::start(Vec::new()), tempfile::tempdir().unwrap());
+    let total = 1_u64 << 46;
+    server.rule(move |_, _| {
+        let part = format!("Content-Range: bytes 0-{}/{total}", CHUNK - 1);
+        Act::Flood(format!("HTTP/1.1 206 Part\r\nETag: \"1\"\r\n{part}\r\nContent-Length: {CHUNK}\r\n\r\n"))
+    });
+    let target = Target { limit: u64::MAX, ..target(&server.url, folder.path()) };
+    let error = Download::start(&network(), &target, &Arc::new(Activity::default())).unwrap_err();
+    let DownloadError::Io { path, source, .. } = &error else { panic!("{error}") };
+    assert_eq!((path.parent(), source.kind()), (Some(folder.path()), std::io::ErrorKind::StorageFull));
+    assert!(source.to_string().starts_with(&format!("{total} bytes are needed, ")), "{source}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_named() {
+    let (server, folder) = (Server::start(content(8)), tempfile::tempdir().unwrap());
+    let missing = folder.path().join("missing");
+    let error = failure(&target(&server.url, &missing));
+    assert!(error.to_string().contains("missing/data"), "{error}");
+}
