@@ -34,6 +34,13 @@ pub(super) struct Span {
     chunks: Range<usize>,
 }
 
+impl Span {
+    /// The first bytes of it only; the others are handed out again when it is released.
+    pub(super) fn at_most(self, n_bytes: u64) -> Span {
+        Span { end: self.end.min(self.next.saturating_add(n_bytes)), ..self }
+    }
+}
+
 impl Ledger {
     /// A ledger of `length` bytes in chunks of `chunk_size`, of which so many bytes are there; chunks beyond the list are
     /// empty.
@@ -88,17 +95,19 @@ impl Ledger {
         position >= range.end
     }
 
-    /// Hands out the first bytes that are missing and that nobody fetches, at most so many.
-    pub(super) fn take(&mut self, at_most: u64) -> Option<Span> {
+    /// Hands out the first bytes that are missing and that nobody fetches: at least so many where they are adjacent, and up to
+    /// the end of a chunk, lest the rest of it needs a request of its own.
+    pub(super) fn take(&mut self, at_least: u64) -> Option<Span> {
         let first = (self.front..self.chunks.len()).find(|&index| self.is_free(index))?;
         let next = self.start(first) + self.chunks[first].done;
-        let limit = next.saturating_add(at_most.max(1));
-        let mut end = limit.min(self.start(first) + self.size(first));
+        let wanted = next.saturating_add(at_least);
         let mut last = first;
-        while end < limit && self.chunks.get(last + 1).is_some_and(|chunk| chunk.done == 0 && !chunk.taken) {
+        while self.start(last + 1) < wanted
+            && self.chunks.get(last + 1).is_some_and(|chunk| chunk.done == 0 && !chunk.taken)
+        {
             last += 1;
-            end = limit.min(self.start(last) + self.size(last));
         }
+        let end = self.start(last + 1);
         let chunks = first..last + 1;
         self.chunks[chunks.clone()].iter_mut().for_each(|chunk| chunk.taken = true);
         Some(Span { next, end, chunks })
@@ -179,7 +188,7 @@ mod tests {
             let mut spans: Vec<Span> = Vec::new();
             for (at_most, index, share) in steps {
                 if let Some(span) = ledger.take(at_most) {
-                    prop_assert!(span.end - span.next <= at_most && span.next < span.end);
+                    prop_assert!(span.end - span.next < at_most + chunk_size && span.next < span.end);
                     prop_assert!((span.next..span.end).all(|at| !there[at as usize]));
                     prop_assert!(spans.iter().all(|other| other.end <= span.next || span.end <= other.next));
                     spans.push(span);
@@ -217,10 +226,10 @@ mod tests {
     #[test]
     fn the_front_goes_first() {
         let mut ledger = Ledger::new(100, 10, &[10, 4, 0, 0, 7]);
-        let mut take = |at_most| ledger.take(at_most).map(|span| span.next..span.end);
+        let mut take = |at_least| ledger.take(at_least).map(|span| span.next..span.end);
         assert_eq!(take(6), Some(14..20));
-        assert_eq!(take(15), Some(20..35));
-        assert_eq!(take(15), Some(47..62));
+        assert_eq!(take(15), Some(20..40));
+        assert_eq!(take(15), Some(47..70));
         assert_eq!(take(1000), Some(70..100));
         assert_eq!(take(1), None);
     }

@@ -3,19 +3,24 @@
 //! What a killed process had asked for and not read yet is lost: the server has sent it, at least into the buffers of the
 //! connection. Large requests cost less, though: each begins with a round trip in which nothing arrives. So requests begin
 //! small and grow with what this attempt has received, which bounds the loss to a share of it. Where a round trip takes long
-//! they grow at once: then the network is what limits, and the buffers are empty.
+//! they grow at once: then the network is what limits, and the buffers are nearly empty.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The first request of an attempt.
+/// The first requests of an attempt.
 pub(super) const SMALLEST: u64 = 256 << 10;
 const LARGEST: u64 = 8 << 20;
 /// All requests that are under way ask for at most one part in so many of what was received.
 const SHARE: u64 = 8;
-/// A round trip should be a small part of a request even on a connection that is this fast.
-const BYTES_PER_SECOND: u64 = 200_000_000;
+
+/// A shorter round trip may be that of this machine to itself, where the buffers are full.
+const LONG_ROUND_TRIP: Duration = Duration::from_millis(3);
+/// So many round trips are needed to tell, because one may be held up for many reasons.
+const N_ROUND_TRIPS: u32 = 4;
+/// Where round trips are long, one is a tenth of a request on a connection of 100 MB/s.
+const BYTES_PER_SECOND: u64 = 1_000_000_000;
+const LARGEST_OF_LONG: u64 = 32 << 20;
 
 /// What the attempt has seen so far.
 #[derive(Debug, Default)]
@@ -26,32 +31,43 @@ pub(super) struct Pace {
 #[derive(Debug, Default)]
 struct Seen {
     received: u64,
-    /// The shortest time from a request to the head of its answer; the first request also sets up the client and is not
-    /// counted.
+    /// The shortest time from a request to the head of its answer.
     round_trip: Option<Duration>,
+    n_round_trips: u32,
 }
 
 impl Pace {
-    pub(super) fn add_received(&self, n_bytes: u64) {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).received += n_bytes;
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(super) fn add_received(&self, n_bytes: u64) {
+        self.seen().received += n_bytes;
+    }
+
+    /// To be called for all requests but the first, which also sets up what they all use.
     pub(super) fn add_round_trip(&self, took: Duration) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen();
         seen.round_trip = Some(seen.round_trip.map_or(took, |shortest| shortest.min(took)));
+        seen.n_round_trips = seen.n_round_trips.saturating_add(1);
     }
 
     /// How much the next request asks for, when so many bytes are missing and so many requests run at once.
     pub(super) fn size(&self, missing: u64, n_requests: usize) -> u64 {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = self.seen();
         let n_requests = (n_requests as u64).max(1);
-        let by_round_trip = seen.round_trip.map_or(0, |took| {
-            let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-            micros.saturating_mul(BYTES_PER_SECOND / 1_000_000)
-        });
-        let grown = (seen.received / (SHARE * n_requests)).max(by_round_trip);
-        // Towards the end, nobody gets more than the others, so that all end together.
-        grown.min(missing / n_requests).clamp(SMALLEST, LARGEST)
+        let by_share = (seen.received / (SHARE * n_requests)).clamp(SMALLEST, LARGEST);
+        let by_round_trip = match seen.round_trip {
+            Some(took) if took >= LONG_ROUND_TRIP && seen.n_round_trips >= N_ROUND_TRIPS => {
+                let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+                micros.saturating_mul(BYTES_PER_SECOND / 1_000_000).min(LARGEST_OF_LONG)
+            }
+            _ => 0,
+        };
+        // Towards the end nobody gets more than the others, so that all end together, unless that takes more round trips than it
+        // is worth.
+        let share_of_rest = (missing / n_requests).max(by_round_trip / 8).max(SMALLEST);
+        by_share.max(by_round_trip).min(share_of_rest)
     }
 }
 
@@ -59,15 +75,16 @@ impl Pace {
 mod tests {
     use super::*;
 
+    const PLENTY: u64 = 1 << 40;
+
     #[test]
     fn requests_grow_with_what_was_received() {
         let pace = Pace::default();
-        let plenty = 1 << 40;
-        assert_eq!(pace.size(plenty, 4), SMALLEST);
+        assert_eq!(pace.size(PLENTY, 4), SMALLEST);
         pace.add_received(64 << 20);
-        assert_eq!(pace.size(plenty, 4), 2 << 20);
+        assert_eq!(pace.size(PLENTY, 4), 2 << 20);
         pace.add_received(1 << 30);
-        assert_eq!(pace.size(plenty, 4), LARGEST);
+        assert_eq!(pace.size(PLENTY, 4), LARGEST);
         assert_eq!(pace.size(8 << 20, 4), 2 << 20);
         assert_eq!(pace.size(0, 0), SMALLEST);
     }
@@ -75,15 +92,22 @@ mod tests {
     #[test]
     fn long_round_trips_ask_for_more_at_once() {
         let pace = Pace::default();
-        pace.add_round_trip(Duration::from_millis(90));
-        assert_eq!(pace.size(1 << 40, 4), LARGEST);
+        (0..4).for_each(|_| pace.add_round_trip(Duration::from_millis(90)));
+        assert_eq!(pace.size(PLENTY, 4), LARGEST_OF_LONG);
+        assert_eq!(pace.size(1, 4), LARGEST_OF_LONG / 8);
         pace.add_round_trip(Duration::from_millis(5));
-        assert_eq!(pace.size(1 << 40, 4), 1_000_000);
+        assert_eq!(pace.size(PLENTY, 4), 5_000_000);
         // One that was held up for once says nothing.
-        pace.add_round_trip(Duration::from_millis(500));
-        assert_eq!(pace.size(1 << 40, 4), 1_000_000);
         pace.add_round_trip(Duration::MAX);
+        assert_eq!(pace.size(PLENTY, 4), 5_000_000);
         pace.add_round_trip(Duration::from_micros(100));
-        assert_eq!(pace.size(1 << 40, 4), SMALLEST);
+        assert_eq!(pace.size(PLENTY, 4), SMALLEST);
+    }
+
+    #[test]
+    fn a_few_round_trips_tell_nothing() {
+        let pace = Pace::default();
+        (0..3).for_each(|_| pace.add_round_trip(Duration::from_millis(90)));
+        assert_eq!(pace.size(PLENTY, 4), SMALLEST);
     }
 }

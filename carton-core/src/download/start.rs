@@ -144,7 +144,7 @@ impl<'a> Starter<'a> {
             None
         };
         let mut ledger = Ledger::new(length, header.chunk_size, &[]);
-        let first = ledger.take(FIRST_REQUEST).map(|span| (span, reply));
+        let first = ledger.take(FIRST_REQUEST).map(|span| (span.at_most(FIRST_REQUEST), reply));
         let store = Store::ranged(self.data(data), journal, ledger);
         let fetch = self.fetch(store, header.version, header.encodings);
         let tasks = self.spawn_ranges(&fetch, first)?;

@@ -102,7 +102,7 @@ impl Store {
         self.state().frontier
     }
 
-    /// Hands out the first bytes that nobody fetches; `size` gets the number of missing bytes and says how many at most. None
+    /// Hands out the first bytes that nobody fetches; `size` gets the number of missing bytes and says how many to fetch at once. None
     /// when there is nothing left to do, or no sense in it.
     pub(super) fn take(&self, size: impl FnOnce(u64) -> u64) -> Option<Span> {
         let mut state = self.state();

@@ -1,0 +1,149 @@
+//! A download of 1 GiB into a file, hashed while it arrives, beside the bound: four ranges at a time into memory, unverified.
+//!
+//! `cargo bench -p carton-core --bench download`; needs nginx. The runs alternate, so that both meet the same noise. Set `TMPDIR`
+//! to choose the file system.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use carton_core::digest::{Hasher, Sha256Digest};
+use carton_core::download::{Download, Target};
+use carton_core::network::{Activity, Network, NetworkOptions, Url};
+
+const N_RANGES: u64 = 4;
+const RANGE: u64 = 8 << 20;
+
+fn main() {
+    // Only `cargo bench` passes this; `cargo test --benches` merely sees that it runs.
+    let full = std::env::args().any(|argument| argument == "--bench");
+    let (length, n_runs) = if full { (1 << 30, 9) } else { (20 << 20, 1) };
+    let folder = tempfile::tempdir().unwrap();
+    let digest = make_file(&folder.path().join("file"), length);
+    let Some((mut server, url)) = start_nginx(folder.path()) else {
+        println!("nginx is not there: nothing measured");
+        return;
+    };
+    let network = Network::new(NetworkOptions::default());
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let (mut downloads, mut bounds) = (Vec::new(), Vec::new());
+    // The first run of each warms up and is not counted.
+    for run in 0..=n_runs {
+        let output = folder.path().join("output");
+        std::fs::create_dir(&output).unwrap();
+        let download = time(|| assert_eq!(download(&network, &url, &output), digest));
+        std::fs::remove_dir_all(&output).unwrap();
+        let bound = time(|| runtime.block_on(into_memory(&url, length)));
+        if run != 0 || n_runs == 1 {
+            downloads.push(download);
+            bounds.push(bound);
+        }
+    }
+    server.kill().unwrap();
+    server.wait().unwrap();
+    let ratios: Vec<_> = downloads.iter().zip(&bounds).map(|(download, bound)| bound / download).collect();
+    println!("download and hash {:.3} s (median of {n_runs})", median(&downloads));
+    println!("into memory       {:.3} s", median(&bounds));
+    println!("download reaches  {:.2} of the bound (target: at least 0.8)", median(&ratios));
+}
+
+fn download(network: &Network, url: &Url, folder: &Path) -> Sha256Digest {
+    let target = Target { url, version: None, range: None, folder, accept_encoded: false, limit: u64::MAX };
+    let download = Download::start(network, &target, &Arc::new(Activity::default())).unwrap();
+    let (mut hasher, mut reader, mut buffer) = (Hasher::new(), download.reader(), vec![0; 256 << 10]);
+    loop {
+        match reader.read(&mut buffer).unwrap() {
+            0 => return hasher.finish(),
+            n_bytes => hasher.update(&buffer[..n_bytes]),
+        };
+    }
+}
+
+async fn into_memory(url: &Url, length: u64) {
+    let client = reqwest::Client::builder().build().unwrap();
+    let next = Arc::new(AtomicU64::new(0));
+    let tasks = (0..N_RANGES).map(|_| {
+        let (client, url, next) = (client.clone(), url.clone(), next.clone());
+        tokio::spawn(async move {
+            let mut parts = Vec::new();
+            loop {
+                let start = next.fetch_add(RANGE, Ordering::Relaxed);
+                if start >= length {
+                    return parts;
+                }
+                let range = format!("bytes={start}-{}", (start + RANGE).min(length) - 1);
+                let mut response = client.get(url.clone()).header("range", range).send().await.unwrap();
+                let mut part = Vec::with_capacity(RANGE as usize);
+                while let Some(bytes) = response.chunk().await.unwrap() {
+                    part.extend_from_slice(&bytes);
+                }
+                parts.push(part);
+            }
+        })
+    });
+    let mut n_bytes = 0;
+    for task in tasks.collect::<Vec<_>>() {
+        n_bytes += task.await.unwrap().iter().map(Vec::len).sum::<usize>();
+    }
+    assert_eq!(n_bytes as u64, length);
+}
+
+fn make_file(path: &Path, length: u64) -> Sha256Digest {
+    let mut file = std::fs::File::create(path).unwrap();
+    let (mut hasher, mut state) = (Hasher::new(), 0x9E37_79B9_7F4A_7C15_u64);
+    let mut block = vec![0; 1 << 20];
+    for _ in 0..length / block.len() as u64 {
+        for word in block.chunks_exact_mut(8) {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            word.copy_from_slice(&state.to_le_bytes());
+        }
+        hasher.update(&block);
+        file.write_all(&block).unwrap();
+    }
+    hasher.finish()
+}
+
+/// Serves a folder on a free port.
+fn start_nginx(folder: &Path) -> Option<(Child, Url)> {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let place = folder.display();
+    let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|name| format!("{name}_temp_path {place}/temporary;"))
+        .join(" ");
+    let configuration = format!(
+        "worker_processes 2; daemon off; pid {place}/pid; error_log stderr; events {{}}
+         http {{ access_log off; sendfile on; tcp_nopush off; keepalive_requests 1000000; {temporary}
+         server {{ listen 127.0.0.1:{port}; root {place}; }} }}"
+    );
+    // Its workers run as another user when this one is root.
+    std::fs::set_permissions(folder, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::write(folder.join("nginx.conf"), configuration).unwrap();
+    let mut command = Command::new("nginx");
+    command.arg("-p").arg(folder).arg("-c").arg(folder.join("nginx.conf")).stderr(Stdio::null());
+    let child = command.spawn().ok()?;
+    let begin = Instant::now();
+    while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(begin.elapsed() < Duration::from_secs(10), "nginx does not start");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Some((child, format!("http://127.0.0.1:{port}/file").parse().unwrap()))
+}
+
+fn time(run: impl FnOnce()) -> f64 {
+    let start = Instant::now();
+    run();
+    start.elapsed().as_secs_f64()
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[sorted.len() / 2]
+}
