@@ -1,21 +1,53 @@
 //! Where Carton keeps things and what it may do: `~/.carton/config.toml`, overridden by the environment.
 //!
-//! | key | environment | default |
-//! | --- | --- | --- |
-//! | `runner_dir` | `CARTON_RUNNER_DIR` | `~/.carton/runners` |
-//! | `runner_data_dir` | `CARTON_RUNNER_DATA_DIR` | `~/.carton/runner_data` |
-//! | `cache_dir` | `CARTON_CACHE_DIR` | `~/.carton/cache` |
-//! | `runner_index` | `CARTON_RUNNER_INDEX` | none |
+//! | key | environment | default | |
+//! | --- | --- | --- | --- |
+//! | `runner_dir` | `CARTON_RUNNER_DIR` | `~/.carton/runners` | installed runners |
+//! | `runner_data_dir` | `CARTON_RUNNER_DATA_DIR` | `~/.carton/runner_data` | what runners keep for themselves |
+//! | `cache_dir` | `CARTON_CACHE_DIR` | `~/.carton/cache` | verified model files |
+//! | `runner_index` | `CARTON_RUNNER_INDEX` | none | where runners are installed from: a URL or a file |
+//! | `auto_install` | | `false` | whether loading a carton may install the runner it needs from that index |
+//! | `offline` | `CARTON_OFFLINE` | `false` | whether the network must not be used |
+//! | `allow_file_links` | | `false` | whether the links of a local carton may lead to files of this machine |
+//! | `network.idle_timeout` | | 30 | seconds in which a server has to answer, and to send each further 1 KiB |
+//! | `network.max_retries` | | 5 | how often a request that failed is sent again |
+//! | `network.n_ranges` | | 4 | how many parts of a file are fetched at once, 1 to 64 |
+//! | `netrc` | `NETRC` | `~/.netrc` | logins by host; `false` in the file for none |
+//! | `[[credentials]]` | `CARTON_TOKEN_<host>` | none | bearer tokens by host, see below |
 //!
-//! `CARTON_CONFIG_PATH` names another file than `~/.carton/config.toml`. Relative paths in the file start at its folder.
+//! `CARTON_CONFIG_PATH` names another file than `~/.carton/config.toml`. Relative paths in the file start at its folder, those in
+//! the environment at the working folder. Keys that are not known are ignored: a later version may know them.
+//! `CARTON_OFFLINE` is `1`, `true`, `yes` or `on`, or one of `0`, `false`, `no` and `off`.
+//!
+//! ```toml
+//! [[credentials]]
+//! host = "models.example.com"     # on every port; or "models.example.com:8443"
+//! token_env = "EXAMPLE_TOKEN"     # or token = "…"
+//! # allow_http = true             # without it, the token is sent over https, and over http to this machine only
+//! ```
+//!
+//! The order in which credentials are looked for is in [`Credentials`]'s fields; what is wrong with the file is told without its
+//! values, for one of them may be a token.
 
+mod environment;
+mod file;
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use serde::Deserialize;
+use crate::network::{Credentials, NetrcFile, Network, NetworkOptions, Url, address};
 
-/// Directories and sources that loading and running use.
-#[derive(Clone, Debug, PartialEq, Eq)]
+pub use file::InvalidConfig;
+use file::{Netrc, RawConfig};
+
+/// Directories, sources and permissions that loading and running use.
+///
+/// Its `Debug` form shows no secrets. Build it from [`load`](Self::load) or [`in_folder`](Self::in_folder).
+#[derive(Clone, PartialEq, Eq)]
 pub struct Config {
     /// Installed runners, one folder each.
     pub runner_dir: PathBuf,
@@ -25,6 +57,42 @@ pub struct Config {
     pub cache_dir: PathBuf,
     /// Where runners are installed from: a URL or a file.
     pub runner_index: Option<String>,
+    /// Whether loading a carton may install the runner it needs.
+    pub auto_install: bool,
+    /// Whether the network must not be used.
+    pub offline: bool,
+    /// Whether the links of a local carton may lead to files of this machine.
+    pub allow_file_links: bool,
+    /// How long a server may take, if not as long as usual.
+    pub idle_timeout: Option<Duration>,
+    /// How often a request is sent again, if not as often as usual.
+    pub max_retries: Option<u32>,
+    /// How many parts of a file are fetched at once, if not as many as usual.
+    pub n_ranges: Option<usize>,
+    /// Who we are to servers.
+    pub credentials: Credentials,
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A URL may hold a password, or a signature in its query.
+        let index =
+            self.runner_index.as_deref().map(|index| Url::parse(index).map_or(index.into(), |url| address(&url)));
+        formatter
+            .debug_struct("Config")
+            .field("runner_dir", &self.runner_dir)
+            .field("runner_data_dir", &self.runner_data_dir)
+            .field("cache_dir", &self.cache_dir)
+            .field("runner_index", &index)
+            .field("auto_install", &self.auto_install)
+            .field("offline", &self.offline)
+            .field("allow_file_links", &self.allow_file_links)
+            .field("idle_timeout", &self.idle_timeout)
+            .field("max_retries", &self.max_retries)
+            .field("n_ranges", &self.n_ranges)
+            .field("credentials", &self.credentials)
+            .finish()
+    }
 }
 
 /// A configuration that cannot be used.
@@ -45,7 +113,15 @@ pub enum ConfigError {
         /// The file.
         path: PathBuf,
         /// Where and why.
-        source: Box<toml::de::Error>,
+        source: InvalidConfig,
+    },
+    /// A variable has a value that makes no sense.
+    #[error("expected `1` or `0` as {variable}, found `{found}`")]
+    Variable {
+        /// The variable.
+        variable: &'static str,
+        /// Its value.
+        found: String,
     },
     /// There is no home directory to put the defaults in.
     #[error("no home directory: set HOME, or name `{key}` in the environment as {variable}")]
@@ -57,45 +133,67 @@ pub enum ConfigError {
     },
 }
 
-#[derive(Default, Deserialize)]
-struct RawConfig {
-    runner_dir: Option<PathBuf>,
-    runner_data_dir: Option<PathBuf>,
-    cache_dir: Option<PathBuf>,
-    runner_index: Option<String>,
-}
-
 impl Config {
     /// Reads `path`, or the file that `CARTON_CONFIG_PATH` names, or `~/.carton/config.toml` if it exists; the
     /// environment wins over the file.
     ///
     /// # Errors
-    /// A file that was asked for and cannot be read, or is not valid; no home directory for a default.
+    /// A file that was asked for and cannot be read, or is not valid; a variable that makes no sense; no home directory for a
+    /// default.
     pub fn load(path: Option<&Path>) -> Result<Self, ConfigError> {
-        Self::from_environment(path, &|name| match std::env::var_os(name).filter(|value| !value.is_empty()) {
-            // A service often runs without HOME; its user still has one.
-            None if name == "HOME" => std::env::home_dir().map(PathBuf::into_os_string),
-            value => value,
-        })
+        Self::from_environment(path, environment::variables())
     }
 
-    fn from_environment(
-        path: Option<&Path>,
-        variable: &dyn Fn(&str) -> Option<std::ffi::OsString>,
-    ) -> Result<Self, ConfigError> {
+    /// Everything in one folder, no permissions, and nothing from a file or the environment.
+    #[must_use]
+    pub fn in_folder(folder: &Path) -> Self {
+        Self {
+            runner_dir: folder.join("runners"),
+            runner_data_dir: folder.join("runner_data"),
+            cache_dir: folder.join("cache"),
+            runner_index: None,
+            auto_install: false,
+            offline: false,
+            allow_file_links: false,
+            idle_timeout: None,
+            max_retries: None,
+            n_ranges: None,
+            credentials: Credentials::default(),
+        }
+    }
+
+    /// The limits, permissions and credentials of requests.
+    #[must_use]
+    pub fn network_options(&self) -> NetworkOptions {
+        let usual = NetworkOptions::default();
+        NetworkOptions {
+            offline: self.offline,
+            idle_timeout: self.idle_timeout.unwrap_or(usual.idle_timeout),
+            max_retries: self.max_retries.unwrap_or(usual.max_retries),
+            n_ranges: self.n_ranges.unwrap_or(usual.n_ranges).max(1),
+            credentials: self.credentials.clone(),
+            ..usual
+        }
+    }
+
+    /// Access to the network as this configuration allows it. Nothing is connected yet.
+    #[must_use]
+    pub fn network(&self) -> Network {
+        Network::new(self.network_options())
+    }
+
+    fn from_environment(path: Option<&Path>, variables: BTreeMap<OsString, OsString>) -> Result<Self, ConfigError> {
+        let variable = |name: &str| variables.get(OsStr::new(name)).filter(|value| !value.is_empty()).cloned();
         let home = variable("HOME").map(PathBuf::from);
         let asked = path.map(Path::to_path_buf).or_else(|| variable("CARTON_CONFIG_PATH").map(PathBuf::from));
         let raw = match (&asked, &home) {
-            (Some(path), _) => read(path)?,
-            (None, Some(home)) => {
-                let path = home.join(".carton/config.toml");
-                match read(&path) {
-                    Err(ConfigError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-                        RawConfig::default()
-                    }
-                    other => other?,
+            (Some(path), _) => RawConfig::read(path)?,
+            (None, Some(home)) => match RawConfig::read(&home.join(".carton/config.toml")) {
+                Err(ConfigError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                    RawConfig::default()
                 }
-            }
+                other => other?,
+            },
             (None, None) => RawConfig::default(),
         };
         let directory = |key, name: &'static str, from_file: Option<PathBuf>, default: &str| {
@@ -105,6 +203,17 @@ impl Config {
                 .or_else(|| home.as_ref().map(|home| home.join(".carton").join(default)))
                 .ok_or(ConfigError::NoHome { key, variable: name })
         };
+        let netrc = match (variable("NETRC"), raw.netrc) {
+            (Some(path), _) => Some(NetrcFile { path: path.into(), named: true }),
+            (None, Some(Netrc::Path(path))) => Some(NetrcFile { path, named: true }),
+            (None, Some(Netrc::Use(false))) => None,
+            (None, Some(Netrc::Use(true)) | None) => {
+                home.as_ref().map(|home| NetrcFile { path: home.join(".netrc"), named: false })
+            }
+        };
+        let network = raw.network.map(toml::Spanned::into_inner).unwrap_or_default();
+        let text = |name: &str| variable(name).and_then(|value| value.into_string().ok());
+        let tokens = raw.credentials.into_iter().map(|entry| entry.into_inner().resolve(&text)).collect();
         Ok(Self {
             runner_dir: directory("runner_dir", "CARTON_RUNNER_DIR", raw.runner_dir, "runners")?,
             runner_data_dir: directory(
@@ -117,55 +226,16 @@ impl Config {
             runner_index: variable("CARTON_RUNNER_INDEX")
                 .map(|value| value.to_string_lossy().into_owned())
                 .or(raw.runner_index),
+            auto_install: raw.auto_install.unwrap_or(false),
+            offline: environment::flag("CARTON_OFFLINE", variable("CARTON_OFFLINE"))?.or(raw.offline).unwrap_or(false),
+            allow_file_links: raw.allow_file_links.unwrap_or(false),
+            idle_timeout: network.idle_timeout.map(Duration::from_secs_f64),
+            max_retries: network.max_retries,
+            n_ranges: network.n_ranges,
+            credentials: Credentials { variables: environment::tokens(&variables), tokens, netrc },
         })
     }
-}
-
-fn read(path: &Path) -> Result<RawConfig, ConfigError> {
-    let text =
-        std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_path_buf(), source })?;
-    let mut raw: RawConfig = toml::from_str(&text)
-        .map_err(|source| ConfigError::Parse { path: path.to_path_buf(), source: Box::new(source) })?;
-    let folder = path.parent().unwrap_or(Path::new(""));
-    for directory in [&mut raw.runner_dir, &mut raw.runner_data_dir, &mut raw.cache_dir].into_iter().flatten() {
-        *directory = folder.join(&*directory);
-    }
-    Ok(raw)
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use super::*;
-
-    fn load(file: Option<&str>, variables: &[(&str, &str)]) -> Result<Config, ConfigError> {
-        let folder = tempfile::tempdir().unwrap();
-        let path = file.map(|text| {
-            let path = folder.path().join("config.toml");
-            std::fs::write(&path, text).unwrap();
-            path
-        });
-        Config::from_environment(path.as_deref(), &|name| {
-            variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).into())
-        })
-    }
-
-    #[test]
-    fn environment_wins_over_file_over_default() {
-        let file = "cache_dir = \"/file/cache\"\nrunner_dir = \"/file/runners\"\nfuture_key = 1\n";
-        let config = load(Some(file), &[("HOME", "/home/me"), ("CARTON_CACHE_DIR", "/env/cache")]).unwrap();
-        assert_eq!(config.cache_dir, Path::new("/env/cache"));
-        assert_eq!(config.runner_dir, Path::new("/file/runners"));
-        assert_eq!(config.runner_data_dir, Path::new("/home/me/.carton/runner_data"));
-        assert_eq!(config.runner_index, None);
-    }
-
-    #[test]
-    fn bad_configurations_are_errors() {
-        assert!(matches!(load(Some("cache_dir = 3"), &[("HOME", "/h")]), Err(ConfigError::Parse { .. })));
-        assert!(matches!(load(None, &[]), Err(ConfigError::NoHome { key: "runner_dir", .. })));
-        let missing = Config::from_environment(Some(Path::new("/does/not/exist")), &|_| None);
-        assert!(matches!(missing, Err(ConfigError::Read { .. })));
-    }
-}
+mod tests;

@@ -11,6 +11,7 @@ use crate::cache::CacheError;
 use crate::config::ConfigError;
 use crate::contents::{self, ContentsError};
 use crate::digest::Sha256Digest;
+use crate::location::LocationError;
 use crate::metadata::MetadataError;
 use crate::network::NetworkError;
 use crate::package::PackageError;
@@ -140,10 +141,13 @@ pub enum Error {
         /// The URL.
         location: String,
     },
+    /// The location is a URL that is not valid.
+    #[error(transparent)]
+    Location(#[from] LocationError),
     /// What follows `#sha256=` is no hash.
-    #[error("expected 64 lower-case hexadecimal digits after `#sha256=`, found `{found}`")]
+    #[error("expected 64 lower-case hexadecimal digits after `#sha256=`, found {found}")]
     Pin {
-        /// What is there.
+        /// What is there, in backticks, as far as it may be shown.
         found: String,
     },
     /// Two different hashes are expected of one carton.

@@ -54,7 +54,7 @@ pub use carton_runner_interface::{Options, Tensors};
 
 pub use error::{Error, ErrorKind, RunnerMessage};
 pub use inputs::Inputs;
-pub use location::Location;
+pub use location::{Location, LocationError, Place};
 pub use model::{Carton, InferOptions, LoadOptions, OutputStream, SealedInputs};
 pub use open::OpenOptions;
 pub use pack::{PackOptions, Packed, RecordSelfTest};

@@ -5,50 +5,146 @@ use std::path::{Path, PathBuf};
 
 use crate::Error;
 use crate::digest::Sha256Digest;
+use crate::network::{Url, address};
 
 /// What separates a place from the SHA-256 of the MANIFEST that is expected there.
 const PIN: &str = "#sha256=";
 
 /// Where a carton is, and which one it must be.
 ///
-/// Text is a URL when it begins with `http://` or `https://`; `file://` and everything else is a path. Text may end in
-/// `#sha256=` and the hash that the carton's MANIFEST must have. Paths are taken as they are.
+/// Text is a URL when it begins with `http:`, `https:` or `file:`; everything else is a path. A `file:` URL is the path of its
+/// percent-decoded text. Text may end in `#sha256=` and the hash that the carton's MANIFEST must have; another fragment is an error,
+/// lest a pin with a typing mistake demand nothing. Paths are taken as they are.
+///
+/// A URL that is none is kept and told by [`place`](Self::place), because there is no better time to fail. What is shown of a
+/// location, by `Display` and `Debug`, is without user, password and query.
 ///
 /// ```
 /// use carton_core::Location;
 /// assert!(Location::from("digits.carton").path().is_some());
-/// assert!(Location::from("https://host/digits.carton").path().is_none());
+/// assert!(Location::from("https://host/digits.carton").url().is_some());
+/// assert!(Location::from("https://host:port/digits.carton").place().is_err());
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Location {
-    place: Place,
+    parsed: Parsed,
     pin: Option<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Place {
+#[derive(Clone, PartialEq, Eq)]
+enum Parsed {
     Path(PathBuf),
-    Url(String),
+    Url(Url),
+    Invalid(LocationError),
+}
+
+/// A path or a URL.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Place<'a> {
+    /// A file or folder of this machine.
+    Path(&'a Path),
+    /// An `http` or `https` URL.
+    Url(&'a Url),
+}
+
+/// Text that begins as a URL and is none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a `{scheme}:` URL that is not valid: {reason}")]
+pub struct LocationError {
+    /// How it begins. The rest may hold a password that cannot be told from it, because it is not valid.
+    pub scheme: &'static str,
+    /// What is wrong with it.
+    pub reason: String,
 }
 
 impl Location {
     /// The path; `None` for a URL.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
-        match &self.place {
-            Place::Path(path) => Some(path),
-            Place::Url(_) => None,
+        match &self.parsed {
+            Parsed::Path(path) => Some(path),
+            Parsed::Url(_) | Parsed::Invalid(_) => None,
+        }
+    }
+
+    /// The URL; `None` for a path, and for a URL that is not valid.
+    #[must_use]
+    pub fn url(&self) -> Option<&Url> {
+        match &self.parsed {
+            Parsed::Url(url) => Some(url),
+            Parsed::Path(_) | Parsed::Invalid(_) => None,
+        }
+    }
+
+    /// The path or the URL.
+    ///
+    /// # Errors
+    /// The text was a URL that is not valid.
+    pub fn place(&self) -> Result<Place<'_>, LocationError> {
+        match &self.parsed {
+            Parsed::Path(path) => Ok(Place::Path(path)),
+            Parsed::Url(url) => Ok(Place::Url(url)),
+            Parsed::Invalid(error) => Err(error.clone()),
         }
     }
 
     /// The hash that the carton's MANIFEST must have: `expect`, or what follows `#sha256=`.
     pub(crate) fn expected(&self, expect: Option<Sha256Digest>) -> Result<Option<Sha256Digest>, Error> {
         let Some(pin) = &self.pin else { return Ok(expect) };
-        let pinned = pin.parse().map_err(|_| Error::Pin { found: pin.clone() })?;
+        let pinned = pin.parse().map_err(|_| Error::Pin { found: pin_shown(pin) })?;
         match expect {
             Some(expect) if expect != pinned => Err(Error::TwoPins { pinned, expect }),
             _ => Ok(Some(pinned)),
         }
+    }
+}
+
+/// As much of a pin as may be shown: a URL's end may hold anything, a hash holds no secret.
+fn pin_shown(pin: &str) -> String {
+    match pin.bytes().all(|byte| byte.is_ascii_hexdigit()) && pin.len() <= 128 {
+        true => format!("`{pin}`"),
+        false => "something else".to_owned(),
+    }
+}
+
+impl Parsed {
+    fn new(text: &str) -> Parsed {
+        let scheme = text.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase());
+        let (scheme, parsed) = match scheme.as_deref() {
+            Some("http") => ("http", parse_http(text).map(Parsed::Url)),
+            Some("https") => ("https", parse_http(text).map(Parsed::Url)),
+            Some("file") => ("file", parse_file(text).map(Parsed::Path)),
+            _ => return Parsed::Path(PathBuf::from(text)),
+        };
+        parsed.unwrap_or_else(|reason| Parsed::Invalid(LocationError { scheme, reason }))
+    }
+}
+
+fn parse_http(text: &str) -> Result<Url, String> {
+    // The URL standard would make `http:host` and `http:/host` the same as `http://host`.
+    if !text.split_once(':').is_some_and(|(_, rest)| rest.starts_with("//")) {
+        return Err("`//` and a host must follow".to_owned());
+    }
+    let url = Url::parse(text).map_err(|error| error.to_string())?;
+    without_fragment(url)
+}
+
+fn parse_file(text: &str) -> Result<PathBuf, String> {
+    // The URL standard would take a relative path as an absolute one.
+    if !text.split_once(':').is_some_and(|(_, rest)| rest.starts_with('/')) {
+        return Err("an absolute path must follow; for a relative one, leave `file:` away".to_owned());
+    }
+    let url = without_fragment(Url::parse(text).map_err(|error| error.to_string())?)?;
+    if url.query().is_some() {
+        return Err("it has a query; write a `?` that belongs to the path as `%3F`".to_owned());
+    }
+    url.to_file_path().map_err(|()| "it names another host than this one".to_owned())
+}
+
+fn without_fragment(url: Url) -> Result<Url, String> {
+    match url.fragment() {
+        None => Ok(url),
+        Some(_) => Err(format!("it has a fragment that is not `{PIN}` and a hash")),
     }
 }
 
@@ -58,13 +154,7 @@ impl From<&str> for Location {
             Some((text, pin)) => (text, Some(pin.to_owned())),
             None => (text, None),
         };
-        let scheme = text.split_once("://").map(|(scheme, rest)| (scheme.to_ascii_lowercase(), rest));
-        let place = match scheme.as_ref().map(|(scheme, rest)| (scheme.as_str(), *rest)) {
-            Some(("http" | "https", _)) => Place::Url(text.to_owned()),
-            Some(("file", path)) => Place::Path(PathBuf::from(path.strip_prefix("localhost").unwrap_or(path))),
-            _ => Place::Path(PathBuf::from(text)),
-        };
-        Self { place, pin }
+        Self { parsed: Parsed::new(text), pin }
     }
 }
 
@@ -80,9 +170,21 @@ impl From<&String> for Location {
     }
 }
 
+impl From<Url> for Location {
+    fn from(url: Url) -> Self {
+        Self::from(url.as_str())
+    }
+}
+
+impl From<&Url> for Location {
+    fn from(url: &Url) -> Self {
+        Self::from(url.as_str())
+    }
+}
+
 impl From<PathBuf> for Location {
     fn from(path: PathBuf) -> Self {
-        Self { place: Place::Path(path), pin: None }
+        Self { parsed: Parsed::Path(path), pin: None }
     }
 }
 
@@ -100,13 +202,30 @@ impl From<&Path> for Location {
 
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.place {
-            Place::Path(path) => path.display().fmt(f)?,
-            Place::Url(url) => url.fmt(f)?,
+        match &self.parsed {
+            Parsed::Path(path) => path.display().fmt(f)?,
+            Parsed::Url(url) => f.write_str(&address(url))?,
+            Parsed::Invalid(error) => write!(f, "{}:…", error.scheme)?,
         }
         match &self.pin {
-            Some(pin) => write!(f, "{PIN}{pin}"),
+            Some(pin) if pin.parse::<Sha256Digest>().is_ok() => write!(f, "{PIN}{pin}"),
+            Some(_) => write!(f, "{PIN}…"),
             None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Location({self})")
+    }
+}
+
+impl fmt::Debug for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Path(path) => f.debug_tuple("Path").field(path).finish(),
+            Self::Url(url) => f.debug_tuple("Url").field(&address(url)).finish(),
         }
     }
 }
@@ -118,16 +237,66 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_http_is_remote() {
-        let check = |text: &str, path: Option<&str>| {
-            assert_eq!(Location::from(text).path(), path.map(Path::new), "{text}");
-            assert!(Location::from(text).to_string().ends_with(path.unwrap_or(text)));
+    fn text_is_a_path_or_a_url() {
+        let path = |text: &str, path: &str| {
+            assert_eq!(Location::from(text).place(), Ok(Place::Path(Path::new(path))), "{text}");
+            assert_eq!(Location::from(text).to_string(), path);
         };
-        check("model.carton", Some("model.carton"));
-        check("HTTPS://host/model.carton", None);
-        check("file:///srv/model.carton", Some("/srv/model.carton"));
-        check("file://localhost/srv/m", Some("/srv/m"));
-        check("odd://name", Some("odd://name"));
+        path("model.carton", "model.carton");
+        path("file:///srv/model.carton", "/srv/model.carton");
+        path("file://localhost/srv/m", "/srv/m");
+        path("FILE:/srv/a%20b%C3%A4", "/srv/a bä");
+        path("file:///srv/a%3Fb%23c", "/srv/a?b#c");
+        path("odd://name", "odd://name");
+        path("a:b", "a:b");
+        let url = |text: &str, url: &str| {
+            assert_eq!(Location::from(text).place(), Ok(Place::Url(&Url::parse(url).unwrap())), "{text}");
+        };
+        url("HTTPS://Host/model.carton", "https://host/model.carton");
+        url("http://[::1]:8080/a b?c=d#sha256=12", "http://[::1]:8080/a%20b?c=d");
+    }
+
+    #[test]
+    fn a_url_that_is_none_is_told() {
+        let check = |text: &str, expected: &str| {
+            let location = Location::from(text);
+            assert_eq!(location.place().unwrap_err().to_string(), expected, "{text}");
+            assert_eq!((location.path(), location.url()), (None, None));
+            assert!(!format!("{location} {location:?}").contains("secret"));
+        };
+        check("https://me:secret@host:99999/", "a `https:` URL that is not valid: invalid port number");
+        check("http://", "a `http:` URL that is not valid: empty host");
+        check("http:secret", "a `http:` URL that is not valid: `//` and a host must follow");
+        check("http:/secret", "a `http:` URL that is not valid: `//` and a host must follow");
+        check("https://ho st/secret", "a `https:` URL that is not valid: invalid international domain name");
+        let fragment = "it has a fragment that is not `#sha256=` and a hash";
+        check("https://host/m#SHA256=secret", &format!("a `https:` URL that is not valid: {fragment}"));
+        check("file:///m#secret", &format!("a `file:` URL that is not valid: {fragment}"));
+        check("file://secret/m", "a `file:` URL that is not valid: it names another host than this one");
+        let relative = "an absolute path must follow; for a relative one, leave `file:` away";
+        check("file:secret", &format!("a `file:` URL that is not valid: {relative}"));
+        check("file:", &format!("a `file:` URL that is not valid: {relative}"));
+        let query = "it has a query; write a `?` that belongs to the path as `%3F`";
+        check("file:///m?secret", &format!("a `file:` URL that is not valid: {query}"));
+    }
+
+    #[test]
+    fn what_is_shown_holds_no_secret() {
+        let digest = "ab".repeat(32);
+        let check = |text: &str, expected: &str| {
+            let location = Location::from(text);
+            assert_eq!(
+                (location.to_string(), format!("{location:?}")),
+                (expected.to_owned(), format!("Location({expected})"))
+            );
+        };
+        let plain = format!("https://host:8443/m?…#sha256={digest}");
+        check(&format!("https://me:secret@host:8443/m?sig=secret#sha256={digest}"), &plain);
+        check("https://host/m#sha256=12&token=secret", "https://host/m#sha256=…");
+        let error = Location::from("https://host/m#sha256=12&token=secret").expected(None).unwrap_err();
+        assert!(!format!("{error} {error:?}").contains("secret"));
+        let place = Location::from("https://me:secret@host/m?secret");
+        assert!(!format!("{:?}", place.place()).contains("secret"));
     }
 
     #[test]

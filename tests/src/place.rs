@@ -43,7 +43,7 @@ impl Place {
             runner_dir: self.path().join("runners"),
             runner_data_dir: self.path().join("runner_data"),
             cache_dir: self.path().join("cache"),
-            runner_index: None,
+            ..Config::in_folder(self.path())
         }
     }
 

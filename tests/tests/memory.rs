@@ -39,7 +39,7 @@ fn work() {
         runner_dir: home.join("runners"),
         runner_data_dir: home.join("runner_data"),
         cache_dir: home.join("cache"),
-        runner_index: None,
+        ..Config::in_folder(&home)
     });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     if work == "pack" {

@@ -15,14 +15,13 @@ mod verify;
 
 use carton_core::config::Config;
 
-use crate::args::{Cli, Command, GlobalArgs};
+use crate::args::{Cli, Command};
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
 use crate::output::Output;
 
 /// What every command needs.
 struct Context<'a> {
-    global: &'a GlobalArgs,
     config: Config,
     output: &'a Output,
 }
@@ -35,8 +34,10 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit, Failure> {
     if let Command::Completions { shell } = cli.command {
         return completions::run(shell, output);
     }
-    let config = Config::load(cli.global.config.as_deref()).map_err(carton_core::Error::from)?;
-    let context = Context { global: &cli.global, config, output };
+    let mut config = Config::load(cli.global.config.as_deref()).map_err(carton_core::Error::from)?;
+    // One place says whether the network may be used, whoever asks.
+    config.offline |= cli.global.offline;
+    let context = Context { config, output };
     let result = match cli.command {
         Command::Pack(arguments) => interrupt::run(pack::run(*arguments, &context)),
         Command::Unpack(arguments) => interrupt::run(unpack::run(arguments, &context)),

@@ -236,11 +236,7 @@ fn a_configuration_that_cannot_be_used() {
     error: the configuration `config.toml` is not valid
 
     Caused by:
-      TOML parse error at line 1, column 13
-        |
-      1 | cache_dir = 1
-        |             ^
-      invalid type: integer `1`, expected path string
+      line 1: expected path string, found integer
     ");
     assert_snapshot!(sandbox.carton("--config missing.toml runner ls"), @"
     exit code: 1

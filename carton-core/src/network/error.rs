@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::{Credentials, CredentialsSent, Url};
+
 /// Why something could not be fetched. URLs are shown as their [`address`](super::address).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -59,8 +61,18 @@ pub enum NetworkError {
         status: reqwest::StatusCode,
         /// How long the server asks to wait.
         retry_after: Option<Duration>,
-        /// Whether credentials were sent, and from where they were: "netrc".
-        sent_credentials: Option<&'static str>,
+        /// Which credentials were sent.
+        credentials: CredentialsSent,
+    },
+    /// The credentials for a server cannot be sent.
+    #[error("the token for `{url}` from {from} {reason}")]
+    Credentials {
+        /// The address.
+        url: String,
+        /// Where the token comes from.
+        from: String,
+        /// What is wrong with it, without what it says.
+        reason: String,
     },
     /// The server led from one URL to the next without end.
     #[error("`{url}` leads over more than {limit} redirects")]
@@ -143,6 +155,9 @@ impl NetworkError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Offline { .. } => Some("allow the network, or fetch it once while it is allowed".to_owned()),
+            Self::Status { url, status, credentials, .. } if matches!(status.as_u16(), 401 | 403) => {
+                Some(access_hint(url, credentials))
+            }
             _ => None,
         }
     }
@@ -156,6 +171,27 @@ impl NetworkError {
             _ => false,
         }
     }
+}
+
+/// What to do when a server gives nothing without credentials, or without better ones.
+fn access_hint(url: &str, credentials: &CredentialsSent) -> String {
+    match credentials {
+        CredentialsSent::From(from) => return format!("the server does not accept the credentials from {from}"),
+        CredentialsSent::Withheld(from) => {
+            return format!("the credentials from {from} are sent over https only: ask for an https URL");
+        }
+        CredentialsSent::Redirected => {
+            return "the URL leads to another server, which is not told the credentials: ask that server itself"
+                .to_owned();
+        }
+        CredentialsSent::None => {}
+    }
+    let host = Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default();
+    let variable = Credentials::variable(&host).map(|name| format!("set {name} to a token, or "));
+    format!(
+        "{}put a token for `{host}` into the configuration's [[credentials]], or a login into ~/.netrc",
+        variable.unwrap_or_default()
+    )
 }
 
 /// Whether the resolver says that there is no such host, rather than that it got no answer. It says so in words only, and each C

@@ -6,6 +6,7 @@
 mod activity;
 mod address;
 mod content_range;
+mod credentials;
 mod error;
 mod failure;
 mod options;
@@ -19,6 +20,7 @@ mod send;
 mod tests;
 mod version;
 
+use std::fmt;
 use std::future::Future;
 use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, OnceLock};
@@ -29,6 +31,8 @@ pub use url::Url;
 
 pub use activity::Activity;
 pub use address::address;
+pub(crate) use credentials::TOKEN_PREFIX;
+pub use credentials::{Credentials, CredentialsSent, HostToken, NetrcFile, Secret};
 pub use error::NetworkError;
 pub use options::NetworkOptions;
 pub use read::{Fetched, Wanted};
@@ -45,10 +49,16 @@ pub struct Network {
     inner: Arc<Inner>,
 }
 
-#[derive(Debug)]
 struct Inner {
     options: NetworkOptions,
     client: OnceLock<reqwest::Client>,
+    machines: OnceLock<Vec<credentials::Machine>>,
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Network").field("options", &self.options).finish_non_exhaustive()
+    }
 }
 
 /// Which part of a file is asked for.
@@ -63,7 +73,7 @@ pub enum Part {
 }
 
 /// One GET request.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Request<'a> {
     /// The file.
     pub url: &'a Url,
@@ -85,10 +95,18 @@ impl<'a> Request<'a> {
     }
 }
 
+impl fmt::Debug for Request<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut fields = formatter.debug_struct("Request");
+        fields.field("url", &address(self.url)).field("part", &self.part).field("version", &self.version);
+        fields.field("known", &self.known).field("accept_encoded", &self.accept_encoded).finish()
+    }
+}
+
 impl Network {
     /// Access under these options. Nothing is connected yet.
     pub fn new(options: NetworkOptions) -> Network {
-        Network { inner: Arc::new(Inner { options, client: OnceLock::new() }) }
+        Network { inner: Arc::new(Inner { options, client: OnceLock::new(), machines: OnceLock::new() }) }
     }
 
     /// The options.
@@ -132,6 +150,11 @@ impl Network {
                 }
             }
         }
+    }
+
+    /// The logins of the netrc file, which is read once.
+    fn machines(&self) -> &[credentials::Machine] {
+        self.inner.machines.get_or_init(|| self.inner.options.credentials.machines())
     }
 
     fn client(&self, url: &Url) -> Result<&reqwest::Client, NetworkError> {

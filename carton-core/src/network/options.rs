@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use super::Credentials;
+
 /// Limits and permissions of all requests. Build it from the default.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkOptions {
     /// Refuses every request.
     pub offline: bool,
-    /// How long a server may send nothing: to connect, to answer, between two pieces of a body.
+    /// How long a server may take to answer, and to send each further 1 KiB of a body.
     pub idle_timeout: Duration,
     /// How often a request that made no progress is sent again.
     pub max_retries: u32,
@@ -17,6 +19,8 @@ pub struct NetworkOptions {
     pub max_redirects: usize,
     /// How many ranges of one file are fetched at once.
     pub n_ranges: usize,
+    /// Who we are to servers.
+    pub credentials: Credentials,
 }
 
 impl Default for NetworkOptions {
@@ -28,6 +32,7 @@ impl Default for NetworkOptions {
             first_pause: Duration::from_millis(250),
             max_redirects: 10,
             n_ranges: 4,
+            credentials: Credentials::default(),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Small parts of files, whole in memory.
 
+use std::fmt;
 use std::sync::Arc;
 
 use super::{Activity, Extent, Network, NetworkError, Part, Request, Url, Version, address};
@@ -18,7 +19,7 @@ pub struct Fetched {
 }
 
 /// What [`Network::read`] is to read.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Wanted {
     /// The file.
     pub url: Url,
@@ -30,6 +31,14 @@ pub struct Wanted {
     pub known: Option<Version>,
     /// The most bytes that are accepted.
     pub limit: u64,
+}
+
+impl fmt::Debug for Wanted {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut fields = formatter.debug_struct("Wanted");
+        fields.field("url", &address(&self.url)).field("part", &self.part).field("version", &self.version);
+        fields.field("known", &self.known).field("limit", &self.limit).finish()
+    }
 }
 
 impl Network {

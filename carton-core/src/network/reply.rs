@@ -8,11 +8,14 @@ use reqwest::StatusCode;
 use reqwest::header::{self, HeaderMap, HeaderName};
 
 use super::content_range::{ContentRange, inclusive, number};
-use super::{NetworkError, NetworkOptions, Part, Request, Version, failure, send};
+use super::{CredentialsSent, NetworkError, NetworkOptions, Part, Request, Version, failure, send};
 
 /// A body that is slower than this many bytes per idle timeout has stalled: were one byte enough, a server could keep us for as
 /// many timeouts as the file has bytes.
 const LEAST_BYTES: u64 = 1 << 10;
+
+/// A header that is longer counts as missing: what it says is kept and shown. The HTTP library limits all headers together.
+const MAX_HEADER: usize = 1 << 10;
 
 /// Which part of the file an answer has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,7 +99,7 @@ impl Reply {
         let headers = response.headers();
         let total = match text(headers, header::CONTENT_RANGE).as_deref().and_then(ContentRange::parse) {
             Some(ContentRange::Unsatisfied { total }) => total,
-            _ => return Err(send::refusal(url, response.status(), headers)),
+            _ => return Err(send::refusal(url, response.status(), headers, CredentialsSent::None)),
         };
         let reply = Reply {
             extent: Extent::Part { range: 0..0, total },
@@ -111,7 +114,7 @@ impl Reply {
             Part::Range(asked) if asked.start >= total => {
                 Err(reply.answer(format!("bytes {}", inclusive(asked)), format!("a file of {total} bytes")))
             }
-            _ => Err(send::refusal(reply.url, response.status(), headers)),
+            _ => Err(send::refusal(reply.url, response.status(), headers, CredentialsSent::None)),
         }
     }
 
@@ -269,9 +272,13 @@ fn version(headers: &HeaderMap, length: Option<u64>) -> Version {
     Version { etag: text(headers, header::ETAG), last_modified: text(headers, header::LAST_MODIFIED), length }
 }
 
-/// A header's value if it is text. The HTTP library limits the length of all headers together.
+/// A header's value if it is text of a reasonable length.
 fn text(headers: &HeaderMap, name: HeaderName) -> Option<String> {
-    headers.get(name).and_then(|value| value.to_str().ok()).filter(|text| !text.is_empty()).map(str::to_owned)
+    headers
+        .get(name)
+        .and_then(|value| value.to_str().ok())
+        .filter(|text| (1..=MAX_HEADER).contains(&text.len()))
+        .map(str::to_owned)
 }
 
 fn encodings(headers: &HeaderMap) -> Vec<String> {

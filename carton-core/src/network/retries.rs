@@ -89,7 +89,7 @@ mod tests {
             url: "http://a/b".to_owned(),
             status: reqwest::StatusCode::SERVICE_UNAVAILABLE,
             retry_after: Some(Duration::from_secs(retry_after)),
-            sent_credentials: None,
+            credentials: crate::network::CredentialsSent::None,
         }
     }
 

@@ -7,7 +7,10 @@ use reqwest::header::{self, HeaderMap};
 
 use super::content_range::inclusive;
 use super::redirect::Redirects;
-use super::{Network, NetworkError, NetworkOptions, Part, Reply, Request, Version, address, failure, retry_after};
+use super::{
+    CredentialsSent, Network, NetworkError, NetworkOptions, Part, Reply, Request, Url, Version, address, failure,
+    retry_after,
+};
 
 /// A host that does not even take the connection is given up sooner than one that works on an answer.
 const LONGEST_CONNECT: Duration = Duration::from_secs(10);
@@ -35,11 +38,14 @@ impl Network {
     pub async fn send(&self, request: &Request<'_>) -> Result<Reply, NetworkError> {
         let options = self.options();
         let client = self.client(request.url)?;
-        let mut redirects = Redirects::new(request.url, options.max_redirects);
-        let mut url = request.url.clone();
+        let mut redirects = Redirects::new(&without_userinfo(request.url), options.max_redirects);
+        let authorization = options.credentials.find(request.url, || self.machines());
+        // The library would take user and password from it, and we from then on could not say whether they are sent.
+        let mut url = without_userinfo(request.url);
         loop {
-            let hop = client.get(url.clone()).headers(headers(request)?);
             let shown = address(&url);
+            let hop = client.get(url.clone()).headers(headers(request)?);
+            let (hop, credentials) = authorization.add(&url, hop)?;
             let response = match tokio::time::timeout(options.idle_timeout, hop.send()).await {
                 Err(_) => return Err(NetworkError::Stalled { url: shown, after: options.idle_timeout, found: 0 }),
                 Ok(Err(error)) => return Err(failure::of_request(shown, error)),
@@ -61,17 +67,30 @@ impl Network {
                     return Reply::new(shown, response, request, options);
                 }
                 (StatusCode::RANGE_NOT_SATISFIABLE, _) => return Reply::of_nothing(shown, response, request, options),
-                (status, _) => return Err(refusal(shown, status, response.headers())),
+                (status, _) => return Err(refusal(shown, status, response.headers(), credentials)),
             }
         }
     }
 }
 
 /// The error of an answer that is no success.
-pub(super) fn refusal(url: String, status: StatusCode, headers: &HeaderMap) -> NetworkError {
+pub(super) fn refusal(
+    url: String,
+    status: StatusCode,
+    headers: &HeaderMap,
+    credentials: CredentialsSent,
+) -> NetworkError {
     let retry_after = headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
     let retry_after = retry_after.and_then(|text| retry_after::parse(text, SystemTime::now()));
-    NetworkError::Status { url, status, retry_after, sent_credentials: None }
+    NetworkError::Status { url, status, retry_after, credentials }
+}
+
+fn without_userinfo(url: &Url) -> Url {
+    let mut url = url.clone();
+    // Neither fails with a URL that has a host.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url
 }
 
 fn headers(request: &Request<'_>) -> Result<HeaderMap, NetworkError> {

@@ -10,10 +10,10 @@ use crate::cache::Cache;
 use crate::config::Config;
 use crate::contents::Access;
 use crate::digest::Sha256Digest;
-use crate::network::{Activity, Network, NetworkOptions, Url};
+use crate::network::Activity;
 use crate::package::{self, Info, Package};
 use crate::progress::{ProgressCallback, run_blocking};
-use crate::{Carton, Error, Location};
+use crate::{Carton, Error, Location, Place};
 
 /// How [`Carton::open`] opens.
 #[derive(Clone, Default)]
@@ -104,18 +104,16 @@ pub(crate) fn open(
     location: &Location,
     expect: Option<Sha256Digest>,
     allow_file_links: bool,
-    _config: &Config,
+    config: &Config,
     opening: &Opening,
 ) -> Result<Package, Error> {
     let expect = location.expected(expect)?;
-    let network = Network::new(NetworkOptions::default());
-    let Some(path) = location.path() else {
-        let text = location.to_string();
-        let text = text.split("#sha256=").next().unwrap_or_default();
-        let url = Url::parse(text).map_err(|error| Error::Internal(error.to_string()))?;
-        return remote::open(&url, expect, network, opening);
+    let network = config.network();
+    let path = match location.place()? {
+        Place::Path(path) => path,
+        Place::Url(url) => return remote::open(url, expect, network, opening),
     };
-    let access = Access { network, file_links: allow_file_links };
+    let access = Access { network, file_links: allow_file_links || config.allow_file_links };
     let cache = opening.cache.clone();
     Ok(Package::open(path, package::OpenOptions { cache, expect, access: Some(access), whole: None })?)
 }

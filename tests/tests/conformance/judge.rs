@@ -82,7 +82,7 @@ impl Court {
             runner_dir: path("runners"),
             runner_data_dir: path("runner_data"),
             cache_dir: path("cache"),
-            runner_index: None,
+            ..Config::in_folder(self.folder.path())
         }
     }
 

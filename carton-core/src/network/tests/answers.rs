@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::server::{Answer, Server, answer, network};
+use super::server::{Answer, Server, answer, header, network};
 use crate::network::{Activity, Extent, Fetched, NetworkError, Part, Version, Wanted};
 
 const FILE: &str = "0123456789abcdef";
@@ -298,9 +298,4 @@ fn redirects_take_the_request_along() {
     assert_eq!(circle.count(), 2);
     let nowhere = Server::start(&[answer("302 Found", "")]);
     assert_eq!(text(&nowhere, &read(&nowhere, Part::Whole).unwrap_err()), "`URL` answered 302 Found");
-}
-
-fn header(head: &str, name: &str) -> Option<String> {
-    let line = head.lines().find(|line| line.to_ascii_lowercase().starts_with(&format!("{name}:")))?;
-    Some(line.split_once(':')?.1.trim().to_owned())
 }

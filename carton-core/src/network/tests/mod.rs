@@ -3,4 +3,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod answers;
+mod credentials;
+mod secrets;
 mod server;

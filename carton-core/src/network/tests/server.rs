@@ -72,6 +72,12 @@ pub(super) fn network() -> Network {
     })
 }
 
+/// The value of a header of a request.
+pub(super) fn header(head: &str, name: &str) -> Option<String> {
+    let line = head.lines().find(|line| line.to_ascii_lowercase().starts_with(&format!("{name}:")))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
 fn read_head(mut stream: TcpStream) -> Option<(TcpStream, String)> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {

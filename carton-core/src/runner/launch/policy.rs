@@ -6,6 +6,8 @@ use std::process::Command;
 
 use rustix::process::Pid;
 
+use crate::network::TOKEN_PREFIX;
+
 /// Variables a runner sees by default: what programs need to start, and what frameworks are configured with. Everything
 /// else, credentials above all, stays with the host.
 const DEFAULT_VARIABLES: &[&str] = &[
@@ -35,7 +37,8 @@ const DEFAULT_VARIABLES: &[&str] = &[
 /// What a runner process gets.
 #[derive(Clone, Debug)]
 pub struct LaunchPolicy {
-    /// Names of environment variables passed on; a final `*` stands for any ending.
+    /// Names of environment variables passed on; a final `*` stands for any ending. Tokens, `CARTON_TOKEN_…`, are passed on only
+    /// if they are named in full: they are for the host, which downloads, and no runner needs them.
     pub environment: Vec<String>,
     /// Variables set for the runner, whatever the host's are.
     pub variables: Vec<(String, String)>,
@@ -74,7 +77,7 @@ impl LaunchPolicy {
     fn passes(&self, name: &OsStr) -> bool {
         let name = name.as_encoded_bytes();
         self.environment.iter().any(|pattern| match pattern.strip_suffix('*') {
-            Some(prefix) => name.starts_with(prefix.as_bytes()),
+            Some(prefix) => name.starts_with(prefix.as_bytes()) && !name.starts_with(TOKEN_PREFIX.as_bytes()),
             None => name == pattern.as_bytes(),
         })
     }
@@ -112,6 +115,13 @@ mod tests {
         check("OMP_NUM_THREADS", true);
         check("PATHOLOGY", false);
         check("AWS_SECRET_ACCESS_KEY", false);
+        check("CARTON_CACHE_DIR", true);
+        check("CARTON_TOKEN_models_example", false);
+        check("NETRC", false);
+        let named = LaunchPolicy { environment: vec!["CARTON_TOKEN_a".to_owned()], ..policy.clone() };
+        assert!(named.passes(OsStr::new("CARTON_TOKEN_a")));
+        let all = LaunchPolicy { environment: vec!["*".to_owned()], ..policy.clone() };
+        assert!(!all.passes(OsStr::new("CARTON_TOKEN_a")));
         check("LD_PRELOAD", false);
     }
 }

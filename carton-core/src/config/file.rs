@@ -1,0 +1,163 @@
+//! The configuration file: TOML in, values with the right types and within their limits out.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::ConfigError;
+use crate::network::{HostToken, Secret, Url};
+
+/// Seconds. A server cannot answer in less, and more is no limit.
+const IDLE_TIMEOUT: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
+
+/// More would keep others from the same server.
+const N_RANGES: std::ops::RangeInclusive<usize> = 1..=64;
+
+/// More would keep a user waiting for what does not come.
+const MAX_RETRIES: u32 = 1000;
+
+/// What is wrong with a configuration file. TOML's own error is not told: it shows the line, which may hold a token.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {reason}")]
+pub struct InvalidConfig {
+    /// The line, counted from 1.
+    pub line: usize,
+    /// What is wrong there.
+    pub reason: String,
+}
+
+#[derive(Default, Deserialize)]
+pub(super) struct RawConfig {
+    pub(super) runner_dir: Option<PathBuf>,
+    pub(super) runner_data_dir: Option<PathBuf>,
+    pub(super) cache_dir: Option<PathBuf>,
+    pub(super) runner_index: Option<String>,
+    pub(super) auto_install: Option<bool>,
+    pub(super) offline: Option<bool>,
+    pub(super) allow_file_links: Option<bool>,
+    pub(super) netrc: Option<Netrc>,
+    pub(super) network: Option<Spanned<RawNetwork>>,
+    #[serde(default)]
+    pub(super) credentials: Vec<Spanned<RawCredential>>,
+}
+
+#[derive(Default, Deserialize)]
+pub(super) struct RawNetwork {
+    pub(super) idle_timeout: Option<f64>,
+    pub(super) max_retries: Option<u32>,
+    pub(super) n_ranges: Option<usize>,
+}
+
+/// Whether, or where, there is a file of logins.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a path, or `false`")]
+pub(super) enum Netrc {
+    Use(bool),
+    Path(PathBuf),
+}
+
+#[derive(Deserialize)]
+pub(super) struct RawCredential {
+    host: String,
+    token: Option<String>,
+    token_env: Option<String>,
+    #[serde(default)]
+    allow_http: bool,
+}
+
+impl RawConfig {
+    /// Reads a file. Relative paths in it become paths from its folder.
+    pub(super) fn read(path: &Path) -> Result<RawConfig, ConfigError> {
+        let text =
+            std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_path_buf(), source })?;
+        let mut raw = Self::parse(&text).map_err(|source| ConfigError::Parse { path: path.to_path_buf(), source })?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        for directory in [&mut raw.runner_dir, &mut raw.runner_data_dir, &mut raw.cache_dir].into_iter().flatten() {
+            *directory = folder.join(&*directory);
+        }
+        if let Some(Netrc::Path(path)) = &mut raw.netrc {
+            *path = folder.join(&*path);
+        }
+        if let Some(index) = raw.runner_index.as_mut().filter(|index| !index.contains("://")) {
+            *index = folder.join(&*index).to_string_lossy().into_owned();
+        }
+        Ok(raw)
+    }
+
+    fn parse(text: &str) -> Result<RawConfig, InvalidConfig> {
+        let line = |position: usize| text.bytes().take(position).filter(|byte| *byte == b'\n').count() + 1;
+        let mut raw: RawConfig = toml::from_str(text).map_err(|error| InvalidConfig {
+            line: error.span().map_or(1, |span| line(span.start)),
+            reason: without_value(error.message()),
+        })?;
+        let invalid = |position: usize, reason: &str| InvalidConfig { line: line(position), reason: reason.to_owned() };
+        for entry in &mut raw.credentials {
+            let position = entry.span().start;
+            entry.as_mut().check().map_err(|reason| invalid(position, reason))?;
+        }
+        if let Some(network) = &raw.network {
+            network.as_ref().check().map_err(|reason| invalid(network.span().start, &reason))?;
+        }
+        Ok(raw)
+    }
+}
+
+impl RawNetwork {
+    fn check(&self) -> Result<(), String> {
+        if self.idle_timeout.is_some_and(|seconds| !IDLE_TIMEOUT.contains(&seconds)) {
+            return Err(format!("`idle_timeout` must be {} to {} seconds", IDLE_TIMEOUT.start(), IDLE_TIMEOUT.end()));
+        }
+        if self.max_retries.is_some_and(|retries| retries > MAX_RETRIES) {
+            return Err(format!("`max_retries` must be at most {MAX_RETRIES}"));
+        }
+        if self.n_ranges.is_some_and(|n_ranges| !N_RANGES.contains(&n_ranges)) {
+            return Err(format!("`n_ranges` must be {} to {}", N_RANGES.start(), N_RANGES.end()));
+        }
+        Ok(())
+    }
+}
+
+impl RawCredential {
+    /// Brings the host into the form that URLs have it in.
+    fn check(&mut self) -> Result<(), &'static str> {
+        match (&self.token, &self.token_env) {
+            (Some(_), Some(_)) => return Err("`token` and `token_env` exclude each other"),
+            (None, None) => return Err("expected `token` or `token_env`"),
+            (Some(token), None) if token.trim().is_empty() => return Err("`token` is empty"),
+            _ => {}
+        }
+        let is_port = |port: &str| port.parse::<u16>().is_ok() && port.bytes().all(|byte| byte.is_ascii_digit());
+        let (name, port) = match self.host.rsplit_once(':') {
+            Some((name, port)) if is_port(port) && !name.is_empty() => (name, Some(port)),
+            _ => (self.host.as_str(), None),
+        };
+        let is_name = !name.contains(['/', '@', '?', '#', '\\']) && (name.starts_with('[') || !name.contains(':'));
+        let url = Url::parse(&format!("https://{name}/")).ok().filter(|_| is_name);
+        let name = url.as_ref().and_then(Url::host_str).ok_or("expected `host` to be a host, or a host and a port")?;
+        self.host = port.map_or_else(|| name.to_owned(), |port| format!("{name}:{port}"));
+        Ok(())
+    }
+
+    pub(super) fn resolve(self, variable: &dyn Fn(&str) -> Option<String>) -> HostToken {
+        let token = self.token.or_else(|| variable(self.token_env.as_ref()?));
+        HostToken {
+            host: self.host,
+            token: token.map(Secret::new),
+            variable: self.token_env,
+            allow_http: self.allow_http,
+        }
+    }
+}
+
+/// A message of the TOML reader with the kind of what was found, but not its value, which may be a secret in the wrong place.
+fn without_value(message: &str) -> String {
+    let found = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "));
+    match found.and_then(|found| found.rsplit_once(", expected ")) {
+        Some((found, expected)) => {
+            let kind = found.split(['`', '"']).next().unwrap_or_default().trim();
+            format!("expected {expected}, found {kind}")
+        }
+        None => message.to_owned(),
+    }
+}

@@ -1,0 +1,116 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::network::HostToken;
+
+fn load(file: Option<&str>, variables: &[(&str, &str)]) -> Result<Config, ConfigError> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = file.map(|text| {
+        let path = folder.path().join("config.toml");
+        std::fs::write(&path, text).unwrap();
+        path
+    });
+    let variables = variables.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+    Config::from_environment(path.as_deref(), variables)
+}
+
+#[test]
+fn environment_wins_over_file_over_default() {
+    let file = "cache_dir = \"/file/cache\"\nrunner_dir = \"/file/runners\"\nfuture_key = 1\noffline = true\n";
+    let config = load(Some(file), &[("HOME", "/home/me"), ("CARTON_CACHE_DIR", "/env/cache")]).unwrap();
+    assert_eq!(config.cache_dir, Path::new("/env/cache"));
+    assert_eq!(config.runner_dir, Path::new("/file/runners"));
+    assert_eq!(config.runner_data_dir, Path::new("/home/me/.carton/runner_data"));
+    assert_eq!(config.runner_index, None);
+    assert!(config.offline && config.network().is_offline());
+    let config = load(Some(file), &[("HOME", "/home/me"), ("CARTON_OFFLINE", "off")]).unwrap();
+    assert!(!config.offline && !config.auto_install && !config.allow_file_links);
+}
+
+#[test]
+fn relative_paths_start_at_the_files_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config.toml");
+    let index = |text: &str| {
+        std::fs::write(&path, format!("runner_index = \"{text}\"\nnetrc = \"logins\"\ncache_dir = \"c\"")).unwrap();
+        let config = Config::from_environment(Some(&path), [("HOME".into(), "/h".into())].into()).unwrap();
+        assert_eq!(config.cache_dir, folder.path().join("c"));
+        let netrc = NetrcFile { path: folder.path().join("logins"), named: true };
+        assert_eq!(config.credentials.netrc, Some(netrc));
+        config.runner_index.unwrap()
+    };
+    assert_eq!(index("index.json"), folder.path().join("index.json").to_str().unwrap());
+    assert_eq!(index("/srv/index.json"), "/srv/index.json");
+    assert_eq!(index("https://host/index.json"), "https://host/index.json");
+    assert_eq!(index("file:///srv/index.json"), "file:///srv/index.json");
+}
+
+#[test]
+fn the_network_is_limited_as_the_file_says() {
+    let file =
+        "auto_install = true\nallow_file_links = true\n[network]\nidle_timeout = 1.5\nmax_retries = 0\nn_ranges = 8\n";
+    let config = load(Some(file), &[("HOME", "/h")]).unwrap();
+    let options = config.network_options();
+    assert_eq!((options.idle_timeout, options.max_retries, options.n_ranges), (Duration::from_millis(1500), 0, 8));
+    assert!(config.auto_install && config.allow_file_links && !options.offline);
+    assert_eq!(load(None, &[("HOME", "/h")]).unwrap().network_options().idle_timeout, Duration::from_secs(30));
+}
+
+#[test]
+fn credentials_come_from_the_file_and_the_environment() {
+    let file = "netrc = false\n[[credentials]]\nhost = \"Models.Example\"\ntoken = \"secret-1\"\n[[credentials]]\n\
+                host = \"[::1]:443\"\ntoken_env = \"MINE\"\nallow_http = true\nfuture = 1\n";
+    let variables = [("HOME", "/h"), ("MINE", "secret-2\n"), ("CARTON_TOKEN_a_example", "secret-3")];
+    let config = load(Some(file), &variables).unwrap();
+    let token = |host: &str, token: &str, variable: Option<&str>, allow_http| HostToken {
+        host: host.to_owned(),
+        token: Some(crate::network::Secret::new(token)),
+        variable: variable.map(str::to_owned),
+        allow_http,
+    };
+    let tokens = [token("models.example", "secret-1", None, false), token("[::1]:443", "secret-2", Some("MINE"), true)];
+    assert_eq!(config.credentials.tokens, tokens);
+    assert_eq!(config.credentials.variables["CARTON_TOKEN_a_example"], crate::network::Secret::new("secret-3"));
+    assert_eq!(config.credentials.netrc, None);
+    let config = Config { runner_index: Some("https://me:secret-4@host/i?s=secret-5".to_owned()), ..config };
+    let shown = format!("{config:?} {:?}", config.network());
+    assert!(!shown.contains("secret") && shown.contains("https://host/i?…"), "{shown}");
+    let netrc = |variables: &[(&str, &str)]| load(None, variables).unwrap().credentials.netrc.unwrap();
+    assert_eq!(netrc(&[("HOME", "/h")]), NetrcFile { path: "/h/.netrc".into(), named: false });
+    assert_eq!(netrc(&[("HOME", "/h"), ("NETRC", "/n")]), NetrcFile { path: "/n".into(), named: true });
+}
+
+#[test]
+fn bad_configurations_are_errors() {
+    assert!(matches!(load(None, &[]), Err(ConfigError::NoHome { key: "runner_dir", .. })));
+    let offline = load(None, &[("HOME", "/h"), ("CARTON_OFFLINE", "maybe")]).unwrap_err();
+    assert_eq!(offline.to_string(), "expected `1` or `0` as CARTON_OFFLINE, found `maybe`");
+    let missing = Config::from_environment(Some(Path::new("/does/not/exist")), BTreeMap::new());
+    assert!(matches!(missing, Err(ConfigError::Read { .. })));
+}
+
+#[test]
+fn what_is_wrong_with_the_file_is_told_without_its_values() {
+    let check = |file: &str, expected: &str| match load(Some(file), &[("HOME", "/h")]) {
+        Err(ConfigError::Parse { source, .. }) => assert_eq!(source.to_string(), expected, "{file}"),
+        other => panic!("{file}: {other:?}"),
+    };
+    check("cache_dir = 3", "line 1: expected path string, found integer");
+    check("\noffline = \"secret, expected secret\"", "line 2: expected a boolean, found string");
+    check("netrc = 3", "line 1: expected a path, or `false`");
+    let credential = |lines: &str| format!("[[credentials]]\n{lines}");
+    check(&credential("host = \"a\"\ntoken = 12345"), "line 3: expected a string, found integer");
+    check(&credential("host = \"a\"\ntoken = secret"), "line 3: string values must be quoted, expected literal string");
+    check(&credential("host = \"a\""), "line 1: expected `token` or `token_env`");
+    check(&credential("host = \"a\"\ntoken = \" \""), "line 1: `token` is empty");
+    let both = "host = \"a\"\ntoken = \"secret\"\ntoken_env = \"A\"";
+    check(&credential(both), "line 1: `token` and `token_env` exclude each other");
+    for host in ["https://a", "a/b", "me:secret@a", "", "a:", "a:99999", "::1"] {
+        let file = credential(&format!("host = \"{host}\"\ntoken = \"secret\""));
+        check(&file, "line 1: expected `host` to be a host, or a host and a port");
+    }
+    check("credentials = \"secret\"", "line 1: expected a sequence, found string");
+    check("offline = false\n[network]\nidle_timeout = 0", "line 2: `idle_timeout` must be 0.1 to 3600 seconds");
+    check("network.n_ranges = 65", "line 1: `n_ranges` must be 1 to 64");
+    check("network.max_retries = 1001", "line 1: `max_retries` must be at most 1000");
+}

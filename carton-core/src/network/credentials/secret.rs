@@ -1,0 +1,29 @@
+//! Text that is never shown.
+
+use std::fmt;
+
+/// A token or a password. Its `Debug` form hides it, and it has no other.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Keeps `text` from being shown. White space at its ends is dropped: tokens are often read from files that end in a line break.
+    pub fn new(text: impl AsRef<str>) -> Secret {
+        Secret(text.as_ref().trim().to_owned())
+    }
+
+    /// A password, in which white space may matter.
+    pub(super) fn verbatim(text: String) -> Secret {
+        Secret(text)
+    }
+
+    pub(super) fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("…")
+    }
+}
