@@ -207,7 +207,9 @@ fn a_remote_carton_offline() {
     ----- stdout -----
 
     ----- stderr -----
-    error: `https://localhost/m.carton` is remote, and --offline was given
+    error: `https://localhost/m.carton` is not in the cache, and the network is not to be used
+
+    hint: allow the network, or fetch it once while it is allowed
     ");
     assert_snapshot!(sandbox.carton("run https://localhost/m.carton --offline --json"), @r#"
     exit code: 7
@@ -215,9 +217,9 @@ fn a_remote_carton_offline() {
     {
       "error": {
         "kind": "network",
-        "message": "`https://localhost/m.carton` is remote, and --offline was given",
+        "message": "`https://localhost/m.carton` is not in the cache, and the network is not to be used",
         "causes": [],
-        "hint": null
+        "hint": "allow the network, or fetch it once while it is allowed"
       }
     }
     ----- stderr -----
