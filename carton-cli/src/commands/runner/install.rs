@@ -35,7 +35,7 @@ pub(super) async fn run(arguments: RunnerInstallArgs, context: &Context<'_>) -> 
     let source = source(&arguments)?;
     let index = index_place(arguments.index.as_deref(), config)?;
     let only_index = arguments.index.is_some();
-    let offline = context.global.offline;
+    let offline = config.offline;
     let sha256 = arguments.sha256;
     let (installed, from) = with_installer(context, move |installer| match source {
         Source::Named(requirement) => named(installer, &requirement, index.as_ref(), only_index, offline),

@@ -11,7 +11,6 @@ use std::sync::Arc;
 
 use carton_core::ProgressCallback;
 use carton_core::config::Config;
-use carton_core::network::{Network, NetworkOptions};
 use carton_core::runner::{InstallError, Installer, Place};
 
 use super::{Context, open};
@@ -45,7 +44,7 @@ async fn with_installer<T: Send + 'static>(
     context: &Context<'_>,
     work: impl FnOnce(&Installer<'_>) -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
-    let network = Network::new(NetworkOptions { offline: context.global.offline, ..NetworkOptions::default() });
+    let network = context.config.network();
     let runner_dir = context.config.runner_dir.clone();
     let progress: Option<ProgressCallback> = open::progress(context);
     let display = Arc::clone(context.output.progress());
