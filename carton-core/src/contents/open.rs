@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Read;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -38,6 +39,9 @@ impl Contents {
         let archive = Archive::open(source).map_err(ContentsError::archive(&location))?;
         let metadata_file = |name: &str, cap: usize| match archive.get(name) {
             Some(entry) if entry.kind() == EntryKind::File => {
+                if entry.size() <= cap as u64 {
+                    read_ahead(&archive, [archive.window(entry)])?;
+                }
                 archive.read(entry, cap as u64).map(Some).map_err(ContentsError::archive(name))
             }
             // Readers that follow links would see another carton than those that do not.
@@ -49,6 +53,8 @@ impl Contents {
             Some(bytes) => Links::parse(&bytes)?,
             None => Links::default(),
         };
+        let links_inside = archive.entries().iter().filter(|entry| entry.kind() == EntryKind::Symlink);
+        read_ahead(&archive, links_inside.map(|entry| archive.window(entry)))?;
         let mut found = BTreeMap::new();
         for (index, entry) in archive.entries().iter().enumerate() {
             let what = match entry.kind() {
@@ -153,6 +159,24 @@ impl Contents {
     pub fn is_unpacked_carton(path: &Path) -> bool {
         path.join(manifest::NAME).is_file() && path.join("carton.toml").is_file()
     }
+}
+
+/// How many bytes between two parts of an archive on a server are read to save a request.
+const LARGEST_GAP: u64 = 64 << 10;
+
+/// Reads parts of an archive on a server that are about to be used, neighbours together.
+fn read_ahead(archive: &Archive, parts: impl IntoIterator<Item = Range<u64>>) -> Result<(), ContentsError> {
+    let Some(remote) = archive.source().remote() else { return Ok(()) };
+    let mut parts: Vec<Range<u64>> = parts.into_iter().filter(|part| !remote.holds(part)).collect();
+    parts.sort_by_key(|part| part.start);
+    let mut joined: Vec<Range<u64>> = Vec::new();
+    for part in parts {
+        match joined.last_mut() {
+            Some(last) if part.start.saturating_sub(last.end) <= LARGEST_GAP => last.end = last.end.max(part.end),
+            _ => joined.push(part),
+        }
+    }
+    joined.iter().try_for_each(|part| Ok(remote.prefetch(part)?))
 }
 
 /// Compares the hash first: a MANIFEST that is not the expected one is not even parsed.

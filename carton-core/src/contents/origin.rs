@@ -16,6 +16,9 @@ pub(super) const CHUNK_LENGTH: usize = 256 * 1024;
 /// The files that tell what a carton is. Opening one reads them.
 const DESCRIBING: [&str; 2] = ["carton.toml", "tensor_data/index.toml"];
 
+/// One that is larger is read piece by piece, until what it is read for says that it is too large.
+const LARGEST_DESCRIPTION: u64 = 8 << 20;
+
 /// What was opened.
 pub(super) enum Origin {
     Archive {
@@ -197,6 +200,9 @@ impl Contents {
         let describes = DESCRIBING.contains(&path.as_str());
         if !describes && !remote.holds(&archive.window(entry)) {
             return Ok(None);
+        }
+        if entry.compressed_size() <= LARGEST_DESCRIPTION {
+            remote.prefetch(&archive.window(entry))?;
         }
         let reader = archive.reader(entry).map_err(ContentsError::archive(path))?;
         Ok(Some(RawReader::Entry { reader, path }))

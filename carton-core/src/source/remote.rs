@@ -15,6 +15,8 @@ use crate::network::{Activity, Network, NetworkError, Part, Url, Version, Wanted
 
 /// The most that is read in one request. The directory of an archive has at most as much.
 const LARGEST_READ: u64 = 256 << 20;
+/// The most that is kept in memory: a directory and a MANIFEST of the largest size.
+const MOST_KEPT: u64 = 512 << 20;
 
 /// A file on an HTTP server.
 #[derive(Debug)]
@@ -71,6 +73,18 @@ impl RemoteSource {
         self.block(range).is_some()
     }
 
+    /// Reads these bytes by one request, unless they are known, so that reading them piece by piece takes none.
+    ///
+    /// # Errors
+    /// As [`fetch`](Self::fetch).
+    pub fn prefetch(&self, range: &Range<u64>) -> Result<(), NetworkError> {
+        let range = range.start.min(self.length)..range.end.min(self.length);
+        if range.start < range.end && !self.holds(&range) {
+            self.read(range)?;
+        }
+        Ok(())
+    }
+
     /// Reads these bytes and keeps none of them.
     ///
     /// # Errors
@@ -95,6 +109,20 @@ impl RemoteSource {
         Ok(fetched.bytes)
     }
 
+    /// Reads and keeps.
+    fn read(&self, range: Range<u64>) -> Result<Arc<[u8]>, NetworkError> {
+        let kept: u64 = {
+            let blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+            blocks.values().map(|bytes| bytes.len() as u64).sum()
+        };
+        if kept.saturating_add(range.end - range.start) > MOST_KEPT {
+            return Err(NetworkError::TooLarge { url: self.address.clone(), limit: MOST_KEPT });
+        }
+        let bytes: Arc<[u8]> = self.fetch(range.clone(), &self.activity)?.into();
+        self.blocks.lock().unwrap_or_else(PoisonError::into_inner).insert(range.start, bytes.clone());
+        Ok(bytes)
+    }
+
     fn block(&self, range: &Range<u64>) -> Option<(u64, Arc<[u8]>)> {
         let blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
         // Few: one for each read that was made to open an archive.
@@ -117,12 +145,7 @@ impl Source for RemoteSource {
         }
         let (block_offset, bytes) = match self.block(&(offset..end)) {
             Some(found) => found,
-            None => {
-                let bytes: Arc<[u8]> = self.fetch(offset..end, &self.activity).map_err(io::Error::other)?.into();
-                let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
-                blocks.insert(offset, bytes.clone());
-                (offset, bytes)
-            }
+            None => (offset, self.read(offset..end).map_err(io::Error::other)?),
         };
         // Both ends are within the block.
         let start = (offset - block_offset) as usize;
