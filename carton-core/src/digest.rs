@@ -173,6 +173,28 @@ impl io::Write for Hasher {
     }
 }
 
+/// Hands all bytes of a reader to `each`, in order, and hashes them. `read_error` says what it means that reading failed.
+pub(crate) fn hash_all<E>(
+    reader: &mut dyn io::Read,
+    read_error: impl Fn(io::Error) -> E,
+    mut each: impl FnMut(&[u8]) -> Result<(), E>,
+) -> Result<Sha256Digest, E> {
+    const CHUNK_LENGTH: usize = 256 * 1024;
+    let mut hasher = Hasher::new();
+    let mut chunk = vec![0; CHUNK_LENGTH];
+    loop {
+        match reader.read(&mut chunk) {
+            Ok(0) => return Ok(hasher.finish()),
+            Ok(n_bytes) => {
+                hasher.update(&chunk[..n_bytes]);
+                each(&chunk[..n_bytes])?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(read_error(error)),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]

@@ -7,7 +7,7 @@ use super::{Opening, io_error};
 use crate::archive::SUFFIX_LENGTH;
 use crate::cache::RemoteCarton;
 use crate::contents::{Access, ContentsError};
-use crate::digest::{Hasher, Sha256Digest};
+use crate::digest::{Sha256Digest, hash_all};
 use crate::download::{Download, Target};
 use crate::encoding::{self, Limit};
 use crate::network::{Extent, Network, NetworkError, Part, Url, Wanted};
@@ -175,25 +175,18 @@ impl Remote<'_> {
             Some(path) => Some((std::fs::File::create(path).map_err(io_error("create", path))?, path)),
             None => None,
         };
-        let mut hasher = Hasher::new();
-        let mut chunk = vec![0; 256 * 1024];
-        loop {
-            let n_bytes = reader
-                .read(&mut chunk)
-                .map_err(|error| ContentsError::from_fetch(error, &network::address(self.url)))?;
-            if n_bytes == 0 {
-                return Ok(hasher.finish());
-            }
-            hasher.update(&chunk[..n_bytes]);
+        let read_error = |error| ContentsError::from_fetch(error, &network::address(self.url)).into();
+        hash_all(reader, read_error, |chunk| {
             if let Some((file, path)) = &mut copy {
-                file.write_all(&chunk[..n_bytes]).map_err(io_error("write", path))?;
+                file.write_all(chunk).map_err(io_error("write", path))?;
             }
             if let Some(progress) = &self.opening.progress {
                 let activity = &self.opening.activity;
                 let (kept, done) = (activity.kept(), activity.kept() + activity.received());
                 progress(&ProgressEvent { stage: Stage::Fetch, done, kept, total, unit: "bytes" });
             }
-        }
+            Ok(())
+        })
     }
 
     fn options(&self) -> OpenOptions {

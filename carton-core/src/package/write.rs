@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
-use std::io::Read;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -12,7 +11,7 @@ use super::output::Pending;
 use super::walk::{self, Found};
 use super::{MAX_METADATA_LENGTH, PackageError, references};
 use crate::archive::{self, Compression, Content, Tail};
-use crate::digest::{Hasher, Sha256Digest};
+use crate::digest::{Sha256Digest, hash_all};
 use crate::links::Links;
 use crate::manifest::Manifest;
 use crate::metadata::Metadata;
@@ -174,22 +173,15 @@ impl Hashes<'_> {
             return Ok(*digest);
         }
         let mut file = File::open(path).map_err(PackageError::io("open", path))?;
-        let mut hasher = Hasher::new();
-        let mut buffer = vec![0; 1 << 20];
-        loop {
-            let n_bytes = match file.read(&mut buffer) {
-                Ok(0) => break,
-                Ok(n_bytes) => n_bytes,
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(PackageError::io("read", path)(error)),
-            };
-            hasher.update(&buffer[..n_bytes]);
-            // How much there will be to do is not known yet; this is only about being asked to stop.
-            if (self.on_progress)(0, 0).is_break() {
-                return Err(PackageError::Interrupted);
-            }
-        }
-        let digest = hasher.finish();
+        // How much there will be to do is not known yet; this is only about being asked to stop.
+        let digest = hash_all(
+            &mut file,
+            |error| PackageError::io("read", path)(error),
+            |_| match (self.on_progress)(0, 0) {
+                ControlFlow::Continue(()) => Ok(()),
+                ControlFlow::Break(()) => Err(PackageError::Interrupted),
+            },
+        )?;
         self.known.insert(path.to_path_buf(), digest);
         Ok(digest)
     }

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Fetch;
@@ -11,10 +11,16 @@ use super::plan::Candidate;
 use crate::archive::{Archive, Entry, Method};
 use crate::cache::{FileLock, SHARED_FROM};
 use crate::contents::origin::CHUNK_LENGTH;
-use crate::contents::{ContentsError, Place};
-use crate::digest::{Hasher, Sha256Digest};
+use crate::contents::{ContentsError, ErrorKind, Place};
+use crate::digest::{Hasher, Sha256Digest, hash_all};
 use crate::download::{Download, Target};
 use crate::source::{RemoteSource, Window};
+
+/// A complete file that an attempt brought, not compared yet.
+pub(super) struct Brought {
+    pub(super) digest: Sha256Digest,
+    pub(super) file: PathBuf,
+}
 
 /// The name of a decompressed file in the folder of its download.
 pub(super) const DECODED: &str = "decoded";
@@ -152,54 +158,54 @@ impl Fetch<'_> {
             accept_encoded: false,
             limit: range.end - range.start,
         };
-        let attempt = || {
+        self.settle(&lock, &folder, path, digest, || {
             let download = Download::start(&self.access.network, &target, &self.activity)?;
-            let found = if is_stored {
-                let found = self.hash(&mut download.reader(), path)?;
-                (found, download.path())
-            } else {
-                let near = archive.with_source(download.source());
-                let mut reader = near.reader(entry).map_err(ContentsError::archive(path))?;
-                let decoded = folder.join(DECODED);
-                (self.write(&mut reader, &decoded, path)?, decoded)
-            };
-            Ok::<_, ContentsError>((found, download.is_resumed()))
-        };
-        self.adopt(&lock, &folder, path, digest, attempt)
+            if is_stored {
+                return Ok(Brought { digest: self.hash(&mut download.reader(), path)?, file: download.path() });
+            }
+            let near = archive.with_source(download.source());
+            let mut reader = near.reader(entry).map_err(ContentsError::archive(path))?;
+            let file = folder.join(DECODED);
+            Ok(Brought { digest: self.write(&mut reader, &file, path)?, file })
+        })
     }
 
-    /// Takes over what an attempt brought. Bytes that an earlier process left may have been lost with the power: if they are
-    /// wrong they are fetched again, once.
-    pub(super) fn adopt(
+    /// Puts what an attempt brings into the cache, if it is the file with this digest.
+    ///
+    /// Bytes that an earlier process left may have been lost with the power: if something is wrong with them, everything is
+    /// fetched again, once.
+    pub(super) fn settle(
         &self,
         lock: &FileLock<'_>,
         folder: &Path,
         path: &str,
         digest: Sha256Digest,
-        attempt: impl Fn() -> Result<((Sha256Digest, std::path::PathBuf), bool), ContentsError>,
+        attempt: impl Fn() -> Result<Brought, ContentsError>,
     ) -> Result<(), ContentsError> {
-        let is_right = |result: &Result<((Sha256Digest, _), bool), ContentsError>| matches!(result, Ok(((found, _), _)) if *found == digest);
-        let resumed = Download::has_begun(folder);
-        let mut result = attempt();
-        let is_wrong = match &result {
-            Ok(_) => !is_right(&result),
-            Err(error) => error.kind() == crate::contents::ErrorKind::Integrity,
+        let try_once = || {
+            let result = attempt().and_then(|brought| match brought.digest == digest {
+                true => Ok(brought.file),
+                false => Err(ContentsError::Digest { path: path.to_owned(), expected: digest, found: brought.digest }),
+            });
+            match result {
+                Ok(file) => Ok(drop(lock.adopt(&file)?)),
+                Err(error) => {
+                    if error.kind() == ErrorKind::Integrity {
+                        lock.discard()?;
+                    }
+                    Err(error)
+                }
+            }
         };
-        if is_wrong {
-            lock.discard()?;
-            if resumed {
+        let has_earlier_bytes = Download::has_begun(folder);
+        match try_once() {
+            Err(error) if has_earlier_bytes && error.kind() == ErrorKind::Integrity => {
                 tracing::warn!(path, "what an earlier download left is damaged; it is fetched again");
                 lock.download_folder()?;
-                result = attempt();
+                try_once()
             }
+            result => result,
         }
-        let ((found, file), _) = result?;
-        if found != digest {
-            lock.discard()?;
-            return Err(ContentsError::Digest { path: path.to_owned(), expected: digest, found });
-        }
-        lock.adopt(&file)?;
-        Ok(())
     }
 
     /// Reads to the end, and hashes.
@@ -219,16 +225,13 @@ impl Fetch<'_> {
         path: &str,
         sink: &mut dyn FnMut(&[u8]) -> Result<(), ContentsError>,
     ) -> Result<Sha256Digest, ContentsError> {
-        let mut hasher = Hasher::new();
-        let mut chunk = vec![0; CHUNK_LENGTH];
-        loop {
-            self.checkpoint()?;
-            let n_bytes = reader.read(&mut chunk).map_err(|error| ContentsError::from_fetch(error, path))?;
-            if n_bytes == 0 {
-                return Ok(hasher.finish());
-            }
-            hasher.update(&chunk[..n_bytes]);
-            sink(&chunk[..n_bytes])?;
-        }
+        hash_all(
+            reader,
+            |error| ContentsError::from_fetch(error, path),
+            |chunk| {
+                self.checkpoint()?;
+                sink(chunk)
+            },
+        )
     }
 }

@@ -1,12 +1,11 @@
 //! Files that are not in the carton, and that LINKS says where to find.
 
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::Fetch;
-use super::archived::DECODED;
+use super::archived::{Brought, DECODED};
 use crate::contents::{ContentsError, ErrorKind, LinkFailure};
-use crate::digest::Sha256Digest;
 use crate::download::{Download, Target};
 use crate::encoding::{self, Limit};
 use crate::network::{NetworkError, Url, address};
@@ -37,7 +36,7 @@ impl Fetch<'_> {
                 }
             };
             let size = self.contents.links.size(&digest);
-            let result = self.adopt(&lock, &folder, path, digest, || match url.scheme() {
+            let result = self.settle(&lock, &folder, path, digest, || match url.scheme() {
                 "file" => self.local(&url, size, path, &folder.join(DECODED)),
                 _ => self.from_url(&url, size, path, &folder),
             });
@@ -57,13 +56,7 @@ impl Fetch<'_> {
         Err(ContentsError::NotToBeHad { path: path.clone(), digest, failures })
     }
 
-    fn from_url(
-        &self,
-        url: &Url,
-        size: Option<u64>,
-        path: &str,
-        folder: &Path,
-    ) -> Result<((Sha256Digest, PathBuf), bool), ContentsError> {
+    fn from_url(&self, url: &Url, size: Option<u64>, path: &str, folder: &Path) -> Result<Brought, ContentsError> {
         let limit = Limit { declared: size, ..Limit::default() };
         let target = Target {
             url,
@@ -75,7 +68,6 @@ impl Fetch<'_> {
             limit: limit.absolute.max(size.unwrap_or(0)),
         };
         let download = Download::start(&self.access.network, &target, &self.activity)?;
-        let resumed = download.is_resumed();
         if download.encodings().is_empty() {
             if let (Some(size), Some(found)) = (size, download.length().filter(|found| Some(*found) != size)) {
                 let expected = format!("exactly {size}, as LINKS says");
@@ -83,22 +75,16 @@ impl Fetch<'_> {
             }
             // One byte more than declared shows in the digest that there is more.
             let mut reader = download.reader().take(size.map_or(u64::MAX, |size| size.saturating_add(1)));
-            return Ok(((self.hash(&mut reader, path)?, download.path()), resumed));
+            return Ok(Brought { digest: self.hash(&mut reader, path)?, file: download.path() });
         }
         let mut reader = encoding::decode(download.reader(), download.encodings(), limit)
             .map_err(|source| ContentsError::Encoding { path: path.to_owned(), source })?;
-        let decoded = folder.join(DECODED);
-        Ok(((self.write(&mut reader, &decoded, path)?, decoded), resumed))
+        let file = folder.join(DECODED);
+        Ok(Brought { digest: self.write(&mut reader, &file, path)?, file })
     }
 
     /// A copy of a local file: the original may change.
-    fn local(
-        &self,
-        url: &Url,
-        size: Option<u64>,
-        path: &str,
-        decoded: &Path,
-    ) -> Result<((Sha256Digest, PathBuf), bool), ContentsError> {
+    fn local(&self, url: &Url, size: Option<u64>, path: &str, decoded: &Path) -> Result<Brought, ContentsError> {
         if !self.access.file_links {
             return Err(ContentsError::FileLinkRefused { path: path.to_owned(), url: url.to_string() });
         }
@@ -108,6 +94,6 @@ impl Fetch<'_> {
         let file = source.file().ok_or_else(|| cannot_open(std::io::ErrorKind::Unsupported.into()))?;
         // One byte more than declared shows that there is more.
         let mut reader = file.take(size.map_or(u64::MAX, |size| size.saturating_add(1)));
-        Ok(((self.write(&mut reader, decoded, path)?, decoded.to_path_buf()), false))
+        Ok(Brought { digest: self.write(&mut reader, decoded, path)?, file: decoded.to_path_buf() })
     }
 }
