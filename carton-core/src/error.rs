@@ -86,7 +86,7 @@ pub enum Error {
     NoRunner(#[from] Box<NoRunner>),
     /// A runner could not be installed.
     #[error(transparent)]
-    Install(InstallError),
+    Install(Box<InstallError>),
     /// The runner's process could not be started.
     #[error(transparent)]
     Launch(#[from] LaunchError),
@@ -258,7 +258,7 @@ impl From<InstallError> for Error {
         match error {
             InstallError::Registry(error) => Self::Registry(error),
             InstallError::NoRunner(error) => Self::NoRunner(error),
-            error => Self::Install(error),
+            error => Self::Install(Box::new(error)),
         }
     }
 }

@@ -188,7 +188,10 @@ impl Fetch<'_> {
                 false => Err(ContentsError::Digest { path: path.to_owned(), expected: digest, found: brought.digest }),
             });
             match result {
-                Ok(file) => Ok(drop(lock.adopt(&file)?)),
+                Ok(file) => {
+                    lock.adopt(&file)?;
+                    Ok(())
+                }
                 Err(error) => {
                     if error.kind() == ErrorKind::Integrity {
                         lock.discard()?;

@@ -37,8 +37,8 @@ impl Fetch<'_> {
             };
             let size = self.contents.links.size(&digest);
             let result = self.settle(&lock, &folder, path, digest, || match url.scheme() {
-                "file" => self.local(&url, size, path, &folder.join(DECODED)),
-                _ => self.from_url(&url, size, path, &folder),
+                "file" => self.local_file(&url, size, path, &folder.join(DECODED)),
+                _ => self.remote_file(&url, size, path, &folder),
             });
             match result {
                 Ok(()) => return Ok(()),
@@ -56,7 +56,7 @@ impl Fetch<'_> {
         Err(ContentsError::NotToBeHad { path: path.clone(), digest, failures })
     }
 
-    fn from_url(&self, url: &Url, size: Option<u64>, path: &str, folder: &Path) -> Result<Brought, ContentsError> {
+    fn remote_file(&self, url: &Url, size: Option<u64>, path: &str, folder: &Path) -> Result<Brought, ContentsError> {
         let limit = Limit { declared: size, ..Limit::default() };
         let target = Target {
             url,
@@ -84,7 +84,7 @@ impl Fetch<'_> {
     }
 
     /// A copy of a local file: the original may change.
-    fn local(&self, url: &Url, size: Option<u64>, path: &str, decoded: &Path) -> Result<Brought, ContentsError> {
+    fn local_file(&self, url: &Url, size: Option<u64>, path: &str, decoded: &Path) -> Result<Brought, ContentsError> {
         if !self.access.file_links {
             return Err(ContentsError::FileLinkRefused { path: path.to_owned(), url: url.to_string() });
         }
