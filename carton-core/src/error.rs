@@ -231,6 +231,7 @@ impl Error {
             Self::Cache(_) => Some("name a folder that can be written to with CARTON_CACHE_DIR".to_owned()),
             Self::NoRunner(error) => Some(error.hint()),
             Self::Network(error) => error.hint(),
+            Self::Contents(error) | Self::Package(PackageError::Contents(error)) => error.hint(),
             Self::Install(error) => error.hint(),
             Self::Remote { .. } => Some("download the file and load it by its path".to_owned()),
             Self::Shrink(error) => error.hint(),

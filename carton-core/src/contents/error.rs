@@ -288,6 +288,20 @@ impl ContentsError {
         }
     }
 
+    /// What the user can do about it, where there is something.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Network(error) => error.hint(),
+            Self::FileLinkRefused { .. } => Some(
+                "a carton on this machine may link to files on this machine with --allow-file-links, or `allow_file_links = \
+                 true` in the configuration; one on a server never may"
+                    .to_owned(),
+            ),
+            Self::NotToBeHad { failures, .. } => failures.iter().find_map(|failure| failure.error.hint()),
+            _ => None,
+        }
+    }
+
     /// The error inside one that the [`reader`](super::Contents::reader) of a file returned: [`io::Read`] can only return
     /// [`io::Error`].
     pub fn from_read(error: io::Error, path: &str) -> ContentsError {

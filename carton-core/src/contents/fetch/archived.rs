@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::Fetch;
 use super::plan::Candidate;
 use crate::archive::{Archive, Entry, Method};
-use crate::cache::{FileLock, SHARED_FROM};
+use crate::cache::{Cache, CacheError, FileLock, SHARED_FROM};
 use crate::contents::origin::CHUNK_LENGTH;
 use crate::contents::{ContentsError, ErrorKind, Place};
 use crate::digest::{Hasher, Sha256Digest, hash_all};
@@ -20,6 +20,31 @@ use crate::source::{RemoteSource, Window};
 pub(super) struct Brought {
     pub(super) digest: Sha256Digest,
     pub(super) file: PathBuf,
+}
+
+/// Verified small files on their way into the cache. They can be many times as large as what they were compressed to.
+struct Small<'a> {
+    cache: &'a Cache,
+    files: Vec<(Sha256Digest, Vec<u8>)>,
+    n_bytes: usize,
+}
+
+impl Small<'_> {
+    fn add(&mut self, digest: Sha256Digest, bytes: Vec<u8>) -> Result<(), CacheError> {
+        const ENOUGH: usize = 8 << 20;
+        self.n_bytes += bytes.len();
+        self.files.push((digest, bytes));
+        if self.n_bytes >= ENOUGH { self.store() } else { Ok(()) }
+    }
+
+    fn store(&mut self) -> Result<(), CacheError> {
+        let files: Vec<(Sha256Digest, &[u8])> =
+            self.files.iter().map(|(digest, bytes)| (*digest, bytes.as_slice())).collect();
+        self.cache.insert_small(&files)?;
+        self.files.clear();
+        self.n_bytes = 0;
+        Ok(())
+    }
 }
 
 /// The name of a decompressed file in the folder of its download.
@@ -51,15 +76,13 @@ impl Fetch<'_> {
             Err(error) => return all(error),
         };
         let mut failures = Vec::new();
-        let mut small = Vec::new();
+        let mut small = Small { cache: self.cache, files: Vec::new(), n_bytes: 0 };
         for file in missing {
             if let Err(error) = self.keep(&archive, file.item, &mut small) {
                 failures.push((file.item, error));
             }
         }
-        let small: Vec<(Sha256Digest, &[u8])> =
-            small.iter().map(|(digest, bytes)| (*digest, bytes.as_slice())).collect();
-        if let Err(error) = self.cache.insert_small(&small) {
+        if let Err(error) = small.store() {
             return all(error.into());
         }
         failures
@@ -95,24 +118,18 @@ impl Fetch<'_> {
     }
 
     /// Puts a file whose compressed bytes are in memory into the cache, or into `small` if it is small.
-    fn keep(
-        &self,
-        archive: &Archive,
-        item: usize,
-        small: &mut Vec<(Sha256Digest, Vec<u8>)>,
-    ) -> Result<(), ContentsError> {
+    fn keep(&self, archive: &Archive, item: usize, small: &mut Small<'_>) -> Result<(), ContentsError> {
         let path = &self.contents.items[item].path;
         let (entry, digest) = self.entry(archive, item)?;
         let mut reader = archive.reader(entry).map_err(ContentsError::archive(path))?;
         if entry.size() < SHARED_FROM {
-            let mut bytes = Vec::with_capacity(SHARED_FROM as usize);
+            let mut bytes = Vec::with_capacity(usize::try_from(entry.size()).unwrap_or(0));
             reader.read_to_end(&mut bytes).map_err(|error| ContentsError::from_fetch(error, path))?;
             let found = Sha256Digest::of(&bytes);
             if found != digest {
                 return Err(ContentsError::Digest { path: path.clone(), expected: digest, found });
             }
-            small.push((digest, bytes));
-            return Ok(());
+            return Ok(small.add(digest, bytes)?);
         }
         self.cache.obtain_file::<ContentsError>(
             &digest,
