@@ -28,7 +28,7 @@ pub(super) enum Mode {
 
 /// A held lock. Dropping it releases it; an exclusive one takes its file away first.
 #[derive(Debug)]
-pub(super) struct Lock {
+pub(crate) struct Lock {
     /// Keeps the lock: the kernel releases it when the last descriptor closes.
     _file: File,
     path: PathBuf,

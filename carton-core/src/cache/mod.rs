@@ -75,13 +75,10 @@ pub use prune::{PruneOptions, Pruned};
 pub use record::{Scope, Verified};
 pub use verify::{CacheReport, DamagedFile};
 
-// What only remote cartons need has no caller yet.
-#[allow(unused_imports)]
 pub(crate) use downloads::FileLock;
 pub(crate) use files::{Checked, SHARED_FROM, WORTH_WAITING, check_bytes, open_following, open_regular};
 pub(crate) use index::{FolderIndex, Line};
 pub(crate) use moment::Moment;
-#[allow(unused_imports)]
 pub(crate) use remote::RemoteCarton;
 
 use lock::{Lock, Mode};

@@ -40,7 +40,7 @@ impl Cache {
     }
 
     /// While this is held nothing is chosen for deletion. Held for moments only, between which `prune` gets its turn.
-    pub(super) fn hold_off_prune<E: From<CacheError>>(
+    pub(crate) fn hold_off_prune<E: From<CacheError>>(
         &self,
         checkpoint: &dyn Fn() -> Result<(), E>,
     ) -> Result<Lock, E> {

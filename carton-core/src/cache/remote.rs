@@ -89,24 +89,31 @@ impl Cache {
         Ok(())
     }
 
-    /// The carton that this URL led to when it was last used. This is a use of it.
+    /// The carton that this URL led to when it was last used. This is a use of it. One that was downloaded as a whole is known
+    /// only as long as its file is there and undamaged.
     pub(crate) fn remote_by_url(&self, url_key: &Sha256Digest) -> Option<RemoteCarton> {
         let record = self.url_record(&self.url_path(url_key))?;
         let root = self.carton_root(&record.manifest);
         let carton = read_remote(&remote_path(&root, url_key))?;
-        (record.url_key == *url_key && carton.url_key == *url_key && carton.manifest == record.manifest).then(|| {
-            touch(&root);
-            carton
-        })
+        let is_it = record.url_key == *url_key && carton.url_key == *url_key && carton.manifest == record.manifest;
+        if !is_it || !self.has_whole(&carton) {
+            return None;
+        }
+        touch(&root);
+        Some(carton)
     }
 
     /// A remote file that was seen to hold this carton: the one used last.
     pub(crate) fn remote_by_manifest(&self, manifest: &Sha256Digest) -> Option<RemoteCarton> {
         let root = self.carton_root(manifest);
-        let carton =
-            remotes(&root).iter().find_map(|path| read_remote(path).filter(|found| found.manifest == *manifest))?;
+        let is_it = |found: &RemoteCarton| found.manifest == *manifest && self.has_whole(found);
+        let carton = remotes(&root).iter().find_map(|path| read_remote(path).filter(is_it))?;
         touch(&root);
         Some(carton)
+    }
+
+    fn has_whole(&self, carton: &RemoteCarton) -> bool {
+        carton.whole.is_none_or(|whole| matches!(self.file(&whole), Ok(Some(_))))
     }
 
     fn url_path(&self, url_key: &Sha256Digest) -> PathBuf {

@@ -40,7 +40,7 @@ pub(super) fn open(
         (Some(known), true) => remote.reopen(&known),
         (Some(known), false) => match remote.ask(Some(&known)) {
             // Whatever is wrong with what was remembered.
-            Err(Error::Package(error)) => {
+            Err(error @ (Error::Package(_) | Error::Io { .. })) => {
                 tracing::debug!(%error, "what the cache knows of the carton cannot be used");
                 remote.ask(None)
             }
@@ -148,6 +148,8 @@ impl Remote<'_> {
             (self.hash(&mut reader, None, Some(&decoded))?, decoded)
         };
         let file_lock = cache.lock_file::<Error>(&digest, &checkpoint)?;
+        // Until it is known that the carton uses the file.
+        let _no_prune = cache.hold_off_prune(&checkpoint)?;
         if file_lock.file::<Error>(&|_| checkpoint())?.is_none() {
             file_lock.adopt(&path)?;
         }

@@ -18,7 +18,7 @@ fn example_remote(url: &str, manifest: &str) -> RemoteCarton {
 fn a_remote_carton_is_found_by_its_url_and_by_its_manifest() {
     let (_folder, cache) = new_cache();
     let one = example_remote("one", "m");
-    let two = RemoteCarton { whole: Some(Sha256Digest::of(b"whole")), ..example_remote("two", "m") };
+    let two = example_remote("two", "m");
     cache.remember_remote(&one).unwrap();
     age();
     cache.remember_remote(&two).unwrap();
@@ -32,6 +32,23 @@ fn a_remote_carton_is_found_by_its_url_and_by_its_manifest() {
     cache.remember_remote(&replaced).unwrap();
     assert_eq!(cache.remote_by_url(&one.url_key), Some(replaced));
     assert_eq!(count_files(&cache.bucket(PARTIAL)), 0);
+}
+
+#[test]
+fn a_carton_that_was_downloaded_as_a_whole_is_known_while_it_is_there() {
+    let (_folder, cache) = new_cache();
+    let bytes = vec![5; 100_000];
+    let whole = cache.insert_file(&mut &bytes[..]).unwrap();
+    let carton = RemoteCarton { whole: Some(whole), ..example_remote("one", "m") };
+    cache.remember_remote(&carton).unwrap();
+    let found = || (cache.remote_by_url(&carton.url_key), cache.remote_by_manifest(&carton.manifest));
+    assert_eq!(found(), (Some(carton.clone()), Some(carton.clone())));
+    damage(&cache.file_path(&whole));
+    assert_eq!(found(), (None, None));
+    cache.insert_file(&mut &bytes[..]).unwrap();
+    assert!(found().0.is_some());
+    fs::remove_file(cache.file_path(&whole)).unwrap();
+    assert_eq!(found(), (None, None));
 }
 
 #[test]
