@@ -63,7 +63,8 @@ pub(super) fn progress(context: &Context<'_>) -> Option<ProgressCallback> {
     let display = Arc::clone(context.output.progress());
     display.is_shown().then(|| {
         Arc::new(move |event: &ProgressEvent| {
-            display.update(&event.stage.to_string(), event.done, event.total, event.unit == "bytes");
+            let is_bytes = event.unit == "bytes";
+            display.update_kept(&event.stage.to_string(), event.done, event.kept, event.total, is_bytes);
         }) as ProgressCallback
     })
 }
@@ -82,7 +83,7 @@ pub(super) fn on_bytes<'a>(
             Work::Fetch => FETCHING,
             Work::Read => stage,
         };
-        display.update(stage, progress.bytes_done, Some(progress.bytes_total), true);
+        display.update_kept(stage, progress.bytes_done, progress.bytes_kept, Some(progress.bytes_total), true);
         wanted.control()
     }
 }

@@ -188,6 +188,7 @@ impl InstallError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::NoRunner(none) => Some(none.hint()),
+            Self::Network { source, .. } => source.hint(),
             Self::NoDigest { .. } => Some("give it: `--sha256 HASH`".to_owned()),
             Self::NoDescriptor { inside: Some(folder), .. } => {
                 Some(format!("the runner is in the folder `{folder}` of it: archive what is in that folder"))
