@@ -2,4 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
+mod cache;
+mod credentials;
+mod links;
+mod metadata;
+mod model_files;
 mod network;
+mod setting;

@@ -1,0 +1,141 @@
+//! Downloads in the cache: shared, waited for, checked, and made again.
+
+use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::sync::Arc;
+
+use carton_core::digest::Sha256Digest;
+use carton_tests::server::File;
+use carton_tests::weights;
+
+use crate::links::link;
+use crate::model_files::breaking_down;
+use crate::setting::{Setting, chain, run};
+
+const LENGTH: usize = 8 << 20;
+
+#[tokio::test]
+async fn a_file_that_two_cartons_share_is_fetched_and_stored_once() {
+    let setting = Setting::new();
+    let shared = weights::bytes(LENGTH, 1);
+    setting.server.serve("/shared", File::new(shared.clone()));
+    let url = setting.server.url("/shared");
+    let one = setting.pack("one", &[("weights.bin", &shared), ("head.bin", b"one")]).await;
+    let two = setting.pack("two", &[("other/name.bin", &shared), ("head.bin", b"two")]).await;
+    let one = link(&one.path, "model/weights.bin", &shared, std::slice::from_ref(&url));
+    let two = link(&two.path, "model/other/name.bin", &shared, std::slice::from_ref(&url));
+    let (one, two) = (setting.serve("/one.carton", one), setting.serve("/two.carton", two));
+    let first = setting.must_load(&one).await;
+    setting.must_load(&two).await;
+    drop(first);
+    assert_eq!(setting.server.written_for("/shared"), LENGTH as u64);
+    let large = setting.cache_files();
+    let inodes: std::collections::BTreeSet<u64> = large
+        .keys()
+        .filter(|path| fs::metadata(path).is_ok_and(|metadata| metadata.len() == LENGTH as u64))
+        .map(|path| fs::metadata(path).unwrap().ino())
+        .collect();
+    assert_eq!(inodes.len(), 1, "{large:#?}");
+}
+
+#[tokio::test]
+async fn a_carton_that_holds_a_cached_file_does_not_fetch_it() {
+    let setting = Setting::new();
+    let shared = weights::bytes(LENGTH, 1);
+    let one = setting.pack("one", &[("weights.bin", &shared), ("head.bin", b"one")]).await;
+    let two = setting.pack("two", &[("weights.bin", &shared), ("head.bin", b"two")]).await;
+    let (one, two) = (setting.serve("/one.carton", one.path), setting.serve("/two.carton", two.path));
+    setting.must_load(&one).await;
+    setting.must_load(&two).await;
+    let written = setting.server.written_for("/two.carton");
+    assert!(written < 256 << 10, "{written} bytes of the second carton were fetched");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_loads_at_once_fetch_once() {
+    let setting = Arc::new(Setting::new());
+    let files: [(&str, &[u8]); 2] = [("a.bin", &weights::bytes(LENGTH, 1)), ("b.bin", &weights::bytes(LENGTH, 2))];
+    let packed = setting.pack("model", &files).await;
+    let length = fs::metadata(&packed.path).unwrap().len();
+    let url = setting.serve("/model.carton", &packed.path);
+    let loads: Vec<_> = (0..8)
+        .map(|_| {
+            let (setting, url) = (Arc::clone(&setting), url.clone());
+            tokio::spawn(async move { drop(setting.must_load(&url).await) })
+        })
+        .collect();
+    for load in loads {
+        load.await.unwrap();
+    }
+    let written = setting.server.written_for("/model.carton");
+    assert!(written <= length + 8 * (64 << 10), "{written} bytes of {length} were sent");
+}
+
+#[tokio::test]
+async fn a_corrupted_file_is_noticed_and_fetched_again() {
+    let setting = Setting::new();
+    let weights = weights::bytes(LENGTH, 1);
+    let packed = setting.pack("model", &[("weights.bin", &weights), ("small.txt", b"small")]).await;
+    let url = format!("{}#sha256={}", setting.serve("/model.carton", &packed.path), packed.manifest_sha256);
+    let path = setting.cached_path(&Sha256Digest::of(&weights));
+    type Damage = fn(&fs::File);
+    let damages: [(&str, Damage); 3] = [
+        ("a byte", |file| file.write_all_at(b"!", LENGTH as u64 / 2).unwrap()),
+        ("its length", |file| file.set_len(LENGTH as u64 - 1).unwrap()),
+        ("a byte and the time", |file| {
+            let modified = file.metadata().unwrap().modified().unwrap();
+            file.write_all_at(b"!", 5).unwrap();
+            file.set_modified(modified).unwrap();
+        }),
+    ];
+    for (what, damage) in damages {
+        setting.must_load(&url).await;
+        assert_eq!(setting.n_cached(&[("", &weights)]), 1);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        damage(&fs::File::options().write(true).open(&path).unwrap());
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
+        setting.server.forget();
+        setting.must_load(&url).await;
+        assert_eq!(setting.n_cached(&[("", &weights)]), 1, "{what}");
+        let written = setting.server.written_for("/model.carton");
+        assert!(written >= LENGTH as u64, "{what}: {written} bytes were fetched");
+    }
+    // Where nothing can be fetched, that is said, and nothing wrong is run.
+    let file = fs::File::options().write(true).open(&path);
+    let file = file.or_else(|_| {
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644))?;
+        fs::File::options().write(true).open(&path)
+    });
+    file.unwrap().write_all_at(b"!", 5).unwrap();
+    let error = run(carton_core::Carton::load(&url, setting.offline()).await).await.unwrap_err();
+    assert_eq!(error.kind(), carton_core::ErrorKind::Network, "{}", chain(&error));
+}
+
+#[tokio::test]
+async fn a_corrupted_leftover_of_a_download_does_no_harm() {
+    let setting = Setting::new();
+    let weights = weights::bytes(LENGTH, 1);
+    let packed = setting.pack("model", &[("weights.bin", &weights)]).await;
+    let file = File::new(carton_tests::server::Content::open(&packed.path));
+    let url = setting.server.url("/model.carton");
+    for damage in 0..3 {
+        setting.server.route("/model.carton", breaking_down(file.clone(), LENGTH as u64 / 2));
+        setting.load(&url).await.unwrap_err();
+        let folder = setting.place.config().cache_dir.join("downloads-v1");
+        let leftovers: Vec<_> = setting.cache_files().into_keys().filter(|path| path.starts_with(&folder)).collect();
+        assert!(!leftovers.is_empty(), "nothing is kept of a download that failed");
+        for path in leftovers {
+            match damage {
+                0 => fs::File::options().write(true).open(&path).unwrap().write_all_at(b"damaged!", 0).unwrap(),
+                1 => fs::File::options().write(true).open(&path).unwrap().set_len(10).unwrap(),
+                _ => fs::write(&path, "").unwrap(),
+            }
+        }
+        setting.server.forget();
+        setting.server.serve("/model.carton", file.clone());
+        setting.must_load(&url).await;
+        assert_eq!(setting.n_cached(&[("", &weights)]), 1);
+        fs::remove_dir_all(setting.place.config().cache_dir).unwrap();
+        setting.server.forget();
+    }
+}

@@ -1,0 +1,146 @@
+//! What each test has: a home of its own, a server that misbehaves on request, and cartons of a few files.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use carton_core::archive::Compression;
+use carton_core::config::Config;
+use carton_core::digest::Sha256Digest;
+use carton_core::{Carton, Error, ErrorKind, Inputs, LoadOptions, OpenOptions, PackOptions, Packed};
+use carton_tests::place::Place;
+use carton_tests::server::{Content, File, Server};
+
+const RUNNER: &str = env!("CARGO_BIN_EXE_carton-test-runner");
+
+pub(crate) struct Setting {
+    pub(crate) place: Place,
+    pub(crate) server: Server,
+}
+
+impl Setting {
+    pub(crate) fn new() -> Self {
+        Self { place: Place::new(RUNNER), server: Server::start() }
+    }
+
+    /// A configuration that waits and retries little, so that tests of what fails are short.
+    pub(crate) fn config(&self) -> Config {
+        Config { idle_timeout: Some(Duration::from_millis(800)), max_retries: Some(2), ..self.place.config() }
+    }
+
+    pub(crate) fn options(&self) -> LoadOptions {
+        LoadOptions { config: Some(self.config()), ..LoadOptions::default() }
+    }
+
+    pub(crate) fn offline(&self) -> LoadOptions {
+        LoadOptions { config: Some(Config { offline: true, ..self.config() }), ..LoadOptions::default() }
+    }
+
+    pub(crate) fn open_options(&self) -> OpenOptions {
+        OpenOptions { config: Some(self.config()), ..OpenOptions::default() }
+    }
+
+    /// Packs a model of these files for the runner that returns its inputs. Nothing is compressed.
+    pub(crate) async fn pack(&self, name: &str, files: &[(&str, &[u8])]) -> Packed {
+        let model = self.place.path().join(format!("{name}-model"));
+        for (path, bytes) in files {
+            let path = model.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, bytes).unwrap();
+        }
+        self.pack_folder(name, &model).await
+    }
+
+    /// Packs a folder.
+    pub(crate) async fn pack_folder(&self, name: &str, model: &Path) -> Packed {
+        let output = self.place.path().join(format!("{name}.carton"));
+        let options = PackOptions {
+            compression: Compression::Stored,
+            config: Some(self.place.config()),
+            ..PackOptions::default()
+        };
+        Carton::pack(model, "noop", &output, options).await.unwrap_or_else(|error| panic!("{}", chain(&error)))
+    }
+
+    /// Serves a file as it should be, and returns its URL.
+    pub(crate) fn serve(&self, path: &str, file: impl AsRef<Path>) -> String {
+        self.server.serve(path, File::new(Content::open(file.as_ref())));
+        self.server.url(path)
+    }
+
+    /// Loads a carton and runs it once.
+    pub(crate) async fn load(&self, url: &str) -> Result<Carton, Error> {
+        run(Carton::load(url, self.options()).await).await
+    }
+
+    /// Loads a carton that must load.
+    pub(crate) async fn must_load(&self, url: &str) -> Carton {
+        self.load(url).await.unwrap_or_else(|error| panic!("{}", chain(&error)))
+    }
+
+    /// Loads a carton that must not load, for a reason of this kind. Returns all that the error says.
+    pub(crate) async fn must_fail(&self, url: &str, kind: ErrorKind) -> String {
+        let error = self.load(url).await.expect_err("it loaded");
+        assert_eq!(error.kind(), kind, "{}", chain(&error));
+        chain(&error)
+    }
+
+    /// The bytes of a file in the cache.
+    pub(crate) fn cached(&self, digest: &Sha256Digest) -> Option<Vec<u8>> {
+        fs::read(self.cached_path(digest)).ok()
+    }
+
+    /// Where a file is in the cache.
+    pub(crate) fn cached_path(&self, digest: &Sha256Digest) -> PathBuf {
+        let name = digest.to_string();
+        self.place.config().cache_dir.join("files-v1").join(&name[..2]).join(name)
+    }
+
+    /// How many files of these the cache has, each with the right bytes.
+    pub(crate) fn n_cached(&self, files: &[(&str, &[u8])]) -> usize {
+        let is_cached = |bytes: &[u8]| match self.cached(&Sha256Digest::of(bytes)) {
+            Some(found) => {
+                assert!(found == bytes, "a file in the cache has other bytes than its name says");
+                true
+            }
+            None => false,
+        };
+        files.iter().filter(|(_, bytes)| is_cached(bytes)).count()
+    }
+
+    /// Every file below the cache, with its length on disk.
+    pub(crate) fn cache_files(&self) -> BTreeMap<PathBuf, u64> {
+        let mut found = BTreeMap::new();
+        let mut folders = vec![self.place.config().cache_dir];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+                let metadata = entry.path().symlink_metadata().unwrap();
+                if metadata.is_dir() {
+                    folders.push(entry.path());
+                } else {
+                    found.insert(entry.path(), std::os::unix::fs::MetadataExt::blocks(&metadata) * 512);
+                }
+            }
+        }
+        found
+    }
+}
+
+/// The model, once it was run.
+pub(crate) async fn run(loaded: Result<Carton, Error>) -> Result<Carton, Error> {
+    let model = loaded?;
+    model.infer(Inputs::none()).await?;
+    Ok(model)
+}
+
+/// All that an error says.
+pub(crate) fn chain(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
