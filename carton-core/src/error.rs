@@ -235,6 +235,7 @@ impl Error {
             Self::Install(error) => error.hint(),
             Self::Remote { .. } => Some("download the file and load it by its path".to_owned()),
             Self::Shrink(error) => error.hint(),
+            Self::Package(PackageError::OutputIsSource { .. }) => Some("name another file to write".to_owned()),
             Self::Signature(_) => Some("`carton info` shows what the model expects".to_owned()),
             Self::TooManyPositional(_) => Some("pass inputs by name".to_owned()),
             Self::Timeout { .. } => Some("allow more time, or check that the model does not hang".to_owned()),

@@ -12,7 +12,7 @@ use std::process::{Command, Output};
 use carton_core::archive::Compression;
 use carton_core::digest::Sha256Digest;
 use carton_core::metadata::Draft;
-use carton_core::{Carton, OpenOptions, PackOptions};
+use carton_core::{Carton, LeaveOut, OpenOptions, PackOptions, ShrinkOptions};
 use carton_tensor::Tolerance;
 use carton_tests::place::Place;
 
@@ -63,6 +63,18 @@ async fn a_carton_by_python_passes_its_self_tests() {
         assert!(report.self_tests.iter().all(|test| test.outputs.len() == 1));
         assert!(model.package().contents().verify(&carton_core::contents::silent).unwrap().is_good());
     }
+}
+
+#[tokio::test]
+async fn a_shrunk_carton_is_read_by_python() {
+    let place = Place::new(RUNNER);
+    let (path, hash) = pack_digits(&place, Compression::Auto).await;
+    let small = place.path().join("small.carton");
+    let leave_out = LeaveOut::Large { url_prefix: "https://example.com/files".to_owned(), min_size: 1 };
+    let options = ShrinkOptions { config: place.load_options().config, ..ShrinkOptions::new(leave_out) };
+    Carton::shrink(&path, &small, options).await.unwrap();
+    let Some(output) = python("read_shrunk_carton.py", &[text(&small)]) else { return };
+    assert_eq!(printed(output).trim(), hash.to_string());
 }
 
 /// Packs the digits with their metadata.

@@ -5,6 +5,7 @@ mod model;
 mod pack;
 mod run;
 mod runner;
+mod shrink;
 mod values;
 
 use std::ffi::OsString;
@@ -17,6 +18,7 @@ pub(crate) use model::ModelArgs;
 pub(crate) use pack::{CompressionChoice, PackArgs};
 pub(crate) use run::{RunArgs, SignatureChoice};
 pub(crate) use runner::{RunnerCommand, RunnerInstallArgs, RunnerLsArgs, RunnerPackageArgs, RunnerRmArgs};
+pub(crate) use shrink::ShrinkArgs;
 pub(crate) use values::{InputArgument, InputValue, MiscArgument, OutputArgument};
 
 /// The whole command line.
@@ -122,6 +124,8 @@ pub(crate) enum Command {
     Pack(Box<PackArgs>),
     /// Extract everything in a carton into a folder
     Unpack(UnpackArgs),
+    /// Leave files out of a carton that can be fetched when it is loaded
+    Shrink(ShrinkArgs),
     /// Show what a carton says about its model
     Info(ModelArgs),
     /// List the files in a carton

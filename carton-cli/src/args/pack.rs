@@ -11,9 +11,14 @@ use super::values::{InputArgument, MiscArgument, OptionArgument};
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct PackArgs {
-    /// The model: a file, or a folder
+    /// The model: a file, or a folder; with --resolve, a carton
     #[arg(value_name = "PATH", value_hint = clap::ValueHint::AnyPath)]
     pub(crate) path: PathBuf,
+
+    /// Make a carton whole instead: PATH is a .carton file, its URL, or the folder of an unpacked one, and the files that it
+    /// only links are brought back. Its hash stays the same
+    #[arg(long, conflicts_with_all = ["runner", "framework_version", "metadata", "options", "misc", "record_self_test"])]
+    pub(crate) resolve: bool,
 
     /// The runner that will run the model (see `carton runner ls`)
     #[arg(long, value_name = "NAME")]
@@ -66,6 +71,9 @@ const EXAMPLES: &str = r#"Examples:
 
   Record what the model returns for an input as its self-test:
     carton pack digits.onnx --runner onnx --record-self-test x=x.npy
+
+  Bring back what `carton shrink` left out:
+    carton pack --resolve small.carton -o digits.carton
 
   The metadata file, in short:
     model_name = "digits"

@@ -10,6 +10,7 @@ mod pack;
 mod run;
 mod runner;
 mod self_test;
+mod shrink;
 mod unpack;
 mod verify;
 
@@ -40,6 +41,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit, Failure> {
     let context = Context { config, output };
     let result = match cli.command {
         Command::Pack(arguments) => interrupt::run(pack::run(*arguments, &context)),
+        Command::Shrink(arguments) => interrupt::run(shrink::run(arguments, &context)),
         Command::Unpack(arguments) => interrupt::run(unpack::run(arguments, &context)),
         Command::Info(model) => interrupt::run(info::run(model, &context)),
         Command::Ls(model) => interrupt::run(ls::run(model, &context)),

@@ -1,4 +1,4 @@
-//! `carton pack`: a model into a carton.
+//! `carton pack`: a model into a carton, or a carton made whole.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use carton_core::archive::Compression;
 use carton_core::digest::Sha256Digest;
 use carton_core::metadata::{Draft, MetadataError};
-use carton_core::{Carton, Inputs, PackOptions, RecordSelfTest};
+use carton_core::{Carton, Inputs, Location, PackOptions, RecordSelfTest, ResolveOptions};
 use serde::Serialize;
 
-use super::{Context, open};
+use super::{Context, open, shrink};
 use crate::args::{CompressionChoice, MiscArgument, PackArgs};
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
@@ -40,7 +40,9 @@ struct Packed {
 }
 
 pub(super) async fn run(arguments: PackArgs, context: &Context<'_>) -> Result<Exit, Failure> {
-    let output = context.output;
+    if arguments.resolve {
+        return resolve(arguments, context).await;
+    }
     let draft = arguments.metadata.as_deref().map(read_draft).transpose()?.unwrap_or_default();
     let runner = arguments.runner.or_else(|| draft.runner_name.clone()).ok_or_else(|| {
         Failure::usage(PackArgumentError::NoRunner).hint("name one: --runner NAME; `carton runner ls` lists them")
@@ -65,12 +67,7 @@ pub(super) async fn run(arguments: PackArgs, context: &Context<'_>) -> Result<Ex
         misc: misc_files(arguments.misc)?,
         record_self_tests,
         install_runners: arguments.install_runners,
-        compression: match arguments.compression {
-            CompressionChoice::Auto => Compression::Auto,
-            CompressionChoice::Stored => Compression::Stored,
-            CompressionChoice::Zstd => Compression::Zstd,
-            CompressionChoice::Deflate => Compression::Deflate,
-        },
+        compression: compression(arguments.compression),
         config: Some(context.config.clone()),
         progress: open::progress(context),
         ..PackOptions::default()
@@ -78,8 +75,32 @@ pub(super) async fn run(arguments: PackArgs, context: &Context<'_>) -> Result<Ex
     let packed = Carton::pack(&arguments.path, &runner, &path, options)
         .await
         .map_err(|error| Failure::from(error).instead_of(Exit::Integrity, Exit::Failure))?;
-    output.progress().finish();
+    report(packed, context)
+}
 
+/// `carton pack --resolve`.
+async fn resolve(arguments: PackArgs, context: &Context<'_>) -> Result<Exit, Failure> {
+    let path = match arguments.output {
+        Some(path) => path,
+        None => {
+            let name = shrink::name_of(&arguments.path)?;
+            PathBuf::from(format!("{}.carton", name.strip_suffix(".shrunk").unwrap_or(&name)))
+        }
+    };
+    let options = ResolveOptions {
+        compression: compression(arguments.compression),
+        config: Some(context.config.clone()),
+        progress: open::progress(context),
+        ..ResolveOptions::default()
+    };
+    let location = arguments.path.to_str().map_or_else(|| Location::from(&arguments.path), Location::from);
+    let packed = Carton::resolve(location, &path, options).await;
+    report(packed.map_err(|error| open::explained(error, &arguments.path))?, context)
+}
+
+fn report(packed: carton_core::Packed, context: &Context<'_>) -> Result<Exit, Failure> {
+    let output = context.output;
+    output.progress().finish();
     let packed = Packed {
         size: fs::metadata(&packed.path).ok().map(|metadata| metadata.len()),
         path: packed.path,
@@ -93,6 +114,15 @@ pub(super) async fn run(arguments: PackArgs, context: &Context<'_>) -> Result<Ex
         output.text(&format!("packed {}{size}\nmanifest sha256:{}\n", one_line(&path), packed.manifest_sha256))?;
     }
     Ok(Exit::Ok)
+}
+
+fn compression(choice: CompressionChoice) -> Compression {
+    match choice {
+        CompressionChoice::Auto => Compression::Auto,
+        CompressionChoice::Stored => Compression::Stored,
+        CompressionChoice::Zstd => Compression::Zstd,
+        CompressionChoice::Deflate => Compression::Deflate,
+    }
 }
 
 fn read_draft(path: &Path) -> Result<Draft, Failure> {

@@ -17,6 +17,7 @@ fn the_commands_are_listed() {
     Commands:
       pack         Pack a model into a .carton file
       unpack       Extract everything in a carton into a folder
+      shrink       Leave files out of a carton that can be fetched when it is loaded
       info         Show what a carton says about its model
       ls           List the files in a carton [alias: list]
       verify       Check every file in a carton against its manifest
@@ -59,9 +60,13 @@ fn pack_explains_itself() {
 
     Arguments:
       <PATH>
-              The model: a file, or a folder
+              The model: a file, or a folder; with --resolve, a carton
 
     Options:
+          --resolve
+              Make a carton whole instead: PATH is a .carton file, its URL, or the folder of an unpacked
+              one, and the files that it only links are brought back. Its hash stays the same
+
           --runner <NAME>
               The runner that will run the model (see `carton runner ls`)
 
@@ -146,6 +151,9 @@ fn pack_explains_itself() {
 
       Record what the model returns for an input as its self-test:
         carton pack digits.onnx --runner onnx --record-self-test x=x.npy
+
+      Bring back what `carton shrink` left out:
+        carton pack --resolve small.carton -o digits.carton
 
       The metadata file, in short:
         model_name = "digits"
@@ -283,7 +291,7 @@ fn run_explains_itself() {
 #[test]
 fn every_command_has_help() {
     let sandbox = Sandbox::new();
-    for command in ["pack", "unpack", "info", "ls", "verify", "hash", "run", "runner", "completions"] {
+    for command in ["pack", "unpack", "shrink", "info", "ls", "verify", "hash", "run", "runner", "completions"] {
         for help in [format!("{command} -h"), format!("{command} --help")] {
             let outcome = sandbox.carton(&help).expect_code(0);
             assert!(outcome.stdout.contains("Usage: carton"), "{outcome}");

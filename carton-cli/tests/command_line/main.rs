@@ -9,3 +9,4 @@ mod package;
 mod runners;
 mod running;
 mod sandbox;
+mod shrinking;

@@ -63,7 +63,8 @@ pub(crate) fn check_output(contents: &Contents, location: Option<&Path>, output:
             _ => Path::new("."),
         };
         let inside = |parent: std::path::PathBuf, folder: std::path::PathBuf| parent.starts_with(folder);
-        if std::fs::canonicalize(parent).ok().zip(std::fs::canonicalize(folder).ok()).is_some_and(|(p, f)| inside(p, f)) {
+        if std::fs::canonicalize(parent).ok().zip(std::fs::canonicalize(folder).ok()).is_some_and(|(p, f)| inside(p, f))
+        {
             return Err(refused());
         }
     }

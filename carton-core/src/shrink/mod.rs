@@ -150,7 +150,7 @@ pub enum ShrinkError {
         min_size: u64,
     },
     /// None of the given digests is that of a file.
-    #[error("`{location}` has none of the {n_links} files that are linked")]
+    #[error("no file of `{location}` is among the {n_links} that are linked")]
     NoneLinked {
         /// The carton.
         location: String,

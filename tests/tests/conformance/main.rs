@@ -10,6 +10,7 @@ mod judge;
 mod original;
 mod records;
 mod reject;
+mod shrunk;
 mod valid;
 
 use carton_core::ErrorKind;

@@ -6,8 +6,9 @@ use crate::builder::{CARTON_TOML, CartonBuilder, DEFLATE, Entry, Manifest, NUMBE
 use crate::judge::{Court, Everything, Verdict};
 use crate::records::{Descriptor, extra_field};
 
-/// Builds the carton and checks that everything can be read and is as it was put in.
+/// Builds the carton and checks that everything can be read and is as it was put in, and that it can be shrunk.
 pub(crate) fn check_valid(name: &str, carton: &CartonBuilder) -> Everything {
+    crate::shrunk::check(name, &carton.build());
     let everything = match Court::new().judge(&carton.build()) {
         Verdict::Good(everything) => everything,
         Verdict::Bad(failure) => panic!("{name}: {failure:?}"),

@@ -1,0 +1,103 @@
+//! `carton shrink`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::ModelArgs;
+
+/// Which files to leave out of which carton.
+#[derive(Args, Debug)]
+#[command(after_long_help = EXAMPLES)]
+#[group(id = "which", required = true, multiple = false, args = ["links", "url_prefix"])]
+pub(crate) struct ShrinkArgs {
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+
+    /// Leave out every file that this LINKS file has URLs for
+    #[arg(long, value_name = "LINKS.toml", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) links: Option<PathBuf>,
+
+    /// Leave out large files of the model, each to be fetched from URL/SHA256
+    #[arg(long, value_name = "URL", value_hint = clap::ValueHint::Url)]
+    pub(crate) url_prefix: Option<String>,
+
+    /// With --url-prefix: the size from which a file is left out, such as 100000 or 64KiB [default: 64KiB]
+    #[arg(long, value_name = "SIZE", conflicts_with = "links", value_parser = byte_count)]
+    pub(crate) min_size: Option<u64>,
+
+    /// Put the files that are left out into this folder, named as their URLs end, ready to be uploaded
+    #[arg(long, value_name = "FOLDER", value_hint = clap::ValueHint::DirPath)]
+    pub(crate) save_files: Option<PathBuf>,
+
+    /// The file to write, replaced if it is there [default: MODEL with .shrunk.carton, here]
+    #[arg(short, long, value_name = "OUT.carton", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) output: Option<PathBuf>,
+}
+
+const EXAMPLES: &str = r#"The hash of the model stays the same, and whoever loads the shrunk carton gets the same, verified files.
+
+Examples:
+  Leave out what is large, and upload it where the carton will look for it. Models that share files share uploads:
+    carton shrink llama.carton --url-prefix https://example.com/files --save-files upload
+    rsync upload/ example.com:/srv/www/files/
+
+  Leave out files that can be had elsewhere already:
+    carton shrink llama.carton --links LINKS.toml -o small.carton
+
+  LINKS.toml, in short:
+    version = 1
+    [urls]
+    e550f6224a5133f597d823ab4590f369e0b20e3c6446488225fc6f7a372b9fe2 = ["https://example.com/llama.gguf"]
+
+  Make it whole again:
+    carton pack --resolve small.carton -o llama.carton"#;
+
+/// A number of bytes: `65536`, `64KiB`, `10 MB`.
+fn byte_count(text: &str) -> Result<u64, String> {
+    const UNITS: [(&str, u64); 12] = [
+        ("", 1),
+        ("b", 1),
+        ("k", 1 << 10),
+        ("kib", 1 << 10),
+        ("kb", 1_000),
+        ("m", 1 << 20),
+        ("mib", 1 << 20),
+        ("mb", 1_000_000),
+        ("g", 1 << 30),
+        ("gib", 1 << 30),
+        ("gb", 1_000_000_000),
+        ("tib", 1 << 40),
+    ];
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let unit = text[digits..].trim().to_ascii_lowercase();
+    let factor = UNITS.iter().find(|(name, _)| *name == unit).map(|(_, factor)| *factor);
+    let number = text[..digits].parse::<u64>().ok();
+    let size = number.zip(factor).and_then(|(number, factor)| number.checked_mul(factor));
+    size.ok_or_else(|| "expected a number of bytes, such as 100000, 64KiB or 10MB".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn byte_counts() {
+        let check = |text: &str, expected: Option<u64>| assert_eq!(byte_count(text).ok(), expected, "{text}");
+        check("0", Some(0));
+        check("65536", Some(65536));
+        check("64KiB", Some(65536));
+        check("64k", Some(65536));
+        check("10 MB", Some(10_000_000));
+        check("2GiB", Some(2 << 30));
+        check("1b", Some(1));
+        check("", None);
+        check("KiB", None);
+        check("-1", None);
+        check("1.5MiB", None);
+        check("1 parsec", None);
+        check("99999999999999999999", None);
+        check("99999999999TiB", None);
+        check("1é", None);
+    }
+}

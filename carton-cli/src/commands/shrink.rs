@@ -1,0 +1,175 @@
+//! `carton shrink`: a carton without the files that can be fetched.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use carton_core::digest::Sha256Digest;
+use carton_core::links::{self, Links, LinksError};
+use carton_core::network::{Url, address};
+use carton_core::{Carton, DEFAULT_MIN_SIZE, Error, LeaveOut, LeftOut, ShrinkError, ShrinkOptions};
+use serde::Serialize;
+
+use super::{Context, open};
+use crate::args::ShrinkArgs;
+use crate::failure::{Exit, Failure};
+use crate::output::{Align, Table, byte_size, count, one_line};
+
+#[derive(Debug, thiserror::Error)]
+enum ShrinkArgumentError {
+    #[error("cannot read `{}`", path.display())]
+    ReadLinks { path: PathBuf, source: io::Error },
+    #[error("cannot use `{}`: it is no regular file of at most {} bytes", path.display(), links::MAX_LENGTH)]
+    LargeLinks { path: PathBuf },
+    #[error("cannot use `{}`", path.display())]
+    Links { path: PathBuf, source: LinksError },
+    #[error("cannot tell from `{}` what the carton is to be called", path.display())]
+    NoName { path: PathBuf },
+}
+
+#[derive(Serialize)]
+struct Shrunk {
+    path: PathBuf,
+    manifest_sha256: Sha256Digest,
+    size: Option<u64>,
+    /// Bytes of the files that were left out, each counted once.
+    left_out_size: u64,
+    left_out: Vec<File>,
+    /// Linked files that the carton does not have.
+    unmatched: Vec<Sha256Digest>,
+}
+
+#[derive(Serialize)]
+struct File {
+    path: String,
+    sha256: Sha256Digest,
+    size: u64,
+    /// Without what must not be shown.
+    urls: Vec<String>,
+    saved: Option<PathBuf>,
+}
+
+impl From<LeftOut> for File {
+    fn from(file: LeftOut) -> Self {
+        // A LINKS file has nothing else.
+        let shown = |url: &String| Url::parse(url).map_or_else(|_| "…".to_owned(), |url| address(&url));
+        let LeftOut { path, sha256, size, urls, saved, .. } = file;
+        Self { path, sha256, size, urls: urls.iter().map(shown).collect(), saved }
+    }
+}
+
+pub(super) async fn run(arguments: ShrinkArgs, context: &Context<'_>) -> Result<Exit, Failure> {
+    let output = context.output;
+    let path = match arguments.output {
+        Some(path) => path,
+        None => PathBuf::from(format!("{}.shrunk.carton", name_of(&arguments.model.path)?)),
+    };
+    let leave_out = match (&arguments.links, arguments.url_prefix) {
+        (Some(links), _) => LeaveOut::Linked(read_links(links)?),
+        (None, prefix) => LeaveOut::Large {
+            url_prefix: prefix.unwrap_or_default(),
+            min_size: arguments.min_size.unwrap_or(DEFAULT_MIN_SIZE),
+        },
+    };
+    let options = ShrinkOptions {
+        save_files: arguments.save_files,
+        expect: arguments.model.expect,
+        config: Some(context.config.clone()),
+        progress: open::progress(context),
+        ..ShrinkOptions::new(leave_out)
+    };
+    let shrunk = Carton::shrink(arguments.model.location(), &path, options).await.map_err(|error| match error {
+        Error::Shrink(ShrinkError::Prefix { .. }) => Failure::usage(error),
+        Error::Shrink(ShrinkError::NoneLarge { .. }) => {
+            Failure::from(error).hint("leave out smaller files too: --min-size SIZE")
+        }
+        error => open::explained(error, &arguments.model.path),
+    })?;
+    output.progress().finish();
+
+    let mut counted = std::collections::BTreeSet::new();
+    let once = shrunk.left_out.iter().filter(|file| counted.insert(file.sha256));
+    let shrunk = Shrunk {
+        size: fs::metadata(&shrunk.path).ok().map(|metadata| metadata.len()),
+        left_out_size: once.map(|file| file.size).sum(),
+        path: shrunk.path,
+        manifest_sha256: shrunk.manifest_sha256,
+        left_out: shrunk.left_out.into_iter().map(File::from).collect(),
+        unmatched: shrunk.unmatched,
+    };
+    if output.is_json() {
+        output.json(&shrunk)?;
+        return Ok(Exit::Ok);
+    }
+    if let Some(first) = shrunk.unmatched.first() {
+        let files = count(shrunk.unmatched.len(), "linked file");
+        output.warning(&format!("not in the carton: {files}, such as {first}"));
+    }
+    output.text(&text(&shrunk))?;
+    Ok(Exit::Ok)
+}
+
+fn text(shrunk: &Shrunk) -> String {
+    let mut table = Table::new(&[Align::Right, Align::Left, Align::Left]);
+    for file in &shrunk.left_out {
+        let url = file.urls.first().cloned().unwrap_or_default();
+        table.row([byte_size(file.size), file.path.clone(), url]);
+    }
+    let table = table.lines(&|_, _, cell| cell);
+    let size = shrunk.size.map(|size| format!(" ({})", byte_size(size))).unwrap_or_default();
+    let (files, left_out) = (count(shrunk.left_out.len(), "file"), byte_size(shrunk.left_out_size));
+    let path = shrunk.path.display().to_string();
+    let (path, hash) = (one_line(&path), shrunk.manifest_sha256);
+    format!("{table}left out {files}, {left_out}\nshrunk {path}{size}\nmanifest sha256:{hash}\n")
+}
+
+fn read_links(path: &Path) -> Result<Links, Failure> {
+    let unreadable = |source| Failure::new(ShrinkArgumentError::ReadLinks { path: path.to_path_buf(), source });
+    let metadata = fs::metadata(path).map_err(unreadable)?;
+    if !metadata.is_file() || metadata.len() > links::MAX_LENGTH as u64 {
+        return Err(Failure::new(ShrinkArgumentError::LargeLinks { path: path.to_path_buf() }));
+    }
+    let bytes = fs::read(path).map_err(unreadable)?;
+    Links::parse(&bytes).map_err(|source| Failure::new(ShrinkArgumentError::Links { path: path.to_path_buf(), source }))
+}
+
+/// What the model is called: the last part of its path or URL, without `.carton`.
+pub(super) fn name_of(model: &Path) -> Result<String, Failure> {
+    let no_name = || {
+        let error = ShrinkArgumentError::NoName { path: model.to_path_buf() };
+        Failure::usage(error).hint("name it: --output OUT.carton")
+    };
+    let text = model.to_str().ok_or_else(no_name)?;
+    let place = text.split_once("#sha256=").map_or(text, |(place, _)| place);
+    let is_url = place.starts_with("http://") || place.starts_with("https://");
+    let place = if is_url { place.split(['?', '#']).next().unwrap_or_default() } else { place };
+    let absolute = if is_url { PathBuf::from(place) } else { fs::canonicalize(place).unwrap_or_else(|_| place.into()) };
+    let name = absolute.file_name().and_then(|name| name.to_str()).ok_or_else(no_name)?;
+    let name = match name.strip_suffix(".carton") {
+        Some(name) => name,
+        // A folder's name is kept whole.
+        None if absolute.is_dir() => name,
+        None => name.rsplit_once('.').map_or(name, |(name, _)| name),
+    };
+    if name.is_empty() { Err(no_name()) } else { Ok(name.to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn the_carton_is_called_like_the_model() {
+        let check = |location: &str, expected: &str| assert_eq!(name_of(Path::new(location)).unwrap(), expected);
+        check("digits.carton", "digits");
+        check("/models/digits.v2.carton", "digits.v2");
+        check("digits.carton#sha256=00ff", "digits");
+        check("https://example.com/a/digits.carton?token=x.y#sha256=00ff", "digits");
+        check("digits.zip", "digits");
+        check("digits.shrunk.carton", "digits.shrunk");
+        assert_eq!(name_of(Path::new("/")).unwrap_err().exit(), Exit::Usage);
+        assert_eq!(name_of(Path::new(".carton")).unwrap_err().exit(), Exit::Usage);
+    }
+}

@@ -1,0 +1,207 @@
+//! Cartons without some of their files, and whole again.
+
+use std::fs;
+
+use insta::assert_snapshot;
+
+use crate::sandbox::Sandbox;
+
+/// Bytes that do not compress, and the same each time.
+fn noise(length: usize) -> Vec<u8> {
+    let mut state = 1_u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    (0..length).map(|_| next()).collect()
+}
+
+fn pack(sandbox: &Sandbox) {
+    sandbox.write("model/weights.bin", noise(100_000));
+    sandbox.write("model/words.txt", "one\ntwo\n");
+    sandbox.carton("pack model --runner noop").expect_code(0);
+}
+
+#[test]
+fn large_files_are_left_out_and_saved() {
+    let sandbox = Sandbox::new();
+    pack(&sandbox);
+    assert_snapshot!(sandbox.carton("shrink model.carton --url-prefix https://example.com/files/ --save-files upload"), @"
+    exit code: 0
+    ----- stdout -----
+    97.7 KiB  model/weights.bin  https://example.com/files/[HASH]
+    left out 1 file, 97.7 KiB
+    shrunk model.shrunk.carton (972 B)
+    manifest sha256:[HASH]
+    ----- stderr -----
+    ");
+    assert_eq!(sandbox.files(), ["model", "model.carton", "model.shrunk.carton", "upload"]);
+    let saved = crate::sandbox::names(&sandbox.work().join("upload"));
+    assert_eq!(saved.len(), 1);
+    assert_eq!(fs::read(sandbox.work().join("upload").join(&saved[0])).unwrap(), noise(100_000));
+    let hash = |carton: &str| sandbox.carton(&format!("hash {carton}")).expect_code(0).stdout;
+    assert_eq!(hash("model.shrunk.carton"), hash("model.carton"));
+    assert_snapshot!(sandbox.carton("ls model.shrunk.carton"), @"
+    exit code: 0
+    ----- stdout -----
+    SIZE  STORED  METHOD   PATH
+     112      84  deflate  carton.toml
+       -       -  linked   model/weights.bin
+       8       8  stored   model/words.txt
+      12      12  stored   tensor_data/index.toml
+    ----- stderr -----
+    ");
+    assert_snapshot!(sandbox.carton("shrink model.carton --url-prefix https://example.com --min-size 3 --json -o tiny.carton"), @r#"
+    exit code: 0
+    ----- stdout -----
+    {
+      "path": "tiny.carton",
+      "manifest_sha256": "[HASH]",
+      "size": 906,
+      "left_out_size": 100008,
+      "left_out": [{
+        "path": "model/weights.bin",
+        "sha256": "[HASH]",
+        "size": 100000,
+        "urls": ["https://example.com/[HASH]"],
+        "saved": null
+      }, {
+        "path": "model/words.txt",
+        "sha256": "[HASH]",
+        "size": 8,
+        "urls": ["https://example.com/[HASH]"],
+        "saved": null
+      }],
+      "unmatched": []
+    }
+    ----- stderr -----
+    "#);
+    assert!(crate::sandbox::names(&sandbox.temporary()).is_empty());
+}
+
+#[test]
+fn a_list_of_links_chooses() {
+    let sandbox = Sandbox::new();
+    pack(&sandbox);
+    let files = sandbox.carton("ls model.carton --json").json();
+    let digest = files["files"].as_array().unwrap().iter().find(|file| file["path"] == "model/words.txt").unwrap();
+    let digest = digest["sha256"].as_str().unwrap();
+    let other = "ab".repeat(32);
+    let links = format!(
+        "version = 1\n[urls]\n{digest} = ['https://me:secret@a.example/w?key=secret']\n{other} = ['https://a.example/x']\n"
+    );
+    sandbox.write("LINKS.toml", links);
+    let outcome = sandbox.carton("shrink model.carton --links LINKS.toml -o small.carton");
+    assert!(!outcome.to_string().contains("secret"), "{outcome}");
+    assert_snapshot!(outcome, @"
+    exit code: 0
+    ----- stdout -----
+    8 B  model/words.txt  https://a.example/w?…
+    left out 1 file, 8 B
+    shrunk small.carton (102.6 KiB)
+    manifest sha256:[HASH]
+    ----- stderr -----
+    warning: not in the carton: 1 linked file, such as [HASH]
+    ");
+    assert_eq!(sandbox.carton("shrink model.carton --links LINKS.toml --json").json()["unmatched"][0], other.as_str());
+    sandbox.write("LINKS.toml", format!("version = 1\n[urls]\n{other} = ['https://a.example/x']\n"));
+    assert_snapshot!(sandbox.carton("shrink model.carton --links LINKS.toml"), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: no file of `model.carton` is among the 1 that are linked
+
+    hint: `carton ls --json` shows the SHA-256 of each file
+    ");
+    sandbox.write("LINKS.toml", "version = 2");
+    assert_snapshot!(sandbox.carton("shrink model.carton --links LINKS.toml"), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: cannot use `LINKS.toml`
+
+    Caused by:
+      LINKS has version 2, and only version 1 is supported
+    ");
+    assert_snapshot!(sandbox.carton("shrink model.carton --links model"), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: cannot use `model`: it is no regular file of at most 67108864 bytes
+    ");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let sandbox = Sandbox::new();
+    pack(&sandbox);
+    sandbox.carton("shrink model.carton").expect_code(2);
+    sandbox.carton("shrink model.carton --links a --url-prefix https://a").expect_code(2);
+    sandbox.carton("shrink model.carton --links a --min-size 3").expect_code(2);
+    sandbox.carton("pack --resolve model.carton --runner noop").expect_code(2);
+    assert_snapshot!(sandbox.carton("shrink model.carton --url-prefix example.com"), @"
+    exit code: 2
+    ----- stdout -----
+
+    ----- stderr -----
+    error: `example.com` cannot begin the URLs of files: it is no http, https or file URL
+    ");
+    assert_snapshot!(sandbox.carton("shrink model.carton --url-prefix https://me:secret@example.com"), @"
+    exit code: 2
+    ----- stdout -----
+
+    ----- stderr -----
+    error: `https://example.com/` cannot begin the URLs of files: everybody who has the carton could read its user and password
+    ");
+    assert_snapshot!(sandbox.carton("shrink model.carton --url-prefix https://a --min-size 1MiB"), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: `model.carton` has no file of at least 1048576 bytes in its model that could be left out
+
+    hint: leave out smaller files too: --min-size SIZE
+    ");
+    assert_snapshot!(sandbox.carton("shrink model.carton --url-prefix https://a -o model.carton"), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: cannot write `model.carton`: it is, or is in, the carton that is read
+
+    hint: name another file to write
+    ");
+    assert_eq!(sandbox.files(), ["model", "model.carton"]);
+}
+
+#[test]
+fn a_carton_is_made_whole() {
+    let sandbox = Sandbox::new();
+    pack(&sandbox);
+    sandbox.carton("unpack model.carton -o unpacked").expect_code(0);
+    assert_snapshot!(sandbox.carton("pack --resolve unpacked"), @"
+    exit code: 0
+    ----- stdout -----
+    packed unpacked.carton (102.5 KiB)
+    manifest sha256:[HASH]
+    ----- stderr -----
+    ");
+    let bytes = |name: &str| fs::read(sandbox.work().join(name)).unwrap();
+    assert_eq!(bytes("unpacked.carton"), bytes("model.carton"));
+    fs::rename(sandbox.work().join("model.carton"), sandbox.work().join("whole.shrunk.carton")).unwrap();
+    sandbox.carton("pack --resolve whole.shrunk.carton --json").expect_code(0);
+    assert_eq!(bytes("whole.carton"), bytes("unpacked.carton"));
+    assert_snapshot!(sandbox.carton("pack --resolve whole.carton"), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: cannot write `whole.carton`: it is, or is in, the carton that is read
+
+    hint: name another file to write
+    ");
+    sandbox.carton("pack --resolve nothing.carton").expect_code(1);
+}
