@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 
+use carton_core::digest::Sha256Digest;
 use clap::{Args, ValueEnum};
 use semver::VersionReq;
 
+use super::model::digest;
 use super::values::{InputArgument, MiscArgument, OptionArgument};
 
 /// What to pack, for which runner, and into which file.
@@ -17,8 +19,16 @@ pub(crate) struct PackArgs {
 
     /// Make a carton whole instead: PATH is a .carton file, its URL, or the folder of an unpacked one, and the files that it
     /// only links are brought back. Its hash stays the same
-    #[arg(long, conflicts_with_all = ["runner", "framework_version", "metadata", "options", "misc", "record_self_test"])]
+    #[arg(long, conflicts_with_all = ["runner", "framework_version", "metadata", "options", "misc", "record_self_test", "install_runners"])]
     pub(crate) resolve: bool,
+
+    /// With --resolve: refuse the carton unless its manifest has this SHA-256 (see `carton hash`)
+    #[arg(long, value_name = "HASH", requires = "resolve", value_parser = digest)]
+    pub(crate) expect: Option<Sha256Digest>,
+
+    /// With --resolve: let a local carton's LINKS name local files
+    #[arg(long, requires = "resolve")]
+    pub(crate) allow_file_links: bool,
 
     /// The runner that will run the model (see `carton runner ls`)
     #[arg(long, value_name = "NAME")]

@@ -89,9 +89,10 @@ async fn resolve(arguments: PackArgs, context: &Context<'_>) -> Result<Exit, Fai
     };
     let options = ResolveOptions {
         compression: compression(arguments.compression),
+        expect: arguments.expect,
+        allow_file_links: arguments.allow_file_links,
         config: Some(context.config.clone()),
         progress: open::progress(context),
-        ..ResolveOptions::default()
     };
     let location = arguments.path.to_str().map_or_else(|| Location::from(&arguments.path), Location::from);
     let packed = Carton::resolve(location, &path, options).await;

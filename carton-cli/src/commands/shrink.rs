@@ -74,6 +74,7 @@ pub(super) async fn run(arguments: ShrinkArgs, context: &Context<'_>) -> Result<
     let options = ShrinkOptions {
         save_files: arguments.save_files,
         expect: arguments.model.expect,
+        allow_file_links: arguments.model.allow_file_links,
         config: Some(context.config.clone()),
         progress: open::progress(context),
         ..ShrinkOptions::new(leave_out)

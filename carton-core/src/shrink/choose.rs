@@ -16,6 +16,8 @@ pub(super) struct Choice {
     pub(super) left_out: Vec<LeftOut>,
     /// The paths of all that will not be there: what is left out, and what already was.
     pub(super) missing: BTreeSet<String>,
+    /// The paths of the symbolic links, which need no bytes.
+    symlinks: BTreeSet<String>,
     pub(super) links: Links,
     pub(super) unmatched: Vec<Sha256Digest>,
 }
@@ -47,7 +49,16 @@ impl Choice {
             .collect();
         let linked = files.iter().filter(|file| file.linked).map(|file| file.path.clone());
         let missing = left_out.iter().map(|file| file.path.clone()).chain(linked).collect();
-        Ok(Self { left_out, missing, links, unmatched })
+        let symlinks = files.iter().filter(|file| file.symlink.is_some()).map(|file| file.path.clone()).collect();
+        Ok(Self { left_out, missing, symlinks, links, unmatched })
+    }
+
+    /// Whether the bytes of the file at this path will be read. What was linked before stays where it is.
+    pub(super) fn needs(&self, path: &str, is_saving: bool) -> bool {
+        match self.missing.contains(path) {
+            true => is_saving && self.left_out.binary_search_by(|file| file.path.as_str().cmp(path)).is_ok(),
+            false => !self.symlinks.contains(path),
+        }
     }
 }
 

@@ -234,8 +234,8 @@ impl Carton {
             package::check_output(contents, location.path(), &output)?;
             let mut choice = Choice::make(contents, &options.leave_out)?;
             let report = Report { progress: options.progress.as_ref(), abandoned: &abandoned };
-            let is_needed = |path: &str| options.save_files.is_some() || !choice.missing.contains(path);
-            contents.fetch(is_needed, &report.of_contents(Stage::Pack))?;
+            let is_saving = options.save_files.is_some();
+            contents.fetch(|path| choice.needs(path, is_saving), &report.of_contents(Stage::Pack))?;
             // First the files: a carton whose files are nowhere is of no use.
             if let Some(folder) = &options.save_files {
                 save::save(contents, location.path(), &mut choice.left_out, folder, &report)?;

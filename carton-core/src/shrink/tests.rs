@@ -165,6 +165,34 @@ async fn what_is_large_is_left_out_and_comes_back() {
 }
 
 #[tokio::test]
+async fn what_was_saved_is_found_again() {
+    let desk = Desk::new();
+    let upload = desk.path("upload");
+    let leave_out = LeaveOut::large(format!("file://{}", upload.display()));
+    let options = ShrinkOptions { save_files: Some(upload.clone()), ..desk.options(leave_out) };
+    Carton::shrink(desk.path("model.carton"), desk.path("small.carton"), options).await.unwrap();
+    let resolve = async |allow_file_links: bool| {
+        let options =
+            ResolveOptions { allow_file_links, config: Some(desk.config.clone()), ..ResolveOptions::default() };
+        Carton::resolve(desk.path("small.carton"), desk.path("whole.carton"), options).await
+    };
+    assert_eq!(resolve(false).await.unwrap_err().kind(), ErrorKind::Network);
+    resolve(true).await.unwrap();
+    assert!(desk.bytes("whole.carton") == desk.bytes("model.carton"));
+
+    // Shrunk again, what is gone already is not asked for.
+    std::fs::remove_dir_all(&desk.config.cache_dir).unwrap();
+    std::fs::remove_dir_all(&upload).unwrap();
+    let options = ShrinkOptions {
+        save_files: Some(desk.path("upload2")),
+        ..desk.options(linked(&[(&noise(100_000, 2), "https://a/picture.png")]))
+    };
+    Carton::shrink(desk.path("small.carton"), desk.path("smaller.carton"), options).await.unwrap();
+    let error = resolve(true).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Network, "{error}");
+}
+
+#[tokio::test]
 async fn unpacked_cartons_are_shrunk_and_packed_too() {
     let desk = Desk::new();
     desk.open("model.carton").await.contents().unpack(&desk.path("unpacked"), &crate::contents::silent).unwrap();
