@@ -37,11 +37,11 @@ impl Contents {
             _ => Moment::now(file),
         });
         let archive = Archive::open(source).map_err(ContentsError::archive(&location))?;
+        let described =
+            DESCRIBING.iter().filter_map(|(name, cap)| archive.get(name).filter(|entry| entry.size() <= *cap));
+        read_ahead(&archive, described.map(|entry| archive.window(entry)))?;
         let metadata_file = |name: &str, cap: usize| match archive.get(name) {
             Some(entry) if entry.kind() == EntryKind::File => {
-                if entry.size() <= cap as u64 {
-                    read_ahead(&archive, [archive.window(entry)])?;
-                }
                 archive.read(entry, cap as u64).map(Some).map_err(ContentsError::archive(name))
             }
             // Readers that follow links would see another carton than those that do not.
@@ -160,6 +160,14 @@ impl Contents {
         path.join(manifest::NAME).is_file() && path.join("carton.toml").is_file()
     }
 }
+
+/// The files that tell what a carton is, with the most bytes that they are read ahead with.
+pub(super) const DESCRIBING: [(&str, u64); 4] = [
+    (manifest::NAME, manifest::MAX_LENGTH as u64),
+    (links::NAME, links::MAX_LENGTH as u64),
+    ("carton.toml", 4 << 20),
+    ("tensor_data/index.toml", 8 << 20),
+];
 
 /// How many bytes between two parts of an archive on a server are read to save a request.
 const LARGEST_GAP: u64 = 64 << 10;

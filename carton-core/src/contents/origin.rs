@@ -4,6 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use super::open::DESCRIBING;
 use super::progress::{Meter, silent};
 use super::{Contents, ContentsError, Item, Place};
 use crate::archive::{Archive, ArchiveError, Entry, EntryReader, Method};
@@ -12,12 +13,6 @@ use crate::source::FileIdentity;
 
 /// Bytes are handed on in pieces of this size.
 pub(super) const CHUNK_LENGTH: usize = 256 * 1024;
-
-/// The files that tell what a carton is. Opening one reads them.
-const DESCRIBING: [&str; 2] = ["carton.toml", "tensor_data/index.toml"];
-
-/// One that is larger is read piece by piece, until what it is read for says that it is too large.
-const LARGEST_DESCRIPTION: u64 = 8 << 20;
 
 /// What was opened.
 pub(super) enum Origin {
@@ -197,12 +192,9 @@ impl Contents {
             return Ok(None);
         };
         // What describes the carton is read through the source, so that it is known the next time.
-        let describes = DESCRIBING.contains(&path.as_str());
+        let describes = DESCRIBING.iter().any(|(name, _)| name == path);
         if !describes && !remote.holds(&archive.window(entry)) {
             return Ok(None);
-        }
-        if entry.compressed_size() <= LARGEST_DESCRIPTION {
-            remote.prefetch(&archive.window(entry))?;
         }
         let reader = archive.reader(entry).map_err(ContentsError::archive(path))?;
         Ok(Some(RawReader::Entry { reader, path }))

@@ -27,7 +27,7 @@ pub struct RemoteSource {
     version: Version,
     length: u64,
     activity: Arc<Activity>,
-    /// What was read, by offset. Blocks may overlap.
+    /// What was read, by offset; no two blocks overlap or touch.
     blocks: Mutex<BTreeMap<u64, Arc<[u8]>>>,
 }
 
@@ -43,7 +43,9 @@ impl RemoteSource {
         activity: Arc<Activity>,
     ) -> RemoteSource {
         let address = address(&url);
-        let blocks = blocks.into_iter().map(|(offset, bytes)| (offset, bytes.into())).collect();
+        let mut known = BTreeMap::new();
+        blocks.into_iter().for_each(|(offset, bytes)| insert(&mut known, offset, bytes));
+        let blocks = known;
         RemoteSource { network, url, address, version, length, activity, blocks: Mutex::new(blocks) }
     }
 
@@ -110,7 +112,7 @@ impl RemoteSource {
     }
 
     /// Reads and keeps.
-    fn read(&self, range: Range<u64>) -> Result<Arc<[u8]>, NetworkError> {
+    fn read(&self, range: Range<u64>) -> Result<(), NetworkError> {
         let kept: u64 = {
             let blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
             blocks.values().map(|bytes| bytes.len() as u64).sum()
@@ -118,17 +120,15 @@ impl RemoteSource {
         if kept.saturating_add(range.end - range.start) > MOST_KEPT {
             return Err(NetworkError::TooLarge { url: self.address.clone(), limit: MOST_KEPT });
         }
-        let bytes: Arc<[u8]> = self.fetch(range.clone(), &self.activity)?.into();
-        self.blocks.lock().unwrap_or_else(PoisonError::into_inner).insert(range.start, bytes.clone());
-        Ok(bytes)
+        let bytes = self.fetch(range.clone(), &self.activity)?;
+        insert(&mut self.blocks.lock().unwrap_or_else(PoisonError::into_inner), range.start, bytes);
+        Ok(())
     }
 
     fn block(&self, range: &Range<u64>) -> Option<(u64, Arc<[u8]>)> {
         let blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
-        // Few: one for each read that was made to open an archive.
-        let mut before = blocks.range(..=range.start).rev();
-        let (offset, bytes) = before.find(|(offset, bytes)| range.end <= **offset + bytes.len() as u64)?;
-        Some((*offset, bytes.clone()))
+        let (offset, bytes) = blocks.range(..=range.start).next_back()?;
+        (range.end <= *offset + bytes.len() as u64).then(|| (*offset, bytes.clone()))
     }
 }
 
@@ -145,7 +145,10 @@ impl Source for RemoteSource {
         }
         let (block_offset, bytes) = match self.block(&(offset..end)) {
             Some(found) => found,
-            None => (offset, self.read(offset..end).map_err(io::Error::other)?),
+            None => {
+                self.read(offset..end).map_err(io::Error::other)?;
+                self.block(&(offset..end)).ok_or(io::ErrorKind::UnexpectedEof)?
+            }
         };
         // Both ends are within the block.
         let start = (offset - block_offset) as usize;
@@ -168,6 +171,27 @@ impl Source for RemoteSource {
     fn location(&self) -> &str {
         &self.address
     }
+}
+
+/// Adds a block, joined with those that it overlaps or touches. All are of one version, so what overlaps is equal.
+fn insert(blocks: &mut BTreeMap<u64, Arc<[u8]>>, offset: u64, bytes: Vec<u8>) {
+    let end_of = |(offset, bytes): (&u64, &Arc<[u8]>)| *offset + bytes.len() as u64;
+    let (mut start, mut joined) = (offset, bytes);
+    // Those that begin before it, then those that begin within it; each is taken out and becomes a part of it.
+    while let Some(before) = blocks.range(..start).next_back().filter(|block| end_of(*block) >= start) {
+        let before_start = *before.0;
+        let Some(before) = blocks.remove(&before_start) else { break };
+        let mut bytes = before.to_vec();
+        let covered = bytes.len().min((start - before_start) as usize + joined.len());
+        bytes.splice((start - before_start) as usize..covered, joined);
+        (start, joined) = (before_start, bytes);
+    }
+    while let Some(&next) = blocks.range(start..=start + joined.len() as u64).next().map(|(offset, _)| offset) {
+        let Some(after) = blocks.remove(&next) else { break };
+        let covered = (start + joined.len() as u64 - next) as usize;
+        joined.extend_from_slice(after.get(covered..).unwrap_or_default());
+    }
+    blocks.insert(start, joined.into());
 }
 
 /// Some bytes of a source that are in memory already; all others are read from the source itself.
@@ -218,6 +242,8 @@ impl Source for Window {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use proptest::prelude::*;
+
     use super::*;
     use crate::network::NetworkOptions;
     use crate::source::{MemorySource, behaviour};
@@ -238,12 +264,35 @@ mod tests {
         let mut buffer = [0; 3];
         parts.read_at(5, &mut buffer).unwrap();
         assert_eq!(&buffer, b"567");
-        // Behind a shorter block that begins nearer.
         parts.read_at(1, &mut buffer).unwrap();
         assert_eq!(&buffer, b"123");
-        assert!(!parts.holds(&(2..6)));
-        let error = parts.read_at(2, &mut [0; 4]).unwrap_err();
+        let gap = source(10, &[(0, b"0123"), (5, b"56789")]);
+        assert!(gap.holds(&(0..4)) && !gap.holds(&(2..6)) && !gap.holds(&(4..5)));
+        let error = gap.read_at(2, &mut [0; 4]).unwrap_err();
         assert!(matches!(error.downcast::<NetworkError>(), Ok(NetworkError::Offline { .. })));
+    }
+
+    proptest! {
+        #[test]
+        fn blocks_are_joined(ranges in proptest::collection::vec((0_usize..40, 0_usize..12), 0..12)) {
+            let contents: Vec<u8> = (0..60).collect();
+            let mut blocks = BTreeMap::new();
+            let mut is_known = [false; 61];
+            for (start, length) in ranges {
+                insert(&mut blocks, start as u64, contents[start..start + length].to_vec());
+                is_known[start..start + length].fill(true);
+            }
+            let mut end = None;
+            for (offset, bytes) in &blocks {
+                let start = *offset as usize;
+                prop_assert_eq!(&**bytes, &contents[start..start + bytes.len()]);
+                prop_assert!(end.is_none_or(|end| end < start), "{:?}", blocks);
+                prop_assert!(!is_known[start + bytes.len()]);
+                is_known[start..start + bytes.len()].fill(false);
+                end = Some(start + bytes.len());
+            }
+            prop_assert!(is_known.iter().all(|known| !known));
+        }
     }
 
     #[test]
