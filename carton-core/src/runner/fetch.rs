@@ -82,11 +82,15 @@ pub(super) fn archive(
         Place::File(path) => (Fetched { path: path.clone(), downloaded: None }, hash_file(path, waiter)?),
         Place::Url(url) => {
             let (folder, lock) = download_folder(runner_dir, &part.sha256, waiter)?;
-            let (path, found) = download(url, &folder, &part.sha256, network, waiter)?;
-            if found != part.sha256 {
-                // Nothing of it is worth keeping.
+            let downloaded = download(url, &folder, &part.sha256, network, waiter);
+            let is_worth_keeping = match &downloaded {
+                Ok((_, found)) => *found == part.sha256,
+                Err(_) => Download::has_begun(&folder),
+            };
+            if !is_worth_keeping {
                 let _ = fs::remove_dir_all(&folder);
             }
+            let (path, found) = downloaded?;
             (Fetched { path, downloaded: Some((folder, lock)) }, found)
         }
     };

@@ -33,23 +33,21 @@ pub(super) struct Limits {
     pub(super) n_entries: u64,
     /// The bytes of all files.
     pub(super) n_bytes: u64,
-    /// Of an archive of `n` bytes, at most `FREE_BYTES + ratio * n` come out.
+    /// Of an archive of `n` bytes, at most `free_bytes + ratio * n` come out.
+    pub(super) free_bytes: u64,
     pub(super) ratio: u64,
 }
 
-/// What may always come out of an archive, however small it is.
-const FREE_BYTES: u64 = 64 << 20;
-
 impl Default for Limits {
     fn default() -> Self {
-        Self { n_entries: 1 << 20, n_bytes: 64 << 30, ratio: 200 }
+        Self { n_entries: 1 << 20, n_bytes: 64 << 30, free_bytes: 64 << 20, ratio: 200 }
     }
 }
 
 impl Limits {
     /// How many bytes may come out of an archive of so many.
     fn of_archive(&self, archive_length: u64) -> u64 {
-        self.n_bytes.min(FREE_BYTES.saturating_add(archive_length.saturating_mul(self.ratio)))
+        self.n_bytes.min(self.free_bytes.saturating_add(archive_length.saturating_mul(self.ratio)))
     }
 }
 
