@@ -39,7 +39,7 @@ pub struct PackOptions {
     pub tensors: BTreeMap<String, Tensor>,
     /// Self-tests whose expected outputs are what the packed model returns.
     pub record_self_tests: Vec<RecordSelfTest>,
-    /// Installs a missing runner from the configured index ([`Config::runner_index`]).
+    /// Installs a missing runner from the configured index ([`Config::runner_index`]); [`Config::auto_install`] does so too.
     pub install_runners: bool,
     /// How entries are compressed.
     pub compression: Compression,

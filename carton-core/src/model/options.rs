@@ -31,7 +31,7 @@ pub struct LoadOptions {
     pub runner: Option<String>,
     /// Another requirement on the framework version than the carton's.
     pub framework_version: Option<VersionReq>,
-    /// Installs a missing runner from the configured index ([`Config::runner_index`]).
+    /// Installs a missing runner from the configured index ([`Config::runner_index`]); [`Config::auto_install`] does so too.
     pub install_runners: bool,
     /// How inputs and outputs are checked against the carton's signature.
     pub signature: SignatureMode,

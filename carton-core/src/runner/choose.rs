@@ -4,13 +4,12 @@ use std::ops::ControlFlow;
 
 use super::{Descriptor, InstallError, Installer, PLATFORM, Place, Registry, Requirement, select};
 use crate::config::Config;
-use crate::network::{Network, NetworkOptions};
 use crate::progress::ProgressCallback;
 
 /// Where a runner may come from, and who waits for it.
 pub(crate) struct Choice<'a> {
     pub(crate) config: &'a Config,
-    /// Whether a missing runner is installed.
+    /// Whether a missing runner is installed, if the configuration does not say so already.
     pub(crate) install: bool,
     pub(crate) progress: Option<&'a ProgressCallback>,
     /// `Break` when nobody waits any more.
@@ -28,7 +27,7 @@ pub(crate) fn choose(requirement: &Requirement, choice: &Choice<'_>) -> Result<D
         Err(mut none) => {
             none.index_configured = choice.config.runner_index.is_some();
             match &choice.config.runner_index {
-                Some(index) if choice.install => install(requirement, index, choice),
+                Some(index) if choice.install || choice.config.auto_install => install(requirement, index, choice),
                 _ => Err(InstallError::NoRunner(none)),
             }
         }
@@ -39,7 +38,7 @@ fn install(requirement: &Requirement, index: &str, choice: &Choice<'_>) -> Resul
     let place = Place::parse(index).map_err(|source| InstallError::Place { text: index.to_owned(), source })?;
     let installer = Installer {
         runner_dir: &choice.config.runner_dir,
-        network: &Network::new(NetworkOptions::default()),
+        network: &choice.config.network(),
         progress: choice.progress,
         wanted: choice.wanted,
     };
