@@ -67,6 +67,12 @@ fn pack_explains_itself() {
               Make a carton whole instead: PATH is a .carton file, its URL, or the folder of an unpacked
               one, and the files that it only links are brought back. Its hash stays the same
 
+          --expect <HASH>
+              With --resolve: refuse the carton unless its manifest has this SHA-256 (see `carton hash`)
+
+          --allow-file-links
+              With --resolve: let a local carton's LINKS name local files
+
           --runner <NAME>
               The runner that will run the model (see `carton runner ls`)
 
@@ -176,11 +182,14 @@ fn run_explains_itself() {
 
     Arguments:
       <MODEL>
-              A .carton file, or the folder of an unpacked one
+              A .carton file, the folder of an unpacked one, or the URL of a .carton file
 
     Options:
           --expect <HASH>
               Refuse the carton unless its manifest has this SHA-256 (see `carton hash`)
+
+          --allow-file-links
+              Let a carton on this machine link to files on this machine (file:// in its LINKS)
 
       -i, --input <[NAME=]VALUE>
               An input: NAME=FILE.npy, NAME=FILE.npz#ARRAY or NAME='JSON'; without NAME= in the declared

@@ -44,11 +44,11 @@ fn large_files_are_left_out_and_saved() {
     assert_snapshot!(sandbox.carton("ls model.shrunk.carton"), @"
     exit code: 0
     ----- stdout -----
-    SIZE  STORED  METHOD   PATH
-     112      84  deflate  carton.toml
-       -       -  linked   model/weights.bin
-       8       8  stored   model/words.txt
-      12      12  stored   tensor_data/index.toml
+      SIZE  STORED  METHOD   PATH
+       112      84  deflate  carton.toml
+    100000       -  linked   model/weights.bin
+         8       8  stored   model/words.txt
+        12      12  stored   tensor_data/index.toml
     ----- stderr -----
     ");
     assert_snapshot!(sandbox.carton("shrink model.carton --url-prefix https://example.com --min-size 3 --json -o tiny.carton"), @r#"
