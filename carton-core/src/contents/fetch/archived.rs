@@ -100,7 +100,12 @@ impl Fetch<'_> {
     /// The archive with these of its bytes in memory.
     fn fetched_archive(&self, window: Range<u64>) -> Result<Archive, ContentsError> {
         let archive = self.archive()?;
-        let bytes = self.remote(archive)?.fetch(window.clone(), &self.activity)?;
+        let remote = self.remote(archive)?;
+        if remote.holds(&window) {
+            // It came with the metadata.
+            return Ok(archive.clone());
+        }
+        let bytes = remote.fetch(window.clone(), &self.activity)?;
         Ok(archive.with_source(Arc::new(Window::new(archive.source().clone(), window.start, bytes))))
     }
 
