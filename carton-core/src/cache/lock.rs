@@ -30,7 +30,7 @@ pub(super) enum Mode {
 #[derive(Debug)]
 pub(crate) struct Lock {
     /// Keeps the lock: the kernel releases it when the last descriptor closes.
-    _file: File,
+    file: File,
     path: PathBuf,
     mode: Mode,
 }
@@ -99,7 +99,7 @@ impl Lock {
                 Err(error) => return Err(CacheError::io("lock", path)(error.into())),
             }
             if is_file_at(&file, path)? {
-                return Ok(Some(Lock { _file: file, path: path.to_path_buf(), mode }));
+                return Ok(Some(Lock { file, path: path.to_path_buf(), mode }));
             }
             // Its last holder deleted it between our open and our lock.
         }
@@ -112,6 +112,8 @@ impl Drop for Lock {
             // Allowed while we hold it, see the module's text. A file that stays behind does no harm.
             let _ = std::fs::remove_file(&self.path);
         }
+        // Closing is not enough: a child process that is just being started has the descriptor too, for a moment.
+        let _ = flock(&self.file, FlockOperation::Unlock);
     }
 }
 

@@ -135,6 +135,8 @@ fn load_remote(cache: &Cache, carton: &Carton) {
     }
     let _lease = carton.lease(cache);
     let folder = cache.model_folder(&carton.hash(), &Remote(cache, &carton.model)).unwrap();
+    // A deletion that was decided before the lease would come now.
+    std::thread::sleep(Duration::from_millis(5));
     carton.model.check(folder.path());
     for (path, bytes) in &carton.model.files {
         assert!(bytes.len() < 64 * 1024 || cache.has_file(&Sha256Digest::of(bytes)), "{path} was deleted");
@@ -205,6 +207,7 @@ fn no_load_fails_because_of_a_prune() {
     let folder = tempfile::tempdir().unwrap();
     let cache = Cache::open(folder.path()).unwrap();
     let mut children: Vec<Child> = (0..4).map(|_| spawn("load", folder.path(), 1)).collect();
+    DELETION_PAUSE.set(Duration::from_millis(2));
     let (mut n_prunes, mut n_gone) = (0, 0);
     while children.iter_mut().any(|child| child.try_wait().unwrap().is_none()) {
         let options = match n_prunes % 3 {
@@ -228,8 +231,14 @@ fn no_load_fails_because_of_a_prune() {
 /// How many things the process may delete before it dies as if it were killed.
 static DELETIONS_LEFT: AtomicUsize = AtomicUsize::new(usize::MAX);
 
+thread_local! {
+    /// How long this thread waits before it deletes something: what others do meanwhile must not matter.
+    static DELETION_PAUSE: std::cell::Cell<Duration> = const { std::cell::Cell::new(Duration::ZERO) };
+}
+
 /// Called before each deletion of a prune.
 pub(in super::super) fn before_deletion() {
+    std::thread::sleep(DELETION_PAUSE.get());
     if DELETIONS_LEFT.fetch_sub(1, Ordering::Relaxed) == 0 {
         let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
     }
