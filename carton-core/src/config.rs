@@ -39,7 +39,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::network::{Credentials, NetrcFile, Network, NetworkOptions, Url, address};
+use crate::network::{Credentials, NetrcFile, Network, NetworkOptions, shown};
 
 pub use file::InvalidConfig;
 use file::{Netrc, RawConfig};
@@ -76,8 +76,7 @@ pub struct Config {
 impl fmt::Debug for Config {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         // A URL may hold a password, or a signature in its query.
-        let index =
-            self.runner_index.as_deref().map(|index| Url::parse(index).map_or(index.into(), |url| address(&url)));
+        let index = self.runner_index.as_deref().map(shown);
         formatter
             .debug_struct("Config")
             .field("runner_dir", &self.runner_dir)

@@ -49,7 +49,7 @@ pub enum Place<'a> {
 
 /// Text that begins as a URL and is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a `{scheme}:` URL that is not valid: {reason}")]
+#[error("the `{scheme}:` URL is not valid: {reason}")]
 pub struct LocationError {
     /// How it begins. The rest may hold a password that cannot be told from it, because it is not valid.
     pub scheme: &'static str,
@@ -264,20 +264,20 @@ mod tests {
             assert_eq!((location.path(), location.url()), (None, None));
             assert!(!format!("{location} {location:?}").contains("secret"));
         };
-        check("https://me:secret@host:99999/", "a `https:` URL that is not valid: invalid port number");
-        check("http://", "a `http:` URL that is not valid: empty host");
-        check("http:secret", "a `http:` URL that is not valid: `//` and a host must follow");
-        check("http:/secret", "a `http:` URL that is not valid: `//` and a host must follow");
-        check("https://ho st/secret", "a `https:` URL that is not valid: invalid international domain name");
+        check("https://me:secret@host:99999/", "the `https:` URL is not valid: invalid port number");
+        check("http://", "the `http:` URL is not valid: empty host");
+        check("http:secret", "the `http:` URL is not valid: `//` and a host must follow");
+        check("http:/secret", "the `http:` URL is not valid: `//` and a host must follow");
+        check("https://ho st/secret", "the `https:` URL is not valid: invalid international domain name");
         let fragment = "it has a fragment that is not `#sha256=` and a hash";
-        check("https://host/m#SHA256=secret", &format!("a `https:` URL that is not valid: {fragment}"));
-        check("file:///m#secret", &format!("a `file:` URL that is not valid: {fragment}"));
-        check("file://secret/m", "a `file:` URL that is not valid: it names another host than this one");
+        check("https://host/m#SHA256=secret", &format!("the `https:` URL is not valid: {fragment}"));
+        check("file:///m#secret", &format!("the `file:` URL is not valid: {fragment}"));
+        check("file://secret/m", "the `file:` URL is not valid: it names another host than this one");
         let relative = "an absolute path must follow; for a relative one, leave `file:` away";
-        check("file:secret", &format!("a `file:` URL that is not valid: {relative}"));
-        check("file:", &format!("a `file:` URL that is not valid: {relative}"));
+        check("file:secret", &format!("the `file:` URL is not valid: {relative}"));
+        check("file:", &format!("the `file:` URL is not valid: {relative}"));
         let query = "it has a query; write a `?` that belongs to the path as `%3F`";
-        check("file:///m?secret", &format!("a `file:` URL that is not valid: {query}"));
+        check("file:///m?secret", &format!("the `file:` URL is not valid: {query}"));
     }
 
     #[test]

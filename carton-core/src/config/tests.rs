@@ -75,6 +75,8 @@ fn credentials_come_from_the_file_and_the_environment() {
     let config = Config { runner_index: Some("https://me:secret-4@host/i?s=secret-5".to_owned()), ..config };
     let shown = format!("{config:?} {:?}", config.network());
     assert!(!shown.contains("secret") && shown.contains("https://host/i?…"), "{shown}");
+    let invalid = Config { runner_index: Some("https://me:secret@host:port".to_owned()), ..config };
+    assert!(!format!("{invalid:?}").contains("secret"));
     let netrc = |variables: &[(&str, &str)]| load(None, variables).unwrap().credentials.netrc.unwrap();
     assert_eq!(netrc(&[("HOME", "/h")]), NetrcFile { path: "/h/.netrc".into(), named: false });
     assert_eq!(netrc(&[("HOME", "/h"), ("NETRC", "/n")]), NetrcFile { path: "/n".into(), named: true });

@@ -17,3 +17,23 @@ pub fn address(url: &Url) -> String {
     let query = if url.query().is_some() { "?…" } else { "" };
     format!("{}://{host}{port}{}{query}", url.scheme(), url.path())
 }
+
+/// Text that may be a URL as errors and logs show it: a URL as its [`address`], anything else as it is. Of text that begins as a
+/// URL and is none only the scheme is shown, because there is no telling what in the rest is a password.
+///
+/// ```
+/// use carton_core::network::shown;
+/// assert_eq!(shown("https://me:secret@host/index.json?token=secret"), "https://host/index.json?…");
+/// assert_eq!(shown("https://me:secret@host:port/index.json"), "https:…");
+/// assert_eq!(shown("folder/index.json"), "folder/index.json");
+/// ```
+pub fn shown(text: &str) -> String {
+    let scheme = text.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase());
+    match (Url::parse(text), scheme) {
+        (Ok(url), _) if url.has_host() => address(&url),
+        (_, Some(scheme)) if matches!(scheme.as_str(), "http" | "https") || text.contains("://") => {
+            format!("{scheme}:…")
+        }
+        _ => text.to_owned(),
+    }
+}

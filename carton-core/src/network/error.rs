@@ -41,6 +41,14 @@ pub enum NetworkError {
         /// What is wrong.
         source: rustls::Error,
     },
+    /// This machine trusts no server, because it has no certificates of those who vouch for them.
+    #[error("cannot make a secure connection to `{url}`: {reason}")]
+    NoTls {
+        /// The address.
+        url: String,
+        /// What is missing.
+        reason: String,
+    },
     /// The server sent nothing, or next to nothing, for too long.
     #[error("`{url}` sent {} in {} s", if *found == 0 { "nothing".to_owned() } else { format!("only {found} bytes") },
         after.as_secs_f32())]
@@ -155,6 +163,9 @@ impl NetworkError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Offline { .. } => Some("allow the network, or fetch it once while it is allowed".to_owned()),
+            Self::NoTls { .. } => Some(
+                "install the system's `ca-certificates`, or name a file of certificates as SSL_CERT_FILE".to_owned(),
+            ),
             Self::Status { url, status, credentials, .. } if matches!(status.as_u16(), 401 | 403) => {
                 Some(access_hint(url, credentials))
             }

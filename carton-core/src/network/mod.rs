@@ -30,7 +30,7 @@ use tokio::runtime::Runtime;
 pub use url::Url;
 
 pub use activity::Activity;
-pub use address::address;
+pub use address::{address, shown};
 pub(crate) use credentials::TOKEN_PREFIX;
 pub use credentials::{Credentials, CredentialsSent, HostToken, NetrcFile, Secret};
 pub use error::NetworkError;
@@ -38,6 +38,7 @@ pub use options::NetworkOptions;
 pub use read::{Fetched, Wanted};
 pub use reply::{Extent, Reply};
 pub use retries::Retries;
+use send::Client;
 pub use version::Version;
 
 /// How often a blocking caller looks whether it is still wanted.
@@ -51,7 +52,7 @@ pub struct Network {
 
 struct Inner {
     options: NetworkOptions,
-    client: OnceLock<reqwest::Client>,
+    client: OnceLock<Client>,
     machines: OnceLock<Vec<credentials::Machine>>,
 }
 
@@ -157,14 +158,14 @@ impl Network {
         self.inner.machines.get_or_init(|| self.inner.options.credentials.machines())
     }
 
-    fn client(&self, url: &Url) -> Result<&reqwest::Client, NetworkError> {
+    fn client(&self, url: &Url) -> Result<&Client, NetworkError> {
         if self.inner.options.offline {
             return Err(NetworkError::Offline { url: address(url) });
         }
         if let Some(client) = self.inner.client.get() {
             return Ok(client);
         }
-        let client = send::client(&self.inner.options)?;
+        let client = Client::new(&self.inner.options)?;
         Ok(self.inner.client.get_or_init(|| client))
     }
 }

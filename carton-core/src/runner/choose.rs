@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use super::{Descriptor, InstallError, Installer, PLATFORM, Place, Registry, Requirement, select};
 use crate::config::Config;
+use crate::network::shown;
 use crate::progress::ProgressCallback;
 
 /// Where a runner may come from, and who waits for it.
@@ -35,7 +36,7 @@ pub(crate) fn choose(requirement: &Requirement, choice: &Choice<'_>) -> Result<D
 }
 
 fn install(requirement: &Requirement, index: &str, choice: &Choice<'_>) -> Result<Descriptor, InstallError> {
-    let place = Place::parse(index).map_err(|source| InstallError::Place { text: index.to_owned(), source })?;
+    let place = Place::parse(index).map_err(|source| InstallError::Place { text: shown(index), source })?;
     let installer = Installer {
         runner_dir: &choice.config.runner_dir,
         network: &choice.config.network(),

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use carton_core::network::shown;
 use carton_core::runner::{InstallError, Installed, Installer, Place, Requirement};
 use semver::VersionReq;
 use serde::Serialize;
@@ -90,7 +91,7 @@ fn named(
 /// What could be a name is one, unless it can only be a path or a URL.
 fn source(arguments: &RunnerInstallArgs) -> Result<Source, Failure> {
     let text = arguments.runner.as_str();
-    let place = || Place::parse(text).map_err(|source| failure(InstallError::Place { text: text.to_owned(), source }));
+    let place = || Place::parse(text).map_err(|source| failure(InstallError::Place { text: shown(text), source }));
     let path = Path::new(text);
     let is_url = text.contains("://");
     let is_path = text.starts_with(['/', '.'])

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use carton_core::ProgressCallback;
 use carton_core::config::Config;
+use carton_core::network::shown;
 use carton_core::runner::{InstallError, Installer, Place};
 
 use super::{Context, open};
@@ -35,7 +36,7 @@ fn failure(error: InstallError) -> Failure {
 /// The index that is asked for, or configured.
 fn index_place(asked: Option<&str>, config: &Config) -> Result<Option<Place>, Failure> {
     let Some(text) = asked.or(config.runner_index.as_deref()) else { return Ok(None) };
-    let place = Place::parse(text).map_err(|source| failure(InstallError::Place { text: text.to_owned(), source }))?;
+    let place = Place::parse(text).map_err(|source| failure(InstallError::Place { text: shown(text), source }))?;
     Ok(Some(place))
 }
 
