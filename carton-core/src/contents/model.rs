@@ -167,7 +167,7 @@ impl ModelFiles for Files<'_> {
     }
 
     fn feed(&self, index: usize, sink: &mut Sink<'_, ContentsError>) -> Result<(), ContentsError> {
-        self.contents.feed(self.indices[index], &mut |chunk| {
+        self.contents.feed_locked(self.indices[index], &mut |chunk| {
             sink(chunk)?;
             self.meter.advance(chunk.len() as u64)
         })

@@ -206,7 +206,33 @@ impl Contents {
         index: usize,
         sink: &mut dyn FnMut(&[u8]) -> Result<(), ContentsError>,
     ) -> Result<(), ContentsError> {
-        let mut reader = self.raw_reader(index)?;
+        self.pump(index, self.raw_reader(index)?, sink)
+    }
+
+    /// As [`feed`](Self::feed), for whoever holds the lock of this file in the cache: it is not brought there, which would wait for
+    /// that lock. Small files have none.
+    pub(super) fn feed_locked(
+        &self,
+        index: usize,
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), ContentsError>,
+    ) -> Result<(), ContentsError> {
+        let item = &self.items[index];
+        let reader = match (self.is_elsewhere(index) && !self.is_small(index), item.digest) {
+            (true, Some(digest)) => {
+                let gone = || ContentsError::NotFetched { path: item.path.clone(), digest };
+                self.cached_reader(index)?.ok_or_else(gone)?
+            }
+            _ => self.raw_reader(index)?,
+        };
+        self.pump(index, reader, sink)
+    }
+
+    fn pump(
+        &self,
+        index: usize,
+        mut reader: RawReader<'_>,
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), ContentsError>,
+    ) -> Result<(), ContentsError> {
         // One byte more than a short file has, so that the same read can meet its end.
         let length = self.size(index).and_then(|size| usize::try_from(size).ok()).unwrap_or(CHUNK_LENGTH);
         let mut chunk = vec![0; length.saturating_add(1).min(CHUNK_LENGTH)];

@@ -247,7 +247,7 @@ impl Contents {
             &digest,
             &item.path,
             &mut |sink| {
-                self.feed(index, &mut |chunk| {
+                self.feed_locked(index, &mut |chunk| {
                     sink(chunk)?;
                     meter.advance(chunk.len() as u64)
                 })
