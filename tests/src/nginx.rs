@@ -217,6 +217,13 @@ impl Drop for Nginx {
 }
 
 impl Logged {
+    /// How many bytes were asked for, unless it was all of the file or its end.
+    #[must_use]
+    pub fn asked(&self) -> Option<u64> {
+        let (first, last) = self.range.strip_prefix("bytes=")?.split_once('-')?;
+        Some(last.parse::<u64>().ok()? + 1 - first.parse::<u64>().ok()?)
+    }
+
     fn parse(line: &str) -> Self {
         let fields: Vec<&str> = line.split(' ').collect();
         let [method, target, status, body_bytes, bytes, range @ ..] = fields.as_slice() else { panic!("{line}") };

@@ -6,6 +6,7 @@ mod errors;
 mod help;
 mod interruption;
 mod package;
+mod remote;
 mod runners;
 mod running;
 mod sandbox;

@@ -1,0 +1,71 @@
+//! Cartons at URLs, from a real server.
+
+mod commands;
+mod disk;
+mod gigabyte;
+mod processes;
+mod resume;
+mod secrets;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use carton_tests::nginx::{Logged, Nginx};
+
+use crate::sandbox::Sandbox;
+
+/// Packs a model, a file or a folder in the sandbox, into a carton that nginx serves. Nothing in it is compressed.
+fn publish(sandbox: &Sandbox, nginx: &Nginx, model: &Path, name: &str) -> String {
+    let output = nginx.root().join(name);
+    let arguments = ["pack", model.to_str().unwrap(), "--runner", "noop", "--compression", "stored", "-o"];
+    sandbox.run(arguments.into_iter().chain([output.to_str().unwrap()])).expect_code(0);
+    nginx.url(name)
+}
+
+/// The hash of a carton that nginx serves.
+fn hash_of(sandbox: &Sandbox, nginx: &Nginx, name: &str) -> String {
+    let path = nginx.root().join(name);
+    let outcome = sandbox.run(["hash", path.to_str().unwrap(), "--json"]).expect_code(0);
+    outcome.json()["manifest_sha256"].as_str().unwrap().to_owned()
+}
+
+/// Bytes of bodies that were sent.
+fn sent(requests: &[Logged]) -> u64 {
+    requests.iter().map(|request| request.body_bytes).sum()
+}
+
+/// The folder of the cache.
+fn cache(sandbox: &Sandbox) -> PathBuf {
+    sandbox.work().parent().unwrap().join("cache")
+}
+
+/// Every file in a folder and below, with its room on disk in bytes.
+fn files_below(folder: &Path) -> Vec<(PathBuf, u64)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        // What others are at work on may go meanwhile.
+        let Ok(metadata) = entry.path().symlink_metadata() else { continue };
+        if metadata.is_dir() {
+            found.extend(files_below(&entry.path()));
+        } else {
+            found.push((entry.path(), std::os::unix::fs::MetadataExt::blocks(&metadata) * 512));
+        }
+    }
+    found
+}
+
+/// Room that a folder takes on disk, in bytes.
+fn room(folder: &Path) -> u64 {
+    files_below(folder).iter().map(|(_, bytes)| bytes).sum()
+}
+
+/// A generator of numbers for moments and sizes.
+struct Random(u64);
+
+impl Random {
+    /// A number below `limit`.
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((u128::from(self.0 >> 11) * u128::from(limit)) >> 53) as u64
+    }
+}
