@@ -39,7 +39,7 @@ pub enum NetworkError {
         /// The address.
         url: String,
         /// What is wrong.
-        source: rustls::Error,
+        source: Box<rustls::Error>,
     },
     /// This machine trusts no server, because it has no certificates of those who vouch for them.
     #[error("cannot make a secure connection to `{url}`: {reason}")]

@@ -9,7 +9,7 @@ use super::NetworkError;
 pub(super) fn of_request(url: String, error: reqwest::Error) -> NetworkError {
     let error = error.without_url();
     if let Some(tls) = find::<rustls::Error>(&error) {
-        return NetworkError::Tls { url, source: tls.clone() };
+        return NetworkError::Tls { url, source: Box::new(tls.clone()) };
     }
     let looked_up = chain(&error).any(|cause| cause.to_string() == "dns error");
     let action = match (looked_up, error.is_connect()) {

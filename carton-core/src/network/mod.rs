@@ -1,7 +1,22 @@
 //! HTTP as Carton uses it: ranges of files that must not change meanwhile, with limits on waiting and on retries.
 //!
 //! Knows nothing of cartons or of the cache. Requests run on threads of their own, so that blocking code and any async runtime can
-//! use them. What is shown of a URL, in errors and logs, is its [`address`]: without user, password and query.
+//! use them. A server is not trusted: what it answers is compared with what was asked for, and nothing it says is allocated for.
+//!
+//! - **Parts.** An answer is the part that was asked for, or the whole file, or an error: a 206 needs one `Content-Range` with that
+//!   range and a length ([RFC 9110], section 14). Servers that do not know ranges counted from the end are asked by position.
+//! - **Versions.** All parts of a file have the same `ETag`, `Last-Modified` and length as far as the server tells them, asked for by
+//!   `If-Range`. Another one is [`NetworkError::Changed`], and its body is not read.
+//! - **Encodings.** Parts are asked for as they are, and encoded ones refused: their bytes are others. Whole files may come encoded.
+//! - **Waiting.** A server has the idle timeout for its answer, over all of its headers, and again for each 1 KiB of the body.
+//! - **Retries.** What may pass (a broken connection, a stall, 408, 425, 429, 500, 502, 503, 504) is tried again after pauses that
+//!   double and differ, or that the server asked for, 30 s at most. Only 256 KiB of new bytes make up for failures.
+//! - **Redirects** are followed, from `https` to `https` only, and neither in a circle nor too often.
+//! - **Credentials** go to the scheme, host and port that were asked for, see [`Credentials`].
+//! - **Secrets.** What is shown of a URL, in errors and records of every level, is its [`address`]: without user, password and query.
+//!   Types that hold a URL or a credential have a `Debug` form of their own.
+//!
+//! [RFC 9110]: https://www.rfc-editor.org/rfc/rfc9110
 
 mod activity;
 mod address;

@@ -28,7 +28,8 @@ use super::{NetworkError, Url, address};
 /// How the names of variables that hold tokens begin.
 pub(crate) const TOKEN_PREFIX: &str = "CARTON_TOKEN_";
 
-/// Where credentials come from. Its `Debug` form shows no secrets.
+/// Where credentials come from, in the order in which they are looked for after those in the URL itself. They are sent over `https`,
+/// or over `http` to this machine, and to no server that a redirect leads to. The `Debug` form shows no secrets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Credentials {
     /// Bearer tokens by the name of the environment variable that holds them.
@@ -99,7 +100,7 @@ impl Credentials {
     }
 
     /// The token from the environment for a host. The variable's name may also be written in capitals.
-    fn from_environment(&self, host: &str) -> Option<(Credential, String)> {
+    fn variable_token(&self, host: &str) -> Option<(Credential, String)> {
         let name = Self::variable(host)?;
         let named = |name: &str| self.variables.get(name).filter(|token| !token.expose().is_empty()).cloned();
         let token = named(&name).or_else(|| named(&name.to_ascii_uppercase()))?;
@@ -121,7 +122,7 @@ impl Credentials {
             true => authorization(Some(found)),
             false => Authorization { withheld: Some(found.1), ..authorization(None) },
         };
-        if let Some(found) = self.from_environment(host) {
+        if let Some(found) = self.variable_token(host) {
             return unless_unsafe(found, false);
         }
         if let Some((entry, token)) =
