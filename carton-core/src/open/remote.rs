@@ -30,13 +30,18 @@ pub(super) fn open(
     let remote = Remote { url, key, expect, network, opening };
     if let Some(pinned) = expect.and_then(|hash| opening.cache.as_ref()?.remote_by_manifest(&hash)) {
         match remote.reopen(&pinned) {
-            Ok(package) => return Ok(package),
+            // If files are missing the server is asked first: it may have the same carton in another version of the file.
+            Ok(package) if remote.network.is_offline() || is_at_hand(&package) => return Ok(package),
+            Ok(_) => {}
             Err(error) if remote.network.is_offline() => return Err(error),
             Err(error) => tracing::debug!(%error, "what the cache knows of the carton cannot be used"),
         }
     }
     let known = opening.cache.as_ref().and_then(|cache| cache.remote_by_url(&key));
-    match (known, remote.network.is_offline()) {
+    // Another carton than the pinned one is of no use where nobody can be asked.
+    let is_usable =
+        |known: &RemoteCarton| !remote.network.is_offline() || expect.is_none_or(|hash| hash == known.manifest);
+    match (known.filter(is_usable), remote.network.is_offline()) {
         (Some(known), true) => remote.reopen(&known),
         (Some(known), false) => match remote.ask(Some(&known)) {
             // Whatever is wrong with what was remembered.
@@ -48,6 +53,11 @@ pub(super) fn open(
         },
         (None, _) => remote.ask(None),
     }
+}
+
+/// Whether the cache has all files of the model.
+fn is_at_hand(package: &Package) -> bool {
+    package.contents().is_at_hand(|path| path.starts_with("model/"))
 }
 
 struct Remote<'a> {

@@ -56,6 +56,16 @@ impl Contents {
         self.bring(&indices, &Meter::new(0, on_progress))
     }
 
+    /// Whether no wanted file would have to be fetched: each is in the carton itself, or in the cache, where its bytes were not
+    /// looked at.
+    pub fn is_at_hand(&self, is_wanted: impl Fn(&str) -> bool) -> bool {
+        let has_file = |digest: &Sha256Digest| self.cache.as_ref().is_some_and(|cache| cache.has_file(digest));
+        let mut wanted = (0..self.items.len()).filter(|index| is_wanted(&self.items[*index].path));
+        wanted.all(|index| {
+            !self.is_elsewhere(self.follow(index)) || self.items[index].digest.is_some_and(|digest| has_file(&digest))
+        })
+    }
+
     /// Whether an item's bytes must be fetched unless the cache has them.
     pub(super) fn is_elsewhere(&self, index: usize) -> bool {
         match (&self.items[index].place, &self.origin) {
