@@ -32,7 +32,8 @@ const SLOT: usize = 8;
 /// A version that needs more is not worth keeping.
 const MAX_HEADER: usize = 64 << 10;
 const MAX_CHUNKS: u64 = 1 << 16;
-const SMALLEST_CHUNK: u64 = 256 << 10;
+/// That of files up to 8 GiB: the first requests fetch one each.
+const SMALLEST_CHUNK: u64 = 128 << 10;
 const LARGEST_CHUNK: u64 = 1 << 31;
 
 /// The name of the file.

@@ -9,15 +9,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The first requests of an attempt.
-pub(super) const SMALLEST: u64 = 256 << 10;
+pub(super) const SMALLEST: u64 = 128 << 10;
 const LARGEST: u64 = 8 << 20;
 /// All requests that are under way ask for at most one part in so many of what was received.
 const SHARE: u64 = 8;
 
 /// A shorter round trip may be that of this machine to itself, where the buffers are full.
-const LONG_ROUND_TRIP: Duration = Duration::from_millis(3);
+const LONG_ROUND_TRIP: Duration = Duration::from_millis(5);
 /// So many round trips are needed to tell, because one may be held up for many reasons.
-const N_ROUND_TRIPS: u32 = 4;
+const N_ROUND_TRIPS: u32 = 6;
 /// Where round trips are long, one is a tenth of a request on a connection of 100 MB/s.
 const BYTES_PER_SECOND: u64 = 1_000_000_000;
 const LARGEST_OF_LONG: u64 = 32 << 20;
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn long_round_trips_ask_for_more_at_once() {
         let pace = Pace::default();
-        (0..4).for_each(|_| pace.add_round_trip(Duration::from_millis(90)));
+        (0..6).for_each(|_| pace.add_round_trip(Duration::from_millis(90)));
         assert_eq!(pace.size(PLENTY, 4), LARGEST_OF_LONG);
         assert_eq!(pace.size(1, 4), LARGEST_OF_LONG / 8);
         pace.add_round_trip(Duration::from_millis(5));
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn a_few_round_trips_tell_nothing() {
         let pace = Pace::default();
-        (0..3).for_each(|_| pace.add_round_trip(Duration::from_millis(90)));
+        (0..5).for_each(|_| pace.add_round_trip(Duration::from_millis(90)));
         assert_eq!(pace.size(PLENTY, 4), SMALLEST);
     }
 }

@@ -113,8 +113,8 @@ fn the_layout_stays_as_it_is() {
     assert_eq!(
         std::str::from_utf8(&bytes[12..12 + length]).unwrap(),
         "{\"url\":\"887511a5af1791845f6f6190a37941e99a478496f157ea1871992afeced8e6fd\",\
-         \"version\":{\"etag\":\"\\\"1\\\"\",\"last_modified\":null,\"length\":262145},\"range\":null,\
-         \"accept_encoded\":false,\"encodings\":[],\"length\":262145,\"chunk_size\":262144}"
+         \"version\":{\"etag\":\"\\\"1\\\"\",\"last_modified\":null,\"length\":131073},\"range\":null,\
+         \"accept_encoded\":false,\"encodings\":[],\"length\":131073,\"chunk_size\":131072}"
     );
     let slots = &bytes[12 + length + 32..];
     assert_eq!((slots.len(), &slots[..4], &slots[8..12]), (16, &[3, 0, 0, 0][..], &[1, 0, 0, 0][..]));
@@ -123,9 +123,9 @@ fn the_layout_stays_as_it_is() {
 #[test]
 fn chunks_grow_with_the_file() {
     let check = |length: u64, expected: u64| assert_eq!(chunk_size(length), expected, "{length}");
-    check(0, 256 << 10);
-    check(16 << 30, 256 << 10);
-    check((16 << 30) + 1, 512 << 10);
+    check(0, 128 << 10);
+    check(8 << 30, 128 << 10);
+    check((8 << 30) + 1, 256 << 10);
     check(1 << 40, 16 << 20);
     check(crate::download::journal::MAX_LENGTH, 1 << 31);
     check(u64::MAX, 1 << 31);

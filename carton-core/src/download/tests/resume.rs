@@ -100,6 +100,20 @@ fn without_proof_of_the_version_nothing_is_continued() {
 }
 
 #[test]
+fn what_was_pinned_once_is_not_continued_without_the_pin() {
+    let (all, folder) = (content(6 * CHUNK), tempfile::tempdir().unwrap());
+    let server = Server::start(all.clone());
+    server.file().headers = "ETag: W/\"1\"\r\n".to_owned();
+    let weak = Version { etag: Some("W/\"1\"".to_owned()), ..strong("") };
+    let target = target(&server.url, folder.path());
+    server.rule(|number, _| if number < 2 { Act::Serve } else { Act::Stall(100) });
+    leave_after(&Target { version: Some(&weak), ..target.clone() }, 2 * CHUNK as u64);
+    server.rule(|_, _| Act::Serve);
+    let brought = fetch(&target).unwrap();
+    assert!(brought.bytes == all && !brought.download.is_resumed());
+}
+
+#[test]
 fn a_changed_file_is_fetched_anew_unless_the_version_is_pinned() {
     let (old, new) = (content(6 * CHUNK), content(5 * CHUNK + 1));
     let (one, folder) = (strong("1"), tempfile::tempdir().unwrap());

@@ -161,5 +161,10 @@ fn dates_that_a_server_does_not_take_are_compared_here() {
     let server = Server::start(all.clone());
     server.file().headers = "ETag: W/\"1\"\r\nLast-Modified: Sat, 21 Nov 2026 19:30:00 GMT\r\n".to_owned();
     server.file().knows_dates = false;
-    assert!(fetch(&target(&server.url, folder.path())).unwrap().bytes == all);
+    let target = target(&server.url, folder.path());
+    assert!(fetch(&target).unwrap().bytes == all);
+    Download::forget(folder.path()).unwrap();
+    let other = "ETag: W/\"2\"\r\nLast-Modified: Sat, 21 Nov 2026 19:30:01 GMT\r\n";
+    server.rule(move |number, _| if number == 4 { Act::Change(all.clone(), other.to_owned()) } else { Act::Serve });
+    assert!(matches!(failure(&target), DownloadError::Network(NetworkError::Changed { .. })));
 }
