@@ -7,6 +7,7 @@ mod help;
 mod interruption;
 mod package;
 mod remote;
+mod runner_index;
 mod runners;
 mod running;
 mod sandbox;

@@ -23,7 +23,7 @@ pub(crate) fn install_script(sandbox: &Sandbox, name: &str, interface: u32, scri
 }
 
 /// A line of a table, whatever the widths of its columns.
-fn words(line: &str) -> String {
+pub(crate) fn words(line: &str) -> String {
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 

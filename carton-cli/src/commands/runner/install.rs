@@ -40,7 +40,13 @@ pub(super) async fn run(arguments: RunnerInstallArgs, context: &Context<'_>) -> 
     let sha256 = arguments.sha256;
     let (installed, from) = with_installer(context, move |installer| match source {
         Source::Named(requirement) => named(installer, &requirement, index.as_ref(), only_index, offline),
-        Source::Archive(place) => Ok((installer.from_archive(&place, sha256).map_err(failure)?, place.to_string())),
+        Source::Archive(place) => {
+            let installed = installer.from_archive(&place, sha256).map_err(|error| match error {
+                InstallError::NoDigest { .. } => failure(error).instead_of(Exit::Failure, Exit::Usage),
+                error => failure(error),
+            });
+            Ok((installed?, place.to_string()))
+        }
         Source::Folder(path) => Ok((installer.from_folder(&path).map_err(failure)?, path.display().to_string())),
     })
     .await?;

@@ -1,0 +1,210 @@
+//! Runners that come from a server: downloads that break, indexes that lie, and models that ask for them.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::fs;
+use std::ops::ControlFlow;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use carton_core::config::Config;
+use carton_core::network::{Network, NetworkOptions};
+use carton_core::runner::{InstallError, Installed, Installer, OfferedRunner, PLATFORM, Place, Requirement, package};
+use carton_core::{Carton, ErrorKind, Inputs, LoadOptions};
+use carton_tests::server::{Answer, File, Server};
+
+const RUNNER: &str = env!("CARGO_BIN_EXE_carton-test-runner");
+
+/// Larger than one request of a download, so that there is something to break and to go on with.
+const NOISE_LENGTH: usize = 24 << 20;
+
+/// A server with the runner `echo` and its index, and a folder to install it into.
+struct Site {
+    folder: tempfile::TempDir,
+    server: Server,
+    archive: Vec<u8>,
+}
+
+impl Site {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let runner = folder.path().join("echo");
+        fs::create_dir(&runner).unwrap();
+        fs::copy(RUNNER, runner.join("run")).unwrap();
+        fs::set_permissions(runner.join("run"), fs::Permissions::from_mode(0o755)).unwrap();
+        let mut state = 1_u64;
+        let noise = std::iter::repeat_with(|| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 56) as u8
+        });
+        fs::write(runner.join("noise"), noise.take(NOISE_LENGTH).collect::<Vec<u8>>()).unwrap();
+        let descriptor = format!(
+            "version = 1\n[[runner]]\nrunner_name = \"echo\"\nframework_version = \"1.0.0\"\n\
+             runner_compat_version = 1\nrunner_interface_version = 2\nrunner_release_date = 2026-01-01T00:00:00Z\n\
+             runner_path = \"run\"\nargs = [\"__carton-runner\", \"noop\"]\nplatform = \"{PLATFORM}\"\n"
+        );
+        fs::write(runner.join("runner.toml"), descriptor).unwrap();
+        let path = folder.path().join("echo.tar.gz");
+        let packaged = package(&runner, &path, &|| ControlFlow::Continue(()), &|_, _| {}).unwrap();
+        let archive = fs::read(&path).unwrap();
+        let server = Server::start();
+        let site = Self { folder, server, archive };
+        site.offer(&packaged.offered("files/echo.tar.gz"));
+        site.server.serve("/files/echo.tar.gz", File::new(site.archive.clone()));
+        site
+    }
+
+    fn offer(&self, offered: &[OfferedRunner]) {
+        self.server.serve("/index.json", File::new(serde_json::to_vec(offered).unwrap()));
+    }
+
+    fn runner_dir(&self) -> PathBuf {
+        self.folder.path().join("runners")
+    }
+
+    fn config(&self) -> Config {
+        Config { runner_index: Some(self.server.url("/index.json")), ..Config::in_folder(self.folder.path()) }
+    }
+
+    fn install(&self) -> Result<Installed, InstallError> {
+        let options = NetworkOptions {
+            idle_timeout: Duration::from_secs(5),
+            max_retries: 2,
+            first_pause: Duration::from_millis(5),
+            ..NetworkOptions::default()
+        };
+        let place = Place::parse(&self.server.url("/index.json")).unwrap();
+        let requirement = Requirement { name: "echo".to_owned(), framework_version: None, compat_version: None };
+        let network = Network::new(options);
+        let wanted = || ControlFlow::Continue(());
+        Installer { runner_dir: &self.runner_dir(), network: &network, progress: None, wanted: &wanted }
+            .from_index(&place, &requirement)
+    }
+
+    /// What the registry can see, and what it cannot.
+    fn names(&self) -> (Vec<String>, Vec<String>) {
+        let mut names = names(&self.runner_dir());
+        names.sort();
+        names.into_iter().partition(|name| !name.starts_with('.'))
+    }
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+#[test]
+fn from_a_server_with_and_without_ranges() {
+    let site = Site::new();
+    let installed = site.install().unwrap();
+    assert_eq!(fs::metadata(installed.folder.join("noise")).unwrap().len(), NOISE_LENGTH as u64);
+    assert_eq!(site.names(), (vec!["echo-1.0.0".to_owned()], vec![]));
+    fs::remove_dir_all(site.runner_dir()).unwrap();
+    site.server.serve("/files/echo.tar.gz", File::new(site.archive.clone()).without_ranges());
+    site.install().unwrap();
+    assert_eq!(site.names(), (vec!["echo-1.0.0".to_owned()], vec![]));
+}
+
+#[test]
+fn a_download_that_breaks_goes_on_the_next_time() {
+    let site = Site::new();
+    let whole = site.archive.len() as u64;
+    let file = File::new(site.archive.clone()).with_etag("\"1\"");
+    let same = file.clone();
+    // The second half cannot be had.
+    site.server.route("/files/echo.tar.gz", move |request| {
+        let is_late = request.range(whole).is_none_or(|range| range.start >= whole / 2);
+        if is_late { Answer::status(503) } else { file.answer(request) }
+    });
+    let error = site.install().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Network, "{error}");
+    assert_eq!(site.names().0, [""; 0]);
+    assert_eq!(site.names().1.len(), 1, "what came is kept: {:?}", site.names());
+    site.server.forget();
+    site.server.serve("/files/echo.tar.gz", same);
+    site.install().unwrap();
+    let again = site.server.written_for("/files/echo.tar.gz");
+    assert!(again < whole * 8 / 10, "{again} of {whole} bytes came again");
+    assert_eq!(site.names(), (vec!["echo-1.0.0".to_owned()], vec![]));
+}
+
+#[test]
+fn what_is_not_what_the_index_says_is_not_unpacked() {
+    let site = Site::new();
+    let mut other = site.archive.clone();
+    *other.last_mut().unwrap() ^= 1;
+    site.server.serve("/files/echo.tar.gz", File::new(other));
+    let error = site.install().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Integrity);
+    assert!(error.to_string().starts_with("digest mismatch for `http://127.0.0.1:"), "{error}");
+    assert_eq!(site.names(), (vec![], vec![]));
+    site.server.serve("/files/echo.tar.gz", File::new(site.archive.clone()));
+    site.install().unwrap();
+}
+
+#[test]
+fn an_index_on_a_server_names_no_files_of_this_machine() {
+    let site = Site::new();
+    let secret = site.folder.path().join("echo.tar.gz");
+    let index = serde_json::to_string(&{
+        let packaged = package(&site.folder.path().join("echo"), &secret, &|| ControlFlow::Continue(()), &|_, _| {});
+        packaged.unwrap().offered(&format!("file://{}", secret.display()))
+    });
+    site.server.serve("/index.json", File::new(index.unwrap()));
+    let error = site.install().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NoRunner, "{error}");
+    site.server.route("/index.json", |_| Answer::status(404));
+    let error = site.install().unwrap_err();
+    assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::Network, "cannot fetch the runner index"));
+    site.server.route("/index.json", |_| Answer::endless(200, b"[ ".as_slice()));
+    assert_eq!(site.install().unwrap_err().kind(), ErrorKind::Network);
+    assert_eq!(site.names().0, [""; 0]);
+}
+
+#[test]
+fn several_processes_worth_of_installations_fetch_it_once() {
+    let site = Site::new();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| site.install().unwrap());
+        }
+    });
+    assert_eq!(site.names(), (vec!["echo-1.0.0".to_owned()], vec![]));
+    let written = site.server.written_for("/files/echo.tar.gz");
+    let whole = site.archive.len() as u64;
+    // One that starts after another has ended installs again; those that waited do not.
+    assert!(written < 2 * whole, "{written} bytes came of {whole}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_brings_its_runner() {
+    let site = Site::new();
+    let model = site.folder.path().join("model.bin");
+    fs::write(&model, "weights").unwrap();
+    let load = |install_runners| {
+        let options = LoadOptions { config: Some(site.config()), install_runners, ..LoadOptions::default() };
+        Carton::load_unpacked(&model, "echo", "^1".parse().unwrap(), options)
+    };
+    let error = load(false).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NoRunner);
+    assert!(error.hint().unwrap().contains("`carton runner install 'echo@^1'"), "{:?}", error.hint());
+    assert!(site.server.exchanges().is_empty(), "nobody asked for the index");
+    let loaded = load(true).await.unwrap();
+    loaded.infer(Inputs::none()).await.unwrap();
+    drop(loaded);
+    site.server.forget();
+    load(true).await.unwrap();
+    assert!(site.server.exchanges().is_empty(), "an installed runner needs no index");
+    let error = Carton::load_unpacked(
+        &model,
+        "echo",
+        "^2".parse().unwrap(),
+        LoadOptions { config: Some(site.config()), install_runners: true, ..LoadOptions::default() },
+    )
+    .await
+    .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NoRunner);
+    assert!(error.to_string().contains("offers no runner `echo`"), "{error}");
+}
