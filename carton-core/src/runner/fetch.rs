@@ -95,7 +95,7 @@ pub(super) fn archive(
         }
     };
     if found != part.sha256 {
-        return Err(InstallError::Digest { place: part.place.clone(), expected: part.sha256, found });
+        return Err(InstallError::Digest { place: part.place.to_string(), expected: part.sha256, found });
     }
     Ok(fetched)
 }

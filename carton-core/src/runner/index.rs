@@ -233,7 +233,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for RawIndex<'a> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::panic, clippy::unreachable)]
 
     use super::super::{Requirement, select};
     use super::*;

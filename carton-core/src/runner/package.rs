@@ -16,7 +16,7 @@ use super::install::{check_executable, folder_name};
 use super::unpack::names::Names;
 use super::unpack::{Limits, UnpackError};
 use super::workspace::Lock;
-use super::{Descriptor, InstallError, MAX_INDEX_BYTES, Place, registry};
+use super::{Descriptor, InstallError, MAX_INDEX_BYTES, registry};
 use crate::digest::{Hasher, Sha256Digest};
 use crate::network::Url;
 
@@ -74,7 +74,7 @@ pub fn package(
     on_bytes: &dyn Fn(u64, u64),
 ) -> Result<Packaged, InstallError> {
     let place = folder.display().to_string();
-    let unpack_error = |source| InstallError::Unpack { place: place.clone(), source };
+    let unpack_error = |source| InstallError::Unpack { place: place.clone(), source: Box::new(source) };
     let mut runners = describe(folder)?;
     if runners.is_empty() {
         return Err(no_descriptor(folder));
@@ -154,7 +154,7 @@ pub fn add_to_index(path: &Path, offered: &[OfferedRunner]) -> Result<(), Instal
     // Two of these at once must not lose each other's entry.
     let _lock =
         Lock::acquire(&parent.join(format!(".lock-{name}")), &|| ControlFlow::Continue(())).map_err(write_error())?;
-    let index_error = |source| InstallError::Index { index: Place::File(path.to_path_buf()), source };
+    let index_error = |source| InstallError::Index { index: path.display().to_string(), source };
     let json_error = |source| index_error(super::IndexError::Json(source));
     let mut entries: Vec<serde_json::Value> = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),

@@ -19,7 +19,7 @@ pub fn remove(asked: &str, runner_dir: &Path) -> Result<(Descriptor, PathBuf), I
     let (installed, embedded): (Vec<_>, Vec<_>) = registry
         .runners()
         .iter()
-        .filter_map(|runner| Some((runner, folder_of(runner, runner_dir))))
+        .map(|runner| (runner, folder_of(runner, runner_dir)))
         .partition(|(_, folder)| folder.is_some());
     let fits = |runner: &Descriptor| asked_for.fits(runner);
     let installed: Vec<(&Descriptor, &PathBuf)> =

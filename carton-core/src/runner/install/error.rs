@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::super::unpack::UnpackError;
-use super::super::{DescriptorError, IndexError, NoRunner, Place, PlaceError, RegistryError};
+use super::super::{DescriptorError, IndexError, NoRunner, PlaceError, RegistryError};
 use crate::ErrorKind;
 use crate::digest::Sha256Digest;
 use crate::network::NetworkError;
@@ -31,7 +31,7 @@ pub enum InstallError {
     #[error("cannot use the runner index `{index}`")]
     Index {
         /// Where it is.
-        index: Place,
+        index: String,
         /// Why not.
         source: IndexError,
     },
@@ -41,13 +41,13 @@ pub enum InstallError {
         /// What was to be fetched.
         what: String,
         /// Why it was not.
-        source: NetworkError,
+        source: Box<NetworkError>,
     },
     /// An archive is not the one that it should be.
     #[error("digest mismatch for `{place}`: expected {expected}, found {found}")]
     Digest {
         /// The archive.
-        place: Place,
+        place: String,
         /// The hash that the index or the caller gives.
         expected: Sha256Digest,
         /// The hash of what is there.
@@ -57,7 +57,7 @@ pub enum InstallError {
     #[error("`{place}` comes from a server, and nobody says which SHA-256 it must have")]
     NoDigest {
         /// The archive.
-        place: Place,
+        place: String,
     },
     /// An archive cannot be unpacked, or must not be.
     #[error("cannot unpack `{place}`")]
@@ -65,7 +65,7 @@ pub enum InstallError {
         /// The archive.
         place: String,
         /// Why not.
-        source: UnpackError,
+        source: Box<UnpackError>,
     },
     /// There is no `runner.toml` where it should be.
     #[error("there is no runner.toml at the top of `{place}`")]
@@ -170,7 +170,7 @@ impl InstallError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::NoRunner(_) | Self::Unsupported { .. } | Self::NotInstalled { .. } => ErrorKind::NoRunner,
-            Self::Network { source: NetworkError::Interrupted, .. } | Self::Interrupted => ErrorKind::Interrupted,
+            Self::Interrupted => ErrorKind::Interrupted,
             Self::Network { .. } => ErrorKind::Network,
             Self::Unpack { source, .. } => source.kind(),
             Self::Index { .. }
@@ -207,7 +207,7 @@ impl InstallError {
     pub(crate) fn network(what: impl Into<String>) -> impl FnOnce(NetworkError) -> Self {
         move |source| match source {
             NetworkError::Interrupted => Self::Interrupted,
-            source => Self::Network { what: what.into(), source },
+            source => Self::Network { what: what.into(), source: Box::new(source) },
         }
     }
 }

@@ -57,7 +57,7 @@ impl Installer<'_> {
     /// It cannot be fetched, or is none.
     pub fn index(&self, place: &Place) -> Result<Index, InstallError> {
         let bytes = fetch::index(place, self.network, &Waiter { wanted: self.wanted, on_bytes: &|_, _| {} })?;
-        Index::parse(&bytes, place).map_err(|source| InstallError::Index { index: place.clone(), source })
+        Index::parse(&bytes, place).map_err(|source| InstallError::Index { index: place.to_string(), source })
     }
 
     /// Installs the best runner of an index that meets `requirement`. One of the same name and version is replaced.
@@ -92,7 +92,7 @@ impl Installer<'_> {
                 Some(self.fetch(&part, Stage::Runner(format!("installing {place}")))?)
             }
             (Place::File(_), None) => None,
-            (Place::Url(_), None) => return Err(InstallError::NoDigest { place: place.clone() }),
+            (Place::Url(_), None) => return Err(InstallError::NoDigest { place: place.to_string() }),
         };
         let path = fetched.as_ref().map(|fetched| fetched.path.as_path()).or(place.path()).unwrap_or(Path::new(""));
         let new = new_folder(&workspace)?;
@@ -224,7 +224,7 @@ fn new_folder(workspace: &Workspace) -> Result<PathBuf, InstallError> {
 fn unpack_error(source: UnpackError, place: String) -> InstallError {
     match source {
         UnpackError::Interrupted => InstallError::Interrupted,
-        source => InstallError::Unpack { place, source },
+        source => InstallError::Unpack { place, source: Box::new(source) },
     }
 }
 

@@ -246,7 +246,8 @@ fn zip_files_are_read_like_cartons() {
     let bytes = zip.finish().unwrap().into_inner();
     let expected = ["d 755 bin", "d 755 empty", "f 644 data ", "f 755 bin/run #!", "l link bin/run"];
     assert_eq!(unpacked(&bytes).unwrap(), expected);
-    let with = |change: &dyn Fn(&mut ZipWriter<Cursor<Vec<u8>>>)| {
+    type Change<'a> = &'a dyn Fn(&mut ZipWriter<Cursor<Vec<u8>>>);
+    let with = |change: Change<'_>| {
         let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
         change(&mut zip);
         zip.finish().unwrap().into_inner()
