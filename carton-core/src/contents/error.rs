@@ -277,7 +277,9 @@ impl ContentsError {
             Self::Encoding { .. } => ErrorKind::Integrity,
             // Wrong bytes are worse news than none.
             Self::NotToBeHad { failures, .. } => {
-                let is_wrong = failures.iter().any(|failure| failure.error.kind() == ErrorKind::Integrity);
+                let is_wrong = failures.iter().any(|failure| {
+                    failure.error.kind() == ErrorKind::Integrity || matches!(*failure.error, Self::Size { .. })
+                });
                 if is_wrong { ErrorKind::Integrity } else { ErrorKind::Network }
             }
             Self::NoSuchFile { .. } | Self::Size { .. } | Self::DestinationExists { .. } => ErrorKind::Request,
