@@ -8,7 +8,6 @@ use super::tree::case_collisions;
 use super::{Contents, ContentsError, ErrorKind, Place};
 use crate::cache::{Scope, Verified, workers};
 use crate::digest::{Hasher, Sha256Digest};
-use crate::network::NetworkError;
 use crate::source::FileIdentity;
 
 /// What [`Contents::verify`] found.
@@ -65,6 +64,7 @@ impl Contents {
         self.unchanged_identity()?;
         let (here, fetched) = self.fetch_to_verify(indices, &meter)?;
         let findings = Mutex::new(fetched);
+        let may_not_fetch = self.may_not_fetch();
         let order = self.largest_first(here);
         workers::run(order.len(), |at| {
             let index = order[at];
@@ -81,10 +81,12 @@ impl Contents {
             let mut findings = findings.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
             match result {
                 Ok(()) => findings.n_bytes += n_bytes,
-                Err(ContentsError::NotFetched { .. } | ContentsError::Network(NetworkError::Offline { .. })) => {
+                Err(error) if may_not_fetch && matches!(error.kind(), ErrorKind::NotFetched | ErrorKind::Network) => {
                     findings.not_fetched.push(path)
                 }
-                Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::Io) => return Err(error),
+                Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::Io | ErrorKind::Network) => {
+                    return Err(error);
+                }
                 Err(error) => findings.bad.push(BadFile { path, error }),
             }
             Ok(())
@@ -108,6 +110,10 @@ impl Contents {
         Ok(VerifyReport { manifest_hash: self.manifest_hash(), n_files, n_bytes, bad, not_fetched, warnings })
     }
 
+    fn may_not_fetch(&self) -> bool {
+        self.access.as_ref().is_none_or(|access| access.network.is_offline())
+    }
+
     /// Brings what is elsewhere. Returns the items that are here now, and what is known of the others.
     fn fetch_to_verify(
         &self,
@@ -115,7 +121,7 @@ impl Contents {
         meter: &Meter<'_>,
     ) -> Result<(Vec<usize>, Findings), ContentsError> {
         let mut findings = Findings::default();
-        if self.access.as_ref().is_none_or(|access| access.network.is_offline()) {
+        if self.may_not_fetch() {
             // What is not in the cache will be found not to be there.
             return Ok((indices, findings));
         }

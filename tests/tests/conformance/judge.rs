@@ -82,6 +82,8 @@ impl Court {
             runner_dir: path("runners"),
             runner_data_dir: path("runner_data"),
             cache_dir: path("cache"),
+            // Some have URLs, which are nobody's.
+            offline: true,
             ..Config::in_folder(self.folder.path())
         }
     }
