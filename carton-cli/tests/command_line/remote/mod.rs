@@ -3,11 +3,14 @@
 mod commands;
 mod disk;
 mod gigabyte;
+mod links;
 mod processes;
 mod resume;
 mod secrets;
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use carton_tests::nginx::{Logged, Nginx};
@@ -39,16 +42,22 @@ fn cache(sandbox: &Sandbox) -> PathBuf {
     sandbox.work().parent().unwrap().join("cache")
 }
 
-/// Every file in a folder and below, with its room on disk in bytes.
+/// Every file in a folder and below, with its room on disk in bytes. One with several names takes it only once.
 fn files_below(folder: &Path) -> Vec<(PathBuf, u64)> {
+    let mut inodes = BTreeSet::new();
+    find_files(folder, &mut inodes)
+}
+
+fn find_files(folder: &Path, inodes: &mut BTreeSet<u64>) -> Vec<(PathBuf, u64)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         // What others are at work on may go meanwhile.
         let Ok(metadata) = entry.path().symlink_metadata() else { continue };
         if metadata.is_dir() {
-            found.extend(files_below(&entry.path()));
+            found.extend(find_files(&entry.path(), inodes));
         } else {
-            found.push((entry.path(), std::os::unix::fs::MetadataExt::blocks(&metadata) * 512));
+            let blocks = if inodes.insert(metadata.ino()) { metadata.blocks() } else { 0 };
+            found.push((entry.path(), blocks * 512));
         }
     }
     found

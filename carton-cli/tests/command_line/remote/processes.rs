@@ -1,5 +1,6 @@
 //! Many processes at once, and ones that are killed.
 
+use std::io::{BufRead, BufReader};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
@@ -89,6 +90,30 @@ fn a_cache_survives_kills_at_any_moment() {
     sandbox.run(["cache", "verify"]).expect_code(0);
     let left: Vec<_> = files_below(&cache(&sandbox)).into_iter().filter(|(_, bytes)| *bytes > 1 << 20).collect();
     let room: u64 = left.iter().map(|(_, bytes)| bytes).sum();
-    // The files themselves, perhaps under two names, and nothing half-made.
-    assert!(room <= 2 * LENGTH + (2 << 20), "{left:#?}");
+    // The files themselves and nothing half-made.
+    assert!(room <= LENGTH + (2 << 20), "{left:#?}");
+}
+
+#[test]
+fn what_a_loaded_model_uses_is_not_pruned() {
+    let Some(nginx) = Nginx::start("") else { return };
+    let (sandbox, url) = published(&nginx);
+    let mut arguments = vec!["run", &url, "-i", "x=1", "--opt", "delay_ms=600000", "--opt", "ignore_cancel=true"];
+    arguments.extend(["--opt", "log=started", "-v"]);
+    let mut running = sandbox.command(arguments).spawn().unwrap();
+    let mut stderr = BufReader::new(running.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("started") {
+        line.clear();
+        assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "the call never started");
+    }
+    sandbox.run(["cache", "prune"]).expect_code(0);
+    assert!(room(&cache(&sandbox)) >= LENGTH, "what a loaded model uses was deleted");
+    nginx.forget_requests();
+    sandbox.run(["run", &url]).expect_code(0);
+    assert_eq!(sent(&nginx.requests()), 0);
+    running.kill().unwrap();
+    running.wait().unwrap();
+    sandbox.run(["cache", "prune"]).expect_code(0);
+    assert!(room(&cache(&sandbox)) < LENGTH / 4, "{:#?}", files_below(&cache(&sandbox)));
 }
