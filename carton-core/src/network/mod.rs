@@ -53,7 +53,6 @@ pub use options::NetworkOptions;
 pub use read::{Fetched, Wanted};
 pub use reply::{Extent, Reply};
 pub use retries::Retries;
-use send::Client;
 pub use version::Version;
 
 /// How often a blocking caller looks whether it is still wanted.
@@ -67,7 +66,9 @@ pub struct Network {
 
 struct Inner {
     options: NetworkOptions,
-    client: OnceLock<Client>,
+    http: OnceLock<reqwest::Client>,
+    /// Another one, because reading the certificates of this machine takes longer than a request to a server nearby.
+    https: OnceLock<reqwest::Client>,
     machines: OnceLock<Vec<credentials::Machine>>,
 }
 
@@ -122,7 +123,8 @@ impl fmt::Debug for Request<'_> {
 impl Network {
     /// Access under these options. Nothing is connected yet.
     pub fn new(options: NetworkOptions) -> Network {
-        Network { inner: Arc::new(Inner { options, client: OnceLock::new(), machines: OnceLock::new() }) }
+        let (http, https) = (OnceLock::new(), OnceLock::new());
+        Network { inner: Arc::new(Inner { options, http, https, machines: OnceLock::new() }) }
     }
 
     /// The options.
@@ -173,15 +175,16 @@ impl Network {
         self.inner.machines.get_or_init(|| self.inner.options.credentials.machines())
     }
 
-    fn client(&self, url: &Url) -> Result<&Client, NetworkError> {
+    fn client(&self, url: &Url) -> Result<&reqwest::Client, NetworkError> {
         if self.inner.options.offline {
             return Err(NetworkError::Offline { url: address(url) });
         }
-        if let Some(client) = self.inner.client.get() {
+        let slot = if url.scheme() == "https" { &self.inner.https } else { &self.inner.http };
+        if let Some(client) = slot.get() {
             return Ok(client);
         }
-        let client = Client::new(&self.inner.options)?;
-        Ok(self.inner.client.get_or_init(|| client))
+        let client = send::client(&self.inner.options, url)?;
+        Ok(slot.get_or_init(|| client))
     }
 }
 

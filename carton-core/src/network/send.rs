@@ -15,48 +15,31 @@ use super::{
 /// A host that does not even take the connection is given up sooner than one that works on an answer.
 const LONGEST_CONNECT: Duration = Duration::from_secs(10);
 
-/// What sends requests.
-#[derive(Debug)]
-pub(super) struct Client {
-    http: reqwest::Client,
-    /// Why there is no `https`, where there is none.
-    no_tls: Option<String>,
-}
-
-impl Client {
-    /// # Errors
-    /// The library cannot be set up.
-    pub(super) fn new(options: &NetworkOptions) -> Result<Client, NetworkError> {
-        // Fails when the program chose a provider before us, which is then used.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let builder = || {
-            reqwest::Client::builder()
-                .user_agent(concat!("carton/", env!("CARGO_PKG_VERSION")))
-                // Less than the time for the whole answer, so that the error says what could not be reached.
-                .connect_timeout((options.idle_timeout / 2).min(LONGEST_CONNECT))
-                // Followed here: the library would not refuse to give up encryption, and tells its own errors with URLs.
-                .redirect(reqwest::redirect::Policy::none())
-                .referer(false)
-        };
-        let error = match builder().build() {
-            Ok(http) => return Ok(Client { http, no_tls: None }),
-            Err(error) => crate::causes::in_one_line(&error),
-        };
+/// What sends requests to URLs of this URL's scheme.
+///
+/// # Errors
+/// The library cannot be set up; for `https`, there are no certificates to trust.
+pub(super) fn client(options: &NetworkOptions, url: &Url) -> Result<reqwest::Client, NetworkError> {
+    // Fails when the program chose a provider before us, which is then used.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let builder = reqwest::Client::builder()
+        .user_agent(concat!("carton/", env!("CARGO_PKG_VERSION")))
+        // Less than the time for the whole answer, so that the error says what could not be reached.
+        .connect_timeout((options.idle_timeout / 2).min(LONGEST_CONNECT))
+        // Followed here: the library would not refuse to give up encryption, and tells its own errors with URLs.
+        .redirect(reqwest::redirect::Policy::none())
+        .referer(false);
+    let needs_certificates = url.scheme() == "https";
+    let builder = if needs_certificates { builder } else { builder.tls_certs_only([]) };
+    builder.build().map_err(|error| {
+        let reason = crate::causes::in_one_line(&error);
         // A small container has no certificates, and may need none.
-        match builder().tls_certs_only([]).build() {
-            Ok(http) => Ok(Client { http, no_tls: Some(error) }),
-            Err(_) => Err(NetworkError::internal(format!("cannot set up HTTP: {error}"))),
+        if needs_certificates {
+            NetworkError::NoTls { url: address(url), reason }
+        } else {
+            NetworkError::internal(format!("cannot set up HTTP: {reason}"))
         }
-    }
-
-    fn get(&self, url: &Url) -> Result<reqwest::RequestBuilder, NetworkError> {
-        match &self.no_tls {
-            Some(reason) if url.scheme() == "https" => {
-                Err(NetworkError::NoTls { url: address(url), reason: reason.clone() })
-            }
-            _ => Ok(self.http.get(url.clone())),
-        }
-    }
+    })
 }
 
 impl Network {
@@ -67,14 +50,13 @@ impl Network {
     /// success; an answer for another part or version than was asked for.
     pub async fn send(&self, request: &Request<'_>) -> Result<Reply, NetworkError> {
         let options = self.options();
-        let client = self.client(request.url)?;
         let mut redirects = Redirects::new(&without_userinfo(request.url), options.max_redirects);
         let authorization = options.credentials.find(request.url, || self.machines());
         // The library would take user and password from it, and we from then on could not say whether they are sent.
         let mut url = without_userinfo(request.url);
         loop {
             let shown = address(&url);
-            let hop = client.get(&url)?.headers(headers(request)?);
+            let hop = self.client(&url)?.get(url.clone()).headers(headers(request)?);
             let (hop, credentials) = authorization.add(&url, hop)?;
             let response = match tokio::time::timeout(options.idle_timeout, hop.send()).await {
                 Err(_) => return Err(NetworkError::Stalled { url: shown, after: options.idle_timeout, found: 0 }),
