@@ -2,7 +2,7 @@
 //! about them.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use carton_runner_interface::host::CallError;
 use carton_runner_interface::runner::RunnerError;
@@ -135,12 +135,6 @@ pub enum Error {
     /// Something has to come over the network and cannot.
     #[error(transparent)]
     Network(#[from] NetworkError),
-    /// A carton that would have to be fetched.
-    #[error("cannot load `{location}`: remote cartons are not supported yet")]
-    Remote {
-        /// The URL.
-        location: String,
-    },
     /// The location is a URL that is not valid.
     #[error(transparent)]
     Location(#[from] LocationError),
@@ -206,6 +200,12 @@ impl From<contents::ErrorKind> for ErrorKind {
 }
 
 impl Error {
+    /// For `map_err`: `what` could not be done with the file at `path`.
+    pub(crate) fn io(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_path_buf();
+        move |source| Self::Io { what, path, source }
+    }
+
     /// What sort of failure this is.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
@@ -214,7 +214,7 @@ impl Error {
             Self::Pack(error) if error.kind() == contents::ErrorKind::Interrupted => ErrorKind::Interrupted,
             Self::Contents(error) => error.kind().into(),
             Self::Network(NetworkError::Interrupted) => ErrorKind::Interrupted,
-            Self::Remote { .. } | Self::Network(_) => ErrorKind::Network,
+            Self::Network(_) => ErrorKind::Network,
             Self::NoRunner(_) => ErrorKind::NoRunner,
             Self::Install(error) => error.kind(),
             Self::Launch(_) | Self::RunnerCrashed(_) | Self::RunnerGone { .. } | Self::LoadRefused { .. } => {
@@ -233,7 +233,6 @@ impl Error {
             Self::Network(error) => error.hint(),
             Self::Contents(error) | Self::Package(PackageError::Contents(error)) => error.hint(),
             Self::Install(error) => error.hint(),
-            Self::Remote { .. } => Some("download the file and load it by its path".to_owned()),
             Self::Shrink(error) => error.hint(),
             Self::Package(PackageError::OutputIsSource { .. }) => Some("name another file to write".to_owned()),
             Self::Signature(_) => Some("`carton info` shows what the model expects".to_owned()),

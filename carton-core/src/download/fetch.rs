@@ -11,9 +11,12 @@ use super::pace::{Pace, SMALLEST};
 use super::store::{Store, TaskGuard};
 use crate::network::{Extent, Network, NetworkError, Part, Reply, Request, Retries, Url, Version, address};
 
-/// What is asked for.
+/// How many bytes the first request of a download asks for.
+pub(super) const FIRST_REQUEST: u64 = SMALLEST;
+
+/// Which bytes of which file are downloaded.
 #[derive(Clone, Debug)]
-pub(super) struct Wanted {
+pub(super) struct Selection {
     pub(super) url: Url,
     /// The version it must have.
     pub(super) version: Option<Version>,
@@ -36,7 +39,7 @@ pub(super) struct Fetch {
     pub(super) pace: Pace,
 }
 
-impl Wanted {
+impl Selection {
     fn request(&self, part: Part) -> Request<'_> {
         let version = self.version.as_ref();
         Request { version, accept_encoded: self.accept_encoded, ..Request::new(&self.url, part) }
@@ -48,20 +51,19 @@ impl Wanted {
         let end = self.range.as_ref().map_or(u64::MAX, |range| range.end).min(start.saturating_add(size));
         let known_length = self.version.as_ref().and_then(|version| version.length).unwrap_or(u64::MAX);
         let end = end.min(known_length).max(start.saturating_add(1));
-        let mut retries = network.retries();
-        loop {
-            match network.send(&self.request(Part::Range(start..end))).await {
-                Ok(reply) => return Ok(reply),
-                Err(error) => retries.pause(error).await?,
-            }
-        }
+        self.reply(network, Part::Range(start..end)).await
     }
 
     /// The answer to a request for everything.
     pub(super) async fn whole_reply(&self, network: &Network) -> Result<Reply, NetworkError> {
+        self.reply(network, Part::Whole).await
+    }
+
+    async fn reply(&self, network: &Network, part: Part) -> Result<Reply, NetworkError> {
         let mut retries = network.retries();
+        let request = self.request(part);
         loop {
-            match network.send(&self.request(Part::Whole)).await {
+            match network.send(&request).await {
                 Ok(reply) => return Ok(reply),
                 Err(error) => retries.pause(error).await?,
             }
@@ -115,11 +117,12 @@ impl Fetch {
         if !matches!(reply.extent(), Extent::Part { .. }) {
             return Err(NetworkError::Answer {
                 url: address(&self.url),
-                expected: format!("bytes {}-{}", self.offset + span.next, self.offset + span.end),
+                expected: format!("bytes {}-{}", self.offset + span.next, self.offset + span.end - 1),
                 found: "the whole file: the server does not answer with ranges any more".to_owned(),
             }
             .into());
         }
+        let start = span.next;
         while let Some(bytes) = reply.chunk().await? {
             let n_bytes = bytes.len() as u64;
             if n_bytes > span.end - span.next {
@@ -131,7 +134,8 @@ impl Fetch {
             span.next += n_bytes;
         }
         if span.next < span.end {
-            return Err(NetworkError::Cut { url: address(&self.url), expected: span.end, found: span.next }.into());
+            let (expected, found) = (span.end - start, span.next - start);
+            return Err(NetworkError::Cut { url: address(&self.url), expected, found }.into());
         }
         Ok(())
     }
@@ -185,7 +189,7 @@ impl Fetch {
         let reply = self.network.send(&Request { version: Some(&self.version), ..request.clone() }).await?;
         let reply = match reply.extent() {
             // Some servers take no date in `If-Range`, or none that is so recent. The answer is compared all the same.
-            Extent::Whole if request.part != Part::Whole && !is_strong(&self.version) => {
+            Extent::Whole if request.part != Part::Whole && self.version.strong_etag().is_none() => {
                 self.network.send(&request).await?
             }
             _ => reply,
@@ -211,21 +215,14 @@ impl Fetch {
     }
 }
 
-/// Whether a later answer of this version is certain to have the same bytes: a strong `ETag` promises it. So does a date, unless
-/// the file was changed twice within its second without changing its length; what is downloaded is hashed afterwards.
+/// Whether a later answer can be recognised as having the same bytes. A strong `ETag` promises that. A date may be wrong if the
+/// file was changed twice within one second and kept its length; that is found when the whole download is hashed.
 pub(super) fn is_provable(version: &Version) -> bool {
     version.if_range().is_some()
 }
 
-/// Whether an answer's ranges are ranges of what its first one was a part of: always, unless the server encodes anew for each
-/// request, as one may that does not vouch for the encoded bytes with a strong `ETag`.
+/// Whether later ranges will be parts of the same bytes as this answer. They may not be if the bytes are encoded and have no
+/// strong `ETag`: the server may then encode the file anew for each request.
 pub(super) fn has_stable_ranges(reply: &Reply) -> bool {
-    reply.encodings().is_empty() || is_strong(reply.version())
+    reply.encodings().is_empty() || reply.version().strong_etag().is_some()
 }
-
-fn is_strong(version: &Version) -> bool {
-    version.etag.as_deref().is_some_and(|etag| !etag.starts_with("W/"))
-}
-
-/// How many bytes the first request of a download asks for.
-pub(super) const FIRST_REQUEST: u64 = SMALLEST;

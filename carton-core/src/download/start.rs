@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tokio::task::AbortHandle;
 
-use super::fetch::{FIRST_REQUEST, Fetch, Wanted, has_stable_ranges, is_provable};
+use super::fetch::{FIRST_REQUEST, Fetch, Selection, has_stable_ranges, is_provable};
 use super::journal::{Earlier, Header, Journal, MAX_LENGTH, chunk_size};
 use super::ledger::{Ledger, Span};
 use super::pace::Pace;
@@ -17,7 +17,7 @@ use super::{DATA, Download, DownloadError, Target};
 use crate::digest::Sha256Digest;
 use crate::network::{self, Activity, Extent, Network, NetworkError, Reply, Version, address};
 
-/// What the beginning of a download needs.
+/// Begins a download.
 pub(super) struct Starter<'a> {
     network: &'a Network,
     target: &'a Target<'a>,
@@ -43,7 +43,7 @@ impl<'a> Starter<'a> {
         self.fresh()
     }
 
-    /// An attempt in the folder that has bytes of the same thing.
+    /// What an earlier attempt left in the folder, if it is of the same bytes and can be continued.
     fn earlier(&self) -> Result<Option<(Earlier, File)>, DownloadError> {
         let target = self.target;
         let Some(earlier) = Journal::open(target.folder).map_err(self.io("read the journal of"))? else {
@@ -74,14 +74,15 @@ impl<'a> Starter<'a> {
         Ok((metadata.is_file() && metadata.len() == header.length).then_some((earlier, data)))
     }
 
-    /// Goes on with an earlier attempt; none when the server has something else now and that is fine.
+    /// Continues an earlier attempt. None when the server has another version now, and any version will do: the download then
+    /// starts over.
     fn resume(&self, earlier: Earlier, data: File) -> Result<Option<Download>, DownloadError> {
         let Earlier { header, journal, done } = earlier;
         let mut ledger = Ledger::new(header.length, header.chunk_size, &done);
         let missing = ledger.missing();
         let mut first = None;
         if let Some(span) = ledger.take(FIRST_REQUEST) {
-            let wanted = Wanted { version: Some(header.version.clone()), ..self.wanted() };
+            let wanted = Selection { version: Some(header.version.clone()), ..self.selection() };
             let (position, size) = (span.next, span.end - span.next);
             let sent = self.block_on(move |network| async move { wanted.first_reply(&network, position, size).await });
             let reply = match sent {
@@ -105,7 +106,7 @@ impl<'a> Starter<'a> {
     /// Starts from nothing.
     fn fresh(&self) -> Result<Download, DownloadError> {
         Download::forget(self.target.folder).map_err(self.io("delete"))?;
-        let wanted = self.wanted();
+        let wanted = self.selection();
         let reply = self.block_on(move |network| async move {
             let reply = wanted.first_reply(&network, 0, FIRST_REQUEST).await?;
             match reply.extent() {
@@ -201,8 +202,8 @@ impl<'a> Starter<'a> {
         Ok(data)
     }
 
-    fn wanted(&self) -> Wanted {
-        Wanted {
+    fn selection(&self) -> Selection {
+        Selection {
             url: self.target.url.clone(),
             version: self.target.version.cloned(),
             range: self.target.range.clone(),

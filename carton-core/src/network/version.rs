@@ -26,10 +26,12 @@ impl Version {
 
     /// What `If-Range` may say: only a strong `ETag` promises equal bytes; a date is better than nothing.
     pub fn if_range(&self) -> Option<&str> {
-        match &self.etag {
-            Some(etag) if !etag.starts_with("W/") => Some(etag),
-            _ => self.last_modified.as_deref(),
-        }
+        self.strong_etag().or(self.last_modified.as_deref())
+    }
+
+    /// The `ETag` if it is strong: the server then promises that answers with the same one have the same bytes.
+    pub fn strong_etag(&self) -> Option<&str> {
+        self.etag.as_deref().filter(|etag| !etag.starts_with("W/"))
     }
 
     /// The `ETag` whether it is weak or not.

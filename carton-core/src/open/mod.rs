@@ -3,7 +3,6 @@
 mod remote;
 
 use std::fmt;
-use std::path::Path;
 use std::sync::Arc;
 
 use crate::cache::Cache;
@@ -32,6 +31,7 @@ impl fmt::Debug for OpenOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OpenOptions")
             .field("expect", &self.expect)
+            .field("allow_file_links", &self.allow_file_links)
             .field("config", &self.config)
             .finish_non_exhaustive()
     }
@@ -68,9 +68,7 @@ impl Carton {
         })
         .await
     }
-}
 
-impl Carton {
     /// What a carton says about itself, with names for JSON that do not change: its hash, metadata, signature, self-tests
     /// and files. No runner is started.
     ///
@@ -90,11 +88,11 @@ impl Carton {
     }
 }
 
-/// What every way of opening needs.
+/// What opening needs besides the location, whether the carton is here or on a server.
 pub(crate) struct Opening {
     /// Without one nothing can be fetched, and nothing is remembered.
     pub(crate) cache: Option<Arc<Cache>>,
-    /// Stops what blocks.
+    /// Stopping it ends a wait for a server or for another process.
     pub(crate) activity: Arc<Activity>,
     pub(crate) progress: Option<ProgressCallback>,
 }
@@ -120,9 +118,4 @@ pub(crate) fn open(
 
 pub(crate) fn cache(config: &Config) -> Result<Arc<Cache>, Error> {
     Ok(Arc::new(Cache::open(&config.cache_dir)?))
-}
-
-fn io_error(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
-    let path = path.to_path_buf();
-    move |source| Error::Io { what, path, source }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Opening, io_error};
+use super::Opening;
 use crate::archive::SUFFIX_LENGTH;
 use crate::cache::RemoteCarton;
 use crate::contents::{Access, ContentsError};
@@ -170,7 +170,7 @@ impl Remote<'_> {
     }
 
     fn open_file(&self, path: &Path, whole: Sha256Digest) -> Result<Package, Error> {
-        let source = FileSource::open(path).map_err(io_error("open", path))?;
+        let source = FileSource::open(path).map_err(Error::io("open", path))?;
         let options = OpenOptions { whole: Some(whole), ..self.options() };
         Ok(Package::open_archive(Arc::new(source), options)?)
     }
@@ -184,13 +184,13 @@ impl Remote<'_> {
     ) -> Result<Sha256Digest, Error> {
         use std::io::Write;
         let mut copy = match copy {
-            Some(path) => Some((std::fs::File::create(path).map_err(io_error("create", path))?, path)),
+            Some(path) => Some((std::fs::File::create(path).map_err(Error::io("create", path))?, path)),
             None => None,
         };
         let read_error = |error| ContentsError::from_fetch(error, &network::address(self.url)).into();
         hash_all(reader, read_error, |chunk| {
             if let Some((file, path)) = &mut copy {
-                file.write_all(chunk).map_err(io_error("write", path))?;
+                file.write_all(chunk).map_err(Error::io("write", path))?;
             }
             if let Some(progress) = &self.opening.progress {
                 let activity = &self.opening.activity;

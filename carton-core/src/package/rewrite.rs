@@ -16,7 +16,7 @@ use crate::links::Links;
 /// is in an archive stays stored as it is there; `compression` is for other files.
 ///
 /// # Errors
-/// A bare model, which has no MANIFEST; a file that cannot be had or is not what MANIFEST lists; an output that is what is read
+/// A bare model, which has no MANIFEST; a file that cannot be fetched or is not what MANIFEST lists; an output that is what is read
 /// or cannot be written. What was at `output` before is still there then.
 pub(crate) fn rewrite(
     contents: &Contents,
@@ -62,9 +62,8 @@ pub(crate) fn check_output(contents: &Contents, location: Option<&Path>, output:
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
-        let inside = |parent: std::path::PathBuf, folder: std::path::PathBuf| parent.starts_with(folder);
-        if std::fs::canonicalize(parent).ok().zip(std::fs::canonicalize(folder).ok()).is_some_and(|(p, f)| inside(p, f))
-        {
+        let resolved = std::fs::canonicalize(parent).ok().zip(std::fs::canonicalize(folder).ok());
+        if resolved.is_some_and(|(parent, folder)| parent.starts_with(folder)) {
             return Err(refused());
         }
     }

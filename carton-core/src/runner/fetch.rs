@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::workspace::{DOWNLOAD_PREFIX, Lock, download_lock};
 use super::{InstallError, MAX_INDEX_BYTES, Part, Place};
-use crate::digest::{Hasher, Sha256Digest};
+use crate::digest::{Sha256Digest, hash_all};
 use crate::download::{Download, DownloadError, Target};
 use crate::network::{Activity, Network, Part as RequestPart, Url, Wanted, address};
 
@@ -18,7 +18,6 @@ use crate::network::{Activity, Network, Part as RequestPart, Url, Wanted, addres
 const MAX_ARCHIVE_BYTES: u64 = 64 << 30;
 /// How often whoever waits is asked whether that is still so, and told how far it is.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
-const BUFFER_LENGTH: usize = 1 << 20;
 
 /// Who waits for something that is fetched.
 pub(super) struct Waiter<'a> {
@@ -103,21 +102,13 @@ pub(super) fn archive(
 fn hash_file(path: &Path, waiter: &Waiter<'_>) -> Result<Sha256Digest, InstallError> {
     let mut file = File::open(path).map_err(InstallError::io("open", path))?;
     let total = file.metadata().ok().map(|metadata| metadata.len());
-    let mut hasher = Hasher::new();
-    let mut buffer = vec![0; BUFFER_LENGTH];
     let mut done = 0;
-    loop {
-        let length = file.read(&mut buffer).map_err(InstallError::io("read", path))?;
-        if length == 0 {
-            return Ok(hasher.finish());
-        }
-        hasher.update(&buffer[..length]);
-        done += length as u64;
+    let read_error = |error| InstallError::io("read", path)(error);
+    hash_all(&mut file, read_error, |chunk| {
+        done += chunk.len() as u64;
         (waiter.on_bytes)(done, total);
-        if (waiter.wanted)().is_break() {
-            return Err(InstallError::Interrupted);
-        }
-    }
+        if (waiter.wanted)().is_break() { Err(InstallError::Interrupted) } else { Ok(()) }
+    })
 }
 
 /// The folder for the archive with this hash, for us alone.
@@ -172,17 +163,11 @@ fn download_once(
         let read = |source| DownloadError::Io { action: "read", path: path.clone(), source };
         DownloadError::from_read(error).unwrap_or_else(read)
     };
-    let mut reader = download.reader();
-    let mut hasher = Hasher::new();
-    let mut buffer = vec![0; BUFFER_LENGTH];
-    loop {
-        let length = reader.read(&mut buffer).map_err(read_error)?;
-        if length == 0 {
-            return Ok((path, hasher.finish(), download.is_resumed()));
-        }
-        hasher.update(&buffer[..length]);
-        counted.done.fetch_add(length as u64, Ordering::Relaxed);
-    }
+    let found = hash_all(&mut download.reader(), read_error, |chunk| {
+        counted.done.fetch_add(chunk.len() as u64, Ordering::Relaxed);
+        Ok(())
+    })?;
+    Ok((path, found, download.is_resumed()))
 }
 
 /// How far a download is, as whoever waits for it is told.

@@ -66,6 +66,16 @@ pub struct ShrinkOptions {
 }
 
 impl ShrinkOptions {
+    /// How the carton that is read is opened.
+    fn to_open(&self) -> OpenOptions {
+        OpenOptions {
+            expect: self.expect,
+            allow_file_links: self.allow_file_links,
+            config: self.config.clone(),
+            progress: self.progress.clone(),
+        }
+    }
+
     /// Leaves out these files, and saves them nowhere.
     pub fn new(leave_out: LeaveOut) -> Self {
         Self { leave_out, save_files: None, expect: None, allow_file_links: false, config: None, progress: None }
@@ -91,6 +101,18 @@ pub struct ResolveOptions {
     pub config: Option<Config>,
     /// Told how far the work has come.
     pub progress: Option<ProgressCallback>,
+}
+
+impl ResolveOptions {
+    /// How the carton that is read is opened.
+    fn to_open(&self) -> OpenOptions {
+        OpenOptions {
+            expect: self.expect,
+            allow_file_links: self.allow_file_links,
+            config: self.config.clone(),
+            progress: self.progress.clone(),
+        }
+    }
 }
 
 impl fmt::Debug for ResolveOptions {
@@ -222,13 +244,7 @@ impl Carton {
         if let LeaveOut::Large { url_prefix, .. } = &options.leave_out {
             check_prefix(url_prefix)?;
         }
-        let opened = OpenOptions {
-            expect: options.expect,
-            allow_file_links: options.allow_file_links,
-            config: options.config.clone(),
-            progress: options.progress.clone(),
-        };
-        let package = Self::open(location.clone(), opened).await?;
+        let package = Self::open(location.clone(), options.to_open()).await?;
         run_blocking(move |abandoned| {
             let contents = package.contents();
             package::check_output(contents, location.path(), &output)?;
@@ -266,7 +282,7 @@ impl Carton {
     /// ```
     ///
     /// # Errors
-    /// A file that cannot be had, or is not what MANIFEST lists; an output that is the carton itself or cannot be written. What
+    /// A file that cannot be fetched, or is not what MANIFEST lists; an output that is the carton itself or cannot be written. What
     /// was at `output` before is still there then.
     pub async fn resolve(
         location: impl Into<Location>,
@@ -275,13 +291,7 @@ impl Carton {
     ) -> Result<Packed, Error> {
         let location = location.into();
         let output = output.as_ref().to_path_buf();
-        let opened = OpenOptions {
-            expect: options.expect,
-            allow_file_links: options.allow_file_links,
-            config: options.config.clone(),
-            progress: options.progress.clone(),
-        };
-        let package = Self::open(location.clone(), opened).await?;
+        let package = Self::open(location.clone(), options.to_open()).await?;
         run_blocking(move |abandoned| {
             let contents = package.contents();
             package::check_output(contents, location.path(), &output)?;
@@ -295,7 +305,7 @@ impl Carton {
     }
 }
 
-/// Where progress goes, and from where it is known that the work is still wanted.
+/// Reports progress, and tells whether anybody still waits for the work.
 #[derive(Clone, Copy)]
 struct Report<'a> {
     progress: Option<&'a ProgressCallback>,

@@ -11,7 +11,7 @@ use url::Url;
 
 use super::{LeftOut, Report, ShrinkError};
 use crate::contents::{Contents, ContentsError};
-use crate::digest::{Hasher, Sha256Digest};
+use crate::digest::{Sha256Digest, hash_all};
 use crate::package::{self, PackageError};
 use crate::progress::Stage;
 use crate::source::{FileSource, Source};
@@ -35,7 +35,7 @@ pub(super) fn save(
         }
         file.saved = Some(folder.join(name));
     }
-    std::fs::create_dir_all(folder).map_err(io_error("make the folder", folder))?;
+    std::fs::create_dir_all(folder).map_err(Error::io("make the folder", folder))?;
     let mut meter = Meter { done: 0, total: left_out.iter().map(|file| file.size).sum(), report };
     let mut done: BTreeSet<Sha256Digest> = BTreeSet::new();
     for (file, path) in left_out.iter().filter_map(|file| Some((file, file.saved.as_deref()?))) {
@@ -45,18 +45,18 @@ pub(super) fn save(
         }
         package::check_output(contents, location, path)?;
         match FileSource::open(path) {
-            // As an earlier run or another model left it; anything else is somebody's.
+            // An earlier run or another model may have saved the same file; any other file belongs to somebody.
             Ok(there) => {
                 let exists = || ShrinkError::Exists { path: path.to_path_buf() };
                 let same_size = there.file().filter(|_| there.len() == file.size).ok_or_else(exists)?;
-                if meter.copy(same_size, io::sink(), io_error("read", path), path)? != file.sha256 {
+                if meter.copy(same_size, io::sink(), |error| Error::io("read", path)(error), path)? != file.sha256 {
                     return Err(exists().into());
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 save_one(contents, file, path, folder, &mut meter)?
             }
-            Err(error) => return Err(io_error("open", path)(error)),
+            Err(error) => return Err(Error::io("open", path)(error)),
         }
     }
     Ok(())
@@ -72,13 +72,13 @@ fn save_one(
     let permissions = Permissions::from_mode(0o644);
     let mut builder = tempfile::Builder::new();
     builder.prefix(".carton-").suffix(".partial").permissions(permissions);
-    let mut temporary = builder.tempfile_in(folder).map_err(io_error("write to", folder))?;
+    let mut temporary = builder.tempfile_in(folder).map_err(Error::io("write to", folder))?;
     let reader = contents.reader(&file.path)?;
     let bad = |error| ContentsError::from_read(error, &file.path).into();
-    // The reader compares with MANIFEST when the end is met.
+    // At the end the reader compares the digest with MANIFEST.
     meter.copy(reader, temporary.as_file_mut(), bad, path)?;
     // Never over a file that was made meanwhile.
-    temporary.persist_noclobber(path).map_err(|error| io_error("write", path)(error.error))?;
+    temporary.persist_noclobber(path).map_err(|error| Error::io("write", path)(error.error))?;
     Ok(())
 }
 
@@ -88,11 +88,6 @@ fn saved_name(url: &str) -> Option<String> {
     let name = url.path_segments()?.next_back()?;
     let is_plain = name::check(name.as_bytes()).is_ok() && !name.contains('%') && !name.starts_with('.');
     is_plain.then(|| name.to_owned())
-}
-
-fn io_error(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
-    let path = path.to_path_buf();
-    move |source| Error::Io { what, path, source }
 }
 
 /// Counts what was saved.
@@ -116,22 +111,12 @@ impl Meter<'_> {
         &mut self,
         mut from: impl Read,
         mut to: impl Write,
-        failed: impl FnOnce(io::Error) -> Error,
+        failed: impl Fn(io::Error) -> Error,
         path: &Path,
     ) -> Result<Sha256Digest, Error> {
-        let mut hasher = Hasher::new();
-        let mut buffer = vec![0; 256 << 10];
-        loop {
-            match from.read(&mut buffer) {
-                Ok(0) => return Ok(hasher.finish()),
-                Ok(n_bytes) => {
-                    hasher.update(&buffer[..n_bytes]);
-                    to.write_all(&buffer[..n_bytes]).map_err(io_error("write", path))?;
-                    self.advance(n_bytes as u64)?;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(failed(error)),
-            }
-        }
+        hash_all(&mut from, failed, |chunk| {
+            to.write_all(chunk).map_err(Error::io("write", path))?;
+            self.advance(chunk.len() as u64)
+        })
     }
 }

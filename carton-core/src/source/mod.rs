@@ -6,6 +6,7 @@
 mod file;
 mod memory;
 mod remote;
+mod window;
 
 use std::fs::File;
 use std::io;
@@ -14,7 +15,8 @@ use serde::{Deserialize, Serialize};
 
 pub use file::FileSource;
 pub use memory::MemorySource;
-pub use remote::{RemoteSource, Window};
+pub use remote::RemoteSource;
+pub use window::Window;
 
 /// What tells whether a local file is still the one that was looked at before, without reading it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

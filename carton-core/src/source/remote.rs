@@ -32,8 +32,8 @@ pub struct RemoteSource {
 }
 
 impl RemoteSource {
-    /// A file of this length of which `blocks` are known. All else must come from the same `version`. What it reads blocks no
-    /// longer than until `activity` stops.
+    /// A file of this length of which `blocks` are known. All other bytes must come from the same `version`. Reading ends when
+    /// `activity` stops.
     pub fn new(
         network: Network,
         url: Url,
@@ -49,7 +49,7 @@ impl RemoteSource {
         RemoteSource { network, url, address, version, length, activity, blocks: Mutex::new(blocks) }
     }
 
-    /// The server's access.
+    /// The network that its bytes come over.
     pub fn network(&self) -> &Network {
         &self.network
     }
@@ -194,50 +194,6 @@ fn insert(blocks: &mut BTreeMap<u64, Arc<[u8]>>, offset: u64, bytes: Vec<u8>) {
     blocks.insert(start, joined.into());
 }
 
-/// Some bytes of a source that are in memory already; all others are read from the source itself.
-pub struct Window {
-    source: Arc<dyn Source>,
-    start: u64,
-    bytes: Vec<u8>,
-}
-
-impl Window {
-    /// `bytes` are those of `source` from `start` on.
-    pub fn new(source: Arc<dyn Source>, start: u64, bytes: Vec<u8>) -> Window {
-        Window { source, start, bytes }
-    }
-}
-
-impl Source for Window {
-    fn len(&self) -> u64 {
-        self.source.len()
-    }
-
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        let start = offset.checked_sub(self.start).and_then(|start| usize::try_from(start).ok());
-        let range = start.and_then(|start| Some(start..start.checked_add(buffer.len())?));
-        match range.and_then(|range| self.bytes.get(range)) {
-            Some(bytes) => {
-                buffer.copy_from_slice(bytes);
-                Ok(())
-            }
-            None => self.source.read_at(offset, buffer),
-        }
-    }
-
-    fn identity(&self) -> Option<FileIdentity> {
-        None
-    }
-
-    fn file(&self) -> Option<&File> {
-        None
-    }
-
-    fn location(&self) -> &str {
-        self.source.location()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -246,7 +202,7 @@ mod tests {
 
     use super::*;
     use crate::network::NetworkOptions;
-    use crate::source::{MemorySource, behaviour};
+    use crate::source::behaviour;
 
     fn source(length: u64, blocks: &[(u64, &[u8])]) -> RemoteSource {
         let network = Network::new(NetworkOptions { offline: true, ..NetworkOptions::default() });
@@ -293,15 +249,5 @@ mod tests {
             }
             prop_assert!(is_known.iter().all(|known| !known));
         }
-    }
-
-    #[test]
-    fn a_window_behaves_as_its_source() {
-        let contents = b"0123456789";
-        let inner: Arc<dyn Source> = Arc::new(MemorySource::new(&contents[..], "memory"));
-        behaviour::check(&Window::new(inner, 3, contents[3..7].to_vec()), contents);
-        // What it has is not read from elsewhere.
-        let inner: Arc<dyn Source> = Arc::new(source(10, &[]));
-        Window::new(inner, 3, contents[3..7].to_vec()).read_at(3, &mut [0; 4]).unwrap();
     }
 }
