@@ -39,9 +39,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::invalid_toml::InvalidToml;
 use crate::network::{Credentials, NetrcFile, Network, NetworkOptions, shown};
 
-pub use file::InvalidConfig;
 use file::{Netrc, RawConfig};
 
 /// Directories, sources and permissions that loading and running use.
@@ -112,7 +112,7 @@ pub enum ConfigError {
         /// The file.
         path: PathBuf,
         /// Where and why.
-        source: InvalidConfig,
+        source: InvalidToml,
     },
     /// A variable has a value that makes no sense.
     #[error("expected `1` or `0` as {variable}, found `{found}`")]

@@ -31,6 +31,7 @@ pub mod download;
 pub mod encoding;
 mod error;
 mod inputs;
+mod invalid_toml;
 pub mod links;
 mod location;
 pub mod manifest;
@@ -54,6 +55,7 @@ pub use carton_runner_interface::{Options, Tensors};
 
 pub use error::{Error, ErrorKind, RunnerMessage};
 pub use inputs::Inputs;
+pub use invalid_toml::InvalidToml;
 pub use location::{Location, LocationError, Place};
 pub use model::{Carton, InferOptions, LoadOptions, OutputStream, SealedInputs};
 pub use open::OpenOptions;

@@ -4,10 +4,13 @@
 //! Pure: bytes in, URLs out. Nothing here reaches a network.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::Deserialize;
 
 use crate::digest::{DigestError, Sha256Digest};
+use crate::invalid_toml::InvalidToml;
+use crate::network::shown;
 
 /// The name of the file.
 pub const NAME: &str = "LINKS";
@@ -27,11 +30,21 @@ pub const MAX_LENGTH: usize = 64 << 20;
 /// assert!(links.urls(&Sha256Digest::of(b"other")).is_empty());
 /// # Ok::<(), carton_core::links::LinksError>(())
 /// ```
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Links {
     urls: BTreeMap<Sha256Digest, Vec<String>>,
     /// Of files that have URLs.
     sizes: BTreeMap<Sha256Digest, u64>,
+}
+
+impl fmt::Debug for Links {
+    /// Without what may be secret in a URL.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |(digest, urls): (&Sha256Digest, &Vec<String>)| {
+            (digest.to_string(), urls.iter().map(|url| shown(url)).collect::<Vec<_>>())
+        };
+        formatter.debug_map().entries(self.urls.iter().map(shown)).finish()
+    }
 }
 
 /// Why a LINKS file is malformed.
@@ -49,7 +62,7 @@ pub enum LinksError {
     NotUtf8(#[source] std::str::Utf8Error),
     /// It is not TOML of the expected form.
     #[error("LINKS is malformed")]
-    Toml(#[source] toml::de::Error),
+    Toml(#[source] InvalidToml),
     /// It has another version.
     #[error("LINKS has version {found}, and only version 1 is supported")]
     Version {
@@ -76,7 +89,7 @@ pub enum LinksError {
     Url {
         /// The file.
         digest: Sha256Digest,
-        /// The URL.
+        /// The URL, without what may be secret in it.
         url: String,
     },
 }
@@ -104,12 +117,13 @@ impl Links {
             return Err(LinksError::TooLong { found: bytes.len() });
         }
         let text = std::str::from_utf8(bytes).map_err(LinksError::NotUtf8)?;
+        let malformed = |error| LinksError::Toml(InvalidToml::new(text, &error));
         // The version alone first: another version may have another form.
-        let RawVersion { version } = toml::from_str(text).map_err(LinksError::Toml)?;
+        let RawVersion { version } = toml::from_str(text).map_err(malformed)?;
         if version != 1 {
             return Err(LinksError::Version { found: version });
         }
-        let raw: RawLinks = toml::from_str(text).map_err(LinksError::Toml)?;
+        let raw: RawLinks = toml::from_str(text).map_err(malformed)?;
         Ok(Self::from_urls(by_digest(raw.urls)?)?.with_sizes(by_digest(raw.sizes)?))
     }
 
@@ -123,7 +137,7 @@ impl Links {
                 return Err(LinksError::NoUrl { digest: *digest });
             }
             if let Some(url) = list.iter().find(|url| !is_url(url)) {
-                return Err(LinksError::Url { digest: *digest, url: url.clone() });
+                return Err(LinksError::Url { digest: *digest, url: shown(url) });
             }
         }
         Ok(Self { urls, sizes: BTreeMap::new() })
@@ -304,6 +318,22 @@ mod tests {
         assert_eq!(links.clone().with_sizes([(a, u64::MAX)]), links);
         let text = format!("version = 1\n\n[urls]\n{A} = [\"https://a\"]\n\n[sizes]\n{A} = 12\n");
         assert_eq!(links.with_sizes([(a, 12)]).to_bytes(), text.as_bytes());
+    }
+
+    #[test]
+    fn errors_show_no_secrets() {
+        let check = |urls: &str, expected: &str| {
+            let error = Links::parse(format!("version = 1\n[urls]\n{A} = {urls}\n").as_bytes()).unwrap_err();
+            let shown = crate::causes::in_one_line(&error);
+            assert!(shown.contains(expected) && !format!("{shown} {error:?}").contains("secret"), "{shown}");
+        };
+        check("'https://me:secret@host/a'", "line 3: expected a sequence, found string");
+        check("['https://me:secret@host/a", "line 3: ");
+        check(
+            "['https://me:secret@host/a b?token=secret']",
+            "`https://host/a%20b?…` is not an http, https or file URL",
+        );
+        check("['ftp://me:secret@host/a']", "`ftp://host/a` is not an http, https or file URL");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::ConfigError;
+use crate::invalid_toml::InvalidToml;
 use crate::network::{HostToken, Secret, Url};
 
 /// Seconds. A server cannot answer in less, and more is no limit.
@@ -16,16 +17,6 @@ const N_RANGES: std::ops::RangeInclusive<usize> = 1..=64;
 
 /// More would keep a user waiting for what does not come.
 const MAX_RETRIES: u32 = 1000;
-
-/// What is wrong with a configuration file. TOML's own error is not told: it shows the line, which may hold a token.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {reason}")]
-pub struct InvalidConfig {
-    /// The line, counted from 1.
-    pub line: usize,
-    /// What is wrong there.
-    pub reason: String,
-}
 
 #[derive(Default, Deserialize)]
 pub(super) struct RawConfig {
@@ -85,13 +76,9 @@ impl RawConfig {
         Ok(raw)
     }
 
-    fn parse(text: &str) -> Result<RawConfig, InvalidConfig> {
-        let line = |position: usize| text.bytes().take(position).filter(|byte| *byte == b'\n').count() + 1;
-        let mut raw: RawConfig = toml::from_str(text).map_err(|error| InvalidConfig {
-            line: error.span().map_or(1, |span| line(span.start)),
-            reason: without_value(error.message()),
-        })?;
-        let invalid = |position: usize, reason: &str| InvalidConfig { line: line(position), reason: reason.to_owned() };
+    fn parse(text: &str) -> Result<RawConfig, InvalidToml> {
+        let mut raw: RawConfig = toml::from_str(text).map_err(|error| InvalidToml::new(text, &error))?;
+        let invalid = |position: usize, reason: &str| InvalidToml::at(text, position, reason);
         for entry in &mut raw.credentials {
             let position = entry.span().start;
             entry.as_mut().check().map_err(|reason| invalid(position, reason))?;
@@ -147,17 +134,5 @@ impl RawCredential {
             variable: self.token_env,
             allow_http: self.allow_http,
         }
-    }
-}
-
-/// A message of the TOML reader with the kind of what was found, but not its value, which may be a secret in the wrong place.
-fn without_value(message: &str) -> String {
-    let found = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "));
-    match found.and_then(|found| found.rsplit_once(", expected ")) {
-        Some((found, expected)) => {
-            let kind = found.split(['`', '"']).next().unwrap_or_default().trim();
-            format!("expected {expected}, found {kind}")
-        }
-        None => message.to_owned(),
     }
 }
