@@ -8,7 +8,7 @@ impl Contents {
     /// What puts this file into another carton. Nothing of it was verified: whoever writes that one compares digests.
     ///
     /// # Errors
-    /// There is no such file, or it is elsewhere and cannot be had.
+    /// There is no such file, or it is elsewhere and cannot be fetched.
     pub(crate) fn content(&self, path: &str) -> Result<Content, ContentsError> {
         let index = self.find(path)?;
         let item = &self.items[index];

@@ -14,7 +14,7 @@ use crate::manifest::ManifestError;
 use crate::name::NameError;
 use crate::network::NetworkError;
 
-/// A carton's contents cannot be had, or are not what they should be.
+/// A carton's contents cannot be read or fetched, or are not what they should be.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ContentsError {
@@ -111,9 +111,9 @@ pub enum ContentsError {
         #[source]
         source: EncodingError,
     },
-    /// No URL of a linked file has it.
-    #[error("`{path}` (sha256 {digest}) could not be had from {}", failures_text(failures))]
-    NotToBeHad {
+    /// A linked file could not be fetched from any of its URLs, or had other bytes there.
+    #[error("`{path}` (sha256 {digest}) could not be fetched from {}", failures_text(failures))]
+    Unavailable {
         /// The file's path in the carton.
         path: String,
         /// Its digest in MANIFEST.
@@ -179,7 +179,7 @@ pub enum ContentsError {
     Cache(CacheError),
 }
 
-/// Why a linked file could not be had from one of its URLs.
+/// Why a linked file could not be fetched from one of its URLs.
 #[derive(Debug)]
 pub struct LinkFailure {
     /// The URL, as far as it may be shown.
@@ -276,7 +276,7 @@ impl ContentsError {
             Self::Network(_) | Self::FileLinkRefused { .. } | Self::FileLink { .. } => ErrorKind::Network,
             Self::Encoding { .. } => ErrorKind::Integrity,
             // Wrong bytes are worse news than none.
-            Self::NotToBeHad { failures, .. } => {
+            Self::Unavailable { failures, .. } => {
                 let is_wrong = failures.iter().any(|failure| {
                     failure.error.kind() == ErrorKind::Integrity || matches!(*failure.error, Self::Size { .. })
                 });
@@ -299,7 +299,7 @@ impl ContentsError {
                  true` in the configuration; one on a server never may"
                     .to_owned(),
             ),
-            Self::NotToBeHad { failures, .. } => failures.iter().find_map(|failure| failure.error.hint()),
+            Self::Unavailable { failures, .. } => failures.iter().find_map(|failure| failure.error.hint()),
             _ => None,
         }
     }

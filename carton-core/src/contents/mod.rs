@@ -51,7 +51,7 @@ pub struct Contents {
     /// Sorted by path.
     items: Vec<Item>,
     cache: Option<Arc<Cache>>,
-    /// How what is elsewhere may be had; without it, only from the cache.
+    /// How files that are elsewhere may be fetched; without it, they are taken from the cache only.
     access: Option<Access>,
     /// The file of the cache that was opened, if it is one.
     whole: Option<Sha256Digest>,
@@ -117,7 +117,7 @@ impl Contents {
         self.items.iter().map(|item| item.path.as_str())
     }
 
-    /// The length of a file; unknown when it is linked and not fetched. For a symbolic link, that of the file it leads to.
+    /// The length of a file; unknown when it is only linked, not in the cache, and LINKS does not give its size. For a symbolic link, that of the file it leads to.
     ///
     /// # Errors
     /// There is no such file.

@@ -39,7 +39,7 @@ impl Contents {
     /// a cache it is made anew each time, and deleted when the result is dropped.
     ///
     /// # Errors
-    /// A file of the model is not what MANIFEST lists or cannot be had, or the folder cannot be written.
+    /// A file of the model is not what MANIFEST lists or cannot be fetched, or the folder cannot be written.
     pub fn model_directory(&self, on_progress: OnProgress<'_>) -> Result<ModelDirectory, ContentsError> {
         let indices = self.model_items();
         let meter = Meter::new(self.total(&indices), on_progress);
@@ -65,7 +65,7 @@ impl Contents {
                 };
                 let path = folder.path().join("model");
                 if !self.link_bare_file(&path)? {
-                    self.bring(&indices, &meter)?;
+                    self.fetch_items(&indices, &meter)?;
                     write_tree(self, &indices, folder.path(), &meter)?;
                 }
                 Ok(ModelDirectory { path, _keeps: Keeps::Temporary { _folder: folder } })
@@ -149,7 +149,7 @@ impl ModelFiles for Files<'_> {
 
     fn prepare(&self, indices: &[usize]) -> Result<(), ContentsError> {
         let items: Vec<usize> = indices.iter().map(|index| self.indices[*index]).collect();
-        self.contents.bring(&items, self.meter)
+        self.contents.fetch_items(&items, self.meter)
     }
 
     fn files(&self) -> Vec<ModelFile<'_>> {

@@ -69,16 +69,7 @@ impl Contents {
         }
         let items = arrange(&manifest, &links, found)?;
         let origin = Origin::Archive { archive, opened_at };
-        Ok(Contents {
-            origin,
-            manifest: Some((manifest, hash)),
-            links,
-            items,
-            cache,
-            access: None,
-            whole: None,
-            lease: OnceLock::new(),
-        })
+        Ok(Contents::new(origin, Some((manifest, hash)), links, items).with_cache(cache))
     }
 
     /// Opens an unpacked carton: a folder with MANIFEST and the files it lists.
@@ -96,16 +87,7 @@ impl Contents {
         };
         let items = arrange(&manifest, &links, walk(path)?)?;
         let origin = Origin::Folder(path.to_path_buf());
-        Ok(Contents {
-            origin,
-            manifest: Some((manifest, hash)),
-            links,
-            items,
-            cache: None,
-            access: None,
-            whole: None,
-            lease: OnceLock::new(),
-        })
+        Ok(Contents::new(origin, Some((manifest, hash)), links, items))
     }
 
     /// A model that is not in a carton: a folder, or a single file. There is no MANIFEST to verify it against. Its files
@@ -128,16 +110,12 @@ impl Contents {
         } else {
             return Err(ContentsError::Kind { path: path.to_path_buf() });
         };
-        Ok(Contents {
-            origin,
-            manifest: None,
-            links: Links::default(),
-            items,
-            cache: None,
-            access: None,
-            whole: None,
-            lease: OnceLock::new(),
-        })
+        Ok(Contents::new(origin, None, Links::default(), items))
+    }
+
+    /// Contents that may use neither a cache nor the network.
+    fn new(origin: Origin, manifest: Option<(Manifest, Sha256Digest)>, links: Links, items: Vec<Item>) -> Contents {
+        Contents { origin, manifest, links, items, cache: None, access: None, whole: None, lease: OnceLock::new() }
     }
 
     /// Lets a folder's contents remember what was verified, and find linked files.
@@ -145,12 +123,12 @@ impl Contents {
         Contents { cache, ..self }
     }
 
-    /// Lets contents that are elsewhere be fetched into the cache.
+    /// Lets files that are on a server or only linked be fetched into the cache.
     pub fn with_access(self, access: Option<Access>) -> Contents {
         Contents { access, ..self }
     }
 
-    /// Names the file of the cache that these are the contents of.
+    /// Says that the archive is itself a file of the cache, so that a lease keeps it too.
     pub fn with_whole(self, whole: Option<Sha256Digest>) -> Contents {
         Contents { whole, ..self }
     }
@@ -161,7 +139,7 @@ impl Contents {
     }
 }
 
-/// The files that tell what a carton is, with the most bytes that they are read ahead with.
+/// The files that describe a carton, and up to which size each is read ahead.
 pub(super) const DESCRIBING: [(&str, u64); 4] = [
     (manifest::NAME, manifest::MAX_LENGTH as u64),
     (links::NAME, links::MAX_LENGTH as u64),

@@ -148,7 +148,7 @@ impl Contents {
         }
     }
 
-    /// The bytes of an item that is elsewhere: from the cache, where it is brought first if need be.
+    /// The bytes of an item that is elsewhere: from the cache, into which it is fetched first if need be.
     fn elsewhere_reader(&self, index: usize) -> Result<RawReader<'_>, ContentsError> {
         if let Some(reader) = self.cached_reader(index)? {
             return Ok(reader);
@@ -156,16 +156,16 @@ impl Contents {
         if let Some(reader) = self.known_reader(index)? {
             return Ok(reader);
         }
-        self.bring(&[index], &Meter::new(0, &silent))?;
+        self.fetch_items(&[index], &Meter::new(0, &silent))?;
         let item = &self.items[index];
         let not_fetched = |digest| ContentsError::NotFetched { path: item.path.clone(), digest };
         let no_such_file = || ContentsError::NoSuchFile { path: item.path.clone() };
         self.cached_reader(index)?.ok_or_else(|| item.digest.map_or_else(no_such_file, not_fetched))
     }
 
-    /// Where the cache has the file of an item that is elsewhere; it is brought there if need be.
+    /// Where the cache has the file of an item that is elsewhere; it is fetched there if need be.
     pub(super) fn fetched(&self, index: usize) -> Result<PathBuf, ContentsError> {
-        self.bring(&[index], &Meter::new(0, &silent))?;
+        self.fetch_items(&[index], &Meter::new(0, &silent))?;
         let item = &self.items[index];
         let found = self.cache.as_ref().zip(item.digest).map(|(cache, digest)| cache.file_path(&digest));
         found.ok_or_else(|| ContentsError::NoSuchFile { path: item.path.clone() })
@@ -209,8 +209,8 @@ impl Contents {
         self.pump(index, self.raw_reader(index)?, sink)
     }
 
-    /// As [`feed`](Self::feed), for whoever holds the lock of this file in the cache: it is not brought there, which would wait for
-    /// that lock. Small files have none.
+    /// As [`feed`](Self::feed), for whoever holds the lock of this file in the cache: it is not fetched, because that would wait
+    /// for the same lock. Small files have none.
     pub(super) fn feed_locked(
         &self,
         index: usize,

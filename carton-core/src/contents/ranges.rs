@@ -45,13 +45,13 @@ impl ModelRanges {
     }
 }
 
-/// Where an item's bytes are to be had from.
+/// Where the bytes of an item will be read from.
 enum Way {
     /// They are stored in the carton as they are.
     InPlace { offset: u64, length: u64 },
     /// In a file of an unpacked carton or bare model.
     OwnFile,
-    /// They must be brought to the cache, or are there.
+    /// From the cache, into which they are fetched or copied first.
     Cached,
     /// They are copied to the file that small ones share, at this offset.
     Bundled { offset: u64, length: u64 },
@@ -59,7 +59,7 @@ enum Way {
 
 impl Contents {
     /// The model's files as ranges of open files. What is stored in the carton without compression is verified where it is,
-    /// once while the file stays the same; the rest is brought to the cache, small files to a temporary file. What is elsewhere is
+    /// once while the file stays the same; the rest is copied to the cache, small files to a temporary file. What is elsewhere is
     /// fetched into the cache first.
     ///
     /// # Errors
@@ -68,7 +68,7 @@ impl Contents {
         let indices = self.model_items();
         let meter = Meter::new(self.total(&indices), on_progress);
         let lease = self.lease(&meter)?;
-        self.bring(&indices, &meter)?;
+        self.fetch_items(&indices, &meter)?;
         let (ways, bundle_length) = self.ways(&indices)?;
         self.verify_in_place(&ways, &meter)?;
         if let Origin::Folder(root) = &self.origin {
@@ -82,7 +82,7 @@ impl Contents {
         Ok(ModelRanges { files, _lease: lease })
     }
 
-    /// Decides for each item that has bytes how they will be had, and how long the file of small ones becomes.
+    /// Decides for each item that has bytes where they will be read from, and how long the file of small ones becomes.
     fn ways(&self, indices: &[usize]) -> Result<(BTreeMap<usize, Way>, u64), ContentsError> {
         let mut ways = BTreeMap::new();
         let mut bundle_length = 0_u64;
@@ -237,7 +237,7 @@ impl Contents {
             .collect()
     }
 
-    /// A file that is in the cache, or is brought there now.
+    /// A file of the cache. If it is not there, it is copied there now.
     fn cached(&self, index: usize, meter: &Meter<'_>) -> Result<File, ContentsError> {
         let item = &self.items[index];
         let (Some(cache), Some(digest)) = (&self.cache, item.digest) else {

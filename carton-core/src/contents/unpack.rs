@@ -17,7 +17,7 @@ impl Contents {
     /// when all are there. LINKS is not written: nothing is missing any more.
     ///
     /// # Errors
-    /// The destination exists and is not an empty folder, a file is not what MANIFEST lists or cannot be had, or the
+    /// The destination exists and is not an empty folder, a file is not what MANIFEST lists or cannot be fetched, or the
     /// folder cannot be written. Nothing is left then.
     pub fn unpack(&self, destination: &Path, on_progress: OnProgress<'_>) -> Result<(), ContentsError> {
         check_destination(destination)?;
@@ -31,7 +31,7 @@ impl Contents {
         create_folder(&root)?;
         let indices: Vec<usize> = (0..self.items.len()).collect();
         let meter = Meter::new(self.total(&indices), on_progress);
-        self.bring(&indices, &meter)?;
+        self.fetch_items(&indices, &meter)?;
         write_tree(self, &indices, &root, &meter)?;
         if let Some(manifest) = self.manifest() {
             write_file(&root.join(manifest::NAME), manifest.to_bytes())?;

@@ -125,7 +125,7 @@ impl Contents {
             // What is not in the cache will be found not to be there.
             return Ok((indices, findings));
         }
-        for (failed, error) in self.bring_each(&indices, meter, true)? {
+        for (failed, error) in self.fetch_each(&indices, meter, true)? {
             if error.kind() != ErrorKind::Integrity {
                 return Err(error);
             }

@@ -14,7 +14,7 @@ use crate::tensor_data::TensorDataError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PackageError {
-    /// A file of the carton cannot be had, or is not what MANIFEST says.
+    /// A file of the carton cannot be read or fetched, or is not what MANIFEST says.
     #[error(transparent)]
     Contents(#[from] ContentsError),
     /// The carton.toml cannot be used.

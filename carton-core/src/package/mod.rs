@@ -62,7 +62,7 @@ pub struct OpenOptions {
     pub cache: Option<Arc<Cache>>,
     /// The hash that the carton's MANIFEST must have.
     pub expect: Option<Sha256Digest>,
-    /// How files that are elsewhere may be had; without it, only from the cache.
+    /// How files that are elsewhere may be fetched; without it, they are taken from the cache only.
     pub access: Option<Access>,
     /// The file of the cache that is opened, if it is one: it is not deleted while the model is loaded.
     pub whole: Option<Sha256Digest>,

@@ -1,7 +1,7 @@
 //! The file that a carton is written to before it gets its name.
 //!
 //! On Linux it has no name at all until it is complete, so that even a killed process leaves nothing behind. Where that
-//! cannot be had it has a temporary name, which does not end in `.carton`.
+//! cannot be made it has a temporary name, which does not end in `.carton`.
 
 use std::fs::{File, Permissions};
 use std::io;

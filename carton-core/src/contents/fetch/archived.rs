@@ -1,26 +1,19 @@
 //! Files that are in a carton on a server.
 
-use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Fetch;
 use super::plan::Candidate;
+use super::settle::{DECODED, Unverified};
 use crate::archive::{Archive, Entry, Method};
-use crate::cache::{Cache, CacheError, FileLock, SHARED_FROM};
+use crate::cache::{Cache, CacheError, SHARED_FROM};
 use crate::contents::origin::CHUNK_LENGTH;
-use crate::contents::{ContentsError, ErrorKind, Place};
-use crate::digest::{Hasher, Sha256Digest, hash_all};
+use crate::contents::{ContentsError, Place};
+use crate::digest::{Hasher, Sha256Digest};
 use crate::download::{Download, Target};
 use crate::source::{RemoteSource, Window};
-
-/// A complete file that an attempt brought, not compared yet.
-pub(super) struct Brought {
-    pub(super) digest: Sha256Digest,
-    pub(super) file: PathBuf,
-}
 
 /// Verified small files on their way into the cache. They can be many times as large as what they were compressed to.
 struct Small<'a> {
@@ -47,14 +40,11 @@ impl Small<'_> {
     }
 }
 
-/// The name of a decompressed file in the folder of its download.
-pub(super) const DECODED: &str = "decoded";
-
 impl Fetch<'_> {
     /// Small files that lie beside each other.
     pub(super) fn span(&self, window: &Range<u64>, files: &[Candidate]) -> Vec<(usize, ContentsError)> {
         let all = |error: ContentsError| {
-            // Said once, of the first.
+            // One message is enough: it is about the request, and so about all files.
             files.first().map(|file| (file.item, error)).into_iter().collect()
         };
         let key = self.span_key(files);
@@ -62,7 +52,7 @@ impl Fetch<'_> {
             Ok(lock) => lock,
             Err(error) => return all(error),
         };
-        // Another process may have brought some of them meanwhile.
+        // Another process may have fetched some of them meanwhile.
         let is_missing = |file: &&Candidate| {
             self.contents.items[file.item].digest.is_some_and(|digest| !self.cache.has_file(&digest))
         };
@@ -88,7 +78,7 @@ impl Fetch<'_> {
         failures
     }
 
-    /// What the processes that want the same files agree on.
+    /// The lock of several files: the same in every process that wants the same ones.
     fn span_key(&self, files: &[Candidate]) -> Sha256Digest {
         let mut hasher = Hasher::new();
         for digest in files.iter().filter_map(|file| self.contents.items[file.item].digest) {
@@ -102,7 +92,7 @@ impl Fetch<'_> {
         let archive = self.archive()?;
         let remote = self.remote(archive)?;
         if remote.holds(&window) {
-            // It came with the metadata.
+            // These bytes came with the metadata.
             return Ok(archive.clone());
         }
         let bytes = remote.fetch(window.clone(), &self.activity)?;
@@ -183,80 +173,12 @@ impl Fetch<'_> {
         self.settle(&lock, &folder, path, digest, || {
             let download = Download::start(&self.access.network, &target, &self.activity)?;
             if is_stored {
-                return Ok(Brought { digest: self.hash(&mut download.reader(), path)?, file: download.path() });
+                return Ok(Unverified { digest: self.hash(&mut download.reader(), path)?, file: download.path() });
             }
             let near = archive.with_source(download.source());
             let mut reader = near.reader(entry).map_err(ContentsError::archive(path))?;
             let file = folder.join(DECODED);
-            Ok(Brought { digest: self.write(&mut reader, &file, path)?, file })
+            Ok(Unverified { digest: self.write(&mut reader, &file, path)?, file })
         })
-    }
-
-    /// Puts what an attempt brings into the cache, if it is the file with this digest.
-    ///
-    /// Bytes that an earlier process left may have been lost with the power: if something is wrong with them, everything is
-    /// fetched again, once.
-    pub(super) fn settle(
-        &self,
-        lock: &FileLock<'_>,
-        folder: &Path,
-        path: &str,
-        digest: Sha256Digest,
-        attempt: impl Fn() -> Result<Brought, ContentsError>,
-    ) -> Result<(), ContentsError> {
-        let try_once = || {
-            let result = attempt().and_then(|brought| match brought.digest == digest {
-                true => Ok(brought.file),
-                false => Err(ContentsError::Digest { path: path.to_owned(), expected: digest, found: brought.digest }),
-            });
-            match result {
-                Ok(file) => {
-                    lock.adopt(&file)?;
-                    Ok(())
-                }
-                Err(error) => {
-                    if error.kind() == ErrorKind::Integrity {
-                        lock.discard()?;
-                    }
-                    Err(error)
-                }
-            }
-        };
-        let has_earlier_bytes = Download::has_begun(folder);
-        match try_once() {
-            Err(error) if has_earlier_bytes && error.kind() == ErrorKind::Integrity => {
-                tracing::warn!(path, "what an earlier download left is damaged; it is fetched again");
-                lock.download_folder()?;
-                try_once()
-            }
-            result => result,
-        }
-    }
-
-    /// Reads to the end, and hashes.
-    pub(super) fn hash(&self, reader: &mut dyn Read, path: &str) -> Result<Sha256Digest, ContentsError> {
-        self.consume(reader, path, &mut |_| Ok(()))
-    }
-
-    /// Writes what is read to a new file, and hashes it.
-    pub(super) fn write(&self, reader: &mut dyn Read, file: &Path, path: &str) -> Result<Sha256Digest, ContentsError> {
-        let mut output = File::create(file).map_err(ContentsError::io("create", file))?;
-        self.consume(reader, path, &mut |chunk| output.write_all(chunk).map_err(ContentsError::io("write", file)))
-    }
-
-    fn consume(
-        &self,
-        reader: &mut dyn Read,
-        path: &str,
-        sink: &mut dyn FnMut(&[u8]) -> Result<(), ContentsError>,
-    ) -> Result<Sha256Digest, ContentsError> {
-        hash_all(
-            reader,
-            |error| ContentsError::from_fetch(error, path),
-            |chunk| {
-                self.checkpoint()?;
-                sink(chunk)
-            },
-        )
     }
 }

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::Path;
 
 use super::Fetch;
-use super::archived::{Brought, DECODED};
+use super::settle::{DECODED, Unverified};
 use crate::contents::{ContentsError, ErrorKind, LinkFailure};
 use crate::download::{Download, Target};
 use crate::encoding::{self, Limit};
@@ -28,7 +28,7 @@ impl Fetch<'_> {
             let url = match Url::parse(text) {
                 Ok(url) => url,
                 Err(error) => {
-                    // Text that is no URL has no parts that could be left out of it.
+                    // Which part of it is a secret cannot be told, so nothing of it is shown.
                     let shown = "a malformed URL".to_owned();
                     let error = NetworkError::Url { url: shown.clone(), reason: error.to_string() };
                     failures.push(LinkFailure { address: shown, error: Box::new(error.into()) });
@@ -36,16 +36,22 @@ impl Fetch<'_> {
                 }
             };
             let size = self.contents.links.size(&digest);
-            let result = self.settle(&lock, &folder, path, digest, || match url.scheme() {
-                "file" => self.local_file(&url, size, path, &folder.join(DECODED)),
-                _ => self.remote_file(&url, size, path, &folder),
+            let result = self.settle(&lock, &folder, path, digest, || {
+                let fetched = match url.scheme() {
+                    "file" => self.local_file(&url, size, path, &folder.join(DECODED)),
+                    _ => self.remote_file(&url, size, path, &folder),
+                }?;
+                if fetched.digest == digest {
+                    check_size(&fetched.file, size, path)?;
+                }
+                Ok(fetched)
             });
             match result {
                 Ok(()) => return Ok(()),
-                // No other URL would help.
+                // Another URL would not help.
                 Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::Io) => return Err(error),
                 Err(error) => {
-                    tracing::warn!(path, url = address(&url), %error, "a linked file could not be had; trying the next URL");
+                    tracing::warn!(path, url = address(&url), %error, "a linked file could not be fetched; trying the next URL");
                     lock.discard()?;
                     lock.download_folder()?;
                     failures.push(LinkFailure { address: address(&url), error: Box::new(error) });
@@ -53,10 +59,16 @@ impl Fetch<'_> {
             }
         }
         lock.discard()?;
-        Err(ContentsError::NotToBeHad { path: path.clone(), digest, failures })
+        Err(ContentsError::Unavailable { path: path.clone(), digest, failures })
     }
 
-    fn remote_file(&self, url: &Url, size: Option<u64>, path: &str, folder: &Path) -> Result<Brought, ContentsError> {
+    fn remote_file(
+        &self,
+        url: &Url,
+        size: Option<u64>,
+        path: &str,
+        folder: &Path,
+    ) -> Result<Unverified, ContentsError> {
         let limit = Limit { declared: size, ..Limit::default() };
         let target = Target {
             url,
@@ -70,30 +82,47 @@ impl Fetch<'_> {
         let download = Download::start(&self.access.network, &target, &self.activity)?;
         if download.encodings().is_empty() {
             if let (Some(size), Some(found)) = (size, download.length().filter(|found| Some(*found) != size)) {
-                let expected = format!("exactly {size}, as LINKS says");
-                return Err(ContentsError::Size { path: path.to_owned(), expected, found });
+                return Err(wrong_size(path, size, found));
             }
-            // One byte more than declared shows in the digest that there is more.
+            // One byte more than declared is enough to know that the file is another one.
             let mut reader = download.reader().take(size.map_or(u64::MAX, |size| size.saturating_add(1)));
-            return Ok(Brought { digest: self.hash(&mut reader, path)?, file: download.path() });
+            return Ok(Unverified { digest: self.hash(&mut reader, path)?, file: download.path() });
         }
         let mut reader = encoding::decode(download.reader(), download.encodings(), limit)
             .map_err(|source| ContentsError::Encoding { path: path.to_owned(), source })?;
         let file = folder.join(DECODED);
-        Ok(Brought { digest: self.write(&mut reader, &file, path)?, file })
+        Ok(Unverified { digest: self.write(&mut reader, &file, path)?, file })
     }
 
     /// A copy of a local file: the original may change.
-    fn local_file(&self, url: &Url, size: Option<u64>, path: &str, decoded: &Path) -> Result<Brought, ContentsError> {
+    fn local_file(
+        &self,
+        url: &Url,
+        size: Option<u64>,
+        path: &str,
+        decoded: &Path,
+    ) -> Result<Unverified, ContentsError> {
         if !self.access.file_links {
-            return Err(ContentsError::FileLinkRefused { path: path.to_owned(), url: url.to_string() });
+            return Err(ContentsError::FileLinkRefused { path: path.to_owned(), url: address(url) });
         }
-        let cannot_open = |source| ContentsError::FileLink { url: url.to_string(), source };
+        let cannot_open = |source| ContentsError::FileLink { url: address(url), source };
         let file = url.to_file_path().map_err(|()| cannot_open(std::io::ErrorKind::InvalidFilename.into()))?;
         let source = FileSource::open(&file).map_err(cannot_open)?;
         let file = source.file().ok_or_else(|| cannot_open(std::io::ErrorKind::Unsupported.into()))?;
-        // One byte more than declared shows that there is more.
+        // One byte more than declared is enough to know that the file is another one.
         let mut reader = file.take(size.map_or(u64::MAX, |size| size.saturating_add(1)));
-        Ok(Brought { digest: self.write(&mut reader, decoded, path)?, file: decoded.to_path_buf() })
+        Ok(Unverified { digest: self.write(&mut reader, decoded, path)?, file: decoded.to_path_buf() })
     }
+}
+
+/// A file of another size than LINKS says is refused even if its digest is right (spec/carton-format-extensions.md): one that
+/// declares sizes must mean them, because progress and limits rely on them.
+fn check_size(file: &Path, declared: Option<u64>, path: &str) -> Result<(), ContentsError> {
+    let Some(declared) = declared else { return Ok(()) };
+    let found = std::fs::metadata(file).map_err(ContentsError::io("inspect", file))?.len();
+    if found == declared { Ok(()) } else { Err(wrong_size(path, declared, found)) }
+}
+
+fn wrong_size(path: &str, declared: u64, found: u64) -> ContentsError {
+    ContentsError::Size { path: path.to_owned(), expected: format!("exactly {declared}, as LINKS says"), found }
 }

@@ -1,12 +1,13 @@
-//! Brings files that are elsewhere into the cache: those of a carton on a server, and those that LINKS says where to find
-//! (spec/carton-format.md, "LINKS").
+//! Fetches files that are elsewhere into the cache. A file is *elsewhere* if its carton is on a server, or if the carton only links
+//! to it (spec/carton-format.md, "LINKS").
 //!
-//! Nothing gets its name in the cache before its SHA-256 matched MANIFEST. Of several processes that want a file one fetches it and
-//! the others wait. Files of some size resume where an interrupted attempt ended.
+//! Nothing gets its name in the cache before its SHA-256 matched MANIFEST. If several processes want a file, one fetches it and the
+//! others wait. Large files continue where an interrupted attempt ended.
 
 mod archived;
 mod linked;
 mod plan;
+mod settle;
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,10 +28,10 @@ const N_WORKERS: usize = 4;
 /// How often progress is reported, and it is looked whether the work is still wanted.
 const TICK: Duration = Duration::from_millis(50);
 
-/// How files that are elsewhere may be had.
+/// How files that are elsewhere may be fetched.
 #[derive(Clone, Debug)]
 pub struct Access {
-    /// The way to servers.
+    /// The network to fetch them over.
     pub network: Network,
     /// Whether LINKS may name local files. To be allowed only for a carton that is itself local: one that somebody else can change
     /// could otherwise find out which files there are.
@@ -50,10 +51,10 @@ impl Contents {
     /// later does so too, but one by one.
     ///
     /// # Errors
-    /// A file that cannot be had, or is not what MANIFEST lists; a cache that cannot be written to. What came before stays.
+    /// A file that cannot be fetched, or is not what MANIFEST lists; a cache that cannot be written to. What was fetched before stays.
     pub fn fetch(&self, is_wanted: impl Fn(&str) -> bool, on_progress: OnProgress<'_>) -> Result<(), ContentsError> {
         let indices: Vec<usize> = (0..self.items.len()).filter(|index| is_wanted(&self.items[*index].path)).collect();
-        self.bring(&indices, &Meter::new(0, on_progress))
+        self.fetch_items(&indices, &Meter::new(0, on_progress))
     }
 
     /// Whether no wanted file would have to be fetched: each is in the carton itself, or in the cache, where its bytes were not
@@ -75,28 +76,26 @@ impl Contents {
         }
     }
 
-    /// Brings these items into the cache, those of them that are elsewhere and not there yet.
-    ///
-    /// The first one that cannot be had ends it.
-    pub(super) fn bring(&self, indices: &[usize], meter: &Meter<'_>) -> Result<(), ContentsError> {
-        match self.bring_each(indices, meter, false)?.pop() {
+    /// Fetches those of these items that are elsewhere and not in the cache yet. The first one that fails ends it.
+    pub(super) fn fetch_items(&self, indices: &[usize], meter: &Meter<'_>) -> Result<(), ContentsError> {
+        match self.fetch_each(indices, meter, false)?.pop() {
             Some((_, error)) => Err(error),
             None => Ok(()),
         }
     }
 
-    /// As [`bring`](Self::bring). With `all`, what cannot be had is returned and does not keep the others from coming.
-    pub(super) fn bring_each(
+    /// As [`fetch_items`](Self::fetch_items). With `keep_going`, a failure does not end it, and all of them are returned.
+    pub(super) fn fetch_each(
         &self,
         indices: &[usize],
         meter: &Meter<'_>,
-        all: bool,
+        keep_going: bool,
     ) -> Result<Vec<(usize, ContentsError)>, ContentsError> {
         if self.lease.get().is_none()
             && indices.iter().any(|index| self.is_elsewhere(self.follow(*index)))
             && let Some(lease) = self.lease(meter)?
         {
-            // Another thread's is as good.
+            // If another thread was faster, its lease serves as well.
             let _ = self.lease.set(lease);
         }
         let missing = self.missing(indices, meter)?;
@@ -111,7 +110,7 @@ impl Contents {
         };
         let (jobs, total) = self.jobs(&missing)?;
         let fetch = Fetch { contents: self, cache, access, activity: Arc::default() };
-        fetch.run(&jobs, total, meter, all)
+        fetch.run(&jobs, total, meter, keep_going)
     }
 
     /// The items that have bytes elsewhere and not in the cache, each digest once.
@@ -182,7 +181,7 @@ impl Fetch<'_> {
         jobs: &[Job],
         total: u64,
         meter: &Meter<'_>,
-        all: bool,
+        keep_going: bool,
     ) -> Result<Vec<(usize, ContentsError)>, ContentsError> {
         let next = AtomicUsize::new(0);
         let failures = Mutex::new(Vec::new());
@@ -191,8 +190,8 @@ impl Fetch<'_> {
             while !self.activity.is_stopped() {
                 let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
                 for (item, error) in self.perform(job) {
-                    // What is true of one is true of all: the user stopped it, the disk is full.
-                    if !all || matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::Io) {
+                    // Every other file would fail in the same way: the user stopped it, or the disk is full.
+                    if !keep_going || matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::Io) {
                         self.activity.stop();
                     }
                     failures.lock().unwrap_or_else(PoisonError::into_inner).push((item, error));
@@ -222,13 +221,13 @@ impl Fetch<'_> {
         let mut failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
         // One failure interrupts the other workers: that is not what went wrong.
         failures.sort_by_key(|(_, error)| error.kind() == ErrorKind::Interrupted);
-        if !all || failures.iter().any(|(_, error)| error.kind() == ErrorKind::Io) {
+        if !keep_going || failures.iter().any(|(_, error)| error.kind() == ErrorKind::Io) {
             failures.truncate(1);
         }
         Ok(failures)
     }
 
-    /// Does one job and returns what could not be had.
+    /// Does one job and returns the items that failed.
     fn perform(&self, job: &Job) -> Vec<(usize, ContentsError)> {
         let one = |item: usize, result: Result<(), ContentsError>| result.err().map(|error| (item, error)).into_iter();
         match job {
@@ -245,7 +244,7 @@ impl Fetch<'_> {
         }
     }
 
-    /// For waits on other processes.
+    /// Ends a wait for another process when the work is no longer wanted.
     fn checkpoint(&self) -> Result<(), ContentsError> {
         if self.activity.is_stopped() { Err(ContentsError::Interrupted) } else { Ok(()) }
     }

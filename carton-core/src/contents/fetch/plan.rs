@@ -1,12 +1,12 @@
-//! Which requests bring which files. Pure.
+//! Which requests fetch which files. Pure.
 
 use std::ops::Range;
 
 /// From this size on a file is downloaded by itself: by several requests at once, and resumable.
 pub(super) const LARGE: u64 = 4 << 20;
-/// The most that one request brings for several small files. It is held in memory.
+/// The most bytes of one request for several small files. They are held in memory.
 const LONGEST_SPAN: u64 = 8 << 20;
-/// Bytes between two files that are fetched to save a request.
+/// So many unneeded bytes between two files are fetched with them, to save a request.
 const LARGEST_GAP: u64 = 64 << 10;
 
 /// A file that must come out of a remote archive.

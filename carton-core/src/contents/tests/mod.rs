@@ -3,6 +3,7 @@
 
 mod hostile;
 mod in_place;
+mod linked;
 mod materialised;
 
 use std::fs;
