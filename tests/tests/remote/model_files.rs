@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use carton_core::{Carton, ErrorKind, LoadOptions, ProgressEvent, Stage};
@@ -71,21 +71,34 @@ async fn a_load_fetches_once_and_then_never_again() {
 
 #[tokio::test]
 async fn ranges_are_fetched_concurrently() {
-    // The first answers wait until there are two of them, which would never be if they were fetched one by one.
-    let waiting = Arc::new((Mutex::new(0), std::sync::Condvar::new()));
+    /// How many answers wait for another request, whether there ever was one, and whether it was given up.
+    #[derive(Default)]
+    struct Meeting {
+        waiting: usize,
+        met: bool,
+        given_up: bool,
+    }
+    let meeting = Arc::new((Mutex::new(Meeting::default()), Condvar::new()));
+    let shared = Arc::clone(&meeting);
     let (setting, url, _) = serving(move |request, answer| {
-        if asks_for_data(request) {
-            let (count, changed) = &*waiting;
-            let mut count = count.lock().unwrap();
-            *count += 1;
+        // Headers and other small pieces do not count.
+        let is_large = request.range(u64::MAX).is_some_and(|range| range.end - range.start > 64 << 10);
+        if asks_for_data(request) && is_large {
+            let (meeting, changed) = &*shared;
+            let mut state = meeting.lock().unwrap();
+            state.waiting += 1;
+            state.met |= state.waiting > 1;
             changed.notify_all();
-            let two = changed.wait_timeout_while(count, Duration::from_millis(500), |count| *count < 2).unwrap();
-            assert!(!two.1.timed_out(), "one range at a time");
+            let alone = |state: &mut Meeting| !state.met && !state.given_up;
+            let (mut state, _) = changed.wait_timeout_while(state, Duration::from_millis(500), alone).unwrap();
+            state.given_up = true;
+            state.waiting -= 1;
         }
         answer
     })
     .await;
     setting.must_load(&url).await;
+    assert!(meeting.0.lock().unwrap().met, "one range at a time");
 }
 
 #[tokio::test]
