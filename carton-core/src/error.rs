@@ -11,6 +11,7 @@ use crate::cache::CacheError;
 use crate::config::ConfigError;
 use crate::contents::{self, ContentsError};
 use crate::digest::Sha256Digest;
+use crate::error_kind::ErrorKind;
 use crate::location::LocationError;
 use crate::metadata::MetadataError;
 use crate::network::NetworkError;
@@ -170,24 +171,6 @@ pub enum Error {
     Internal(String),
 }
 
-/// What sort of failure an [`Error`] is; the `carton` command has an exit code for each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ErrorKind {
-    /// None of the others: the model failed, an input is wrong, a file cannot be written.
-    Failure,
-    /// The carton is malformed, damaged, tampered with, or not the one that was expected.
-    Integrity,
-    /// No installed runner fits the carton.
-    NoRunner,
-    /// The runner died, could not be started, or refused the model.
-    RunnerCrashed,
-    /// Something has to come over the network and cannot.
-    Network,
-    /// The work was given up on request.
-    Interrupted,
-}
-
 impl From<contents::ErrorKind> for ErrorKind {
     fn from(kind: contents::ErrorKind) -> Self {
         match kind {
@@ -228,7 +211,12 @@ impl Error {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Cache(_) => Some("name a folder that can be written to with CARTON_CACHE_DIR".to_owned()),
+            Self::Cache(CacheError::Locked { .. }) => {
+                Some("wait until the other process is done, or end it".to_owned())
+            }
+            Self::Cache(CacheError::Io { .. } | CacheError::Unsafe { .. }) => {
+                Some("name a folder that can be written to with CARTON_CACHE_DIR".to_owned())
+            }
             Self::NoRunner(error) => Some(error.hint()),
             Self::Network(error) => error.hint(),
             Self::Contents(error) | Self::Package(PackageError::Contents(error)) => error.hint(),

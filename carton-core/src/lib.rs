@@ -22,6 +22,7 @@
 //! are its layers, each usable alone; `spec/carton-format.md` is the format they implement.
 
 pub mod archive;
+mod blocking;
 pub mod cache;
 mod causes;
 pub mod config;
@@ -30,6 +31,7 @@ pub mod digest;
 pub mod download;
 pub mod encoding;
 mod error;
+mod error_kind;
 mod inputs;
 mod invalid_toml;
 pub mod links;
@@ -42,6 +44,7 @@ pub mod network;
 mod open;
 mod pack;
 pub mod package;
+mod process_lock;
 mod progress;
 pub mod runner;
 mod self_test;
@@ -53,7 +56,8 @@ pub mod tensor_data;
 pub use carton_runner_interface::host::CallTimings;
 pub use carton_runner_interface::{Options, Tensors};
 
-pub use error::{Error, ErrorKind, RunnerMessage};
+pub use error::{Error, RunnerMessage};
+pub use error_kind::ErrorKind;
 pub use inputs::Inputs;
 pub use invalid_toml::InvalidToml;
 pub use location::{Location, LocationError, Place};

@@ -11,13 +11,14 @@ use carton_tensor::{Tensor, npy};
 use semver::VersionReq;
 
 use crate::archive::Compression;
+use crate::blocking::{Abandoned, run_blocking};
 use crate::config::Config;
 use crate::digest::Sha256Digest;
 use crate::error::runner_error;
 use crate::metadata::{self, Draft, DraftReference, Metadata, Reference, SelfTest};
 use crate::model::{LoadOptions, runner_variables, start_runner};
 use crate::package::{self, PackageInput};
-use crate::progress::{Abandoned, ProgressCallback, ProgressEvent, Stage, run_blocking};
+use crate::progress::{ProgressCallback, ProgressEvent, Stage};
 use crate::runner::launch::LaunchPolicy;
 use crate::runner::{self, Choice, Descriptor, Requirement};
 use crate::{Carton, Error, Inputs};

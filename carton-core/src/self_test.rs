@@ -5,8 +5,9 @@ use std::time::Instant;
 use carton_tensor::{Tensor, Tolerance, allclose};
 use serde::Serialize;
 
+use crate::blocking::run_blocking;
 use crate::causes::in_one_line;
-use crate::progress::{ProgressEvent, Stage, run_blocking};
+use crate::progress::{ProgressEvent, Stage};
 use crate::{Carton, Error, ErrorKind, Inputs};
 
 /// How the self-tests of a carton went.

@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use super::files::{FILE_MODE, open_regular};
-use super::lock::{Lock, Mode};
+use super::lock::{self, Lock, Mode};
 use super::partial::{Partial, delete_by, remove_tree};
 use super::survey::digest_of_name;
-use super::{Cache, CacheError, DOWNLOADS, create_folder, touch};
+use super::{Cache, CacheError, DOWNLOADS, Made, create_folder, touch};
 use crate::digest::Sha256Digest;
 
 /// What nobody has gone on with for so long is deleted when the cache is opened.
@@ -35,7 +35,7 @@ impl Cache {
         digest: &Sha256Digest,
         checkpoint: &dyn Fn() -> Result<(), E>,
     ) -> Result<FileLock<'_>, E> {
-        Ok(FileLock { cache: self, digest: *digest, _lock: self.lock("file", digest, checkpoint)? })
+        Ok(FileLock { cache: self, digest: *digest, _lock: self.lock(Made::File, digest, checkpoint)? })
     }
 
     pub(super) fn download_path(&self, digest: &Sha256Digest) -> PathBuf {
@@ -108,7 +108,7 @@ impl Cache {
     pub(super) fn delete_download(&self, path: &Path, trash: Option<&Partial>) -> Result<(), CacheError> {
         // One that is not named for a file is not ours, and has no lock.
         let _lock = match path.file_name().and_then(|name| digest_of_name(name, "")) {
-            Some(digest) => match Lock::try_acquire(&self.lock_path("file", &digest), Mode::Exclusive)? {
+            Some(digest) => match lock::try_acquire(&self.lock_path(Made::File, &digest), Mode::Exclusive)? {
                 Some(lock) => Some(lock),
                 None => return Ok(()),
             },

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::partial::{Partial, create_file, remove_tree};
 use super::record::Verified;
 use super::verify::delete_if_same;
-use super::{Cache, CacheError, FILES, Moment, create_folder};
+use super::{Cache, CacheError, FILES, Made, Moment, create_folder};
 use crate::digest::{Hasher, Sha256Digest};
 use crate::source::FileIdentity;
 
@@ -96,14 +96,14 @@ impl Cache {
                 }
             }
         })?;
-        let _lock = self.lock::<CacheError>("file", &digest, &|| Ok(()))?;
+        let _lock = self.lock::<CacheError>(Made::File, &digest, &|| Ok(()))?;
         if self.checked_file::<CacheError>(&digest, &|_| Ok(()))?.is_none() {
             self.place(&partial, &digest, &path, &file)?;
         }
         Ok(digest)
     }
 
-    /// The file with this digest, open at its start; if the cache does not have it, with the bytes that `feed` brings.
+    /// The file with this digest, open at its start; if the cache does not have it, with the bytes that `feed` hands on.
     /// `name` is for messages. `advance` is told of bytes that need not be fed, and called with 0 while waiting.
     pub(crate) fn obtain_file<E: From<CacheError>>(
         &self,
@@ -117,7 +117,7 @@ impl Cache {
             advance(length(&file, digest, self)?)?;
             return Ok(file);
         }
-        let _lock = self.lock("file", digest, &|| advance(0))?;
+        let _lock = self.lock(Made::File, digest, &|| advance(0))?;
         if let Some(file) = self.checked_file(digest, &|_| advance(0))? {
             advance(length(&file, digest, self)?)?;
             return Ok(file);
@@ -252,7 +252,7 @@ pub type Sink<'a, E> = dyn FnMut(&[u8]) -> Result<(), E> + 'a;
 /// Calls its argument with all bytes of a file, in order.
 pub(crate) type Feed<'a, E> = dyn FnMut(&mut Sink<'_, E>) -> Result<(), E> + 'a;
 
-/// Creates the file at `path` from what `feed` brings.
+/// Creates the file at `path` from the bytes that `feed` hands on.
 pub(super) fn write_hashed<E: From<CacheError>>(
     path: &Path,
     feed: &mut Feed<'_, E>,

@@ -1,4 +1,4 @@
-//! The store under `cache_dir`: files and model folders by their hash, and what is known about files elsewhere.
+//! The store under `cache_dir`: files and model folders by their hash, and what is known of files and cartons elsewhere.
 //!
 //! Whatever is in a bucket under its final name is complete. It was made under `partial-v1` and moved there as a whole, so
 //! that a process may be killed, or a disk be full, at any moment. The number in a bucket's name grows when its contents
@@ -42,7 +42,8 @@
 //! All locks are `flock`s, which the kernel drops when their holder dies. Nothing is synced to the disk: after a loss of
 //! power a file can have lost its bytes, which shows in its size, and it is then made again.
 //!
-//! The cache knows nothing of cartons: who asks for a model folder brings its files ([`ModelFiles`]).
+//! The cache opens no carton, and fetches nothing: whoever asks for a model folder gives it the bytes of its files
+//! ([`ModelFiles`]). All it knows of cartons is their MANIFEST.
 
 mod downloads;
 mod error;
@@ -172,24 +173,29 @@ impl Cache {
         Ok(TemporaryFolder(self.partial()?))
     }
 
+    /// Waits for the right to make something. The wait has no end while downloads that it needs go on.
     fn lock<E: From<CacheError>>(
         &self,
-        kind: &str,
+        made: Made,
         digest: &Sha256Digest,
         checkpoint: &dyn Fn() -> Result<(), E>,
     ) -> Result<Lock, E> {
-        let progress = || match kind {
-            "file" => downloads::last_change(&self.download_path(digest)),
+        let progress = || match made {
+            Made::File => downloads::last_change(&self.download_path(digest)),
             // A model is made of files, one of which may be on its way.
-            _ => {
+            Made::Model => {
                 let downloads = std::fs::read_dir(self.bucket(DOWNLOADS)).into_iter().flatten().flatten();
                 downloads.filter_map(|entry| downloads::last_change(&entry.path())).max()
             }
         };
-        Lock::acquire(&self.lock_path(kind, digest), Mode::Exclusive, self.longest_wait, &progress, checkpoint)
+        lock::acquire(&self.lock_path(made, digest), Mode::Exclusive, self.longest_wait, &progress, checkpoint)
     }
 
-    fn lock_path(&self, kind: &str, digest: &Sha256Digest) -> PathBuf {
+    fn lock_path(&self, made: Made, digest: &Sha256Digest) -> PathBuf {
+        let kind = match made {
+            Made::File => "file",
+            Made::Model => "model",
+        };
         self.bucket(LOCKS).join(format!("{kind}-{digest}.lock"))
     }
 
@@ -211,12 +217,21 @@ impl Cache {
         checkpoint: &dyn Fn() -> Result<(), E>,
     ) -> Result<Lease, E> {
         let path = self.lease_path(manifest);
-        Ok(Lease { _lock: Lock::acquire(&path, Mode::Shared, self.longest_wait, &|| None, checkpoint)? })
+        Ok(Lease { _lock: lock::acquire(&path, Mode::Shared, self.longest_wait, &|| None, checkpoint)? })
     }
 
     fn lease_path(&self, manifest: &Sha256Digest) -> PathBuf {
         self.bucket(LEASES).join(format!("{manifest}.lock"))
     }
+}
+
+/// What a lock is for: one process at a time makes it.
+#[derive(Clone, Copy, Debug)]
+enum Made {
+    /// A file, by its SHA-256.
+    File,
+    /// A model folder, by its manifest hash.
+    Model,
 }
 
 /// Held while a model is loaded: what it uses in the cache is not deleted meanwhile.

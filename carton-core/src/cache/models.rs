@@ -9,10 +9,10 @@ use std::sync::Mutex;
 
 use super::files::{Checked, SHARED_FROM, check_bytes, open_regular, write_hashed};
 use super::index::LARGEST_INDEX;
-use super::lock::{Lock, Mode};
+use super::lock::{self, Mode};
 use super::partial::{Partial, remove_tree};
 use super::record::{Verified, read_own_file};
-use super::{Cache, CacheError, FolderIndex, Lease, Line, MODELS, Sink, workers};
+use super::{Cache, CacheError, FolderIndex, Lease, Line, MODELS, Made, Sink, workers};
 use crate::digest::Sha256Digest;
 use crate::source::FileIdentity;
 
@@ -32,7 +32,7 @@ pub struct ModelFile<'a> {
     pub symlink: Option<&'a str>,
 }
 
-/// Who knows the files of a model and can bring their bytes.
+/// Knows the files of a model and can read or fetch their bytes.
 pub trait ModelFiles: Sync {
     /// What can go wrong while bringing them.
     type Error: From<CacheError> + Send;
@@ -40,18 +40,18 @@ pub trait ModelFiles: Sync {
     /// The files, sorted by path.
     fn files(&self) -> Vec<ModelFile<'_>>;
 
-    /// Called before bytes are asked for, with the files that will need them, so that they can be fetched together. None of
-    /// them is a symbolic link; that files of the cache may turn out to be what some of them need is not looked into here,
-    /// because whoever fetches does so anyway. Called at most once for a model folder, while its lock is held.
+    /// Called before bytes are asked for, with the files that may need them, so that they can be fetched together. None of them
+    /// is a symbolic link. Some may be files of the cache already: whoever fetches has to look. Called at most once for a model
+    /// folder, while its lock is held.
     ///
     /// # Errors
-    /// Whatever keeps the bytes from being had.
+    /// Whatever keeps the bytes from being fetched.
     fn prepare(&self, indices: &[usize]) -> Result<(), Self::Error> {
         let _ = indices;
         Ok(())
     }
 
-    /// Brings the bytes of the file at this place in the list, in order. They need not be verified: the cache does that. The
+    /// Hands on the bytes of the file at this place in the list, in order. They need not be verified: the cache does that. The
     /// lock of the file with this digest is held meanwhile, so that it must not be waited for.
     ///
     /// # Errors
@@ -98,7 +98,7 @@ impl Cache {
             work.count_all()?;
             return Ok(folder);
         }
-        let _lock = self.lock("model", manifest, &wait)?;
+        let _lock = self.lock(Made::Model, manifest, &wait)?;
         // Another process may have made it while we waited.
         let found = work.look()?;
         if work.is_whole(&found) {
@@ -131,7 +131,7 @@ impl Cache {
     /// It cannot be deleted.
     pub fn remove_model(&self, manifest: &Sha256Digest) -> Result<Removed, CacheError> {
         let root = self.model_root(manifest);
-        let Some(_lease) = Lock::try_acquire(&self.lease_path(manifest), Mode::Exclusive)? else {
+        let Some(_lease) = lock::try_acquire(&self.lease_path(manifest), Mode::Exclusive)? else {
             return Ok(Removed::InUse);
         };
         let partial = self.partial()?;
@@ -375,7 +375,7 @@ impl<S: ModelFiles> Work<'_, S> {
             return Ok(());
         }
         // One process writes a shared file, the others wait and link it.
-        let _lock = self.cache.lock("file", &file.digest, &|| self.source.advance(0))?;
+        let _lock = self.cache.lock(Made::File, &file.digest, &|| self.source.advance(0))?;
         if self.cache.link_file(partial, &file.digest, destination, &|_| self.source.advance(0))? {
             return self.source.advance(file.size.unwrap_or(0));
         }

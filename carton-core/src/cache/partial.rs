@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::CacheError;
-use super::lock::{Lock, Mode};
+use super::lock::{self, Lock, Mode};
 
 const LOCK_SUFFIX: &str = ".lock";
 
@@ -28,7 +28,7 @@ impl Partial {
             // Processes in different containers may share an id and a cache: a name in use is simply not ours.
             let name = format!("{}-{}", std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed));
             let path = area.join(&name);
-            let Some(lock) = Lock::try_acquire(&area.join(format!("{name}{LOCK_SUFFIX}")), Mode::Exclusive)? else {
+            let Some(lock) = lock::try_acquire(&area.join(format!("{name}{LOCK_SUFFIX}")), Mode::Exclusive)? else {
                 continue;
             };
             match DirBuilder::new().mode(0o700).create(&path) {
@@ -109,7 +109,7 @@ pub(super) fn sweep(area: &Path) -> Result<(), CacheError> {
         let name = name.strip_suffix(LOCK_SUFFIX).unwrap_or(&name);
         let lock_path = area.join(format!("{name}{LOCK_SUFFIX}"));
         // Made before its folder and taken away after it, so holding it means that nobody works there.
-        match Lock::try_acquire(&lock_path, Mode::Exclusive) {
+        match lock::try_acquire(&lock_path, Mode::Exclusive) {
             Ok(Some(_lock)) => {
                 if let Err(error) = remove_tree(&area.join(name)) {
                     tracing::warn!(path = %area.join(name).display(), %error, "cannot delete a leftover");

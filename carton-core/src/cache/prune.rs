@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use super::listing::{CachedCarton, CachedDownload};
-use super::lock::{Lock, Mode};
+use super::lock::{self, Mode};
 use super::partial::{Partial, delete_by};
 use super::survey::{Survey, What, entries};
 use super::{Cache, CacheError, LEASES, LOCKS, URLS, VERIFIED};
@@ -53,7 +53,7 @@ impl Cache {
         // Dropped last: what was moved there is deleted when the lock is free again.
         let trash = self.partial().ok();
         let mode = if options.dry_run { Mode::Shared } else { Mode::Exclusive };
-        let lock = Lock::acquire::<CacheError>(&self.prune_lock_path(), mode, self.longest_wait, &|| None, &|| Ok(()))?;
+        let lock = lock::acquire::<CacheError>(&self.prune_lock_path(), mode, self.longest_wait, &|| None, &|| Ok(()))?;
         let survey = self.survey(&lock)?;
         let now = SystemTime::now();
         let goes = choose(&survey, options, now);
@@ -218,7 +218,7 @@ fn inode_of_record(name: &str) -> Option<(u64, u64)> {
 fn delete_locks(folder: &Path) -> Result<(), CacheError> {
     for entry in entries(folder)? {
         if entry.path().extension().is_some_and(|extension| extension == "lock") {
-            drop(Lock::try_acquire(&entry.path(), Mode::Exclusive)?);
+            drop(lock::try_acquire(&entry.path(), Mode::Exclusive)?);
         }
     }
     Ok(())

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::lock::{Lock, Mode};
+use super::lock::{self, Lock, Mode};
 use super::partial::create_file;
 use super::record::read_own_file;
 use super::{CARTONS, Cache, CacheError, LOCKS, Lease, create_folder, touch};
@@ -44,7 +44,7 @@ impl Cache {
         &self,
         checkpoint: &dyn Fn() -> Result<(), E>,
     ) -> Result<Lock, E> {
-        Lock::acquire(&self.prune_lock_path(), Mode::Shared, self.longest_wait, &|| None, checkpoint)
+        lock::acquire(&self.prune_lock_path(), Mode::Shared, self.longest_wait, &|| None, checkpoint)
     }
 
     pub(super) fn prune_lock_path(&self) -> PathBuf {

@@ -208,7 +208,7 @@ fn blocks_length(blocks: &[(u64, u64)]) -> Option<u64> {
     (total <= MAX_BLOCKS_LENGTH).then_some(total)
 }
 
-/// Reads the header of a record, which vouches for itself; the file is then at the first block.
+/// Reads the header of a record, whose first line has the hash of the rest, and tells where the blocks begin.
 fn read_header(file: &mut File) -> Option<(Header, u64)> {
     let mut first = [0; FIRST_LINE_LENGTH as usize];
     file.read_exact(&mut first).ok()?;

@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use super::downloads::last_change;
-use super::lock::{Lock, Mode};
+use super::lock::{self, Lock, Mode};
 use super::registry::read_uses;
 use super::remote::read_headers;
-use super::{CARTONS, Cache, CacheError, DOWNLOADS, FILES, LEASES, MODELS};
+use super::{CARTONS, Cache, CacheError, DOWNLOADS, FILES, LEASES, MODELS, Made};
 use crate::digest::Sha256Digest;
 
 /// All that could be deleted, and what would go with it.
@@ -69,12 +69,12 @@ impl Cache {
 
     fn is_leased(&self, manifest: &Sha256Digest) -> Result<bool, CacheError> {
         let path = self.lease_path(manifest);
-        if !path.exists() || Lock::try_acquire(&path, Mode::Exclusive)?.is_some() {
+        if !path.exists() || lock::try_acquire(&path, Mode::Exclusive)?.is_some() {
             return Ok(false);
         }
         // It may have been somebody else who just looked.
         std::thread::sleep(Duration::from_millis(1));
-        Ok(Lock::try_acquire(&path, Mode::Exclusive)?.is_none())
+        Ok(lock::try_acquire(&path, Mode::Exclusive)?.is_none())
     }
 }
 
@@ -164,8 +164,8 @@ impl Survey {
             let mut in_use = false;
             if let Some(digest) = digest_of_name(&entry.file_name(), "") {
                 let is_wanted = users.of(&digest).iter().any(|user| self.holders[*user].in_use);
-                let lock = cache.lock_path("file", &digest);
-                in_use = is_wanted || (lock.exists() && Lock::try_acquire(&lock, Mode::Exclusive)?.is_none());
+                let lock = cache.lock_path(Made::File, &digest);
+                in_use = is_wanted || (lock.exists() && lock::try_acquire(&lock, Mode::Exclusive)?.is_none());
             }
             let last_used = last_change(&path).unwrap_or(SystemTime::UNIX_EPOCH);
             let holder = self.holders.len();

@@ -11,11 +11,12 @@ use carton_runner_interface::host::{
 
 use super::{InferOptions, LoadOptions};
 use crate::Error;
+use crate::blocking::Abandoned;
 use crate::contents::{self, ModelDirectory, ModelRanges};
 use crate::error::runner_error;
 use crate::metadata;
 use crate::package::Package;
-use crate::progress::{Abandoned, ProgressCallback, ProgressEvent, Stage};
+use crate::progress::{ProgressCallback, ProgressEvent, Stage};
 use crate::runner::launch::LaunchPolicy;
 use crate::runner::session::Session;
 use crate::runner::{Descriptor, ModelFilesMode};

@@ -14,10 +14,11 @@ use carton_tensor::{DataType, Element, NumericTensor};
 use semver::VersionReq;
 
 use self::live::{Live, ModelFiles};
+use crate::blocking::run_blocking;
 use crate::config::Config;
 use crate::open::{self, Opening};
 use crate::package::Package;
-use crate::progress::{ProgressCallback, run_blocking};
+use crate::progress::ProgressCallback;
 use crate::runner::{self, Choice, Requirement};
 use crate::{Error, Inputs, Location, Tensors};
 

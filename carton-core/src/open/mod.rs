@@ -5,13 +5,14 @@ mod remote;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::blocking::run_blocking;
 use crate::cache::Cache;
 use crate::config::Config;
 use crate::contents::Access;
 use crate::digest::Sha256Digest;
 use crate::network::Activity;
 use crate::package::{self, Info, Package};
-use crate::progress::{ProgressCallback, run_blocking};
+use crate::progress::ProgressCallback;
 use crate::{Carton, Error, Location, Place};
 
 /// How [`Carton::open`] opens.

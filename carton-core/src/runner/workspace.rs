@@ -10,15 +10,16 @@
 //!   NAME-VERSION/          an installed runner
 //! ```
 
-use std::fs::{self, File, OpenOptions};
+use std::fs;
 use std::io;
 use std::ops::ControlFlow;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
+
+use crate::process_lock::{Mode, ProcessLock};
 
 /// How the names of workspaces begin.
 const PREFIX: &str = ".install-";
@@ -140,11 +141,10 @@ fn sweep(runner_dir: &Path) {
     }
 }
 
-/// A lock between processes, which the kernel drops when its holder dies.
+/// An exclusive lock of the runners' folder.
 #[derive(Debug)]
 pub(super) struct Lock {
-    _file: File,
-    path: PathBuf,
+    _lock: ProcessLock,
 }
 
 impl Lock {
@@ -156,7 +156,7 @@ impl Lock {
                 return Ok(Some((lock, waited)));
             }
             if !waited {
-                tracing::info!(lock = %path.display(), "waiting for another process that installs the same runner");
+                tracing::info!(lock = %path.display(), "waiting for another process");
             }
             waited = true;
             if wanted().is_break() {
@@ -167,38 +167,15 @@ impl Lock {
     }
 
     fn try_acquire(path: &Path) -> io::Result<Option<Self>> {
-        loop {
-            let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
-            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => {}
-                Err(Errno::WOULDBLOCK) => return Ok(None),
-                Err(Errno::INTR) => continue,
-                Err(error) => return Err(error.into()),
-            }
-            let held = file.metadata()?;
-            match fs::symlink_metadata(path) {
-                Ok(named) if (named.dev(), named.ino()) == (held.dev(), held.ino()) => {
-                    return Ok(Some(Self { _file: file, path: path.to_path_buf() }));
-                }
-                // Its last holder deleted it between our open and our lock.
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-}
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        // Allowed for whoever holds it: others check that the file they locked is still the one of that name.
-        let _ = fs::remove_file(&self.path);
+        Ok(ProcessLock::try_acquire(path, Mode::Exclusive)?.map(|lock| Self { _lock: lock }))
     }
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+
+    use std::fs::File;
 
     use super::*;
 
@@ -262,11 +239,17 @@ mod tests {
         let (first, waited) = Lock::acquire(&path, &keep_waiting).unwrap().unwrap();
         assert!(!waited);
         assert!(Lock::acquire(&path, &|| ControlFlow::Break(())).unwrap().is_none());
+        let (waiting, is_waiting) = std::sync::mpsc::channel();
         let second = std::thread::spawn({
             let path = path.clone();
-            move || Lock::acquire(&path, &|| ControlFlow::Continue(())).unwrap().unwrap().1
+            // Asked only after an attempt that failed.
+            let wanted = move || {
+                let _ = waiting.send(());
+                ControlFlow::Continue(())
+            };
+            move || Lock::acquire(&path, &wanted).unwrap().unwrap().1
         });
-        std::thread::sleep(LOCK_PAUSE * 5);
+        is_waiting.recv().unwrap();
         drop(first);
         assert!(second.join().unwrap());
         assert!(!path.exists());

@@ -14,12 +14,13 @@ use std::path::{Path, PathBuf};
 use choose::{Choice, check_prefix};
 
 use crate::archive::Compression;
+use crate::blocking::{Abandoned, run_blocking};
 use crate::config::Config;
 use crate::contents::{self, Contents, ContentsError};
 use crate::digest::Sha256Digest;
 use crate::links::{Links, LinksError};
 use crate::package::{self, PackageError};
-use crate::progress::{Abandoned, ProgressCallback, ProgressEvent, Stage, run_blocking};
+use crate::progress::{ProgressCallback, ProgressEvent, Stage};
 use crate::{Carton, Error, Location, OpenOptions, Packed};
 
 /// Files from this size on are left out when nothing else is said: below it, a request costs more than the bytes.

@@ -406,13 +406,13 @@ fn a_lease_keeps_a_model() {
 fn waiting_for_a_lock_ends() {
     let (_folder, cache) = new_cache();
     let digest = Sha256Digest::of(b"");
-    let held = cache.lock::<CacheError>("model", &digest, &|| Ok(())).unwrap();
+    let held = cache.lock::<CacheError>(Made::Model, &digest, &|| Ok(())).unwrap();
     let cache = cache.with_longest_wait(Duration::from_millis(30));
-    let error = cache.lock::<CacheError>("model", &digest, &|| Ok(())).unwrap_err();
+    let error = cache.lock::<CacheError>(Made::Model, &digest, &|| Ok(())).unwrap_err();
     assert!(matches!(error, CacheError::Locked { .. }), "{error}");
     assert!(error.to_string().contains(&format!("locks-v1/model-{digest}.lock")), "{error}");
     drop(held);
-    cache.lock::<CacheError>("model", &digest, &|| Ok(())).unwrap();
+    cache.lock::<CacheError>(Made::Model, &digest, &|| Ok(())).unwrap();
 }
 
 #[test]
@@ -424,7 +424,7 @@ fn a_lock_excludes_whoever_deletes_and_makes_it_anew() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..200 {
-                    let _lock = cache.lock::<CacheError>("file", &digest, &|| Ok(())).unwrap();
+                    let _lock = cache.lock::<CacheError>(Made::File, &digest, &|| Ok(())).unwrap();
                     assert_eq!(n_inside.fetch_add(1, Ordering::SeqCst), 0);
                     n_inside.fetch_sub(1, Ordering::SeqCst);
                 }

@@ -60,11 +60,11 @@ fn a_lease_is_had_where_nothing_can_be_recorded() {
 fn nothing_is_leased_while_it_is_decided_what_to_delete() {
     let (_folder, cache) = new_cache();
     let manifest = manifest(&["model/a"]);
-    let pruning = Lock::try_acquire(&cache.prune_lock_path(), Mode::Exclusive).unwrap().unwrap();
+    let pruning = lock::try_acquire(&cache.prune_lock_path(), Mode::Exclusive).unwrap().unwrap();
     let cache = cache.with_longest_wait(Duration::from_millis(30));
     let error = cache.lease_carton::<CacheError>(&manifest, &[], &|| Ok(())).unwrap_err();
     assert!(matches!(error, CacheError::Locked { .. }), "{error}");
     drop(pruning);
     let _lease = lease(&cache, &manifest, &[]);
-    assert!(Lock::try_acquire(&cache.prune_lock_path(), Mode::Exclusive).unwrap().is_some(), "not held while leased");
+    assert!(lock::try_acquire(&cache.prune_lock_path(), Mode::Exclusive).unwrap().is_some(), "not held while leased");
 }

@@ -1,0 +1,70 @@
+//! Locks between processes: `flock` on small files, so that the kernel drops them when their holder dies.
+//!
+//! A lock file may be deleted, but only by somebody who holds it exclusively; whoever gets a lock checks that its file
+//! is still the one at that path, and starts over if not.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Shared,
+    Exclusive,
+}
+
+/// A held lock. Dropping it releases it; an exclusive one takes its file away first.
+#[derive(Debug)]
+pub(crate) struct ProcessLock {
+    /// Keeps the lock: the kernel releases it when the last descriptor closes.
+    file: File,
+    path: PathBuf,
+    mode: Mode,
+}
+
+impl ProcessLock {
+    /// The lock if nobody holds it against us.
+    pub(crate) fn try_acquire(path: &Path, mode: Mode) -> io::Result<Option<ProcessLock>> {
+        loop {
+            let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+            let operation = match mode {
+                Mode::Shared => FlockOperation::NonBlockingLockShared,
+                Mode::Exclusive => FlockOperation::NonBlockingLockExclusive,
+            };
+            match flock(&file, operation) {
+                Ok(()) => {}
+                Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            }
+            if is_file_at(&file, path)? {
+                return Ok(Some(ProcessLock { file, path: path.to_path_buf(), mode }));
+            }
+            // Its last holder deleted it between our open and our lock.
+        }
+    }
+}
+
+impl Drop for ProcessLock {
+    fn drop(&mut self) {
+        if self.mode == Mode::Exclusive {
+            // Allowed while we hold it, see the module's text. A file that stays behind does no harm.
+            let _ = std::fs::remove_file(&self.path);
+        }
+        // Closing is not enough: a child process that is just being started has the descriptor too, for a moment.
+        let _ = flock(&self.file, FlockOperation::Unlock);
+    }
+}
+
+/// Whether `file` is the file that `path` names now.
+fn is_file_at(file: &File, path: &Path) -> io::Result<bool> {
+    let held = file.metadata()?;
+    match std::fs::symlink_metadata(path) {
+        Ok(named) => Ok((named.dev(), named.ino()) == (held.dev(), held.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
