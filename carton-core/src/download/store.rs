@@ -246,7 +246,49 @@ impl Drop for TaskGuard {
         let mut state = self.0.state();
         state.n_tasks -= 1;
         if state.n_tasks == 0 {
+            // Only a task that panicked leaves something undone without a failure. Readers would wait for it for ever.
+            if Some(state.frontier) != state.length && state.failure.is_none() {
+                state.failure = Some(NetworkError::internal("a task of a download ended early").into());
+            }
             self.0.changed.notify_all();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn store(length: Option<u64>) -> Arc<Store> {
+        let data = Data {
+            file: tempfile::tempfile().unwrap(),
+            path: PathBuf::new(),
+            location: "http://host/file".to_owned(),
+            activity: Arc::default(),
+        };
+        Arc::new(Store::stream(data, length))
+    }
+
+    #[test]
+    fn readers_do_not_wait_for_a_task_that_is_gone() {
+        let unfinished = store(Some(3));
+        let (one, other) = (TaskGuard::new(&unfinished), TaskGuard::new(&unfinished));
+        drop(one);
+        assert!(unfinished.state().failure.is_none(), "another task may finish the work");
+        drop(other);
+        let failure = unfinished.state().failure.take();
+        assert!(matches!(failure, Some(DownloadError::Network(NetworkError::Internal(_)))), "{failure:?}");
+
+        for length in [Some(3), None] {
+            let finished = store(length);
+            let guard = TaskGuard::new(&finished);
+            finished.write(0, b"abc").unwrap();
+            finished.finish_stream();
+            drop(guard);
+            assert_eq!(finished.wait_beyond(3).unwrap(), 3);
+            assert!(finished.state().failure.is_none());
         }
     }
 }

@@ -115,8 +115,8 @@ impl Fetch<'_> {
     }
 }
 
-/// A file of another size than LINKS says is refused even if its digest is right (spec/carton-format-extensions.md): one that
-/// declares sizes must mean them, because progress and limits rely on them.
+/// Refuses a file of another size than LINKS says, even if its digest is right: whether the size comes with the answer, and whether
+/// the answer is encoded, then makes no difference (spec/carton-format-extensions.md).
 fn check_size(file: &Path, declared: Option<u64>, path: &str) -> Result<(), ContentsError> {
     let Some(declared) = declared else { return Ok(()) };
     let found = std::fs::metadata(file).map_err(ContentsError::io("inspect", file))?.len();

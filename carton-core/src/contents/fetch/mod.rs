@@ -38,6 +38,19 @@ pub struct Access {
     pub file_links: bool,
 }
 
+/// Counts a worker out when it ends, also by a panic: otherwise whoever waits for the workers would wait for ever.
+struct Leaving<'a> {
+    running: &'a Mutex<usize>,
+    ended: &'a Condvar,
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        *self.running.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        self.ended.notify_one();
+    }
+}
+
 /// What the workers of one call share.
 struct Fetch<'a> {
     contents: &'a Contents,
@@ -187,6 +200,7 @@ impl Fetch<'_> {
         let failures = Mutex::new(Vec::new());
         let (running, ended) = (Mutex::new(N_WORKERS.min(jobs.len())), Condvar::new());
         let work = || {
+            let _leaving = Leaving { running: &running, ended: &ended };
             while !self.activity.is_stopped() {
                 let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
                 for (item, error) in self.perform(job) {
@@ -197,8 +211,6 @@ impl Fetch<'_> {
                     failures.lock().unwrap_or_else(PoisonError::into_inner).push((item, error));
                 }
             }
-            *running.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
-            ended.notify_one();
         };
         let watched = std::thread::scope(|scope| {
             for _ in 0..N_WORKERS.min(jobs.len()) {
