@@ -7,3 +7,15 @@ pub(crate) fn in_one_line(error: &dyn Error) -> String {
     let causes = std::iter::successors(Some(error), |&error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
+
+/// A message of the TOML or JSON reader with the kind of what was found, but not its value: that may be a secret.
+pub(crate) fn without_value(message: &str) -> String {
+    let found = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "));
+    match found.and_then(|found| found.rsplit_once(", expected ")) {
+        Some((found, expected)) => {
+            let kind = found.split(['`', '"']).next().unwrap_or_default().trim();
+            format!("expected {expected}, found {kind}")
+        }
+        None => message.to_owned(),
+    }
+}

@@ -3,6 +3,8 @@
 //! The TOML reader's own errors quote the line, and name the value that they do not expect. In a configuration that may be a token,
 //! in LINKS a URL with a password or a signature.
 
+use crate::causes::without_value;
+
 /// Where a TOML file is wrong, and how, without its values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {reason}")]
@@ -24,17 +26,5 @@ impl InvalidToml {
     pub(crate) fn at(text: &str, position: usize, reason: impl Into<String>) -> InvalidToml {
         let line = text.bytes().take(position).filter(|byte| *byte == b'\n').count() + 1;
         InvalidToml { line, reason: reason.into() }
-    }
-}
-
-/// A message of the TOML reader with the kind of what was found, but not its value.
-fn without_value(message: &str) -> String {
-    let found = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "));
-    match found.and_then(|found| found.rsplit_once(", expected ")) {
-        Some((found, expected)) => {
-            let kind = found.split(['`', '"']).next().unwrap_or_default().trim();
-            format!("expected {expected}, found {kind}")
-        }
-        None => message.to_owned(),
     }
 }

@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 
 use super::descriptor::{self, Descriptor, DescriptorError, ModelFilesMode, RawDate, RawDescriptor};
 use super::place::{Place, PlaceError};
+use crate::causes::without_value;
 use crate::digest::Sha256Digest;
 use crate::name::{self, NameError};
 
@@ -81,7 +82,7 @@ enum EntryError {
     #[error("it has {found} bytes, expected at most {MAX_ENTRY_BYTES}")]
     TooLarge { found: usize },
     #[error("{0}")]
-    Json(serde_json::Error),
+    Json(String),
     #[error("{0}")]
     Descriptor(DescriptorError),
     #[error("it has {found} parts, expected 1 to {MAX_PARTS}")]
@@ -164,7 +165,8 @@ fn parse_entry(position: usize, raw: &RawValue, index: &Place) -> Result<IndexEn
     if raw.get().len() > MAX_ENTRY_BYTES {
         return Err(EntryError::TooLarge { found: raw.get().len() });
     }
-    let raw: RawEntry = serde_json::from_str(raw.get()).map_err(EntryError::Json)?;
+    let invalid = |error: serde_json::Error| EntryError::Json(without_value(&error.to_string()));
+    let raw: RawEntry = serde_json::from_str(raw.get()).map_err(invalid)?;
     if raw.download_info.is_empty() || raw.download_info.len() > MAX_PARTS {
         return Err(EntryError::Parts { found: raw.download_info.len() });
     }
@@ -316,6 +318,9 @@ mod tests {
         check("/runner_interface_version", (-1).into(), "u64");
         check("/download_info", serde_json::json!([]), "0 parts");
         check("/download_info", serde_json::json!("x"), "a sequence");
+        let mut bad = entry();
+        bad["download_info"] = "https://me:secret@host/x".into();
+        assert!(!parse(&[bad]).broken()[0].reason.contains("secret"));
         let many: Vec<_> = std::iter::repeat_n(entry()["download_info"][0].clone(), 257).collect();
         check("/download_info", many.into(), "257 parts");
         check("/download_info/0/sha256", "abc".into(), "64 hexadecimal digits");

@@ -146,14 +146,18 @@ impl Packaged {
 /// Everything else in it stays.
 ///
 /// # Errors
-/// The file is no index, or cannot be written.
-pub fn add_to_index(path: &Path, offered: &[OfferedRunner]) -> Result<(), InstallError> {
+/// The file is no index, or cannot be written; [`InstallError::Interrupted`] when `wanted` breaks while another process writes it.
+pub fn add_to_index(
+    path: &Path,
+    offered: &[OfferedRunner],
+    wanted: &dyn Fn() -> ControlFlow<()>,
+) -> Result<(), InstallError> {
     let write_error = || InstallError::io("write", path);
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     // Two of these at once must not lose each other's entry.
-    let _lock =
-        Lock::acquire(&parent.join(format!(".lock-{name}")), &|| ControlFlow::Continue(())).map_err(write_error())?;
+    let locked = Lock::acquire(&parent.join(format!(".lock-{name}")), wanted).map_err(write_error())?;
+    let (_lock, _) = locked.ok_or(InstallError::Interrupted)?;
     let index_error = |source| InstallError::Index { index: path.display().to_string(), source };
     let json_error = |source| index_error(super::IndexError::Json(source));
     let mut entries: Vec<serde_json::Value> = match File::open(path) {

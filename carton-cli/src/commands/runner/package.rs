@@ -30,7 +30,7 @@ pub(super) async fn run(arguments: RunnerPackageArgs, context: &Context<'_>) -> 
         let url = url(&packaged, &arguments)?;
         let offered = packaged.offered(&url);
         if let Some(index) = &arguments.add_to {
-            runner::add_to_index(index, &offered).map_err(failure)?;
+            runner::add_to_index(index, &offered, &|| wanted.control()).map_err(failure)?;
         }
         Ok((packaged, offered))
     })

@@ -46,7 +46,8 @@ impl Site {
         let name = format!("{}.tar.gz", folder.file_name().unwrap().to_str().unwrap());
         let packaged = package(folder, &self.path(&name), &|| ControlFlow::Continue(()), &|_, _| {}).unwrap();
         let index = self.path("index.json");
-        add_to_index(&index, &packaged.offered(&packaged.relative_url(&index).unwrap())).unwrap();
+        let offered = packaged.offered(&packaged.relative_url(&index).unwrap());
+        add_to_index(&index, &offered, &|| ControlFlow::Continue(())).unwrap();
         index
     }
 
@@ -191,8 +192,11 @@ fn releases_take_each_others_place_in_an_index() {
     assert_eq!(entries[0], serde_json::json!({"of the future": true}));
     assert_ne!(entries[1]["download_info"][0]["sha256"], first);
     fs::write(&path, "{}").unwrap();
-    failed(add_to_index(&path, &[]), ErrorKind::Integrity, "JSON list");
+    failed(add_to_index(&path, &[], &|| ControlFlow::Continue(())), ErrorKind::Integrity, "JSON list");
     assert_eq!(fs::read(&path).unwrap(), b"{}");
+    let lock = path.with_file_name(".lock-index.json");
+    let _held = super::super::workspace::Lock::acquire(&lock, &|| ControlFlow::Break(())).unwrap().unwrap();
+    failed(add_to_index(&path, &[], &|| ControlFlow::Break(())), ErrorKind::Interrupted, "interrupted");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::io::{self, Read};
+use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use tar::{Archive, Entry, EntryType, Header};
@@ -25,7 +26,8 @@ pub(super) fn is_header(start: &[u8]) -> bool {
 pub(super) fn unpack(data: impl Read, folder: &str, tree: &mut Tree<'_>) -> Result<(), UnpackError> {
     let metadata_left = Rc::new(Cell::new(Some(0)));
     let limit = tree.n_bytes_left();
-    let limited = Limited { data, metadata_left: metadata_left.clone(), left: limit, limit };
+    let wanted = tree.wanted();
+    let limited = Limited { data, metadata_left: metadata_left.clone(), left: limit, limit, wanted };
     let mut archive = Archive::new(limited);
     let mut entries = archive.entries().map_err(UnpackError::from_read)?;
     loop {
@@ -103,18 +105,23 @@ fn is_pax_sparse(entry: &mut Entry<'_, impl Read>) -> Result<bool, UnpackError> 
     Ok(false)
 }
 
-/// Reads an archive, so much and no more.
-struct Limited<R> {
+/// Reads an archive: no more of it than is allowed, and no longer than somebody waits.
+struct Limited<'a, R> {
     data: R,
     /// How many bytes may be read before the next entry's data; any number within data.
     metadata_left: Rc<Cell<Option<u64>>>,
     /// How many bytes may still be read in all: headers of entries and what is between them count too.
     left: u64,
     limit: u64,
+    /// What makes no file is read too, and can be as long as the limit.
+    wanted: &'a (dyn Fn() -> ControlFlow<()> + Sync),
 }
 
-impl<R: Read> Read for Limited<R> {
+impl<R: Read> Read for Limited<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if (self.wanted)().is_break() {
+            return Err(io::Error::other(UnpackError::Interrupted));
+        }
         let length = self.data.read(buffer)?;
         if let Some(left) = self.metadata_left.get() {
             let what = "bytes of headers and names of one entry";

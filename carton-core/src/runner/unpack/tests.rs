@@ -235,6 +235,24 @@ fn a_stopped_unpacking_says_so() {
 }
 
 #[test]
+fn what_makes_no_file_can_be_stopped_too() {
+    let root = tempfile::tempdir().unwrap();
+    let archive = root.path().join("archive");
+    let skipped = TarEntry { data: vec![0; 4 << 20], ..entry(EntryType::Directory, "folder") };
+    fs::write(&archive, tar(&[skipped])).unwrap();
+    let out = root.path().join("out");
+    fs::create_dir(&out).unwrap();
+    // Asked some times for the archive and the folder, then for what is skipped.
+    let n_asked = std::sync::atomic::AtomicUsize::new(0);
+    let wanted = || match n_asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
+        0..12 => ControlFlow::Continue(()),
+        _ => ControlFlow::Break(()),
+    };
+    let mut tree = Tree::new(out, Limits::default(), &wanted);
+    assert!(matches!(unpack(&archive, "", &mut tree), Err(UnpackError::Interrupted)));
+}
+
+#[test]
 fn zip_files_are_read_like_cartons() {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     let options = SimpleFileOptions::default().compression_method(::zip::CompressionMethod::Stored);

@@ -57,6 +57,11 @@ impl<'a> Tree<'a> {
         UnpackError::Limit { what: "unpacked bytes", limit: self.n_bytes_allowed }
     }
 
+    /// `Break` when nobody waits any more.
+    pub(super) fn wanted(&self) -> &'a (dyn Fn() -> ControlFlow<()> + Sync) {
+        self.wanted
+    }
+
     pub(super) fn checkpoint(&self) -> Result<(), UnpackError> {
         if (self.wanted)().is_break() { Err(UnpackError::Interrupted) } else { Ok(()) }
     }
