@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::ModelArgs;
+use super::values::size;
 
 /// Which files to leave out of which carton.
 #[derive(Args, Debug)]
@@ -23,7 +24,7 @@ pub(crate) struct ShrinkArgs {
     pub(crate) url_prefix: Option<String>,
 
     /// With --url-prefix: the size from which a file is left out, such as 100000 or 64KiB [default: 64KiB]
-    #[arg(long, value_name = "SIZE", conflicts_with = "links", value_parser = byte_count)]
+    #[arg(long, value_name = "SIZE", conflicts_with = "links", value_parser = size)]
     pub(crate) min_size: Option<u64>,
 
     /// Put the files that are left out into this folder, named as their URLs end, ready to be uploaded
@@ -42,7 +43,7 @@ Examples:
     carton shrink llama.carton --url-prefix https://example.com/files --save-files upload
     rsync upload/ example.com:/srv/www/files/
 
-  Leave out files that can be had elsewhere already:
+  Leave out files that can be fetched from elsewhere already:
     carton shrink llama.carton --links LINKS.toml -o small.carton
 
   LINKS.toml, in short:
@@ -52,52 +53,3 @@ Examples:
 
   Make it whole again:
     carton pack --resolve small.carton -o llama.carton"#;
-
-/// A number of bytes: `65536`, `64KiB`, `10 MB`.
-fn byte_count(text: &str) -> Result<u64, String> {
-    const UNITS: [(&str, u64); 12] = [
-        ("", 1),
-        ("b", 1),
-        ("k", 1 << 10),
-        ("kib", 1 << 10),
-        ("kb", 1_000),
-        ("m", 1 << 20),
-        ("mib", 1 << 20),
-        ("mb", 1_000_000),
-        ("g", 1 << 30),
-        ("gib", 1 << 30),
-        ("gb", 1_000_000_000),
-        ("tib", 1 << 40),
-    ];
-    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let unit = text[digits..].trim().to_ascii_lowercase();
-    let factor = UNITS.iter().find(|(name, _)| *name == unit).map(|(_, factor)| *factor);
-    let number = text[..digits].parse::<u64>().ok();
-    let size = number.zip(factor).and_then(|(number, factor)| number.checked_mul(factor));
-    size.ok_or_else(|| "expected a number of bytes, such as 100000, 64KiB or 10MB".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn byte_counts() {
-        let check = |text: &str, expected: Option<u64>| assert_eq!(byte_count(text).ok(), expected, "{text}");
-        check("0", Some(0));
-        check("65536", Some(65536));
-        check("64KiB", Some(65536));
-        check("64k", Some(65536));
-        check("10 MB", Some(10_000_000));
-        check("2GiB", Some(2 << 30));
-        check("1b", Some(1));
-        check("", None);
-        check("KiB", None);
-        check("-1", None);
-        check("1.5MiB", None);
-        check("1 parsec", None);
-        check("99999999999999999999", None);
-        check("99999999999TiB", None);
-        check("1é", None);
-    }
-}

@@ -320,6 +320,9 @@ mod tests {
         check("0", Some(0));
         check("1000", Some(1000));
         check("7B", Some(7));
+        check("64KiB", Some(65_536));
+        check("64k", Some(64_000));
+        check("10 MB", Some(10_000_000));
         check("10G", Some(10_000_000_000));
         check("500MB", Some(500_000_000));
         check("1GiB", Some(1 << 30));

@@ -8,7 +8,7 @@ use carton_core::archive::Archive;
 use carton_core::contents::Work;
 use carton_core::package::Package;
 use carton_core::source::FileSource;
-use carton_core::{Carton, OpenOptions, ProgressCallback, ProgressEvent};
+use carton_core::{Carton, OpenOptions, ProgressCallback, ProgressEvent, Stage};
 
 use super::Context;
 use crate::args::ModelArgs;
@@ -69,18 +69,16 @@ pub(super) fn progress(context: &Context<'_>) -> Option<ProgressCallback> {
     })
 }
 
-/// What is shown while files come from servers.
-const FETCHING: &str = "downloading";
-
 /// Shows the progress of work on the contents of a carton, and stops it when it is no longer wanted.
 pub(super) fn on_bytes<'a>(
     stage: &'a str,
     display: &'a ProgressDisplay,
     wanted: &'a Wanted,
 ) -> impl Fn(carton_core::contents::Progress) -> ControlFlow<()> + 'a {
+    let fetching = Stage::Fetch.to_string();
     move |progress| {
         let stage = match progress.work {
-            Work::Fetch => FETCHING,
+            Work::Fetch => fetching.as_str(),
             Work::Read => stage,
         };
         display.update_kept(stage, progress.bytes_done, progress.bytes_kept, Some(progress.bytes_total), true);
