@@ -149,6 +149,7 @@ impl Failure {
 impl From<carton_core::Error> for Failure {
     fn from(error: carton_core::Error) -> Self {
         let exit = match error.kind() {
+            _ if is_misuse(&error) => Exit::Usage,
             ErrorKind::Integrity => Exit::Integrity,
             ErrorKind::NoRunner => Exit::NoRunner,
             ErrorKind::RunnerCrashed => Exit::Runner,
@@ -159,6 +160,12 @@ impl From<carton_core::Error> for Failure {
         let hint = error.hint();
         Self { exit, error: Box::new(error), hint }
     }
+}
+
+/// Whether the place of the carton, as it was written, is what is wrong.
+fn is_misuse(error: &carton_core::Error) -> bool {
+    use carton_core::Error;
+    matches!(error, Error::Location(_) | Error::Pin { .. } | Error::TwoPins { .. })
 }
 
 /// The messages of the errors behind one, nearest first.

@@ -210,7 +210,17 @@ impl Error {
     /// What the user can do about it, where there is something.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
+        self.own_hint().or_else(|| {
+            let causes = std::iter::successors(Some(self as &dyn std::error::Error), |error| error.source());
+            let is_full = |error: &std::io::Error| error.kind() == std::io::ErrorKind::StorageFull;
+            let mut causes = causes.filter_map(|error| error.downcast_ref::<std::io::Error>());
+            causes.any(is_full).then(|| "make room; `carton cache prune` deletes what is not in use".to_owned())
+        })
+    }
+
+    fn own_hint(&self) -> Option<String> {
         match self {
+            Self::Cache(CacheError::Io { source, .. }) if source.kind() == std::io::ErrorKind::StorageFull => None,
             Self::Cache(CacheError::Locked { .. }) => {
                 Some("wait until the other process is done, or end it".to_owned())
             }

@@ -159,7 +159,12 @@ impl<'a> Starter<'a> {
         let data = self.create(length.unwrap_or(0))?;
         let store = Store::stream(self.data(data), length);
         let fetch = self.fetch(store, reply.version().clone(), reply.encodings().to_vec());
-        let task = fetch.clone().stream(TaskGuard::new(&fetch.store), reply, self.target.limit);
+        let limit = match length {
+            Some(_) => self.target.limit,
+            // A body that says nothing of its end may have none: it must not fill the disk.
+            None => self.target.limit.min(self.free_space()?.map_or(u64::MAX, |free| free / 2)),
+        };
+        let task = fetch.clone().stream(TaskGuard::new(&fetch.store), reply, limit);
         let tasks = vec![network::runtime()?.spawn(task).abort_handle()];
         Ok(self.download(fetch, tasks, false))
     }
@@ -181,13 +186,17 @@ impl<'a> Starter<'a> {
         self.check_space(length)
     }
 
-    /// Fails before a download that will not fit rather than in the middle of it.
-    fn check_space(&self, n_bytes: u64) -> Result<(), DownloadError> {
+    /// How much may still be written; none where the file system does not tell.
+    fn free_space(&self) -> Result<Option<u64>, DownloadError> {
         let system =
             rustix::fs::statvfs(self.target.folder).map_err(|error| self.io("find space for")(error.into()))?;
-        let free = system.f_bavail.saturating_mul(system.f_frsize);
-        // Some file systems do not tell.
-        if system.f_blocks == 0 || free >= n_bytes {
+        Ok((system.f_blocks != 0).then(|| system.f_bavail.saturating_mul(system.f_frsize)))
+    }
+
+    /// Fails before a download that will not fit rather than in the middle of it.
+    fn check_space(&self, n_bytes: u64) -> Result<(), DownloadError> {
+        let free = self.free_space()?.unwrap_or(u64::MAX);
+        if free >= n_bytes {
             return Ok(());
         }
         let text = format!("{n_bytes} bytes are needed, {free} are free");

@@ -19,16 +19,25 @@ pub struct Retries {
     failures: u32,
     /// New bytes since the failures were last forgotten.
     n_bytes: u64,
+    /// Whether bytes came since the last failure.
+    got_somewhere: bool,
 }
 
 impl Retries {
     pub(super) fn new(options: &NetworkOptions) -> Retries {
-        Retries { max_retries: options.max_retries, first_pause: options.first_pause, failures: 0, n_bytes: 0 }
+        Retries {
+            max_retries: options.max_retries,
+            first_pause: options.first_pause,
+            failures: 0,
+            n_bytes: 0,
+            got_somewhere: false,
+        }
     }
 
     /// To be called when an attempt brought so many bytes that need not come again: with 256 KiB of them, what failed before does
     /// not count any more.
     pub fn progress(&mut self, n_bytes: u64) {
+        self.got_somewhere |= n_bytes > 0;
         self.n_bytes = self.n_bytes.saturating_add(n_bytes);
         if self.n_bytes >= PROGRESS {
             self.n_bytes = 0;
@@ -43,12 +52,12 @@ impl Retries {
     pub async fn pause(&mut self, error: NetworkError) -> Result<(), NetworkError> {
         let Some(pause) = self.next(&error, fastrand::f64()) else { return Err(error) };
         let cause = crate::causes::in_one_line(&error);
-        tracing::warn!(
-            "{cause}; trying again in {:.1} s ({} of {})",
-            pause.as_secs_f64(),
-            self.failures,
-            self.max_retries
-        );
+        let plan = format!("trying again in {:.1} s ({} of {})", pause.as_secs_f64(), self.failures, self.max_retries);
+        // A connection that breaks in the middle is no reason to worry as long as the bytes come.
+        match std::mem::take(&mut self.got_somewhere) {
+            true => tracing::info!("{cause}; {plan}"),
+            false => tracing::warn!("{cause}; {plan}"),
+        }
         tokio::time::sleep(pause).await;
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Opening a carton on a server, or what the cache remembers of it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Opening;
@@ -10,7 +10,7 @@ use crate::contents::{Access, ContentsError};
 use crate::digest::{Sha256Digest, hash_all};
 use crate::download::{Download, Target};
 use crate::encoding::{self, Limit};
-use crate::network::{Extent, Network, NetworkError, Part, Url, Wanted};
+use crate::network::{Extent, Network, NetworkError, Part, Url, Version, Wanted};
 use crate::package::{OpenOptions, Package};
 use crate::progress::{ProgressEvent, Stage};
 use crate::source::{FileSource, RemoteSource};
@@ -138,24 +138,15 @@ impl Remote<'_> {
         };
         let lock = cache.lock_file::<Error>(&self.key, &checkpoint)?;
         let folder = lock.download_folder()?;
-        let limit = Limit::default();
-        let target = Target {
-            url: self.url,
-            version: None,
-            range: None,
-            folder: &folder,
-            accept_encoded: true,
-            limit: limit.absolute,
-        };
-        let download = Download::start(&self.network, &target, &self.opening.activity).map_err(ContentsError::from)?;
-        let version = download.version().clone();
-        let (digest, path) = if download.encodings().is_empty() {
-            (self.hash(&mut download.reader(), download.length(), None)?, download.path())
-        } else {
-            let decoded = folder.join("decoded");
-            let mut reader = encoding::decode(download.reader(), download.encodings(), limit)
-                .map_err(|source| Error::from(ContentsError::Encoding { path: network::address(self.url), source }))?;
-            (self.hash(&mut reader, None, Some(&decoded))?, decoded)
+        let (digest, path, version) = match self.download_to(&folder) {
+            Ok(downloaded) => downloaded,
+            Err(error) => {
+                // Nothing of it can be gone on with, and what is no carton is not worth keeping.
+                if !Download::has_begun(&folder) {
+                    lock.discard()?;
+                }
+                return Err(error);
+            }
         };
         let file_lock = cache.lock_file::<Error>(&digest, &checkpoint)?;
         // Until it is known that the carton uses the file.
@@ -169,8 +160,34 @@ impl Remote<'_> {
         Ok(package)
     }
 
+    /// Downloads the carton into a folder, and looks whether it is one: a connection may have been cut without a sign.
+    fn download_to(&self, folder: &Path) -> Result<(Sha256Digest, PathBuf, Version), Error> {
+        let limit = Limit::default();
+        let target =
+            Target { url: self.url, version: None, range: None, folder, accept_encoded: true, limit: limit.absolute };
+        let download = Download::start(&self.network, &target, &self.opening.activity).map_err(ContentsError::from)?;
+        let (digest, path) = if download.encodings().is_empty() {
+            (self.hash(&mut download.reader(), download.length(), None)?, download.path())
+        } else {
+            let decoded = folder.join("decoded");
+            let mut reader = encoding::decode(download.reader(), download.encodings(), limit)
+                .map_err(|source| Error::from(ContentsError::Encoding { path: network::address(self.url), source }))?;
+            (self.hash(&mut reader, None, Some(&decoded))?, decoded)
+        };
+        let version = download.version().clone();
+        drop(download);
+        if let Err(error) = self.open_file(&path, digest) {
+            Download::forget(folder).map_err(Error::io("delete", folder))?;
+            return Err(error);
+        }
+        Ok((digest, path, version))
+    }
+
     fn open_file(&self, path: &Path, whole: Sha256Digest) -> Result<Package, Error> {
-        let source = FileSource::open(path).map_err(Error::io("open", path))?;
+        let file = std::fs::File::open(path).map_err(Error::io("open", path))?;
+        // Messages name where the carton is from, not where it is kept.
+        let shown = network::address(self.url);
+        let source = FileSource::from_file(file, Path::new(&shown)).map_err(Error::io("open", path))?;
         let options = OpenOptions { whole: Some(whole), ..self.options() };
         Ok(Package::open_archive(Arc::new(source), options)?)
     }
@@ -212,13 +229,7 @@ impl Remote<'_> {
     }
 
     /// What cannot be remembered takes a few requests more the next time.
-    fn remember(
-        &self,
-        package: &Package,
-        version: network::Version,
-        blocks: Vec<(u64, Vec<u8>)>,
-        whole: Option<Sha256Digest>,
-    ) {
+    fn remember(&self, package: &Package, version: Version, blocks: Vec<(u64, Vec<u8>)>, whole: Option<Sha256Digest>) {
         let (Some(cache), Some(manifest)) = (&self.opening.cache, package.contents().manifest_hash()) else { return };
         let (url_key, address) = (self.key, network::address(self.url));
         let carton = RemoteCarton { url_key, address, version, manifest, blocks, whole };

@@ -5,8 +5,8 @@
 
 mod file;
 mod memory;
+mod nearby;
 mod remote;
-mod window;
 
 use std::fs::File;
 use std::io;
@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 
 pub use file::FileSource;
 pub use memory::MemorySource;
+pub use nearby::Nearby;
 pub use remote::RemoteSource;
-pub use window::Window;
 
 /// What tells whether a local file is still the one that was looked at before, without reading it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -8,12 +8,12 @@ use super::Fetch;
 use super::plan::Candidate;
 use super::settle::{DECODED, Unverified};
 use crate::archive::{Archive, Entry, Method};
-use crate::cache::{Cache, CacheError, SHARED_FROM};
+use crate::cache::{Cache, CacheError, FileLock, SHARED_FROM};
 use crate::contents::origin::CHUNK_LENGTH;
-use crate::contents::{ContentsError, Place};
+use crate::contents::{ContentsError, ErrorKind, Place};
 use crate::digest::{Hasher, Sha256Digest};
 use crate::download::{Download, Target};
-use crate::source::{RemoteSource, Window};
+use crate::source::{Nearby, RemoteSource};
 
 /// Verified small files on their way into the cache. They can be many times as large as what they were compressed to.
 struct Small<'a> {
@@ -47,8 +47,7 @@ impl Fetch<'_> {
             // One message is enough: it is about the request, and so about all files.
             files.first().map(|file| (file.item, error)).into_iter().collect()
         };
-        let key = self.span_key(files);
-        let _lock = match self.cache.lock_file::<ContentsError>(&key, &|| self.checkpoint()) {
+        let lock = match self.cache.lock_file::<ContentsError>(&self.span_key(files), &|| self.checkpoint()) {
             Ok(lock) => lock,
             Err(error) => return all(error),
         };
@@ -57,25 +56,73 @@ impl Fetch<'_> {
             self.contents.items[file.item].digest.is_some_and(|digest| !self.cache.has_file(&digest))
         };
         let missing: Vec<&Candidate> = files.iter().filter(is_missing).collect();
-        let (Some(first), Some(last)) = (missing.first(), missing.iter().map(|file| file.window.end).max()) else {
-            return Vec::new();
+        if missing.is_empty() {
+            return lock.discard().map_or_else(|error| all(error.into()), |()| Vec::new());
+        }
+        self.missing_of_span(&lock, window, &missing).unwrap_or_else(all)
+    }
+
+    /// Brings files by one download, and returns those that could not be had.
+    fn missing_of_span(
+        &self,
+        lock: &FileLock<'_>,
+        window: &Range<u64>,
+        missing: &[&Candidate],
+    ) -> Result<Vec<(usize, ContentsError)>, ContentsError> {
+        let archive = self.archive()?;
+        let remote = self.remote(archive)?;
+        let needed = missing.iter().fold(window.end..window.start, |needed, file| {
+            needed.start.min(file.window.start)..needed.end.max(file.window.end)
+        });
+        if remote.holds(&needed) {
+            // They came with the metadata.
+            return self.keep_all(archive, missing);
+        }
+        let folder = lock.download_folder()?;
+        let has_earlier_bytes = Download::has_begun(&folder);
+        // An earlier attempt was at all of it.
+        let range = if has_earlier_bytes { window } else { &needed };
+        let attempt = || {
+            let target = Target {
+                url: remote.url(),
+                version: Some(remote.version()),
+                range: Some(range.clone()),
+                folder: &folder,
+                accept_encoded: false,
+                limit: range.end - range.start,
+            };
+            let download = Download::start(&self.access.network, &target, &self.activity)?;
+            let nearby = Nearby::new(archive.source().clone(), range.clone(), download.source());
+            self.keep_all(&archive.with_source(Arc::new(nearby)), missing)
         };
-        let window = window.start.max(first.window.start)..window.end.min(last);
-        let archive = match self.fetched_archive(window) {
-            Ok(archive) => archive,
-            Err(error) => return all(error),
+        let is_wrong = |failures: &[(usize, ContentsError)]| {
+            failures.iter().any(|(_, error)| error.kind() == ErrorKind::Integrity)
         };
+        let mut failures = attempt()?;
+        if has_earlier_bytes && is_wrong(&failures) {
+            tracing::warn!("what an earlier download left is damaged; it is fetched again");
+            lock.discard()?;
+            lock.download_folder()?;
+            failures = attempt()?;
+        }
+        // What is there of it may be gone on with, unless it is complete or wrong.
+        if failures.is_empty() || is_wrong(&failures) {
+            lock.discard()?;
+        }
+        Ok(failures)
+    }
+
+    /// Puts files of an archive that is near into the cache, and returns those that could not be had.
+    fn keep_all(&self, archive: &Archive, files: &[&Candidate]) -> Result<Vec<(usize, ContentsError)>, ContentsError> {
         let mut failures = Vec::new();
         let mut small = Small { cache: self.cache, files: Vec::new(), n_bytes: 0 };
-        for file in missing {
-            if let Err(error) = self.keep(&archive, file.item, &mut small) {
+        for file in files {
+            if let Err(error) = self.keep(archive, file.item, &mut small) {
                 failures.push((file.item, error));
             }
         }
-        if let Err(error) = small.store() {
-            return all(error.into());
-        }
-        failures
+        small.store()?;
+        Ok(failures)
     }
 
     /// The lock of several files: the same in every process that wants the same ones.
@@ -85,18 +132,6 @@ impl Fetch<'_> {
             hasher.update(digest.as_bytes());
         }
         hasher.finish()
-    }
-
-    /// The archive with these of its bytes in memory.
-    fn fetched_archive(&self, window: Range<u64>) -> Result<Archive, ContentsError> {
-        let archive = self.archive()?;
-        let remote = self.remote(archive)?;
-        if remote.holds(&window) {
-            // These bytes came with the metadata.
-            return Ok(archive.clone());
-        }
-        let bytes = remote.fetch(window.clone(), &self.activity)?;
-        Ok(archive.with_source(Arc::new(Window::new(archive.source().clone(), window.start, bytes))))
     }
 
     fn remote<'a>(&self, archive: &'a Archive) -> Result<&'a RemoteSource, ContentsError> {
@@ -112,7 +147,7 @@ impl Fetch<'_> {
         entry.zip(item.digest).ok_or_else(|| ContentsError::NoSuchFile { path: item.path.clone() })
     }
 
-    /// Puts a file whose compressed bytes are in memory into the cache, or into `small` if it is small.
+    /// Puts a file of an archive that is near into the cache, or into `small` if it is small.
     fn keep(&self, archive: &Archive, item: usize, small: &mut Small<'_>) -> Result<(), ContentsError> {
         let path = &self.contents.items[item].path;
         let (entry, digest) = self.entry(archive, item)?;

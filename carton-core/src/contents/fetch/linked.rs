@@ -52,13 +52,16 @@ impl Fetch<'_> {
                 Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::Io) => return Err(error),
                 Err(error) => {
                     tracing::warn!(path, url = address(&url), %error, "a linked file could not be fetched; trying the next URL");
-                    lock.discard()?;
+                    // What is wrong is gone by now; what was cut off may be gone on with.
                     lock.download_folder()?;
                     failures.push(LinkFailure { address: address(&url), error: Box::new(error) });
                 }
             }
         }
-        lock.discard()?;
+        if !Download::has_begun(&folder) {
+            // The empty folder.
+            lock.discard()?;
+        }
         Err(ContentsError::Unavailable { path: path.clone(), digest, failures })
     }
 

@@ -121,7 +121,7 @@ impl Contents {
             };
             return Err(ContentsError::NotFetched { path: path.to_owned(), digest });
         };
-        let (jobs, total) = self.jobs(&missing)?;
+        let (jobs, total) = self.jobs(indices, &missing)?;
         let fetch = Fetch { contents: self, cache, access, activity: Arc::default() };
         fetch.run(&jobs, total, meter, keep_going)
     }
@@ -158,26 +158,41 @@ impl Contents {
         Some((item.path.as_str(), item.digest?))
     }
 
-    /// What is to be done for these items, and how many bytes have to come, as far as that is known.
-    fn jobs(&self, missing: &[usize]) -> Result<(Vec<Job>, u64), ContentsError> {
+    /// What is to be done to have the missing ones of these items, and how many bytes have to come, as far as that is known.
+    ///
+    /// All of them take part in the plan, so that an attempt that goes on with an interrupted one makes the same requests.
+    fn jobs(&self, indices: &[usize], missing: &[usize]) -> Result<(Vec<Job>, u64), ContentsError> {
+        let missing: HashSet<usize> = missing.iter().copied().collect();
+        let mut seen = HashSet::new();
         let mut candidates = Vec::new();
         let mut jobs = Vec::new();
         let mut total = 0_u64;
-        for index in missing {
-            match (&self.items[*index].place, &self.origin) {
+        for index in indices.iter().map(|index| self.follow(*index)) {
+            let digest = self.items[index].digest;
+            let is_missing = missing.contains(&index);
+            if !self.is_elsewhere(index) || !seen.insert(digest) {
+                continue;
+            }
+            match (&self.items[index].place, &self.origin) {
                 (Place::Here { entry, .. }, Origin::Archive { archive, .. }) => {
                     let Some(entry) = archive.entries().get(*entry) else { continue };
-                    candidates.push(Candidate { item: *index, window: archive.window(entry) });
-                    total = total.saturating_add(entry.compressed_size());
+                    candidates.push(Candidate { item: index, window: archive.window(entry) });
+                    total = total.saturating_add(if is_missing { entry.compressed_size() } else { 0 });
                 }
-                _ => {
-                    jobs.push(Job::Link { item: *index });
-                    total = total.saturating_add(self.declared_size(*index).unwrap_or(0));
+                _ if is_missing => {
+                    jobs.push(Job::Link { item: index });
+                    total = total.saturating_add(self.declared_size(index).unwrap_or(0));
                 }
+                _ => {}
             }
         }
+        let is_needed = |job: &Job| match job {
+            Job::Span { files, .. } => files.iter().any(|file| missing.contains(&file.item)),
+            Job::Large(file) => missing.contains(&file.item),
+            Job::Link { item } => missing.contains(item),
+        };
         // Links first: how large they are is not known before they are asked for.
-        jobs.extend(plan::plan(candidates));
+        jobs.extend(plan::plan(candidates).into_iter().filter(is_needed));
         Ok((jobs, total))
     }
 

@@ -1,10 +1,10 @@
-//! Which requests fetch which files. Pure.
+//! Which downloads fetch which files. Pure.
 
 use std::ops::Range;
 
-/// From this size on a file is downloaded by itself: by several requests at once, and resumable.
+/// From this size on a file is downloaded by itself.
 pub(super) const LARGE: u64 = 4 << 20;
-/// The most bytes of one request for several small files. They are held in memory.
+/// The most that one download fetches for several small files.
 const LONGEST_SPAN: u64 = 8 << 20;
 /// So many unneeded bytes between two files are fetched with them, to save a request.
 const LARGEST_GAP: u64 = 64 << 10;
@@ -21,7 +21,7 @@ pub(super) struct Candidate {
 /// What one worker does at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Job {
-    /// Small files that lie beside each other, by one request.
+    /// Small files that lie beside each other, by one download.
     Span { window: Range<u64>, files: Vec<Candidate> },
     /// A large file.
     Large(Candidate),

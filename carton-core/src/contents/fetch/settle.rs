@@ -43,7 +43,8 @@ impl Fetch<'_> {
                     Ok(())
                 }
                 Err(error) => {
-                    if error.kind() == ErrorKind::Integrity {
+                    // What is wrong, or cannot be gone on with, only takes room.
+                    if error.kind() == ErrorKind::Integrity || !Download::has_begun(folder) {
                         lock.discard()?;
                     }
                     Err(error)
