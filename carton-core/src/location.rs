@@ -52,7 +52,7 @@ pub enum Place<'a> {
 #[error("the `{scheme}:` URL is not valid: {reason}")]
 pub struct LocationError {
     /// How it begins. The rest may hold a password that cannot be told from it, because it is not valid.
-    pub scheme: &'static str,
+    pub scheme: String,
     /// What is wrong with it.
     pub reason: String,
 }
@@ -109,15 +109,26 @@ fn pin_shown(pin: &str) -> String {
 
 impl Parsed {
     fn new(text: &str) -> Parsed {
-        let scheme = text.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase());
-        let (scheme, parsed) = match scheme.as_deref() {
-            Some("http") => ("http", parse_http(text).map(Parsed::Url)),
-            Some("https") => ("https", parse_http(text).map(Parsed::Url)),
-            Some("file") => ("file", parse_file(text).map(Parsed::Path)),
+        // A blank before a URL comes along when it is copied.
+        let trimmed = text.trim();
+        let scheme = trimmed.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase()).unwrap_or_default();
+        let parsed = match scheme.as_str() {
+            "http" | "https" => parse_http(trimmed).map(Parsed::Url),
+            "file" => parse_file(trimmed).map(Parsed::Path),
+            // Such text is no path that somebody means, and may hold a password.
+            _ if is_scheme(&scheme) && trimmed[scheme.len()..].starts_with("://") => {
+                Err("only `http`, `https` and `file` are known".to_owned())
+            }
             _ => return Parsed::Path(PathBuf::from(text)),
         };
         parsed.unwrap_or_else(|reason| Parsed::Invalid(LocationError { scheme, reason }))
     }
+}
+
+/// Whether text can be the scheme of a URL (RFC 3986, section 3.1).
+fn is_scheme(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
 }
 
 fn parse_http(text: &str) -> Result<Url, String> {
@@ -247,11 +258,13 @@ mod tests {
         path("file://localhost/srv/m", "/srv/m");
         path("FILE:/srv/a%20b%C3%A4", "/srv/a bä");
         path("file:///srv/a%3Fb%23c", "/srv/a?b#c");
-        path("odd://name", "odd://name");
         path("a:b", "a:b");
+        path("./odd://name", "./odd://name");
+        path(" name", " name");
         let url = |text: &str, url: &str| {
             assert_eq!(Location::from(text).place(), Ok(Place::Url(&Url::parse(url).unwrap())), "{text}");
         };
+        url(" https://host/model.carton\n", "https://host/model.carton");
         url("HTTPS://Host/model.carton", "https://host/model.carton");
         url("http://[::1]:8080/a b?c=d#sha256=12", "http://[::1]:8080/a%20b?c=d");
     }
@@ -269,6 +282,8 @@ mod tests {
         check("http:secret", "the `http:` URL is not valid: `//` and a host must follow");
         check("http:/secret", "the `http:` URL is not valid: `//` and a host must follow");
         check("https://ho st/secret", "the `https:` URL is not valid: invalid international domain name");
+        let schemes = "only `http`, `https` and `file` are known";
+        check("s3://me:secret@host/secret", &format!("the `s3:` URL is not valid: {schemes}"));
         let fragment = "it has a fragment that is not `#sha256=` and a hash";
         check("https://host/m#SHA256=secret", &format!("the `https:` URL is not valid: {fragment}"));
         check("file:///m#secret", &format!("the `file:` URL is not valid: {fragment}"));

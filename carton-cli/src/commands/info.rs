@@ -114,7 +114,9 @@ fn files(page: &mut String, output: &Output, info: &Info) {
         }
         let size = match (&file.symlink, file.linked, file.size) {
             (Some(target), ..) => format!("-> {target}"),
-            (None, true, _) => "linked".to_owned(),
+            (None, true, size) => {
+                size.map_or_else(|| "linked".to_owned(), |size| format!("linked, {}", byte_size(size)))
+            }
             (None, false, size) => size.map_or_else(|| "-".to_owned(), byte_size),
         };
         table.row([file.path.clone(), size]);

@@ -30,13 +30,6 @@ pub(super) async fn open(model: &ModelArgs, context: &Context<'_>) -> Result<Pac
 /// Adds what to do when the file is no carton at all, rather than a damaged one.
 pub(super) fn explained(error: carton_core::Error, path: &Path) -> Failure {
     let failure = Failure::from(error);
-    if failure.advice().is_none()
-        && path.to_str().is_some_and(|path| path.contains("://"))
-        && !path.exists()
-        && !is_url(path)
-    {
-        return failure.hint("URLs begin with http://, https:// or file://; everything else is a path");
-    }
     if failure.exit() == Exit::Integrity && failure.advice().is_none() && looks_bare(path) {
         return failure.hint(
             "it does not look like a carton; `carton pack` makes one of a model, and `carton run` runs a bare model \
@@ -44,10 +37,6 @@ pub(super) fn explained(error: carton_core::Error, path: &Path) -> Failure {
         );
     }
     failure
-}
-
-fn is_url(path: &Path) -> bool {
-    path.to_str().is_some_and(|text| ["http://", "https://", "file://"].iter().any(|scheme| text.starts_with(scheme)))
 }
 
 /// Whether a path looks like a model that is in no carton, or like something else. What has the name or the parts of a

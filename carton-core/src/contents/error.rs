@@ -188,20 +188,17 @@ pub struct LinkFailure {
     pub error: Box<ContentsError>,
 }
 
+/// A line for each: long lines are cut where errors are shown.
 fn failures_text(failures: &[LinkFailure]) -> String {
     let mut text = match failures.len() {
-        1 => "its URL".to_owned(),
-        n => format!("any of its {n} URLs"),
+        1 => "its URL:".to_owned(),
+        n => format!("any of its {n} URLs:"),
     };
-    for (index, LinkFailure { address, error }) in failures.iter().enumerate() {
-        let cause = std::iter::successors(std::error::Error::source(&**error), |cause| cause.source())
-            .map(|cause| format!(": {cause}"))
-            .collect::<String>();
-        let mark = if index == 0 { ": " } else { "; " };
+    for LinkFailure { address, error } in failures {
+        let error = crate::causes::in_one_line(error);
         // Most messages name the URL themselves.
-        let error = error.to_string();
         let named = if error.contains(address.as_str()) { String::new() } else { format!("`{address}`: ") };
-        text.push_str(&format!("{mark}{named}{error}{cause}"));
+        text.push_str(&format!("\n  {named}{error}"));
     }
     text
 }
@@ -273,14 +270,18 @@ impl ContentsError {
             },
             Self::NotFetched { .. } => ErrorKind::NotFetched,
             Self::Network(NetworkError::Interrupted) => ErrorKind::Interrupted,
-            Self::Network(_) | Self::FileLinkRefused { .. } | Self::FileLink { .. } => ErrorKind::Network,
+            Self::Network(_) => ErrorKind::Network,
+            Self::FileLinkRefused { .. } | Self::FileLink { .. } => ErrorKind::Request,
             Self::Encoding { .. } => ErrorKind::Integrity,
-            // Wrong bytes are worse news than none.
             Self::Unavailable { failures, .. } => {
-                let is_wrong = failures.iter().any(|failure| {
-                    failure.error.kind() == ErrorKind::Integrity || matches!(*failure.error, Self::Size { .. })
-                });
-                if is_wrong { ErrorKind::Integrity } else { ErrorKind::Network }
+                let any = |kind| failures.iter().any(|failure| failure.error.kind() == kind);
+                let has_wrong_size = failures.iter().any(|failure| matches!(*failure.error, Self::Size { .. }));
+                match () {
+                    // Wrong bytes are worse news than none.
+                    () if any(ErrorKind::Integrity) || has_wrong_size => ErrorKind::Integrity,
+                    () if any(ErrorKind::Network) => ErrorKind::Network,
+                    () => ErrorKind::Request,
+                }
             }
             Self::NoSuchFile { .. } | Self::Size { .. } | Self::DestinationExists { .. } => ErrorKind::Request,
             Self::Interrupted => ErrorKind::Interrupted,

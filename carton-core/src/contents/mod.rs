@@ -18,6 +18,7 @@ mod tree;
 mod unpack;
 mod verify;
 
+use std::io;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -158,8 +159,12 @@ impl Contents {
         if let Some(lease) = self.lease.get() {
             return Ok(Some(lease.clone()));
         }
-        let lease = cache.lease_carton::<ContentsError>(manifest, self.whole.as_slice(), &|| meter.advance(0))?;
-        Ok(Some(Arc::new(lease)))
+        match cache.lease_carton::<ContentsError>(manifest, self.whole.as_slice(), &|| meter.advance(0)) {
+            Ok(lease) => Ok(Some(Arc::new(lease))),
+            // Nobody deletes anything there, and what is there can be used.
+            Err(ContentsError::Io { source, .. }) if source.kind() == io::ErrorKind::ReadOnlyFilesystem => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// The place of a path in the list of items.

@@ -59,10 +59,7 @@ impl Contents {
                 Ok(ModelDirectory { path, _keeps: Keeps::Cached { _folder: folder, _lease: lease } })
             }
             _ => {
-                let folder = match &self.cache {
-                    Some(cache) => TemporaryFolder::InCache(cache.temporary_folder()?),
-                    None => TemporaryFolder::create_in(&std::env::temp_dir(), "carton-model")?,
-                };
+                let folder = TemporaryFolder::create(self.cache.as_deref())?;
                 let path = folder.path().join("model");
                 if !self.link_bare_file(&path)? {
                     self.fetch_items(&indices, &meter)?;

@@ -144,10 +144,7 @@ impl Contents {
 
     /// Copies small files to one temporary file, verified.
     fn bundle(&self, ways: &BTreeMap<usize, Way>, length: u64, meter: &Meter<'_>) -> Result<Arc<File>, ContentsError> {
-        let folder = match &self.cache {
-            Some(cache) => TemporaryFolder::InCache(cache.temporary_folder()?),
-            None => TemporaryFolder::create_in(&std::env::temp_dir(), "carton-model")?,
-        };
+        let folder = TemporaryFolder::create(self.cache.as_deref())?;
         let path = folder.path().join("small-files");
         let output = super::unpack::create_file(&path)?;
         output.set_len(length).map_err(ContentsError::io("resize", &path))?;

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::progress::{Meter, OnProgress};
 use super::{Contents, ContentsError, Place};
-use crate::cache::workers;
+use crate::cache::{Cache, CacheError, workers};
 use crate::digest::Hasher;
 use crate::manifest;
 
@@ -121,6 +121,18 @@ pub(super) enum TemporaryFolder {
 }
 
 impl TemporaryFolder {
+    /// In the cache, unless there is none or nothing can be written to it.
+    pub(super) fn create(cache: Option<&Cache>) -> Result<TemporaryFolder, ContentsError> {
+        match cache.map(Cache::temporary_folder) {
+            Some(Ok(folder)) => Ok(TemporaryFolder::InCache(folder)),
+            Some(Err(CacheError::Io { source, .. })) if source.kind() == io::ErrorKind::ReadOnlyFilesystem => {
+                Self::create_in(&std::env::temp_dir(), "carton-model")
+            }
+            Some(Err(error)) => Err(error.into()),
+            None => Self::create_in(&std::env::temp_dir(), "carton-model"),
+        }
+    }
+
     pub(super) fn create_in(parent: &Path, name: &str) -> Result<TemporaryFolder, ContentsError> {
         let folder = tempfile::Builder::new().prefix(&format!("{name}-")).tempdir_in(parent);
         Ok(TemporaryFolder::Elsewhere(folder.map_err(ContentsError::io("create a folder in", parent))?))

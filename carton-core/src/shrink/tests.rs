@@ -176,7 +176,9 @@ async fn what_was_saved_is_found_again() {
             ResolveOptions { allow_file_links, config: Some(desk.config.clone()), ..ResolveOptions::default() };
         Carton::resolve(desk.path("small.carton"), desk.path("whole.carton"), options).await
     };
-    assert_eq!(resolve(false).await.unwrap_err().kind(), ErrorKind::Network);
+    let refused = resolve(false).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Failure);
+    assert!(refused.hint().is_some_and(|hint| hint.contains("--allow-file-links")), "{refused}");
     resolve(true).await.unwrap();
     assert!(desk.bytes("whole.carton") == desk.bytes("model.carton"));
 

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::Fetch;
 use super::settle::{DECODED, Unverified};
+use crate::causes::in_one_line;
 use crate::contents::{ContentsError, ErrorKind, LinkFailure};
 use crate::download::{Download, Target};
 use crate::encoding::{self, Limit};
@@ -24,7 +25,8 @@ impl Fetch<'_> {
         }
         let folder = lock.download_folder()?;
         let mut failures = Vec::new();
-        for text in self.contents.links.urls(&digest) {
+        let urls = self.contents.links.urls(&digest);
+        for text in urls {
             let url = match Url::parse(text) {
                 Ok(url) => url,
                 Err(error) => {
@@ -51,7 +53,13 @@ impl Fetch<'_> {
                 // Another URL would not help.
                 Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::Io) => return Err(error),
                 Err(error) => {
-                    tracing::warn!(path, url = address(&url), %error, "a linked file could not be fetched; trying the next URL");
+                    if failures.len() + 1 < urls.len() {
+                        let error = in_one_line(&error);
+                        tracing::warn!(
+                            "`{path}` could not be fetched from `{}`: {error}; trying its next URL",
+                            address(&url)
+                        );
+                    }
                     // What is wrong is gone by now; what was cut off may be gone on with.
                     lock.download_folder()?;
                     failures.push(LinkFailure { address: address(&url), error: Box::new(error) });
