@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::io::Read;
-use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use super::fetch::read_ahead;
 use super::origin::Origin;
 use super::tree::{Found, Item, Place, arrange};
 use super::{Access, Contents, ContentsError, LinkProblem};
@@ -146,24 +146,6 @@ pub(super) const DESCRIBING: [(&str, u64); 4] = [
     ("carton.toml", 4 << 20),
     ("tensor_data/index.toml", 8 << 20),
 ];
-
-/// How many bytes between two parts of an archive on a server are read to save a request.
-const LARGEST_GAP: u64 = 64 << 10;
-
-/// Reads parts of an archive on a server that are about to be used, neighbours together.
-fn read_ahead(archive: &Archive, parts: impl IntoIterator<Item = Range<u64>>) -> Result<(), ContentsError> {
-    let Some(remote) = archive.source().remote() else { return Ok(()) };
-    let mut parts: Vec<Range<u64>> = parts.into_iter().filter(|part| !remote.holds(part)).collect();
-    parts.sort_by_key(|part| part.start);
-    let mut joined: Vec<Range<u64>> = Vec::new();
-    for part in parts {
-        match joined.last_mut() {
-            Some(last) if part.start.saturating_sub(last.end) <= LARGEST_GAP => last.end = last.end.max(part.end),
-            _ => joined.push(part),
-        }
-    }
-    joined.iter().try_for_each(|part| Ok(remote.prefetch(part)?))
-}
 
 /// Compares the hash first: a MANIFEST that is not the expected one is not even parsed.
 fn check_manifest(

@@ -4,6 +4,7 @@
 //! Nothing gets its name in the cache before its SHA-256 matched MANIFEST. If several processes want a file, one fetches it and the
 //! others wait. Large files continue where an interrupted attempt ended.
 
+mod ahead;
 mod archived;
 mod linked;
 mod plan;
@@ -14,6 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+pub(super) use self::ahead::read_ahead;
 use self::plan::{Candidate, Job};
 use super::origin::Origin;
 use super::progress::{Meter, OnProgress};

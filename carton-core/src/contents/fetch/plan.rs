@@ -7,7 +7,7 @@ pub(super) const LARGE: u64 = 4 << 20;
 /// The most that one download fetches for several small files.
 const LONGEST_SPAN: u64 = 8 << 20;
 /// So many unneeded bytes between two files are fetched with them, to save a request.
-const LARGEST_GAP: u64 = 64 << 10;
+pub(super) const LARGEST_GAP: u64 = 64 << 10;
 
 /// A file that must come out of a remote archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
