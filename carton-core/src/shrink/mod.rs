@@ -19,6 +19,7 @@ use crate::config::Config;
 use crate::contents::{self, Contents, ContentsError};
 use crate::digest::Sha256Digest;
 use crate::links::{Links, LinksError};
+use crate::network::shown;
 use crate::package::{self, PackageError};
 use crate::progress::{ProgressCallback, ProgressEvent, Stage};
 use crate::{Carton, Error, Location, OpenOptions, Packed};
@@ -26,8 +27,8 @@ use crate::{Carton, Error, Location, OpenOptions, Packed};
 /// Files from this size on are left out when nothing else is said: below it, a request costs more than the bytes.
 pub const DEFAULT_MIN_SIZE: u64 = 64 << 10;
 
-/// Which files [`Carton::shrink`] leaves out.
-#[derive(Clone, Debug)]
+/// Which files [`Carton::shrink`] leaves out. Its `Debug` form shows no secrets of URLs.
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum LeaveOut {
     /// Every file that these links know.
@@ -40,6 +41,17 @@ pub enum LeaveOut {
         /// How many bytes a file has at least.
         min_size: u64,
     },
+}
+
+impl fmt::Debug for LeaveOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Linked(links) => f.debug_tuple("Linked").field(links).finish(),
+            Self::Large { url_prefix, min_size } => {
+                f.debug_struct("Large").field("url_prefix", &shown(url_prefix)).field("min_size", min_size).finish()
+            }
+        }
+    }
 }
 
 impl LeaveOut {
