@@ -47,6 +47,15 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
+    /// Whether `other` is the same runner, be it of another release date, with other arguments or in another place.
+    pub fn is_same_runner(&self, other: &Descriptor) -> bool {
+        self.runner_name == other.runner_name
+            && self.framework_version == other.framework_version
+            && self.runner_compat_version == other.runner_compat_version
+            && self.runner_interface_version == other.runner_interface_version
+            && self.platform == other.platform
+    }
+
     /// A `runner.toml` with this runner alone, its path as it is.
     pub(super) fn to_toml(&self) -> std::io::Result<String> {
         #[derive(Serialize)]

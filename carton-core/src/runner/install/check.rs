@@ -30,7 +30,7 @@ pub(super) fn folder(folder: &Path, place: &str, expected: Expected<'_>) -> Resu
     }
     let runners = read(folder, place)?;
     let chosen = match expected {
-        Expected::Entry(entry) => runners.iter().find(|runner| is_same(runner, entry)).ok_or_else(|| {
+        Expected::Entry(entry) => runners.iter().find(|runner| runner.is_same_runner(entry)).ok_or_else(|| {
             let found = runners.iter().map(identity).collect::<Vec<_>>().join("; ");
             InstallError::OtherRunner { place: place.to_owned(), expected: identity(entry), found }
         })?,
@@ -44,7 +44,7 @@ pub(super) fn folder(folder: &Path, place: &str, expected: Expected<'_>) -> Resu
 pub(super) fn find(folder: &Path, wanted: &Descriptor) -> Result<Descriptor, InstallError> {
     let place = folder.display().to_string();
     let runners = read(folder, &place)?;
-    let found = runners.into_iter().find(|runner| is_same(runner, wanted));
+    let found = runners.into_iter().find(|runner| runner.is_same_runner(wanted));
     found.ok_or_else(|| InstallError::OtherRunner { place, expected: identity(wanted), found: "others".to_owned() })
 }
 
@@ -106,20 +106,6 @@ fn no_descriptor(folder: &Path, place: &str) -> InstallError {
         _ => None,
     };
     InstallError::NoDescriptor { place: place.to_owned(), inside }
-}
-
-/// Whether two descriptors are of one runner. Dates, arguments and paths may differ: the folder's own are used.
-fn is_same(a: &Descriptor, b: &Descriptor) -> bool {
-    let key = |runner: &Descriptor| {
-        (
-            runner.runner_name.clone(),
-            runner.framework_version.clone(),
-            runner.runner_compat_version,
-            runner.runner_interface_version,
-            runner.platform.clone(),
-        )
-    };
-    key(a) == key(b)
 }
 
 fn identity(runner: &Descriptor) -> String {
