@@ -206,6 +206,10 @@ impl Remote<'_> {
         };
         let read_error = |error| ContentsError::from_fetch(error, &network::address(self.url)).into();
         hash_all(reader, read_error, |chunk| {
+            // What is on the disk already is read without a wait in which this would be noticed.
+            if self.opening.activity.is_stopped() {
+                return Err(NetworkError::Interrupted.into());
+            }
             if let Some((file, path)) = &mut copy {
                 file.write_all(chunk).map_err(Error::io("write", path))?;
             }

@@ -31,9 +31,17 @@ enum Source {
     Folder(PathBuf),
 }
 
+/// A hash that nothing would be compared with.
+#[derive(Debug, thiserror::Error)]
+#[error("--sha256 is the hash of an archive, and none is named")]
+struct NoArchive;
+
 pub(super) async fn run(arguments: RunnerInstallArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     let Context { config, output, .. } = context;
     let source = source(&arguments)?;
+    if arguments.sha256.is_some() && !matches!(source, Source::Archive(_)) {
+        return Err(Failure::usage(NoArchive).hint("an index has the hash of each of its archives; a folder has none"));
+    }
     let index = index_place(arguments.index.as_deref(), config)?;
     let only_index = arguments.index.is_some();
     let offline = config.offline;
