@@ -247,7 +247,11 @@ pub fn reject(runner: &Descriptor, requirement: &Requirement, platform: &str) ->
 }
 
 fn newer(a: &Descriptor, b: &Descriptor) -> Ordering {
-    a.framework_version.cmp(&b.framework_version).then_with(|| a.runner_release_date.cmp(&b.runner_release_date))
+    // One that is not released is for who asks for it.
+    let is_released = |runner: &Descriptor| runner.framework_version.pre.is_empty();
+    (is_released(a), &a.framework_version)
+        .cmp(&(is_released(b), &b.framework_version))
+        .then_with(|| a.runner_release_date.cmp(&b.runner_release_date))
 }
 
 #[cfg(test)]
@@ -303,6 +307,10 @@ mod tests {
         check("=1.2.0", 0);
         check(">=1.2", 3);
         check(">=1, <1.5", 0);
+        let releases =
+            [runner("t", "1.0.0", "2026-01-01T00:00:00Z"), runner("t", "2.0.0-rc.1", "2026-02-01T00:00:00Z")];
+        let any = Requirement { name: "t".to_owned(), framework_version: None, compat_version: None };
+        assert_eq!(select(&releases, &any, HERE).unwrap().framework_version.to_string(), "1.0.0");
         let chosen = select(&runners, &requirement("v", "*"), HERE).unwrap();
         assert!(std::ptr::eq(chosen, &raw const runners[6]), "{}", chosen.runner_release_date);
     }

@@ -26,7 +26,7 @@ impl Choice {
     pub(super) fn make(contents: &Contents, leave_out: &LeaveOut) -> Result<Self, ShrinkError> {
         let files = contents.files();
         let (chosen, links): (Chosen<'_>, Links) = match leave_out {
-            LeaveOut::Linked(links) => choose_linked(contents, &files, links)?,
+            LeaveOut::Linked(links) => check_no_users(links).and_then(|()| choose_linked(contents, &files, links))?,
             LeaveOut::Large { url_prefix, min_size } => choose_large(contents, &files, url_prefix, *min_size)?,
         };
         let unmatched = match leave_out {
@@ -110,6 +110,18 @@ fn choose_large<'a>(
     Ok((chosen, links))
 }
 
+const READABLE: &str = "everybody who has the carton could read its user and password";
+
+/// Refuses URLs that give a secret away.
+fn check_no_users(links: &Links) -> Result<(), ShrinkError> {
+    let has_user = |url: &Url| !url.username().is_empty() || url.password().is_some();
+    let urls = links.iter().flat_map(|(_, urls)| urls);
+    match urls.filter_map(|url| Url::parse(url).ok()).find(has_user) {
+        Some(url) => Err(ShrinkError::User { url: address(&url) }),
+        None => Ok(()),
+    }
+}
+
 /// Whether URLs of files may begin like this. Everybody who has the carton can read them.
 pub(super) fn check_prefix(prefix: &str) -> Result<(), ShrinkError> {
     let parsed = Url::parse(prefix).ok().filter(|_| links::is_url(prefix));
@@ -121,9 +133,7 @@ pub(super) fn check_prefix(prefix: &str) -> Result<(), ShrinkError> {
     let refuse = |reason| Err(ShrinkError::Prefix { prefix: shown.clone(), reason });
     match parsed {
         None => refuse("it is no http, https or file URL"),
-        Some(url) if !url.username().is_empty() || url.password().is_some() => {
-            refuse("everybody who has the carton could read its user and password")
-        }
+        Some(url) if !url.username().is_empty() || url.password().is_some() => refuse(READABLE),
         Some(url) if url.query().is_some() || url.fragment().is_some() => refuse("it has a query or a fragment"),
         Some(_) => Ok(()),
     }

@@ -168,6 +168,12 @@ pub struct LeftOut {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ShrinkError {
+    /// A URL of a linked file gives a secret away.
+    #[error("`{url}` cannot be put into a carton: everybody who has it could read the URL's user and password")]
+    User {
+        /// The URL, as far as it may be shown.
+        url: String,
+    },
     /// Files would be left out that nobody could fetch from there.
     #[error("`{}` cannot begin the URLs of files: {reason}", prefix.escape_debug())]
     Prefix {
@@ -219,6 +225,9 @@ impl ShrinkError {
             Self::NoneLarge { .. } => Some("name a smaller size from which files are left out".to_owned()),
             Self::NoneLinked { .. } => Some("`carton ls --json` shows the SHA-256 of each file".to_owned()),
             Self::Exists { .. } | Self::SameName { .. } => Some("save the files to an empty folder".to_owned()),
+            Self::User { .. } => {
+                Some("give the token to those who fetch: `CARTON_TOKEN_<host>`, or a netrc file".to_owned())
+            }
             Self::Prefix { .. } | Self::Links(_) => None,
         }
     }

@@ -299,6 +299,7 @@ async fn what_is_refused_leaves_nothing() {
         );
     };
     check(linked(&[(b"x", "https://a/x")]), "is among the 1 that are linked").await;
+    check(linked(&[(b"x", "https://me:secret@a/x")]), "`https://a/x` cannot be put into a carton").await;
     check(linked(&[]), "is among the 0 that are linked").await;
     let url_prefix = PREFIX.to_owned();
     check(LeaveOut::Large { url_prefix, min_size: 1 << 20 }, "has no file of at least 1048576 bytes").await;
