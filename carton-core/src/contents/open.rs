@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::fetch::read_ahead;
 use super::origin::Origin;
-use super::tree::{Found, Item, Place, arrange};
+use super::tree::{DESCRIBING, Found, Item, Place, arrange};
 use super::{Access, Contents, ContentsError, LinkProblem};
 use crate::archive::{Archive, EntryKind};
 use crate::cache::{Cache, Moment, WORTH_WAITING, open_regular};
@@ -138,14 +138,6 @@ impl Contents {
         path.join(manifest::NAME).is_file() && path.join("carton.toml").is_file()
     }
 }
-
-/// The files that describe a carton, and up to which size each is read ahead.
-pub(super) const DESCRIBING: [(&str, u64); 4] = [
-    (manifest::NAME, manifest::MAX_LENGTH as u64),
-    (links::NAME, links::MAX_LENGTH as u64),
-    ("carton.toml", 4 << 20),
-    ("tensor_data/index.toml", 8 << 20),
-];
 
 /// Compares the hash first: a MANIFEST that is not the expected one is not even parsed.
 fn check_manifest(

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use super::open::DESCRIBING;
 use super::progress::{Meter, silent};
+use super::tree::DESCRIBING;
 use super::{Contents, ContentsError, Item, Place};
 use crate::archive::{Archive, ArchiveError, Entry, EntryReader, Method};
 use crate::cache::{Moment, SHARED_FROM, open_following, open_regular};
