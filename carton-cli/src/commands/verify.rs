@@ -21,7 +21,7 @@ struct Report {
     /// Their bytes.
     bytes: u64,
     bad_files: Vec<BadFile>,
-    /// Linked files that are not here and could not be checked.
+    /// Files that are not here and could not be checked.
     not_fetched: Vec<String>,
     warnings: Vec<String>,
 }
@@ -44,7 +44,12 @@ pub(super) async fn run(model: ModelArgs, context: &Context<'_>) -> Result<Exit,
     output.progress().finish();
 
     let report = Report::from(report);
-    let exit = if report.passed { Exit::Ok } else { Exit::Integrity };
+    let exit = match (report.bad_files.is_empty(), report.not_fetched.is_empty()) {
+        (true, true) => Exit::Ok,
+        // Nothing is known to be wrong, and not everything to be right.
+        (true, false) => Exit::Network,
+        (false, _) => Exit::Integrity,
+    };
     if output.is_json() {
         output.json(&report)?;
         return Ok(exit);
@@ -53,7 +58,7 @@ pub(super) async fn run(model: ModelArgs, context: &Context<'_>) -> Result<Exit,
         output.warning(&one_line(warning));
     }
     for path in &report.not_fetched {
-        output.warning(&format!("`{}` is linked and not here, so it was not checked", one_line(path)));
+        output.warning(&format!("`{}` is not here, so it was not checked", one_line(path)));
     }
     let mut text = String::new();
     for file in &report.bad_files {
@@ -65,6 +70,9 @@ pub(super) async fn run(model: ModelArgs, context: &Context<'_>) -> Result<Exit,
     if report.passed {
         let good = output.paint(Role::Good, "OK");
         text.push_str(&format!("{good} {files}, {}, all match the manifest\n", byte_size(report.bytes)));
+    } else if exit == Exit::Network {
+        let unchecked = count(report.not_fetched.len(), "file");
+        text.push_str(&format!("{files} match the manifest, {unchecked} could not be checked without the network\n"));
     } else {
         text.push_str(&format!("{} of {files} do not match the manifest\n", report.bad_files.len()));
     }
@@ -75,7 +83,7 @@ pub(super) async fn run(model: ModelArgs, context: &Context<'_>) -> Result<Exit,
 impl From<VerifyReport> for Report {
     fn from(report: VerifyReport) -> Self {
         Self {
-            passed: report.is_good(),
+            passed: report.is_good() && report.not_fetched.is_empty(),
             manifest_sha256: report.manifest_hash,
             checked: report.n_files,
             bytes: report.n_bytes,

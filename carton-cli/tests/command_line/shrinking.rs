@@ -88,7 +88,7 @@ fn a_list_of_links_chooses() {
     let digest = digest["sha256"].as_str().unwrap();
     let other = "ab".repeat(32);
     let links = format!(
-        "version = 1\n[urls]\n{digest} = ['https://me:secret@a.example/w?key=secret']\n{other} = ['https://a.example/x']\n"
+        "version = 1\n[urls]\n{digest} = ['https://a.example/w?key=secret']\n{other} = ['https://a.example/x']\n"
     );
     sandbox.write("LINKS.toml", links);
     let outcome = sandbox.carton("shrink model.carton --links LINKS.toml -o small.carton");
@@ -209,6 +209,8 @@ fn a_carton_is_made_whole() {
     let prefix = format!("file://{}", upload.display());
     let arguments = ["shrink", "whole.carton", "--url-prefix", &prefix, "--save-files", "upload"];
     sandbox.run(arguments).expect_code(0);
+    let unchecked = sandbox.carton("verify whole.shrunk.carton --offline").expect_code(7);
+    assert!(unchecked.stdout.contains("1 file could not be checked"), "{unchecked}");
     let refused = sandbox.carton("pack --resolve whole.shrunk.carton -o again.carton").expect_code(1);
     assert!(refused.stderr.contains("weights.bin"), "{refused}");
     sandbox.carton("pack --resolve whole.shrunk.carton -o again.carton --allow-file-links").expect_code(0);

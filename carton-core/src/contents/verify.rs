@@ -81,8 +81,12 @@ impl Contents {
             let mut findings = findings.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
             match result {
                 Ok(()) => findings.n_bytes += n_bytes,
-                Err(error) if may_not_fetch && matches!(error.kind(), ErrorKind::NotFetched | ErrorKind::Network) => {
-                    findings.not_fetched.push(path)
+                Err(error)
+                    if may_not_fetch
+                        && self.is_elsewhere(index)
+                        && matches!(error.kind(), ErrorKind::NotFetched | ErrorKind::Network | ErrorKind::Request) =>
+                {
+                    findings.not_fetched.push(path);
                 }
                 Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::Io | ErrorKind::Network) => {
                     return Err(error);
