@@ -18,8 +18,8 @@ fn malformed() {
         bad("no TOML", |c| links(c, "{\"version\": 1}"), "LINKS"),
         bad("not UTF-8", |c| links(c, b"version = 1 # \xff"), "LINKS is not UTF-8"),
         bad("no version", |c| links(c, "[urls]\n"), "version"),
-        bad("version as text", |c| links(c, "version = \"1\"\n"), "version"),
-        bad("version as a float", |c| links(c, "version = 1.0\n"), "version"),
+        bad("version as text", |c| links(c, "version = \"1\"\n"), "line 1: expected"),
+        bad("version as a float", |c| links(c, "version = 1.0\n"), "line 1: expected"),
         bad("urls is a list", |c| links(c, "version = 1\nurls = []\n"), "LINKS"),
         bad("a key that is no digest", |c| links(c, "version = 1\n[urls]\nabc = [\"https://host/x\"]\n"), "`abc`"),
         bad(
