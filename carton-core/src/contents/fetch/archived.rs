@@ -2,6 +2,7 @@
 
 use std::io::Read;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::Fetch;
@@ -40,6 +41,18 @@ impl Small<'_> {
     }
 }
 
+/// These bytes of a carton, in the version that it was opened in.
+fn target<'a>(remote: &'a RemoteSource, range: &Range<u64>, folder: &'a Path) -> Target<'a> {
+    Target {
+        url: remote.url(),
+        version: Some(remote.version()),
+        range: Some(range.clone()),
+        folder,
+        accept_encoded: false,
+        limit: range.end - range.start,
+    }
+}
+
 impl Fetch<'_> {
     /// Small files that lie beside each other.
     pub(super) fn span(&self, window: &Range<u64>, files: &[Candidate]) -> Vec<(usize, ContentsError)> {
@@ -62,7 +75,7 @@ impl Fetch<'_> {
         self.missing_of_span(&lock, window, &missing).unwrap_or_else(all)
     }
 
-    /// Brings files by one download, and returns those that could not be had.
+    /// Fetches files by one download, and returns those that failed.
     fn missing_of_span(
         &self,
         lock: &FileLock<'_>,
@@ -83,14 +96,7 @@ impl Fetch<'_> {
         // An earlier attempt was at all of it.
         let range = if has_earlier_bytes { window } else { &needed };
         let attempt = || {
-            let target = Target {
-                url: remote.url(),
-                version: Some(remote.version()),
-                range: Some(range.clone()),
-                folder: &folder,
-                accept_encoded: false,
-                limit: range.end - range.start,
-            };
+            let target = target(remote, range, &folder);
             let download = Download::start(&self.access.network, &target, &self.activity)?;
             let nearby = Nearby::new(archive.source().clone(), range.clone(), download.source());
             self.keep_all(&archive.with_source(Arc::new(nearby)), missing)
@@ -112,7 +118,7 @@ impl Fetch<'_> {
         Ok(failures)
     }
 
-    /// Puts files of an archive that is near into the cache, and returns those that could not be had.
+    /// Puts files of an archive that is near into the cache, and returns those that failed.
     fn keep_all(&self, archive: &Archive, files: &[&Candidate]) -> Result<Vec<(usize, ContentsError)>, ContentsError> {
         let mut failures = Vec::new();
         let mut small = Small { cache: self.cache, files: Vec::new(), n_bytes: 0 };
@@ -197,14 +203,7 @@ impl Fetch<'_> {
             }
             _ => (file.window.clone(), false),
         };
-        let target = Target {
-            url: remote.url(),
-            version: Some(remote.version()),
-            range: Some(range.clone()),
-            folder: &folder,
-            accept_encoded: false,
-            limit: range.end - range.start,
-        };
+        let target = target(remote, &range, &folder);
         self.settle(&lock, &folder, path, digest, || {
             let download = Download::start(&self.access.network, &target, &self.activity)?;
             if is_stored {
