@@ -108,6 +108,14 @@ pub enum Error {
         /// What it says.
         source: RunnerMessage,
     },
+    /// The runner lacks something on this machine that the model needs: a library, a tool, packages.
+    #[error("runner {runner} lacks something that the model needs")]
+    Unavailable {
+        /// Name and version of the runner.
+        runner: String,
+        /// What it says.
+        source: RunnerMessage,
+    },
     /// The model or its framework failed in this call; the runner goes on.
     #[error("the model failed in runner {runner}")]
     Model {
@@ -189,6 +197,14 @@ impl Error {
         move |source| Self::Io { what, path, source }
     }
 
+    /// A model that `runner` will not load or pack.
+    pub(crate) fn refused(runner: String, error: RunnerError) -> Self {
+        match error.is_unavailable {
+            true => Self::Unavailable { runner, source: runner_error(error) },
+            false => Self::LoadRefused { runner, source: runner_error(error) },
+        }
+    }
+
     /// What sort of failure this is.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
@@ -198,7 +214,7 @@ impl Error {
             Self::Contents(error) => error.kind().into(),
             Self::Network(NetworkError::Interrupted) => ErrorKind::Interrupted,
             Self::Network(_) => ErrorKind::Network,
-            Self::NoRunner(_) => ErrorKind::NoRunner,
+            Self::NoRunner(_) | Self::Unavailable { .. } => ErrorKind::NoRunner,
             Self::Install(error) => error.kind(),
             Self::Launch(_) | Self::RunnerCrashed(_) | Self::RunnerGone { .. } | Self::LoadRefused { .. } => {
                 ErrorKind::RunnerCrashed
@@ -228,6 +244,9 @@ impl Error {
                 Some("name a folder that can be written to with CARTON_CACHE_DIR".to_owned())
             }
             Self::NoRunner(error) => Some(error.hint()),
+            Self::LoadRefused { source, .. } | Self::Unavailable { source, .. } | Self::Model { source, .. } => {
+                source.hint.clone()
+            }
             Self::Network(error) => error.hint(),
             Self::Contents(error) | Self::Package(PackageError::Contents(error)) => error.hint(),
             Self::Install(error) => error.hint(),
@@ -276,6 +295,7 @@ impl From<StartError> for Error {
 pub struct RunnerMessage {
     message: String,
     cause: Option<Box<RunnerMessage>>,
+    hint: Option<String>,
 }
 
 impl fmt::Display for RunnerMessage {
@@ -291,9 +311,9 @@ impl std::error::Error for RunnerMessage {
 }
 
 pub(crate) fn runner_error(error: RunnerError) -> RunnerMessage {
-    let cause =
-        error.causes.into_iter().rev().fold(None, |cause, message| Some(Box::new(RunnerMessage { message, cause })));
-    RunnerMessage { message: error.message, cause }
+    let RunnerError { message, causes, hint, .. } = error;
+    let because = |cause, message| Some(Box::new(RunnerMessage { message, cause, hint: None }));
+    RunnerMessage { message, cause: causes.into_iter().rev().fold(None, because), hint }
 }
 
 #[cfg(test)]
@@ -307,6 +327,7 @@ mod tests {
         let error = runner_error(RunnerError {
             message: "outer".to_owned(),
             causes: vec!["middle".to_owned(), "inner".to_owned()],
+            ..RunnerError::default()
         });
         let middle = error.source().map(ToString::to_string);
         let inner = error.source().and_then(|middle| middle.source()).map(ToString::to_string);

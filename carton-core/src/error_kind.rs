@@ -9,7 +9,7 @@ pub enum ErrorKind {
     Failure,
     /// The carton is malformed, damaged, tampered with, or not the one that was expected.
     Integrity,
-    /// No installed runner fits the carton.
+    /// No installed runner fits the carton, or one lacks what it needs on this machine.
     NoRunner,
     /// The runner died, could not be started, or refused the model.
     RunnerCrashed,

@@ -14,7 +14,6 @@ use crate::archive::Compression;
 use crate::blocking::{Abandoned, run_blocking};
 use crate::config::Config;
 use crate::digest::Sha256Digest;
-use crate::error::runner_error;
 use crate::metadata::{self, Draft, DraftReference, Metadata, Reference, SelfTest};
 use crate::model::{LoadOptions, runner_variables, start_runner};
 use crate::package::{self, PackageInput};
@@ -34,6 +33,8 @@ pub struct PackOptions {
     pub framework_version: Option<VersionReq>,
     /// Options for the runner, over those of the metadata; they are stored in the carton.
     pub options: Options,
+    /// Options for the runner while it packs; they are not stored.
+    pub pack_options: Options,
     /// Files for `misc/`, by their path there.
     pub misc: BTreeMap<String, PathBuf>,
     /// Tensors for `tensor_data/`, by name; the metadata may refer to them.
@@ -173,14 +174,17 @@ async fn ask_runner(
     let session = start_runner(descriptor, &policy, ConnectionOptions::default(), options.progress.clone()).await?;
     let mut runner_options = Options::new();
     runner_options.extend(draft.opts.clone());
-    let request = PackRequest { path: path.to_path_buf(), scratch: scratch.to_path_buf(), options: runner_options };
+    let request = PackRequest {
+        path: path.to_path_buf(),
+        scratch: scratch.to_path_buf(),
+        options: runner_options,
+        pack_options: options.pack_options.clone(),
+    };
     match session.connection().pack(request, CallOptions::default()).await {
         Ok(response) => Ok(response),
         Err(error) => Err(match session.explain(error).await {
             Err(crash) => Error::RunnerCrashed(crash),
-            Ok(CallError::Runner { error, .. }) => {
-                Error::LoadRefused { runner: descriptor.to_string(), source: runner_error(error) }
-            }
+            Ok(CallError::Runner { error, .. }) => Error::refused(descriptor.to_string(), error),
             Ok(other) => Error::Call(other),
         }),
     }
@@ -209,6 +213,9 @@ fn complete(
             found: recommended,
         })?;
         draft.required_framework_version = Some(requirement);
+    }
+    for (key, value) in &response.options {
+        draft.opts.entry(key.clone()).or_insert_with(|| value.clone());
     }
     if draft.inputs.is_none() && draft.outputs.is_none() && !(response.inputs.is_empty() && response.outputs.is_empty())
     {

@@ -212,6 +212,8 @@ pub(crate) struct Pack {
     pub(crate) scratch: PathBuf,
     #[serde(default, skip_serializing_if = "Options::is_empty")]
     pub(crate) options: Options,
+    #[serde(default, skip_serializing_if = "Options::is_empty")]
+    pub(crate) pack_options: Options,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -219,6 +221,8 @@ pub(crate) struct Packed {
     pub(crate) path: PathBuf,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) required_framework_version: Option<String>,
+    #[serde(default, skip_serializing_if = "Options::is_empty")]
+    pub(crate) options: Options,
     #[serde(default)]
     pub(crate) inputs: Vec<TensorSpec>,
     #[serde(default)]
@@ -342,12 +346,23 @@ pub(crate) struct WireError {
     pub(crate) message: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) causes: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) hint: Option<String>,
+}
+
+impl WireError {
+    /// An error without causes or a hint.
+    pub(crate) fn new(code: &str, message: impl Into<String>) -> Self {
+        Self { code: code.to_owned(), message: message.into(), causes: Vec::new(), hint: None }
+    }
 }
 
 /// The codes of `error` messages (spec/runner-protocol.md, "What each message says").
 pub mod code {
     /// The runner or its framework reported an error.
     pub const FAILED: &str = "failed";
+    /// Something that the model needs is not on this machine, and could be.
+    pub const UNAVAILABLE: &str = "unavailable";
     /// The code of the runner panicked in this call.
     pub const PANICKED: &str = "panicked";
     /// The call was cancelled.

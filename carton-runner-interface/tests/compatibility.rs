@@ -157,7 +157,7 @@ async fn our_host_understands_runners_that_use_frames() {
     assert!(same_all(&one, &outputs));
     drop(sealed);
     connection.ping(CallOptions::default()).await.unwrap();
-    let request = PackRequest { path: "/home/model".into(), scratch: "/tmp/scratch".into(), options: Options::new() };
+    let request = PackRequest { path: "/home/model".into(), scratch: "/tmp/scratch".into(), ..PackRequest::default() };
     let packed = connection.pack(request, CallOptions::default()).await.unwrap();
     assert_eq!(packed.path, Path::new("/home/model"));
     connection.shutdown(within(Duration::from_secs(10))).await.unwrap();

@@ -19,7 +19,7 @@ pub(crate) struct PackArgs {
 
     /// Make a carton whole instead: PATH is a .carton file, its URL, or the folder of an unpacked one, and the files that it
     /// only links are brought back. Its hash stays the same
-    #[arg(long, conflicts_with_all = ["runner", "framework_version", "metadata", "options", "misc", "record_self_test", "install_runners"])]
+    #[arg(long, conflicts_with_all = ["runner", "framework_version", "metadata", "options", "bundle_wheels", "misc", "record_self_test", "install_runners"])]
     pub(crate) resolve: bool,
 
     /// With --resolve: refuse the carton unless its manifest has this SHA-256 (see `carton hash`)
@@ -52,6 +52,10 @@ pub(crate) struct PackArgs {
     /// An option for the runner, stored in the carton; numbers, booleans and lists as JSON, anything else is a string
     #[arg(long = "opt", value_name = "KEY=VALUE")]
     pub(crate) options: Vec<OptionArgument>,
+
+    /// Put the packages that a Python model needs into the carton, so that it runs without a network
+    #[arg(long)]
+    pub(crate) bundle_wheels: bool,
 
     /// A file that examples and descriptions refer to as @misc/FILE; NAME=FILE stores it under another name, such as pictures/cat.png=cat.png
     #[arg(long, value_name = "[NAME=]FILE")]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use carton_core::archive::Compression;
 use carton_core::digest::Sha256Digest;
 use carton_core::metadata::{Draft, MetadataError};
-use carton_core::{Carton, Inputs, Location, PackOptions, RecordSelfTest, ResolveOptions};
+use carton_core::{Carton, Inputs, Location, Options, PackOptions, RecordSelfTest, ResolveOptions};
 use serde::Serialize;
 
 use super::{Context, open, shrink};
@@ -59,7 +59,12 @@ pub(super) async fn run(arguments: PackArgs, context: &Context<'_>) -> Result<Ex
     let inputs = inputs.into_tensors(&declared)?;
     let record_self_tests =
         if inputs.is_empty() { Vec::new() } else { vec![RecordSelfTest { name: None, inputs: Inputs::from(inputs) }] };
+    let mut pack_options = Options::new();
+    if arguments.bundle_wheels {
+        pack_options.insert("bundle_wheels".to_owned(), true.into());
+    }
     let options = PackOptions {
+        pack_options,
         metadata_folder: arguments.metadata.as_deref().and_then(Path::parent).map(Path::to_path_buf),
         metadata: draft,
         framework_version: arguments.framework_version,

@@ -296,3 +296,32 @@ fn looking_at_a_carton_needs_no_cache() {
     }
     without_cache("run m.carton -i x=[1]").expect_code(1);
 }
+
+#[test]
+fn a_runner_that_lacks_something_on_this_machine() {
+    let sandbox = Sandbox::new();
+    sandbox.write("model.bin", "weights");
+    sandbox.carton("pack model.bin --runner noop -o lacking.carton --opt unavailable=no-compiler").expect_code(0);
+    assert_snapshot!(sandbox.carton("run lacking.carton"), @"
+    exit code: 5
+    ----- stdout -----
+
+    ----- stderr -----
+    error: runner noop 0.1.0 lacks something that the model needs
+
+    Caused by:
+      no-compiler
+
+    hint: install it
+    ");
+}
+
+#[test]
+fn pack_options_that_the_runner_does_not_know_are_warned_about() {
+    let sandbox = Sandbox::new();
+    sandbox.write("model.bin", "weights");
+    let packed = sandbox.carton("pack model.bin --runner noop -o bundled.carton --bundle-wheels").expect_code(0);
+    assert!(packed.stderr.contains("the noop runner has no pack option `bundle_wheels`"), "{}", packed.stderr);
+    let described = sandbox.carton("info bundled.carton --json").expect_code(0).stdout;
+    assert!(!described.contains("bundle_wheels"), "{described}");
+}

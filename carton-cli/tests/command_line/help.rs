@@ -93,6 +93,10 @@ fn pack_explains_itself() {
               An option for the runner, stored in the carton; numbers, booleans and lists as JSON,
               anything else is a string
 
+          --bundle-wheels
+              Put the packages that a Python model needs into the carton, so that it runs without a
+              network
+
           --misc <[NAME=]FILE>
               A file that examples and descriptions refer to as @misc/FILE; NAME=FILE stores it under
               another name, such as pictures/cat.png=cat.png

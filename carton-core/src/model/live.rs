@@ -178,9 +178,7 @@ async fn start_session(
         Ok(_) => Ok(session),
         Err(error) => match session.explain(error).await {
             Err(crash) => Err(Error::RunnerCrashed(crash)),
-            Ok(CallError::Runner { error, .. }) => {
-                Err(Error::LoadRefused { runner: descriptor.to_string(), source: runner_error(error) })
-            }
+            Ok(CallError::Runner { error, .. }) => Err(Error::refused(descriptor.to_string(), error)),
             Ok(other) => Err(Error::Call(other)),
         },
     }

@@ -304,9 +304,13 @@ impl Carton {
     }
 }
 
-/// What every runner is told of its host: where it may keep what it needs.
+/// What every runner is told of its host: where it may keep what it needs, and whether it may use the network for that.
 pub(crate) fn runner_variables(config: &Config) -> Vec<(String, String)> {
-    vec![("CARTON_RUNNER_DATA_DIR".to_owned(), config.runner_data_dir.to_string_lossy().into_owned())]
+    let offline = if config.offline { "1" } else { "0" };
+    vec![
+        ("CARTON_RUNNER_DATA_DIR".to_owned(), config.runner_data_dir.to_string_lossy().into_owned()),
+        ("CARTON_OFFLINE".to_owned(), offline.to_owned()),
+    ]
 }
 
 /// The runner that fits the carton, with what the caller overrides.

@@ -44,6 +44,9 @@ pub struct Descriptor {
     pub platform: String,
     /// How it wants the files of a model.
     pub files: ModelFilesMode,
+    /// Environment variables that it is given beside those that every runner is given; a final `*` stands for any ending.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub environment: Vec<String>,
 }
 
 impl Descriptor {
@@ -134,6 +137,8 @@ pub(super) struct RawDescriptor {
     pub(super) platform: String,
     #[serde(default)]
     pub(super) files: ModelFilesMode,
+    #[serde(default)]
+    pub(super) environment: Vec<String>,
 }
 
 /// The original writes the date as a string; TOML's own date-time is what a person would write.
@@ -202,6 +207,7 @@ pub(super) fn validate(index: usize, raw: RawDescriptor, folder: &Path) -> Resul
         args: raw.args,
         platform: raw.platform,
         files: raw.files,
+        environment: raw.environment,
     })
 }
 
@@ -239,6 +245,7 @@ platform = "x86_64-unknown-linux-gnu"
         let mut descriptor = parse(ORIGINAL, Path::new("")).unwrap().remove(0);
         descriptor.args = vec!["a b".to_owned(), "\"".to_owned()];
         descriptor.files = ModelFilesMode::Ranges;
+        descriptor.environment = vec!["UV_*".to_owned()];
         assert_eq!(parse(&descriptor.to_toml().unwrap(), Path::new("")).unwrap(), [descriptor]);
     }
 

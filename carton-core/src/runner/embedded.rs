@@ -91,6 +91,7 @@ pub(crate) fn descriptors() -> Vec<Descriptor> {
                 args: vec![RUNNER_ARGUMENT.to_owned(), runner.name.to_owned()],
                 platform: super::PLATFORM.to_owned(),
                 files: runner.files,
+                environment: Vec::new(),
             })
         })
         .collect()

@@ -112,6 +112,8 @@ struct RawEntry {
     args: Vec<String>,
     #[serde(default)]
     files: ModelFilesMode,
+    #[serde(default)]
+    environment: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -182,6 +184,7 @@ fn parse_entry(position: usize, raw: &RawValue, index: &Place) -> Result<IndexEn
         args: raw.args,
         platform: raw.platform,
         files: raw.files,
+        environment: raw.environment,
     };
     let descriptor = descriptor::validate(position, described, "".as_ref()).map_err(EntryError::Descriptor)?;
     Ok(IndexEntry { descriptor, id: raw.id, parts })

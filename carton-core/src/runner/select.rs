@@ -276,6 +276,7 @@ mod tests {
             args: Vec::new(),
             platform: HERE.to_owned(),
             files: ModelFilesMode::Directory,
+            environment: Vec::new(),
         }
     }
 

@@ -61,11 +61,7 @@ pub(super) fn dispatch(shared: &Shared, reader: &mut FrameReader, frame: Frame) 
     let envelope = match parse(&frame.json)? {
         Parsed::Known(envelope) => envelope,
         Parsed::Unknown { id, release, name } => {
-            let error = WireError {
-                code: code::UNKNOWN_MESSAGE.to_owned(),
-                message: format!("this host does not know the message `{name}`"),
-                causes: Vec::new(),
-            };
+            let error = WireError::new(code::UNKNOWN_MESSAGE, format!("this host does not know the message `{name}`"));
             // A closed connection is found out about by the next read.
             let _ = shared.link.send(Message::Error(error), Outbound { id, ..Outbound::default() });
             return Ok(shared.link.released(&release)?);
@@ -102,8 +98,8 @@ fn handle(
             calls.answer(call()?, name, &[Kind::Load], Ok(Answer::Loaded { max_concurrency }))?;
         }
         Message::Packed(packed) => {
-            let message::Packed { path, required_framework_version, inputs, outputs } = packed;
-            let packed = PackResponse { path, required_framework_version, inputs, outputs };
+            let message::Packed { path, required_framework_version, options, inputs, outputs } = packed;
+            let packed = PackResponse { path, required_framework_version, options, inputs, outputs };
             calls.answer(call()?, name, &[Kind::Pack], Ok(Answer::Packed(packed)))?;
         }
         Message::Sealed { handle } => {
@@ -117,9 +113,10 @@ fn handle(
         }
         Message::Error(error) => match id {
             Some(id) => {
-                let WireError { code, message, causes } = error;
-                let error = CallError::Runner { code, error: RunnerError { message, causes } };
-                calls.answer(id, name, &[], Err(error))?;
+                let WireError { code, message, causes, hint } = error;
+                let is_unavailable = code == code::UNAVAILABLE;
+                let error = RunnerError { message, causes, hint, is_unavailable };
+                calls.answer(id, name, &[], Err(CallError::Runner { code, error }))?;
             }
             None if error.code == code::UNKNOWN_MESSAGE => tracing::debug!(message = %error.message, "from the runner"),
             None => return Err(refused(error)),
@@ -175,7 +172,6 @@ pub(super) fn features(shared_memory: bool) -> Vec<&'static str> {
 /// Tells the peer why the connection is about to be closed.
 pub(super) fn last_words(shared: &Shared, reason: &CloseReason) {
     if let CloseReason::Protocol(error) = reason {
-        let error = WireError { code: code::PROTOCOL.to_owned(), message: error.to_string(), causes: Vec::new() };
-        let _ = shared.link.send_plain(Message::Error(error));
+        let _ = shared.link.send_plain(Message::Error(WireError::new(code::PROTOCOL, error.to_string())));
     }
 }

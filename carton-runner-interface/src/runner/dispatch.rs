@@ -70,8 +70,8 @@ impl<R: Runner> Server<R> {
                     return Ok(None);
                 }
             },
-            Message::Pack(message::Pack { path, scratch, options }) => {
-                (Work::Pack(PackRequest { path, scratch, options }), 0)
+            Message::Pack(message::Pack { path, scratch, options, pack_options }) => {
+                (Work::Pack(PackRequest { path, scratch, options, pack_options }), 0)
             }
             Message::Infer { inputs } => (Work::Infer(decode(memory, inputs, body)?), 0),
             Message::InferStream { inputs, credits } => (Work::Stream(decode(memory, inputs, body)?), credits),
@@ -151,7 +151,7 @@ impl<R: Runner> Server<R> {
     }
 
     fn refuse(&self, id: Option<u64>, code: &'static str, message: String) {
-        let error = WireError { code: code.to_owned(), message, causes: Vec::new() };
+        let error = WireError::new(code, message);
         // A closed connection is found out about by the next read.
         let _ = self.link.send(Message::Error(error), Outbound { id, ..Outbound::default() });
     }

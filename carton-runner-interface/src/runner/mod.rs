@@ -70,7 +70,9 @@ pub trait Runner: Send + Sync + Sized + 'static {
     /// # Errors
     /// Whatever keeps the model from being packed.
     fn pack(request: PackRequest, call: &Call) -> Result<PackResponse, RunnerError> {
-        let _ = call;
+        for name in request.pack_options.keys() {
+            call.warn(&format!("the {} runner has no pack option `{name}`", Self::describe().name));
+        }
         Ok(PackResponse { path: request.path, ..PackResponse::default() })
     }
 
@@ -132,6 +134,7 @@ pub struct LoadRequest {
 }
 
 /// What `pack` is asked to prepare.
+#[derive(Clone, Debug, Default)]
 pub struct PackRequest {
     /// The user's file or folder.
     pub path: PathBuf,
@@ -139,6 +142,8 @@ pub struct PackRequest {
     pub scratch: PathBuf,
     /// `[runner.opts]`.
     pub options: Options,
+    /// Options for packing alone; they are not stored. Unknown ones are warned about, as those of the model are.
+    pub pack_options: Options,
 }
 
 /// What a runner says of a model to be packed.
@@ -148,6 +153,8 @@ pub struct PackResponse {
     pub path: PathBuf,
     /// The framework versions that run the model; `None`: exactly the runner's own.
     pub required_framework_version: Option<String>,
+    /// Options to be stored in `[runner.opts]`, where the user has not set them.
+    pub options: Options,
     /// Inputs read from the model, in order.
     pub inputs: Vec<TensorSpec>,
     /// Outputs read from the model, in order.
@@ -155,19 +162,36 @@ pub struct PackResponse {
 }
 
 /// An error of one call: a message and the chain of causes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct RunnerError {
     /// What went wrong.
     pub message: String,
     /// Its causes, outermost first.
     pub causes: Vec<String>,
+    /// What the user can do about it.
+    pub hint: Option<String>,
+    /// Whether something that the model needs is not on this machine, and could be: a library, a tool.
+    pub is_unavailable: bool,
 }
 
 impl RunnerError {
     /// An error with a message only.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), causes: Vec::new() }
+        Self { message: message.into(), ..Self::default() }
     }
+
+    /// Something that the model needs is not on this machine; `hint` says how it gets there.
+    pub fn unavailable(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { is_unavailable: true, ..Self::new(message).with_hint(hint) }
+    }
+
+    /// Adds what the user can do about it.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
     /// An error with the message and the causes of `error`.
     pub fn from_error(error: &dyn std::error::Error) -> Self {
         let mut causes = Vec::new();
@@ -176,7 +200,7 @@ impl RunnerError {
             causes.push(cause.to_string());
             source = cause.source();
         }
-        Self { message: error.to_string(), causes }
+        Self { causes, ..Self::new(error.to_string()) }
     }
 }
 

@@ -26,7 +26,7 @@ pub fn run<R: Runner>() -> ExitCode {
     };
     let served = serve::<R>(Transport::from(socket), ServeOptions::default());
     if let Err(error) = &served {
-        let RunnerError { message, causes } = RunnerError::from_error(error);
+        let RunnerError { message, causes, .. } = RunnerError::from_error(error);
         eprintln!("{name}: {}", [vec![message], causes].concat().join(": "));
     }
     // Calls may still be running, and exit handlers of frameworks have been known to wait for them.

@@ -211,11 +211,7 @@ impl<R: Runner> Server<R> {
             End::Failed(error) => Err(error),
         };
         if let Err(ServeError::Protocol(error)) = &result {
-            let _ = self.link.send_plain(Message::Error(WireError {
-                code: code::PROTOCOL.to_owned(),
-                message: error.to_string(),
-                causes: Vec::new(),
-            }));
+            let _ = self.link.send_plain(Message::Error(WireError::new(code::PROTOCOL, error.to_string())));
         }
         lock(&self.end).get_or_insert(result);
         self.ended.notify_all();
@@ -269,10 +265,14 @@ impl<R: Runner> Server<R> {
             let message = format!("the runner panicked: {}", panic_message(panic.as_ref()));
             Err(AnswerError { code: code::PANICKED, error: RunnerError::new(message) })
         });
-        if let Err(AnswerError { code, error: RunnerError { message, causes } }) = answered {
-            let code = if call.is_cancelled() { code::CANCELLED } else { code };
+        if let Err(AnswerError { code, error: RunnerError { message, causes, hint, is_unavailable } }) = answered {
+            let code = match code {
+                _ if call.is_cancelled() => code::CANCELLED,
+                code::FAILED if is_unavailable => code::UNAVAILABLE,
+                code => code,
+            };
             // A closed connection is found out about by the thread that reads.
-            let _ = call.send(Message::Error(WireError { code: code.to_owned(), message, causes }));
+            let _ = call.send(Message::Error(WireError { code: code.to_owned(), message, causes, hint }));
         }
         lock(&self.calls).remove(&id);
         self.stop_when_idle();
@@ -298,8 +298,9 @@ impl<R: Runner> Server<R> {
         }
         if let Work::Pack(request) = work {
             let packed = R::pack(request, call).map_err(failed)?;
-            let super::PackResponse { path, required_framework_version, inputs, outputs } = packed;
-            return answer(Message::Packed(message::Packed { path, required_framework_version, inputs, outputs }));
+            let super::PackResponse { path, required_framework_version, options, inputs, outputs } = packed;
+            let packed = message::Packed { path, required_framework_version, options, inputs, outputs };
+            return answer(Message::Packed(packed));
         }
         let Some(model) = self.model.get() else { return refused(code::NOT_LOADED, "no model is loaded") };
         match work {

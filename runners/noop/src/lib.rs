@@ -10,6 +10,7 @@
 //! | `ignore_cancel = true` | cancelling does not shorten the delay |
 //! | `fail = "text"` | each call fails with this message |
 //! | `fail_load = "text"` | loading fails with this message |
+//! | `unavailable = "text"` | loading fails with this message, because something is not on this machine |
 //! | `panic = true` | each call panics |
 //! | `crash = true` | each call ends the process with a signal |
 //! | `exit = N` | each call ends the process with this status |
@@ -40,6 +41,7 @@ struct Behaviour {
     ignore_cancel: bool,
     fail: Option<String>,
     fail_load: Option<String>,
+    unavailable: Option<String>,
     panic: bool,
     crash: bool,
     exit: Option<i32>,
@@ -56,6 +58,7 @@ impl Default for Behaviour {
             ignore_cancel: false,
             fail: None,
             fail_load: None,
+            unavailable: None,
             panic: false,
             crash: false,
             exit: None,
@@ -66,12 +69,13 @@ impl Default for Behaviour {
     }
 }
 
-const OPTIONS: [&str; 11] = [
+const OPTIONS: [&str; 12] = [
     "copy",
     "delay_ms",
     "ignore_cancel",
     "fail",
     "fail_load",
+    "unavailable",
     "panic",
     "crash",
     "exit",
@@ -87,6 +91,9 @@ impl Runner for Noop {
 
     fn load(request: LoadRequest, call: &Call) -> Result<Self, RunnerError> {
         let behaviour = behaviour(request.options, call)?;
+        if let Some(message) = behaviour.unavailable {
+            return Err(RunnerError::unavailable(message, "install it"));
+        }
         match behaviour.fail_load {
             Some(message) => Err(RunnerError::new(message)),
             None => Ok(Self { behaviour }),

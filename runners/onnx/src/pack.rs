@@ -60,7 +60,8 @@ pub(crate) fn pack(
         warn(format!("no inputs and outputs are declared: {problem}, which a carton cannot declare"));
         Default::default()
     });
-    Ok(PackResponse { path, required_framework_version: Some(requirement_of(&file.operator_sets)), inputs, outputs })
+    let required_framework_version = Some(requirement_of(&file.operator_sets));
+    Ok(PackResponse { path, required_framework_version, inputs, outputs, ..PackResponse::default() })
 }
 
 fn warn_of_built_in_engine(file: &ModelFile, warn: &mut dyn FnMut(String)) {

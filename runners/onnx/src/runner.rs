@@ -48,6 +48,9 @@ impl Runner for Onnx {
 
     fn pack(request: PackRequest, call: &Call) -> Result<PackResponse, RunnerError> {
         let options = ModelOptions::parse(&request.options, &mut |warning| call.warn(&warning))?;
+        for name in request.pack_options.keys() {
+            call.warn(&format!("the onnx runner has no pack option `{name}`"));
+        }
         pack::pack(&request, &options, &mut |warning| call.warn(&warning))
     }
 

@@ -122,7 +122,7 @@ pub fn launch(
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0);
-    policy.apply_environment(&mut command);
+    policy.apply_environment(&descriptor.environment, &mut command);
     let child = command.spawn();
     // The command still holds the runner's end; were it kept, the host would never see the end of the stream.
     drop(command);

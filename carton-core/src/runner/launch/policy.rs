@@ -66,20 +66,16 @@ impl Default for LaunchPolicy {
 }
 
 impl LaunchPolicy {
-    pub(super) fn apply_environment(&self, command: &mut Command) {
+    /// Gives `command` the variables that this policy passes on, and those that the runner's descriptor asks for, which never
+    /// are tokens.
+    pub(super) fn apply_environment(&self, wanted: &[String], command: &mut Command) {
         command.env_clear();
-        for (name, value) in std::env::vars_os().filter(|(name, _)| self.passes(name)) {
+        let is_token = |name: &OsStr| name.as_encoded_bytes().starts_with(TOKEN_PREFIX.as_bytes());
+        let passes = |name: &OsStr| matches(&self.environment, name) || (matches(wanted, name) && !is_token(name));
+        for (name, value) in std::env::vars_os().filter(|(name, _)| passes(name)) {
             command.env(name, value);
         }
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
-    }
-
-    fn passes(&self, name: &OsStr) -> bool {
-        let name = name.as_encoded_bytes();
-        self.environment.iter().any(|pattern| match pattern.strip_suffix('*') {
-            Some(prefix) => name.starts_with(prefix.as_bytes()) && !name.starts_with(TOKEN_PREFIX.as_bytes()),
-            None => name == pattern.as_bytes(),
-        })
     }
 
     #[cfg(target_os = "linux")]
@@ -102,6 +98,15 @@ impl LaunchPolicy {
     }
 }
 
+/// Whether a variable is one of `patterns`. A pattern with `*` never stands for a token.
+fn matches(patterns: &[String], name: &OsStr) -> bool {
+    let name = name.as_encoded_bytes();
+    patterns.iter().any(|pattern| match pattern.strip_suffix('*') {
+        Some(prefix) => name.starts_with(prefix.as_bytes()) && !name.starts_with(TOKEN_PREFIX.as_bytes()),
+        None => name == pattern.as_bytes(),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,7 +114,8 @@ mod tests {
     #[test]
     fn credentials_stay_with_the_host() {
         let policy = LaunchPolicy::default();
-        let check = |name: &str, expected: bool| assert_eq!(policy.passes(OsStr::new(name)), expected, "{name}");
+        let check =
+            |name: &str, expected: bool| assert_eq!(matches(&policy.environment, OsStr::new(name)), expected, "{name}");
         check("PATH", true);
         check("LC_ALL", true);
         check("OMP_NUM_THREADS", true);
@@ -118,10 +124,8 @@ mod tests {
         check("CARTON_CACHE_DIR", true);
         check("CARTON_TOKEN_models_example", false);
         check("NETRC", false);
-        let named = LaunchPolicy { environment: vec!["CARTON_TOKEN_a".to_owned()], ..policy.clone() };
-        assert!(named.passes(OsStr::new("CARTON_TOKEN_a")));
-        let all = LaunchPolicy { environment: vec!["*".to_owned()], ..policy.clone() };
-        assert!(!all.passes(OsStr::new("CARTON_TOKEN_a")));
+        assert!(matches(&["CARTON_TOKEN_a".to_owned()], OsStr::new("CARTON_TOKEN_a")));
+        assert!(!matches(&["*".to_owned()], OsStr::new("CARTON_TOKEN_a")));
         check("LD_PRELOAD", false);
     }
 }

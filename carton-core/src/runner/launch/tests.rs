@@ -25,6 +25,7 @@ fn descriptor(path: &str, args: &[&str]) -> Descriptor {
         args: args.iter().map(|&arg| arg.to_owned()).collect(),
         platform: String::new(),
         files: ModelFilesMode::Directory,
+        environment: Vec::new(),
     }
 }
 

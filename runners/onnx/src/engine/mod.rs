@@ -46,7 +46,10 @@ pub(crate) fn catch_panic<T>(what: &str, work: impl FnOnce() -> Result<T, Runner
     // Engines keep no half-changed state that a later call could see: `rten` builds everything a call needs anew, and
     // ONNX Runtime's own state lies behind its C interface.
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| {
-        Err(RunnerError { message: format!("{what} panicked"), causes: vec![panic_message(payload.as_ref())] })
+        Err(RunnerError {
+            causes: vec![panic_message(payload.as_ref())],
+            ..RunnerError::new(format!("{what} panicked"))
+        })
     })
 }
 

@@ -55,7 +55,7 @@ pub(crate) fn load_library(path: &Path) -> Result<&'static Environment, RunnerEr
     })
     .map_err(|error| RunnerError {
         message: format!("cannot use the ONNX Runtime library {}: {}", path.display(), error.message),
-        causes: error.causes,
+        ..error
     })?;
     Ok(&ENVIRONMENT.get_or_init(|| (path.to_owned(), environment)).1)
 }

@@ -16,8 +16,7 @@ struct Packed {
 
 fn pack_with(path: &Path, options: &ModelOptions) -> Packed {
     let scratch = tempfile::tempdir().unwrap();
-    let request =
-        PackRequest { path: path.to_owned(), scratch: scratch.path().to_owned(), options: Default::default() };
+    let request = PackRequest { path: path.to_owned(), scratch: scratch.path().to_owned(), ..PackRequest::default() };
     let mut warnings = Vec::new();
     let response = pack(&request, options, &mut |warning| warnings.push(warning)).map_err(|error| error.message);
     Packed { response, warnings, scratch }
