@@ -1,0 +1,6 @@
+"""``python -I run``, or ``python -m carton_runner`` with a host's socket as standard input."""
+
+from carton_runner.process import main
+
+if __name__ == "__main__":
+    main()
