@@ -16,7 +16,10 @@
 //! | `exit = N` | each call ends the process with this status |
 //! | `max_concurrency = N` | calls that may run at once (default 64) |
 //! | `stream_items = N` | items of a stream (default 1) |
+//! | `fail_after_items = N` | a stream fails only after that many items |
+//! | `last_words = "text"` | what is written to standard error before a crash |
 //! | `log = "text"` | each call logs this text |
+//! | `only_with = "name"` | only calls with an input of this name do any of these |
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -47,7 +50,10 @@ struct Behaviour {
     exit: Option<i32>,
     max_concurrency: usize,
     stream_items: usize,
+    fail_after_items: usize,
+    last_words: Option<String>,
     log: Option<String>,
+    only_with: Option<String>,
 }
 
 impl Default for Behaviour {
@@ -64,12 +70,15 @@ impl Default for Behaviour {
             exit: None,
             max_concurrency: 64,
             stream_items: 1,
+            fail_after_items: 0,
+            last_words: None,
             log: None,
+            only_with: None,
         }
     }
 }
 
-const OPTIONS: [&str; 12] = [
+const OPTIONS: [&str; 15] = [
     "copy",
     "delay_ms",
     "ignore_cancel",
@@ -81,7 +90,10 @@ const OPTIONS: [&str; 12] = [
     "exit",
     "max_concurrency",
     "stream_items",
+    "fail_after_items",
+    "last_words",
     "log",
+    "only_with",
 ];
 
 impl Runner for Noop {
@@ -105,18 +117,27 @@ impl Runner for Noop {
     }
 
     fn infer(&self, inputs: Tensors, call: &Call) -> Result<Tensors, RunnerError> {
-        self.misbehave(call)?;
+        self.misbehave(&inputs, call)?;
+        self.echo(inputs, call)
+    }
+
+    fn infer_stream(&self, inputs: Tensors, call: &Call, outputs: &mut OutputStream<'_>) -> Result<(), RunnerError> {
+        for number in 0..self.behaviour.stream_items {
+            if number >= self.behaviour.fail_after_items {
+                self.misbehave(&inputs, call)?;
+            }
+            outputs.send(self.echo(inputs.clone(), call)?)?;
+        }
+        Ok(())
+    }
+}
+
+impl Noop {
+    fn echo(&self, inputs: Tensors, call: &Call) -> Result<Tensors, RunnerError> {
         if !self.behaviour.copy {
             return Ok(inputs);
         }
         inputs.into_iter().map(|(name, tensor)| Ok((name, copy(tensor, call)?))).collect()
-    }
-
-    fn infer_stream(&self, inputs: Tensors, call: &Call, outputs: &mut OutputStream<'_>) -> Result<(), RunnerError> {
-        for _ in 0..self.behaviour.stream_items {
-            outputs.send(self.infer(inputs.clone(), call)?)?;
-        }
-        Ok(())
     }
 }
 
@@ -130,8 +151,11 @@ fn behaviour(options: Options, call: &Call) -> Result<Behaviour, RunnerError> {
 
 impl Noop {
     /// Does whatever the options ask for instead of a plain answer.
-    fn misbehave(&self, call: &Call) -> Result<(), RunnerError> {
+    fn misbehave(&self, inputs: &Tensors, call: &Call) -> Result<(), RunnerError> {
         let behaviour = &self.behaviour;
+        if behaviour.only_with.as_ref().is_some_and(|name| !inputs.contains_key(name)) {
+            return Ok(());
+        }
         if let Some(text) = &behaviour.log {
             call.info(text);
         }
@@ -142,6 +166,9 @@ impl Noop {
             }
             let left = end.saturating_duration_since(Instant::now());
             std::thread::sleep(left.min(Duration::from_millis(1)));
+        }
+        if let Some(text) = &behaviour.last_words {
+            eprintln!("{text}");
         }
         if behaviour.crash {
             std::process::abort();

@@ -1,0 +1,212 @@
+//! What is used and given back. Linux only: all of it is read from `/proc`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use carton_core::{Carton, LoadOptions};
+use carton_tensor::{DataType, Tensor};
+
+use super::stage::{chain, check_echo, check_same, floats};
+use super::{Model, Stage};
+use crate::census::Census;
+
+const MIB: u64 = 1 << 20;
+
+/// A field of `/proc/…/status`, in bytes; 0 when the process has ended.
+fn memory(process: u32, field: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    line.map_or(0, |line| line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10)
+}
+
+fn n_descriptors(process: u32) -> usize {
+    std::fs::read_dir(format!("/proc/{process}/fd")).unwrap().count()
+}
+
+/// The clock ticks that a process has worked for, in user mode and in the kernel.
+fn ticks(process: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}
+
+/// The most anonymous memory of processes while it is watched.
+struct Peak {
+    peak: Arc<[AtomicU64; 2]>,
+    stop: Arc<AtomicBool>,
+    thread: std::thread::JoinHandle<()>,
+}
+
+impl Peak {
+    fn watch(processes: [u32; 2]) -> Self {
+        let (peak, stop) = (Arc::new([AtomicU64::new(0), AtomicU64::new(0)]), Arc::new(AtomicBool::new(false)));
+        let thread = std::thread::spawn({
+            let (peak, stop) = (Arc::clone(&peak), Arc::clone(&stop));
+            move || {
+                while !stop.load(Ordering::Relaxed) {
+                    for (peak, process) in peak.iter().zip(processes) {
+                        peak.fetch_max(memory(process, "RssAnon"), Ordering::Relaxed);
+                    }
+                    std::thread::sleep(Duration::from_millis(3));
+                }
+            }
+        });
+        Self { peak, stop, thread }
+    }
+
+    fn end(self) -> [u64; 2] {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap();
+        [0, 1].map(|index| self.peak[index].load(Ordering::Relaxed))
+    }
+}
+
+pub async fn a_gibibyte(stage: &Stage) {
+    const N_BYTES: usize = 1 << 30;
+    if !stage.subject.shares_memory() {
+        return stage.skip("a gibibyte: it takes no shared memory, and frames are smaller");
+    }
+    let model = stage.subject.echo(DataType::Float32);
+    let carton = stage.load(&model).await;
+    check_echo(&carton, &model, floats(10, 0)).await;
+    let process = stage.process();
+    let before = [std::process::id(), process].map(|process| memory(process, "RssAnon"));
+    let peak = Peak::watch([std::process::id(), process]);
+    let mut tensor = carton.alloc_dtype(DataType::Float32, &[N_BYTES / 4]).await.unwrap();
+    // Each mebibyte is another one.
+    let block: Vec<u8> = (0..1 << 20).map(|i: u32| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    for (number, part) in tensor.bytes_mut().unwrap().chunks_mut(block.len()).enumerate() {
+        part.copy_from_slice(&block);
+        part[..4].copy_from_slice(&(number as u32).to_le_bytes());
+    }
+    let start = Instant::now();
+    let outputs = match carton.infer([("x", tensor.clone())]).await {
+        Ok(outputs) => outputs,
+        Err(error) => panic!("{}", chain(&error)),
+    };
+    let elapsed = start.elapsed();
+    check_same(&outputs[model.output], &Tensor::Numeric(tensor.clone()));
+    drop(outputs);
+    let peak = peak.end();
+    let grown = [0, 1].map(|side| peak[side].saturating_sub(before[side]) / MIB);
+    println!(
+        "{}: a gibibyte in {elapsed:.2?}; host {} MiB, runner {} MiB more",
+        stage.subject.name(),
+        grown[0],
+        grown[1]
+    );
+    assert!(grown[0] < 100, "the host took {} MiB of its own", grown[0]);
+    assert!(grown[1] < stage.subject.n_copies() * 1024 + 100, "the runner took {} MiB of its own", grown[1]);
+    drop(tensor);
+    // No less than before can be sent afterwards.
+    check_echo(&carton, &model, floats(1_000_000, 1)).await;
+}
+
+/// What the runner and this process hold.
+#[derive(Debug)]
+struct Held {
+    n_descriptors: [usize; 2],
+    n_maps: usize,
+    anonymous: u64,
+}
+
+impl Held {
+    fn now(stage: &Stage) -> Self {
+        let process = stage.process();
+        let host = Census::take();
+        Self {
+            n_descriptors: [host.descriptors.len(), n_descriptors(process)],
+            n_maps: host.maps.len(),
+            anonymous: memory(process, "RssAnon") + memory(std::process::id(), "RssAnon"),
+        }
+    }
+
+    /// Both hold what they held. A connection may get a second descriptor for a writer of its own, or a pool another region, once;
+    /// allocators keep some mebibytes.
+    fn check(&self, stage: &Stage) {
+        let deadline = Instant::now() + Duration::from_secs(5);
+        loop {
+            let now = Self::now(stage);
+            let grown = now.anonymous.saturating_sub(self.anonymous) / MIB;
+            let is_restored = (0..2).all(|side| now.n_descriptors[side] <= self.n_descriptors[side] + 2);
+            if is_restored && now.n_maps <= self.n_maps + 2 && grown <= 8 {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{}: held {self:?}, holds {now:?}", stage.subject.name());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+/// A model with room for no more than a few large inputs, so that every buffer has to come back.
+async fn narrow(stage: &Stage, model: &Model) -> Carton {
+    let options = LoadOptions { pool_bytes: 8 << 20, ..stage.load_options(model) };
+    stage.load_with(model, options).await.unwrap_or_else(|error| panic!("{}", chain(&error)))
+}
+
+pub async fn many_calls_leave_nothing(stage: &Stage) {
+    let model = stage.subject.echo(DataType::Float32);
+    let carton = narrow(stage, &model).await;
+    let (small, large) = (floats(100, 0), floats(50_000, 1));
+    let mut held = None;
+    for number in 0..1500 {
+        check_echo(&carton, &model, if number % 4 == 0 { large.clone() } else { small.clone() }).await;
+        if number == 500 {
+            held = Some(Held::now(stage));
+        }
+    }
+    held.unwrap().check(stage);
+}
+
+/// Lets others run so many times.
+async fn turns(n_turns: usize) {
+    for _ in 0..n_turns {
+        tokio::task::yield_now().await;
+    }
+}
+
+pub async fn a_thousand_dropped_calls_leave_nothing(stage: &Stage) {
+    let model = stage.subject.echo(DataType::Float32);
+    let carton = narrow(stage, &model).await;
+    let (small, large) = (floats(100, 0), floats(250_000, 1));
+    for _ in 0..50 {
+        check_echo(&carton, &model, large.clone()).await;
+    }
+    let process = stage.process();
+    let held = Held::now(stage);
+    let mut n_dropped = 0_usize;
+    for number in 0..1000_usize {
+        let tensor = if number % 4 == 0 { large.clone() } else { small.clone() };
+        let expected = tensor.clone();
+        let call = carton.infer([("x", tensor)]);
+        tokio::select! {
+            biased;
+            // Some end in time: then there is nothing to drop.
+            outputs = call => check_same(&outputs.unwrap()[model.output], &expected),
+            () = turns(number % 4) => n_dropped += 1,
+        }
+    }
+    assert!(n_dropped > 100, "only {n_dropped} calls were dropped");
+    for _ in 0..20 {
+        check_echo(&carton, &model, large.clone()).await;
+    }
+    assert_eq!(stage.process(), process, "nothing is killed because calls are dropped");
+    held.check(stage);
+}
+
+pub async fn an_idle_runner_rests(stage: &Stage) {
+    let model = stage.subject.echo(DataType::Float32);
+    let carton = stage.load(&model).await;
+    for _ in 0..3 {
+        check_echo(&carton, &model, floats(50_000, 0)).await;
+    }
+    let process = stage.process();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let before = ticks(process);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let worked = ticks(process) - before;
+    // A tick is 10 ms; one may be counted for what was begun before.
+    assert!(worked <= 1, "an idle runner worked for {worked} ticks in a second");
+    drop(carton);
+}

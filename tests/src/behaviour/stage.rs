@@ -1,0 +1,258 @@
+//! Where a behaviour is tried: a subject that is installed, its models packed once, its processes known.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use carton_core::runner::launch::LaunchPolicy;
+use carton_core::{Carton, Error, LoadOptions, PackOptions};
+use carton_tensor::{DataType, NumericTensor, Tensor};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use super::log_capture;
+use super::subject::{Model, ModelFiles, Subject};
+use crate::place::Place;
+
+/// Behaviours that measure this process hold it for writing, all others for reading.
+static TURN: RwLock<()> = RwLock::const_new(());
+
+/// Cartons by subject and model: packing is another test's matter.
+static PACKED: tokio::sync::Mutex<BTreeMap<String, PathBuf>> = tokio::sync::Mutex::const_new(BTreeMap::new());
+
+/// Subjects that were said to be skipped.
+static SKIPPED: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+
+/// The variable by which the processes of a stage are told from those of other tests.
+const MARK: &str = "CARTON_TEST_STAGE";
+
+/// A subject on a stage of its own.
+pub struct Stage {
+    pub subject: &'static dyn Subject,
+    place: Place,
+    scratch: PathBuf,
+    mark: String,
+    _turn: Turn,
+}
+
+#[allow(dead_code, reason = "held for their ends")]
+enum Turn {
+    Together(RwLockReadGuard<'static, ()>),
+    Alone(RwLockWriteGuard<'static, ()>),
+}
+
+impl Stage {
+    /// A stage beside others; `None`, with the reason printed once, where the subject cannot be tested.
+    pub async fn together(subject: &'static dyn Subject, executable: &str, scratch: &str) -> Option<Self> {
+        let turn = Turn::Together(TURN.read().await);
+        Self::new(subject, executable, scratch, turn)
+    }
+
+    /// As [`together`](Self::together), while no other behaviour is tried in this process.
+    pub async fn alone(subject: &'static dyn Subject, executable: &str, scratch: &str) -> Option<Self> {
+        let turn = Turn::Alone(TURN.write().await);
+        Self::new(subject, executable, scratch, turn)
+    }
+
+    fn new(subject: &'static dyn Subject, executable: &str, scratch: &str, turn: Turn) -> Option<Self> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        if let Some(reason) = subject.unavailable() {
+            if SKIPPED.lock().unwrap().insert(subject.name()) {
+                eprintln!("skipped: all behaviours of {}: {reason}", subject.name());
+            }
+            return None;
+        }
+        log_capture::start();
+        Some(Self {
+            subject,
+            place: Place::new(executable),
+            scratch: Path::new(scratch).join("behaviour"),
+            mark: format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)),
+            _turn: turn,
+        })
+    }
+
+    /// Tells in the test's output that the subject cannot do something.
+    pub fn skip(&self, what: &str) {
+        eprintln!("not for {}: {what}", self.subject.name());
+    }
+
+    /// Options that load with this stage's runner.
+    #[must_use]
+    pub fn load_options(&self, model: &Model) -> LoadOptions {
+        LoadOptions {
+            config: Some(self.subject.config(&self.place)),
+            options: model.options.clone(),
+            policy: self.policy(),
+            ..LoadOptions::default()
+        }
+    }
+
+    fn policy(&self) -> LaunchPolicy {
+        let mut variables = self.subject.variables();
+        variables.push((MARK.to_owned(), self.mark.clone()));
+        LaunchPolicy { variables, ..LaunchPolicy::default() }
+    }
+
+    /// The carton of a model.
+    pub async fn pack(&self, model: &Model) -> PathBuf {
+        let mut hasher = DefaultHasher::new();
+        format!("{:?} {}", model.files, model.metadata).hash(&mut hasher);
+        let name = format!("{}-{:016x}", self.subject.name().replace(' ', "-"), hasher.finish());
+        let mut packed = PACKED.lock().await;
+        if let Some(path) = packed.get(&name) {
+            return path.clone();
+        }
+        let path = match &model.files {
+            ModelFiles::Kept(path) => path.clone(),
+            ModelFiles::Made(files) => {
+                let folder = self.scratch.join(format!("{}-{name}", std::process::id()));
+                std::fs::create_dir_all(&folder).unwrap();
+                for (name, bytes) in files {
+                    std::fs::write(folder.join(name), bytes).unwrap();
+                }
+                folder
+            }
+        };
+        let output = self.scratch.join(format!("{name}.carton"));
+        std::fs::create_dir_all(&self.scratch).unwrap();
+        let options = PackOptions {
+            metadata: carton_core::metadata::Draft::parse(&model.metadata).unwrap(),
+            config: Some(self.subject.config(&self.place)),
+            policy: self.policy(),
+            ..PackOptions::default()
+        };
+        if let Err(error) = Carton::pack(&path, self.subject.runner(), &output, options).await {
+            panic!("packing for {}: {}", self.subject.name(), chain(&error));
+        }
+        if let ModelFiles::Made(_) = model.files {
+            std::fs::remove_dir_all(path).unwrap();
+        }
+        packed.insert(name, output.clone());
+        output
+    }
+
+    /// A model, loaded.
+    pub async fn load(&self, model: &Model) -> Carton {
+        self.load_with(model, self.load_options(model)).await.unwrap_or_else(|error| panic!("{}", chain(&error)))
+    }
+
+    /// A model, loaded in a certain way or refused.
+    ///
+    /// # Errors
+    /// Those of [`Carton::load`].
+    pub async fn load_with(&self, model: &Model, options: LoadOptions) -> Result<Carton, Error> {
+        Carton::load(self.pack(model).await, options).await
+    }
+
+    /// The runner processes of this stage.
+    #[must_use]
+    pub fn processes(&self) -> Vec<u32> {
+        let mark = format!("{MARK}={}", self.mark);
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+            let Some(id) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+            let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+            let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+            let (state, parent) = (fields.next(), fields.next().and_then(|parent| parent.parse::<u32>().ok()));
+            // A dead process that its supervisor has not reaped yet is no runner any more.
+            if parent != Some(std::process::id()) || state == Some("Z") {
+                continue;
+            }
+            let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
+            if environment.split(|&byte| byte == 0).any(|variable| variable == mark.as_bytes()) {
+                found.push(id);
+            }
+        }
+        found
+    }
+
+    /// The only runner process of this stage.
+    #[must_use]
+    pub fn process(&self) -> u32 {
+        match self.processes()[..] {
+            [process] => process,
+            ref processes => panic!("expected one runner process, found {processes:?}"),
+        }
+    }
+
+    /// Kills every runner of this stage.
+    pub fn kill(&self) {
+        let processes = self.processes();
+        assert!(!processes.is_empty(), "no runner is running");
+        for process in processes {
+            kill_process(Pid::from_raw(i32::try_from(process).unwrap()).unwrap(), Signal::KILL).unwrap();
+        }
+    }
+}
+
+/// `tensor` comes back from the echo `model` as it went there.
+pub(super) async fn check_echo(carton: &Carton, model: &Model, tensor: Tensor) {
+    let expected = tensor.clone();
+    match carton.infer([("x", tensor)]).await {
+        Ok(outputs) => check_same(&outputs[model.output], &expected),
+        Err(error) => panic!("{:?} {:?}: {}", expected.dtype(), expected.shape(), chain(&error)),
+    }
+}
+
+/// As [`check_echo`], or the runner refuses it with `refusal` and goes on.
+pub(super) async fn check_echo_or(carton: &Carton, model: &Model, tensor: Tensor, refusal: Option<String>) {
+    let Some(words) = refusal else { return check_echo(carton, model, tensor).await };
+    match carton.infer([("x", tensor.clone())]).await {
+        Ok(_) => panic!("{:?} {:?} was to be refused with `{words}`", tensor.dtype(), tensor.shape()),
+        Err(error) => check_refusal(&error, &words),
+    }
+}
+
+/// The error is one of this call only, and says `words`.
+pub(super) fn check_refusal(error: &Error, words: &str) {
+    assert!(matches!(error, Error::Model { .. } | Error::Signature(_) | Error::Call(_)), "{}", chain(error));
+    assert!(chain(error).contains(words), "expected `{words}` in: {}", chain(error));
+}
+
+/// Two tensors are the same to the bit. Says where they differ, for there may be millions of elements.
+pub(super) fn check_same(found: &Tensor, expected: &Tensor) {
+    if let (Tensor::Numeric(found), Tensor::Numeric(expected)) = (found, expected) {
+        assert_eq!((found.dtype(), found.shape()), (expected.dtype(), expected.shape()));
+        if found.bytes() != expected.bytes() {
+            let at = found.bytes().iter().zip(expected.bytes()).position(|(a, b)| a != b).unwrap();
+            let size = expected.dtype().size().unwrap();
+            let element = at / size * size..at / size * size + size;
+            let (found, expected) = (&found.bytes()[element.clone()], &expected.bytes()[element]);
+            panic!("element {} is {found:02x?}, expected {expected:02x?}", at / size);
+        }
+        return;
+    }
+    assert!(found == expected, "found {:.2000}, expected {:.2000}", format!("{found:?}"), format!("{expected:?}"));
+}
+
+/// An error and its causes.
+pub(super) fn chain(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+/// `n_elements` float32, none equal to its neighbour, other ones for each `seed`.
+pub(super) fn floats(n_elements: usize, seed: usize) -> Tensor {
+    Tensor::from_vec((0..n_elements).map(|i| (i * 7 + seed) as f32).collect(), vec![n_elements]).unwrap()
+}
+
+/// A numeric tensor of any dtype with bytes that are different from one another, small enough for every engine.
+pub(super) fn numbers(dtype: DataType, shape: &[usize]) -> Tensor {
+    let mut tensor = NumericTensor::zeroed(dtype, shape.to_vec()).unwrap();
+    let size = dtype.size().unwrap();
+    for (number, element) in tensor.bytes_mut().unwrap().chunks_mut(size).enumerate() {
+        // At most three bytes of each element: int64 that fit into int32, and floats that are no NaN.
+        let bytes = (number as u64 * 2_654_435_761 % 16_777_213).to_le_bytes();
+        let n_bytes = size.min(3);
+        element[..n_bytes].copy_from_slice(&bytes[..n_bytes]);
+    }
+    tensor.into()
+}

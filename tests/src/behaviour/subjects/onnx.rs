@@ -1,0 +1,183 @@
+//! The ONNX runner on each of its engines.
+
+use std::time::Duration;
+
+use carton_tensor::{DataType, Tensor};
+
+use super::super::stage::floats;
+use super::super::{Misfit, Model, Subject, Trouble, Troubled, Unusual};
+use super::onnx_file::{Graph, element};
+
+/// The ONNX runner on the engine that is built in.
+pub struct Rten;
+
+/// The ONNX runner on ONNX Runtime, whose library `CARTON_TEST_ONNXRUNTIME` names.
+pub struct OnnxRuntime;
+
+impl Subject for Rten {
+    fn name(&self) -> &'static str {
+        "onnx on rten"
+    }
+
+    fn runner(&self) -> &'static str {
+        "onnx"
+    }
+
+    fn echo(&self, dtype: DataType) -> Model {
+        echo("rten", dtype)
+    }
+
+    fn troubled(&self, trouble: Trouble) -> Option<Troubled> {
+        troubled("rten", trouble)
+    }
+
+    fn refuses(&self, unusual: Unusual) -> Option<String> {
+        use DataType::{Float32, Int8, Int32, Int64, Uint8};
+        match unusual {
+            Unusual::Dtype(Float32 | Int8 | Int32 | Int64 | Uint8) => None,
+            Unusual::Dtype(dtype) => Some(format!("input `x` is {dtype}, which it does not compute in")),
+            Unusual::WideInt64 => Some("the built-in engine computes int64 in int32".to_owned()),
+            Unusual::Nested => Some("input `x`: expected float32, found nested".to_owned()),
+            Unusual::Rank(_) | Unusual::StringRank(_) | Unusual::Nul => None,
+        }
+    }
+
+    fn complains_about(&self, misfit: Misfit) -> Option<&'static str> {
+        Some(complaint(misfit))
+    }
+
+    fn n_copies(&self) -> u64 {
+        1
+    }
+}
+
+impl Subject for OnnxRuntime {
+    fn name(&self) -> &'static str {
+        "onnx on ONNX Runtime"
+    }
+
+    fn runner(&self) -> &'static str {
+        "onnx"
+    }
+
+    fn unavailable(&self) -> Option<String> {
+        match std::env::var_os("CARTON_TEST_ONNXRUNTIME") {
+            Some(library) if !library.is_empty() => None,
+            _ => Some("CARTON_TEST_ONNXRUNTIME does not name a library of ONNX Runtime".to_owned()),
+        }
+    }
+
+    fn variables(&self) -> Vec<(String, String)> {
+        let library = std::env::var("CARTON_TEST_ONNXRUNTIME").unwrap_or_default();
+        vec![("ORT_DYLIB_PATH".to_owned(), library)]
+    }
+
+    fn echo(&self, dtype: DataType) -> Model {
+        echo("onnxruntime", dtype)
+    }
+
+    fn troubled(&self, trouble: Trouble) -> Option<Troubled> {
+        troubled("onnxruntime", trouble)
+    }
+
+    fn refuses(&self, unusual: Unusual) -> Option<String> {
+        match unusual {
+            Unusual::Nul => Some("NUL".to_owned()),
+            Unusual::Nested => Some("input `x`: expected float32, found nested".to_owned()),
+            _ => None,
+        }
+    }
+
+    fn complains_about(&self, misfit: Misfit) -> Option<&'static str> {
+        Some(complaint(misfit))
+    }
+
+    fn n_copies(&self) -> u64 {
+        1
+    }
+}
+
+fn complaint(misfit: Misfit) -> &'static str {
+    match misfit {
+        Misfit::Missing => "input `x` is missing",
+        Misfit::Surplus => "the model has no input `surplus`",
+        Misfit::Dtype => "input `x`: expected float32, found int32",
+    }
+}
+
+fn model(engine: &str, graph: &Graph) -> Model {
+    Model::of(vec![("model.onnx", graph.file())], "y").with("engine", engine)
+}
+
+fn echo(engine: &str, dtype: DataType) -> Model {
+    let element = match dtype {
+        DataType::Float32 => element::FLOAT,
+        DataType::Uint8 => 2,
+        DataType::Int8 => 3,
+        DataType::Uint16 => 4,
+        DataType::Int16 => 5,
+        DataType::Int32 => 6,
+        DataType::Int64 => element::INT64,
+        DataType::String => 8,
+        DataType::Float64 => 11,
+        DataType::Uint32 => 12,
+        DataType::Uint64 => 13,
+        other => panic!("ONNX has no {other}"),
+    };
+    let graph =
+        Graph::default().node("Identity", &["x"], &["y"]).input("x", element, false).output("y", element, false);
+    model(engine, &graph)
+}
+
+/// What an engine can be brought to do by its inputs alone: take long, and fail.
+fn troubled(engine: &str, trouble: Trouble) -> Option<Troubled> {
+    match trouble {
+        Trouble::Slow(time) => {
+            // A loop that multiplies two matrices in each of its rounds, and as many rounds as the input `n` says.
+            let body = Graph::default()
+                .node("MatMul", &["power", "matrix"], &["next_power"])
+                .node("Identity", &["on"], &["still_on"])
+                .input("round", element::INT64, true)
+                .input("on", element::BOOL, true)
+                .input("power", element::FLOAT, false)
+                .output("still_on", element::BOOL, true)
+                .output("next_power", element::FLOAT, false);
+            let matrix: Vec<u8> = (0..64 * 64).flat_map(|_| (1.0 / 64.0_f32).to_le_bytes()).collect();
+            let graph = Graph::default()
+                .constant("matrix", element::FLOAT, &[64, 64], &matrix)
+                .constant("yes", element::BOOL, &[], &[1])
+                .node_with("Loop", &["n", "yes", "matrix"], &["powers"], &[("body", body)])
+                .node("Identity", &["x"], &["y"])
+                .input("x", element::FLOAT, false)
+                .input("n", element::INT64, true)
+                .output("y", element::FLOAT, false)
+                .output("powers", element::FLOAT, false);
+            let rounds = |n: u64| Tensor::scalar(i64::try_from(n).unwrap_or(i64::MAX).min(1 << 30));
+            let x = || ("x", floats(3, 1));
+            let n_rounds = u64::try_from(time.max(Duration::from_millis(1)).as_micros()).unwrap_or(u64::MAX) / 10;
+            Some(Troubled {
+                model: model(engine, &graph),
+                good: vec![x(), ("n", rounds(0))],
+                bad: vec![x(), ("n", rounds(n_rounds))],
+                words: "",
+            })
+        }
+        Trouble::Fail => {
+            // Only two elements, or one, can be added to two.
+            let zeros = [0_u8; 8];
+            let graph = Graph::default()
+                .constant("zeros", element::FLOAT, &[2], &zeros)
+                .node("Add", &["x", "zeros"], &["y"])
+                .input("x", element::FLOAT, false)
+                .output("y", element::FLOAT, false);
+            let model = model(engine, &graph);
+            Some(Troubled {
+                model,
+                good: vec![("x", floats(2, 1))],
+                bad: vec![("x", floats(3, 1))],
+                words: "broadcast",
+            })
+        }
+        Trouble::Crash | Trouble::FailInStream => None,
+    }
+}

@@ -1,0 +1,127 @@
+//! Models that fail, crash, or take too long.
+
+use std::time::{Duration, Instant};
+
+use carton_core::{Carton, Error, ErrorKind, InferOptions};
+
+use super::calls::inputs;
+use super::stage::{chain, check_refusal, check_same};
+use super::{Stage, Trouble, Troubled};
+
+/// How long what is immediate may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+async fn check_good(carton: &Carton, troubled: &Troubled) {
+    match carton.infer(inputs(&troubled.good)).await {
+        Ok(outputs) => {
+            let (_, expected) = troubled.good.iter().find(|(name, _)| *name == "x").unwrap();
+            if let Some(found) = outputs.get(troubled.model.output) {
+                check_same(found, expected);
+            }
+        }
+        Err(error) => panic!("{}", chain(&error)),
+    }
+}
+
+pub async fn an_error_costs_one_call(stage: &Stage) {
+    let Some(troubled) = stage.subject.troubled(Trouble::Fail) else { return stage.skip("a model that fails") };
+    let carton = stage.load(&troubled.model).await;
+    check_good(&carton, &troubled).await;
+    let process = stage.process();
+    for _ in 0..3 {
+        let error = carton.infer(inputs(&troubled.bad)).await.unwrap_err();
+        check_refusal(&error, troubled.words);
+        assert_eq!(error.kind(), ErrorKind::Failure);
+        check_good(&carton, &troubled).await;
+    }
+    // Bad and good ones at the same time: each gets its own answer.
+    let calls: Vec<_> = (0..32)
+        .map(|number| {
+            let (carton, troubled) = (carton.clone(), troubled.clone());
+            tokio::spawn(async move {
+                if number % 2 == 0 {
+                    return check_good(&carton, &troubled).await;
+                }
+                check_refusal(&carton.infer(inputs(&troubled.bad)).await.unwrap_err(), troubled.words);
+            })
+        })
+        .collect();
+    for call in calls {
+        call.await.unwrap();
+    }
+    assert_eq!(stage.process(), process, "the runner that failed is the one that goes on");
+}
+
+pub async fn a_crash_costs_one_call(stage: &Stage) {
+    let Some(troubled) = stage.subject.troubled(Trouble::Crash) else { return stage.skip("a model that crashes") };
+    let carton = stage.load(&troubled.model).await;
+    for _ in 0..2 {
+        check_good(&carton, &troubled).await;
+        let process = stage.process();
+        let start = Instant::now();
+        let error = carton.infer(inputs(&troubled.bad)).await.unwrap_err();
+        assert!(start.elapsed() < PATIENCE, "{:?}", start.elapsed());
+        assert_eq!(error.kind(), ErrorKind::RunnerCrashed, "{}", chain(&error));
+        assert!(chain(&error).contains(troubled.words), "expected `{}` in: {}", troubled.words, chain(&error));
+        check_good(&carton, &troubled).await;
+        assert_ne!(stage.process(), process);
+    }
+}
+
+pub async fn a_killed_runner_is_replaced(stage: &Stage) {
+    let Some(troubled) = stage.subject.troubled(Trouble::Slow(Duration::from_secs(60))) else {
+        return stage.skip("a slow model");
+    };
+    let carton = stage.load(&troubled.model).await;
+    check_good(&carton, &troubled).await;
+    let calls: Vec<_> = (0..3)
+        .map(|_| {
+            let (carton, inputs) = (carton.clone(), inputs(&troubled.bad));
+            tokio::spawn(async move { carton.infer(inputs).await })
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let start = Instant::now();
+    stage.kill();
+    // All wait for the same process, in its hands or for their turn.
+    for call in calls {
+        let error = call.await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::RunnerCrashed, "{}", chain(&error));
+        assert!(chain(&error).contains("killed by signal 9"), "{}", chain(&error));
+    }
+    assert!(start.elapsed() < PATIENCE, "{:?}", start.elapsed());
+    check_good(&carton, &troubled).await;
+}
+
+pub async fn a_timeout_kills(stage: &Stage) {
+    let Some(troubled) = stage.subject.troubled(Trouble::Slow(Duration::from_secs(60))) else {
+        return stage.skip("a slow model");
+    };
+    let carton = stage.load(&troubled.model).await;
+    check_good(&carton, &troubled).await;
+    let process = stage.process();
+    let start = Instant::now();
+    let options = InferOptions { timeout: Some(Duration::from_millis(300)) };
+    let error = carton.infer_with(inputs(&troubled.bad), options).await.unwrap_err();
+    assert!(matches!(error, Error::Timeout { waiting: false, .. }), "{}", chain(&error));
+    assert!(start.elapsed() < PATIENCE, "{:?}", start.elapsed());
+    check_good(&carton, &troubled).await;
+    assert_ne!(stage.process(), process);
+}
+
+pub async fn a_dropped_call_costs_nothing_else(stage: &Stage) {
+    let Some(troubled) = stage.subject.troubled(Trouble::Slow(Duration::from_secs(2))) else {
+        return stage.skip("a slow model");
+    };
+    let carton = stage.load(&troubled.model).await;
+    check_good(&carton, &troubled).await;
+    let process = stage.process();
+    for wait in [1, 200] {
+        let call = carton.infer(inputs(&troubled.bad));
+        let dropped = tokio::time::timeout(Duration::from_millis(wait), call).await;
+        assert!(dropped.is_err(), "the slow call was answered after {wait} ms");
+        // Whether the runner could stop it or not, the next call is answered.
+        check_good(&carton, &troubled).await;
+    }
+    assert_eq!(stage.process(), process, "nothing is killed because a call is dropped");
+}
