@@ -1,7 +1,7 @@
 //! `carton`: packs models into cartons, inspects and verifies them, and runs them.
 //!
 //! This binary owns arguments, output and exit codes; everything else is `carton_core`'s. It carries the runners `onnx`
-//! and `noop` and starts itself again as their process.
+//! and `noop` and starts itself again as their process, and the package of the runner `python`, which it installs.
 //!
 //! Data goes to standard output, everything else to standard error. With `--json` standard output holds exactly one
 //! object, also when the command fails (`{"error": …}`).
@@ -13,6 +13,7 @@ mod interrupt;
 mod logging;
 mod output;
 mod progress;
+mod python;
 mod tensors;
 
 use std::ffi::OsString;

@@ -53,6 +53,13 @@ pub(crate) struct RunnerInstallArgs {
     #[arg(long, value_name = "HASH", value_parser = digest, conflicts_with = "index")]
     pub(crate) sha256: Option<Sha256Digest>,
 
+    /// For the runner `python`: the interpreter, by its path or its version [default: `python3` in PATH]
+    ///
+    /// It takes CPython 3.9 or later. Runners for several versions are installed one after another, and each carton chooses the
+    /// one that it was packed for.
+    #[arg(long, value_name = "PATH|VERSION", conflicts_with_all = ["index", "sha256"], value_hint = clap::ValueHint::ExecutablePath)]
+    pub(crate) python: Option<String>,
+
     /// Only runners that understand this version of the contents of `model/`
     #[arg(long, value_name = "N")]
     pub(crate) compat_version: Option<u64>,
@@ -70,7 +77,11 @@ const INSTALL_EXAMPLES: &str = r#"Examples:
     carton runner install ./my-runner
 
   One that this program carries, for programs that only link the library:
-    carton runner install onnx"#;
+    carton runner install onnx
+
+  The one for Python models, for the Python that is here, and for another one:
+    carton runner install python
+    carton runner install python --python 3.12"#;
 
 /// `carton runner rm`.
 #[derive(Args, Debug)]

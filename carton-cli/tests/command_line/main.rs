@@ -6,6 +6,7 @@ mod errors;
 mod help;
 mod interruption;
 mod package;
+mod python_runner;
 mod remote;
 mod runner_index;
 mod runners;

@@ -13,8 +13,8 @@ use super::descriptor::{Descriptor, INTERFACE_VERSION, ModelFilesMode};
 /// The first argument of an executable started as one of its own runners; the second is the runner's name.
 pub const RUNNER_ARGUMENT: &str = "__carton-runner";
 
-/// When the runners built into this version were released.
-const RELEASE_DATE: &str = "2026-11-21T00:00:00Z";
+/// When the runners that belong to this version were released (RFC 3339).
+pub const RELEASE_DATE: &str = "2026-11-21T00:00:00Z";
 
 /// A runner linked into the program.
 #[derive(Clone, Copy, Debug)]

@@ -22,9 +22,9 @@ mod workspace;
 
 pub(crate) use choose::{Choice, choose};
 pub use descriptor::{Descriptor, DescriptorError, INTERFACE_VERSION, ModelFilesMode};
-pub use embedded::{EmbeddedRunner, RUNNER_ARGUMENT, runner_main};
+pub use embedded::{EmbeddedRunner, RELEASE_DATE, RUNNER_ARGUMENT, runner_main};
 pub use index::{BrokenEntry, Index, IndexEntry, IndexError, MAX_INDEX_BYTES, MAX_INDEX_ENTRIES, Part};
-pub use install::{InstallError, Installed, Installer};
+pub use install::{InstallError, Installed, Installer, RunnerFile};
 pub use package::{OfferedRunner, Packaged, add_to_index, archive_name, package};
 pub use place::{Place, PlaceError};
 pub use registry::{BrokenRunner, Registry, RegistryError};

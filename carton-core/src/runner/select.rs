@@ -91,6 +91,8 @@ const MAX_LISTED: usize = 20;
 
 /// The runners that the `carton` command carries and installs.
 const INSTALLABLE: [&str; 2] = ["onnx", "noop"];
+/// The runners that it installs for a framework that is on the machine, in whichever version that is.
+const INSTALLABLE_IN_ANY_VERSION: [&str; 1] = ["python"];
 
 impl NoRunner {
     /// What the user can do about it.
@@ -106,7 +108,11 @@ impl NoRunner {
             return format!("install it: `carton runner install {name}`");
         }
         let command = self.install_command();
-        let mut hint = if self.index_configured {
+        let in_any_version =
+            INSTALLABLE_IN_ANY_VERSION.contains(&name.as_str()) && self.rejected.iter().all(version_only);
+        let mut hint = if in_any_version && self.searched == Searched::Installed {
+            format!("install it: `carton runner install {}`", shell_word(&self.asked()))
+        } else if self.index_configured {
             format!("install it: `{command}`, or let `--install-runners` do so")
         } else {
             format!("no runner index is configured; install it from one that has it: `{command}`")
@@ -119,14 +125,19 @@ impl NoRunner {
 
     /// The command that installs what is missing, as a shell takes it.
     fn install_command(&self) -> String {
-        let Requirement { name, framework_version, compat_version } = &self.requirement;
-        let what = match framework_version {
-            Some(version) if *version != VersionReq::STAR => format!("{name}@{version}"),
-            _ => name.clone(),
-        };
+        let compat_version = self.requirement.compat_version;
         let compat = compat_version.map(|version| format!(" --compat-version {version}")).unwrap_or_default();
         let index = if self.index_configured { "" } else { " --index URL" };
-        format!("carton runner install {}{compat}{index}", shell_word(&what))
+        format!("carton runner install {}{compat}{index}", shell_word(&self.asked()))
+    }
+
+    /// The runner as `carton runner install` takes it.
+    fn asked(&self) -> String {
+        let Requirement { name, framework_version, .. } = &self.requirement;
+        match framework_version {
+            Some(version) if *version != VersionReq::STAR => format!("{name}@{version}"),
+            _ => name.clone(),
+        }
     }
 
     /// The same, found missing in an index.
@@ -346,6 +357,11 @@ mod tests {
         check("them/t", "*", true, "`carton runner install them/t --compat-version 1`");
         check("it's;rm", "*", true, r"`carton runner install 'it'\''s;rm' --compat-version 1`");
         let candidate = runner("t", "1.2.0", "2026-01-01T00:00:00Z");
+        check("python", "=3.10", false, "install it: `carton runner install 'python@=3.10'`");
+        check("python", "*", true, "install it: `carton runner install python`");
+        let other = runner("python", "3.11.7", "2026-01-01T00:00:00Z");
+        let none = select(&[other], &requirement("python", "=3.10"), HERE).unwrap_err();
+        assert!(none.hint().starts_with("install it: `carton runner install 'python@=3.10'`; or"), "{}", none.hint());
         let none = select(&[candidate], &requirement("t", "^2"), HERE).unwrap_err();
         assert!(none.hint().contains("`--framework-version`"), "{}", none.hint());
     }

@@ -12,6 +12,10 @@ use super::{failure, index_place, with_installer};
 use crate::args::RunnerInstallArgs;
 use crate::failure::{Exit, Failure};
 use crate::output::one_line;
+use crate::python;
+
+/// What shows that a folder is the source of the runner `python`.
+const PYTHON_PACKAGE: &str = "carton_runner";
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -19,7 +23,7 @@ struct Answer<'a> {
     runner_name: &'a str,
     framework_version: String,
     path: &'a Path,
-    /// Where it came from: an index, an archive, a folder, or `this program`.
+    /// Where it came from: an index, an archive, a folder, or `this program`; for `python` the interpreter.
     source: &'a str,
 }
 
@@ -36,17 +40,26 @@ enum Source {
 #[error("--sha256 is the hash of an archive, and none is named")]
 struct NoArchive;
 
+/// An interpreter for what is no Python.
+#[derive(Debug, thiserror::Error)]
+#[error("--python is the interpreter of the runner `python`, and another one is to be installed")]
+struct NoPythonRunner;
+
 pub(super) async fn run(arguments: RunnerInstallArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     let Context { config, output, .. } = context;
     let source = source(&arguments)?;
     if arguments.sha256.is_some() && !matches!(source, Source::Archive(_)) {
         return Err(Failure::usage(NoArchive).hint("an index has the hash of each of its archives; a folder has none"));
     }
+    if arguments.python.is_some() && !matches!(&source, Source::Named(requirement) if is_python(requirement)) {
+        return Err(Failure::usage(NoPythonRunner));
+    }
     let index = index_place(arguments.index.as_deref(), config)?;
     let only_index = arguments.index.is_some();
     let offline = config.offline;
-    let sha256 = arguments.sha256;
+    let RunnerInstallArgs { sha256, python, .. } = arguments;
     let (installed, from) = with_installer(context, move |installer| match source {
+        Source::Named(requirement) if python.is_some() => python::install(installer, python.as_deref(), &requirement),
         Source::Named(requirement) => named(installer, &requirement, index.as_ref(), only_index, offline),
         Source::Archive(place) => {
             let installed = installer.from_archive(&place, sha256).map_err(|error| match error {
@@ -55,7 +68,15 @@ pub(super) async fn run(arguments: RunnerInstallArgs, context: &Context<'_>) -> 
             });
             Ok((installed?, place.to_string()))
         }
-        Source::Folder(path) => Ok((installer.from_folder(&path).map_err(failure)?, path.display().to_string())),
+        Source::Folder(path) => {
+            let installed = installer.from_folder(&path).map_err(|error| match error {
+                InstallError::NoDescriptor { inside: None, .. } if path.join(PYTHON_PACKAGE).is_dir() => {
+                    failure(error).hint("this program carries that runner: `carton runner install python`")
+                }
+                error => failure(error),
+            });
+            Ok((installed?, path.display().to_string()))
+        }
     })
     .await?;
     let Installed { descriptor, folder } = installed;
@@ -82,10 +103,14 @@ fn named(
     offline: bool,
 ) -> Result<(Installed, String), Failure> {
     let own = |installer: &Installer<'_>| {
-        installer.from_program(requirement).map(|installed| (installed, "this program".to_owned()))
+        if is_python(requirement) {
+            return python::install(installer, None, requirement);
+        }
+        let installed = installer.from_program(requirement).map_err(failure)?;
+        Ok((installed, "this program".to_owned()))
     };
     let Some(index) = index else {
-        return own(installer).map_err(failure);
+        return own(installer);
     };
     let error = match installer.from_index(index, requirement) {
         Ok(installed) => return Ok((installed, index.to_string())),
@@ -93,13 +118,21 @@ fn named(
     };
     let absent =
         matches!(error, InstallError::NoRunner(_)) || (offline && matches!(error, InstallError::Network { .. }));
-    if absent
-        && !only_index
-        && let Ok(installed) = own(installer)
-    {
-        return Ok(installed);
+    if absent && !only_index {
+        match own(installer) {
+            Ok(installed) => return Ok(installed),
+            // The index was not meant to have it: what is wrong here says more.
+            Err(own) if is_python(requirement) => return Err(own),
+            Err(_) => {}
+        }
     }
     Err(failure(error))
+}
+
+/// Whether it is the runner that is made of an interpreter.
+fn is_python(requirement: &Requirement) -> bool {
+    requirement.name == python::RUNNER_NAME
+        && requirement.compat_version.is_none_or(|version| version == python::COMPAT_VERSION)
 }
 
 /// What could be a name is one, unless it can only be a path or a URL.

@@ -50,6 +50,17 @@ pub struct Installed {
     pub folder: PathBuf,
 }
 
+/// A file of a runner that a program puts together.
+#[derive(Clone, Copy, Debug)]
+pub struct RunnerFile<'a> {
+    /// Its path below the runner's folder.
+    pub path: &'a str,
+    /// What is in it.
+    pub contents: &'a [u8],
+    /// Whether it may be executed.
+    pub is_executable: bool,
+}
+
 impl Installer<'_> {
     /// Reads an index.
     ///
@@ -149,6 +160,25 @@ impl Installer<'_> {
         fs::set_permissions(&executable, mode).map_err(InstallError::io("write", &executable))?;
         check::write(&Descriptor { runner_path: EXECUTABLE.into(), ..runner.clone() }, &new)?;
         self.publish(&workspace, self.runner_dir.join(folder_name(runner)), runner)
+    }
+
+    /// Installs a runner that consists of `files`, to which its `runner.toml` is added; the path of its executable is relative to
+    /// them. One of the same name and version is replaced.
+    ///
+    /// # Errors
+    /// Names that no runner may have, no executable where `runner` says, another platform's runner; files that cannot be
+    /// written. Nothing is left then.
+    pub fn from_files(&self, runner: &Descriptor, files: &[RunnerFile<'_>]) -> Result<Installed, InstallError> {
+        let unpack_error = |source| unpack_error(source, runner.to_string());
+        let workspace = self.workspace()?;
+        let new = new_folder(&workspace)?;
+        let mut tree = Tree::new(new.clone(), Limits::default(), self.wanted);
+        for RunnerFile { path, mut contents, is_executable } in files.iter().copied() {
+            tree.file(path, is_executable, &mut contents).map_err(unpack_error)?;
+        }
+        tree.finish().map_err(unpack_error)?;
+        check::write(runner, &new)?;
+        self.publish_checked(&workspace, &new, runner.to_string())
     }
 
     /// Fetches, compares, unpacks and checks what an entry of an index consists of.

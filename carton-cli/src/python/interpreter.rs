@@ -1,0 +1,404 @@
+//! Finds a Python interpreter that the `python` runner can be made with, and asks it what it is.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io::{self, Read};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
+
+use semver::{Version, VersionReq};
+use serde::Deserialize;
+
+use crate::failure::{Exit, Failure};
+use crate::interrupt::InterruptError;
+
+/// A Python interpreter of this machine, fit for the runner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Interpreter {
+    /// Where it is: the interpreter itself rather than a link or a script that chooses one, or that of a virtual environment
+    /// if it was named.
+    pub(super) path: String,
+    pub(super) version: Version,
+}
+
+/// The oldest version that the runner supports.
+const OLDEST: (u64, u64) = (3, 9);
+/// How long an interpreter may take to say what it is.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Between two looks at whether it is done.
+const PAUSE: Duration = Duration::from_millis(2);
+/// What an interpreter may say.
+const MAX_ANSWER: u64 = 1 << 16;
+/// How many interpreters are asked in search of a version.
+const MAX_ASKED: usize = 64;
+
+/// Asks an interpreter what it is. Python 2 understands it too.
+const QUESTION: &str = r#"
+import json, os, platform, sys
+base = sys.executable
+in_venv = sys.prefix != getattr(sys, "base_prefix", sys.prefix)
+if in_venv:
+    base = os.path.join(sys.base_exec_prefix, "bin", "python%d.%d" % sys.version_info[:2])
+    if not os.path.exists(base):
+        base = getattr(sys, "_base_executable", sys.executable)
+print("\n" + json.dumps({
+    "implementation": platform.python_implementation(),
+    "version": sys.version_info[:3],
+    "level": sys.version_info[3],
+    "serial": sys.version_info[4],
+    "executable": os.path.abspath(sys.executable) if in_venv else os.path.realpath(base),
+    "base": os.path.realpath(base),
+}))
+"#;
+
+/// The answer, in the last line that it prints.
+#[derive(Deserialize)]
+struct Answer {
+    implementation: String,
+    version: (u64, u64, u64),
+    level: String,
+    serial: u64,
+    executable: String,
+    base: String,
+}
+
+/// An interpreter that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot use the interpreter `{}`", path.display())]
+struct Unusable {
+    path: PathBuf,
+    source: Problem,
+}
+
+/// Why it cannot be used.
+#[derive(Debug, thiserror::Error)]
+enum Problem {
+    #[error("it cannot be started")]
+    Start(#[source] io::Error),
+    #[error("it ended with {status}{}", Said(said))]
+    Ended { status: ExitStatus, said: String },
+    #[error("it did not say within {} seconds which Python it is", PATIENCE.as_secs())]
+    Silent,
+    #[error("it does not behave like a Python interpreter")]
+    NoPython,
+    #[error("it is {found}, the runner needs CPython")]
+    Implementation { found: String },
+    #[error("it is Python {found}, the runner needs 3.9 or later")]
+    TooOld { found: Version },
+    #[error("it is Python {found}, required is `{required}`")]
+    Version { found: Version, required: VersionReq },
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// The last line that a program printed, for the end of a message.
+struct Said<'a>(&'a str);
+
+impl fmt::Display for Said<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.lines().rev().map(str::trim).find(|line| !line.is_empty()) {
+            Some(line) => write!(f, ": {line}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// No interpreter is what is asked for.
+#[derive(Debug, thiserror::Error)]
+#[error("no Python interpreter {what} is on this machine{}", Seen(seen))]
+struct NotFound {
+    what: String,
+    seen: Vec<String>,
+}
+
+struct Seen<'a>(&'a [String]);
+
+impl fmt::Display for Seen<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() { Ok(()) } else { write!(f, "; there are {}", self.0.join(", ")) }
+    }
+}
+
+/// `--python` with neither a path nor a version.
+#[derive(Debug, thiserror::Error)]
+#[error("`{text}` is neither an interpreter nor a version of Python")]
+struct NoVersion {
+    text: String,
+    source: semver::Error,
+}
+
+/// What `--python` says.
+enum Asked {
+    File(PathBuf),
+    Name(String),
+    Version(VersionReq),
+}
+
+fn asked(text: &str) -> Result<Asked, Failure> {
+    if text.contains('/') {
+        return Ok(Asked::File(PathBuf::from(text)));
+    }
+    if !text.starts_with(|c: char| c.is_ascii_digit() || "=<>~^*".contains(c)) {
+        return Ok(Asked::Name(text.to_owned()));
+    }
+    // A bare version means itself: `3.10` is no 3.12.
+    let exact = if text.starts_with(|c: char| c.is_ascii_digit()) { format!("={text}") } else { text.to_owned() };
+    let version = VersionReq::parse(&exact).map_err(|source| {
+        Failure::usage(NoVersion { text: text.to_owned(), source }).hint("for example: `--python 3.11`")
+    });
+    version.map(Asked::Version)
+}
+
+/// Finds the interpreter that is asked for.
+///
+/// # Errors
+/// There is none, or it cannot be used.
+pub(super) fn find(
+    text: Option<&str>,
+    required: Option<&VersionReq>,
+    wanted: &dyn Fn() -> ControlFlow<()>,
+) -> Result<Interpreter, Failure> {
+    let required = required.filter(|required| **required != VersionReq::STAR);
+    let version = match text.map(asked).transpose()? {
+        Some(Asked::File(path)) => return named(&path, required, true, wanted),
+        Some(Asked::Name(name)) => {
+            let path = in_path(&name).next().ok_or_else(|| not_found(format!("called `{name}`"), Vec::new()))?;
+            return named(&path, required, true, wanted);
+        }
+        Some(Asked::Version(version)) => Some(version),
+        None => None,
+    };
+    if version.is_none() && required.is_none() {
+        let path = in_path("python3").chain(in_path("python")).next();
+        let path = path.ok_or_else(|| not_found("called `python3`".to_owned(), Vec::new()))?;
+        return named(&path, None, false, wanted);
+    }
+    let mut seen = BTreeSet::new();
+    for path in everywhere().into_iter().take(MAX_ASKED) {
+        match ask(&path, false, wanted) {
+            Ok(found) if [version.as_ref(), required].into_iter().flatten().all(|r| r.matches(&found.version)) => {
+                return Ok(found);
+            }
+            Ok(found) => seen.insert(found.version),
+            Err(Problem::Interrupted) => return Err(interrupted()),
+            Err(Problem::TooOld { found }) => seen.insert(found),
+            // A script that chooses between versions may have none to choose.
+            Err(_) => false,
+        };
+    }
+    let required = [version.as_ref(), required].into_iter().flatten().map(|required| format!("`{required}`"));
+    let what = format!("that meets {}", required.collect::<Vec<_>>().join(" and "));
+    Err(not_found(what, seen.iter().map(Version::to_string).collect()))
+}
+
+fn not_found(what: String, seen: Vec<String>) -> Failure {
+    Failure::with_exit(Exit::NoRunner, NotFound { what, seen })
+        .hint("install it, or name an interpreter: `carton runner install python --python PATH`")
+}
+
+fn interrupted() -> Failure {
+    Failure::with_exit(Exit::Interrupted, InterruptError::Interrupted)
+}
+
+fn named(
+    path: &Path,
+    required: Option<&VersionReq>,
+    is_explicit: bool,
+    wanted: &dyn Fn() -> ControlFlow<()>,
+) -> Result<Interpreter, Failure> {
+    let suits = |found: Interpreter| match required {
+        Some(required) if !required.matches(&found.version) => {
+            Err(Problem::Version { found: found.version, required: required.clone() })
+        }
+        _ => Ok(found),
+    };
+    ask(path, is_explicit, wanted).and_then(suits).map_err(|source| match source {
+        Problem::Interrupted => interrupted(),
+        source => {
+            let hint = "name another interpreter: `--python PATH`, or a version: `--python 3.11`";
+            Failure::new(Unusable { path: path.to_path_buf(), source }).hint(hint)
+        }
+    })
+}
+
+/// The executables of that name in `PATH`.
+fn in_path(name: &str) -> impl Iterator<Item = PathBuf> {
+    let folders: Vec<PathBuf> =
+        std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default();
+    let name = name.to_owned();
+    folders
+        .into_iter()
+        .filter(|folder| folder.is_absolute())
+        .map(move |folder| folder.join(&name))
+        .filter(|path| path.is_file())
+}
+
+/// Every interpreter that can be found: `python3` in `PATH`, those with a version in their name, and those that pyenv and uv
+/// have installed. Newer ones come first in each place.
+fn everywhere() -> Vec<PathBuf> {
+    let path: Vec<PathBuf> =
+        std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default();
+    let mut found: Vec<PathBuf> = in_path("python3").collect();
+    for folder in path.iter().filter(|folder| folder.is_absolute()) {
+        let names = names_in(folder).into_iter().filter_map(|name| {
+            let minor: u32 = name.strip_prefix("python3.")?.parse().ok()?;
+            Some((minor, name))
+        });
+        let mut names: Vec<(u32, String)> = names.collect();
+        names.sort_by_key(|(minor, _)| std::cmp::Reverse(*minor));
+        found.extend(names.into_iter().map(|(_, name)| folder.join(name)));
+    }
+    let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+    let variable = |name: &str, below_home: &str| {
+        std::env::var_os(name).filter(|value| !value.is_empty()).map_or_else(|| home.join(below_home), PathBuf::from)
+    };
+    let of_uv = match std::env::var_os("UV_PYTHON_INSTALL_DIR").filter(|value| !value.is_empty()) {
+        Some(folder) => PathBuf::from(folder),
+        None => variable("XDG_DATA_HOME", ".local/share").join("uv/python"),
+    };
+    for folder in [variable("PYENV_ROOT", ".pyenv").join("versions"), of_uv] {
+        let mut names = names_in(&folder);
+        names.sort_by_key(|name| std::cmp::Reverse(numbers(name)));
+        found.extend(names.into_iter().map(|name| folder.join(name).join("bin/python3")).filter(|path| path.is_file()));
+    }
+    let mut known = BTreeSet::new();
+    found.retain(|path| known.insert(std::fs::canonicalize(path).unwrap_or_else(|_| path.clone())));
+    found
+}
+
+fn names_in(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+}
+
+/// The numbers in a name, by which `3.10.2` comes after `3.9.18`.
+fn numbers(name: &str) -> Vec<u64> {
+    name.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse().ok()).collect()
+}
+
+/// Asks the interpreter at `path` what it is.
+fn ask(path: &Path, keep_venv: bool, wanted: &dyn Fn() -> ControlFlow<()>) -> Result<Interpreter, Problem> {
+    let mut child = Command::new(path)
+        .args(["-I", "-c", QUESTION])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(Problem::Start)?;
+    let (stdout, stderr) = (read(child.stdout.take()), read(child.stderr.take()));
+    let status = match wait(&mut child, wanted) {
+        Ok(status) => status,
+        Err(problem) => {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(problem);
+        }
+    };
+    // A process that it left behind may keep the pipes open.
+    let [stdout, stderr] = [stdout, stderr].map(|text| text.recv_timeout(Duration::from_secs(1)).unwrap_or_default());
+    if !status.success() {
+        return Err(Problem::Ended { status, said: stderr });
+    }
+    interpret(&stdout, keep_venv)
+}
+
+fn interpret(said: &str, keep_venv: bool) -> Result<Interpreter, Problem> {
+    let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    let answer: Answer = serde_json::from_str(last).map_err(|_| Problem::NoPython)?;
+    let (major, minor, patch) = answer.version;
+    let pre_release = match answer.level.as_str() {
+        "final" => String::new(),
+        "candidate" => format!("-rc.{}", answer.serial),
+        level => format!("-{level}.{}", answer.serial),
+    };
+    let version = format!("{major}.{minor}.{patch}{pre_release}");
+    let version = Version::parse(&version).map_err(|_| Problem::NoPython)?;
+    if answer.implementation != "CPython" {
+        return Err(Problem::Implementation { found: answer.implementation });
+    }
+    if (major, minor) < OLDEST {
+        return Err(Problem::TooOld { found: version });
+    }
+    let path = if keep_venv { answer.executable } else { answer.base };
+    if !path.starts_with('/') {
+        return Err(Problem::NoPython);
+    }
+    Ok(Interpreter { path, version })
+}
+
+fn wait(child: &mut Child, wanted: &dyn Fn() -> ControlFlow<()>) -> Result<ExitStatus, Problem> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        if let Some(status) = child.try_wait().map_err(Problem::Start)? {
+            return Ok(status);
+        }
+        if wanted().is_break() {
+            return Err(Problem::Interrupted);
+        }
+        if Instant::now() > end {
+            return Err(Problem::Silent);
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Reads what a program prints, on a thread of its own, so that a full pipe does not stop the program.
+fn read(pipe: Option<impl Read + Send + 'static>) -> Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    if let Some(pipe) = pipe {
+        std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            let _ = pipe.take(MAX_ANSWER).read_to_end(&mut bytes);
+            let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
+        });
+    }
+    receiver
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn answer(implementation: &str, version: &str, level: &str) -> String {
+        format!(
+            "noise of a site customization\n{{\"implementation\": \"{implementation}\", \"version\": {version}, \
+             \"level\": \"{level}\", \"serial\": 2, \"executable\": \"/venv/bin/python\", \"base\": \"/usr/bin/python3\"}}\n"
+        )
+    }
+
+    #[test]
+    fn answers_are_judged() {
+        let check = |said: &str, expected: Result<&str, &str>| match (interpret(said, false), expected) {
+            (Ok(found), Ok(version)) => assert_eq!(found.version.to_string(), version),
+            (Err(problem), Err(text)) => assert!(problem.to_string().contains(text), "{problem}"),
+            (found, _) => assert!(found.is_err() && expected.is_err(), "{said}: {found:?}"),
+        };
+        check(&answer("CPython", "[3, 11, 7]", "final"), Ok("3.11.7"));
+        check(&answer("CPython", "[3, 15, 0]", "candidate"), Ok("3.15.0-rc.2"));
+        check(&answer("CPython", "[3, 15, 0]", "alpha"), Ok("3.15.0-alpha.2"));
+        check(&answer("CPython", "[3, 9, 0]", "final"), Ok("3.9.0"));
+        check(&answer("CPython", "[3, 8, 18]", "final"), Err("it is Python 3.8.18, the runner needs 3.9 or later"));
+        check(&answer("CPython", "[2, 7, 18]", "final"), Err("3.9 or later"));
+        check(&answer("PyPy", "[3, 10, 13]", "final"), Err("it is PyPy, the runner needs CPython"));
+        check("hello\n", Err("does not behave like"));
+        check("", Err("does not behave like"));
+    }
+
+    #[test]
+    fn a_virtual_environment_is_kept_only_if_it_was_named() {
+        let said = answer("CPython", "[3, 11, 7]", "final");
+        assert_eq!(interpret(&said, true).unwrap().path, "/venv/bin/python");
+        assert_eq!(interpret(&said, false).unwrap().path, "/usr/bin/python3");
+    }
+
+    #[test]
+    fn versions_are_in_the_order_of_their_numbers() {
+        assert!(numbers("3.10.2") > numbers("3.9.18"));
+        assert!(numbers("cpython-3.13.0-linux-x86_64-gnu") > numbers("cpython-3.9.18-linux-x86_64-gnu"));
+    }
+}

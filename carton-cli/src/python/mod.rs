@@ -1,0 +1,170 @@
+//! The `python` runner as this program carries it: a package of Python files, made a runner by the interpreter that is to run
+//! them. `interpreter` finds that one; what the files do is in `runners/python`.
+
+mod interpreter;
+
+use std::borrow::Cow;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use carton_core::runner::{
+    Descriptor, INTERFACE_VERSION, Installed, Installer, ModelFilesMode, PLATFORM, RELEASE_DATE, Requirement,
+    RunnerFile,
+};
+
+use crate::failure::Failure;
+use interpreter::Interpreter;
+
+/// The name that cartons ask for.
+pub(crate) const RUNNER_NAME: &str = "python";
+/// The version of the contents of `model/` that the runner understands.
+pub(crate) const COMPAT_VERSION: u64 = 1;
+
+/// The runner's package: names in its folder, and what is in the files.
+static PACKAGE: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/python_package.rs"));
+
+/// The executable of the runner.
+const EXECUTABLE: &str = "run";
+/// What is started when the executable has to be a shell script.
+const SCRIPT: &str = "run.py";
+/// The script itself. A process that the model starts with `multiprocessing` imports it again, under another name.
+const START: &str = r#"import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+if __name__ == "__main__":
+    from carton_runner.__main__ import main
+
+    sys.exit(main())
+"#;
+
+/// The longest first line that every kernel reads whole, `#!` included.
+const MAX_SHEBANG: usize = 127;
+
+/// What the runner is given of the environment beyond what every runner is: how to reach a package index.
+const ENVIRONMENT: &[&str] = &[
+    "UV",
+    "UV_*",
+    "PIP_*",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+    "NETRC",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+];
+
+/// Why the runner cannot be made.
+#[derive(Debug, thiserror::Error)]
+enum RunnerError {
+    #[error("the version or the date of the runner is none")]
+    Version,
+    #[error("the path of the interpreter has characters that the first line of a script cannot hold: {0:?}")]
+    Path(String),
+}
+
+/// Installs the runner for an interpreter: the one that `--python` names by its path, its name or its version, else the one
+/// that is `python3` in `PATH`, or with a required version the first that has it. Returns also which one it is.
+///
+/// # Errors
+/// No such interpreter, one that cannot be used; files that cannot be written.
+pub(crate) fn install(
+    installer: &Installer<'_>,
+    asked: Option<&str>,
+    requirement: &Requirement,
+) -> Result<(Installed, String), Failure> {
+    let interpreter = interpreter::find(asked, requirement.framework_version.as_ref(), installer.wanted)?;
+    let descriptor = descriptor(&interpreter).ok_or_else(|| Failure::new(RunnerError::Version))?;
+    let start = start(&interpreter.path).ok_or_else(|| Failure::new(RunnerError::Path(interpreter.path.clone())))?;
+    let mut files: Vec<RunnerFile<'_>> =
+        PACKAGE.iter().map(|&(path, contents)| RunnerFile { path, contents, is_executable: false }).collect();
+    for (path, text) in &start {
+        files.push(RunnerFile { path, contents: text.as_bytes(), is_executable: *path == EXECUTABLE });
+    }
+    let installed = installer.from_files(&descriptor, &files).map_err(carton_core::Error::from)?;
+    compile(&interpreter, &installed.folder);
+    Ok((installed, interpreter.path))
+}
+
+fn descriptor(interpreter: &Interpreter) -> Option<Descriptor> {
+    Some(Descriptor {
+        runner_name: RUNNER_NAME.to_owned(),
+        framework_version: interpreter.version.clone(),
+        runner_compat_version: COMPAT_VERSION,
+        runner_interface_version: INTERFACE_VERSION,
+        runner_release_date: RELEASE_DATE.parse().ok()?,
+        runner_path: EXECUTABLE.into(),
+        args: Vec::new(),
+        platform: PLATFORM.to_owned(),
+        files: ModelFilesMode::Directory,
+        environment: ENVIRONMENT.iter().map(|&name| name.to_owned()).collect(),
+    })
+}
+
+/// The files that start the package with the interpreter at `path`. A first line that is too long, or a path with spaces, which
+/// would end there, takes a shell script. `None` for a path that has no place in a script.
+fn start(path: &str) -> Option<Vec<(&'static str, Cow<'static, str>)>> {
+    if path.chars().any(char::is_control) {
+        return None;
+    }
+    let shebang = format!("#!{path} -I");
+    if shebang.len() <= MAX_SHEBANG && !path.contains(char::is_whitespace) {
+        return Some(vec![(EXECUTABLE, format!("{shebang}\n{START}").into())]);
+    }
+    let quoted = path.replace('\'', r"'\''");
+    let wrapper = format!("#!/bin/sh\nexec '{quoted}' -I \"${{0%/*}}/{SCRIPT}\" \"$@\"\n");
+    Some(vec![(EXECUTABLE, wrapper.into()), (SCRIPT, START.into())])
+}
+
+/// Compiles the package, so that the runner starts sooner. It is found to be stale by its hash if it ever is, and a runner
+/// without it works as well.
+fn compile(interpreter: &Interpreter, folder: &Path) {
+    let arguments = ["-I", "-m", "compileall", "-q", "--invalidation-mode", "checked-hash", "carton_runner"];
+    let status = Command::new(&interpreter.path)
+        .args(arguments)
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    tracing::debug!(?status, "compiled the package");
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn the_first_line_is_one_that_kernels_read() {
+        let check = |path: &str, expected: &str| {
+            let files = start(path).unwrap();
+            assert_eq!(files[0].0, EXECUTABLE);
+            assert!(files[0].1.starts_with(expected), "{}", files[0].1);
+            assert!(files.last().unwrap().1.ends_with(START));
+        };
+        check("/usr/bin/python3.11", "#!/usr/bin/python3.11 -I\nimport os\n");
+        check("/my python/bin/python3", "#!/bin/sh\nexec '/my python/bin/python3' -I \"${0%/*}/run.py\" \"$@\"\n");
+        check("/it's a/python3", "#!/bin/sh\nexec '/it'\\''s a/python3' -I ");
+        check(&format!("/{}/python3", "a".repeat(120)), "#!/bin/sh\nexec '/aaa");
+        assert!(start("/a\nb/python3").is_none());
+    }
+
+    #[test]
+    fn the_package_is_whole() {
+        let names: Vec<&str> = PACKAGE.iter().map(|(name, _)| *name).collect();
+        assert!(names.contains(&"carton_runner/environments/__init__.py"), "{names:?}");
+        assert!(names.iter().all(|name| name.ends_with(".py")), "{names:?}");
+    }
+}
