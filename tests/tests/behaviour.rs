@@ -8,3 +8,21 @@ behaviours!(noop, carton_tests::behaviour::subjects::noop::Noop { copies: false 
 behaviours!(noop_with_copies, carton_tests::behaviour::subjects::noop::Noop { copies: true });
 behaviours!(onnx_on_rten, carton_tests::behaviour::subjects::onnx::Rten);
 behaviours!(onnx_on_onnx_runtime, carton_tests::behaviour::subjects::onnx::OnnxRuntime);
+behaviours!(python, carton_tests::behaviour::subjects::python::Python);
+behaviours!(node, carton_tests::behaviour::subjects::node::Node);
+behaviours!(
+    torchscript_on_debians_libtorch,
+    carton_tests::behaviour::subjects::torchscript::Torchscript {
+        name: "torchscript on libtorch 1.13",
+        version: "1.13.",
+        requirement: "~1.13"
+    }
+);
+behaviours!(
+    torchscript_on_a_current_libtorch,
+    carton_tests::behaviour::subjects::torchscript::Torchscript {
+        name: "torchscript on libtorch 2.13",
+        version: "2.13.",
+        requirement: "~2.13"
+    }
+);

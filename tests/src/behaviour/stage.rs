@@ -122,6 +122,7 @@ impl Stage {
             metadata: carton_core::metadata::Draft::parse(&model.metadata).unwrap(),
             config: Some(self.subject.config(&self.place)),
             policy: self.policy(),
+            framework_version: self.subject.framework_version().map(|requirement| requirement.parse().unwrap()),
             ..PackOptions::default()
         };
         if let Err(error) = Carton::pack(&path, self.subject.runner(), &output, options).await {

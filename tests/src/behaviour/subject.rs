@@ -22,6 +22,11 @@ pub trait Subject: Sync {
         None
     }
 
+    /// Which of several installed releases of the runner is meant.
+    fn framework_version(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Where its runner is installed.
     fn config(&self, place: &Place) -> Config {
         place.config()

@@ -1,0 +1,34 @@
+//! Runners that were installed for the tests: `CARTON_TEST_RUNNERS` names their folder, `scripts/test` fills it.
+
+use std::path::{Path, PathBuf};
+
+use carton_core::config::Config;
+
+use crate::place::Place;
+
+fn folder() -> Option<PathBuf> {
+    std::env::var_os("CARTON_TEST_RUNNERS").filter(|folder| !folder.is_empty()).map(PathBuf::from)
+}
+
+/// Why a runner of this name and of a version that begins like this cannot be tested here.
+pub(super) fn unavailable(name: &str, version: &str) -> Option<String> {
+    let Some(folder) = folder() else {
+        return Some(format!("CARTON_TEST_RUNNERS names no folder where {name} is installed"));
+    };
+    let is_wanted = |path: &Path| {
+        let descriptor = std::fs::read_to_string(path.join("runner.toml")).ok()?.parse::<toml::Table>().ok()?;
+        let runners = descriptor.get("runner")?.as_array()?;
+        Some(runners.iter().any(|runner| {
+            let is = |field: &str, expected: &str| runner.get(field)?.as_str().map(|text| text.starts_with(expected));
+            is("runner_name", name) == Some(true) && is("framework_version", version) == Some(true)
+        }))
+    };
+    let found = std::fs::read_dir(&folder).ok()?.flatten().any(|entry| is_wanted(&entry.path()) == Some(true));
+    (!found).then(|| format!("no {name} {version} is installed in {}", folder.display()))
+}
+
+/// A configuration with the installed runners, which keep what they need for all tests in one place.
+pub(super) fn config(place: &Place) -> Config {
+    let runner_dir = folder().unwrap_or_default();
+    Config { runner_data_dir: runner_dir.with_extension("data"), runner_dir, ..place.config() }
+}

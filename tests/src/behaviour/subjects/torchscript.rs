@@ -1,0 +1,91 @@
+//! The torchscript runner on a libtorch. Its model comes from `tests/models/behaviour/make_torchscript.py`.
+
+use std::time::Duration;
+
+use carton_core::Options;
+use carton_core::config::Config;
+use carton_tensor::{DataType, Tensor};
+
+use super::super::stage::floats;
+use super::super::subject::ModelFiles;
+use super::super::{Misfit, Model, Subject, Trouble, Troubled, Unusual};
+use super::{in_checkout, installed};
+use crate::place::Place;
+
+/// The torchscript runner.
+pub struct Torchscript {
+    /// What its messages call it.
+    pub name: &'static str,
+    /// How the version of its libtorch begins.
+    pub version: &'static str,
+    /// Which versions those are.
+    pub requirement: &'static str,
+}
+
+impl Subject for Torchscript {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn runner(&self) -> &'static str {
+        "torchscript"
+    }
+
+    fn framework_version(&self) -> Option<&'static str> {
+        Some(self.requirement)
+    }
+
+    fn unavailable(&self) -> Option<String> {
+        installed::unavailable("torchscript", self.version)
+    }
+
+    fn config(&self, place: &Place) -> Config {
+        installed::config(place)
+    }
+
+    fn echo(&self, _: DataType) -> Model {
+        Model {
+            files: ModelFiles::Kept(in_checkout("tests/models/behaviour/torchscript.pt")),
+            metadata: String::new(),
+            options: Options::new(),
+            output: "y",
+        }
+    }
+
+    fn troubled(&self, trouble: Trouble) -> Option<Troubled> {
+        let model = self.echo(DataType::Float32);
+        let good = vec![("x", floats(3, 1))];
+        let with = |name, value: i64| [&good[..], &[(name, Tensor::scalar(value))]].concat();
+        match trouble {
+            Trouble::Slow(time) => {
+                // A round takes 20 to 200 us.
+                let n_rounds = time.max(Duration::from_millis(1)).as_micros() / 60;
+                let bad = with("rounds", i64::try_from(n_rounds).unwrap_or(i64::MAX));
+                Some(Troubled { model, good, bad, words: "" })
+            }
+            Trouble::Fail => Some(Troubled { bad: with("fail", 1), model, good, words: "no luck in torch" }),
+            Trouble::Crash | Trouble::FailInStream => None,
+        }
+    }
+
+    fn refuses(&self, unusual: Unusual) -> Option<String> {
+        use DataType::{Uint16, Uint32, Uint64};
+        match unusual {
+            Unusual::Dtype(dtype @ (Uint16 | Uint32 | Uint64)) => Some(format!("{dtype}")),
+            Unusual::StringRank(rank) if rank > 1 => Some("string".to_owned()),
+            _ => None,
+        }
+    }
+
+    fn complains_about(&self, misfit: Misfit) -> Option<&'static str> {
+        match misfit {
+            Misfit::Missing => Some("KeyError: x"),
+            // A dictionary may hold anything.
+            Misfit::Surplus | Misfit::Dtype => None,
+        }
+    }
+
+    fn n_copies(&self) -> u64 {
+        0
+    }
+}
