@@ -1,5 +1,158 @@
-"""The runner as a process: where its socket and its output go, and how it ends."""
+"""The runner as a process: where its socket and its output go, what it says to the processes that the model forks, and
+how it ends."""
+
+import atexit
+import errno
+import fcntl
+import os
+import socket
+import stat
+import sys
+import threading
+import traceback
+import types
+
+import carton_runner
+from carton_runner import descriptors
+from carton_runner.serving import Server
+
+#: Seconds for which exit handlers of the model may take.
+_EXIT_PATIENCE = 1.0
 
 
 def main():
     """Serves the host at standard input until it is gone or asks to shut down."""
+    process = Process()
+    try:
+        connection = _take_standard_input()
+    except OSError as error:
+        print("python: %s; runners are started by carton, not by hand" % error, file=sys.stderr)
+        sys.exit(2)
+    _prepare()
+    try:
+        server = Server(connection, process)
+        process.guard(server)
+        server.serve()
+    except BaseException:  # noqa: BLE001, whatever happened must not leave a process behind that does not serve
+        process.crashed()
+
+
+def _take_standard_input():
+    """Moves the socket to a descriptor that no child inherits, and leaves nothing to be read in its place."""
+    if not stat.S_ISSOCK(os.fstat(0).st_mode):
+        raise OSError("standard input is not a socket")
+    taken = socket.socket(fileno=descriptors.move_up(fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3)))
+    if taken.family != socket.AF_UNIX or taken.type != socket.SOCK_STREAM:
+        raise OSError("standard input is a socket, but not a stream of this machine")
+    null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    os.dup2(null, 0)
+    os.close(null)
+    return taken
+
+
+def _prepare():
+    """What a model finds."""
+    sys.dont_write_bytecode = True
+    sys.argv = ["carton"]
+    # Processes that `multiprocessing` starts would otherwise run the runner's main file again.
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            # Each line becomes a log record when it is complete, whatever is in it.
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
+
+
+class Process:
+    """How this process ends, and how those end that the model forks."""
+
+    def __init__(self):
+        self._number = os.getpid()
+        self._server = None
+        # The model may replace or close them.
+        self._streams = [stream for stream in (sys.stdout, sys.stderr) if stream is not None]
+
+    def guard(self, server):
+        """From now on, a process that the model forks loses the connection at once."""
+        self._server = server
+        os.register_at_fork(after_in_child=self._in_child)
+
+    def _in_child(self):
+        carton_runner._pool = carton_runner._call = None
+        # By number: the objects belong to the parent, and so may locks of theirs.
+        for descriptor in (self._server.connection.socket.fileno(), *self._server.watcher.descriptors()):
+            try:
+                os.close(descriptor)
+            except OSError:
+                pass
+
+    def after_model(self):
+        """Called whenever code of the model has run. A process that it forked, and that comes back from there, must not
+        go on as if it were the runner."""
+        if os.getpid() != self._number:
+            self._say("a process that the model forked returned from the call, and was ended")
+            self._flush()
+            os._exit(1)
+        for stream in self._streams:
+            try:
+                stream.flush()
+            except (OSError, ValueError):
+                # Closed by the model.
+                pass
+
+    def exit_as_asked(self, exit):
+        """``sys.exit`` in a model."""
+        status = exit.code
+        if status is None:
+            status = 0
+        elif not isinstance(status, int):
+            self._say(str(status))
+            status = 1
+        self._flush()
+        os._exit(status & 0xFF)
+
+    def end(self, status):
+        """The host asked for it: exit handlers run, but not for long."""
+        threading.Thread(target=self._end_later, args=(status,), daemon=True).start()
+        try:
+            atexit._run_exitfuncs()
+        except BaseException:  # noqa: BLE001
+            traceback.print_exc()
+        self._flush()
+        os._exit(status)
+
+    def _end_later(self, status):
+        threading.Event().wait(_EXIT_PATIENCE)
+        os._exit(status)
+
+    def end_at_once(self, status, reason=None):
+        """There is no host any more."""
+        if reason is not None:
+            self._say(reason)
+        os._exit(status)
+
+    def lost(self, error):
+        """The connection cannot be written to any more."""
+        if error.errno in (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN):
+            self.end_at_once(0)
+        self.end_at_once(1, "the connection to the host was lost: %s (did the model close descriptors?)" % error)
+
+    def crashed(self):
+        """Something happened that was not foreseen."""
+        try:
+            traceback.print_exc()
+            self._flush()
+        finally:
+            os._exit(70)
+
+    def _say(self, text):
+        try:
+            os.write(2, ("python: %s\n" % text).encode("utf-8", "backslashreplace"))
+        except OSError:
+            pass
+
+    def _flush(self):
+        for stream in self._streams:
+            try:
+                stream.flush()
+            except (OSError, ValueError):
+                pass

@@ -1,0 +1,148 @@
+"""Sends to the host without ever blocking: what the host does not take yet waits in a backlog, which is sent on by
+whoever waits for the socket next. So both sides can have much to say at once (spec/runner-protocol.md, section 1).
+"""
+
+import errno
+import json
+import os
+import select
+import socket
+import struct
+import threading
+from collections import deque
+
+from carton_runner.frames import HEADER, JSON_CAP, SEND_CAP
+
+_FLAGS = socket.MSG_DONTWAIT | getattr(socket, "MSG_NOSIGNAL", 0)
+#: Frames that may wait before the host is given up: it sends, but never reads.
+_BACKLOG_LIMIT = 1 << 16
+#: The kernel takes 1024 pieces at once.
+_PIECES = 1000
+#: Up to here one copy is cheaper than several pieces.
+_JOINED = 64 << 10
+
+
+class TooLarge(Exception):
+    """The message does not fit into a frame."""
+
+
+class Connection:
+    """The sending half of the socket. ``lost(error)`` is called when it can no longer be written to."""
+
+    def __init__(self, connection, lost):
+        self.socket = connection
+        #: Held while a message is made up and sent, so that releases and regions go out in order.
+        self.lock = threading.RLock()
+        self._lost = lost
+        self._backlog = deque()
+
+    def send(self, message, number=None, release="", parts=(), n_bytes=0):
+        """Sends a message given as JSON (``"pong":{}``), with its id and what :meth:`carton_runner.memory` releases."""
+        start = "{" if number is None else '{"id":%d,' % number
+        text = ('%s%s"message":{%s}}' % (start, release, message)).encode("utf-8", "replace")
+        length = 4 + len(text) + n_bytes
+        if length > SEND_CAP or len(text) > JSON_CAP:
+            raise TooLarge("a message of %d bytes is above the limit of %d" % (length, SEND_CAP))
+        head = HEADER.pack(length, len(text)) + text
+        if not n_bytes:
+            pieces = [head]
+        elif length <= _JOINED:
+            pieces = [b"".join((head, *parts))]
+        else:
+            pieces = [head, *parts]
+        with self.lock:
+            self._send(pieces, None)
+
+    def check(self, message, n_bytes):
+        """Raises :class:`TooLarge` before anything is done for a message that does not fit."""
+        # The id and what is released are small beside what is left of the limit for JSON.
+        if n_bytes + len(message) > SEND_CAP - (1 << 20) or len(message) > JSON_CAP - (1 << 20):
+            raise TooLarge("a message of %d bytes is above the limit of %d" % (n_bytes + len(message), SEND_CAP))
+
+    def send_with_descriptor(self, message, descriptor):
+        """Sends a message and a descriptor, which is closed then."""
+        text = ('{"message":{%s}}' % message).encode()
+        with self.lock:
+            self._send([HEADER.pack(4 + len(text), len(text)) + text], descriptor)
+
+    def _send(self, pieces, descriptor):
+        if not self._backlog:
+            pieces, descriptor = self._try(pieces, descriptor)
+        if pieces:
+            if len(self._backlog) >= _BACKLOG_LIMIT:
+                self._lost(OSError(errno.ENOBUFS, "the host reads nothing"))
+            self._backlog.append((pieces, descriptor))
+
+    def _try(self, pieces, descriptor):
+        """Sends what the socket takes now, and returns the rest."""
+        while pieces:
+            ancillary = []
+            if descriptor is not None:
+                ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", descriptor))]
+            try:
+                if ancillary or len(pieces) > 1:
+                    sent = self.socket.sendmsg(pieces[:_PIECES], ancillary, _FLAGS)
+                else:
+                    sent = self.socket.send(pieces[0], _FLAGS)
+            except BlockingIOError:
+                return pieces, descriptor
+            except OSError as error:
+                self._lost(error)
+                raise
+            if descriptor is not None:
+                os.close(descriptor)
+                descriptor = None
+            if len(pieces) == 1 and sent == len(pieces[0]):
+                break
+            pieces = _rest(pieces, sent)
+        return None, None
+
+    def has_backlog(self):
+        """Whether something waits to be sent."""
+        return bool(self._backlog)
+
+    def flush(self):
+        """Sends as much of the backlog as the host takes now."""
+        with self.lock:
+            while self._backlog:
+                pieces, descriptor = self._try(*self._backlog[0])
+                if pieces:
+                    self._backlog[0] = (pieces, descriptor)
+                    return
+                self._backlog.popleft()
+
+    def wait(self, descriptors=(), timeout=None):
+        """Waits until there is something to read, on the socket or one of ``descriptors``, sending the backlog
+        meanwhile. Returns those that can be read."""
+        poll = select.poll()
+        number = self.socket.fileno()
+        for descriptor in descriptors:
+            poll.register(descriptor, select.POLLIN)
+        while True:
+            backlog = bool(self._backlog)
+            poll.register(number, select.POLLIN | (select.POLLOUT if backlog else 0))
+            readable = []
+            for descriptor, events in poll.poll(timeout):
+                if descriptor == number and events & select.POLLOUT:
+                    self.flush()
+                if events & ~select.POLLOUT:
+                    readable.append(descriptor)
+            if readable or not backlog or timeout is not None:
+                return readable
+
+
+def _rest(pieces, sent):
+    """What is left of ``pieces`` after ``sent`` bytes."""
+    rest = []
+    for piece in pieces:
+        if sent >= len(piece):
+            sent -= len(piece)
+        else:
+            rest.append(memoryview(piece)[sent:])
+            sent = 0
+    return rest
+
+
+def quote(text):
+    """``text`` as a string of JSON. What is no text in Unicode (a lone surrogate) becomes ``?``."""
+    return json.dumps(text.encode("utf-8", "replace").decode(), ensure_ascii=False)

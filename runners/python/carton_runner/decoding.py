@@ -1,0 +1,240 @@
+"""Tensors of a message to NumPy arrays (spec/runner-protocol.md, section 6).
+
+Arrays lie over the bytes of the frame, or over the host's memory; they are read-only. Every range, shape and string is
+checked; strings on a copy that the host cannot change.
+"""
+
+import struct
+import sys
+
+from carton_runner.errors import ProtocolError, RunnerError
+from carton_runner.frames import malformed
+
+_U64 = 1 << 64
+_MAX_RANK = 64
+#: Sizes of the elements.
+SIZES = {
+    "float32": 4,
+    "float64": 8,
+    "int8": 1,
+    "int16": 2,
+    "int32": 4,
+    "int64": 8,
+    "uint8": 1,
+    "uint16": 2,
+    "uint32": 4,
+    "uint64": 8,
+}
+#: A tensor smaller than this must not keep a frame larger than that in memory.
+_SMALL, _LARGE_FRAME = 16 << 10, 64 << 10
+
+
+class Decoder:
+    """Makes arrays of what the host sends. ``numpy`` is set once the model's environment has it."""
+
+    def __init__(self, host_memory, pool):
+        self._host_memory = host_memory
+        self._pool = pool
+        self._numpy = None
+        self._dtypes = {}
+
+    def use(self, numpy):
+        """Sets the NumPy of the model."""
+        self._numpy = numpy
+        self._dtypes = {name: numpy.dtype(name) for name in SIZES}
+
+    def decode(self, message, wires, body):
+        """The inputs by name. Raises :class:`ProtocolError` for what no host may send, and :class:`RunnerError` for what
+        NumPy cannot hold."""
+        if type(wires) is not list:
+            raise malformed(message, "its tensors are no list")
+        arrays = {}
+        problem = None
+        for wire in wires:
+            if type(wire) is not dict:
+                raise malformed(message, "a tensor is no object")
+            name = wire.get("name", "")
+            if type(name) is not str:
+                raise malformed(message, "the name of a tensor is no text")
+            if name in arrays:
+                raise ProtocolError("tensor `%s`: it is there twice" % name)
+            try:
+                arrays[name] = self._tensor(wire, body, False)
+            except _Malformed as error:
+                raise malformed(message, "tensor `%s`: %s" % (name, error)) from None
+            except _Wrong as error:
+                raise ProtocolError("tensor `%s`: %s" % (name, error)) from None
+            except (ValueError, OverflowError, MemoryError) as error:
+                # All other tensors are looked at all the same: what they are lent has to be given back.
+                problem = RunnerError("NumPy cannot hold the input `%s`: %s" % (name, error))
+                arrays[name] = None
+        if problem is not None:
+            raise problem
+        return arrays
+
+    def discard(self, wires):
+        """Gives back what the host lends with tensors that nobody looks at."""
+        for wire in wires if type(wires) is list else ():
+            if type(wire) is dict:
+                self.discard(wire.get("inner"))
+                if wire.get("data") is not None:
+                    place, owner, region, offset, _ = _data(wire["data"])
+                    if place == "shared" and owner == "host":
+                        self._host_memory.give_back(region, offset)
+
+    def _tensor(self, wire, body, inside_nested):
+        kind = wire.get("dtype")
+        size = SIZES.get(kind) if type(kind) is str else None
+        if size is None and kind != "string":
+            if kind == "nested":
+                return self._nested(wire, body, inside_nested)
+            raise _Malformed("there is no dtype %r" % (kind,))
+        shape = wire.get("shape", ())
+        if (type(shape) is not list and shape != ()) or len(shape) > _MAX_RANK:
+            raise _Malformed("its shape is no list of at most %d dimensions" % _MAX_RANK)
+        count = 1
+        for dimension in shape:
+            if type(dimension) is not int or not 0 <= dimension < _U64:
+                raise _Malformed("a dimension is no integer from 0 to 2^64 - 1")
+            count *= dimension
+        place, owner, region, offset, length = _data(wire.get("data"))
+        if size is None:
+            return self._strings(count, shape, place, owner, region, offset, length, body)
+        if count * size != length:
+            raise _Wrong("shape %s of %s needs %d bytes, found %d" % (list(shape), kind, count * size, length))
+        dtype = self._dtypes[kind]
+        if place == "inline":
+            if offset + length > len(body):
+                raise _outside(length, offset, len(body))
+            if (length < _SMALL and len(body) > _LARGE_FRAME) or offset % size:
+                body, offset = bytes(body[offset : offset + length]), 0
+            return self._numpy.ndarray(shape, dtype, body, offset)
+        if offset % size:
+            raise _Wrong("its data is not aligned to %d bytes" % size)
+        if owner == "runner":
+            return self._own(region, offset, length, shape, dtype)
+        try:
+            memory = self._host_memory.region(region, offset, length)
+        except ValueError as error:
+            raise _Wrong(str(error)) from None
+        try:
+            array = self._numpy.ndarray(shape, dtype, memory, offset)
+        except BaseException:
+            self._host_memory.give_back(region, offset)
+            raise
+        self._host_memory.lend(array, region, offset, length)
+        return array
+
+    def _own(self, region, offset, length, shape, dtype):
+        """What this side lent and gets back as an input."""
+        array = self._pool.array(self._lent(region, offset, length), offset, shape, dtype)
+        array.flags.writeable = False
+        return array
+
+    def _lent(self, region, offset, length):
+        buffer = self._pool.find(region, offset, length)
+        if buffer is None:
+            raise _Wrong("%d bytes at offset %d of region %d do not lie inside a lent buffer" % (length, offset, region))
+        return buffer
+
+    def _strings(self, count, shape, place, owner, region, offset, length, body):
+        if place == "inline":
+            if offset + length > len(body):
+                raise _outside(length, offset, len(body))
+            block = bytes(body[offset : offset + length])
+        elif owner == "runner":
+            buffer = self._lent(region, offset, length)
+            block = bytes(memoryview(buffer.region.memory)[offset : offset + length])
+            self._pool.drop(buffer)
+        else:
+            try:
+                memory = self._host_memory.region(region, offset, length)
+            except ValueError as error:
+                raise _Wrong(str(error)) from None
+            # The host could change a string between its check and its use.
+            block = memory[offset : offset + length]
+            self._host_memory.give_back(region, offset)
+        texts = read_strings(count, block)
+        array = self._numpy.empty(count, dtype=object)
+        array[:] = texts
+        array = array.reshape(shape)
+        array.flags.writeable = False
+        return array
+
+    def _nested(self, wire, body, inside_nested):
+        if inside_nested:
+            raise _Wrong("a nested tensor inside a nested one")
+        inner = wire.get("inner", ())
+        if type(inner) is not list and inner != ():
+            raise _Malformed("`inner` is no list")
+        arrays = []
+        kind = None
+        for element in inner:
+            if type(element) is not dict:
+                raise _Malformed("an element of a nested tensor is no object")
+            kind = kind or element.get("dtype")
+            if element.get("dtype") != kind:
+                raise _Wrong("the elements of a nested tensor have different dtypes")
+            arrays.append(self._tensor(element, body, True))
+        return arrays
+
+
+class _Malformed(ProtocolError):
+    """Fields of the wrong type."""
+
+
+class _Wrong(ProtocolError):
+    """Fields that contradict each other."""
+
+
+def _outside(length, offset, found):
+    return _Wrong("%d bytes at %d do not lie inside the %d bytes of the frame" % (length, offset, found))
+
+
+def _data(data):
+    """Where elements are: ``inline`` or ``shared``, owner, region, offset, length."""
+    if type(data) is not dict or len(data) != 1:
+        raise _Wrong("it has no data") if data is None else _Malformed("`data` is not one place")
+    ((place, fields),) = data.items()
+    if type(fields) is not dict or place not in ("inline", "shared"):
+        raise _Malformed("`data` is neither `inline` nor `shared`")
+    offset, length = fields.get("offset"), fields.get("length")
+    owner = region = None
+    if place == "shared":
+        owner, region = fields.get("owner"), fields.get("region")
+        if owner not in ("host", "runner") or type(region) is not int or not 0 <= region < _U64:
+            raise _Malformed("`shared` names no region of the host or the runner")
+    if type(offset) is not int or type(length) is not int or not 0 <= offset < _U64 or not 0 <= length < _U64:
+        raise _Malformed("the offset or length of its data is no integer from 0 to 2^64 - 1")
+    return place, owner, region, offset, length
+
+
+def read_strings(count, block):
+    """``count`` texts from a block that nobody can change."""
+    start_of_text = (count + 1) * 8
+    if start_of_text > len(block):
+        raise _Wrong("%d bytes cannot hold the offsets of %d strings" % (len(block), count))
+    offsets = _offsets(count + 1, block[:start_of_text])
+    text = block[start_of_text:]
+    if offsets[0]:
+        raise _Wrong("the first string does not start at 0")
+    if offsets[count] != len(text):
+        raise _Wrong("the last string ends at %d, the text at %d" % (offsets[count], len(text)))
+    texts = []
+    start = 0
+    for index in range(1, count + 1):
+        end = offsets[index]
+        if end < start or end > len(text):
+            raise _Wrong("string %d from %d to %d does not lie inside %d bytes of text" % (index - 1, start, end, len(text)))
+        try:
+            texts.append(text[start:end].decode())
+        except UnicodeDecodeError as error:
+            raise _Wrong("string %d is not UTF-8: %s" % (index - 1, error)) from None
+        start = end
+    return texts
+
+
+def _offsets(count, block):
+    if sys.byteorder == "little":
+        return memoryview(block).cast("Q")
+    return struct.unpack("<%dQ" % count, block)

@@ -1,0 +1,368 @@
+"""What a model returned, as the tensors of a message (spec/runner-protocol.md, section 6).
+
+Sending takes three steps. :meth:`Encoder.encode` looks at every output, and copies what lies in ordinary memory. Then the
+caller forgets the outputs. :meth:`Encoded.settle` sees which arrays of the pool the model still keeps, which it may write
+to: they are copied as well, all others are passed on as they are.
+"""
+
+import json
+import struct
+from collections.abc import Mapping
+
+from carton_runner.errors import RunnerError
+from carton_runner.pool import THRESHOLD
+
+#: Where inline tensors start in the bytes of a frame: at multiples of this.
+_ALIGNMENT = 64
+_PADDING = bytes(_ALIGNMENT)
+#: A part of a larger buffer that is smaller than this is copied into the frame: that is cheaper than lending it.
+_SMALL_PART = 4 << 10
+#: What to do with dtypes that Carton has no name for.
+_ADVICE = {
+    "float16": "convert it, such as with `.astype(numpy.float32)`",
+    "bfloat16": "convert it, such as with `.astype(numpy.float32)`",
+    "longdouble": "convert it, such as with `.astype(numpy.float64)`",
+    "c": "return its real and imaginary parts as two outputs",
+    "M": "return the time as int64, such as with `.astype(numpy.int64)`",
+    "m": "return the duration as int64, such as with `.astype(numpy.int64)`",
+    "S": "return text, such as with `numpy.char.decode(output, 'utf-8')`",
+    "V": "return its fields as outputs of their own",
+}
+
+
+class Encoder:
+    """Encodes outputs. ``numpy`` is set once the model's environment has it."""
+
+    def __init__(self, roots, host_memory, pool):
+        self.roots = roots
+        self.host_memory = host_memory
+        self.pool = pool
+        self.numpy = None
+        self.names = {}
+        self.native = {}
+
+    def use(self, numpy):
+        """Sets the NumPy of the model."""
+        self.numpy = numpy
+        names = ("float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+        self.native = {numpy.dtype(name): name for name in names}
+
+    def encode(self, outputs, declared):
+        """``outputs`` is a dict of whatever the model returned; ``declared`` has the dtypes of the signature by name."""
+        encoded = Encoded(self)
+        try:
+            for name, value in outputs.items():
+                quoted = self.names.get(name) if type(name) is str else None
+                encoded.add(name, quoted or self._quote(name), value, declared)
+        except BaseException:
+            encoded.abandon()
+            raise
+        return encoded
+
+    def _quote(self, name):
+        if not isinstance(name, str):
+            raise RunnerError("the names of outputs are text, found %r" % (name,))
+        name = str(name)
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise RunnerError("the name of an output is no text in Unicode: %r" % name) from None
+        quoted = json.dumps(name)
+        if len(self.names) < 1024:
+            self.names[name] = quoted
+        return quoted
+
+    # What Python has for a tensor, as an array.
+
+    def array(self, name, value, declared):
+        """``value`` as an array of a dtype that Carton has a name for, in the byte order of this machine, and that name;
+        ``string`` for arrays of text."""
+        numpy = self.numpy
+        if type(value) is not numpy.ndarray:
+            value = self._as_array(name, value, declared)
+        dtype = value.dtype
+        found = self.native.get(dtype)
+        if found is not None:
+            return value, found
+        kind = dtype.kind
+        if kind == "b":
+            return value.view(numpy.uint8), "uint8"
+        if kind in "OUT":
+            return value, "string"
+        if not dtype.isnative:
+            # Later copied as well if it is large: arrays of the other byte order are rare.
+            return self.array(name, value.astype(dtype.newbyteorder("=")), declared)
+        raise self._unsupported(name, dtype)
+
+    def _unsupported(self, name, dtype):
+        kind = "longdouble" if dtype.kind == "f" and dtype.itemsize > 8 else dtype.kind
+        advice = _ADVICE.get(dtype.name) or _ADVICE.get(kind) or "return it as one of float32 … uint64, or as text"
+        return RunnerError("output `%s` has the dtype %s, which Carton has no name for" % (name, dtype), hint=advice)
+
+    def _as_array(self, name, value, declared):
+        numpy = self.numpy
+        if value is None:
+            raise RunnerError("output `%s` is None" % name)
+        if isinstance(value, numpy.ma.MaskedArray):
+            hint = "fill it, such as with `.filled(0)`"
+            raise RunnerError("output `%s` is a masked array, and Carton has no masks" % name, hint=hint)
+        if isinstance(value, (numpy.ndarray, numpy.generic)):
+            return numpy.asarray(value)
+        plain = isinstance(value, (bool, int, float, str, list, tuple))
+        if not plain and not hasattr(value, "__array__"):
+            hint = "return NumPy arrays, numbers, text, or lists of them"
+            raise RunnerError("output `%s` is a %s, which is no tensor" % (name, _type_name(value)), hint=hint)
+        if isinstance(value, str):
+            array = numpy.empty((), dtype=object)
+            array[()] = value
+            return array
+        wanted = declared.get(name)
+        if isinstance(value, (list, tuple)):
+            if wanted == "string" or _has_text(value):
+                return self._array_of_text(name, value)
+        try:
+            array = numpy.asarray(value)
+        except (ValueError, OverflowError, TypeError) as error:
+            raise RunnerError("output `%s` is a %s that is no tensor: %s" % (name, _type_name(value), error)) from error
+        if array.dtype == object:
+            raise RunnerError("output `%s` is a %s of what is neither numbers nor text" % (name, _type_name(value)))
+        if plain and wanted and wanted != "string" and array.dtype.name != wanted:
+            # Numbers of Python have no size of their own. None of them is ever rounded to an integer.
+            dtype = numpy.dtype(wanted)
+            if not array.size or numpy.can_cast(array.dtype, dtype, "same_kind") or self._fits(array, dtype):
+                return array.astype(dtype)
+        return array
+
+    def _fits(self, array, dtype):
+        if array.dtype.kind not in "iu" or dtype.kind not in "iu":
+            return False
+        limits = self.numpy.iinfo(dtype)
+        return limits.min <= int(array.min()) and int(array.max()) <= limits.max
+
+    def _array_of_text(self, name, value):
+        """A list of texts, or of lists of them. NumPy would cut NULs from the ends of texts, so it never sees them as
+        such."""
+        shape = []
+        level = value
+        while isinstance(level, (list, tuple)):
+            shape.append(len(level))
+            if not level:
+                break
+            level = level[0]
+        flat = [value]
+        for length in shape:
+            if any(not isinstance(part, (list, tuple)) or len(part) != length for part in flat):
+                raise RunnerError("the lists in output `%s` have different lengths" % name)
+            flat = [element for part in flat for element in part]
+        array = self.numpy.empty(len(flat), dtype=object)
+        for index, element in enumerate(flat):
+            array[index] = element
+        return array.reshape(shape)
+
+
+def _type_name(value):
+    kind = type(value)
+    return kind.__name__ if kind.__module__ == "builtins" else "%s.%s" % (kind.__module__, kind.__name__)
+
+
+def _has_text(value):
+    """Whether the first element at the bottom of nested lists is text."""
+    for _ in range(64):
+        if isinstance(value, (list, tuple)) and value:
+            value = value[0]
+    return isinstance(value, str)
+
+
+class Encoded:
+    """Outputs ready to be sent."""
+
+    def __init__(self, encoder):
+        self._encoder = encoder
+        #: Descriptions of tensors as JSON, in order; lists of pieces for those that are settled later.
+        self.wires = []
+        #: What the frame carries after its JSON.
+        self.parts = []
+        self.n_bytes = 0
+        #: Arrays over memory of the host, kept until the message that names them is on its way.
+        self.parting = []
+        # Buffers of the pool that are lent, with the offsets that name them.
+        self._lends = []
+        # Arrays of the pool: their place among the wires, and what may still be kept by the model.
+        self._doubtful = []
+
+    def add(self, name, quoted, value, declared):
+        """One output."""
+        numpy = self._encoder.numpy
+        if isinstance(value, (list, tuple)) and any(isinstance(element, numpy.ndarray) for element in value):
+            return self._add_nested(name, quoted, value, declared)
+        self.wires.append(self._tensor(name, '"name":%s,' % quoted, value, declared, len(self.wires)))
+        return None
+
+    def _add_nested(self, name, quoted, value, declared):
+        inner = []
+        first = None
+        for index, element in enumerate(value):
+            inner_name = "%s[%d]" % (name, index)
+            array, kind = self._encoder.array(inner_name, element, declared)
+            first = first or kind
+            if kind != first:
+                raise RunnerError("the elements of output `%s` are %s and %s: they must be of one dtype" % (name, first, kind))
+            inner.append(self._tensor(inner_name, "", array, declared, None))
+        self.wires.append('{"name":%s,"dtype":"nested","inner":[%s]}' % (quoted, ",".join(inner)))
+
+    def _tensor(self, name, named, value, declared, index):
+        array, kind = self._encoder.array(name, value, declared)
+        shape = str(list(array.shape))
+        start = '{%s"dtype":"%s","shape":%s,"data":{' % (named, kind, shape)
+        if kind == "string":
+            return "%s%s}}" % (start, self._block(_strings_block(name, array.ravel().tolist())))
+        n_bytes = array.nbytes
+        if n_bytes >= _SMALL_PART and self._encoder.pool.is_in_use:
+            shared = self._shared(array, n_bytes, start, index)
+            if shared is not None:
+                return shared
+            if n_bytes >= THRESHOLD:
+                return "%s%s}}" % (start, self._pooled(array, n_bytes))
+        return "%s%s}}" % (start, self._inline(array.tobytes(), n_bytes))
+
+    def _shared(self, array, n_bytes, start, index):
+        """The description of an array that lies in shared memory already."""
+        if not array.flags.c_contiguous:
+            return None
+        hold, root = self._encoder.roots.find(array)
+        if hold is None:
+            return None
+        offset = hold.offset + _address(array) - _address(root)
+        # The root of a view with tricks may be smaller than the view.
+        if offset < hold.offset or offset + n_bytes > hold.offset + hold.length or offset % array.itemsize:
+            return None
+        if hold.buffer is None:
+            self.parting.append(root)
+            return _shared_json(start, "host", hold.region, offset, n_bytes)
+        if index is None:
+            # Elements of nested tensors are copied, so that nobody has to look into lists later.
+            return None
+        self._encoder.pool.hold(hold.buffer)
+        if hold.buffer.is_shared:
+            # Lent before, and so read-only for all.
+            self._lends.append((hold.buffer, offset))
+            return _shared_json(start, "runner", hold.region, offset, n_bytes)
+        self._doubtful.append((index, hold, offset, n_bytes, start))
+        return start
+
+    def _pooled(self, array, n_bytes):
+        """Copies an array into the pool."""
+        buffer = self._encoder.pool.take(n_bytes)
+        numpy = self._encoder.numpy
+        numpy.copyto(numpy.ndarray(array.shape, array.dtype, buffer.region.memory, buffer.offset), array)
+        return self._lend(buffer, n_bytes)
+
+    def _block(self, block):
+        n_bytes = len(block)
+        if n_bytes < THRESHOLD or not self._encoder.pool.is_in_use:
+            return self._inline(block, n_bytes)
+        buffer = self._encoder.pool.take(n_bytes)
+        buffer.region.memory[buffer.offset : buffer.offset + n_bytes] = block
+        return self._lend(buffer, n_bytes)
+
+    def _lend(self, buffer, n_bytes):
+        self._lends.append((buffer, buffer.offset))
+        return '"shared":{"owner":"runner","region":%d,"offset":%d,"length":%d}' % (
+            buffer.region.number,
+            buffer.offset,
+            n_bytes,
+        )
+
+    def _inline(self, data, n_bytes):
+        offset = self.n_bytes
+        padding = -offset % _ALIGNMENT
+        if padding:
+            self.parts.append(_PADDING[:padding])
+            offset += padding
+        self.parts.append(data)
+        self.n_bytes = offset + n_bytes
+        return '"inline":{"offset":%d,"length":%d}' % (offset, n_bytes)
+
+    def settle(self):
+        """Decides, after the outputs were forgotten, which arrays of the pool are passed on as they are."""
+        while self._doubtful:
+            index, hold, offset, n_bytes, start = self._doubtful.pop()
+            buffer = hold.buffer
+            if hold() is None:
+                self._lends.append((buffer, offset))
+                self.wires[index] = _shared_json(start, "runner", hold.region, offset, n_bytes)
+                continue
+            try:
+                self.wires[index] = "%s%s}}" % (start, self._copied(buffer, offset, n_bytes))
+            finally:
+                self._encoder.pool.drop(buffer)
+
+    def _copied(self, buffer, offset, n_bytes):
+        copy = self._encoder.pool.take(n_bytes)
+        with memoryview(buffer.region.memory) as source, memoryview(copy.region.memory) as target:
+            target[copy.offset : copy.offset + n_bytes] = source[offset : offset + n_bytes]
+        return self._lend(copy, n_bytes)
+
+    def lend(self, announce):
+        """Lends what the message names. The message must be sent next."""
+        pool = self._encoder.pool
+        lends, self._lends = self._lends, []
+        for buffer, offset in lends:
+            pool.lend(buffer, offset, announce)
+
+    def abandon(self):
+        """Gives everything back: the message is not sent."""
+        pool = self._encoder.pool
+        while self._doubtful:
+            pool.drop(self._doubtful.pop()[1].buffer)
+        while self._lends:
+            pool.drop(self._lends.pop()[0])
+        self.parting.clear()
+        self.parts.clear()
+
+
+def _shared_json(start, owner, region, offset, n_bytes):
+    place = '"shared":{"owner":"%s","region":%d,"offset":%d,"length":%d}' % (owner, region, offset, n_bytes)
+    return "%s%s}}" % (start, place)
+
+
+def _address(array):
+    return array.__array_interface__["data"][0]
+
+
+def _strings_block(name, texts):
+    """``n + 1`` offsets into the text, and the text."""
+    encoded = []
+    offsets = [0]
+    end = 0
+    for text in texts:
+        if not isinstance(text, str):
+            raise RunnerError("output `%s` holds a %s where only text is expected" % (name, _type_name(text)))
+        try:
+            data = text.encode()
+        except UnicodeEncodeError:
+            raise RunnerError("output `%s` holds what is no text in Unicode: %r" % (name, text[:100])) from None
+        encoded.append(data)
+        end += len(data)
+        offsets.append(end)
+    encoded.insert(0, struct.pack("<%dQ" % len(offsets), *offsets))
+    return b"".join(encoded)
+
+
+def by_name(result, declared):
+    """What a model returned, by the names of the outputs: a dict as it is, anything else in the order in which the
+    outputs are declared."""
+    if isinstance(result, Mapping):
+        return result
+    hint = "return a dict of the outputs by name"
+    if not declared:
+        problem = "the model returned a %s, and the carton declares no outputs that it could be" % _type_name(result)
+        raise RunnerError(problem, hint=hint)
+    if isinstance(result, list) and len(declared) > 1:
+        result = tuple(result)
+    if not isinstance(result, tuple):
+        result = (result,)
+    if len(result) != len(declared):
+        problem = "the model returned %d outputs, the carton declares %d (%s)"
+        raise RunnerError(problem % (len(result), len(declared), ", ".join(declared)), hint=hint)
+    return dict(zip(declared, result))

@@ -1,0 +1,155 @@
+"""A loaded model: how its functions are called, and what they may return."""
+
+import inspect
+from collections.abc import AsyncIterator, Iterator
+
+from carton_runner.encoding import by_name
+from carton_runner.errors import RunnerError
+
+_END = object()
+
+
+class Model:
+    """The functions of a model, under the names of the carton's signature.
+
+    Results are dicts by name, arrays or tuples in the order of the declared outputs, or iterators of such (streams). All
+    may be awaited first.
+    """
+
+    def __init__(self, infer, seal, infer_sealed, unseal, inputs, outputs, loops):
+        self._infer = infer
+        self._seal = seal
+        self._infer_sealed = infer_sealed
+        self._unseal = unseal
+        self._loops = loops
+        self._input_names = _renamed(inputs, to_internal=True)
+        self._output_names = _renamed(outputs, to_internal=False)
+        #: Whether dicts of outputs cannot be taken as they are.
+        self.renames_outputs = bool(self._output_names)
+        #: As the model orders them.
+        self._declared = [output["name"] for output in outputs]
+        self.dtypes = {output["name"]: output["dtype"] for output in outputs}
+
+    @classmethod
+    def of_function(cls, function, inputs, outputs, loops):
+        """A plain function, called with the inputs as keyword arguments."""
+        return cls(lambda arrays: function(**arrays), None, None, None, inputs, outputs, loops)
+
+    @classmethod
+    def of_object(cls, model, inputs, outputs, loops):
+        """An object with ``infer_with_tensors``, or ``seal`` and ``infer_with_handle``, or all of them."""
+        names = ("infer_with_tensors", "seal", "infer_with_handle", "unseal")
+        infer, seal, infer_sealed, unseal = (getattr(model, name, None) for name in names)
+        if infer is None and (seal is None or infer_sealed is None):
+            hint = "give it `infer_with_tensors`, or `seal` and `infer_with_handle`; or name a function with `infer_fn`"
+            kind = type(model).__name__
+            raise RunnerError("the entry point returned a %s without the methods of a model" % kind, hint=hint)
+        if seal is None or infer_sealed is None:
+            seal = infer_sealed = unseal = None
+        return cls(infer, seal, infer_sealed, unseal, inputs, outputs, loops)
+
+    # Calls. What they return has not been looked at yet, but for being awaited.
+
+    def infer(self, call, arrays):
+        """Runs the model."""
+        if self._input_names:
+            arrays = {self._input_names.get(name, name): array for name, array in arrays.items()}
+        if self._infer is None:
+            return self._settled(call, self._infer_sealed(self._settled(call, self._seal(arrays))))
+        return self._settled(call, self._infer(arrays))
+
+    def seal(self, call, arrays):
+        """Something that stands for these inputs."""
+        if self._seal is None:
+            return arrays
+        if self._input_names:
+            arrays = {self._input_names.get(name, name): array for name, array in arrays.items()}
+        return self._settled(call, self._seal(arrays))
+
+    def infer_sealed(self, call, handle):
+        """Runs the model on what :meth:`seal` returned."""
+        if self._seal is None:
+            # The dict is the model's to change; the arrays are read-only.
+            return self.infer(call, dict(handle))
+        return self._settled(call, self._infer_sealed(handle))
+
+    def unseal(self, call, handle):
+        """The inputs are not needed any more."""
+        if self._unseal is not None:
+            self._settled(call, self._unseal(handle))
+
+    def _settled(self, call, result):
+        if type(result) is dict:
+            return result
+        if inspect.isawaitable(result):
+            return self._loops.run(call, result)
+        return result
+
+    # Results.
+
+    def outputs(self, call, result):
+        """The outputs of a call that has one answer."""
+        if type(result) is not dict:
+            if is_stream(result):
+                result = self._only_item(call, result)
+            result = by_name(result, self._declared)
+        if self._output_names:
+            result = {self._output_names.get(name, name): value for name, value in result.items()}
+        return result
+
+    def items(self, call, result):
+        """The items of a stream; a result that is none is the only item."""
+        if type(result) is dict or not is_stream(result):
+            return iter([result])
+        if isinstance(result, AsyncIterator):
+            return _synchronous(result, lambda *arguments: self._loops.run(call, *arguments))
+        return result
+
+    def _only_item(self, call, stream):
+        items = self.items(call, stream)
+        try:
+            item = next(items, _END)
+            if item is _END:
+                raise RunnerError("the model is a stream that has no items", hint="use infer_stream")
+            if next(items, _END) is not _END:
+                raise RunnerError("the model is a stream of several items, and one was asked for", hint="use infer_stream")
+            return item
+        finally:
+            close(items)
+
+
+def is_stream(result):
+    """Whether a model returned items rather than outputs."""
+    return isinstance(result, (Iterator, AsyncIterator))
+
+
+def close(items):
+    """Ends a stream early; generators run their `finally`."""
+    closing = getattr(items, "close", None)
+    if closing is not None:
+        closing()
+
+
+def _synchronous(stream, run):
+    """The items of an asynchronous stream."""
+    try:
+        while True:
+            try:
+                item = run(stream.__anext__())
+            except StopAsyncIteration:
+                return
+            yield item
+            # Not kept while the next one is made.
+            item = None
+    finally:
+        closing = getattr(stream, "aclose", None)
+        if closing is not None:
+            run(closing(), False)
+
+
+def _renamed(specs, to_internal):
+    """Names that the model has under another name."""
+    pairs = [(spec["name"], spec.get("internal_name") or spec["name"]) for spec in specs]
+    if not to_internal:
+        pairs = [(internal, name) for name, internal in pairs]
+    return {before: after for before, after in pairs if before != after}

@@ -1,0 +1,68 @@
+"""The fields of `load` and `pack`, checked, and of `packed` (spec/runner-protocol.md, section 5)."""
+
+import json
+import os
+
+from carton_runner.decoding import SIZES
+from carton_runner.frames import malformed
+
+_DTYPES = frozenset((*SIZES, "string"))
+
+
+def load_fields(fields):
+    """What a `load` asks for."""
+    files = _field(fields, "files", dict, "load")
+    directory = files.get("directory")
+    if type(directory) is not dict or len(files) != 1:
+        raise malformed("load", "`files` is not a `directory`, which is what this runner asked for")
+    device = fields.get("device")
+    if device is not None and type(device) is not str:
+        raise malformed("load", "`device` is no text")
+    return {
+        "path": _field(directory, "path", str, "load"),
+        "options": _optional(fields, "options", dict, "load"),
+        "device": device,
+        "inputs": _specs(fields, "inputs"),
+        "outputs": _specs(fields, "outputs"),
+    }
+
+
+def pack_fields(fields):
+    """What a `pack` asks for."""
+    return {
+        "path": _field(fields, "path", str, "pack"),
+        "scratch": _field(fields, "scratch", str, "pack"),
+        "options": _optional(fields, "options", dict, "pack"),
+        "pack_options": _optional(fields, "pack_options", dict, "pack"),
+    }
+
+
+def packed_json(packed):
+    """The fields of a `packed`."""
+    fields = {key: value for key, value in packed.items() if value is not None}
+    fields["path"] = os.fspath(fields["path"])
+    return json.dumps(fields)
+
+
+def _specs(fields, key):
+    specs = _optional(fields, key, list, "load")
+    for spec in specs:
+        if type(spec) is not dict:
+            raise malformed("load", "`%s` holds what is no object" % key)
+        _field(spec, "name", str, "load")
+        if spec.get("dtype") not in _DTYPES:
+            raise malformed("load", "`%s` has no known dtype" % spec["name"])
+        if spec.get("internal_name") is not None:
+            _field(spec, "internal_name", str, "load")
+    return specs
+
+
+def _field(fields, key, kind, message):
+    value = fields.get(key)
+    if type(value) is not kind:
+        raise malformed(message, "`%s` is missing or of the wrong type" % key)
+    return value
+
+
+def _optional(fields, key, kind, message):
+    return _field(fields, key, kind, message) if key in fields else kind()

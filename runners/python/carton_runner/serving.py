@@ -1,0 +1,486 @@
+"""Serves one host: reads its messages, and runs its calls, one at a time, on the thread that reads.
+
+A call that takes long is taken note of by the watcher (``watcher.py``), which then reads instead until the call is over.
+"""
+
+import gc
+import os
+import threading
+import time
+from collections import deque
+from pathlib import Path
+
+import carton_runner
+from carton_runner import loading, regions, tracebacks, version
+from carton_runner.calls import Call, Cancelled, Report
+from carton_runner.connection import Connection, TooLarge, quote
+from carton_runner.decoding import Decoder
+from carton_runner.encoding import Encoder
+from carton_runner.environments import packing
+from carton_runner.errors import ProtocolError, RunnerError
+from carton_runner.frames import EndOfFile, FrameReader, check_number, malformed, parse
+from carton_runner.holds import Roots
+from carton_runner.host_memory import HostMemory
+from carton_runner.model import close
+from carton_runner.pool import Pool
+from carton_runner.requests import load_fields, pack_fields, packed_json
+from carton_runner.watcher import Watcher
+
+#: Calls that may be known at once; the host, once it has an answer, may be ahead by some.
+_CALL_CAP = 10
+_CREDIT_CAP = 1 << 62
+#: Memory of the host that the model keeps is looked at when it has doubled, and is more than this.
+_KEPT = 64 << 20
+_ONLY_RUNNERS = frozenset(
+    ("loaded", "packed", "inferred", "stream_item", "stream_end", "sealed", "log", "progress")
+)
+
+
+class Server:
+    """A host being served. ``process`` says how this process ends."""
+
+    def __init__(self, socket, process):
+        self.process = process
+        self.connection = Connection(socket, process.lost)
+        roots = Roots()
+        self.host_memory = HostMemory(roots, self._memory_came_free)
+        self.pool = Pool(roots, self._memory_came_free)
+        self.pool.wanted = lambda: not (self.call is not None and self.call.cancelled)
+        self._decoder = Decoder(self.host_memory, self.pool)
+        self._encoder = Encoder(roots, self.host_memory, self.pool)
+        self._reader = FrameReader(socket, self._before_waiting)
+        #: Held by the thread that reads.
+        self.reading = threading.Lock()
+        #: The call that runs, and how many there were.
+        self.call = None
+        self.n_calls = 0
+        self._known = {}
+        self._pending = deque()
+        self._model = None
+        self._loops = loading.EventLoops()
+        self._sealed = {}
+        self._last_handle = 0
+        self._stopping = False
+        self._shared_memory = False
+        self._kept = _KEPT
+        self.watcher = Watcher(self)
+        self._notes = {
+            "cancel": self._on_cancel,
+            "credit": self._on_credit,
+            "unseal": self._on_unseal,
+            "map": self._on_map,
+            "unmap": self._on_unmap,
+            "release": _nothing,
+            "pong": _nothing,
+            "ping": self._on_ping,
+            "shutdown": self._on_shutdown,
+            "error": self._on_error,
+        }
+        self._calls = {
+            "load": self._load,
+            "pack": self._pack,
+            "infer": self._infer,
+            "infer_stream": self._stream,
+            "seal": self._seal,
+            "infer_sealed": self._infer_sealed,
+        }
+
+    # The loop.
+
+    def serve(self):
+        """Serves until the host is gone or asks to shut down; does not return."""
+        self.reading.acquire()
+        try:
+            self._greet()
+            carton_runner._pool = self.pool
+            self.watcher.start()
+            while True:
+                if self._pending:
+                    call = self._pending.popleft()
+                else:
+                    if self.host_memory.has_releases():
+                        self.flush_releases()
+                    call = self.read()
+                    if call is None:
+                        if self._stopping and not self._known:
+                            self.process.end(0)
+                        continue
+                self._run(call)
+        except (EndOfFile, ProtocolError) as end:
+            self.ended(end)
+
+    def ended(self, end):
+        """There is nothing to be read any more: ends the process."""
+        if isinstance(end, EndOfFile):
+            self.process.end_at_once(0)
+        self.connection.send('"error":{"code":"protocol","message":%s,"causes":[]}' % quote(str(end)))
+        self.process.end_at_once(1, "the host broke the protocol: %s" % end)
+
+    def _greet(self):
+        self.connection.send(
+            '"hello":{"protocol":"carton-runner","versions":[2],"features":["shared_memory"],"name":"%s",'
+            '"framework_version":"%s"}' % (version.NAME, version.framework_version())
+        )
+        text, _ = self._reader.next()
+        number, _, name, fields = parse(text)
+        if name != "hello":
+            raise ProtocolError("expected `hello` as first message, found `%s`" % name)
+        if type(fields) is not dict or type(fields.get("protocol")) is not str:
+            raise malformed(name, "`protocol` is no text")
+        if fields["protocol"] != "carton-runner":
+            raise ProtocolError("expected a peer that speaks `carton-runner`, found one that speaks `%s`" % fields["protocol"])
+        versions = fields.get("versions")
+        if type(versions) is not list or any(type(one) is not int for one in versions):
+            raise malformed(name, "`versions` is no list of integers")
+        if 2 not in versions:
+            text = "no protocol version in common: this side speaks [2], the other one %s" % versions
+            raise ProtocolError(text)
+        features = fields.get("features", [])
+        if type(features) is not list or any(type(one) is not str for one in features):
+            raise malformed(name, "`features` is no list of texts")
+        self._shared_memory = "shared_memory" in features
+        self.pool.is_in_use = self._shared_memory and regions.are_possible()
+
+    def _before_waiting(self):
+        if self.connection.has_backlog():
+            self.connection.wait()
+
+    def read(self):
+        """Reads one message and does what it asks for, or returns the call that it makes. Only the thread that reads."""
+        text, body = self._reader.next()
+        number, releases, name, fields = parse(text)
+        call = None
+        if name in self._calls:
+            call = self._new_call(number, name, fields, body)
+        else:
+            note = self._notes.get(name)
+            if note is not None:
+                if type(fields) is not dict:
+                    raise malformed(name, "it is no object")
+                note(number, fields)
+            elif name == "hello":
+                raise ProtocolError("unexpected `hello`: it was sent before")
+            elif name in _ONLY_RUNNERS:
+                raise ProtocolError("unexpected `%s`: only runners send it" % name)
+            else:
+                self._refuse(number, "unknown_message", "this runner does not know the message `%s`" % name)
+        if releases:
+            self.pool.release(releases)
+        return call
+
+    def read_for(self, call):
+        """Reads while a call runs; calls that come meanwhile have to wait. Only the thread that reads."""
+        other = self.read()
+        if other is not None:
+            self._pending.append(other)
+
+    def has_read_ahead(self):
+        """Whether a message may be there that no longer lies in the socket."""
+        return self._reader.has_read_ahead()
+
+    # Calls as they come.
+
+    def _new_call(self, number, name, fields, body):
+        if type(fields) is not dict:
+            raise malformed(name, "it is no object")
+        # What the message carries is looked at first: what it is lent has to be given back in any case.
+        argument, problem, credits = None, None, 0
+        if name == "load":
+            argument = load_fields(fields)
+        elif name == "pack":
+            argument = pack_fields(fields)
+        elif name == "infer_sealed":
+            argument = check_number(fields.get("handle"), name, "handle")
+        elif self._model is None:
+            self._decoder.discard(fields.get("inputs"))
+        else:
+            if name == "infer_stream":
+                credits = check_number(fields.get("credits"), name, "credits")
+            try:
+                argument = self._decoder.decode(name, fields.get("inputs"), body)
+            except RunnerError as error:
+                problem = error
+        if number is None:
+            raise malformed(name, "it has no id")
+        if number in self._known:
+            raise ProtocolError("`%s` has the number %d of a call that is still running" % (name, number))
+        if problem is not None:
+            self._fail(number, problem)
+        elif self._model is None and name not in ("load", "pack"):
+            self._refuse(number, "not_loaded", "no model is loaded")
+        elif len(self._known) >= _CALL_CAP:
+            self._refuse(number, "busy", "more calls than this runner runs at once")
+        else:
+            call = Call(number, name, argument, credits)
+            self._known[number] = call
+            return call
+        return None
+
+    def _refuse(self, number, code, message):
+        self.connection.send('"error":{"code":"%s","message":%s,"causes":[]}' % (code, quote(message)), number)
+
+    # Messages that are not calls.
+
+    def _on_cancel(self, number, fields):
+        call = self._known.get(number)
+        if call is not None:
+            call.cancel()
+
+    def _on_credit(self, number, fields):
+        n = check_number(fields.get("n"), "credit", "n")
+        call = self._known.get(number)
+        if call is not None:
+            call.credits = min(call.credits + n, _CREDIT_CAP)
+
+    def _on_unseal(self, number, fields):
+        handle = check_number(fields.get("handle"), "unseal", "handle")
+        # The model may want to know of it, on the thread that runs its code.
+        self._pending.append(Call(None, "unseal", handle))
+
+    def _on_map(self, number, fields):
+        region = check_number(fields.get("region"), "map", "region")
+        size = check_number(fields.get("size"), "map", "size")
+        descriptor = self._reader.claim("map")
+        if not self._shared_memory:
+            os.close(descriptor)
+            raise ProtocolError("unexpected `map`: shared memory was not agreed on")
+        self.host_memory.map(region, size, descriptor)
+
+    def _on_unmap(self, number, fields):
+        self.host_memory.unmap(check_number(fields.get("region"), "unmap", "region"))
+
+    def _on_ping(self, number, fields):
+        self.connection.send('"pong":{}', number)
+
+    def _on_shutdown(self, number, fields):
+        self._stopping = True
+
+    def _on_error(self, number, fields):
+        if fields.get("code") == "protocol" and number is None:
+            raise EndOfFile
+
+    # Running a call.
+
+    def _run(self, call):
+        """Runs a call on this thread, which does not read meanwhile."""
+        self.n_calls += 1
+        self.call = carton_runner._call = call
+        if self.watcher.asleep:
+            self.watcher.wake()
+        self.reading.release()
+        try:
+            self._perform(call)
+        except SystemExit as exit:
+            self.process.exit_as_asked(exit)
+        except BaseException as error:  # noqa: BLE001, whatever a model raises is an error of its call
+            self.process.after_model()
+            described = _described(error, call)
+            _forget(error)
+            self._fail(call.number, described)
+        if call.number is not None:
+            del self._known[call.number]
+        self.call = carton_runner._call = None
+        if not self.reading.acquire(False):
+            self.watcher.stand_down()
+        if self.host_memory.n_bytes > self._kept:
+            self._collect_kept()
+        if self._stopping and not self._known and not self._pending:
+            self.process.end(0)
+
+    def _perform(self, call):
+        if call.kind == "unseal":
+            return self._unseal(call)
+        if call.cancelled:
+            raise Cancelled
+        return self._calls[call.kind](call)
+
+    def _fail(self, number, error):
+        if number is None:
+            # `unseal` has no answer.
+            self.log("error", None, error.message)
+            return
+        fields = '"code":"%s","message":%s,"causes":[%s]' % (
+            error.code,
+            quote(error.message),
+            ",".join(quote(cause) for cause in error.causes),
+        )
+        if error.hint:
+            fields += ',"hint":%s' % quote(error.hint)
+        self.connection.send('"error":{%s}' % fields, number)
+
+    def _load(self, call):
+        if self._model is not None:
+            raise RunnerError("a model is loaded already", code="already_loaded")
+        report = Report(self._report, call.number)
+        model, numpy = loading.load(call.take_argument(), report, call, self._loops)
+        self.process.after_model()
+        self._decoder.use(numpy)
+        self._encoder.use(numpy)
+        self.pool.numpy = numpy
+        self._model = model
+        self.connection.send('"loaded":{"max_concurrency":1}', call.number)
+
+    def _pack(self, call):
+        fields = call.take_argument()
+        report = Report(self._report, call.number)
+        path, scratch = Path(fields["path"]), Path(fields["scratch"])
+        packed = packing.pack(path, scratch, fields["options"], fields["pack_options"], report)
+        self.connection.send('"packed":%s' % packed_json(packed), call.number)
+
+    def _infer(self, call):
+        result = self._model.infer(call, call.take_argument())
+        if type(result) is not dict or self._model.renames_outputs:
+            result = self._model.outputs(call, result)
+        self.process.after_model()
+        encoded = self._encode(call, result)
+        del result
+        self._answer(call, "inferred", encoded)
+
+    def _infer_sealed(self, call):
+        handle = call.take_argument()
+        if handle not in self._sealed:
+            raise RunnerError("no inputs are sealed under handle %d" % handle, code="unknown_handle")
+        result = self._model.outputs(call, self._model.infer_sealed(call, self._sealed[handle]))
+        self.process.after_model()
+        encoded = self._encode(call, result)
+        del result
+        self._answer(call, "inferred", encoded)
+
+    def _seal(self, call):
+        sealed = self._model.seal(call, call.take_argument())
+        self.process.after_model()
+        self._last_handle += 1
+        self._sealed[self._last_handle] = sealed
+        self.connection.send('"sealed":{"handle":%d}' % self._last_handle, call.number)
+
+    def _unseal(self, call):
+        sealed = self._sealed.pop(call.take_argument(), None)
+        if sealed is not None:
+            self._model.unseal(call, sealed)
+
+    def _stream(self, call):
+        items = self._model.items(call, self._model.infer(call, call.take_argument()))
+        try:
+            for item in items:
+                self.process.after_model()
+                self._wait_for_credit(call)
+                item = self._encode(call, self._model.outputs(call, item))
+                call.credits -= 1
+                self._answer(call, "stream_item", item)
+                # The backlog is sent before more is made.
+                while self.connection.has_backlog() and not call.cancelled:
+                    self._read_a_while(call)
+                item = None
+                if call.cancelled:
+                    raise Cancelled
+        finally:
+            self.process.after_model()
+            close(items)
+        self.connection.send('"stream_end":{}', call.number)
+
+    def _wait_for_credit(self, call):
+        while not call.credits and not call.cancelled:
+            self._read_a_while(call)
+        if call.cancelled:
+            raise Cancelled
+
+    def _read_a_while(self, call):
+        """Reads a message on this thread, in the middle of a call."""
+        if not self.reading.acquire(False):
+            self.watcher.stand_down()
+        try:
+            if self.connection.has_backlog() and not self.has_read_ahead():
+                if not self.connection.wait(timeout=50):
+                    return
+            self.read_for(call)
+        except (EndOfFile, ProtocolError) as end:
+            # Without running what the model wants done at the end of its stream.
+            self.ended(end)
+        finally:
+            self.reading.release()
+
+    def _encode(self, call, result):
+        if call.cancelled:
+            # Nobody wants them: not worth a copy.
+            raise Cancelled
+        return self._encoder.encode(result, self._model.dtypes)
+
+    def _answer(self, call, name, encoded):
+        """Sends outputs, which the caller has forgotten."""
+        connection = self.connection
+        try:
+            encoded.settle()
+            with connection.lock:
+                # Inputs that are outputs are given back by the message that names them, not by one before it.
+                encoded.parting.clear()
+                for region in self.pool.take_retired():
+                    connection.send('"unmap":{"region":%d}' % region)
+                message = '"%s":{"outputs":[%s]}' % (name, ",".join(encoded.wires))
+                connection.check(message, encoded.n_bytes)
+                encoded.lend(self._announce)
+                releases = self.host_memory.take_releases()
+                connection.send(message, call.number, releases, encoded.parts, encoded.n_bytes)
+        except BaseException:
+            encoded.abandon()
+            raise
+
+    def _announce(self, number, size, descriptor):
+        self.connection.send_with_descriptor('"map":{"region":%d,"size":%d}' % (number, size), descriptor)
+
+    # Beside the calls.
+
+    def _report(self, message, number, text):
+        self.connection.send(message % quote(text), number)
+
+    def log(self, level, number, text):
+        """A log record."""
+        self.connection.send('"log":{"level":"%s","message":%s}' % (level, quote(text)), number)
+
+    def _memory_came_free(self):
+        # Called from anywhere: takes no lock. While a call runs, its answer says so.
+        if self.call is None and self.watcher.asleep:
+            self.watcher.wake()
+
+    def flush_releases(self):
+        """Gives back memory of the host that nobody looks at any more, and tells of regions that are gone."""
+        connection = self.connection
+        with connection.lock:
+            for region in self.pool.take_retired():
+                connection.send('"unmap":{"region":%d}' % region)
+            releases = self.host_memory.take_releases()
+            if releases:
+                connection.send('"release":{}', None, releases)
+
+    def _collect_kept(self):
+        """Inputs in reference cycles would be kept until Python looks for such by chance, and the host waits for its
+        memory."""
+        gc.collect()
+        self._kept = max(_KEPT, 2 * self.host_memory.n_bytes)
+
+    def trim(self):
+        """Gives back memory of the pool that has been idle for long. Says whether there is other idle memory."""
+        return self.pool.trim(time.monotonic())
+
+
+def _described(error, call):
+    """What a call is answered with that failed."""
+    if call.cancelled:
+        return Cancelled()
+    if isinstance(error, RunnerError):
+        return error
+    if isinstance(error, TooLarge):
+        return RunnerError(str(error), code="too_large")
+    return tracebacks.describe(error)
+
+
+def _nothing(number, fields):
+    """Some messages are over when their releases are."""
+
+
+def _forget(error):
+    """Cuts an exception off from the frames that hold the inputs of its call."""
+    seen = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__

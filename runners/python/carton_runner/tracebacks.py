@@ -1,0 +1,83 @@
+"""Exceptions of a model, in words: what was raised, why, and where (only in the model and its libraries)."""
+
+import os
+import traceback
+
+from carton_runner.errors import RunnerError
+
+_OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
+#: Characters of one traceback, and of one exception's own text.
+_TRACEBACK_CAP = 64 << 10
+_TEXT_CAP = 16 << 10
+_CHAIN_CAP = 16
+
+
+def describe(error):
+    """The error of a call for an exception of the model: ``TypeName: text``, the exceptions that led to it, and the
+    traceback."""
+    try:
+        causes = [_text(cause) for cause in _chain(error)]
+        causes.extend(_traceback(error))
+        message = _text(error)
+    except Exception:  # noqa: BLE001, a model can raise what cannot even be described
+        message, causes = type(error).__name__, []
+    return RunnerError(message, causes)
+
+
+def _text(error):
+    name = type(error).__name__
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001
+        text = "<exception str() failed>"
+    if isinstance(error, SyntaxError):
+        text = "".join(traceback.TracebackException.from_exception(error).format_exception_only()).strip()
+        return _shortened(text, _TEXT_CAP)
+    return _shortened("%s: %s" % (name, text) if text else name, _TEXT_CAP)
+
+
+def _chain(error):
+    """The exceptions that led to this one, outermost first."""
+    chain = []
+    seen = {id(error)}
+    while len(chain) < _CHAIN_CAP:
+        cause = error.__cause__
+        if cause is None and not error.__suppress_context__:
+            cause = error.__context__
+        if cause is None or id(cause) in seen:
+            break
+        seen.add(id(cause))
+        chain.append(cause)
+        error = cause
+    return chain
+
+
+def _traceback(error):
+    """As Python prints it, without the frames of the runner; nothing if there are no others."""
+    described = traceback.TracebackException.from_exception(error)
+    if not _without_ours(described, set()):
+        return []
+    return [_shortened("".join(described.format()).rstrip(), _TRACEBACK_CAP)]
+
+
+def _without_ours(described, seen):
+    """Takes the runner's frames out of a traceback and of those of its causes. Says whether any frame is left."""
+    if described is None or id(described) in seen:
+        return False
+    seen.add(id(described))
+    frames = [frame for frame in described.stack if not _is_ours(frame.filename)]
+    described.stack = traceback.StackSummary.from_list(frames)
+    left = bool(frames)
+    for other in (described.__cause__, described.__context__, *(getattr(described, "exceptions", None) or ())):
+        left = _without_ours(other, seen) or left
+    return left
+
+
+def _is_ours(filename):
+    return filename.startswith((_OURS, "<frozen importlib"))
+
+
+def _shortened(text, cap):
+    if len(text) <= cap:
+        return text
+    return "%s\n  […]\n%s" % (text[: cap // 2], text[-cap // 2 :])
