@@ -66,7 +66,9 @@ async fn a_missing_engine_is_refused_with_the_way_out() {
     let place = Place::new(RUNNER);
     let carton = pack_digits(&place).await;
     let error = Carton::load(&carton, with_engine(&place, "onnxruntime", "/no/such.so")).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::RunnerCrashed);
+    // The exit code 5 of the command.
+    assert_eq!(error.kind(), ErrorKind::NoRunner);
+    assert_eq!(error.hint().as_deref(), Some("set it to a libonnxruntime.so, or unset it"));
     let Error::LoadRefused { source, .. } = error else { panic!("{error}") };
     assert!(source.to_string().contains("/no/such.so"), "{source}");
 }

@@ -63,6 +63,13 @@ pub(crate) struct RunnerInstallArgs {
     /// Only runners that understand this version of the contents of `model/`
     #[arg(long, value_name = "N")]
     pub(crate) compat_version: Option<u64>,
+
+    /// Install the runner onnx alone, without the library of ONNX Runtime
+    ///
+    /// Otherwise the library is installed too: by uv or pip from the wheel on PyPI, or as a copy of the file that
+    /// ORT_DYLIB_PATH names.
+    #[arg(long)]
+    pub(crate) without_onnxruntime: bool,
 }
 
 const INSTALL_EXAMPLES: &str = r#"Examples:

@@ -5,6 +5,7 @@ mod cache;
 mod errors;
 mod help;
 mod interruption;
+mod onnx_runtime;
 mod package;
 mod python_runner;
 mod remote;

@@ -33,6 +33,7 @@ pub use remove::remove;
 pub use select::{NoRunner, Rejection, Requirement, Searched, reject, select};
 pub use session::Crash;
 pub use unpack::UnpackError;
+pub use workspace::Workspace;
 
 /// The target triple this library was built for.
 pub const PLATFORM: &str = env!("CARTON_TARGET");

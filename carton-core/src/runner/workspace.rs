@@ -34,14 +34,17 @@ const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// A folder for one installation. Dropping it deletes it with all that is in it.
 #[derive(Debug)]
-pub(super) struct Workspace {
+pub struct Workspace {
     path: PathBuf,
     _lock: Lock,
 }
 
 impl Workspace {
     /// Makes one in `runner_dir`, and deletes those that processes left there which are dead.
-    pub(super) fn create(runner_dir: &Path) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// The folder cannot be made or written to.
+    pub fn create(runner_dir: &Path) -> io::Result<Self> {
         fs::create_dir_all(runner_dir)?;
         sweep(runner_dir);
         loop {
@@ -59,13 +62,18 @@ impl Workspace {
         }
     }
 
-    pub(super) fn path(&self) -> &Path {
+    /// Where it lies.
+    #[must_use]
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Makes `built`, a folder in here, the folder `target`. What was there is replaced at once: at no moment, and after no
     /// kill, is there nothing or something incomplete.
-    pub(super) fn publish(&self, built: &Path, target: &Path) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// `target` cannot be made or replaced.
+    pub fn publish(&self, built: &Path, target: &Path) -> io::Result<()> {
         match renameat_with(CWD, built, CWD, target, RenameFlags::NOREPLACE) {
             Ok(()) => return Ok(()),
             Err(Errno::EXIST) => match renameat_with(CWD, built, CWD, target, RenameFlags::EXCHANGE) {

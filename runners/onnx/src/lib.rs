@@ -11,6 +11,7 @@ mod model_file;
 mod model_location;
 mod model_source;
 mod onnx_release;
+pub mod onnx_runtime_library;
 mod options;
 mod pack;
 mod protobuf;
@@ -18,6 +19,9 @@ mod runner;
 mod signature;
 #[cfg(test)]
 mod tests;
+
+use std::path::Path;
+use std::process::ExitCode;
 
 pub use onnx_release::recommended_requirement;
 pub use runner::Onnx;
@@ -37,7 +41,20 @@ pub const COMPAT_VERSION: u64 = 1;
 /// The newest operator set of [`FRAMEWORK_VERSION`].
 const NEWEST_OPERATOR_SET: u64 = 26;
 
-/// Runs this runner over standard input until the host is gone.
-pub fn run() -> std::process::ExitCode {
+/// Since 1.31 ONNX Runtime writes an identifier of the machine below the user's home and sends usage data to its maker,
+/// unless this variable is set before it is loaded. What runs somebody's model tells nobody of it.
+const DISABLE_TELEMETRY: &str = "ORT_DISABLE_TELEMETRY";
+
+/// Runs this runner over standard input until the host is gone, or checks a library if the last arguments of the process
+/// say so (see [`onnx_runtime_library::CHECK_ARGUMENT`]).
+pub fn run() -> ExitCode {
+    // SAFETY: `runner_main` calls this first in `main`: there is no other thread that could read the environment.
+    unsafe { std::env::set_var(DISABLE_TELEMETRY, "1") };
+    let mut last = std::env::args_os().rev();
+    if let (Some(path), Some(flag)) = (last.next(), last.next())
+        && flag == onnx_runtime_library::CHECK_ARGUMENT
+    {
+        return onnx_runtime_library::check(Path::new(&path));
+    }
     carton_runner_interface::runner::run::<Onnx>()
 }

@@ -105,7 +105,7 @@ fn load_engine(
         EngineChoice::Rten => None,
         EngineChoice::Auto => match libraries.find() {
             Found::Library(path) => match onnx_runtime::load_library(&path) {
-                Ok(environment) => Some(environment),
+                Ok(library) => Some(library),
                 Err(error) => {
                     warn(format!("{}; using the built-in engine", error.message));
                     None
@@ -120,27 +120,31 @@ fn load_engine(
         EngineChoice::OnnxRuntime => match libraries.find() {
             Found::Library(path) => Some(onnx_runtime::load_library(&path)?),
             Found::ChosenIsMissing(path) => {
-                return Err(RunnerError::new(format!(
-                    "ORT_DYLIB_PATH names {}, which is not there; set it to a libonnxruntime.so, or unset it",
-                    path.display()
-                )));
+                return Err(RunnerError::unavailable(
+                    format!("ORT_DYLIB_PATH names {}, which is not there", path.display()),
+                    "set it to a libonnxruntime.so, or unset it",
+                ));
             }
             Found::Nothing => {
-                return Err(RunnerError::new(format!(
-                    "the library of ONNX Runtime was not found; looked at {}. Put a libonnxruntime.so there, \
-                     set ORT_DYLIB_PATH to one, or use the built-in engine with the option engine = \"rten\"",
-                    libraries.places()
-                )));
+                return Err(RunnerError::unavailable(
+                    format!("the library of ONNX Runtime was not found; looked at {}", libraries.places()),
+                    "`carton runner install onnx` installs it; or set ORT_DYLIB_PATH to a libonnxruntime.so, or use the \
+                     built-in engine with the option engine = \"rten\"",
+                ));
             }
         },
     };
     Ok(match library {
-        Some(environment) => Box::new(OnnxRuntime::load(source, options, environment).map_err(|mut error| {
+        Some(library) => Box::new(OnnxRuntime::load(source, options, library).map_err(|mut error| {
             if options.engine == EngineChoice::Auto {
-                error.message.push_str("; the option engine = \"rten\" uses the built-in engine instead");
+                error.hint = Some("the option engine = \"rten\" uses the built-in engine instead".to_owned());
             }
             error
         })?),
-        None => Box::new(Rten::load(source, options, warn)?),
+        None => Box::new(Rten::load(source, options, warn).map_err(|error| RunnerError {
+            // Installing the library is all it takes, unless the user insists on this engine.
+            is_unavailable: options.engine == EngineChoice::Auto && error.hint.is_some(),
+            ..error
+        })?),
     })
 }

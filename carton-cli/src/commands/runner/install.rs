@@ -1,16 +1,19 @@
 //! `carton runner install`: from an index, an archive, a folder, or this program itself.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use carton_core::network::shown;
 use carton_core::runner::{InstallError, Installed, Installer, Place, Requirement};
+use carton_runner_onnx::onnx_runtime_library;
 use semver::VersionReq;
 use serde::Serialize;
 
 use super::super::Context;
-use super::{failure, index_place, with_installer};
+use super::{failure, index_place, onnx_runtime, with_installer};
 use crate::args::RunnerInstallArgs;
 use crate::failure::{Exit, Failure};
+use crate::interrupt;
 use crate::output::one_line;
 use crate::python;
 
@@ -25,6 +28,17 @@ struct Answer<'a> {
     path: &'a Path,
     /// Where it came from: an index, an archive, a folder, or `this program`; for `python` the interpreter.
     source: &'a str,
+    /// The library of ONNX Runtime that the runner onnx will use, where it was brought in or was there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    onnxruntime: Option<OnnxRuntimeAnswer<'a>>,
+}
+
+#[derive(Serialize)]
+struct OnnxRuntimeAnswer<'a> {
+    version: &'a str,
+    path: &'a Path,
+    /// `uv`, `pip`, the file it is a copy of, or `null` for one that was there before.
+    source: Option<&'a str>,
 }
 
 /// Where the runner comes from, as the argument says it.
@@ -45,6 +59,11 @@ struct NoArchive;
 #[error("--python is the interpreter of the runner `python`, and another one is to be installed")]
 struct NoPythonRunner;
 
+/// The flag for another runner than onnx.
+#[derive(Debug, thiserror::Error)]
+#[error("--without-onnxruntime goes with the runner onnx alone")]
+struct NotOnnx;
+
 pub(super) async fn run(arguments: RunnerInstallArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     let Context { config, output, .. } = context;
     let source = source(&arguments)?;
@@ -53,6 +72,10 @@ pub(super) async fn run(arguments: RunnerInstallArgs, context: &Context<'_>) -> 
     }
     if arguments.python.is_some() && !matches!(&source, Source::Named(requirement) if is_python(requirement)) {
         return Err(Failure::usage(NoPythonRunner));
+    }
+    let is_onnx = matches!(&source, Source::Named(requirement) if requirement.name == carton_runner_onnx::RUNNER_NAME);
+    if arguments.without_onnxruntime && !is_onnx {
+        return Err(Failure::usage(NotOnnx));
     }
     let index = index_place(arguments.index.as_deref(), config)?;
     let only_index = arguments.index.is_some();
@@ -80,18 +103,71 @@ pub(super) async fn run(arguments: RunnerInstallArgs, context: &Context<'_>) -> 
     })
     .await?;
     let Installed { descriptor, folder } = installed;
+    let installed_text =
+        format!("installed {descriptor} from {} in {}\n", one_line(&from), one_line(&folder.display().to_string()));
+    let library = match is_onnx && !arguments.without_onnxruntime {
+        true => with_library(context).await,
+        false => Ok(None),
+    };
+    if let (Err(_), false) = (&library, output.is_json()) {
+        output.text(&installed_text)?;
+    }
+    let library = library?;
     if output.is_json() {
         output.json(&Answer {
             runner_name: &descriptor.runner_name,
             framework_version: descriptor.framework_version.to_string(),
             path: &folder,
             source: &from,
+            onnxruntime: library.as_ref().map(|library| OnnxRuntimeAnswer {
+                version: &library.version,
+                path: &library.path,
+                source: library.source.as_deref(),
+            }),
         })?;
-    } else {
-        let folder = folder.display().to_string();
-        output.text(&format!("installed {descriptor} from {} in {}\n", one_line(&from), one_line(&folder)))?;
+        return Ok(Exit::Ok);
+    }
+    output.text(&installed_text)?;
+    if let Some(onnx_runtime::Library { version, path, source }) = library {
+        let path = one_line(&path.display().to_string());
+        output.text(&match source {
+            Some(source) => format!("installed ONNX Runtime {version} from {} as {path}\n", one_line(&source)),
+            None => format!("ONNX Runtime {version} is there already: {path}\n"),
+        })?;
+        warn_of_newer(&version, context);
     }
     Ok(Exit::Ok)
+}
+
+/// Brings the library of ONNX Runtime in, so that the runner onnx has more than its built-in engine.
+async fn with_library(context: &Context<'_>) -> Result<Option<onnx_runtime::Library>, Failure> {
+    let Context { config, output, .. } = context;
+    let (runner_data_dir, offline) = (config.runner_data_dir.clone(), config.offline);
+    let display = Arc::clone(output.progress());
+    let shown = Arc::clone(&display);
+    let result = interrupt::blocking(move |wanted| {
+        let request = onnx_runtime::Request {
+            runner_data_dir: &runner_data_dir,
+            offline,
+            report: &|stage| shown.update(stage, 0, None, false),
+            is_wanted: &|| wanted.control().is_continue(),
+        };
+        request.bring_in().map(Some).map_err(onnx_runtime::LibraryError::into_failure)
+    })
+    .await;
+    display.finish();
+    result
+}
+
+/// Says it when a newer library than the one asked for will be used.
+fn warn_of_newer(version: &str, context: &Context<'_>) {
+    let used = onnx_runtime_library::installed(&context.config.runner_data_dir);
+    if let Some(used) = used.filter(|used| used.parent().is_none_or(|folder| !folder.ends_with(version))) {
+        context.output.warning(&format!(
+            "runners will use {}, which is newer; remove its folder if they shall not",
+            one_line(&used.display().to_string())
+        ));
+    }
 }
 
 /// From the index, or else what this program carries; the index's error where both have none.

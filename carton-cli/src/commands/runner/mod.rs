@@ -3,6 +3,7 @@
 mod install;
 mod list;
 mod offer;
+mod onnx_runtime;
 mod package;
 mod remove;
 

@@ -67,7 +67,7 @@ impl SearchPath {
 }
 
 /// The library with the highest version below `folder`.
-fn newest_library(folder: &Path) -> Option<PathBuf> {
+pub(crate) fn newest_library(folder: &Path) -> Option<PathBuf> {
     let mut found: Vec<(Vec<u64>, PathBuf)> = Vec::new();
     let mut folders = vec![(folder.to_owned(), 0)];
     let mut n_entries = 0;
@@ -77,6 +77,10 @@ fn newest_library(folder: &Path) -> Option<PathBuf> {
             n_entries += 1;
             if n_entries > MAX_ENTRIES {
                 break;
+            }
+            // An installation in progress, or what is left of one.
+            if entry.file_name().as_encoded_bytes().starts_with(b".") {
+                continue;
             }
             let path = entry.path();
             let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
@@ -143,6 +147,7 @@ mod tests {
         };
         put("1.31.1/onnxruntime/capi/libonnxruntime_providers_shared.so");
         put("readme.txt");
+        put(".install-x/new/libonnxruntime.so.1.31.1");
         assert_eq!(installed.find(), Found::Nothing);
         let old = put("1.9.0/libonnxruntime.so");
         assert_eq!(installed.find(), Found::Library(old.clone()));

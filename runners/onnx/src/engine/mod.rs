@@ -13,9 +13,8 @@ use carton_tensor::{DataType, Element, NumericTensor, Tensor};
 use crate::model_file::GraphValue;
 
 /// What to do where the built-in engine is not enough.
-pub(crate) const WAY_OUT: &str = "ONNX Runtime can run it: set ORT_DYLIB_PATH to its libonnxruntime.so, or put that \
-                                  into `onnxruntime` in the folder runner_data_dir, and leave the option engine at \
-                                  \"auto\" or set it to \"onnxruntime\"";
+pub(crate) const WAY_OUT: &str = "ONNX Runtime can run it: `carton runner install onnx` installs that too; leave the option \
+                                  engine at \"auto\" or set it to \"onnxruntime\"";
 
 /// Where outputs are written: a fresh tensor whose contents are arbitrary.
 pub(crate) type Allocate<'a> = &'a dyn Fn(DataType, &[usize]) -> Result<NumericTensor, RunnerError>;

@@ -1,5 +1,6 @@
 //! ONNX Runtime, loaded from its shared library when a model first asks for it.
 
+use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -15,8 +16,8 @@ use crate::model_file::{GraphValue, ValueKind};
 use crate::model_source::ModelSource;
 use crate::options::ModelOptions;
 
-/// The library is loaded once in a process and stays, with the path it came from.
-static ENVIRONMENT: OnceLock<(PathBuf, Environment)> = OnceLock::new();
+/// The library is loaded once in a process and stays.
+static LIBRARY: OnceLock<Library> = OnceLock::new();
 /// Held while the library is being loaded, so that two threads do not both try.
 static LOADING: Mutex<()> = Mutex::new(());
 
@@ -26,38 +27,59 @@ static LOADING: Mutex<()> = Mutex::new(());
 /// session, allow no others. Each uses all the threads the session has.
 pub(crate) struct OnnxRuntime {
     session: Mutex<Session>,
-    build: String,
+    version: &'static str,
+}
+
+/// ONNX Runtime, loaded.
+pub(crate) struct Library {
+    path: PathBuf,
+    /// What it says of itself.
+    pub(crate) version: String,
+    environment: Environment,
 }
 
 /// Loads the library at `path`, if that has not happened yet.
 ///
 /// # Errors
 /// Not a library, not ONNX Runtime, too old.
-pub(crate) fn load_library(path: &Path) -> Result<&'static Environment, RunnerError> {
+pub(crate) fn load_library(path: &Path) -> Result<&'static Library, RunnerError> {
     let _guard = LOADING.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((loaded, environment)) = ENVIRONMENT.get() {
-        if loaded == path {
-            return Ok(environment);
+    if let Some(loaded) = LIBRARY.get() {
+        if loaded.path == path {
+            return Ok(loaded);
         }
         return Err(RunnerError::new(format!(
             "cannot use the ONNX Runtime library {}: {} is loaded already",
             path.display(),
-            loaded.display()
+            loaded.path.display()
         )));
     }
-    let environment = catch_panic("loading ONNX Runtime", || {
-        ort::init_from(path)
+    let library = catch_panic("loading ONNX Runtime", || {
+        let environment = ort::init_from(path)
             .map_err(|error| RunnerError::new(error.to_string()))?
             .with_name("carton")
             .with_telemetry(false)
             .build()
-            .map_err(|error| RunnerError::from_error(&error))
+            .map_err(|error| RunnerError::from_error(&error))?;
+        Ok(Library { path: path.to_owned(), version: version_of(path)?, environment })
     })
-    .map_err(|error| RunnerError {
-        message: format!("cannot use the ONNX Runtime library {}: {}", path.display(), error.message),
-        ..error
+    .map_err(|mut error| {
+        error.message = format!("cannot use the ONNX Runtime library {}: {}", path.display(), error.message);
+        error
     })?;
-    Ok(&ENVIRONMENT.get_or_init(|| (path.to_owned(), environment)).1)
+    Ok(LIBRARY.get_or_init(|| library))
+}
+
+/// The version that the library at `path` names. The bindings have loaded it and found it usable.
+fn version_of(path: &Path) -> Result<String, RunnerError> {
+    let failed = |error: libloading::Error| RunnerError::new(error.to_string());
+    // SAFETY: the library is loaded already, so this runs no code of it and only counts one user more.
+    let library = unsafe { libloading::Library::new(path) }.map_err(failed)?;
+    // SAFETY: the function of this name takes nothing and returns a static structure (onnxruntime_c_api.h).
+    let base = unsafe { library.get::<unsafe extern "C" fn() -> *const ort::sys::OrtApiBase>(b"OrtGetApiBase\0") };
+    // SAFETY: as above; the bindings have called both functions too, and found neither result to be null.
+    let version = unsafe { CStr::from_ptr(((*base.map_err(failed)?()).GetVersionString)()) };
+    Ok(version.to_string_lossy().into_owned())
 }
 
 impl OnnxRuntime {
@@ -68,20 +90,14 @@ impl OnnxRuntime {
     pub(crate) fn load(
         source: &ModelSource,
         options: &ModelOptions,
-        environment: &Environment,
+        library: &'static Library,
     ) -> Result<Self, RunnerError> {
         let session = catch_panic("ONNX Runtime", || {
-            build_session(source, options, environment)
+            build_session(source, options, &library.environment)
                 .map_err(|message| RunnerError::new(format!("ONNX Runtime cannot load `{}`: {message}", source.path)))
         })?;
-        Ok(Self { session: Mutex::new(session), build: version() })
+        Ok(Self { session: Mutex::new(session), version: &library.version })
     }
-}
-
-/// The version in the library's description of its build, where there is one.
-fn version() -> String {
-    let info = ort::info();
-    info.split("git-branch=").nth(1).and_then(|rest| rest.split(',').next()).unwrap_or("").trim().to_owned()
 }
 
 fn build_session(source: &ModelSource, options: &ModelOptions, environment: &Environment) -> Result<Session, String> {
@@ -108,7 +124,7 @@ fn build_session(source: &ModelSource, options: &ModelOptions, environment: &Env
 
 impl Engine for OnnxRuntime {
     fn description(&self) -> String {
-        if self.build.is_empty() { "ONNX Runtime".to_owned() } else { format!("ONNX Runtime {}", self.build) }
+        format!("ONNX Runtime {}", self.version)
     }
 
     fn max_concurrency(&self) -> usize {

@@ -50,7 +50,9 @@ fn built_in_engine() {
             check(&case, EngineChoice::Auto, &files.into_ranges());
         } else {
             let error = open(&files, EngineChoice::Rten).err().unwrap();
-            assert!(error.message.contains("set ORT_DYLIB_PATH"), "{error:?}");
+            assert!(error.hint.as_ref().unwrap().contains("`carton runner install onnx`"), "{error:?}");
+            assert!(!error.is_unavailable, "{error:?}");
+            assert!(open(&files, EngineChoice::Auto).err().unwrap().is_unavailable);
             n_refused += 1;
         }
     }

@@ -12,6 +12,7 @@ use crate::{Onnx, signature};
 fn refused(model: &str, expected: &str) {
     let error = open(&TestFiles::of_model(model), EngineChoice::Rten).err().unwrap();
     assert!(error.message.starts_with(expected), "{model}: {}", error.message);
+    assert!(error.hint.is_none_or(|hint| hint.starts_with("ONNX Runtime can run it: `carton runner install onnx`")));
 }
 
 #[test]
@@ -20,11 +21,11 @@ fn what_the_built_in_engine_lacks() {
         "labels.onnx",
         "the built-in engine cannot run `labels.onnx`: it lacks the operator `StringConcat`, \
          `ai.onnx.ml.LabelEncoder`; input `words` is string, which it does not compute in; output `marked` is string, \
-         which it does not compute in. ONNX Runtime can run it: set",
+         which it does not compute in",
     );
     refused(
         "unknown_operator.onnx",
-        "the built-in engine cannot run `unknown_operator.onnx`: it lacks the operator `com.example.Frobnicate`. ONNX",
+        "the built-in engine cannot run `unknown_operator.onnx`: it lacks the operator `com.example.Frobnicate`",
     );
     refused(
         "wide_constant.onnx",
@@ -37,7 +38,7 @@ fn what_the_built_in_engine_lacks() {
     refused(
         "deviations.onnx",
         "the built-in engine cannot run `deviations.onnx`: it computes `MaxPool` with auto_pad SAME_LOWER, `Resize` \
-         with mode cubic otherwise than ONNX specifies. ONNX",
+         with mode cubic otherwise than ONNX specifies",
     );
     refused("half.onnx", "input `x` is float16, which Carton's tensors do not have");
 }
@@ -165,21 +166,24 @@ fn libraries() {
             Onnx::open(&TestFiles::of_model("mlp.onnx"), &options, None, (&[], &[]), libraries, &mut |warning| {
                 warnings.push(warning);
             });
-        (opened.map(drop).map_err(|error| error.message), warnings)
+        (opened.map(drop).map_err(|error| (error.message, error.hint, error.is_unavailable)), warnings)
     };
 
     let nowhere = SearchPath { chosen: None, installed: Some("/data/onnxruntime".into()) };
     let (opened, _) = open(EngineChoice::OnnxRuntime, &nowhere);
+    let (message, hint, is_unavailable) = opened.unwrap_err();
     assert_eq!(
-        opened.unwrap_err(),
-        "the library of ONNX Runtime was not found; looked at ORT_DYLIB_PATH (not set) and /data/onnxruntime. Put a \
-         libonnxruntime.so there, set ORT_DYLIB_PATH to one, or use the built-in engine with the option engine = \"rten\""
+        message,
+        "the library of ONNX Runtime was not found; looked at ORT_DYLIB_PATH (not set) and /data/onnxruntime"
     );
+    assert!(hint.unwrap().starts_with("`carton runner install onnx` installs it") && is_unavailable);
     assert_eq!(open(EngineChoice::Auto, &nowhere), (Ok(()), Vec::new()));
 
     let missing = SearchPath { chosen: Some("/no/such.so".into()), installed: None };
     let (opened, _) = open(EngineChoice::OnnxRuntime, &missing);
-    assert!(opened.unwrap_err().starts_with("ORT_DYLIB_PATH names /no/such.so, which is not there; set it"));
+    let (message, hint, is_unavailable) = opened.unwrap_err();
+    assert_eq!(message, "ORT_DYLIB_PATH names /no/such.so, which is not there");
+    assert!(hint.unwrap().starts_with("set it to a libonnxruntime.so") && is_unavailable);
     let (opened, warnings) = open(EngineChoice::Auto, &missing);
     assert_eq!(opened, Ok(()));
     assert_eq!(warnings, ["ORT_DYLIB_PATH names /no/such.so, which is not there; using the built-in engine"]);
@@ -187,8 +191,8 @@ fn libraries() {
     let broken = SearchPath { chosen: Some(not_a_library.clone()), installed: None };
     let expected = format!("cannot use the ONNX Runtime library {}: ", not_a_library.display());
     let (opened, _) = open(EngineChoice::OnnxRuntime, &broken);
-    let message = opened.unwrap_err();
-    assert!(message.starts_with(&expected), "{message}");
+    let (message, _, is_unavailable) = opened.unwrap_err();
+    assert!(message.starts_with(&expected) && !is_unavailable, "{message}");
     let (opened, warnings) = open(EngineChoice::Auto, &broken);
     assert_eq!(opened, Ok(()));
     assert!(warnings[0].starts_with(&expected) && warnings[0].ends_with("; using the built-in engine"), "{warnings:?}");

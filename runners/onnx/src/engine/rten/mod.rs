@@ -51,10 +51,11 @@ impl Rten {
         let problems = unsupported(&source.file);
         if !problems.is_empty() {
             return Err(RunnerError::new(format!(
-                "the built-in engine cannot run `{}`: {}. {WAY_OUT}",
+                "the built-in engine cannot run `{}`: {}",
                 source.path,
                 problems.join("; ")
-            )));
+            ))
+            .with_hint(WAY_OUT));
         }
         if source.file.has_double_constants {
             warn("the built-in engine computes the model's float64 constants in float32".to_owned());
@@ -69,7 +70,8 @@ impl Rten {
                 Bytes::Rewritten(bytes) => prepared.options.load(bytes),
             };
             loaded.map_err(|error| {
-                RunnerError::new(format!("the built-in engine cannot load `{}`: {error}. {WAY_OUT}", source.path))
+                RunnerError::new(format!("the built-in engine cannot load `{}`: {error}", source.path))
+                    .with_hint(WAY_OUT)
             })
         })?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -121,8 +123,8 @@ impl Engine for Rten {
 fn run_error(error: &RunError) -> RunnerError {
     let message = error.to_string();
     // Some operators turn out only when they run not to take a type or an option.
-    let hint = if message.contains("unsupported") { format!(". {WAY_OUT}") } else { String::new() };
-    RunnerError::new(format!("the built-in engine: {message}{hint}"))
+    let hint = message.contains("unsupported").then(|| WAY_OUT.to_owned());
+    RunnerError { hint, ..RunnerError::new(format!("the built-in engine: {message}")) }
 }
 
 /// Why this engine cannot run a model, as far as the file tells; empty when it can.
@@ -172,7 +174,9 @@ fn input<'a>(declared: &GraphValue, tensor: &'a Tensor) -> Result<ValueOrView<'a
 
     let name = &declared.name;
     let Tensor::Numeric(tensor) = tensor else {
-        return Err(RunnerError::new(format!("input `{name}`: the built-in engine takes numbers only. {WAY_OUT}")));
+        return Err(
+            RunnerError::new(format!("input `{name}`: the built-in engine takes numbers only")).with_hint(WAY_OUT)
+        );
     };
     if matches!(declared.kind, ValueKind::Tensor { element: ElementType::BOOL, .. }) {
         let flags = tensor.bytes().iter().map(|&byte| i32::from(byte != 0)).collect();
@@ -185,8 +189,9 @@ fn input<'a>(declared: &GraphValue, tensor: &'a Tensor) -> Result<ValueOrView<'a
         DataType::Uint8 => view::<u8>(tensor),
         DataType::Int64 => owned(tensor, narrow(name, tensor)?),
         dtype => Err(RunnerError::new(format!(
-            "input `{name}` is {dtype}; the built-in engine takes float32, int64, int32, int8 and uint8. {WAY_OUT}"
-        ))),
+            "input `{name}` is {dtype}; the built-in engine takes float32, int64, int32, int8 and uint8"
+        ))
+        .with_hint(WAY_OUT)),
     }
 }
 
@@ -221,11 +226,11 @@ fn narrow(name: &str, tensor: &NumericTensor) -> Result<Vec<i32>, RunnerError> {
         let value = i64::from_le_bytes(*bytes);
         narrowed.push(i32::try_from(value).map_err(|_| {
             RunnerError::new(format!(
-                "input `{name}` holds {value} at {:?}; the built-in engine computes int64 in int32, which ends at \
-                 {}. {WAY_OUT}",
+                "input `{name}` holds {value} at {:?}; the built-in engine computes int64 in int32, which ends at {}",
                 position(index, tensor.shape()),
                 if value < 0 { i32::MIN } else { i32::MAX }
             ))
+            .with_hint(WAY_OUT)
         })?);
     }
     Ok(narrowed)
@@ -259,11 +264,12 @@ fn output(declared: &GraphValue, value: &Value, allocate: Allocate<'_>) -> Resul
         (Value::Int8Tensor(tensor), None | Some(ElementType(3))) => copy(tensor.view(), allocate),
         (Value::UInt8Tensor(tensor), None | Some(ElementType(2))) => copy(tensor.view(), allocate),
         (value, element) => Err(RunnerError::new(format!(
-            "output `{}` came out of the built-in engine as {}, the model declares {}. {WAY_OUT}",
+            "output `{}` came out of the built-in engine as {}, the model declares {}",
             declared.name,
             value.dtype(),
             element.map_or_else(|| "nothing".to_owned(), |element| element.to_string())
-        ))),
+        ))
+        .with_hint(WAY_OUT)),
     }
 }
 

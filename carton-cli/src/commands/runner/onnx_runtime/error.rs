@@ -1,0 +1,66 @@
+//! Why the library could not be brought in, and what that means for the command.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use carton_runner_onnx::onnx_runtime_library::OLDEST_VERSION;
+
+use crate::failure::{Exit, Failure};
+
+/// What keeps a library from being installed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LibraryError {
+    #[error("neither uv nor pip is there to install it with")]
+    NoPackageManager,
+    #[error("{manager} did not install it: {reason}")]
+    PackageManager { manager: &'static str, reason: String },
+    #[error("{manager} does not have it, and the network may not be used: {reason}")]
+    Offline { manager: &'static str, reason: String },
+    #[error("no library of ONNX Runtime found in {}", place.display())]
+    NoLibrary { place: PathBuf },
+    #[error("cannot use {}: {reason}", path.display())]
+    Unusable { path: PathBuf, reason: String },
+    #[error("cannot {what} {}", path.display())]
+    Io {
+        what: &'static str,
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// The runner is there, the library is not.
+#[derive(Debug, thiserror::Error)]
+#[error("the runner onnx is installed, the library of ONNX Runtime is not")]
+struct WithoutLibrary(#[source] LibraryError);
+
+impl LibraryError {
+    pub(super) fn io(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io { what, path, source }
+    }
+
+    /// What the command ends with: 5 where something has to be installed first, 7 where the network was not allowed.
+    pub(crate) fn into_failure(self) -> Failure {
+        let exit = match &self {
+            Self::NoPackageManager => Exit::NoRunner,
+            Self::Offline { .. } => Exit::Network,
+            Self::Interrupted => Exit::Interrupted,
+            _ => Exit::Failure,
+        };
+        let first = match &self {
+            Self::NoPackageManager => "install uv or pip and run this again, or ",
+            Self::Offline { .. } => "run this again without --offline, or ",
+            Self::PackageManager { .. } | Self::NoLibrary { .. } => "",
+            Self::Unusable { .. } | Self::Io { .. } | Self::Interrupted => {
+                return Failure::with_exit(exit, WithoutLibrary(self));
+            }
+        };
+        Failure::with_exit(exit, WithoutLibrary(self)).hint(format!(
+            "{first}set ORT_DYLIB_PATH to a libonnxruntime.so of version {OLDEST_VERSION} or later first; the runner alone, with \
+             its built-in engine, is what --without-onnxruntime installs"
+        ))
+    }
+}

@@ -1,0 +1,149 @@
+//! What `carton runner install onnx` does beside installing the runner: it brings in the library of ONNX Runtime.
+//!
+//! The library comes out of the wheel on PyPI, which the user's own `uv` or `pip` fetches and compares with the hashes that
+//! the runner carries; or it is the file that `ORT_DYLIB_PATH` names. Either way it is put together in a folder that runners
+//! do not look into, loaded once in a process of its own, and renamed.
+
+mod error;
+mod files;
+mod package_manager;
+mod process;
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use carton_core::runner::{RUNNER_ARGUMENT, Workspace};
+use carton_runner_onnx::{RUNNER_NAME, onnx_runtime_library};
+
+pub(super) use self::error::LibraryError;
+use self::package_manager::PackageManager;
+use self::process::{Ended, run};
+
+/// How long loading a library may take.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// What bringing a library in needs to know.
+pub(super) struct Request<'a> {
+    /// The folder in whose `onnxruntime` libraries are kept.
+    pub(super) runner_data_dir: &'a Path,
+    /// Whether the network may not be used.
+    pub(super) offline: bool,
+    /// Told what is going on.
+    pub(super) report: &'a (dyn Fn(&str) + Sync),
+    /// `false` when nobody waits any more.
+    pub(super) is_wanted: &'a (dyn Fn() -> bool + Sync),
+}
+
+/// A library that is there now.
+#[derive(Debug)]
+pub(super) struct Library {
+    pub(super) version: String,
+    pub(super) path: PathBuf,
+    /// Where it came from; `None`: it was there before.
+    pub(super) source: Option<String>,
+}
+
+impl Request<'_> {
+    /// Brings the library in, unless it is there.
+    ///
+    /// # Errors
+    /// See [`LibraryError`]. Nothing has changed then.
+    pub(super) fn bring_in(&self) -> Result<Library, LibraryError> {
+        let root = onnx_runtime_library::folder(self.runner_data_dir);
+        if let Some(chosen) = env::var_os("ORT_DYLIB_PATH").filter(|path| !path.is_empty()) {
+            return self.copy(&root, Path::new(&chosen));
+        }
+        let version = onnx_runtime_library::VERSION;
+        let target = root.join(version).join(onnx_runtime_library::file_name(version));
+        if target.is_file() && self.check(&target).is_ok() {
+            return Ok(Library { version: version.to_owned(), path: target, source: None });
+        }
+        let managers = PackageManager::all_usable(self.is_wanted);
+        if managers.is_empty() {
+            return Err(LibraryError::NoPackageManager);
+        }
+        let workspace = Workspace::create(&root).map_err(LibraryError::io("install into", &root))?;
+        let mut failure = None;
+        for manager in managers {
+            (self.report)(&format!("installing ONNX Runtime {version} with {}", manager.name()));
+            let wheel = workspace.path().join(manager.name());
+            match manager.install(onnx_runtime_library::REQUIREMENTS, &wheel, self.offline, self.is_wanted) {
+                Ok(()) => {
+                    let new = new_folder(&workspace)?;
+                    files::take_from_wheel(&wheel, &new, version)?;
+                    let path = self.publish(&workspace, &new, &root)?;
+                    return Ok(Library { version: version.to_owned(), path, source: Some(manager.name().to_owned()) });
+                }
+                Err(LibraryError::Interrupted) => return Err(LibraryError::Interrupted),
+                // The first one's reasons are those of the one that users prefer.
+                Err(error) => _ = failure.get_or_insert(error),
+            }
+        }
+        Err(failure.unwrap_or(LibraryError::NoPackageManager))
+    }
+
+    /// Copies the library that the user names.
+    fn copy(&self, root: &Path, chosen: &Path) -> Result<Library, LibraryError> {
+        let original = chosen.canonicalize().map_err(LibraryError::io("read", chosen))?;
+        let installed = root.canonicalize().ok();
+        let own_folder =
+            original.parent().filter(|folder| installed.is_some() && folder.parent() == installed.as_deref());
+        if let Some(version) = own_folder {
+            let version = version.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            self.check(&original)?;
+            return Ok(Library { version, path: original, source: None });
+        }
+        (self.report)(&format!("copying {}", original.display()));
+        let version = self.check(&original)?;
+        let workspace = Workspace::create(root).map_err(LibraryError::io("install into", root))?;
+        let new = new_folder(&workspace)?;
+        files::copy_with_providers(&original, &new, &version)?;
+        let path = self.publish(&workspace, &new, root)?;
+        Ok(Library { version, path, source: Some(original.display().to_string()) })
+    }
+
+    /// Loads what was put together, and makes it appear under its version.
+    fn publish(&self, workspace: &Workspace, new: &Path, root: &Path) -> Result<PathBuf, LibraryError> {
+        let library = files::library_in(new).ok_or_else(|| LibraryError::NoLibrary { place: new.to_owned() })?;
+        (self.report)("loading ONNX Runtime");
+        let version = self.check(&library)?;
+        if !(self.is_wanted)() {
+            return Err(LibraryError::Interrupted);
+        }
+        let target = root.join(version);
+        workspace.publish(new, &target).map_err(LibraryError::io("create", &target))?;
+        Ok(target.join(library.file_name().unwrap_or_default()))
+    }
+
+    /// The version of the library at `path`, which is loaded for that in a runner process: it may end the process.
+    fn check(&self, path: &Path) -> Result<String, LibraryError> {
+        let unusable = |reason: String| LibraryError::Unusable { path: path.to_owned(), reason };
+        let program = env::current_exe().map_err(LibraryError::io("start", Path::new("this program")))?;
+        let mut command = Command::new(&program);
+        command.args([RUNNER_ARGUMENT, RUNNER_NAME, onnx_runtime_library::CHECK_ARGUMENT]).arg(path);
+        let ended = run(&mut command, Some(CHECK_TIMEOUT), self.is_wanted);
+        match ended.map_err(LibraryError::io("start", &program))? {
+            Ended::Interrupted => Err(LibraryError::Interrupted),
+            Ended::TimedOut => Err(unusable(format!("loading it took more than {} s", CHECK_TIMEOUT.as_secs()))),
+            Ended::Exited { status, stdout, .. } if status.success() => {
+                let version = stdout.trim();
+                // It becomes the name of a folder.
+                match semver::Version::parse(version) {
+                    Ok(_) => Ok(version.to_owned()),
+                    Err(error) => Err(unusable(format!("it says that its version is {version:?}: {error}"))),
+                }
+            }
+            Ended::Exited { status, stderr, .. } if status.code() == Some(1) => Err(unusable(stderr)),
+            Ended::Exited { status, stderr, .. } => Err(unusable(format!("loading it ended with {status}: {stderr}"))),
+        }
+    }
+}
+
+fn new_folder(workspace: &Workspace) -> Result<PathBuf, LibraryError> {
+    let path = workspace.path().join("new");
+    fs::create_dir(&path).map_err(LibraryError::io("create", &path))?;
+    Ok(path)
+}

@@ -1,0 +1,98 @@
+//! The user's own `uv` or `pip`, which knows where packages come from and how to get there.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use super::LibraryError;
+use super::process::{Ended, run};
+
+/// How long a program may take to say its version.
+const VERSION_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The CPython whose wheel is taken. The library inside is the same in each of them, and neither `uv` nor `pip` needs that
+/// Python to unpack it.
+const PYTHON: (&str, &str) = ("3.12", "cp312");
+
+/// A program that installs packages of Python.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PackageManager {
+    Uv,
+    Pip,
+}
+
+impl PackageManager {
+    /// Those that are there, the better one first.
+    pub(super) fn all_usable(is_wanted: &dyn Fn() -> bool) -> Vec<Self> {
+        [Self::Uv, Self::Pip].into_iter().filter(|manager| manager.is_usable(is_wanted)).collect()
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Uv => "uv",
+            Self::Pip => "pip",
+        }
+    }
+
+    fn command(self) -> Command {
+        match self {
+            Self::Uv => Command::new("uv"),
+            Self::Pip => {
+                let mut command = Command::new("python3");
+                command.args(["-m", "pip"]);
+                command
+            }
+        }
+    }
+
+    fn is_usable(self, is_wanted: &dyn Fn() -> bool) -> bool {
+        let ended = run(self.command().arg("--version"), Some(VERSION_TIMEOUT), is_wanted);
+        matches!(ended, Ok(Ended::Exited { status, .. }) if status.success())
+    }
+
+    /// Unpacks the one wheel that `requirements` names into the folder `target`, compared with its hash.
+    pub(super) fn install(
+        self,
+        requirements: &str,
+        target: &Path,
+        offline: bool,
+        is_wanted: &dyn Fn() -> bool,
+    ) -> Result<(), LibraryError> {
+        fs::create_dir(target).map_err(LibraryError::io("create", target))?;
+        let file = target.join("requirements.txt");
+        fs::write(&file, requirements).map_err(LibraryError::io("write", &file))?;
+        let mut command = self.command();
+        let (version, abi) = PYTHON;
+        match self {
+            Self::Uv => command.args(["pip", "install", "--no-deps", "--require-hashes", "--only-binary=:all:"]),
+            Self::Pip => {
+                command.args(["install", "--no-deps", "--require-hashes", "--only-binary=:all:", "--no-compile"])
+            }
+        };
+        command.args(["--python-version", version]);
+        if self == Self::Pip {
+            command.args(["--implementation=cp", "--abi", abi, "--no-input", "--disable-pip-version-check"]);
+            // A user's configuration may say `user`, which does not go with a folder.
+            command.env("PIP_USER", "0").env_remove("PIP_TARGET").env_remove("PIP_PREFIX");
+        }
+        if offline {
+            command.arg(if self == Self::Uv { "--offline" } else { "--no-index" });
+        }
+        // Away from projects whose configuration has nothing to do with this.
+        command.arg("--target").arg(target).arg("-r").arg(&file).current_dir(target);
+        let ended = run(&mut command, None, is_wanted);
+        let reason = match ended.map_err(LibraryError::io("start", Path::new(self.name())))? {
+            Ended::Exited { status, .. } if status.success() => return Ok(()),
+            Ended::Exited { stderr, status, .. } if stderr.is_empty() => status.to_string(),
+            Ended::Exited { stderr, .. } => stderr,
+            Ended::TimedOut | Ended::Interrupted => return Err(LibraryError::Interrupted),
+        };
+        let manager = self.name();
+        Err(if offline {
+            LibraryError::Offline { manager, reason }
+        } else {
+            LibraryError::PackageManager { manager, reason }
+        })
+    }
+}
