@@ -64,7 +64,7 @@ pub trait Subject: Sync {
 }
 
 /// A model, the way to load it, and where its answer is.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Model {
     /// Files by their names, or a file or folder that is there already.
     pub files: ModelFiles,
@@ -77,7 +77,7 @@ pub struct Model {
 }
 
 /// The files of a model.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum ModelFiles {
     /// By their names in the folder that is packed.
     Made(Vec<(&'static str, Vec<u8>)>),

@@ -6,10 +6,16 @@ use super::stage::{chain, check_echo, check_echo_or, check_refusal, floats};
 use super::{Stage, Unusual};
 
 pub async fn every_dtype_is_returned_bit_for_bit(stage: &Stage) {
+    let mut loaded = None;
     for dtype in DataType::ALL.into_iter().filter(|dtype| *dtype != DataType::String) {
         let model = stage.subject.echo(dtype);
         let refusal = stage.subject.refuses(Unusual::Dtype(dtype));
-        let carton = match (stage.load_with(&model, stage.load_options(&model)).await, &refusal) {
+        let carton = match loaded.take() {
+            // Where one model takes every dtype, it does so in one process, after those that it refuses too.
+            Some((of, carton)) if of == model => Ok(carton),
+            _ => stage.load_with(&model, stage.load_options(&model)).await,
+        };
+        let carton = match (carton, &refusal) {
             (Ok(carton), _) => carton,
             (Err(error), Some(words)) => {
                 assert!(matches!(error, carton_core::Error::LoadRefused { .. }), "{dtype}: {}", chain(&error));
@@ -29,6 +35,7 @@ pub async fn every_dtype_is_returned_bit_for_bit(stage: &Stage) {
             let tensor = Tensor::from_vec(vec![i64::from(i32::MIN), -1, 0, 1, i64::from(i32::MAX)], vec![5]).unwrap();
             check_echo(&carton, &model, tensor).await;
         }
+        loaded = Some((model, carton));
     }
 }
 
