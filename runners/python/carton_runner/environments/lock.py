@@ -1,0 +1,145 @@
+"""Reads and writes ``.carton/requirements.lock``: exact versions of packages with the hashes of their files.
+
+The format is the part of pip's requirements format that a lock needs, and nothing else: no options, no URLs, no paths and no
+``${VARIABLES}``, so that a lock of unknown origin can choose neither where packages come from nor which files are read.
+"""
+
+import hashlib
+import re
+from typing import Dict, List, NamedTuple, Sequence, Tuple
+
+from carton_runner.errors import RunnerError
+
+#: Where the lock is in a model.
+REQUIREMENTS_LOCK = ".carton/requirements.lock"
+#: The lock of the wheels that are in the carton, where there are some, and their folder.
+WHEELS_LOCK = ".carton/wheels.lock"
+WHEELS = ".carton/wheels"
+
+#: Larger locks are refused: a thousand packages with fifty files each are 5 MB.
+MAX_LOCK_BYTES = 32 << 20
+
+_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+_EXTRAS = rf"\[{_NAME}(?:,{_NAME})*\]"
+_REQUIREMENT = re.compile(rf"({_NAME})({_EXTRAS})?==([A-Za-z0-9.!+_-]+)")
+_MARKER = re.compile(r"""[A-Za-z0-9_ .'"<>=!~()*+,-]+""")
+_HASH = re.compile(r"--hash=(?:sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128})")
+_FIELD = re.compile(r"# ([a-z-]+): (.*)")
+
+
+class Requirement(NamedTuple):
+    """One line of a lock."""
+
+    name: str
+    extras: str
+    version: str
+    marker: str
+    #: ``--hash=…``, at least one.
+    hashes: Tuple[str, ...]
+
+    def line(self) -> str:
+        """The line, without a line break in it."""
+        marker = f" ; {self.marker}" if self.marker else ""
+        return f"{self.name}{self.extras}=={self.version}{marker} " + " ".join(self.hashes)
+
+
+class Lock(NamedTuple):
+    """A lock."""
+
+    #: What its comments say: ``# inputs: …`` and the like.
+    fields: Dict[str, str]
+    requirements: Tuple[Requirement, ...]
+
+    def names(self) -> List[str]:
+        """The names of its packages, normalized."""
+        return sorted({normalized(requirement.name) for requirement in self.requirements})
+
+    def lines(self) -> List[str]:
+        """Its requirements alone, one a line: two locks with the same lines are the same."""
+        return [requirement.line() for requirement in self.requirements]
+
+    def digest(self) -> str:
+        """A hash of its requirements."""
+        return hashlib.sha256("\n".join(self.lines()).encode()).hexdigest()
+
+    def text(self, comment: str) -> str:
+        """The file."""
+        parts = [f"# {comment}\n", *(f"# {name}: {value}\n" for name, value in self.fields.items())]
+        for requirement in self.requirements:
+            head, *hashes = requirement.line().split(" --hash=")
+            parts.append(" \\\n    --hash=".join([head, *hashes]) + "\n")
+        return "".join(parts)
+
+
+def normalized(name: str) -> str:
+    """A package's name as indexes compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def parse(text: str, place: str = REQUIREMENTS_LOCK) -> Lock:
+    """Reads a lock. Everything that is neither a comment nor a pinned and hashed requirement is refused, with its line."""
+    fields: Dict[str, str] = {}
+    requirements = []
+    for number, line in _logical_lines(text):
+        if line.startswith("#"):
+            field = _FIELD.fullmatch(line)
+            if field:
+                fields.setdefault(field.group(1), field.group(2))
+        elif line:
+            requirements.append(_requirement(line, f"line {number} of {place}"))
+    return Lock(fields, tuple(requirements))
+
+
+def read(path, place: str = REQUIREMENTS_LOCK) -> Lock:
+    """Reads the lock at ``path``."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MAX_LOCK_BYTES + 1)
+        if len(data) > MAX_LOCK_BYTES:
+            raise RunnerError(f"{place} has more than {MAX_LOCK_BYTES} bytes")
+        return parse(data.decode(), place)
+    except OSError as error:
+        raise RunnerError(f"cannot read {place}", [str(error)]) from error
+    except UnicodeDecodeError as error:
+        raise RunnerError(f"{place} is not UTF-8", [str(error)]) from error
+
+
+def _logical_lines(text: str) -> Sequence[Tuple[int, str]]:
+    """Lines, those that end with a back slash joined with the next, and the number of the first of them."""
+    lines, begun, first = [], "", 0
+    for number, line in enumerate(text.split("\n"), 1):
+        line = line.rstrip("\r")
+        if not begun:
+            first = number
+        if line.endswith("\\"):
+            begun += line[:-1] + " "
+            continue
+        lines.append((first, (begun + line).strip()))
+        begun = ""
+    if begun:
+        lines.append((first, begun.strip()))
+    return lines
+
+
+def _requirement(line: str, place: str) -> Requirement:
+    def refused(problem: str) -> RunnerError:
+        shown = line if len(line) <= 200 else line[:200] + "…"
+        return RunnerError(
+            f"{place} {problem}",
+            [f"expected NAME==VERSION --hash=sha256:…, found {shown!r}"],
+            hint="the lock is made by `carton pack`; pack the model again",
+        )
+
+    specifier, *hashes = re.split(r"\s+(?=--hash)", line)
+    for given in hashes:
+        if not _HASH.fullmatch(given):
+            raise refused("has something that is no hash")
+    pinned, _, marker = (part.strip() for part in specifier.partition(";"))
+    match = _REQUIREMENT.fullmatch(pinned)
+    if not match:
+        raise refused("is no exact version of a package")
+    if ";" in specifier and not _MARKER.fullmatch(marker):
+        raise refused("has a marker that is none")
+    if not hashes:
+        raise refused("has no hash")
+    return Requirement(match.group(1), match.group(2) or "", match.group(3), marker, tuple(hashes))

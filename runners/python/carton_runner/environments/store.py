@@ -1,0 +1,220 @@
+"""The environments on this machine, each made once.
+
+::
+
+    <runner data>/python/environments-v1/
+      <key>/               an environment, as ``uv venv`` makes it; the key is a hash of what is in it and for which interpreter
+        requirements.txt   what was asked for
+        complete           written last: an environment without it was not finished, and is made anew
+      <key>.lock           held while the environment is made, by uv too, so that nobody starts while a uv whose runner was killed
+                           still writes
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import shlex
+import shutil
+import sys
+import sysconfig
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Iterator, List, NamedTuple, Optional, Sequence
+
+from carton_runner.environments import uv
+from carton_runner.errors import RunnerError
+
+#: A change of what an environment is gets a new folder.
+FOLDER = "python/environments-v1"
+COMPLETE = "complete"
+#: Between two looks at a lock that another process has, and at how far uv is, in seconds.
+_PAUSE = 0.05
+_PROGRESS_PAUSE = 0.25
+
+
+class Wanted(NamedTuple):
+    """What is to be in an environment."""
+
+    #: Lines of a requirements file, each with its hashes.
+    lines: Sequence[str]
+    #: What uv is told beyond that: where the wheels are.
+    options: Sequence[str] = ()
+    #: What tells it from others, if the lines do not: some name paths, and a model may be in several places.
+    identity: Optional[Sequence[str]] = None
+    #: Whether everything is in the model, and the network is not needed.
+    is_complete: bool = False
+
+    def key(self) -> str:
+        """The name of the environment. Where its packages come from is no part of it: their hashes say what they are."""
+        described = json.dumps([sorted(self.lines if self.identity is None else self.identity), interpreter()])
+        return hashlib.sha256(described.encode()).hexdigest()[:40]
+
+
+def interpreter() -> List[str]:
+    """What tells interpreters apart whose packages cannot be shared."""
+    return [
+        os.path.realpath(sys.executable),
+        sys.version,
+        sysconfig.get_platform(),
+        sysconfig.get_config_var("SOABI") or "",
+        "-".join(platform.libc_ver()),
+    ]
+
+
+def minor_version() -> str:
+    """The interpreter's ``3.11``."""
+    return "%d.%d" % sys.version_info[:2]
+
+
+def data_folder() -> Path:
+    """Where runners keep what they make."""
+    named = os.environ.get("CARTON_RUNNER_DATA_DIR")
+    return Path(named) if named else Path.home() / ".carton/runner_data"
+
+
+def environment(wanted: Wanted, report) -> Path:
+    """The folder of packages of the environment with these packages, which is made if it is not there."""
+    key = wanted.key()
+    environments = data_folder() / FOLDER
+    folder = environments / key
+    if not _is_complete(folder):
+        try:
+            environments.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunnerError(f"cannot make the folder `{environments}`", [str(error)]) from error
+        with locked(environments / f"{key}.lock", "makes the environment of this model", report) as lock:
+            # Whoever had the lock may have made it.
+            if not _is_complete(folder):
+                _make(folder, wanted, lock, report)
+    return _packages(folder)
+
+
+def _is_complete(folder: Path) -> bool:
+    return (folder / COMPLETE).is_file()
+
+
+def _packages(folder: Path) -> Path:
+    """Its ``lib/python3.11/site-packages``."""
+    found = sorted(folder.glob("lib/python*/site-packages"))
+    if len(found) != 1:
+        raise RunnerError(f"the environment `{folder}` has {len(found)} folders of packages, expected 1", hint="delete it")
+    return found[0]
+
+
+def _make(folder: Path, wanted: Wanted, lock: int, report) -> None:
+    tool = uv.find()
+    _delete(folder)
+    report.info(f"making the Python environment of the model: {len(wanted.lines)} packages, with {shlex.join(tool.command)}")
+    parent = str(folder.parent)
+    try:
+        tool.run(
+            ["venv", "--no-project", "--no-config", "--python", sys.executable, str(folder)],
+            parent,
+            "make a virtual environment",
+            [lock],
+        )
+        requirements = folder / "requirements.txt"
+        requirements.write_text("".join(f"{line}\n" for line in wanted.lines))
+        _install(tool, folder, wanted, requirements, lock, report)
+        marker = folder / f"{COMPLETE}.new"
+        marker.write_text(json.dumps({"interpreter": interpreter(), "made": int(time.time())}) + "\n")
+        marker.rename(folder / COMPLETE)
+    except OSError as error:
+        _delete(folder)
+        raise RunnerError(f"cannot make the environment `{folder}`", [str(error)]) from error
+    except BaseException:
+        # Half an environment is of no use and takes space.
+        _delete(folder)
+        raise
+
+
+def _install(tool: uv.Uv, folder: Path, wanted: Wanted, requirements: Path, lock: int, report) -> None:
+    count, last = len(wanted.lines), -1
+
+    def progress() -> None:
+        nonlocal last
+        installed = min(count, sum(1 for _ in folder.glob("lib/python*/site-packages/*.dist-info")))
+        if installed != last:
+            last = installed
+            report.progress("installing packages", installed, count)
+
+    def on_line(line: str) -> None:
+        if line.lstrip().startswith(("Downloading", "Building", "Built", "warning")):
+            report.info(f"uv: {line.strip()}")
+
+    command = ["pip", "sync", "--python", str(folder / "bin/python"), "--require-hashes", "--compile-bytecode"]
+    command += ["--offline"] if uv.is_offline() or wanted.is_complete else []
+    progress()
+    arguments = [*command, *wanted.options, str(requirements)]
+    tool.run(arguments, str(folder.parent), "install the model's packages", [lock], on_line, progress)
+    progress()
+
+
+def _delete(folder: Path) -> None:
+    # First what says that it is complete: a kill in the middle must not leave that behind.
+    for name in (COMPLETE, f"{COMPLETE}.new"):
+        try:
+            (folder / name).unlink()
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise RunnerError(f"cannot delete `{folder / name}`", [str(error)]) from error
+    shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():
+        raise RunnerError(f"cannot delete the unfinished environment `{folder}`", hint="delete it")
+
+
+@contextmanager
+def locked(path: Path, doing: str, report) -> Iterator[int]:
+    """Holds the lock of this file, which the system gives back when the process is dead."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        raise RunnerError(f"cannot open the lock `{path}`", [str(error)]) from error
+    try:
+        waited = False
+        while not _try_lock(descriptor, path):
+            if not waited:
+                report.info(f"waiting for another process that {doing}")
+            waited = True
+            time.sleep(_PAUSE)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _try_lock(descriptor: int, path: Path) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        raise RunnerError(f"cannot lock `{path}`", [str(error)]) from error
+    return True
+
+
+def cached_text(name: str, make, report, doing: Optional[str] = None) -> str:
+    """A small text that ``make`` makes once for this machine."""
+    folder = data_folder() / "python/locks-v1"
+    path = folder / name
+    try:
+        return path.read_text()
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise RunnerError(f"cannot read `{path}`", [str(error)]) from error
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunnerError(f"cannot make the folder `{folder}`", [str(error)]) from error
+    with locked(folder / f"{name}.lock", doing or "locks the packages of this model", report):
+        if path.exists():
+            return path.read_text()
+        text = make()
+        new = folder / f"{name}.new"
+        new.write_text(text)
+        new.rename(path)
+        return text

@@ -1,0 +1,115 @@
+"""Builds the folder that becomes ``model/`` without changing the user's, and without copying its files.
+
+Every file is a symbolic link to the user's file: the packer stores files that links lead to outside of the model. A link that leads
+to another file of the model stays such a link, for which the file it leads to has to be there as a file: by a hard link, or as a copy
+where the file system has none.
+"""
+
+import os
+import shutil
+from pathlib import Path
+from typing import Callable, List, Optional, Set, Tuple
+
+from carton_runner.errors import RunnerError
+
+#: What is never part of a model, wherever it is.
+LEFT_OUT = ("__pycache__", ".git", ".venv")
+#: What says that a folder is a virtual environment.
+_ENVIRONMENT = "pyvenv.cfg"
+
+
+def build(source: Path, destination: Path, leave_out: Callable[[str], bool], report) -> None:
+    """Fills ``destination``, which is not there yet, with what is in ``source``. ``leave_out`` is asked for each path in the model."""
+    try:
+        _Builder(source, destination, leave_out, report).run()
+    except OSError as error:
+        raise RunnerError("cannot gather the model's files", [str(error)]) from error
+
+
+class _Builder:
+    def __init__(self, source: Path, destination: Path, leave_out: Callable[[str], bool], report):
+        self.root = os.path.realpath(source)
+        self.destination = str(destination)
+        self.leave_out = leave_out
+        self.report = report
+        #: Paths in the model that links lead to.
+        self.targets: Set[str] = set()
+        #: Files in the model, and where they are.
+        self.files: List[Tuple[str, str]] = []
+
+    def run(self) -> None:
+        self._folder(self.root, "", ())
+        for name, path in self.files:
+            place = os.path.join(self.destination, name)
+            if self._is_target(name):
+                _link_or_copy(path, place)
+            else:
+                os.symlink(path, place)
+
+    def _is_target(self, name: str) -> bool:
+        while name:
+            if name in self.targets:
+                return True
+            name = os.path.dirname(name)
+        return False
+
+    def _folder(self, path: str, name: str, above: Tuple[Tuple[int, int], ...]) -> None:
+        status = os.stat(path)
+        identity = (status.st_dev, status.st_ino)
+        if identity in above:
+            raise RunnerError(f"`{name}` is a link that leads to a folder it is in")
+        os.mkdir(os.path.join(self.destination, name))
+        with os.scandir(path) as entries:
+            listed = sorted(entries, key=lambda entry: entry.name)
+        for entry in listed:
+            inner = os.path.join(name, entry.name)
+            if self._is_left_out(entry.name, inner, entry.path):
+                continue
+            if entry.is_symlink():
+                self._link(entry.path, inner, (*above, identity))
+            elif entry.is_dir(follow_symlinks=False):
+                self._folder(entry.path, inner, (*above, identity))
+            else:
+                self.files.append((inner, entry.path))
+
+    def _is_left_out(self, own: str, name: str, path: str) -> bool:
+        if own in LEFT_OUT or self.leave_out(name) or os.path.realpath(path) == os.path.realpath(self.destination):
+            return True
+        if os.path.isfile(os.path.join(path, _ENVIRONMENT)):
+            self.report.warn(f"`{name}` is a virtual environment and is left out; requirements.txt says what a model needs")
+            return True
+        return False
+
+    def _link(self, path: str, name: str, above: Tuple[Tuple[int, int], ...]) -> None:
+        real = os.path.realpath(path)
+        if not os.path.exists(real):
+            raise RunnerError(f"`{name}` is a link, and nothing is where it leads to")
+        inside = self._name_inside(real)
+        if inside is not None:
+            self.targets.add(inside)
+            place = os.path.join(self.destination, name)
+            os.symlink(os.path.relpath(os.path.join(self.destination, inside), os.path.dirname(place)), place)
+        elif os.path.isdir(real):
+            self._folder(real, name, above)
+        else:
+            self.files.append((name, real))
+
+    def _name_inside(self, real: str) -> Optional[str]:
+        """The path in the model of what is there without a link; ``None`` outside, and for what is left out."""
+        relative = os.path.relpath(real, self.root)
+        if relative == os.curdir or relative.split(os.sep)[0] == os.pardir:
+            return None
+        parts = relative.split(os.sep)
+        for count in range(1, len(parts) + 1):
+            name = os.sep.join(parts[:count])
+            path = os.path.join(self.root, name)
+            if parts[count - 1] in LEFT_OUT or self.leave_out(name) or os.path.isfile(os.path.join(path, _ENVIRONMENT)):
+                return None
+        return relative
+
+
+def _link_or_copy(path: str, place: str) -> None:
+    try:
+        os.link(path, place)
+    except OSError:
+        shutil.copyfile(path, place)

@@ -1,0 +1,224 @@
+"""Finds and runs ``uv``, and says in words what it failed of."""
+
+import os
+import select
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
+
+from carton_runner.errors import RunnerError
+
+#: How many of its last lines an error shows, and how much of each.
+MAX_LINES = 20
+MAX_LINE = 500
+#: How much of what it prints is kept.
+MAX_SAID = 1 << 16
+#: How long nothing happens before somebody is told that it goes on, in seconds.
+_PAUSE = 0.25
+
+_OFFLINE = ("network connectivity is disabled", "but offline", "because the network was disabled")
+_ABSENT = (
+    "no solution found",
+    "was not found in the package registry",
+    "was not found in the cache",
+    "there is no version of",
+    "there are no versions of",
+)
+
+#: What uv says, and what that means. The first that fits is taken.
+_REASONS: Tuple[Tuple[Tuple[str, ...], str, bool], ...] = (
+    (("no space left on device", "os error 28", "disk quota exceeded"), "the disk is full", False),
+    (("hash mismatch",), "a package is not the one that was locked: its hash differs", False),
+    (
+        _OFFLINE,
+        "packages are not on this machine, and the network must not be used",
+        True,
+    ),
+    (
+        (
+            "failed to fetch",
+            "error sending request",
+            "dns error",
+            "failed to lookup address",
+            "connection refused",
+            "connection reset",
+            "timed out",
+            "tcp connect error",
+            "client error",
+        ),
+        "packages cannot be fetched",
+        True,
+    ),
+    (
+        ("no wheels with a matching", "compatible with the current platform", "wheel for the current platform", "for the current platform"),
+        "a package has no build for this platform and this Python",
+        False,
+    ),
+    (("failed to build", "build backend", "build failed", "failed to prepare distributions"), "a package cannot be built", False),
+    (
+        _ABSENT,
+        "the packages do not exist together in the package index",
+        False,
+    ),
+)
+
+
+class Uv(NamedTuple):
+    """A ``uv`` that works."""
+
+    command: Tuple[str, ...]
+
+    def run(
+        self,
+        arguments: Sequence[str],
+        cwd: str,
+        doing: str,
+        pass_fds: Sequence[int] = (),
+        on_line: Callable[[str], None] = lambda line: None,
+        on_pause: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Runs it. An error says what it was ``doing``. ``on_line`` is told what it prints, ``on_pause`` is called now and then."""
+        command = [*self.command, *arguments]
+        try:
+            process = subprocess.Popen(
+                command,
+                cwd=cwd,
+                env=variables(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                pass_fds=tuple(pass_fds),
+            )
+        except OSError as error:
+            raise RunnerError(f"cannot start `{command[0]}`", [str(error)]) from error
+        with process:
+            try:
+                said = _listen(process.stdout.fileno(), on_line, on_pause)
+            except BaseException:
+                process.kill()
+                raise
+        if process.returncode != 0:
+            raise failure(doing, said, process.returncode)
+
+
+def _listen(pipe: int, on_line: Callable[[str], None], on_pause: Callable[[], None]) -> str:
+    """Reads what a program prints until it ends, and returns the end of it."""
+    said, line = b"", b""
+    while True:
+        if not select.select([pipe], [], [], _PAUSE)[0]:
+            on_pause()
+            continue
+        read = os.read(pipe, 1 << 16)
+        if not read:
+            return said.decode(errors="replace")
+        said = (said + read)[-MAX_SAID:]
+        *lines, line = (line + read)[-MAX_SAID:].split(b"\n")
+        for whole in lines:
+            on_line(whole.decode(errors="replace").rstrip())
+
+
+def variables() -> Dict[str, str]:
+    """The environment of uv: ours, without what would change which packages are installed where, or whether they are checked."""
+    kept = dict(os.environ)
+    for name in (
+        "UV_PYTHON",
+        "UV_SYSTEM_PYTHON",
+        "UV_BREAK_SYSTEM_PACKAGES",
+        "UV_NO_VERIFY_HASHES",
+        "UV_REQUIRE_HASHES",
+        "UV_PROJECT",
+        "UV_PROJECT_ENVIRONMENT",
+        "UV_WORKING_DIR",
+        "UV_WORKING_DIRECTORY",
+        "UV_NO_SYNC",
+        "UV_CONSTRAINT",
+        "UV_OVERRIDE",
+        "UV_EXCLUDE",
+        "UV_VENV_CLEAR",
+        "UV_VENV_SEED",
+        "UV_TORCH_BACKEND",
+        "VIRTUAL_ENV",
+        "CONDA_PREFIX",
+    ):
+        kept.pop(name, None)
+    kept.update(UV_PYTHON_DOWNLOADS="never", UV_NO_PROGRESS="1", NO_COLOR="1")
+    return kept
+
+
+def find() -> Uv:
+    """The first ``uv`` that works: ``UV``, ``PATH``, where its installer and cargo put it, beside the interpreter, and the module of
+    this interpreter."""
+    for command in _candidates():
+        try:
+            ended = subprocess.run(
+                [*command, "--version"],
+                env=variables(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                timeout=60,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+        if ended.returncode == 0 and ended.stdout.startswith(b"uv "):
+            return Uv(command)
+    raise RunnerError(
+        "`uv`, which makes the environments of Python models, is not on this machine",
+        code="unavailable",
+        hint=f"install it: `{shlex.quote(sys.executable)} -m pip install uv`, or `curl -LsSf https://astral.sh/uv/install.sh | sh`",
+    )
+
+
+def is_offline() -> bool:
+    """Whether the network must not be used."""
+    return os.environ.get("CARTON_OFFLINE", "0") not in ("", "0")
+
+
+def _candidates() -> Iterator[Tuple[str, ...]]:
+    named = os.environ.get("UV")
+    if named:
+        yield (named,)
+    in_path = shutil.which("uv")
+    if in_path:
+        yield (in_path,)
+    home = Path(os.environ.get("HOME") or os.path.expanduser("~"))
+    folders = [home / ".local/bin", home / ".cargo/bin", Path(sys.executable).parent]
+    folders.append(Path(os.path.realpath(sys.executable)).parent)
+    for folder in folders:
+        if os.access(folder / "uv", os.X_OK):
+            yield (str(folder / "uv"),)
+    yield (sys.executable, "-I", "-m", "uv")
+
+
+def failure(doing: str, said: str, status: int) -> RunnerError:
+    """What uv's words mean."""
+    causes = last_lines(said) or [f"uv ended with status {status}"]
+    lower = said.lower()
+    if is_offline() and any(word in lower for word in _ABSENT):
+        # Without the network, uv knows nothing but what its cache has.
+        lower = _OFFLINE[0]
+    for words, reason, is_unavailable in _REASONS:
+        if any(word in lower for word in words):
+            return RunnerError(
+                f"cannot {doing}: {reason}",
+                causes,
+                code="unavailable" if is_unavailable else "failed",
+                hint=_network_hint() if is_unavailable else None,
+            )
+    return RunnerError(f"cannot {doing}: uv failed", causes)
+
+
+def _network_hint() -> str:
+    if is_offline():
+        return "load the model once with the network, or pack it with `--bundle-wheels`"
+    return "try again when the package index can be reached, or pack the model with `--bundle-wheels`"
+
+
+def last_lines(said: str) -> List[str]:
+    """The end of what a program printed."""
+    lines = [line.rstrip() for line in said.splitlines() if line.strip()]
+    return [line if len(line) <= MAX_LINE else line[:MAX_LINE] + "…" for line in lines[-MAX_LINES:]]

@@ -1,0 +1,127 @@
+"""Puts the wheels of a lock into a carton, for the platform that it is packed on. ``uv`` cannot download, so ``pip`` does."""
+
+import hashlib
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Dict, List
+
+from carton_runner.environments import lock, platform_tag, uv
+from carton_runner.errors import RunnerError
+
+_WHEEL = re.compile(r"([A-Za-z0-9_.]+)-([A-Za-z0-9_.!+]+)(?:-[0-9][A-Za-z0-9_.]*)?(?:-[A-Za-z0-9_.]+){3}\.whl")
+_BLOCK = 1 << 20
+
+#: Settings of uv, and those of pip that mean the same.
+_SAME_SETTINGS = (
+    ("PIP_INDEX_URL", ("UV_DEFAULT_INDEX", "UV_INDEX_URL")),
+    ("PIP_EXTRA_INDEX_URL", ("UV_INDEX", "UV_EXTRA_INDEX_URL")),
+    ("PIP_FIND_LINKS", ("UV_FIND_LINKS",)),
+)
+
+
+def bundle(locked: lock.Lock, carton_folder: Path, report) -> None:
+    """Writes ``wheels/`` and ``wheels.lock`` into ``carton_folder``. Packages without a wheel for this platform are built."""
+    if uv.is_offline():
+        raise RunnerError(
+            "the wheels of the model cannot be fetched: the network must not be used",
+            code="unavailable",
+            hint="pack the model without `--offline`",
+        )
+    folder = carton_folder / "wheels"
+    requirements = carton_folder / "wheels.txt"
+    try:
+        folder.mkdir()
+        requirements.write_text("".join(f"{line}\n" for line in locked.lines()))
+        report.info(f"fetching the wheels of {len(locked.requirements)} requirements")
+        _fetch(requirements, folder)
+        requirements.unlink()
+        found = sorted(path for path in folder.iterdir() if path.suffix == ".whl")
+        fields = {"platform": platform_tag(), "lock": f"sha256:{locked.digest()}"}
+        wheels = lock.Lock(fields, tuple(_requirement(path) for path in found))
+        text = wheels.text("The wheels that are in this carton, and the platform that they are for.")
+        (carton_folder / "wheels.lock").write_text(text)
+    except OSError as error:
+        raise RunnerError("cannot gather the model's wheels", [str(error)]) from error
+    report.info(f"bundled {len(found)} wheels")
+
+
+def _fetch(requirements: Path, folder: Path) -> None:
+    command = _pip()
+    command += ["wheel", "--quiet", "--no-deps", "--require-hashes", "--no-input", "--disable-pip-version-check"]
+    command += ["--progress-bar", "off", "--wheel-dir", str(folder), "--requirement", str(requirements)]
+    try:
+        ended = subprocess.run(
+            command,
+            cwd=str(folder),
+            env=_variables(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+    except OSError as error:
+        raise RunnerError("cannot start pip", [str(error)]) from error
+    if ended.returncode != 0:
+        said = ended.stdout.decode(errors="replace")
+        raise RunnerError("cannot fetch the wheels of the model", uv.last_lines(said) or ["pip failed"])
+
+
+def _pip() -> List[str]:
+    """The interpreter's own pip, else one that uv brings."""
+    own = [sys.executable, "-I", "-m", "pip"]
+    has_pip = subprocess.run(
+        [*own, "--version"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False
+    )
+    if has_pip.returncode == 0:
+        return own
+    return [*uv.find().command, "tool", "run", "--python", sys.executable, "pip"]
+
+
+def _variables() -> Dict[str, str]:
+    variables = uv.variables()
+    for name in ("PIP_REQUIRE_VIRTUALENV", "PIP_TARGET", "PIP_PREFIX", "PIP_USER", "PIP_ROOT", "PIP_CONSTRAINT"):
+        variables.pop(name, None)
+    for of_pip, of_uv in _SAME_SETTINGS:
+        given = [variables[name] for name in of_uv if variables.get(name)]
+        if given and of_pip not in variables:
+            # uv allows `name=URL`, and commas between folders.
+            words = " ".join(given).replace(",", " ").split() if of_pip == "PIP_FIND_LINKS" else " ".join(given).split()
+            variables[of_pip] = " ".join(re.sub(r"^[A-Za-z0-9_-]+=(?=[a-z]+:)", "", word) for word in words)
+    return variables
+
+
+def _requirement(path: Path) -> lock.Requirement:
+    match = _WHEEL.fullmatch(path.name)
+    if not match:
+        raise RunnerError(f"pip made `{path.name}`, which is not the name of a wheel")
+    name = lock.normalized(match.group(1))
+    return lock.Requirement(name, "", match.group(2), "", (f"--hash=sha256:{sha256(path)}",))
+
+
+def sha256(path: Path) -> str:
+    """The hash of a file."""
+    hasher = hashlib.sha256()
+    with open(path, "rb") as file:
+        while True:
+            block = file.read(_BLOCK)
+            if not block:
+                return hasher.hexdigest()
+            hasher.update(block)
+
+
+def belong_to(locked: lock.Lock, model_folder: Path) -> bool:
+    """Whether the model has the wheels of this lock for this platform already."""
+    path = model_folder / lock.WHEELS_LOCK
+    if not path.exists():
+        return False
+    try:
+        wheels = lock.read(path, lock.WHEELS_LOCK)
+    except RunnerError:
+        return False
+    if wheels.fields.get("platform") != platform_tag() or wheels.fields.get("lock") != f"sha256:{locked.digest()}":
+        return False
+    files = {f"--hash=sha256:{sha256(path)}" for path in (model_folder / lock.WHEELS).glob("*.whl") if os.path.isfile(path)}
+    return all(set(requirement.hashes) & files for requirement in wheels.requirements)
