@@ -27,17 +27,21 @@ static PACKAGE: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/python_pa
 const EXECUTABLE: &str = "run";
 /// What is started when the executable has to be a shell script.
 const SCRIPT: &str = "run.py";
-/// The script itself. A process that the model starts with `multiprocessing` imports it again, under another name.
+/// The script itself. A process that the model starts with `multiprocessing` imports it again, under another name. The folder
+/// comes last, so that nothing in it hides a module of the model.
 const START: &str = r#"import os
 import sys
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.append(os.path.dirname(os.path.abspath(__file__)))
 
 if __name__ == "__main__":
     from carton_runner.__main__ import main
 
     sys.exit(main())
 "#;
+/// How the interpreter is started: without the user's own packages and settings, and never writing bytecode, into a model's
+/// folder above all.
+const FLAGS: &str = "-IB";
 
 /// The longest first line that every kernel reads whole, `#!` included.
 const MAX_SHEBANG: usize = 127;
@@ -117,12 +121,12 @@ fn start(path: &str) -> Option<Vec<(&'static str, Cow<'static, str>)>> {
     if path.chars().any(char::is_control) {
         return None;
     }
-    let shebang = format!("#!{path} -I");
+    let shebang = format!("#!{path} {FLAGS}");
     if shebang.len() <= MAX_SHEBANG && !path.contains(char::is_whitespace) {
         return Some(vec![(EXECUTABLE, format!("{shebang}\n{START}").into())]);
     }
     let quoted = path.replace('\'', r"'\''");
-    let wrapper = format!("#!/bin/sh\nexec '{quoted}' -I \"${{0%/*}}/{SCRIPT}\" \"$@\"\n");
+    let wrapper = format!("#!/bin/sh\nexec '{quoted}' {FLAGS} \"${{0%/*}}/{SCRIPT}\" \"$@\"\n");
     Some(vec![(EXECUTABLE, wrapper.into()), (SCRIPT, START.into())])
 }
 
@@ -154,9 +158,9 @@ mod tests {
             assert!(files[0].1.starts_with(expected), "{}", files[0].1);
             assert!(files.last().unwrap().1.ends_with(START));
         };
-        check("/usr/bin/python3.11", "#!/usr/bin/python3.11 -I\nimport os\n");
-        check("/my python/bin/python3", "#!/bin/sh\nexec '/my python/bin/python3' -I \"${0%/*}/run.py\" \"$@\"\n");
-        check("/it's a/python3", "#!/bin/sh\nexec '/it'\\''s a/python3' -I ");
+        check("/usr/bin/python3.11", "#!/usr/bin/python3.11 -IB\nimport os\n");
+        check("/my python/bin/python3", "#!/bin/sh\nexec '/my python/bin/python3' -IB \"${0%/*}/run.py\" \"$@\"\n");
+        check("/it's a/python3", "#!/bin/sh\nexec '/it'\\''s a/python3' -IB ");
         check(&format!("/{}/python3", "a".repeat(120)), "#!/bin/sh\nexec '/aaa");
         assert!(start("/a\nb/python3").is_none());
     }
@@ -164,7 +168,9 @@ mod tests {
     #[test]
     fn the_package_is_whole() {
         let names: Vec<&str> = PACKAGE.iter().map(|(name, _)| *name).collect();
-        assert!(names.contains(&"carton_runner/environments/__init__.py"), "{names:?}");
+        for name in ["carton_runner/__main__.py", "carton_runner/environments/__init__.py"] {
+            assert!(names.contains(&name), "{names:?}");
+        }
         assert!(names.iter().all(|name| name.ends_with(".py")), "{names:?}");
     }
 }

@@ -90,10 +90,10 @@ fn the_runner_starts_its_interpreter() {
     carton(&sandbox, ["runner", "install", "python", "--python", "it's my python/python3"]).expect_code(0);
     let [short, long] = ["python-3.11.7", "python-3.12.0"].map(|name| sandbox.runner_dir().join(name));
     let line = first_line(&short);
-    assert!(line == format!("#!{} -I", plain.display()) || line == "#!/bin/sh", "{line}");
+    assert!(line == format!("#!{} -IB", plain.display()) || line == "#!/bin/sh", "{line}");
     assert_eq!(first_line(&long), "#!/bin/sh");
     let output = Command::new(long.join("run")).arg("x y").output().unwrap();
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("-I {} x y\n", long.join("run.py").display()));
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("-IB {} x y\n", long.join("run.py").display()));
 }
 
 #[test]

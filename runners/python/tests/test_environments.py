@@ -1,0 +1,406 @@
+"""Environments and packing with a `uv` that only pretends, so that nothing here needs the network."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(PACKAGE))
+
+from carton_runner import environments  # noqa: E402
+from carton_runner.environments import compiling, lock, packing, store, tree, uv, wheels  # noqa: E402
+from carton_runner.errors import RunnerError  # noqa: E402
+
+HASH = "--hash=sha256:" + "1" * 64
+
+#: Says what it is asked for in a file, takes a while, and fails if it is told to.
+FAKE_UV = r"""#!/bin/sh
+[ "$1" = --version ] && { echo "uv 0.0.0"; exit 0; }
+echo "$@" >> "$FAKE/calls"
+env > "$FAKE/environment"
+if [ -n "$FAKE_FAILS" ]; then printf '%b\n' "$FAKE_FAILS" >&2; exit 2; fi
+for last; do :; done
+case "$1 $2" in
+venv*) mkdir -p "$last/bin" "$last/lib/python3.0/site-packages" && [ ! -e "$last/half" ] ;;
+"pip sync") folder=${last%/*}; echo > "$folder/half"; sleep "${FAKE_TAKES:-0}"; echo > "$folder/whole" ;;
+"pip compile")
+    while [ "$1" != --output-file ]; do shift; done
+    echo "numpy==2.0.0 --hash=sha256:1111111111111111111111111111111111111111111111111111111111111111" > "$2" ;;
+esac
+"""
+
+#: A process that prepares a model.
+PREPARE = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from carton_runner import environments
+class Report:
+    def info(self, text): pass
+    def warn(self, text): pass
+    def progress(self, what, done, total): pass
+print(environments.prepare(sys.argv[2], Report()))
+"""
+
+
+class Report:
+    def __init__(self):
+        self.texts = []
+        self.warnings = []
+
+    def info(self, text):
+        self.texts.append(text)
+
+    def warn(self, text):
+        self.warnings.append(text)
+
+    def progress(self, what, done, total):
+        assert 0 <= done <= total
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="carton test ")
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.report = Report()
+        before = dict(os.environ)
+        self.addCleanup(lambda: (os.environ.clear(), os.environ.update(before)))
+        fake = self.write("fake/uv", FAKE_UV)
+        fake.chmod(0o755)
+        for name in [name for name in os.environ if name.startswith(("UV", "CARTON_", "FAKE"))]:
+            del os.environ[name]
+        os.environ.update(UV=str(fake), FAKE=str(fake.parent), CARTON_RUNNER_DATA_DIR=str(self.folder / "data"))
+
+    def write(self, path, text=""):
+        path = self.folder / path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def model(self, text=f"numpy==2.0.0 {HASH}\n"):
+        self.write("model/.carton/requirements.lock", text)
+        return self.folder / "model"
+
+    def calls(self):
+        path = self.folder / "fake/calls"
+        return path.read_text().splitlines() if path.exists() else []
+
+    def environment(self):
+        (found,) = [path for path in (self.folder / "data" / store.FOLDER).iterdir() if path.is_dir()]
+        return found
+
+
+class Environments(Case):
+    def test_one_is_made_once(self):
+        model = self.model()
+        first = environments.prepare(model, self.report)
+        self.assertEqual(first, self.environment() / "lib/python3.0/site-packages")
+        self.assertEqual(len(self.calls()), 2)
+        self.assertIn(f"--python {sys.executable}", self.calls()[0])
+        self.assertIn("--require-hashes", self.calls()[1])
+        self.assertNotIn("--offline", self.calls()[1])
+        self.assertEqual(environments.prepare(model, self.report), first)
+        self.assertEqual(len(self.calls()), 2)
+        self.model(f"numpy==2.0.1 {HASH}\n")
+        self.assertNotEqual(environments.prepare(model, self.report), first)
+
+    def test_a_model_that_asks_for_nothing_has_none(self):
+        self.assertIsNone(environments.prepare(self.write("bare/model.py").parent, self.report))
+        self.assertEqual(self.calls(), [])
+
+    def test_a_model_that_was_not_packed_is_locked_once_on_this_machine(self):
+        self.write("bare/requirements.txt", "numpy\n")
+        first = environments.prepare(self.folder / "bare", self.report)
+        calls = len(self.calls())
+        self.assertEqual(environments.prepare(self.folder / "bare", self.report), first)
+        self.assertEqual(len(self.calls()), calls)
+        self.assertEqual(sorted(os.listdir(self.folder / "bare")), ["requirements.txt"])
+
+    def test_what_would_turn_off_the_checks_does_not_reach_uv(self):
+        os.environ.update(UV_NO_VERIFY_HASHES="1", UV_SYSTEM_PYTHON="1", UV_INDEX_URL="https://index.example/simple")
+        environments.prepare(self.model(), self.report)
+        seen = (self.folder / "fake/environment").read_text()
+        self.assertNotIn("UV_NO_VERIFY_HASHES", seen)
+        self.assertNotIn("UV_SYSTEM_PYTHON", seen)
+        self.assertIn("UV_INDEX_URL=https://index.example/simple", seen)
+
+    def test_offline(self):
+        os.environ["CARTON_OFFLINE"] = "1"
+        environments.prepare(self.model(), self.report)
+        self.assertIn("--offline", self.calls()[1])
+        os.environ["FAKE_FAILS"] = "error: No solution found when resolving dependencies"
+        with self.assertRaises(RunnerError) as caught:
+            environments.prepare(self.model(f"numpy==9 {HASH}\n"), self.report)
+        self.assertEqual(caught.exception.code, "unavailable")
+        self.assertIn("the network must not be used", caught.exception.message)
+        self.assertIn("--bundle-wheels", caught.exception.hint)
+
+    def test_wheels_of_the_model_need_no_network(self):
+        model = self.model()
+        fields = {"platform": environments.platform_tag()}
+        wheel = lock.Requirement("numpy", "", "2.0.0", "", ("--hash=sha256:" + "2" * 64,))
+        self.write("model/.carton/wheels.lock", lock.Lock(fields, (wheel,)).text("wheels"))
+        environments.prepare(model, self.report)
+        for option in ("--offline", "--no-index", "--no-build", f"--find-links {model.resolve()}/.carton/wheels"):
+            self.assertIn(option, self.calls()[1])
+        self.assertIn("2" * 64, (self.environment() / "requirements.txt").read_text())
+
+    def test_wheels_for_another_platform_are_left_alone(self):
+        model = self.model()
+        self.write("model/.carton/wheels.lock", f"# platform: elsewhere\nnumpy==2.0.0 {HASH}\n")
+        environments.prepare(model, self.report)
+        self.assertNotIn("--no-index", self.calls()[1])
+
+    def test_a_lock_for_another_python(self):
+        with self.assertRaises(RunnerError) as caught:
+            environments.prepare(self.model(f"# python: 3.1\nnumpy==2.0.0 {HASH}\n"), self.report)
+        self.assertIn("locked for Python 3.1", caught.exception.message)
+        self.assertIn("`carton runner install python --python 3.1`", caught.exception.hint)
+
+    def test_no_uv(self):
+        os.environ.update(UV=str(self.folder / "nothing"), PATH="", HOME=str(self.folder))
+        try:
+            uv.find()
+        except RunnerError as error:
+            self.assertEqual(error.code, "unavailable")
+            self.assertIn("pip install uv", error.hint)
+        else:
+            self.skipTest("this interpreter has uv itself")
+
+    def test_uv_where_its_installer_puts_it(self):
+        os.environ.update(UV=str(self.folder / "nothing"), PATH="", HOME=str(self.folder))
+        for place in (".cargo/bin/uv", ".local/bin/uv"):
+            self.write(place, FAKE_UV).chmod(0o755)
+            self.assertEqual(uv.find().command, (str(self.folder / place),))
+        # One that does not work is passed by.
+        self.write(".local/bin/uv", "#!/bin/sh\necho pyenv: no uv >&2; exit 127\n")
+        self.assertEqual(uv.find().command, (str(self.folder / ".cargo/bin/uv"),))
+
+    def test_errors_say_what_is_wrong(self):
+        def check(said, expected, code):
+            os.environ["FAKE_FAILS"] = said
+            with self.assertRaises(RunnerError) as caught:
+                environments.prepare(self.model(), self.report)
+            self.assertIn(expected, caught.exception.message)
+            self.assertEqual(caught.exception.code, code)
+            self.assertEqual(caught.exception.causes[-1], said.split("\\n")[-1])
+            # Nothing unfinished is left behind.
+            folders = [path for path in (self.folder / "data" / store.FOLDER).iterdir() if path.is_dir()]
+            self.assertEqual(folders, [])
+
+        check("error: Hash mismatch for `numpy`", "its hash differs", "failed")
+        check("error: Failed to fetch: `https://x`\\n  Caused by: dns error", "cannot be fetched", "unavailable")
+        check("  x No solution found when resolving dependencies", "do not exist together", "failed")
+        check("error: write: No space left on device (os error 28)", "the disk is full", "failed")
+        check("x has no wheels with a matching Python ABI tag (e.g., `cp39`)", "no build for this platform", "failed")
+        check("something else", "uv failed", "failed")
+
+
+class Processes(Case):
+    def start(self, **variables):
+        return subprocess.Popen(
+            [sys.executable, "-IB", "-c", PREPARE, str(PACKAGE), str(self.folder / "model")],
+            env=dict(os.environ, **variables),
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+
+    def test_eight_at_once_make_one(self):
+        self.model()
+        processes = [self.start(FAKE_TAKES="0.5") for _ in range(8)]
+        said = {process.communicate(timeout=60)[0] for process in processes}
+        self.assertEqual([process.returncode for process in processes], [0] * 8)
+        self.assertEqual(len(said), 1)
+        self.assertEqual(len(self.calls()), 2)
+
+    def wait_for(self, path):
+        end = time.monotonic() + 30
+        while not list((self.folder / "data").glob(f"{store.FOLDER}/*/{path}")):
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.01)
+
+    def test_what_a_kill_left_is_made_anew(self):
+        self.model()
+        killed = self.start(FAKE_TAKES="60")
+        self.wait_for("half")
+        os.killpg(killed.pid, signal.SIGKILL)
+        killed.communicate()
+        self.assertFalse((self.environment() / "complete").exists())
+        again = self.start()
+        again.communicate(timeout=30)
+        self.assertEqual(again.returncode, 0)
+        self.assertTrue((self.environment() / "whole").exists())
+        self.assertTrue((self.environment() / "complete").exists())
+
+    def test_nobody_begins_while_a_uv_still_writes_whose_runner_is_dead(self):
+        self.model()
+        killed = self.start(FAKE_TAKES="1.5")
+        self.wait_for("half")
+        os.kill(killed.pid, signal.SIGKILL)
+        begun = time.monotonic()
+        again = self.start()
+        again.communicate(timeout=30)
+        self.assertEqual(again.returncode, 0)
+        self.assertGreater(time.monotonic() - begun, 0.8)
+        self.assertEqual(len(self.calls()), 4)
+        killed.communicate()
+
+
+class Packing(Case):
+    def pack(self, path, **options):
+        scratch = Path(tempfile.mkdtemp(dir=self.folder))
+        packed = packing.pack(self.folder / path, scratch, {}, options, self.report)
+        self.assertEqual(packed["required_framework_version"], "=%d.%d" % sys.version_info[:2])
+        self.assertEqual(Path(packed["path"]).parent, scratch)
+        return Path(packed["path"])
+
+    def names(self, folder):
+        return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir())
+
+    def test_a_folder(self):
+        self.write("m/model.py", "x = 1\n")
+        self.write("m/requirements.txt", "numpy\n")
+        self.write("m/weights/a.bin", "abc")
+        for left_out in ("__pycache__/model.pyc", ".git/HEAD", ".venv/x", "sub/__pycache__/x.pyc", "env/pyvenv.cfg"):
+            self.write(f"m/{left_out}")
+        before = self.names(self.folder / "m")
+        model = self.pack("m")
+        self.assertEqual(
+            self.names(model), [".carton/requirements.lock", "model.py", "requirements.txt", "weights/a.bin"]
+        )
+        self.assertEqual((model / "weights/a.bin").resolve(), (self.folder / "m/weights/a.bin").resolve())
+        self.assertEqual(self.names(self.folder / "m"), before)
+        self.assertIn("env", self.report.warnings[0])
+        locked = lock.read(model / lock.REQUIREMENTS_LOCK)
+        self.assertEqual(locked.names(), ["numpy"])
+        compile_call = self.calls()[0]
+        self.assertIn(f"{(self.folder / 'm/requirements.txt').resolve()} numpy.txt", compile_call)
+        self.assertIn("--universal", compile_call)
+
+    def test_a_single_file_asks_for_numpy(self):
+        self.write("m.py", "x = 1\n")
+        self.write("requirements.txt", "other\n")
+        self.assertEqual(self.names(self.pack("m.py")), [".carton/requirements.lock", "m.py"])
+        self.assertNotIn("requirements.txt", self.calls()[0])
+
+    def test_other_files_are_refused(self):
+        self.write("m.txt")
+        with self.assertRaises(RunnerError):
+            self.pack("m.txt")
+        with self.assertRaises(RunnerError):
+            self.pack("nothing.py")
+
+    def test_a_lock_is_kept_until_its_inputs_change(self):
+        self.write("m/requirements.txt", "-r more.txt\nnumpy\n")
+        self.write("m/more.txt", "x\n")
+        text = (self.pack("m") / lock.REQUIREMENTS_LOCK).read_text()
+        self.write("m/.carton/requirements.lock", text)
+        self.assertEqual((self.pack("m") / lock.REQUIREMENTS_LOCK).read_text(), text)
+        self.assertEqual(len(self.calls()), 1)
+        self.write("m/more.txt", "y\n")
+        self.pack("m")
+        self.assertEqual(len(self.calls()), 2)
+        self.assertEqual((self.folder / "m/.carton/requirements.lock").read_text(), text)
+
+    def test_a_lock_of_another_origin_is_made_anew(self):
+        self.write("m/requirements.txt", "numpy\n")
+        for text in ("--index-url https://evil.example\n", f"x==1 {HASH}\n"):
+            self.write("m/.carton/requirements.lock", text)
+            self.assertEqual(lock.read(self.pack("m") / lock.REQUIREMENTS_LOCK).names(), ["numpy"])
+            self.assertIn("made anew", self.report.warnings.pop())
+
+    def test_unknown_options_are_warned_about(self):
+        self.write("m.py")
+        self.pack("m.py", bundle_whels=True)
+        self.assertIn("bundle_whels", self.report.warnings[0])
+        with self.assertRaises(RunnerError):
+            self.pack("m.py", bundle_wheels="yes")
+
+    def test_an_index_in_the_requirements_is_warned_about(self):
+        self.write("m/requirements.txt", "--extra-index-url https://index.example/simple\nnumpy\n")
+        model = self.pack("m")
+        self.assertIn("names a package index", self.report.warnings[0])
+        self.assertNotIn("index.example", (model / lock.REQUIREMENTS_LOCK).read_text())
+
+    def test_what_is_not_from_an_index_cannot_be_locked(self):
+        for line in ("x @ https://host.example/x.whl", "./x.whl", "-e .", "file:///x.whl"):
+            with self.subTest(line=line):
+                with self.assertRaises(RunnerError) as caught:
+                    compiling._checked(f"{line} \\\n    {HASH}\n")
+                self.assertIn("not from a package index", caught.exception.message)
+                self.assertNotIn("host.example", caught.exception.message)
+
+    def test_a_model_with_the_originals_lock_keeps_it(self):
+        self.write("m/.carton/carton.lock", "")
+        self.assertEqual(self.names(self.pack("m")), [".carton/carton.lock"])
+
+    def test_wheels_that_are_there_are_kept_with_their_lock(self):
+        self.write("m/requirements.txt", "numpy\n")
+        text = (self.pack("m") / lock.REQUIREMENTS_LOCK).read_text()
+        self.write("m/.carton/requirements.lock", text)
+        wheel = self.write("m/.carton/wheels/numpy-2.0.0-py3-none-any.whl", "x")
+        fields = {"platform": environments.platform_tag(), "lock": f"sha256:{lock.parse(text).digest()}"}
+        self.write("m/.carton/wheels.lock", lock.Lock(fields, (wheels._requirement(wheel),)).text("wheels"))
+        kept = self.pack("m", bundle_wheels=True)
+        self.assertIn(".carton/wheels/numpy-2.0.0-py3-none-any.whl", self.names(kept))
+        # Those of another lock are not.
+        self.write("m/requirements.txt", "numpy>1\n")
+        self.assertNotIn(".carton/wheels.lock", self.names(self.pack("m")))
+
+
+class Trees(Case):
+    def build(self, leave_out=lambda name: False):
+        tree.build(self.folder / "m", self.folder / "tree", leave_out, self.report)
+        return self.folder / "tree"
+
+    def test_links_inside_stay_links_and_others_lead_to_files(self):
+        self.write("m/a/weights.bin", "abc")
+        self.write("elsewhere/big.bin", "big")
+        self.write("elsewhere/sub/x.txt", "x")
+        os.symlink("a/weights.bin", self.folder / "m/latest.bin")
+        os.symlink("a", self.folder / "m/current")
+        os.symlink(self.folder / "elsewhere/big.bin", self.folder / "m/big.bin")
+        os.symlink(self.folder / "elsewhere", self.folder / "m/other")
+        built = self.build()
+        self.assertEqual(os.readlink(built / "latest.bin"), "a/weights.bin")
+        self.assertEqual(os.readlink(built / "current"), "a")
+        self.assertFalse((built / "a/weights.bin").is_symlink())
+        self.assertEqual((built / "a/weights.bin").read_text(), "abc")
+        self.assertEqual(os.readlink(built / "big.bin"), str((self.folder / "elsewhere/big.bin").resolve()))
+        self.assertFalse((built / "other").is_symlink())
+        self.assertEqual((built / "other/sub/x.txt").read_text(), "x")
+
+    def test_links_to_nothing_and_in_circles(self):
+        self.write("m/a/x")
+        os.symlink("nothing", self.folder / "m/broken")
+        with self.assertRaises(RunnerError) as caught:
+            self.build()
+        self.assertIn("`broken`", caught.exception.message)
+
+    def test_circles(self):
+        self.write("m/x")
+        (self.folder / "outside").mkdir()
+        os.symlink(self.folder / "outside", self.folder / "m/out")
+        os.symlink(self.folder / "outside", self.folder / "outside/again")
+        with self.assertRaises(RunnerError) as caught:
+            self.build()
+        self.assertIn("a folder it is in", caught.exception.message)
+
+    def test_a_link_to_what_is_left_out_leads_to_the_file(self):
+        self.write("m/.venv/lib/x.py", "x")
+        os.symlink(".venv/lib/x.py", self.folder / "m/x.py")
+        self.assertEqual((self.build() / "x.py").read_text(), "x")
+
+    def test_scratch_inside_of_the_model(self):
+        self.write("m/x")
+        tree.build(self.folder / "m", self.folder / "m/tree", lambda name: False, self.report)
+        self.assertEqual(os.listdir(self.folder / "m/tree"), ["x"])
+
+
+if __name__ == "__main__":
+    unittest.main()
