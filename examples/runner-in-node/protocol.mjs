@@ -69,8 +69,10 @@ const ARRAYS = new Map(Object.entries({
 }));
 
 // How many elements a tensor has; not a count (`isCount`) if the shape is none.
-const countElements = (shape) =>
-  Array.isArray(shape) && shape.length <= 64 && shape.every(isCount) ? shape.reduce((n, size) => n * size, 1) : NaN;
+function countElements(shape) {
+  if (!Array.isArray(shape) || shape.length > 64 || !shape.every(isCount)) return NaN;
+  return shape.includes(0) ? 0 : shape.reduce((n, size) => n * size, 1);
+}
 
 /** The named tensors of a message, as an object. Numbers are views of `bytes` where their alignment allows it. */
 export function decodeTensors(list, bytes) {
@@ -79,14 +81,14 @@ export function decodeTensors(list, bytes) {
   return Object.fromEntries(list.map((tensor) => [tensor.name, decodeTensor(tensor, bytes)]));
 }
 
-function decodeTensor({ dtype, shape, data, inner = [] }, bytes) {
+function decodeTensor({ dtype, shape = [], data, inner = [] }, bytes) {
   if (dtype === "nested") {
     check(Array.isArray(inner) && inner.every(isObject), "the elements of a nested tensor are not a list of tensors");
     checkDtypes(inner, "protocol");
     return { dtype, inner: inner.map((element) => decodeTensor(element, bytes)) };
   }
   const n = countElements(shape);
-  check(isCount(n), "a tensor whose shape is missing, wrong, or larger than can be counted");
+  check(isCount(n), "a tensor whose shape is wrong, or larger than can be counted");
   const { offset, length } = data?.inline ?? {};
   check(isCount(offset) && isCount(length), "a tensor whose elements are not in the frame");
   check(offset + length <= bytes.length, `a tensor at ${offset} + ${length} of ${bytes.length} bytes`);
