@@ -1,6 +1,5 @@
 """Loads a model: its options, its environment, its code (runners/python/README.md has the conventions)."""
 
-import asyncio
 import importlib
 import inspect
 import os
@@ -148,6 +147,9 @@ class EventLoops:
 
     def run(self, call, awaitable, cancellable=True):
         """Runs a coroutine, or anything that can be awaited, until it is done. Cancelling the call cancels it."""
+        # Most models have no coroutines, and the import takes long.
+        import asyncio
+
         if self._loop is None or self._loop.is_closed():
             self._loop = asyncio.new_event_loop()
             asyncio.set_event_loop(self._loop)

@@ -58,7 +58,8 @@ class Host:
     def send_bytes(self, data, descriptors=()):
         ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("%di" % len(descriptors), *descriptors))]
         sent = self.socket.sendmsg([data], ancillary if descriptors else [])
-        self.socket.sendall(data[sent:])
+        if sent < len(data):
+            self.socket.sendall(data[sent:])
 
     def send_json(self, text, body=b"", descriptors=()):
         data = struct.pack("<QI", 4 + len(text) + len(body), len(text)) + text + body

@@ -1,0 +1,328 @@
+"""Tensors in shared memory: what is copied, what is not, and when it is given back."""
+
+import struct
+import time
+import unittest
+
+import support
+from host import Host, inline, shared
+
+MODEL = """
+    import gc
+    import threading
+
+    import numpy as np
+
+    import carton_runner
+
+    kept = []
+
+    def where(x):
+        '''Where the input lies, and whether it may be written to.'''
+        return {"address": np.uint64(x.__array_interface__["data"][0]), "writeable": x.flags.writeable}
+
+    def double(x):
+        return {"y": x * 2}
+
+    def parts(x):
+        return {"all": x, "middle": x[1000:9000], "copied": x[::2]}
+
+    def keep(x):
+        kept.append(x[10:])
+        return {}
+
+    def forget(after=None):
+        kept.clear()
+        if after is not None:
+            threading.Timer(float(after), gc.collect).start()
+        return {}
+
+    def forget_later(x):
+        def later():
+            import time
+            time.sleep(0.2)
+            kept.clear()
+        kept.append(x)
+        threading.Thread(target=later, args=()).start()
+        return {}
+
+    def pooled(n):
+        y = carton_runner.empty(int(n), "float32")
+        y[:] = 7
+        # Whoever gets it can compare it with where it came from.
+        return {"y": y, "address": np.uint64(y.__array_interface__["data"][0])}
+
+    def pooled_part(n):
+        y = carton_runner.empty((int(n), 2), "float32")
+        y[:] = 7
+        return {"y": y[1:], "z": y[:1]}
+
+    def pooled_and_kept(n):
+        if not kept:
+            kept.append(carton_runner.empty(int(n), "float32"))
+        kept[0][:] = kept[0][0] + 1 if len(kept) > 1 else 0
+        kept.append(None)
+        return {"y": kept[0]}
+
+    def in_a_cycle(x):
+        cycle = [x]
+        cycle.append(cycle)
+        return {}
+
+    def modify(x):
+        x[0] = 1
+
+    def raising(x):
+        raise ValueError(x.shape)
+
+    def text(x):
+        return {"y": np.array(["é" * 20000, "a\\0b\\0"], dtype=object), "n": np.int64(len(x[0]))}
+"""
+
+
+@support.needs_numpy
+@support.needs_linux
+class SharedMemory(support.ModelTest):
+    def host_with(self, function, **arguments):
+        return self.host(MODEL, {"infer_fn": function}, **arguments)
+
+    def infer(self, host, *tensors, body=b"", **arguments):
+        answer = host.call({"infer": {"inputs": list(tensors)}}, body, **arguments)
+        return host.outputs(*answer)
+
+    def wait_for_release(self, host, expected):
+        for _ in range(100):
+            host.call({"ping": {}})
+            if host.released:
+                break
+            time.sleep(0.05)
+        self.assertEqual(host.released, expected)
+        host.released.clear()
+
+    def test_inputs_are_read_in_place_and_given_back_with_the_answer(self):
+        with self.host_with("where") as host:
+            region, memory = host.region(1 << 20)
+            addresses = []
+            for offset in (4096, 8192):
+                outputs = self.infer(host, shared("x", "float64", [10000], region, offset, 80000))
+                addresses.append(struct.unpack("<Q", outputs["address"][2])[0])
+                self.assertEqual(outputs["writeable"], ("uint8", [], b"\0"))
+                self.assertEqual(host.released, [(region, offset)])
+                host.released.clear()
+            # The same mapping, not a copy somewhere.
+            self.assertEqual(addresses[1] - addresses[0], 4096)
+            self.assertEqual(addresses[0] % 4096, 0)
+
+    def test_inline_inputs_are_read_only_too(self):
+        with self.host_with("modify") as host:
+            for length in (4, 400000):
+                answer = host.call({"infer": {"inputs": [inline("x", "float32", [length // 4], 0, length)]}}, bytes(length))
+                self.error(answer, "ValueError: assignment destination is read-only", "x[0] = 1")
+
+    def test_large_outputs_are_copied_once_and_their_memory_is_reused(self):
+        with self.host_with("double") as host:
+            region, memory = host.region(1 << 20)
+            memory[:400000] = struct.pack("<f", 2.5) * 100000
+            places = set()
+            release = ()
+            for _ in range(5):
+                answer = host.call({"infer": {"inputs": [shared("x", "float32", [100000], region, 0, 400000)]}}, release=release)
+                self.assertEqual(host.outputs(*answer)["y"][2], struct.pack("<f", 5.0) * 100000)
+                place = answer[1]["outputs"][0]["data"]["shared"]
+                release = [(place["region"], place["offset"])]
+                places.add(release[0])
+            # What is released by a message can be reused by its answer.
+            self.assertEqual(len(places), 1)
+            self.assertEqual(len(host.regions), 1)
+
+    def test_inputs_and_contiguous_parts_of_them_are_outputs_without_a_copy(self):
+        with self.host_with("parts") as host:
+            region, memory = host.region(1 << 20)
+            answer = host.call({"infer": {"inputs": [shared("x", "float32", [10000], region, 4096, 40000)]}})
+            places = {tensor["name"]: tensor["data"].get("shared") for tensor in answer[1]["outputs"]}
+            self.assertEqual(places["all"], {"owner": "host", "region": region, "offset": 4096, "length": 40000})
+            self.assertEqual(places["middle"], {"owner": "host", "region": region, "offset": 8096, "length": 32000})
+            self.assertEqual(places["copied"]["owner"], "runner")
+            self.assertEqual(host.released, [(region, 4096)])
+
+    def test_arrays_of_the_pool_are_passed_on_without_a_copy(self):
+        with self.host_with("pooled") as host:
+            places, addresses = [], []
+            for n in (100000, 200000):
+                answer = host.call({"infer": {"inputs": [inline("n", "int64", [], 0, 8)]}}, struct.pack("<q", n))
+                outputs = host.outputs(*answer)
+                self.assertEqual(outputs["y"][:2], ("float32", [n]))
+                self.assertEqual(outputs["y"][2], struct.pack("<f", 7) * n)
+                places.append(answer[1]["outputs"][0]["data"]["shared"]["offset"])
+                addresses.append(struct.unpack("<Q", outputs["address"][2])[0])
+            self.assertEqual(places[1] - places[0], addresses[1] - addresses[0])
+        with self.host_with("pooled_part") as host:
+            answer = host.call({"infer": {"inputs": [inline("n", "int64", [], 0, 8)]}}, struct.pack("<q", 9000))
+            outputs = host.outputs(*answer)
+            self.assertEqual(outputs["y"][:2], ("float32", [8999, 2]))
+            self.assertEqual(answer[1]["outputs"][0]["data"]["shared"]["offset"], 8)
+            self.assertEqual(outputs["z"][2], struct.pack("<2f", 7, 7))
+
+    def test_arrays_that_the_model_keeps_are_copied(self):
+        with self.host_with("pooled_and_kept") as host:
+            outputs = []
+            for _ in range(3):
+                answer = host.call({"infer": {"inputs": [inline("n", "int64", [], 0, 8)]}}, struct.pack("<q", 10000))
+                outputs.append(answer[1]["outputs"][0])
+            # What was answered first is not what the model wrote last.
+            values = [struct.unpack_from("<f", host.bytes_of(output, b""))[0] for output in outputs]
+            self.assertEqual(values, [0, 1, 2])
+
+    def test_what_the_model_keeps_is_given_back_when_it_forgets_it(self):
+        with self.host_with("keep") as host:
+            region, _ = host.region(1 << 20)
+            self.infer(host, shared("x", "uint8", [20000], region, 0, 20000))
+            host.call({"ping": {}})
+            self.assertEqual(host.released, [])
+        with self.host_with("forget_later") as host:
+            region, _ = host.region(1 << 20)
+            self.infer(host, shared("x", "uint8", [20000], region, 64, 20000))
+            self.assertEqual(host.released, [])
+            self.wait_for_release(host, [(region, 64)])
+
+    def test_sealed_inputs_are_given_back_when_they_are_unsealed(self):
+        with self.host_with("double") as host:
+            region, _ = host.region(1 << 20)
+            handle = host.call({"seal": {"inputs": [shared("x", "uint8", [20000], region, 0, 20000)]}})[1]["handle"]
+            for _ in range(2):
+                host.outputs(*host.call({"infer_sealed": {"handle": handle}}))
+            self.assertEqual(host.released, [])
+            host.send({"unseal": {"handle": handle}})
+            self.wait_for_release(host, [(region, 0)])
+            answer = host.call({"infer_sealed": {"handle": handle}})
+            self.assertEqual(answer[1]["code"], "unknown_handle")
+
+    def test_exceptions_keep_no_inputs(self):
+        with self.host_with("raising") as host:
+            region, _ = host.region(1 << 20)
+            answer = host.call({"infer": {"inputs": [shared("x", "uint8", [20000], region, 0, 20000)]}})
+            self.error(answer, "ValueError: (20000,)")
+            self.wait_for_release(host, [(region, 0)])
+
+    def test_reference_cycles_keep_no_inputs_for_ever(self):
+        with self.host_with("in_a_cycle") as host:
+            region, _ = host.region(1 << 30)
+            for _ in range(4):
+                self.infer(host, shared("x", "uint8", [1 << 28], region, 0, 1 << 28))
+            self.wait_for_release(host, [(region, 0)] * 4)
+
+    def test_a_buffer_that_was_named_twice_is_given_back_twice(self):
+        with self.host("def f(x, y): return {}", {"infer_fn": "f"}) as host:
+            region, _ = host.region(1 << 20)
+            self.infer(host, *(shared(name, "uint8", [20000], region, 0, 20000) for name in "xy"))
+            self.assertEqual(host.released, [(region, 0)] * 2)
+
+    def test_outputs_are_passed_back_as_inputs_without_a_copy(self):
+        with self.host_with("double") as host:
+            answer = host.call({"infer": {"inputs": [inline("x", "uint8", [50000], 0, 50000)]}}, b"\2" * 50000)
+            place = answer[1]["outputs"][0]["data"]["shared"]
+            again = shared("x", "uint8", [40000], place["region"], place["offset"] + 10000, 40000, "runner")
+            release = [(place["region"], place["offset"])]
+            outputs = self.infer(host, again, release=release)
+            self.assertEqual(outputs["y"][2], b"\x08" * 40000)
+            # It is lent no longer.
+            host.send({"infer": {"inputs": [again]}}, 99)
+            envelope, _ = host.read()
+            self.assertIn("do not lie inside a lent buffer", envelope["message"]["error"]["message"])
+
+    def test_strings_in_shared_memory(self):
+        with self.host_with("text") as host:
+            region, memory = host.region(1 << 20)
+            text = "ab\0c😀".encode()
+            block = struct.pack("<2Q", 0, len(text)) + text
+            memory[64 : 64 + len(block)] = block
+            answer = host.call({"infer": {"inputs": [shared("x", "string", [1], region, 64, len(block))]}})
+            outputs = host.outputs(*answer)
+            self.assertEqual(struct.unpack("<q", outputs["n"][2])[0], 5)
+            dtype, shape, data = outputs["y"]
+            self.assertEqual((dtype, shape), ("string", [2]))
+            self.assertEqual(struct.unpack_from("<3Q", data), (0, 40000, 40004))
+            self.assertEqual(data[24:], ("é" * 20000 + "a\0b\0").encode())
+            self.assertEqual(host.released, [(region, 64)])
+
+    def test_tensors_that_do_not_fit_what_they_say_break_the_protocol(self):
+        for tensor, expected in (
+            (shared("x", "uint8", [10], 9, 0, 10), "region 9 was never mapped"),
+            (shared("x", "uint8", [10], 1, 1 << 16, 10), "do not lie inside region 1, which has 65536 bytes"),
+            (shared("x", "uint8", [10], 1, (1 << 64) - 1, 10), "do not lie inside region 1"),
+            (shared("x", "float32", [2], 1, 2, 8), "not aligned to 4 bytes"),
+            (shared("x", "float32", [2], 1, 0, 7), "needs 8 bytes, found 7"),
+            (shared("x", "float32", [1 << 62, 1 << 62], 1, 0, 0), "found 0"),
+            (shared("x", "uint8", [10], 1, 0, 10, "runner"), "do not lie inside a lent buffer"),
+            (shared("x", "uint8", [10], 1, 0, 10, "nobody"), "`shared` names no region"),
+            (shared("x", "string", [1 << 60], 1, 0, 64), "cannot hold the offsets"),
+            (shared("x", "string", [1], 1, 0, 64), "the last string ends at 0, the text at 48"),
+            (inline("x", "float32", [1], 0, 4), "do not lie inside the 0 bytes of the frame"),
+            (inline("x", "float16", [1], 0, 2), "there is no dtype 'float16'"),
+            (inline("x", "float32", [1.0], 0, 4), "a dimension is no integer"),
+            (inline("x", "float32", [1] * 65, 0, 4), "at most 64 dimensions"),
+            ({"name": "x", "dtype": "float32", "shape": [1]}, "it has no data"),
+            ({"name": 7, "dtype": "float32", "shape": [1]}, "the name of a tensor"),
+            ({"name": "x", "dtype": "nested", "inner": [{"dtype": "nested"}]}, "a nested tensor inside a nested one"),
+        ):
+            with self.subTest(tensor), self.host_with("double") as host:
+                host.region(1 << 16)
+                host.send({"infer": {"inputs": [tensor]}}, 9)
+                envelope, _ = host.read()
+                self.assertEqual(envelope["message"]["error"]["code"], "protocol", envelope)
+                self.assertIn(expected, envelope["message"]["error"]["message"])
+
+    def test_regions_that_could_shrink_are_refused(self):
+        for seals, size, expected in ((4, None, "not sealed"), (2, None, "not sealed"), (7, 1 << 20, "but has 65536")):
+            with self.subTest(seals), Host() as host:
+                region, _ = host.region(1 << 16, seals)
+                if size:
+                    import os
+
+                    descriptor = os.memfd_create("test", os.MFD_ALLOW_SEALING)
+                    os.ftruncate(descriptor, 1 << 16)
+                    import fcntl
+
+                    fcntl.fcntl(descriptor, 1033, seals)
+                    host.send({"map": {"region": 9, "size": size}}, descriptors=[descriptor])
+                    os.close(descriptor)
+                envelope, _ = host.read()
+                self.assertIn(expected, envelope["message"]["error"]["message"])
+        with Host() as host, open(__file__) as file:
+            host.send({"map": {"region": 1, "size": 1}}, descriptors=[file.fileno()])
+            self.assertIn("not a memfd", host.read()[0]["message"]["error"]["message"])
+
+    def test_the_host_cannot_write_to_a_region(self):
+        with self.host_with("double") as host:
+            host.call({"infer": {"inputs": [inline("x", "uint8", [50000], 0, 50000)]}}, bytes(50000))
+            (region,) = host.regions.values()
+            with self.assertRaises(TypeError):
+                region[0] = 1
+
+    def test_a_gibibyte(self):
+        with self.host("def f(x): return {'y': x, 'z': x[:-1]}", {"infer_fn": "f"}) as host:
+            region, memory = host.region(1 << 30)
+            memory[-1:] = b"\7"
+            answer = host.call({"infer": {"inputs": [shared("x", "uint8", [1 << 30], region, 0, 1 << 30)]}})
+            self.assertEqual([tensor["data"]["shared"]["owner"] for tensor in answer[1]["outputs"]], ["host", "host"])
+
+    def test_without_shared_memory_everything_travels_in_frames(self):
+        with self.host_with("double", shared_memory=False) as host:
+            data = struct.pack("<f", 1.5) * (1 << 20)
+            outputs = self.infer(host, inline("x", "float32", [1 << 20], 0, len(data)), body=data)
+            self.assertEqual(outputs["y"][2], struct.pack("<f", 3.0) * (1 << 20))
+            answer = host.call({"infer": {"inputs": []}})
+            self.error(answer, "missing 1 required positional argument: 'x'")
+
+    def test_two_large_messages_in_opposite_directions(self):
+        with self.host_with("double", shared_memory=False) as host:
+            # The host does not read before everything is written: more than any socket buffers.
+            data = bytes(8 << 20)
+            for number in (1001, 1002, 1003):
+                host.send({"infer": {"inputs": [inline("x", "uint8", [len(data)], 0, len(data))]}}, number, data)
+            for number in (1001, 1002, 1003):
+                self.assertEqual(host.outputs(*host.answer(number))["y"][1], [len(data)])
+
+
+if __name__ == "__main__":
+    unittest.main()
