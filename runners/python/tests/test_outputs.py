@@ -1,0 +1,206 @@
+"""What models may return, and what is said of everything else."""
+
+import struct
+import unittest
+
+import support
+from host import inline
+
+SOURCE = """
+    import decimal
+    import numpy as np
+
+    class Tensor:
+        '''As tensors of other frameworks.'''
+        def __array__(self, dtype=None, copy=None):
+            return np.arange(3, dtype=np.int16)
+
+    cases = {
+        "float": lambda: 1.5,
+        "int": lambda: -3,
+        "bool": lambda: True,
+        "big": lambda: 2**63,
+        "floats": lambda: [[1.0, 2.0], [3.0, 4.0]],
+        "tuple": lambda: (1, 2),
+        "mixed": lambda: [1, 2.5],
+        "empty": lambda: [],
+        "scalar": lambda: np.float32(2),
+        "rank 0": lambda: np.array(7, dtype=np.uint16),
+        "zero": lambda: np.zeros((3, 0, 2), dtype=np.int8),
+        "big endian": lambda: np.arange(3, dtype=">i4"),
+        "transposed": lambda: np.arange(6, dtype=np.int8).reshape(2, 3).T,
+        "reversed": lambda: np.arange(3, dtype=np.int8)[::-1],
+        "broadcast": lambda: np.broadcast_to(np.int8(5), (3,)),
+        "bools": lambda: np.array([[True, False], [False, True]])[:, ::-1],
+        "matrix": lambda: np.matrix([[1, 2]], dtype=np.int32),
+        "other": Tensor,
+        "str": lambda: "é\\0",
+        "strs": lambda: ["a", "", "b\\0"],
+        "str matrix": lambda: [["a", "b"], ["c", "d"]],
+        "objects": lambda: np.array(["x", "yz"], dtype=object),
+        "unicode": lambda: np.array([["x", "yz"]]),
+        "np.str_": lambda: np.str_("😀"),
+        "no strs": lambda: np.array([], dtype=object),
+        "nested": lambda: [np.zeros(2, dtype=np.int8), np.ones((1, 2), dtype=np.int8)],
+        "nested text": lambda: [np.array("a"), np.array(["b", "c"])],
+
+        "None": lambda: None,
+        "float16": lambda: np.zeros(1, dtype=np.float16),
+        "complex": lambda: np.zeros(1, dtype=np.complex64),
+        "longdouble": lambda: np.zeros(1, dtype=np.longdouble),
+        "datetime": lambda: np.array(["2020-01-01"], dtype="datetime64[s]"),
+        "bytes": lambda: np.array([b"x"]),
+        "record": lambda: np.zeros(1, dtype=[("a", "i4")]),
+        "masked": lambda: np.ma.masked_array([1, 2], [0, 1]),
+        "number objects": lambda: np.array([1, "x"], dtype=object),
+        "ragged": lambda: [[1], [1, 2]],
+        "ragged text": lambda: [["a"], ["b", "c"]],
+        "huge": lambda: 10**30,
+        "set": lambda: {1, 2},
+        "decimal": lambda: decimal.Decimal(1),
+        "surrogate": lambda: "\\ud800",
+        "mixed nested": lambda: [np.zeros(1, dtype=np.int8), np.zeros(1)],
+        "function": lambda: print,
+    }
+
+    def f(case):
+        return {"y": cases[case[()]]()}
+
+    def raw(case):
+        return {"tuple": (1, 2), "key": {7: 1.0}, "name": {"\\ud800": 1.0}, "none": None, "type": int, "list": [{}]}[case[()]]
+"""
+
+
+def packed(form, *values):
+    return struct.pack("<" + form, *values)
+
+
+def texts(*elements):
+    encoded = [element.encode() for element in elements]
+    offsets = [sum(map(len, encoded[:index])) for index in range(len(encoded) + 1)]
+    return packed("%dQ" % len(offsets), *offsets) + b"".join(encoded)
+
+
+@support.needs_numpy
+class Outputs(support.ModelTest):
+    def ask(self, host, case):
+        body = texts(case)
+        return host.call({"infer": {"inputs": [inline("case", "string", [], 0, len(body))]}}, body)
+
+    def test_what_is_a_tensor(self):
+        with self.host(SOURCE, {"infer_fn": "f"}) as host:
+            for case, expected in (
+                ("float", ("float64", [], packed("d", 1.5))),
+                ("int", ("int64", [], packed("q", -3))),
+                ("bool", ("uint8", [], b"\1")),
+                ("big", ("uint64", [], packed("Q", 2**63))),
+                ("floats", ("float64", [2, 2], packed("4d", 1, 2, 3, 4))),
+                ("tuple", ("int64", [2], packed("2q", 1, 2))),
+                ("mixed", ("float64", [2], packed("2d", 1, 2.5))),
+                ("empty", ("float64", [0], b"")),
+                ("scalar", ("float32", [], packed("f", 2))),
+                ("rank 0", ("uint16", [], packed("H", 7))),
+                ("zero", ("int8", [3, 0, 2], b"")),
+                ("big endian", ("int32", [3], packed("3i", 0, 1, 2))),
+                ("transposed", ("int8", [3, 2], bytes([0, 3, 1, 4, 2, 5]))),
+                ("reversed", ("int8", [3], bytes([2, 1, 0]))),
+                ("broadcast", ("int8", [3], bytes([5, 5, 5]))),
+                ("bools", ("uint8", [2, 2], bytes([0, 1, 1, 0]))),
+                ("matrix", ("int32", [1, 2], packed("2i", 1, 2))),
+                ("other", ("int16", [3], packed("3h", 0, 1, 2))),
+                ("str", ("string", [], texts("é\0"))),
+                ("strs", ("string", [3], texts("a", "", "b\0"))),
+                ("str matrix", ("string", [2, 2], texts("a", "b", "c", "d"))),
+                ("objects", ("string", [2], texts("x", "yz"))),
+                ("unicode", ("string", [1, 2], texts("x", "yz"))),
+                ("np.str_", ("string", [], texts("😀"))),
+                ("no strs", ("string", [0], texts())),
+            ):
+                with self.subTest(case):
+                    self.assertEqual(host.outputs(*self.ask(host, case))["y"], expected)
+
+    def test_nested_tensors(self):
+        with self.host(SOURCE, {"infer_fn": "f"}) as host:
+            for case, expected in (
+                ("nested", [("int8", [2], bytes(2)), ("int8", [1, 2], b"\1\1")]),
+                ("nested text", [("string", [], texts("a")), ("string", [2], texts("b", "c"))]),
+            ):
+                _, fields, body = self.ask(host, case)
+                (tensor,) = fields["outputs"]
+                self.assertEqual((tensor["name"], tensor["dtype"]), ("y", "nested"))
+                inner = [(one["dtype"], one["shape"], host.bytes_of(one, body)) for one in tensor["inner"]]
+                self.assertEqual(inner, expected)
+        with self.host("def g(x): return {'n': len(x), 'y': x}", {"infer_fn": "g"}) as host:
+            inner = [inline("", "int8", [2], 0, 2), inline("", "int8", [], 2, 1)]
+            _, fields, body = host.call({"infer": {"inputs": [{"name": "x", "dtype": "nested", "inner": inner}]}}, b"abc")
+            inner = fields["outputs"][1]["inner"]
+            self.assertEqual([host.bytes_of(one, body) for one in inner], [b"ab", b"c"])
+
+    def test_what_is_none(self):
+        with self.host(SOURCE, {"infer_fn": "f"}) as host:
+            for case, *expected in (
+                ("None", "output `y` is None"),
+                ("float16", "output `y` has the dtype float16", ".astype(numpy.float32)"),
+                ("complex", "output `y` has the dtype complex64", "real and imaginary"),
+                ("longdouble", "which Carton has no name for", ".astype(numpy.float64)"),
+                ("datetime", "output `y` has the dtype datetime64[s]", ".astype(numpy.int64)"),
+                ("bytes", "output `y` has the dtype |S1", "numpy.char.decode"),
+                ("record", "which Carton has no name for", "its fields"),
+                ("masked", "output `y` is a masked array", ".filled(0)"),
+                ("number objects", "output `y` holds a int where only text is expected"),
+                ("ragged", "output `y` is a list that is no tensor"),
+                ("ragged text", "the lists in output `y` have different lengths"),
+                ("huge", "output `y` is a int of what is neither numbers nor text"),
+                ("set", "output `y` is a set, which is no tensor", "return NumPy arrays"),
+                ("decimal", "output `y` is a decimal.Decimal, which is no tensor"),
+                ("surrogate", "output `y` holds what is no text in Unicode"),
+                ("mixed nested", "the elements of output `y` are int8 and float64"),
+                ("function", "output `y` is a builtin_function_or_method, which is no tensor"),
+            ):
+                with self.subTest(case):
+                    self.assertEqual(self.error(self.ask(host, case), *expected)["code"], "failed")
+
+    def test_results_that_have_no_names(self):
+        outputs = [{"name": "y", "dtype": "float32", "shape": []}]
+        with self.host(SOURCE, {"infer_fn": "raw"}, outputs=outputs) as host:
+            for case, expected in (
+                ("tuple", "the model returned 2 outputs, the carton declares 1 (y)"),
+                ("key", "the names of outputs are text, found 7"),
+                ("name", "the name of an output is no text in Unicode"),
+                ("none", "output `y` is None"),
+                ("type", "output `y` is a type"),
+                ("list", "output `y` is a list of what is neither numbers nor text"),
+            ):
+                with self.subTest(case):
+                    self.error(self.ask(host, case), expected)
+
+    def test_numbers_of_python_become_what_is_declared(self):
+        for case, declared, expected in (
+            ("float", "float32", packed("f", 1.5)),
+            ("int", "int8", b"\xfd"),
+            ("int", "float32", packed("f", -3)),
+            ("int", "uint8", None),
+            ("float", "int32", None),
+            ("floats", "float32", packed("4f", 1, 2, 3, 4)),
+            ("empty", "int16", b""),
+            ("empty", "string", texts()),
+        ):
+            outputs = [{"name": "y", "dtype": declared, "shape": "*"}]
+            with self.subTest(case=case, declared=declared):
+                with self.host(SOURCE, {"infer_fn": "f"}, outputs=outputs) as host:
+                    dtype, _, data = host.outputs(*self.ask(host, case))["y"]
+                    if expected is None:
+                        # Nothing is rounded, or wrapped around; the host says what it expected.
+                        self.assertNotEqual(dtype, declared)
+                    else:
+                        self.assertEqual((dtype, data), (declared, expected))
+
+    def test_more_than_a_frame_holds(self):
+        source = "import numpy as np\ndef f(): return {'y': np.zeros(1 << 30, np.uint8)}"
+        with self.host(source, {"infer_fn": "f"}, shared_memory=False) as host:
+            answer = host.call({"infer": {"inputs": []}})
+            self.assertEqual(self.error(answer)["code"], "too_large")
+
+
+if __name__ == "__main__":
+    unittest.main()
