@@ -144,17 +144,15 @@ function encodeTensor(name, { dtype, shape, data, inner = [] }, place) {
   }
   const n = countElements(shape);
   check(data?.length === n, `output \`${name}\` has ${data?.length} elements and the shape [${shape}]`, "failed");
-  if (dtype === "string") {
-    const areStrings = Array.isArray(data) && data.every((text) => typeof text === "string");
-    check(areStrings, `output \`${name}\` has data that are not a list of strings`, "failed");
-    return { dtype, shape, data: place(encodeStrings(data)) };
-  }
+  if (dtype === "string") return { dtype, shape, data: place(encodeStrings(name, data)) };
   const isOfDtype = ARRAYS.has(dtype) && data instanceof ARRAYS.get(dtype);
   check(isOfDtype, `output \`${name}\` has data that are not the typed array of ${dtype}`, "failed");
   return { dtype, shape, data: place(new Uint8Array(data.buffer, data.byteOffset, data.byteLength)) };
 }
 
-function encodeStrings(strings) {
+function encodeStrings(name, strings) {
+  const areStrings = Array.isArray(strings) && strings.every((text) => typeof text === "string");
+  check(areStrings, `output \`${name}\` has data that are not a list of strings`, "failed");
   const texts = strings.map((text) => Buffer.from(text));
   const ends = new BigUint64Array(texts.length + 1);
   texts.forEach((text, i) => (ends[i + 1] = ends[i] + BigInt(text.length)));

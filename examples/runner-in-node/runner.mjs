@@ -9,14 +9,12 @@ import { pathToFileURL } from "node:url";
 import { inspect } from "node:util";
 import { check, decodeTensors, encodeFrame, encodeTensors, isCount, isObject, readFrames } from "./protocol.mjs";
 
-const MAX_ERROR = 2 ** 16; // characters
-
+const framework_version = process.versions.node;
 const socket = new net.Socket({ fd: 3 });
 const calls = new Map(); // those that run, by id
 const sealed = new Map(); // inputs, by handle
-let model; // a promise of what `load` loads
+let loading; // a promise of the model and its concurrency
 let isGreeted = false;
-let isClosing = false;
 let nImported = 0;
 let nSealed = 0;
 
@@ -35,51 +33,48 @@ async function importModel(folder) {
   const file = ["model.mjs", "model.cjs"].map((name) => join(folder, name)).find(existsSync);
   check(file !== undefined, `neither model.mjs nor model.cjs is in \`${folder}\``, "failed");
   const module = await import(`${pathToFileURL(file)}?${++nImported}`); // Node does not try the same twice.
-  const exported = module.infer ? module : module.default;
-  check(typeof exported?.infer === "function", `\`${file}\` exports no \`infer\``, "failed");
-  return exported;
+  const model = module.infer ? module : module.default;
+  check(typeof model?.infer === "function", `\`${file}\` exports no \`infer\``, "failed");
+  return model;
 }
 
 async function loadModel(folder, { max_concurrency, ...options }, signature, call) {
-  const exported = await importModel(folder);
-  const n = max_concurrency ?? exported.maxConcurrency ?? 1;
-  check(isCount(n) && n > 0, `\`max_concurrency\` is ${inspect(n)}`, "failed");
+  const model = await importModel(folder);
+  const concurrency = max_concurrency ?? model.maxConcurrency ?? 1;
+  check(isCount(concurrency) && concurrency > 0, `\`max_concurrency\` is ${inspect(concurrency)}`, "failed");
   const modelOptions = {};
   for (const [name, value] of Object.entries(options)) {
     if (name.startsWith("model.")) modelOptions[name.slice("model.".length)] = value;
     else call.log("warn", `this runner has no option \`${name}\``);
   }
-  await exported.load?.(modelOptions, signature);
-  return { exported, n };
-}
-
-async function infer(inputs, call) {
-  return (await model).exported.infer(inputs, call);
+  await model.load?.(modelOptions, signature);
+  return { model, concurrency };
 }
 
 // What is answered: each returns the name of the answer, its fields, and outputs.
 const CALLS = {
   async load({ options = {}, files, device, inputs, outputs }, call) {
-    check(model === undefined, "a model is loaded already", "already_loaded");
+    check(loading === undefined, "a model is loaded already", "already_loaded");
     check(files.directory, "this runner reads models from folders only", "failed");
-    model = loadModel(files.directory.path, options, { device, inputs, outputs }, call);
-    model.catch(() => (model = undefined));
-    return ["loaded", { max_concurrency: (await model).n }];
+    loading = loadModel(files.directory.path, options, { device, inputs, outputs }, call);
+    loading.catch(() => (loading = undefined));
+    return ["loaded", { max_concurrency: (await loading).concurrency }];
   },
   async pack({ path, scratch, pack_options = {} }, call) {
     Object.keys(pack_options).forEach((name) => call.log("warn", `this runner has no packing option \`${name}\``));
     const isFile = (await fs.stat(path)).isFile();
     if (isFile) await fs.copyFile(path, join(scratch, `model${extname(path)}`));
     const { inputs, outputs } = await importModel(isFile ? scratch : path);
-    const required_framework_version = `>=${process.versions.node.split(".")[0]}`;
+    const required_framework_version = `>=${framework_version.split(".")[0]}`;
     return ["packed", { path: isFile ? scratch : path, required_framework_version, inputs, outputs }];
   },
-  infer: async (fields, call) => ["inferred", {}, await infer(call.inputs, call)],
-  async infer_stream({ credits }, call) {
+  async infer(fields, call, model) {
+    return ["inferred", {}, await model.infer(call.inputs, call)];
+  },
+  async infer_stream({ credits }, call, model) {
     call.addCredits(credits);
-    const { exported } = await model;
     // A model without streams makes a stream of one item.
-    const stream = exported.inferStream ? exported.inferStream(call.inputs, call) : [infer(call.inputs, call)];
+    const stream = model.inferStream?.(call.inputs, call) ?? [model.infer(call.inputs, call)];
     for await (const outputs of stream) {
       while (call.credits === 0 && !call.signal.aborted) await new Promise((resolve) => (call.wake = resolve));
       call.signal.throwIfAborted();
@@ -92,9 +87,9 @@ const CALLS = {
     sealed.set(++nSealed, call.inputs);
     return ["sealed", { handle: nSealed }];
   },
-  async infer_sealed({ handle }, call) {
+  async infer_sealed({ handle }, call, model) {
     check(sealed.has(handle), `no inputs are sealed as ${handle}`, "unknown_handle");
-    return ["inferred", {}, await infer(sealed.get(handle), call)];
+    return ["inferred", {}, await model.infer(sealed.get(handle), call)];
   },
 };
 
@@ -104,13 +99,22 @@ const NOTICES = {
   cancel: (id) => calls.get(id)?.cancel(),
   credit: (id, { n }) => calls.get(id)?.addCredits(n),
   unseal: (id, { handle }) => sealed.delete(handle),
-  shutdown: () => (isClosing = true),
-  release() {},
-  pong() {},
-  error() {},
+  async shutdown() {
+    await Promise.all([...calls.values()].map((call) => call.ended));
+    socket.end(() => process.exit(0));
+  },
 };
 
-async function run(id, name, fields, inputs) {
+const IGNORED = ["release", "pong", "error"];
+
+const HAS_RIGHT_TYPES = {
+  load: ({ options = {}, files }) => isObject(options) && isObject(files),
+  infer_stream: ({ credits }) => isCount(credits),
+  credit: ({ n }) => isCount(n),
+};
+
+// What models get to know of a call, and what the runner does.
+function newCall(id, inputs) {
   const controller = new AbortController();
   const call = {
     id,
@@ -126,53 +130,45 @@ async function run(id, name, fields, inputs) {
       send(id, "progress", { what: `${what}`, done, total });
     },
   };
-  calls.set(id, call);
+  return call;
+}
+
+async function run(call, name, fields) {
   try {
-    check(model !== undefined || name === "load" || name === "pack", "no model is loaded", "not_loaded");
-    send(id, ...(await CALLS[name](fields, call)));
+    const needsModel = name !== "load" && name !== "pack";
+    check(loading !== undefined || !needsModel, "no model is loaded", "not_loaded");
+    const model = needsModel ? (await loading).model : undefined;
+    send(call.id, ...(await CALLS[name](fields, call, model)));
   } catch (error) {
-    const text = inspect(error).slice(0, MAX_ERROR); // the stack, and the errors that caused it
+    const text = inspect(error).slice(0, 2 ** 16); // the stack, and the errors that caused it
     const { errorCode, message = text } = Object(error);
     const code = errorCode ?? (call.signal.aborted ? "cancelled" : "failed");
-    send(id, "error", { code, message: `${message}`.slice(0, MAX_ERROR), causes: errorCode ? [] : [text] });
+    send(call.id, "error", { code, message: `${message}`.slice(0, 2 ** 16), causes: errorCode ? [] : [text] });
   }
-  calls.delete(id);
-  closeWhenDone();
+  calls.delete(call.id);
 }
 
 function receive({ id, name, fields, bytes }) {
-  const isCall = Object.hasOwn(CALLS, name);
   check(isGreeted === (name !== "hello"), "`hello` is the first message, and comes once");
   if (name === "hello") {
     check(fields.protocol === "carton-runner" && Array.isArray(fields.versions), "this is not the runner protocol");
     check(fields.versions.includes(2), `the host speaks the versions [${fields.versions}], this runner [2]`);
     isGreeted = true;
-  } else if (isCall || Object.hasOwn(NOTICES, name)) {
-    const { options = {}, files = {}, credits = 0, n = 0 } = fields;
-    check([fields, options, files].every(isObject), `\`${name}\` with something else in the place of an object`);
-    check([credits, n].every(isCount), `\`${name}\` with credits that are not a number`);
-    check(!isCall || (id !== undefined && !calls.has(id)), `\`${name}\` without an id of its own`);
-    const inputs = ["infer", "infer_stream", "seal"].includes(name) ? decodeTensors(fields.inputs, bytes) : undefined;
-    if (isCall) run(id, name, fields, inputs);
-    else NOTICES[name](id, fields);
-  } else {
+  } else if (Object.hasOwn(CALLS, name) || Object.hasOwn(NOTICES, name)) {
+    check(isObject(fields) && (HAS_RIGHT_TYPES[name]?.(fields) ?? true), `\`${name}\` with a field of a wrong type`);
+    if (Object.hasOwn(NOTICES, name)) return void NOTICES[name](id, fields);
+    check(id !== undefined && !calls.has(id), `\`${name}\` without an id of its own`);
+    const takesInputs = name === "infer" || name === "infer_stream" || name === "seal";
+    const call = newCall(id, takesInputs ? decodeTensors(fields.inputs, bytes) : undefined);
+    calls.set(id, call);
+    call.ended = run(call, name, fields);
+  } else if (!IGNORED.includes(name)) {
     send(id, "error", { code: "unknown_message", message: `this runner does not know \`${name}\`` });
   }
-  closeWhenDone();
-}
-
-function closeWhenDone() {
-  if (isClosing && calls.size === 0) socket.end(() => process.exit(0));
 }
 
 socket.on("error", () => process.exit(0)); // The host is gone.
-send(undefined, "hello", {
-  protocol: "carton-runner",
-  versions: [2],
-  features: [],
-  name: "node",
-  framework_version: process.versions.node,
-});
+send(undefined, "hello", { protocol: "carton-runner", versions: [2], features: [], name: "node", framework_version });
 try {
   for await (const frame of readFrames(socket)) receive(frame);
   process.exit(0);

@@ -1,4 +1,4 @@
-// Tests of the runner: `node --test examples/runner-in-node/test.mjs`. They play the host, and need nothing but Node and `sh`.
+// Tests of the runner: `node --test test.mjs`. They play the host, and need nothing but Node and `sh`.
 // With the path of a `carton` command in CARTON the runner is also installed and used by the real host.
 
 import assert from "node:assert/strict";
@@ -103,7 +103,8 @@ test("returns every dtype, shape and alignment as it came", async (t) => {
   const sizes = { ...integers, float32: 4, float64: 8 };
   const bytes = Buffer.from(Array.from({ length: 200 }, (_, i) => (i * 37) % 256));
   for (const [dtype, size] of Object.entries(sizes)) {
-    for (const [shape, offset] of [[[2, 3], 0], [[2, 3], 1], [[], 64], [[0, 5], 3], [[...Array(40).fill(2 ** 50), 0], 0]]) {
+    const empty = [...Array(40).fill(2 ** 50), 0];
+    for (const [shape, offset] of [[[2, 3], 0], [[2, 3], 1], [[], 64], [[0, 5], 3], [empty, 0]]) {
       const length = shape.includes(0) ? 0 : shape.reduce((n, dimension) => n * dimension, size);
       runner.send(infer(numbers("x", dtype, shape, length, offset)), 2, bytes);
       const answer = await runner.next();
@@ -127,6 +128,7 @@ test("returns strings with NUL, byte order marks and emoji", async (t) => {
   const [s, none] = message.inferred.outputs.map(({ data }) => data.inline);
   assert.deepEqual(bytes.subarray(s.offset, s.offset + s.length), strings);
   assert.deepEqual(bytes.subarray(none.offset, none.offset + none.length), Buffer.alloc(8));
+  assert.deepEqual([s.offset % 64, none.offset % 64], [0, 0]);
 });
 
 test("returns nested tensors, and names that mean something in JavaScript", async (t) => {
@@ -168,6 +170,16 @@ test("answers calls that cannot be run, and lives on", async (t) => {
   assert.equal(await code({ constructor: {} }), "unknown_message");
   assert.equal(await code({ from_the_future: 1 }, undefined), "unknown_message");
   assert.deepEqual(await runner.ask({ ping: {} }, 9), { pong: {} });
+});
+
+test("ignores fields that it does not know, and messages that need no answer", async (t) => {
+  const runner = await Runner.loaded(t);
+  for (const message of [{ release: {} }, { pong: {} }, { error: { code: "failed", message: "x" } }, { cancel: {} }]) {
+    runner.send(message, 77);
+  }
+  runner.send({ infer: { inputs: [{ ...byte, unit: "s" }], options: 7, n: "many", credits: -1 } }, 3, Buffer.from([6]));
+  const { id, message, bytes } = await runner.next();
+  assert.deepEqual([id, Object.keys(message), bytes[0]], [3, ["inferred"], 6]);
 });
 
 test("ends the connection when the host breaks the protocol", async (t) => {
@@ -213,6 +225,7 @@ test("ends the connection when the host breaks the protocol", async (t) => {
     "strings that are not UTF-8": string(0n, 1n, 2n),
     "nested in nested": call(infer(nested([{ dtype: "nested", inner: [] }]))),
     "nested of two dtypes": call(infer(nested([byte, { ...byte, dtype: "int8" }])), Buffer.alloc(1)),
+    "options that are no object": call({ load: { options: 7, files: { directory: { path: echo } } } }),
     "a stream without a number of credits": call({ infer_stream: { inputs: [], credits: "1" } }),
   };
   for (const [what, bytes] of Object.entries(hostile)) {
