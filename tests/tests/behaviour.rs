@@ -14,15 +14,13 @@ behaviours!(
     torchscript_on_debians_libtorch,
     carton_tests::behaviour::subjects::torchscript::Torchscript {
         name: "torchscript on libtorch 1.13",
-        version: "1.13.",
-        requirement: "~1.13"
+        series: "1.13"
     }
 );
 behaviours!(
     torchscript_on_a_current_libtorch,
     carton_tests::behaviour::subjects::torchscript::Torchscript {
         name: "torchscript on libtorch 2.13",
-        version: "2.13.",
-        requirement: "~2.13"
+        series: "2.13"
     }
 );

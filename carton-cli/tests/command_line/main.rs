@@ -8,6 +8,7 @@ mod interruption;
 mod onnx_runtime;
 mod package;
 mod python_runner;
+mod real_runners;
 mod remote;
 mod runner_index;
 mod runners;

@@ -100,6 +100,7 @@ impl Stage {
     pub async fn pack(&self, model: &Model) -> PathBuf {
         let mut hasher = DefaultHasher::new();
         format!("{:?} {}", model.files, model.metadata).hash(&mut hasher);
+        self.subject.framework_version().hash(&mut hasher);
         let name = format!("{}-{:016x}", self.subject.name().replace(' ', "-"), hasher.finish());
         let mut packed = PACKED.lock().await;
         if let Some(path) = packed.get(&name) {
@@ -122,7 +123,7 @@ impl Stage {
             metadata: carton_core::metadata::Draft::parse(&model.metadata).unwrap(),
             config: Some(self.subject.config(&self.place)),
             policy: self.policy(),
-            framework_version: self.subject.framework_version().map(|requirement| requirement.parse().unwrap()),
+            framework_version: self.subject.framework_version().map(|version| version.parse().unwrap()),
             ..PackOptions::default()
         };
         if let Err(error) = Carton::pack(&path, self.subject.runner(), &output, options).await {

@@ -23,7 +23,7 @@ pub trait Subject: Sync {
     }
 
     /// Which of several installed releases of the runner is meant.
-    fn framework_version(&self) -> Option<&'static str> {
+    fn framework_version(&self) -> Option<String> {
         None
     }
 

@@ -10,8 +10,8 @@ fn folder() -> Option<PathBuf> {
     std::env::var_os("CARTON_TEST_RUNNERS").filter(|folder| !folder.is_empty()).map(PathBuf::from)
 }
 
-/// Why a runner of this name and of a version that begins like this cannot be tested here.
-pub(super) fn unavailable(name: &str, version: &str) -> Option<String> {
+/// Why a runner of this name, and of a version that begins with these numbers, cannot be tested here.
+pub(super) fn unavailable(name: &str, series: &str) -> Option<String> {
     let Some(folder) = folder() else {
         return Some(format!("CARTON_TEST_RUNNERS names no folder where {name} is installed"));
     };
@@ -19,12 +19,12 @@ pub(super) fn unavailable(name: &str, version: &str) -> Option<String> {
         let descriptor = std::fs::read_to_string(path.join("runner.toml")).ok()?.parse::<toml::Table>().ok()?;
         let runners = descriptor.get("runner")?.as_array()?;
         Some(runners.iter().any(|runner| {
-            let is = |field: &str, expected: &str| runner.get(field)?.as_str().map(|text| text.starts_with(expected));
-            is("runner_name", name) == Some(true) && is("framework_version", version) == Some(true)
+            let field = |field: &str| runner.get(field).and_then(|value| value.as_str()).unwrap_or_default();
+            field("runner_name") == name && field("framework_version").starts_with(&format!("{series}."))
         }))
     };
     let found = std::fs::read_dir(&folder).ok()?.flatten().any(|entry| is_wanted(&entry.path()) == Some(true));
-    (!found).then(|| format!("no {name} {version} is installed in {}", folder.display()))
+    (!found).then(|| format!("no {name} {series} is installed in {}", folder.display()))
 }
 
 /// A configuration with the installed runners, which keep what they need for all tests in one place.

@@ -10,8 +10,13 @@ use super::super::{Misfit, Model, Stream, Subject, Trouble, Troubled, Unusual};
 use super::installed;
 use crate::place::Place;
 
-/// The python runner.
+/// The python runner: the one for the newest interpreter that is installed, or for the version that `CARTON_TEST_PYTHON_SERIES` names,
+/// as in `3.9`.
 pub struct Python;
+
+fn series() -> Option<String> {
+    std::env::var("CARTON_TEST_PYTHON_SERIES").ok().filter(|series| !series.is_empty())
+}
 
 const MODEL: &str = r#"
 import os
@@ -61,8 +66,13 @@ impl Subject for Python {
         "python"
     }
 
+    fn framework_version(&self) -> Option<String> {
+        series().map(|series| format!("~{series}"))
+    }
+
     fn unavailable(&self) -> Option<String> {
-        installed::unavailable("python", "3.").or_else(|| super::unavailable_program("uv"))
+        installed::unavailable("python", &series().unwrap_or_else(|| "3".to_owned()))
+            .or_else(|| super::unavailable_program("uv"))
     }
 
     fn config(&self, place: &Place) -> Config {

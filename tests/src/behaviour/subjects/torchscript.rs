@@ -16,10 +16,8 @@ use crate::place::Place;
 pub struct Torchscript {
     /// What its messages call it.
     pub name: &'static str,
-    /// How the version of its libtorch begins.
-    pub version: &'static str,
-    /// Which versions those are.
-    pub requirement: &'static str,
+    /// The first two numbers of the version of its libtorch.
+    pub series: &'static str,
 }
 
 impl Subject for Torchscript {
@@ -31,12 +29,12 @@ impl Subject for Torchscript {
         "torchscript"
     }
 
-    fn framework_version(&self) -> Option<&'static str> {
-        Some(self.requirement)
+    fn framework_version(&self) -> Option<String> {
+        Some(format!("~{}", self.series))
     }
 
     fn unavailable(&self) -> Option<String> {
-        installed::unavailable("torchscript", self.version)
+        installed::unavailable("torchscript", self.series)
     }
 
     fn config(&self, place: &Place) -> Config {

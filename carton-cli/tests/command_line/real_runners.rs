@@ -1,0 +1,105 @@
+//! A model of a real framework is packed and passes its self-tests, as a user would do it. The runners are those in the folder that
+//! `CARTON_TEST_RUNNERS` names (`scripts/test` fills it); what is expected was computed by the framework itself, in Python.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use carton_tensor::{Tensor, npy};
+
+use crate::sandbox::{Outcome, Sandbox, outcome};
+
+/// The folder with installed runners, if there is a runner in it whose folder begins with `name`.
+fn runners_with(name: &str) -> Option<PathBuf> {
+    let folder = std::env::var_os("CARTON_TEST_RUNNERS").filter(|folder| !folder.is_empty()).map(PathBuf::from);
+    let Some(folder) = folder else {
+        eprintln!("skipped: CARTON_TEST_RUNNERS names no folder where {name} is installed");
+        return None;
+    };
+    let is_there = fs::read_dir(&folder).is_ok_and(|entries| {
+        entries.flatten().any(|entry| entry.file_name().to_str().is_some_and(|found| found.starts_with(name)))
+    });
+    if !is_there {
+        eprintln!("skipped: no {name} is installed in {}", folder.display());
+    }
+    is_there.then_some(folder)
+}
+
+/// Runs the command with the installed runners, and with the programs and caches of the tests.
+fn carton(sandbox: &Sandbox, runners: &Path, arguments: &str) -> Outcome {
+    let mut command: Command = sandbox.command(arguments.split(' '));
+    command.env("CARTON_RUNNER_DIR", runners).env("CARTON_RUNNER_DATA_DIR", runners.with_extension("data"));
+    for (name, value) in std::env::vars_os() {
+        let is_passed =
+            name.to_str().is_some_and(|name| name == "PATH" || name.starts_with("UV_") || name.ends_with("_PROXY"));
+        if is_passed {
+            command.env(name, value);
+        }
+    }
+    outcome(&mut command)
+}
+
+fn save(sandbox: &Sandbox, name: &str, tensor: &Tensor) {
+    npy::write(fs::File::create(sandbox.work().join(name)).unwrap(), tensor).unwrap();
+}
+
+/// The self-test passes, and fails when one expected element is another one.
+fn check_self_test(sandbox: &Sandbox, runners: &Path, expected: &str, tensor: &Tensor) {
+    let report = carton(sandbox, runners, "run model.carton --self-test --json").expect_code(0).json();
+    assert_eq!(report["passed"], true, "{report}");
+    assert_eq!(report["self_tests"].as_array().unwrap().len(), 1, "{report}");
+    let mut wrong = tensor.as_numeric().unwrap().to_vec::<f32>().unwrap();
+    wrong[1] += 0.25;
+    save(sandbox, expected, &Tensor::from_vec(wrong, tensor.shape().unwrap().to_vec()).unwrap());
+    fs::remove_file(sandbox.work().join("model.carton")).unwrap();
+    let runner = fs::read_to_string(sandbox.work().join("runner.txt")).unwrap();
+    carton(sandbox, runners, &format!("pack ./model {runner} --metadata carton.toml")).expect_code(0);
+    carton(sandbox, runners, "run model.carton --self-test").expect_code(3);
+}
+
+#[test]
+fn torchscript() {
+    let Some(runners) = runners_with("torchscript-1.13") else { return };
+    let sandbox = Sandbox::new();
+    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../runners/torchscript/tests/models/1.13");
+    sandbox.write("model/mlp.pt", fs::read(models.join("mlp.pt")).unwrap());
+    let cases: serde_json::Value = serde_json::from_slice(&fs::read(models.join("cases.json")).unwrap()).unwrap();
+    let is_mlp = |case: &&serde_json::Value| case["model"] == "mlp" && case["outputs"].is_object();
+    let case = cases.as_array().unwrap().iter().find(is_mlp).unwrap();
+    let tensor = |value: &serde_json::Value| {
+        let data = value["data"].as_array().unwrap().iter().map(|number| number.as_f64().unwrap() as f32).collect();
+        let shape =
+            value["shape"].as_array().unwrap().iter().map(|size| usize::try_from(size.as_u64().unwrap()).unwrap());
+        Tensor::from_vec::<f32>(data, shape.collect()).unwrap()
+    };
+    let expected = tensor(&case["outputs"]["probabilities"]);
+    save(&sandbox, "x.npy", &tensor(&case["inputs"]["x"]));
+    save(&sandbox, "probabilities.npy", &expected);
+    sandbox.write(
+        "carton.toml",
+        "[[self_test]]\ninputs = { x = \"x.npy\" }\nexpected_out = { probabilities = \"probabilities.npy\" }\n",
+    );
+    sandbox.write("runner.txt", "--runner torchscript --framework-version ~1.13");
+    let pack = "pack ./model --runner torchscript --framework-version ~1.13 --metadata carton.toml";
+    carton(&sandbox, &runners, pack).expect_code(0);
+    check_self_test(&sandbox, &runners, "probabilities.npy", &expected);
+}
+
+#[test]
+fn python() {
+    let Some(runners) = runners_with("python-3") else { return };
+    let sandbox = Sandbox::new();
+    let model =
+        "import numpy\n\n\ndef smooth(x):\n    return {'y': numpy.convolve(x, [0.25, 0.5, 0.25]).astype('float32')}\n";
+    sandbox.write("model/main.py", model);
+    sandbox.write("model/requirements.txt", "numpy\n");
+    let expected = Tensor::from_vec(vec![0.25_f32, 1.0, 2.0, 2.0, 0.75], vec![5]).unwrap();
+    save(&sandbox, "x.npy", &Tensor::from_vec(vec![1.0_f32, 2.0, 3.0], vec![3]).unwrap());
+    save(&sandbox, "y.npy", &expected);
+    let metadata = "[runner.opts]\ninfer_fn = \"smooth\"\n\
+                    [[self_test]]\ninputs = { x = \"x.npy\" }\nexpected_out = { y = \"y.npy\" }\n";
+    sandbox.write("carton.toml", metadata);
+    sandbox.write("runner.txt", "--runner python");
+    carton(&sandbox, &runners, "pack ./model --runner python --metadata carton.toml").expect_code(0);
+    check_self_test(&sandbox, &runners, "y.npy", &expected);
+}
