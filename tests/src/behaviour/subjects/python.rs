@@ -80,7 +80,8 @@ impl Subject for Python {
     }
 
     fn echo(&self, _: DataType) -> Model {
-        Model::of(vec![("main.py", MODEL.as_bytes().to_vec())], "y")
+        let requirements = b"numpy\n".to_vec();
+        Model::of(vec![("main.py", MODEL.as_bytes().to_vec()), ("requirements.txt", requirements)], "y")
     }
 
     fn troubled(&self, trouble: Trouble) -> Option<Troubled> {
