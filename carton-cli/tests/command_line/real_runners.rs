@@ -25,17 +25,19 @@ fn runners_with(name: &str) -> Option<PathBuf> {
     is_there.then_some(folder)
 }
 
-/// Runs the command with the installed runners, and with the programs and caches of the tests.
+/// Runs the command with the installed runners, and with this user's programs and settings of `uv`, which fetches packages.
 fn carton(sandbox: &Sandbox, runners: &Path, arguments: &str) -> Outcome {
     let mut command: Command = sandbox.command(arguments.split(' '));
-    command.env("CARTON_RUNNER_DIR", runners).env("CARTON_RUNNER_DATA_DIR", runners.with_extension("data"));
-    for (name, value) in std::env::vars_os() {
-        let is_passed =
-            name.to_str().is_some_and(|name| name == "PATH" || name.starts_with("UV_") || name.ends_with("_PROXY"));
-        if is_passed {
-            command.env(name, value);
-        }
-    }
+    let is_passed = |name: &str| {
+        ["PATH", "HOME", "SSL_CERT_FILE", "SSL_CERT_DIR"].contains(&name)
+            || name.starts_with("UV_")
+            || name.to_ascii_uppercase().ends_with("_PROXY")
+    };
+    command.envs(std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_passed)));
+    command
+        .env("CARTON_RUNNER_DIR", runners)
+        .env("CARTON_RUNNER_DATA_DIR", runners.with_extension("data"))
+        .env("CARTON_CONFIG_PATH", "/dev/null");
     outcome(&mut command)
 }
 
@@ -75,10 +77,27 @@ fn torchscript() {
     let expected = tensor(&case["outputs"]["probabilities"]);
     save(&sandbox, "x.npy", &tensor(&case["inputs"]["x"]));
     save(&sandbox, "probabilities.npy", &expected);
-    sandbox.write(
-        "carton.toml",
-        "[[self_test]]\ninputs = { x = \"x.npy\" }\nexpected_out = { probabilities = \"probabilities.npy\" }\n",
-    );
+    let metadata = r#"
+[[input]]
+name = "x"
+dtype = "float32"
+shape = ["batch", 4]
+
+[[output]]
+name = "probabilities"
+dtype = "float32"
+shape = ["batch", 3]
+
+[[output]]
+name = "label"
+dtype = "int64"
+shape = ["batch"]
+
+[[self_test]]
+inputs = { x = "x.npy" }
+expected_out = { probabilities = "probabilities.npy" }
+"#;
+    sandbox.write("carton.toml", metadata);
     sandbox.write("runner.txt", "--runner torchscript --framework-version ~1.13");
     let pack = "pack ./model --runner torchscript --framework-version ~1.13 --metadata carton.toml";
     carton(&sandbox, &runners, pack).expect_code(0);
@@ -96,8 +115,24 @@ fn python() {
     let expected = Tensor::from_vec(vec![0.25_f32, 1.0, 2.0, 2.0, 0.75], vec![5]).unwrap();
     save(&sandbox, "x.npy", &Tensor::from_vec(vec![1.0_f32, 2.0, 3.0], vec![3]).unwrap());
     save(&sandbox, "y.npy", &expected);
-    let metadata = "[runner.opts]\ninfer_fn = \"smooth\"\n\
-                    [[self_test]]\ninputs = { x = \"x.npy\" }\nexpected_out = { y = \"y.npy\" }\n";
+    let metadata = r#"
+[runner.opts]
+infer_fn = "smooth"
+
+[[input]]
+name = "x"
+dtype = "float32"
+shape = ["n"]
+
+[[output]]
+name = "y"
+dtype = "float32"
+shape = ["m"]
+
+[[self_test]]
+inputs = { x = "x.npy" }
+expected_out = { y = "y.npy" }
+"#;
     sandbox.write("carton.toml", metadata);
     sandbox.write("runner.txt", "--runner python");
     carton(&sandbox, &runners, "pack ./model --runner python --metadata carton.toml").expect_code(0);
