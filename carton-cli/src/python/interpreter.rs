@@ -94,12 +94,12 @@ enum Problem {
     Interrupted,
 }
 
-/// The last line that a program printed, for the end of a message.
+/// The first line that a program printed, for the end of a message.
 struct Said<'a>(&'a str);
 
 impl fmt::Display for Said<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.lines().rev().map(str::trim).find(|line| !line.is_empty()) {
+        match self.0.lines().map(str::trim).find(|line| !line.is_empty()) {
             Some(line) => write!(f, ": {line}"),
             None => Ok(()),
         }
@@ -176,18 +176,21 @@ pub(super) fn find(
         let path = path.ok_or_else(|| not_found("called `python3`".to_owned(), Vec::new()))?;
         return named(&path, None, false, wanted);
     }
+    let suits = |found: &Version| [version.as_ref(), required].into_iter().flatten().all(|one| one.matches(found));
     let mut seen = BTreeSet::new();
+    let mut too_old = None;
     for path in everywhere().into_iter().take(MAX_ASKED) {
         match ask(&path, false, wanted) {
-            Ok(found) if [version.as_ref(), required].into_iter().flatten().all(|r| r.matches(&found.version)) => {
-                return Ok(found);
-            }
-            Ok(found) => seen.insert(found.version),
+            Ok(found) if suits(&found.version) => return Ok(found),
+            Ok(found) => drop(seen.insert(found.version)),
             Err(Problem::Interrupted) => return Err(interrupted()),
-            Err(Problem::TooOld { found }) => seen.insert(found),
+            Err(Problem::TooOld { found }) if suits(&found) => too_old = Some((path, Problem::TooOld { found })),
             // A script that chooses between versions may have none to choose.
-            Err(_) => false,
-        };
+            Err(_) => {}
+        }
+    }
+    if let Some((path, source)) = too_old {
+        return Err(unusable(&path, source));
     }
     let required = [version.as_ref(), required].into_iter().flatten().map(|required| format!("`{required}`"));
     let what = format!("that meets {}", required.collect::<Vec<_>>().join(" and "));
@@ -217,11 +220,13 @@ fn named(
     };
     ask(path, is_explicit, wanted).and_then(suits).map_err(|source| match source {
         Problem::Interrupted => interrupted(),
-        source => {
-            let hint = "name another interpreter: `--python PATH`, or a version: `--python 3.11`";
-            Failure::new(Unusable { path: path.to_path_buf(), source }).hint(hint)
-        }
+        source => unusable(path, source),
     })
+}
+
+fn unusable(path: &Path, source: Problem) -> Failure {
+    Failure::new(Unusable { path: path.to_path_buf(), source })
+        .hint("name another interpreter: `--python PATH`, or a version: `--python 3.11`")
 }
 
 /// The executables of that name in `PATH`.

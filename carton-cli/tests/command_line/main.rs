@@ -7,6 +7,7 @@ mod help;
 mod interruption;
 mod onnx_runtime;
 mod package;
+mod python_environments;
 mod python_runner;
 mod real_runners;
 mod remote;

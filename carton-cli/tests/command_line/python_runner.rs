@@ -79,6 +79,17 @@ fn several_interpreters_beside_each_other() {
         listed["runners"].as_array().unwrap().iter().map(|r| r["framework_version"].clone()).collect();
     assert_eq!(versions[2..], ["3.10.13", "3.11.7", "3.13.0"]);
     sandbox.carton("runner rm python@3.13.0").expect_code(0);
+    // An index that has none hides nothing.
+    sandbox.write("index.json", "[]");
+    let mut with_index = sandbox.command(["runner", "install", "python@=3.13.0"]);
+    with_index.env("PATH", sandbox.work().join("bin")).env("CARTON_RUNNER_INDEX", sandbox.work().join("index.json"));
+    let refused = outcome(&mut with_index).expect_code(5);
+    assert!(
+        refused
+            .stderr
+            .contains("no Python interpreter that meets `=3.13.0` is on this machine; there are 3.10.13, 3.11.7"),
+        "{refused}"
+    );
 }
 
 #[test]
@@ -102,6 +113,7 @@ fn interpreters_that_cannot_be_used() {
     interpreter(&sandbox, "bin/python3", "CPython", [3, 8, 18]);
     interpreter(&sandbox, "bin/pypy3", "PyPy", [3, 10, 13]);
     script(&sandbox, "bin/python3.12", "echo 'pyenv: python3.12: command not found' >&2; exit 127");
+    interpreter(&sandbox, "bin/python3.11", "CPython", [3, 11, 7]);
     script(&sandbox, "bin/hello", "echo hello");
     sandbox.write("bin/data", "no program");
     assert_snapshot!(carton(&sandbox, ["runner", "install", "python"]), @"
@@ -128,7 +140,8 @@ fn interpreters_that_cannot_be_used() {
     check("bin/data", 1, "it cannot be started");
     check("bin/nothing", 1, "it cannot be started");
     check("python3.7", 5, "no Python interpreter called `python3.7` is on this machine");
-    check("3.14", 5, "no Python interpreter that meets `=3.14` is on this machine; there are 3.8.18");
+    check("3.14", 5, "no Python interpreter that meets `=3.14` is on this machine; there are 3.11.7");
+    check("3.8", 1, "it is Python 3.8.18, the runner needs 3.9 or later");
     check("3.x.y", 2, "neither an interpreter nor a version");
     let both = carton(&sandbox, ["runner", "install", "python@=3.13", "--python", "pypy3"]).expect_code(1);
     assert!(both.stderr.contains("PyPy"), "{both}");

@@ -195,7 +195,8 @@ class Environments(Case):
 
         check("error: Hash mismatch for `numpy`", "its hash differs", "failed")
         check("error: Failed to fetch: `https://x`\\n  Caused by: dns error", "cannot be fetched", "unavailable")
-        check("  x No solution found when resolving dependencies", "do not exist together", "failed")
+        check("  x No solution found when resolving dependencies", "no such versions in the package index", "failed")
+        check("  x No solution found\\n  x was not found in the package registry", "is not in the package index", "failed")
         check("error: write: No space left on device (os error 28)", "the disk is full", "failed")
         check("x has no wheels with a matching Python ABI tag (e.g., `cp39`)", "no build for this platform", "failed")
         check("something else", "uv failed", "failed")

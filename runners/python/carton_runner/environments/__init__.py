@@ -50,9 +50,9 @@ def _wanted(model_folder: Path, report) -> Optional[store.Wanted]:
     if (model_folder / original_lock.CARTON_LOCK).exists():
         return _locked_by_the_original(model_folder, report)
     if (model_folder / "requirements.txt").exists():
-        # A model that was not packed.
         from carton_runner.environments import compiling
 
+        report.warn("the model has a requirements.txt and no lock: its packages are chosen on this machine; `carton pack` locks them")
         inputs = compiling.Inputs.of(model_folder)
         text = store.cached_text(f"{inputs.digest()[:40]}.txt", lambda: compiling.compile_lock(inputs, report), report)
         return store.Wanted(lock.parse(text).lines())

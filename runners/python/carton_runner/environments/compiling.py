@@ -117,7 +117,12 @@ def _compile(tool: uv.Uv, folder: Path, sources: List[str], options: List[str]) 
     command = ["pip", "compile", "--generate-hashes", "--no-header", "--no-annotate", "--no-emit-index-url"]
     command += ["--no-emit-find-links", "--python", sys.executable, "--python-version", store.minor_version()]
     command += ["--offline"] if uv.is_offline() else []
-    tool.run([*command, *options, "--output-file", "lock.txt", *sources], str(folder), "lock the model's packages")
+    try:
+        tool.run([*command, *options, "--output-file", "lock.txt", *sources], str(folder), "lock the model's packages")
+    except RunnerError as error:
+        if error.code == "unavailable":
+            error.hint = "try again when the package index can be reached"
+        raise
     try:
         return (folder / "lock.txt").read_text()
     except OSError as error:

@@ -72,7 +72,7 @@ def minor_version() -> str:
 def data_folder() -> Path:
     """Where runners keep what they make."""
     named = os.environ.get("CARTON_RUNNER_DATA_DIR")
-    return Path(named) if named else Path.home() / ".carton/runner_data"
+    return Path(os.path.abspath(named)) if named else Path.home() / ".carton/runner_data"
 
 
 def environment(wanted: Wanted, report) -> Path:

@@ -58,11 +58,8 @@ _REASONS: Tuple[Tuple[Tuple[str, ...], str, bool], ...] = (
         False,
     ),
     (("failed to build", "build backend", "build failed", "failed to prepare distributions"), "a package cannot be built", False),
-    (
-        _ABSENT,
-        "the packages do not exist together in the package index",
-        False,
-    ),
+    (("was not found in the package registry",), "a package is not in the package index", False),
+    (_ABSENT, "there are no such versions in the package index, or they exclude each other", False),
 )
 
 

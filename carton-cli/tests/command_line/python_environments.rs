@@ -1,0 +1,309 @@
+//! Python models in real environments, made by a real `uv` from the package index. What is not there is said, and skipped.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use serde_json::{Value, json};
+
+use crate::sandbox::{Outcome, Sandbox, outcome};
+
+/// A model that needs nothing but what is always there.
+const DOUBLE: &str = "class Model:\n    def infer_with_tensors(self, tensors):\n        return {'y': tensors['x'] * 2}\n\n\n\
+                      def get_model():\n    return Model()\n";
+const DOUBLED: [&str; 4] = ["-i", "x=[1.5, 2.0]", "--json", "-v"];
+
+/// A sandbox with an installed python runner, and what it needs to make environments.
+struct Site {
+    sandbox: Sandbox,
+    uv: PathBuf,
+    interpreter: PathBuf,
+}
+
+impl Site {
+    /// `None` where there is no `uv` or no usable Python.
+    fn new() -> Option<Self> {
+        let beside_python =
+            std::env::var_os("CARTON_TEST_PYTHON").map(|python| Path::new(&python).with_file_name("uv"));
+        let in_path = std::env::var_os("PATH")
+            .into_iter()
+            .flat_map(|path| std::env::split_paths(&path).map(|folder| folder.join("uv")).collect::<Vec<_>>());
+        let works =
+            |uv: &PathBuf| Command::new(uv).arg("--version").output().is_ok_and(|output| output.status.success());
+        let Some(uv) = beside_python.into_iter().chain(in_path).find(works) else {
+            eprintln!("skipped: there is no uv (scripts/test brings one)");
+            return None;
+        };
+        let sandbox = Sandbox::new();
+        let mut install = sandbox.command(["runner", "install", "python", "--json"]);
+        let installed = outcome(install.env("PATH", std::env::var_os("PATH").unwrap_or_default()));
+        if installed.code != 0 {
+            eprintln!("skipped: there is no Python for the runner: {}", installed.stdout);
+            return None;
+        }
+        let interpreter = installed.json()["source"].as_str().unwrap().into();
+        sandbox.write("double.py", DOUBLE);
+        Some(Self { sandbox, uv, interpreter })
+    }
+
+    /// The command, with `uv` named, an environment folder of its own, and how this machine reaches the package index. Downloads are
+    /// shared between tests.
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.sandbox.command(arguments);
+        for (name, value) in std::env::vars_os() {
+            let text = name.to_string_lossy().to_ascii_uppercase();
+            if ["UV_", "PIP_", "SSL_"].iter().any(|start| text.starts_with(start)) || text.ends_with("_PROXY") {
+                command.env(name, value);
+            }
+        }
+        let downloads = Path::new(env!("CARGO_TARGET_TMPDIR")).join("uv-cache");
+        command.env("UV", &self.uv).env("CARTON_RUNNER_DATA_DIR", self.data()).env("UV_CACHE_DIR", downloads);
+        command
+    }
+
+    fn carton(&self, arguments: &[&str]) -> Outcome {
+        outcome(&mut self.command(arguments))
+    }
+
+    fn data(&self) -> PathBuf {
+        self.sandbox.work().with_file_name("data")
+    }
+
+    /// The environments that are there, finished or not.
+    fn environments(&self) -> Vec<PathBuf> {
+        let folder = self.data().join("python/environments-v1");
+        let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+        entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()).collect()
+    }
+
+    /// Packs the model with the name of a folder of `runners/python/tests/models`.
+    fn pack(&self, model: &str, options: &[&str]) {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../runners/python/tests/models").join(model);
+        let output = format!("{model}.carton");
+        let arguments = ["pack", folder.to_str().unwrap(), "--runner", "python", "-o", &output];
+        self.carton(&[&arguments, options].concat()).expect_code(0);
+    }
+}
+
+/// The outputs of `--json`, without what differs from run to run.
+fn outputs(outcome: &Outcome) -> Value {
+    let mut json = outcome.json();
+    json["outputs"].take()
+}
+
+#[test]
+fn a_model_of_scikit_learn_predicts_what_it_did_in_python() {
+    let Some(site) = Site::new() else { return };
+    site.pack("iris", &[]);
+    let listed = site.carton(&["ls", "iris.carton", "--json"]).expect_code(0);
+    assert!(listed.stdout.contains("model/.carton/requirements.lock"), "{listed}");
+    site.carton(&["unpack", "iris.carton", "-o", "unpacked"]).expect_code(0);
+    let lock = fs::read_to_string(site.sandbox.work().join("unpacked/model/.carton/requirements.lock")).unwrap();
+    assert!(lock.contains("\nscikit-learn==1.7.2") && lock.contains("\nnumpy==") && !lock.contains("://"), "{lock}");
+
+    let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("../runners/python/tests/models/iris.json");
+    let recorded: Value = serde_json::from_str(&fs::read_to_string(recorded).unwrap()).unwrap();
+    let features = format!("features={}", recorded["features"]);
+    let run = ["run", "iris.carton", "-i", &features, "--json", "-v"];
+    let first = site.carton(&run).expect_code(0);
+    assert!(first.stderr.contains("making the Python environment"), "{first}");
+    let found = outputs(&first);
+    assert_eq!(found["species"]["data"], recorded["species"]);
+    let numbers = |value: &Value| -> Vec<f64> {
+        value.as_array().unwrap().iter().flat_map(|row| row.as_array().unwrap()).map(|x| x.as_f64().unwrap()).collect()
+    };
+    let pairs = numbers(&found["probabilities"]["data"]).into_iter().zip(numbers(&recorded["probabilities"]));
+    let largest = pairs.map(|(found, expected)| (found - expected).abs()).fold(0.0, f64::max);
+    assert!(largest < 1e-9, "largest difference {largest}");
+
+    // The environment is there now, and needs neither network nor uv.
+    let mut again = site.command(&[&run[..], &["--offline"]].concat());
+    let again = outcome(again.env("UV", "/nothing").env("UV_CACHE_DIR", "/nothing")).expect_code(0);
+    assert!(!again.stderr.contains("making the Python environment"), "{again}");
+    assert_eq!(outputs(&again), found);
+}
+
+#[test]
+fn bundled_wheels_need_no_network() {
+    let Some(site) = Site::new() else { return };
+    site.pack("messages", &["--bundle-wheels"]);
+    let listed = site.carton(&["ls", "messages.carton"]).expect_code(0);
+    let n_wheels =
+        listed.stdout.lines().filter(|line| line.contains(".carton/wheels/") && line.ends_with(".whl")).count();
+    assert_eq!(n_wheels, 2, "{listed}");
+    // [1, 2, 3] and [200, 100] as msgpack writes them.
+    let messages = "messages=[[147, 1, 2, 3], [146, 204, 200, 100]]";
+    let nowhere = site.sandbox.work().join("empty");
+    let run = |carton: &str| {
+        let mut command = site.command(&["run", carton, "-i", messages, "--offline", "--json"]);
+        command.env("UV_CACHE_DIR", &nowhere).env("UV_OFFLINE", "1").env("HTTPS_PROXY", "http://127.0.0.1:9");
+        outcome(&mut command)
+    };
+    assert_eq!(outputs(&run("messages.carton").expect_code(0))["sums"]["data"], json!([6, 300]));
+    site.pack("messages", &[]);
+    fs::remove_dir_all(site.data()).unwrap();
+    fs::remove_dir_all(&nowhere).unwrap();
+    let refused = run("messages.carton").expect_code(5);
+    let error = refused.json();
+    assert!(refused.stdout.contains("the network must not be used"), "{refused}");
+    assert!(error["error"]["hint"].as_str().unwrap().contains("--bundle-wheels"), "{refused}");
+    assert!(site.environments().is_empty());
+}
+
+#[test]
+fn eight_processes_make_one_environment() {
+    let Some(site) = Site::new() else { return };
+    site.carton(&["pack", "double.py", "--runner", "python", "-o", "double.carton"]).expect_code(0);
+    for count in [2, 8] {
+        let _ = fs::remove_dir_all(site.data());
+        let arguments = [&["run", "double.carton"], &DOUBLED[..]].concat();
+        let outcomes: Vec<Outcome> = thread::scope(|scope| {
+            let commands: Vec<Command> = (0..count).map(|_| site.command(&arguments)).collect();
+            let started: Vec<_> =
+                commands.into_iter().map(|mut command| scope.spawn(move || outcome(&mut command))).collect();
+            started.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        for outcome in &outcomes {
+            assert_eq!(outcome.code, 0, "{outcome}");
+            assert_eq!(outputs(outcome)["y"]["data"], json!([3.0, 4.0]));
+        }
+        let makers = outcomes.iter().filter(|outcome| outcome.stderr.contains("making the Python environment")).count();
+        assert_eq!((makers, site.environments().len()), (1, 1));
+    }
+}
+
+/// The runner process that `host` has started.
+fn runner_of(host: u32) -> Option<Pid> {
+    let entries = fs::read_dir("/proc").ok()?.flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()).find_map(|pid| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?;
+        if parent == host.to_string() { Pid::from_raw(pid) } else { None }
+    })
+}
+
+#[test]
+fn what_a_kill_leaves_is_made_anew() {
+    if !cfg!(target_os = "linux") {
+        eprintln!("skipped: processes are found in /proc");
+        return;
+    }
+    let Some(site) = Site::new() else { return };
+    site.carton(&["pack", "double.py", "--runner", "python", "-o", "double.carton"]).expect_code(0);
+    let arguments = [&["run", "double.carton"], &DOUBLED[..]].concat();
+    for kills_host in [true, false] {
+        let _ = fs::remove_dir_all(site.data());
+        let mut host = site.command(&arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let end = Instant::now() + Duration::from_secs(60);
+        while !site.environments().iter().any(|folder| folder.join("requirements.txt").exists()) {
+            assert!(Instant::now() < end, "no environment was begun");
+            thread::sleep(Duration::from_millis(1));
+        }
+        let runner = runner_of(host.id());
+        if kills_host {
+            kill_process(Pid::from_child(&host), Signal::KILL).unwrap();
+        }
+        if let Some(runner) = runner {
+            let _ = kill_process_group(runner, Signal::KILL);
+        }
+        let status = host.wait().unwrap();
+        let mut said = String::new();
+        host.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        if !kills_host {
+            assert_eq!(status.code(), Some(6), "{said}");
+        }
+        let unfinished = site.environments();
+        assert!(unfinished.len() == 1 && !unfinished[0].join("complete").exists(), "it was too late for a kill");
+        let again = site.carton(&arguments).expect_code(0);
+        assert!(again.stderr.contains("making the Python environment"), "{again}");
+        assert_eq!(outputs(&again)["y"]["data"], json!([3.0, 4.0]));
+    }
+}
+
+#[test]
+fn without_uv_the_error_names_the_command_that_installs_it() {
+    let Some(site) = Site::new() else { return };
+    let has_module = Command::new(&site.interpreter).args(["-I", "-m", "uv", "--version"]).output();
+    if has_module.is_ok_and(|output| output.status.success()) || site.interpreter.with_file_name("uv").exists() {
+        eprintln!("skipped: the interpreter of the runner brings uv");
+        return;
+    }
+    site.carton(&["pack", "double.py", "--runner", "python", "-o", "double.carton"]).expect_code(0);
+    let mut run = site.command(&["run", "double.carton", "-i", "x=[1.0]"]);
+    let refused = outcome(run.env_remove("UV").env("PATH", "/nothing")).expect_code(5);
+    assert!(
+        refused.stderr.contains("`uv`, which makes the environments of Python models, is not on this machine"),
+        "{refused}"
+    );
+    let hint = format!("hint: install it: `{} -m pip install uv`", site.interpreter.display());
+    assert!(refused.stderr.contains(&hint), "{refused}");
+    let mut pack = site.command(&["pack", "double.py", "--runner", "python"]);
+    outcome(pack.env_remove("UV").env("PATH", "/nothing")).expect_code(5);
+}
+
+#[test]
+fn a_carton_of_the_original_brings_its_wheels() {
+    let Some(site) = Site::new() else { return };
+    let make = r#"
+import hashlib, os, platform, sys, zipfile
+wheel = "spare_parts-1.0-py3-none-any.whl"
+with zipfile.ZipFile(wheel, "w") as file:
+    file.writestr("spare_parts/__init__.py", "FACTOR = 3\n")
+    file.writestr("spare_parts-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: spare-parts\nVersion: 1.0\n")
+    file.writestr("spare_parts-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+    file.writestr("spare_parts-1.0.dist-info/RECORD", "spare_parts/__init__.py,,\n")
+sha256 = hashlib.sha256(open(wheel, "rb").read()).hexdigest()
+bundled = ".carton/bundled_wheels/" + sha256
+os.makedirs("m/" + bundled)
+os.rename(wheel, "m/" + bundled + "/" + wheel)
+open("m/.carton/carton.lock", "w").write(f'''
+# THIS FILE IS AUTOGENERATED BY CARTON AND SHOULD NOT BE MANUALLY EDITED
+
+orig_deps_hash = "{"0" * 64}"
+
+[[lockfile]]
+os_name = "{os.name}"
+sys_platform = "{sys.platform}"
+platform_machine = "{platform.machine()}"
+platform_python_implementation = "CPython"
+python_version = "{sys.version_info[0]}.{sys.version_info[1]}"
+
+[[lockfile.locked_deps]]
+sha256 = "{sha256}"
+bundled_whl_path = "{bundled}/{wheel}"
+''')
+open("m/model.py", "w").write('''
+from spare_parts import FACTOR
+
+class Model:
+    def infer_with_tensors(self, tensors):
+        return {"y": tensors["x"] * FACTOR}
+
+def get_model():
+    return Model()
+''')
+"#;
+    let work = site.sandbox.work();
+    assert!(Command::new(&site.interpreter).args(["-c", make]).current_dir(&work).status().unwrap().success());
+    site.carton(&["pack", "m", "--runner", "python", "-o", "m.carton"]).expect_code(0);
+    let listed = site.carton(&["ls", "m.carton"]).expect_code(0);
+    assert!(!listed.stdout.contains("requirements.lock"), "{listed}");
+    let run = ["run", "m.carton", "-i", "x=[1.0, 2.0]", "--json"];
+    assert_eq!(outputs(&site.carton(&run).expect_code(0))["y"]["data"], json!([3.0, 6.0]));
+
+    // A wheel that is not the one that was locked.
+    let lock = work.join("m/.carton/carton.lock");
+    let text = fs::read_to_string(&lock).unwrap();
+    let (before, hash) = text.split_once("\nsha256 = \"").unwrap();
+    let other = if hash.starts_with('1') { '2' } else { '1' };
+    fs::write(&lock, format!("{before}\nsha256 = \"{other}{}", &hash[1..])).unwrap();
+    fs::remove_dir_all(site.data()).unwrap();
+    site.carton(&["pack", "m", "--runner", "python", "-o", "m.carton"]).expect_code(0);
+    let refused = site.carton(&run);
+    assert_ne!(refused.code, 0);
+    assert!(refused.stdout.contains("its hash differs"), "{refused}");
+}
