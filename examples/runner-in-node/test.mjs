@@ -117,8 +117,8 @@ test("returns every dtype, shape and alignment as it came", async (t) => {
   }
 });
 
-// "a", "", NUL with é and a byte order mark, and an emoji, as the specification draws them.
-const text = Buffer.from("a" + "\0\u00e9\ufeff" + "\u{1f600}");
+// "a", "", a byte order mark with NUL and é behind it, and an emoji, as the specification draws them.
+const text = Buffer.from("a" + "\ufeff\0\u00e9" + "\u{1f600}");
 const strings = Buffer.concat([Buffer.from(BigUint64Array.from([0n, 1n, 1n, 7n, 11n]).buffer), text]);
 
 test("returns strings with NUL, byte order marks and emoji", async (t) => {
