@@ -360,6 +360,18 @@ async fn a_frame_above_the_limit_fails_the_call_alone() {
     pair.connection.infer(tensors([("x", floats(1 << 10))]), CallOptions::default()).await.unwrap();
 }
 
+/// Neither does one of the runner's, which the host would have to refuse together with the connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn outputs_above_the_limit_fail_the_call_alone() {
+    let runner = ServeOptions { frame_cap: 1 << 20, ..ServeOptions::default() };
+    let host = ConnectionOptions::default();
+    let pair = loaded_with(Kind::SocketWithoutSharedMemory, json!({"copy": true}), host, runner).await;
+    let inputs = tensors([("x", floats(1 << 20))]);
+    let error = pair.connection.infer(inputs, CallOptions::default()).await.unwrap_err();
+    assert!(matches!(&error, CallError::Runner { code, .. } if code == "too_large"), "{error:?}");
+    pair.connection.infer(tensors([("x", floats(1 << 10))]), CallOptions::default()).await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn large_tensors_cross_in_both_directions_at_once() {
     for kind in KINDS {

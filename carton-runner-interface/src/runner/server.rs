@@ -22,7 +22,7 @@ use crate::transport::reader::{FrameReader, ReadError};
 use crate::transport::turn::Turn;
 use crate::version;
 
-/// The largest frame a runner reads or writes.
+/// The largest frame a runner reads.
 const FRAME_CAP: u64 = 4 << 30;
 /// The most shared memory a host may lend. Hosts are trusted; this is for those that count wrongly.
 const PEER_CAP: u64 = 8 << 40;
@@ -50,11 +50,13 @@ pub struct ServeOptions {
     pub pool_cap: u64,
     /// How long a call waits for room in a full pool.
     pub pool_wait: Duration,
+    /// The largest frame the runner writes, in bytes: what hosts accept.
+    pub frame_cap: u64,
 }
 
 impl Default for ServeOptions {
     fn default() -> Self {
-        Self { shared_memory: true, pool_cap: 4 << 30, pool_wait: Duration::from_secs(30) }
+        Self { shared_memory: true, pool_cap: 4 << 30, pool_wait: Duration::from_secs(30), frame_cap: 1 << 30 }
     }
 }
 
@@ -68,7 +70,7 @@ pub fn serve<R: Runner>(transport: Transport, options: ServeOptions) -> Result<(
     let link = Link::new(
         Side::Runner,
         sender,
-        LinkOptions { frame_cap: FRAME_CAP, pool_cap: options.pool_cap, peer_cap: PEER_CAP },
+        LinkOptions { frame_cap: options.frame_cap, pool_cap: options.pool_cap, peer_cap: PEER_CAP },
     )?;
     let mut features = vec![version::DESCRIPTORS];
     if options.shared_memory {
