@@ -16,7 +16,6 @@ from carton_runner.calls import Call, Cancelled, Report
 from carton_runner.connection import Connection, TooLarge, quote
 from carton_runner.decoding import Decoder
 from carton_runner.encoding import Encoder
-from carton_runner.environments import packing
 from carton_runner.errors import ProtocolError, RunnerError
 from carton_runner.frames import EndOfFile, FrameReader, check_number, malformed, parse
 from carton_runner.holds import Roots
@@ -324,6 +323,9 @@ class Server:
         fields = call.take_argument()
         report = Report(self._report, call.number)
         path, scratch = Path(fields["path"]), Path(fields["scratch"])
+        # Not needed by a runner that only runs models.
+        from carton_runner.environments import packing
+
         packed = packing.pack(path, scratch, fields["options"], fields["pack_options"], report)
         self.connection.send('"packed":%s' % packed_json(packed), call.number)
 

@@ -142,7 +142,7 @@ class Environments(Case):
 
     def test_wheels_of_the_model_need_no_network(self):
         model = self.model()
-        fields = {"platform": environments.platform_tag()}
+        fields = {"platform": store.platform_tag()}
         wheel = lock.Requirement("numpy", "", "2.0.0", "", ("--hash=sha256:" + "2" * 64,))
         self.write("model/.carton/wheels.lock", lock.Lock(fields, (wheel,)).text("wheels"))
         environments.prepare(model, self.report)
@@ -300,13 +300,12 @@ class Packing(Case):
         self.write("m/requirements.txt", "-r more.txt\nnumpy\n")
         self.write("m/more.txt", "x\n")
         text = (self.pack("m") / lock.REQUIREMENTS_LOCK).read_text()
-        self.write("m/.carton/requirements.lock", text)
+        self.write("m/.carton/requirements.lock", text + "# index: https://index.example/simple\n# https://index.example\n")
         self.assertEqual((self.pack("m") / lock.REQUIREMENTS_LOCK).read_text(), text)
         self.assertEqual(len(self.calls()), 1)
         self.write("m/more.txt", "y\n")
         self.pack("m")
         self.assertEqual(len(self.calls()), 2)
-        self.assertEqual((self.folder / "m/.carton/requirements.lock").read_text(), text)
 
     def test_a_lock_of_another_origin_is_made_anew(self):
         self.write("m/requirements.txt", "numpy\n")
@@ -345,7 +344,7 @@ class Packing(Case):
         text = (self.pack("m") / lock.REQUIREMENTS_LOCK).read_text()
         self.write("m/.carton/requirements.lock", text)
         wheel = self.write("m/.carton/wheels/numpy-2.0.0-py3-none-any.whl", "x")
-        fields = {"platform": environments.platform_tag(), "lock": f"sha256:{lock.parse(text).digest()}"}
+        fields = {"platform": store.platform_tag(), "lock": f"sha256:{lock.parse(text).digest()}"}
         self.write("m/.carton/wheels.lock", lock.Lock(fields, (wheels._requirement(wheel),)).text("wheels"))
         kept = self.pack("m", bundle_wheels=True)
         self.assertIn(".carton/wheels/numpy-2.0.0-py3-none-any.whl", self.names(kept))

@@ -12,6 +12,8 @@ from carton_runner.environments import lock, store, uv
 from carton_runner.errors import RunnerError
 
 REQUIREMENTS = "requirements.txt"
+#: What a lock says of itself.
+FIELDS = ("inputs", "python", "platforms")
 
 #: Larger files are no lists of requirements.
 MAX_REQUIREMENTS_BYTES = 4 << 20
@@ -109,7 +111,7 @@ def compile_lock(inputs: Inputs, report) -> str:
             platforms = "this one"
             report.warn("the packages of the model could be locked for this platform only")
     locked = _checked(compiled)
-    fields = {"inputs": f"sha256:{inputs.digest()}", "python": minor, "platforms": platforms}
+    fields = dict(zip(FIELDS, (f"sha256:{inputs.digest()}", minor, platforms)))
     return lock.Lock(fields, locked.requirements).text("The packages of this model, as `carton pack` has locked them.")
 
 

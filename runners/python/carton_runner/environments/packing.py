@@ -77,7 +77,8 @@ def _kept_lock(path: Path, inputs: compiling.Inputs, report) -> Optional[lock.Lo
         report.warn(f"the lock is made anew: {error.message}")
         return None
     if found.fields.get("inputs") == f"sha256:{inputs.digest()}":
-        return found
+        # Comments that others wrote are not kept.
+        return found._replace(fields={name: found.fields[name] for name in compiling.FIELDS if name in found.fields})
     if "inputs" not in found.fields:
         report.warn(f"the lock is made anew: {lock.REQUIREMENTS_LOCK} was not made by `carton pack`")
     return None

@@ -69,6 +69,12 @@ def minor_version() -> str:
     return "%d.%d" % sys.version_info[:2]
 
 
+def platform_tag() -> str:
+    """What wheels with compiled parts depend on: Python's minor version and the platform."""
+    libc = platform.libc_ver()[0] or "none"
+    return f"{sysconfig.get_config_var('SOABI') or minor_version()} {sysconfig.get_platform()} {libc}"
+
+
 def data_folder() -> Path:
     """Where runners keep what they make."""
     named = os.environ.get("CARTON_RUNNER_DATA_DIR")

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Dict, List
 
-from carton_runner.environments import lock, platform_tag, uv
+from carton_runner.environments import lock, store, uv
 from carton_runner.errors import RunnerError
 
 _WHEEL = re.compile(r"([A-Za-z0-9_.]+)-([A-Za-z0-9_.!+]+)(?:-[0-9][A-Za-z0-9_.]*)?(?:-[A-Za-z0-9_.]+){3}\.whl")
@@ -39,7 +39,7 @@ def bundle(locked: lock.Lock, carton_folder: Path, report) -> None:
         _fetch(requirements, folder)
         requirements.unlink()
         found = sorted(path for path in folder.iterdir() if path.suffix == ".whl")
-        fields = {"platform": platform_tag(), "lock": f"sha256:{locked.digest()}"}
+        fields = {"platform": store.platform_tag(), "lock": f"sha256:{locked.digest()}"}
         wheels = lock.Lock(fields, tuple(_requirement(path) for path in found))
         text = wheels.text("The wheels that are in this carton, and the platform that they are for.")
         (carton_folder / "wheels.lock").write_text(text)
@@ -121,7 +121,7 @@ def belong_to(locked: lock.Lock, model_folder: Path) -> bool:
         wheels = lock.read(path, lock.WHEELS_LOCK)
     except RunnerError:
         return False
-    if wheels.fields.get("platform") != platform_tag() or wheels.fields.get("lock") != f"sha256:{locked.digest()}":
+    if wheels.fields.get("platform") != store.platform_tag() or wheels.fields.get("lock") != f"sha256:{locked.digest()}":
         return False
     files = {f"--hash=sha256:{sha256(path)}" for path in (model_folder / lock.WHEELS).glob("*.whl") if os.path.isfile(path)}
     return all(set(requirement.hashes) & files for requirement in wheels.requirements)
