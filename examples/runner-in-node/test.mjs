@@ -196,6 +196,7 @@ test("ends the connection when the host breaks the protocol", async (t) => {
   const u64s = (...values) => Buffer.from(BigUint64Array.from(values).buffer);
   const string = (...offsets) =>
     call(infer(numbers("s", "string", [2], 26)), Buffer.concat([u64s(...offsets), Buffer.from("é")]));
+  const waiting = call({ infer_stream: { inputs: [byte], credits: 0 } }, Buffer.alloc(1));
   const nested = (inner) => ({ name: "n", dtype: "nested", inner });
   const hostile = {
     "a length over the limit": header(2 ** 40, 10),
@@ -209,6 +210,7 @@ test("ends the connection when the host breaks the protocol", async (t) => {
     "a release of nothing": frame({ release: [{ region: 1, offset: 0 }], message: { ping: {} } }),
     "a second hello": frame({ message: hello }),
     "a call without an id": frame({ message: infer() }),
+    "the id of a call that runs": Buffer.concat([waiting, waiting]),
     "fields that are no object": call({ infer: 7 }),
     "inputs that are no list": call({ infer: { inputs: {} } }),
     "a tensor without a name": call(infer({ dtype: "uint8", shape: [0], data: inline(0, 0) })),
@@ -344,10 +346,13 @@ test("packs a folder as it is, and a file as model.mjs", async (t) => {
 });
 
 test("ends with the connection, and after a shutdown when the last call is done", async (t) => {
-  const dropped = await Runner.loaded(t, { "model.sleep_ms": 60_000 });
-  dropped.send(infer(), 2);
-  dropped.socket.destroy();
-  assert.deepEqual(await dropped.exited, [0, null]);
+  for (const how of ["end", "destroy"]) {
+    const dropped = await Runner.loaded(t, { "model.sleep_ms": 1_000_000 });
+    dropped.send(infer(), 2);
+    assert.ok((await dropped.next()).message.progress);
+    dropped.socket[how]();
+    assert.deepEqual(await dropped.exited, [0, null]);
+  }
 
   const asked = await Runner.loaded(t, { "model.sleep_ms": 100 });
   asked.send(infer(byte), 2, Buffer.from([1]));
