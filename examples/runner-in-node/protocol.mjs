@@ -7,9 +7,12 @@ import { isUtf8 } from "node:buffer";
 const MAX_FRAME = 2 ** 30;
 const MAX_JSON = 2 ** 24;
 
-/** Throws an error with one of the codes of section 5; `protocol` means that the host broke it. */
-export function check(condition, message, errorCode = "protocol") {
-  if (!condition) throw Object.assign(new Error(message), { errorCode });
+/** Under this an error of our own has one of the codes of section 5; no error of a model has anything there. */
+export const errorCode = Symbol("errorCode");
+
+/** Throws an error of our own. The code `protocol` means that the host broke it. */
+export function check(condition, message, code = "protocol") {
+  if (!condition) throw Object.assign(new Error(message), { [errorCode]: code });
 }
 
 export const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);

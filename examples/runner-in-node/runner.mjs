@@ -7,7 +7,8 @@ import net from "node:net";
 import { extname, join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { inspect } from "node:util";
-import { check, decodeTensors, encodeFrame, encodeTensors, isCount, isObject, readFrames } from "./protocol.mjs";
+import { check, decodeTensors, encodeFrame, encodeTensors, errorCode } from "./protocol.mjs";
+import { isCount, isObject, readFrames } from "./protocol.mjs";
 
 const framework_version = process.versions.node;
 const socket = new net.Socket({ fd: 3 });
@@ -141,9 +142,9 @@ async function run(call, name, fields) {
     send(call.id, ...(await CALLS[name](fields, call, model)));
   } catch (error) {
     const text = inspect(error).slice(0, 2 ** 16); // the stack, and the errors that caused it
-    const { errorCode, message = text } = Object(error);
-    const code = errorCode ?? (call.signal.aborted ? "cancelled" : "failed");
-    send(call.id, "error", { code, message: `${message}`.slice(0, 2 ** 16), causes: errorCode ? [] : [text] });
+    const { [errorCode]: ownCode, message = text } = Object(error);
+    const code = ownCode ?? (call.signal.aborted ? "cancelled" : "failed");
+    send(call.id, "error", { code, message: `${message}`.slice(0, 2 ** 16), causes: ownCode ? [] : [text] });
   }
   calls.delete(call.id);
 }

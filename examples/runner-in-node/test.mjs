@@ -315,6 +315,7 @@ test("tells what a model throws and returns wrongly, and that it died", async (t
     "return { x: { dtype: 'float16', shape: [], data: [1] } }",
     "return { s: { dtype: 'string', shape: [1], data: [1] } }",
     "throw null",
+    "throw Object.assign(new Error(), { errorCode: 7, message: 7n })",
   ];
   const functions = wrongly.map((body) => `() => { ${body}; }`);
   await fs.writeFile(path.join(folder, "model.cjs"), `exports.infer = () => [${functions}].at(n++)(); let n = 0;`);
