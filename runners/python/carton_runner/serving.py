@@ -276,8 +276,6 @@ class Server:
             described = _described(error, call)
             _forget(error)
             self._fail(call.number, described)
-        if call.number is not None:
-            del self._known[call.number]
         self.call = carton_runner._call = None
         if not self.reading.acquire(False):
             self.watcher.stand_down()
@@ -293,6 +291,11 @@ class Server:
             raise Cancelled
         return self._calls[call.kind](call)
 
+    def _last_answer(self, message, number):
+        # The host may use the number again as soon as it has the answer.
+        self._known.pop(number, None)
+        self.connection.send(message, number)
+
     def _fail(self, number, error):
         if number is None:
             # `unseal` has no answer.
@@ -305,7 +308,7 @@ class Server:
         )
         if error.hint:
             fields += ',"hint":%s' % quote(error.hint)
-        self.connection.send('"error":{%s}' % fields, number)
+        self._last_answer('"error":{%s}' % fields, number)
 
     def _load(self, call):
         if self._model is not None:
@@ -317,7 +320,7 @@ class Server:
         self._encoder.use(numpy)
         self.pool.numpy = numpy
         self._model = model
-        self.connection.send('"loaded":{"max_concurrency":1}', call.number)
+        self._last_answer('"loaded":{"max_concurrency":1}', call.number)
 
     def _pack(self, call):
         fields = call.take_argument()
@@ -327,7 +330,7 @@ class Server:
         from carton_runner.environments import packing
 
         packed = packing.pack(path, scratch, fields["options"], fields["pack_options"], report)
-        self.connection.send('"packed":%s' % packed_json(packed), call.number)
+        self._last_answer('"packed":%s' % packed_json(packed), call.number)
 
     def _infer(self, call):
         result = self._model.infer(call, call.take_argument())
@@ -353,7 +356,7 @@ class Server:
         self.process.after_model()
         self._last_handle += 1
         self._sealed[self._last_handle] = sealed
-        self.connection.send('"sealed":{"handle":%d}' % self._last_handle, call.number)
+        self._last_answer('"sealed":{"handle":%d}' % self._last_handle, call.number)
 
     def _unseal(self, call):
         sealed = self._sealed.pop(call.take_argument(), None)
@@ -378,7 +381,7 @@ class Server:
         finally:
             self.process.after_model()
             close(items)
-        self.connection.send('"stream_end":{}', call.number)
+        self._last_answer('"stream_end":{}', call.number)
 
     def _wait_for_credit(self, call):
         while not call.credits and not call.cancelled:
@@ -420,6 +423,8 @@ class Server:
                 message = '"%s":{"outputs":[%s]}' % (name, ",".join(encoded.wires))
                 connection.check(message, encoded.n_bytes)
                 encoded.lend(self._announce)
+                if name == "inferred":
+                    self._known.pop(call.number, None)
                 releases = self.host_memory.take_releases()
                 connection.send(message, call.number, releases, encoded.parts, encoded.n_bytes)
         except BaseException:
