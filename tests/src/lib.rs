@@ -5,5 +5,6 @@ pub mod behaviour;
 pub mod census;
 pub mod nginx;
 pub mod place;
+pub mod python_runner;
 pub mod server;
 pub mod weights;

@@ -1,0 +1,80 @@
+//! The python runner of this checkout on the interpreter that the tests have NumPy for, without environments: models run with what
+//! that interpreter has, and packing leaves them as they are. So nothing is fetched, and nothing has to be installed before.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use carton_core::{Carton, LoadOptions, Options, PackOptions};
+
+use crate::place::Place;
+
+/// The interpreter, or `None` with the reason printed.
+#[must_use]
+pub fn interpreter() -> Option<PathBuf> {
+    let Some(python) = std::env::var_os("CARTON_TEST_PYTHON").filter(|python| !python.is_empty()) else {
+        eprintln!(
+            "skipped: tests of Python models: CARTON_TEST_PYTHON names no Python with NumPy (scripts/test makes one)"
+        );
+        return None;
+    };
+    let found = Command::new(&python).args(["-I", "-c", "import numpy"]).output();
+    if !found.as_ref().is_ok_and(|found| found.status.success()) {
+        eprintln!("skipped: tests of Python models: {} cannot import numpy", python.display());
+        return None;
+    }
+    Some(python.into())
+}
+
+/// Installs the runner in `place`, as `carton runner install python` does but for the two things above.
+///
+/// # Panics
+/// When it cannot be installed.
+pub fn install(place: &Place, interpreter: &Path) {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../runners/python").canonicalize().unwrap();
+    place.describe("python", &[], "directory");
+    let run = place.config().runner_dir.join("python/run");
+    let text = format!(
+        "#!{} -IB\nimport sys\nsys.path.append({:?})\nfrom carton_runner.environments import packing\n\
+         packing.pack = lambda path, *_: {{'path': str(path)}}\nfrom carton_runner.process import main\nmain()\n",
+        interpreter.display(),
+        package.display().to_string(),
+    );
+    std::fs::write(&run, text).unwrap();
+    std::fs::set_permissions(&run, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Packs a model of one file and loads it, with `metadata` (a draft of carton.toml) and its plain function `function`.
+///
+/// # Panics
+/// When it cannot be packed or loaded.
+pub async fn load(place: &Place, source: &str, function: &str, metadata: &str) -> Carton {
+    let options = Options::from([("infer_fn".to_owned(), function.into())]);
+    let load_options = LoadOptions { options, ..place.load_options() };
+    match Carton::load(pack(place, source, metadata).await, load_options).await {
+        Ok(carton) => carton,
+        Err(error) => panic!("{error}: {:?}", std::error::Error::source(&error)),
+    }
+}
+
+/// Packs a model of one file.
+///
+/// # Panics
+/// When it cannot be packed.
+pub async fn pack(place: &Place, source: &str, metadata: &str) -> PathBuf {
+    let model = place.path().join("python-model");
+    std::fs::create_dir_all(&model).unwrap();
+    std::fs::write(model.join("main.py"), source).unwrap();
+    let output = place.path().join("python.carton");
+    let options = PackOptions {
+        metadata: carton_core::metadata::Draft::parse(metadata).unwrap(),
+        config: Some(place.config()),
+        ..PackOptions::default()
+    };
+    match Carton::pack(&model, "python", &output, options).await {
+        Ok(_) => output,
+        Err(error) => panic!("{error}: {:?}", std::error::Error::source(&error)),
+    }
+}

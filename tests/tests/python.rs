@@ -1,0 +1,387 @@
+//! Python models through the library and a real process of the python runner: streams, errors, logs, memory, and models that misbehave.
+//! Models with packages of their own are in `python_environments.rs`.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::io;
+use std::sync::{Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use carton_core::{Carton, Error, ErrorKind, InferOptions, Inputs, LoadOptions, Options};
+use carton_tensor::{DataType, NumericTensor, Tensor};
+use carton_tests::place::Place;
+use carton_tests::python_runner::{install, interpreter, load, pack};
+
+const RUNNER: &str = env!("CARGO_BIN_EXE_carton-test-runner");
+/// How long what is immediate may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A place with the python runner; `None`, with the reason printed, where there is no Python.
+fn place() -> Option<Place> {
+    let interpreter = interpreter()?;
+    let place = Place::new(RUNNER);
+    install(&place, &interpreter);
+    Some(place)
+}
+
+fn chain(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+fn text(text: &str) -> Tensor {
+    Tensor::from_strings([text], vec![]).unwrap()
+}
+
+fn value(outputs: &carton_core::Tensors, name: &str) -> f64 {
+    let bytes = outputs[name].as_numeric().unwrap().bytes();
+    f64::from_le_bytes(bytes.try_into().unwrap())
+}
+
+fn bytes(tensor: &Tensor) -> &[u8] {
+    tensor.as_numeric().unwrap().bytes()
+}
+
+const GENERATOR: &str = r#"
+import numpy as np
+
+def generate(prompt, n):
+    words = str(prompt[()]).split()
+    for index in range(int(n)):
+        yield {"token": np.array(words[index % len(words)] + " \0🙂", dtype=object)}
+"#;
+
+#[tokio::test]
+async fn a_text_generator_streams() {
+    let Some(place) = place() else { return };
+    let model = load(&place, GENERATOR, "generate", "").await;
+    let inputs = || [("prompt", text("to be or not")), ("n", Tensor::scalar(1000_i64))];
+    for _ in 0..2 {
+        let mut stream = model.infer_stream(inputs()).await.unwrap();
+        let mut n_items = 0;
+        while let Some(outputs) = stream.next().await {
+            let outputs = outputs.unwrap();
+            let expected = format!("{} \0🙂", ["to", "be", "or", "not"][n_items % 4]);
+            assert_eq!(outputs["token"].as_string().unwrap().elements(), [expected]);
+            n_items += 1;
+        }
+        assert_eq!(n_items, 1000);
+    }
+    // One that is left early does not keep the runner from other calls.
+    let mut stream = model.infer_stream([("prompt", text("x")), ("n", Tensor::scalar(1_i64 << 40))]).await.unwrap();
+    assert!(stream.next().await.unwrap().is_ok());
+    drop(stream);
+    // Of a stream with one item there is an answer, of others there is none.
+    let outputs = model.infer([("prompt", text("x")), ("n", Tensor::scalar(1_i64))]).await.unwrap();
+    assert_eq!(outputs["token"].as_string().unwrap().elements(), ["x \0🙂"]);
+    let error = model.infer(inputs()).await.unwrap_err();
+    assert!(chain(&error).contains("stream of several items"), "{}", chain(&error));
+}
+
+#[tokio::test]
+async fn an_exception_is_an_error_of_its_call_with_its_traceback() {
+    let Some(place) = place() else { return };
+    let source = "import json\n\ndef f(x):\n    try:\n        json.loads('{')\n    except ValueError as error:\n        \
+                  raise RuntimeError('no model today') from error\n";
+    let model = load(&place, source, "f", "").await;
+    for _ in 0..2 {
+        let error = model.infer([("x", Tensor::scalar(1.0_f32))]).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Failure);
+        let text = chain(&error);
+        for expected in [
+            "RuntimeError: no model today",
+            "JSONDecodeError: Expecting property name",
+            "Traceback (most recent call last)",
+            "raise RuntimeError('no model today') from error",
+            "json/decoder.py",
+        ] {
+            assert!(text.contains(expected), "expected `{expected}` in: {text}");
+        }
+        assert!(!text.contains("carton_runner"), "{text}");
+    }
+    let error = model.infer([("z", Tensor::scalar(1.0_f32))]).await.unwrap_err();
+    assert!(chain(&error).contains("TypeError: f() got an unexpected keyword argument 'z'"), "{}", chain(&error));
+}
+
+#[tokio::test]
+async fn a_model_that_cannot_be_loaded_says_why() {
+    let Some(place) = place() else { return };
+    let options = |name: &str, value: &str| Options::from([(name.to_owned(), value.into())]);
+    for (source, options, expected) in [
+        (
+            "import nonsense_that_is_nowhere",
+            Options::new(),
+            "ModuleNotFoundError: No module named 'nonsense_that_is_nowhere'",
+        ),
+        ("def f(:", Options::new(), "SyntaxError"),
+        ("", options("infer_fn", "f"), "the module `main` has no function `f`"),
+        ("", options("entrypoint_package", "x"), "the model has no module `x` (there are these: main.py)"),
+    ] {
+        let carton = pack(&place, source, "").await;
+        let load_options = LoadOptions { options, ..place.load_options() };
+        let error = Carton::load(carton, load_options).await.err().unwrap();
+        assert!(chain(&error).contains(expected), "expected `{expected}` in: {}", chain(&error));
+    }
+}
+
+const MEMORY: &str = r#"
+import numpy as np
+import carton_runner
+
+def echo(x):
+    assert not x.flags.writeable
+    return {"all": x, "part": x[1:], "address": np.uint64(x.__array_interface__["data"][0])}
+
+def pooled(n):
+    y = carton_runner.empty((int(n),), np.float32)
+    y[:] = np.arange(int(n))
+    return {"y": y}
+
+kept = []
+
+def keeps(n):
+    if not kept:
+        kept.append(carton_runner.empty((int(n),), np.float32))
+    kept[0][:] = kept[0][0] + 1 if len(kept) > 1 else 0
+    kept.append(None)
+    return {"y": kept[0]}
+"#;
+
+#[tokio::test]
+async fn large_tensors_are_not_copied() {
+    let Some(place) = place() else { return };
+    let model = load(&place, MEMORY, "echo", "").await;
+    let mut x = model.alloc_dtype(DataType::Float32, &[25_000_000]).await.unwrap();
+    x.bytes_mut().unwrap().fill(7);
+    let x = Tensor::from(x);
+    let mut addresses = Vec::new();
+    for _ in 0..2 {
+        let outputs = model.infer([("x", x.clone())]).await.unwrap();
+        // What comes back lies where it was sent from: nobody has copied it, on either side.
+        assert_eq!(bytes(&outputs["all"]).as_ptr(), bytes(&x).as_ptr());
+        assert_eq!(bytes(&outputs["part"]).as_ptr(), bytes(&x)[4..].as_ptr());
+        addresses.push(bytes(&outputs["address"]).to_vec());
+    }
+    // The runner has mapped it once.
+    assert_eq!(addresses[0], addresses[1]);
+}
+
+#[tokio::test]
+async fn arrays_in_the_pool_of_the_runner() {
+    let Some(place) = place() else { return };
+    let expected: Vec<u8> = (0..100_000).flat_map(|index| (index as f32).to_le_bytes()).collect();
+    let model = load(&place, MEMORY, "pooled", "").await;
+    let mut earlier = Vec::new();
+    for _ in 0..20 {
+        let outputs = model.infer([("n", Tensor::scalar(100_000_i64))]).await.unwrap();
+        earlier.push(outputs);
+    }
+    // All are held at once, and none was written to again.
+    assert!(earlier.iter().all(|outputs| bytes(&outputs["y"]) == expected));
+    // A model that keeps its array, and writes to it again, changes no answer that it gave before.
+    let model = load(&place, MEMORY, "keeps", "").await;
+    let mut answers = Vec::new();
+    for _ in 0..5 {
+        answers.push(model.infer([("n", Tensor::scalar(50_000_i64))]).await.unwrap());
+    }
+    for (index, outputs) in answers.iter().enumerate() {
+        let first = f32::from_le_bytes(bytes(&outputs["y"])[..4].try_into().unwrap());
+        assert_eq!(first as usize, index);
+    }
+}
+
+#[tokio::test]
+async fn sealed_inputs_are_kept_by_the_runner() {
+    let Some(place) = place() else { return };
+    let model = load(&place, "def f(x):\n    return {'y': x.sum(dtype='f8')}\n", "f", "").await;
+    let x = NumericTensor::from_vec(vec![0.5_f32; 100_000], vec![100_000]).unwrap();
+    let sealed = model.seal([("x", Tensor::from(x))]).await.unwrap();
+    for _ in 0..3 {
+        assert_eq!(value(&model.infer_sealed(&sealed).await.unwrap(), "y"), 50_000.0);
+    }
+}
+
+#[tokio::test]
+async fn outputs_of_the_wrong_type_are_errors_of_their_call() {
+    let Some(place) = place() else { return };
+    let source = "import numpy as np\n\
+        def f(kind):\n    return {'y': {'half': np.zeros(3, np.float16), 'none': None, 'set': {1}, 'good': 1.0}[kind[()]]}\n";
+    let model = load(&place, source, "f", "").await;
+    for (kind, expected) in [
+        ("half", "output `y` has the dtype float16"),
+        ("none", "output `y` is None"),
+        ("set", "output `y` is a set, which is no tensor"),
+        ("other", "KeyError: 'other'"),
+    ] {
+        let error = model.infer([("kind", text(kind))]).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Failure);
+        assert!(chain(&error).contains(expected), "expected `{expected}` in: {}", chain(&error));
+        assert_eq!(value(&model.infer([("kind", text("good"))]).await.unwrap(), "y"), 1.0);
+    }
+}
+
+const MISBEHAVING: &str = r#"
+import ctypes
+import os
+import resource
+import signal
+import sys
+import time
+
+import numpy as np
+
+def f(trouble):
+    trouble = trouble[()]
+    if trouble == "fork":
+        # The child comes back from the call too.
+        if os.fork() == 0:
+            return {"y": 666.0}
+        os.wait()
+    elif trouble == "fork and stay":
+        if os.fork() == 0:
+            time.sleep(1000)
+    elif trouble == "binary":
+        os.write(1, bytes(range(256)) * 5000)
+        os.write(2, b"\xff" * 100000)
+        sys.stdout.buffer.write(b"\x80\n")
+    elif trouble == "close descriptors":
+        os.closerange(3, 256)
+    elif trouble == "close all descriptors":
+        os.closerange(0, 65536)
+    elif trouble == "block":
+        time.sleep(1000)
+    elif trouble == "spin":
+        while True:
+            pass
+    elif trouble == "exit":
+        print("I have had enough", file=sys.stderr)
+        sys.exit(3)
+    elif trouble == "segfault":
+        ctypes.string_at(0)
+    elif trouble == "out of memory":
+        # What the kernel does when there is no more.
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif trouble == "no more memory":
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 31, 1 << 31))
+        np.ones(1 << 40, dtype=np.uint8)
+    return {"y": 1.0}
+"#;
+
+async fn good(model: &Carton) {
+    match model.infer([("trouble", text("none"))]).await {
+        Ok(outputs) => assert_eq!(value(&outputs, "y"), 1.0),
+        Err(error) => panic!("{}", chain(&error)),
+    }
+}
+
+#[tokio::test]
+async fn a_misbehaving_model_answers_all_the_same() {
+    let Some(place) = place() else { return };
+    let model = load(&place, MISBEHAVING, "f", "").await;
+    for trouble in ["fork", "fork and stay", "binary", "close descriptors"] {
+        for _ in 0..2 {
+            let outputs = model.infer([("trouble", text(trouble))]).await.unwrap();
+            assert_eq!(value(&outputs, "y"), 1.0, "{trouble}");
+        }
+        good(&model).await;
+    }
+    let error = model.infer([("trouble", text("no more memory"))]).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Failure, "{}", chain(&error));
+    assert!(chain(&error).contains("MemoryError"), "{}", chain(&error));
+    good(&model).await;
+}
+
+#[tokio::test]
+async fn a_model_that_ends_its_process_is_a_crash() {
+    let Some(place) = place() else { return };
+    let model = load(&place, MISBEHAVING, "f", "").await;
+    for (trouble, expected) in [
+        ("exit", "I have had enough"),
+        ("exit", "exit status: 3"),
+        ("segfault", "killed by signal 11"),
+        ("out of memory", "killed by signal 9"),
+        ("close all descriptors", ""),
+    ] {
+        good(&model).await;
+        let start = Instant::now();
+        let error = model.infer([("trouble", text(trouble))]).await.unwrap_err();
+        assert!(start.elapsed() < PATIENCE, "{trouble}: {:?}", start.elapsed());
+        assert_eq!(error.kind(), ErrorKind::RunnerCrashed, "{trouble}: {}", chain(&error));
+        let text = chain(&error).replace("exit status 3", "exit status: 3");
+        assert!(text.contains(expected), "expected `{expected}` in: {text}");
+    }
+    good(&model).await;
+}
+
+#[tokio::test]
+async fn a_model_that_blocks_for_ever_ends_at_its_timeout() {
+    let Some(place) = place() else { return };
+    let model = load(&place, MISBEHAVING, "f", "").await;
+    for trouble in ["block", "spin"] {
+        good(&model).await;
+        let start = Instant::now();
+        let options = InferOptions { timeout: Some(Duration::from_millis(300)) };
+        let error = model.infer_with([("trouble", text(trouble))], options).await.unwrap_err();
+        assert!(matches!(error, Error::Timeout { waiting: false, .. }), "{}", chain(&error));
+        assert!(start.elapsed() < PATIENCE, "{:?}", start.elapsed());
+    }
+    good(&model).await;
+}
+
+#[tokio::test]
+async fn what_a_model_prints_becomes_log_records() {
+    let Some(place) = place() else { return };
+    start_log();
+    let source = "import sys\n\
+        def f():\n    print('a line of the model é')\n    print('to standard error \\ud800', file=sys.stderr)\n    \
+        print('without an end', end='')\n    return {}\n";
+    let carton = pack(&place, source, "").await;
+    let options = Options::from([("infer_fn".to_owned(), "f".into()), ("nonsense".to_owned(), 1.into())]);
+    let load_options = LoadOptions { options, ..place.load_options() };
+    let model = Carton::load(carton, load_options).await.unwrap();
+    model.infer(Inputs::none()).await.unwrap();
+    drop(model);
+    let expected =
+        ["a line of the model é", "to standard error \\ud800", "without an end", "unknown option `nonsense`"];
+    let start = Instant::now();
+    loop {
+        let log = String::from_utf8_lossy(&LOG.lock().unwrap()).into_owned();
+        if expected.iter().all(|line| log.contains(line)) {
+            return;
+        }
+        assert!(start.elapsed() < PATIENCE, "{log}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+static LOG: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+
+fn start_log() {
+    static STARTED: OnceLock<()> = OnceLock::new();
+    STARTED.get_or_init(|| {
+        let subscriber = tracing_subscriber::fmt()
+            .with_env_filter("carton::runner=info")
+            .with_ansi(false)
+            .with_writer(|| Keep)
+            .finish();
+        tracing::subscriber::set_global_default(subscriber).unwrap();
+    });
+}
+
+struct Keep;
+
+impl io::Write for Keep {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        LOG.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
