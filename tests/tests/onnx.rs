@@ -2,15 +2,18 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use carton_core::runner::launch::LaunchPolicy;
 use carton_core::{Carton, Error, ErrorKind, LoadOptions, PackOptions};
-use carton_tensor::Tolerance;
+use carton_tensor::{Tensor, Tolerance, allclose};
 use carton_tests::place::Place;
 
 const RUNNER: &str = env!("CARGO_BIN_EXE_carton-test-runner");
 const DIGITS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/digits");
+
+const REAL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../runners/onnx/tests/real");
 
 async fn pack_digits(place: &Place) -> std::path::PathBuf {
     let digits = Path::new(DIGITS);
@@ -61,6 +64,64 @@ async fn digits_pass_their_self_tests_on_onnx_runtime() {
     assert!(report.passed && report.self_tests.len() == 2, "{report:?}");
 }
 
+/// A tensor as the models' `cases.json` writes it.
+fn tensor(json: &serde_json::Value) -> Tensor {
+    let shape: Vec<usize> = serde_json::from_value(json["shape"].clone()).unwrap();
+    let data = json["data"].clone();
+    macro_rules! numbers {
+        ($element:ty) => {
+            Tensor::from_vec(serde_json::from_value::<Vec<$element>>(data).unwrap(), shape).unwrap()
+        };
+    }
+    match json["dtype"].as_str().unwrap() {
+        "float32" => {
+            let bits: Vec<u32> = serde_json::from_value(json["bits"].clone()).unwrap();
+            Tensor::from_vec(bits.into_iter().map(f32::from_bits).collect(), shape).unwrap()
+        }
+        "float64" => numbers!(f64),
+        "int64" => numbers!(i64),
+        "string" => Tensor::from_strings(serde_json::from_value::<Vec<String>>(data).unwrap(), shape).unwrap(),
+        other => panic!("{other}"),
+    }
+}
+
+/// Pipelines of scikit-learn, quantized nets, float16 and bfloat16, with the signature that packing reads off the file.
+#[tokio::test]
+async fn models_of_others_on_an_installed_onnx_runtime() {
+    let Ok(library) = std::env::var("CARTON_TEST_ONNXRUNTIME") else {
+        eprintln!("skipped: CARTON_TEST_ONNXRUNTIME does not name a library of ONNX Runtime");
+        return;
+    };
+    let place = Place::new(RUNNER);
+    let installed = place.config().runner_data_dir.join("onnxruntime/1.31.1");
+    std::fs::create_dir_all(&installed).unwrap();
+    std::os::unix::fs::symlink(library, installed.join("libonnxruntime.so.1.31.1")).unwrap();
+    let cases: Vec<serde_json::Value> =
+        serde_json::from_str(&std::fs::read_to_string(Path::new(REAL).join("cases.json")).unwrap()).unwrap();
+    assert!(cases.len() >= 8);
+    for case in &cases {
+        let name = case["model"].as_str().unwrap();
+        let output = place.path().join(format!("{name}.carton"));
+        if !output.exists() {
+            let options = PackOptions { config: Some(place.config()), ..PackOptions::default() };
+            Carton::pack(Path::new(REAL).join(name), "onnx", &output, options).await.unwrap();
+        }
+        let model = Carton::load(&output, place.load_options()).await.unwrap();
+        let tensors = |json: &serde_json::Value| -> Vec<(String, Tensor)> {
+            json.as_object().unwrap().iter().map(|(name, json)| (name.clone(), tensor(json))).collect()
+        };
+        let declared = &model.package().metadata().signature().unwrap().inputs;
+        assert_eq!(declared.len(), case["inputs"].as_object().unwrap().len(), "{name}: {declared:?}");
+        for _ in 0..2 {
+            let outputs = model.infer(tensors(&case["inputs"]).into_iter().collect::<BTreeMap<_, _>>()).await.unwrap();
+            for (output, expected) in tensors(&case["outputs"]) {
+                let comparison = allclose(&outputs[output.as_str()], &expected, Tolerance::default());
+                assert!(comparison.passed, "{name}, {output}: {comparison:?}");
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_missing_engine_is_refused_with_the_way_out() {
     let place = Place::new(RUNNER);
@@ -69,7 +130,7 @@ async fn a_missing_engine_is_refused_with_the_way_out() {
     // The exit code 5 of the command.
     assert_eq!(error.kind(), ErrorKind::NoRunner);
     assert_eq!(error.hint().as_deref(), Some("set it to a libonnxruntime.so, or unset it"));
-    let Error::LoadRefused { source, .. } = error else { panic!("{error}") };
+    let Error::Unavailable { source, .. } = error else { panic!("{error}") };
     assert!(source.to_string().contains("/no/such.so"), "{source}");
 }
 

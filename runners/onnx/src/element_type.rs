@@ -10,16 +10,20 @@ pub(crate) struct ElementType(pub(crate) i64);
 
 impl ElementType {
     pub(crate) const FLOAT: Self = Self(1);
+    pub(crate) const FLOAT16: Self = Self(10);
+    pub(crate) const BFLOAT16: Self = Self(16);
+    pub(crate) const STRING: Self = Self(8);
     pub(crate) const INT64: Self = Self(7);
     pub(crate) const BOOL: Self = Self(9);
     pub(crate) const DOUBLE: Self = Self(11);
 
     /// The dtype of the Carton tensor that carries these elements; `None` where format v1 has none.
     ///
-    /// Booleans travel as `uint8` holding 0 and 1, which is how NumPy and ONNX Runtime lay them out too.
+    /// Booleans travel as `uint8` holding 0 and 1, which is how NumPy and ONNX Runtime lay them out too; float16 and
+    /// bfloat16 as `float32`, which holds each of their values.
     pub(crate) fn carton(self) -> Option<DataType> {
         Some(match self.0 {
-            1 => DataType::Float32,
+            1 | 10 | 16 => DataType::Float32,
             2 | 9 => DataType::Uint8,
             3 => DataType::Int8,
             4 => DataType::Uint16,
@@ -32,6 +36,11 @@ impl ElementType {
             13 => DataType::Uint64,
             _ => return None,
         })
+    }
+
+    /// The element type that is laid out as this dtype is.
+    pub(crate) fn of(dtype: DataType) -> Self {
+        (1..=13).map(Self).find(|element| element.carton() == Some(dtype)).unwrap_or_default()
     }
 
     /// Bytes an element takes in the data of a tensor; `None` for strings, for types narrower than a byte and for

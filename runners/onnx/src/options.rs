@@ -4,7 +4,8 @@ use carton_runner_interface::runner::{Options, RunnerError};
 use serde_json::Value;
 
 /// Every option, in the order in which messages list them.
-const KNOWN: [&str; 5] = ["engine", "num_threads", "intra_op_threads", "inter_op_threads", "model"];
+const KNOWN: [&str; 6] =
+    ["engine", "num_threads", "intra_op_threads", "inter_op_threads", "execution_provider", "model"];
 
 /// More threads than this are a typing error.
 const MAX_THREADS: u64 = 1024;
@@ -18,6 +19,8 @@ pub(crate) struct ModelOptions {
     pub(crate) intra_op_threads: Option<usize>,
     /// Threads for operators that do not depend on one another; `None`: the engine's own choice.
     pub(crate) inter_op_threads: Option<usize>,
+    /// What ONNX Runtime shall run the model on, in order of preference; empty: its choice, by the device.
+    pub(crate) execution_providers: Vec<String>,
     /// The `.onnx` file to load, where there are several.
     pub(crate) model: Option<String>,
 }
@@ -58,6 +61,7 @@ impl ModelOptions {
             engine: engine(options)?,
             intra_op_threads: intra_op_threads.or(num_threads),
             inter_op_threads: threads(options, "inter_op_threads")?,
+            execution_providers: execution_providers(options)?,
             model: match options.get("model") {
                 None => None,
                 Some(Value::String(path)) => Some(path.clone()),
@@ -77,6 +81,19 @@ fn engine(options: &Options) -> Result<EngineChoice, RunnerError> {
         Some("onnxruntime") => Ok(EngineChoice::OnnxRuntime),
         _ => Err(wrong("engine", "\"auto\", \"rten\" or \"onnxruntime\"", value)),
     }
+}
+
+/// A name, or a list of them.
+fn execution_providers(options: &Options) -> Result<Vec<String>, RunnerError> {
+    let name = |value: &Value| value.as_str().filter(|name| !name.is_empty()).map(str::to_owned);
+    let Some(value) = options.get("execution_provider") else {
+        return Ok(Vec::new());
+    };
+    let names = match value {
+        Value::Array(names) if !names.is_empty() => names.iter().map(name).collect(),
+        value => name(value).map(|name| vec![name]),
+    };
+    names.ok_or_else(|| wrong("execution_provider", "a name such as \"CUDA\" or a list of names", value))
 }
 
 /// A number of threads, also as text: `--opt num_threads=2` may arrive either way.
@@ -120,6 +137,7 @@ mod tests {
                 intra_op_threads: Some(3),
                 inter_op_threads: Some(2),
                 model: Some("a/b.onnx".to_owned()),
+                ..defaults()
             }),
             &[],
         );
@@ -132,7 +150,7 @@ mod tests {
             serde_json::json!({"treads": 1, "Engine": "rten"}),
             Ok(defaults()),
             &[
-                "the onnx runner has no option `Engine`, `treads`; it knows engine, num_threads, intra_op_threads, inter_op_threads, model",
+                "the onnx runner has no option `Engine`, `treads`; it knows engine, num_threads, intra_op_threads, inter_op_threads, execution_provider, model",
             ],
         );
         check(
@@ -149,6 +167,23 @@ mod tests {
             Err("num_threads and intra_op_threads are two names of one option, but one is 2 and the other 1"),
             &[],
         );
+        check(
+            serde_json::json!({"execution_provider": "CUDA"}),
+            Ok(ModelOptions { execution_providers: vec!["CUDA".to_owned()], ..defaults() }),
+            &[],
+        );
+        check(
+            serde_json::json!({"execution_provider": ["CUDA", "CPU"]}),
+            Ok(ModelOptions { execution_providers: vec!["CUDA".to_owned(), "CPU".to_owned()], ..defaults() }),
+            &[],
+        );
+        for wrong in [serde_json::json!([]), serde_json::json!(1), serde_json::json!(["CPU", 1]), serde_json::json!("")]
+        {
+            let message = format!(
+                "option `execution_provider` should be a name such as \"CUDA\" or a list of names, found {wrong}"
+            );
+            check(serde_json::json!({"execution_provider": wrong}), Err(&message), &[]);
+        }
         check(
             serde_json::json!({"model": 1}),
             Err("option `model` should be the path of a .onnx file inside the model, found 1"),

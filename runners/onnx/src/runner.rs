@@ -16,8 +16,9 @@ use crate::{FRAMEWORK_VERSION, NEWEST_OPERATOR_SET, RUNNER_NAME, pack};
 /// A loaded ONNX model.
 ///
 /// Options: `engine` = `"auto"` (ONNX Runtime where its library is found, else the built-in engine), `"rten"` or
-/// `"onnxruntime"`; `num_threads`, also called `intra_op_threads`; `inter_op_threads`; `model`, the `.onnx` file to
-/// load where there are several. Booleans travel as `uint8` holding 0 and 1.
+/// `"onnxruntime"`; `num_threads`, also called `intra_op_threads`; `inter_op_threads`; `execution_provider`, what ONNX
+/// Runtime runs the model on; `model`, the `.onnx` file to load where there are several. Booleans travel as `uint8` holding
+/// 0 and 1, float16 and bfloat16 as `float32`.
 ///
 /// The built-in engine runs as many calls at once as it has threads, eight at most; they share one thread pool. ONNX
 /// Runtime runs one at a time, on all its threads.
@@ -72,9 +73,6 @@ impl Onnx {
         libraries: &SearchPath,
         warn: &mut dyn FnMut(String),
     ) -> Result<Self, RunnerError> {
-        if let Some(device) = device.filter(|device| *device != "cpu") {
-            warn(format!("the onnx runner runs on the CPU; device `{device}` is ignored"));
-        }
         let source = ModelSource::open(files, options.model.as_deref())?;
         let operator_set = source.file.default_operator_set();
         if operator_set > NEWEST_OPERATOR_SET {
@@ -83,7 +81,7 @@ impl Onnx {
             ));
         }
         let binding = Binding::new(&source.file, inputs, outputs, warn)?;
-        let engine = load_engine(&source, options, libraries, warn)?;
+        let engine = load_engine(&source, options, device, libraries, warn)?;
         Ok(Self { engine, binding })
     }
 
@@ -98,6 +96,7 @@ impl Onnx {
 fn load_engine(
     source: &ModelSource,
     options: &ModelOptions,
+    device: Option<&str>,
     libraries: &SearchPath,
     warn: &mut dyn FnMut(String),
 ) -> Result<Box<dyn Engine>, RunnerError> {
@@ -135,16 +134,27 @@ fn load_engine(
         },
     };
     Ok(match library {
-        Some(library) => Box::new(OnnxRuntime::load(source, options, library).map_err(|mut error| {
+        Some(library) => Box::new(OnnxRuntime::load(source, options, device, library, warn).map_err(|mut error| {
             if options.engine == EngineChoice::Auto {
                 error.hint = Some("the option engine = \"rten\" uses the built-in engine instead".to_owned());
             }
             error
         })?),
-        None => Box::new(Rten::load(source, options, warn).map_err(|error| RunnerError {
-            // Installing the library is all it takes, unless the user insists on this engine.
-            is_unavailable: options.engine == EngineChoice::Auto && error.hint.is_some(),
-            ..error
-        })?),
+        None => {
+            if let Some(device) = device.filter(|device| *device != "cpu") {
+                warn(format!("the built-in engine runs on the CPU; device `{device}` is ignored"));
+            }
+            if let Some(first) = options.execution_providers.first() {
+                return Err(RunnerError::unavailable(
+                    format!("the built-in engine has no execution provider `{first}`; ONNX Runtime has them"),
+                    "`carton runner install onnx` installs it",
+                ));
+            }
+            Box::new(Rten::load(source, options, warn).map_err(|error| RunnerError {
+                // Installing the library is all it takes, unless the user insists on this engine.
+                is_unavailable: options.engine == EngineChoice::Auto && error.hint.is_some(),
+                ..error
+            })?)
+        }
     })
 }

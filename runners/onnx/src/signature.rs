@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use carton_runner_interface::runner::{RunnerError, TensorSpec, Tensors};
-use carton_tensor::Tensor;
+use carton_tensor::{DataType, Dimension, SymbolicShape, Tensor};
 
 use crate::model_file::{GraphValue, ModelFile, ValueKind};
 
@@ -26,6 +26,13 @@ fn spec(what: &str, value: &GraphValue) -> Result<TensorSpec, String> {
             shape: shape.clone(),
             internal_name: None,
         }),
+        ValueKind::Scores if what == "output" => Ok(TensorSpec {
+            name: name.clone(),
+            dtype: DataType::Float32,
+            shape: SymbolicShape::Dimensions(vec![Dimension::Any, Dimension::Any]),
+            internal_name: None,
+        }),
+        ValueKind::Scores => Err(format!("{what} `{name}` is a sequence")),
         ValueKind::Other(kind) => Err(format!("{what} `{name}` is {kind}")),
         ValueKind::Undeclared => Err(format!("the model does not say what {what} `{name}` is")),
     }
@@ -57,7 +64,11 @@ impl Binding {
         let declared_outputs = callers_names("output", outputs, &file.outputs)?;
         let mut bound_inputs = Vec::new();
         for value in &file.inputs {
-            if let Some(problem) = problem(value) {
+            let problem = match value.kind {
+                ValueKind::Scores => Some("is a sequence, which Carton's tensors do not have".to_owned()),
+                _ => problem(value),
+            };
+            if let Some(problem) = problem {
                 return Err(RunnerError::new(format!("input `{}` {problem}", value.name)));
             }
             let name = declared_inputs.get(value.name.as_str()).copied().unwrap_or(&value.name);

@@ -28,6 +28,8 @@ impl GraphValue {
 pub(crate) enum ValueKind {
     /// A tensor.
     Tensor { element: ElementType, shape: SymbolicShape },
+    /// A sequence of maps from labels to float32: what classifiers of `ai.onnx.ml` return for each row.
+    Scores,
     /// Something that Carton's tensors cannot hold, in words.
     Other(&'static str),
     /// The file does not say.
@@ -55,7 +57,7 @@ pub(super) fn value_kind(message: Message<'_>) -> Result<ValueKind, ModelFileErr
         let field = field?;
         kind = match field.number() {
             1 => tensor_type(field.message()?)?,
-            4 => nested_type(&field, 1, "a sequence")?,
+            4 => sequence_type(&field)?,
             5 => nested_type(&field, 2, "a map")?,
             7 => ValueKind::Other("an opaque value"),
             8 => ValueKind::Other("a sparse tensor"),
@@ -64,6 +66,39 @@ pub(super) fn value_kind(message: Message<'_>) -> Result<ValueKind, ModelFileErr
         };
     }
     Ok(kind)
+}
+
+/// A sequence; only one of maps to float32 is like a tensor.
+fn sequence_type(field: &Field<'_>) -> Result<ValueKind, ModelFileError> {
+    let sequence = nested_type(field, 1, "a sequence")?;
+    for element in field.message()? {
+        let element = element?;
+        if element.number() != 1 {
+            continue;
+        }
+        for map in element.message()? {
+            let map = map?;
+            if map.number() == 5 && is_map_of_scores(map.message()?)? {
+                return Ok(ValueKind::Scores);
+            }
+        }
+    }
+    Ok(sequence)
+}
+
+/// Whether a map is one from int64 or string to float32.
+fn is_map_of_scores(map: Message<'_>) -> Result<bool, ModelFileError> {
+    let (mut key, mut value) = (ElementType(0), ValueKind::Undeclared);
+    for field in map {
+        let field = field?;
+        match field.number() {
+            1 => key = ElementType(field.integer()?),
+            2 => value = value_kind(field.message()?)?,
+            _ => {}
+        }
+    }
+    let is_label = matches!(key, ElementType::INT64 | ElementType::STRING);
+    Ok(is_label && matches!(value, ValueKind::Tensor { element: ElementType::FLOAT, .. }))
 }
 
 /// A type that contains another in the field `inner`, walked for the sake of the limits alone.

@@ -6,6 +6,7 @@ mod hostile;
 mod messages;
 mod operators;
 mod packing;
+mod real;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -136,6 +137,10 @@ fn tensor(json: &Value) -> Tensor {
         }};
     }
     match json["dtype"].as_str().unwrap().parse().unwrap() {
+        DataType::Float32 if json["bits"].is_array() => {
+            let bits: Vec<u32> = serde_json::from_value(json["bits"].clone()).unwrap();
+            NumericTensor::from_vec(bits.into_iter().map(f32::from_bits).collect(), shape).unwrap().into()
+        }
         DataType::Float32 => numbers!(f32),
         DataType::Float64 => numbers!(f64),
         DataType::Int8 => numbers!(i8),

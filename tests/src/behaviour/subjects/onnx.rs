@@ -82,7 +82,6 @@ impl Subject for OnnxRuntime {
 
     fn refuses(&self, unusual: Unusual) -> Option<String> {
         match unusual {
-            Unusual::Nul => Some("NUL".to_owned()),
             Unusual::Nested => Some("input `x`: expected float32, found nested".to_owned()),
             _ => None,
         }

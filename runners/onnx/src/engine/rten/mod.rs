@@ -165,7 +165,8 @@ fn unsupported_operators(file: &ModelFile) -> Vec<&Operator> {
 /// Whether inputs and outputs may have elements of this type.
 fn is_supported(element: ElementType) -> bool {
     use carton_tensor::DataType::{Float32, Int8, Int32, Int64, Uint8};
-    matches!(element.carton(), Some(Float32 | Int8 | Int32 | Int64 | Uint8))
+    let is_half = matches!(element, ElementType::FLOAT16 | ElementType::BFLOAT16);
+    !is_half && matches!(element.carton(), Some(Float32 | Int8 | Int32 | Int64 | Uint8))
 }
 
 /// A tensor as the engine takes it: in place where it has a dtype of the engine's.

@@ -1,0 +1,33 @@
+//! Element types as ONNX Runtime numbers them (onnxruntime_c_api.h, `ONNXTensorElementDataType`).
+
+use ort::sys::ONNXTensorElementDataType as ElementNumber;
+
+use crate::element_type::ElementType;
+
+/// Those that tensors of Carton can carry, with ONNX's number and the runtime's.
+const ELEMENTS: [(i64, ElementNumber); 14] = [
+    (1, ElementNumber::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT),
+    (2, ElementNumber::ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8),
+    (3, ElementNumber::ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8),
+    (4, ElementNumber::ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT16),
+    (5, ElementNumber::ONNX_TENSOR_ELEMENT_DATA_TYPE_INT16),
+    (6, ElementNumber::ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32),
+    (7, ElementNumber::ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64),
+    (8, ElementNumber::ONNX_TENSOR_ELEMENT_DATA_TYPE_STRING),
+    (9, ElementNumber::ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL),
+    (10, ElementNumber::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16),
+    (11, ElementNumber::ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE),
+    (12, ElementNumber::ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT32),
+    (13, ElementNumber::ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT64),
+    (16, ElementNumber::ONNX_TENSOR_ELEMENT_DATA_TYPE_BFLOAT16),
+];
+
+/// The runtime's number of an element type.
+pub(super) fn number(element: ElementType) -> Option<ElementNumber> {
+    ELEMENTS.iter().find(|(known, _)| *known == element.0).map(|(_, number)| *number)
+}
+
+/// The element type with a number of the runtime's.
+pub(super) fn element(number: ElementNumber) -> Option<ElementType> {
+    ELEMENTS.iter().find(|(_, known)| *known == number).map(|(element, _)| ElementType(*element))
+}

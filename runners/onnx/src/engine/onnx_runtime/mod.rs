@@ -1,0 +1,320 @@
+//! ONNX Runtime, loaded from its shared library when a model first asks for it.
+
+mod bound;
+mod element;
+mod input;
+mod output;
+mod providers;
+mod value;
+
+use std::ffi::{CStr, CString, c_char};
+use std::path::{Path, PathBuf};
+use std::ptr;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use carton_runner_interface::runner::RunnerError;
+use carton_tensor::Tensor;
+use ort::AsPointer;
+use ort::environment::Environment;
+use ort::session::Session;
+use ort::sys::OrtValue;
+
+use self::bound::{Bindable, Bound};
+use self::input::Input;
+pub(crate) use self::providers::Choice as ProviderChoice;
+use self::value::{Value, check};
+use super::{Allocate, Engine, catch_panic};
+use crate::model_file::GraphValue;
+use crate::model_source::ModelSource;
+use crate::options::ModelOptions;
+
+/// The library is loaded once in a process and stays.
+static LIBRARY: OnceLock<Library> = OnceLock::new();
+/// Held while the library is being loaded, so that two threads do not both try.
+static LOADING: Mutex<()> = Mutex::new(());
+
+/// A model loaded by ONNX Runtime.
+///
+/// Calls run one at a time: the bindings, which know the runtime's history of races inside concurrent runs of one
+/// session, allow no others, and a session for each call would hold the weights as many times. Each uses all the threads
+/// the session has.
+pub(crate) struct OnnxRuntime {
+    session: Mutex<Session>,
+    bindable: Bindable,
+    version: &'static str,
+    /// What it runs on, in words that follow the version.
+    providers: String,
+}
+
+/// ONNX Runtime, loaded.
+pub(crate) struct Library {
+    path: PathBuf,
+    /// What it says of itself.
+    pub(crate) version: String,
+    environment: Environment,
+}
+
+/// Loads the library at `path`, if that has not happened yet.
+///
+/// # Errors
+/// Not a library, not ONNX Runtime, too old.
+pub(crate) fn load_library(path: &Path) -> Result<&'static Library, RunnerError> {
+    let _guard = LOADING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(loaded) = LIBRARY.get() {
+        if loaded.path == path {
+            return Ok(loaded);
+        }
+        return Err(RunnerError::new(format!(
+            "cannot use the ONNX Runtime library {}: {} is loaded already",
+            path.display(),
+            loaded.path.display()
+        )));
+    }
+    let library = catch_panic("loading ONNX Runtime", || {
+        let environment = ort::init_from(path)
+            .map_err(|error| RunnerError::new(error.to_string()))?
+            .with_name("carton")
+            .with_telemetry(false)
+            .build()
+            .map_err(|error| RunnerError::from_error(&error))?;
+        Ok(Library { path: path.to_owned(), version: version_of(path)?, environment })
+    })
+    .map_err(|mut error| {
+        error.message = format!("cannot use the ONNX Runtime library {}: {}", path.display(), error.message);
+        error
+    })?;
+    Ok(LIBRARY.get_or_init(|| library))
+}
+
+/// The version that the library at `path` names. The bindings have loaded it and found it usable.
+fn version_of(path: &Path) -> Result<String, RunnerError> {
+    let failed = |error: libloading::Error| RunnerError::new(error.to_string());
+    // SAFETY: the library is loaded already, so this runs no code of it and only counts one user more.
+    let library = unsafe { libloading::Library::new(path) }.map_err(failed)?;
+    // SAFETY: the function of this name takes nothing and returns a static structure (onnxruntime_c_api.h).
+    let base = unsafe { library.get::<unsafe extern "C" fn() -> *const ort::sys::OrtApiBase>(b"OrtGetApiBase\0") };
+    // SAFETY: as above; the bindings have called both functions too, and found neither result to be null.
+    let version = unsafe { CStr::from_ptr(((*base.map_err(failed)?()).GetVersionString)()) };
+    Ok(version.to_string_lossy().into_owned())
+}
+
+impl OnnxRuntime {
+    /// Loads a model.
+    ///
+    /// # Errors
+    /// Whatever ONNX Runtime says of it.
+    pub(crate) fn load(
+        source: &ModelSource,
+        options: &ModelOptions,
+        device: Option<&str>,
+        library: &'static Library,
+        warn: &mut dyn FnMut(String),
+    ) -> Result<Self, RunnerError> {
+        let providers = providers::choose(options, device, &providers::available()?, warn)?;
+        let session = catch_panic("ONNX Runtime", || {
+            build_session(source, options, &providers, &library.environment)
+                .map_err(|message| RunnerError::new(format!("ONNX Runtime cannot load `{}`: {message}", source.path)))
+        })?;
+        Ok(Self {
+            bindable: Bindable::of(&session, &source.file.outputs),
+            session: Mutex::new(session),
+            version: &library.version,
+            providers: providers::in_words(&providers),
+        })
+    }
+}
+
+fn build_session(
+    source: &ModelSource,
+    options: &ModelOptions,
+    providers: &[ProviderChoice],
+    environment: &Environment,
+) -> Result<Session, String> {
+    let text = |error: &dyn std::fmt::Display| error.to_string();
+    let mut builder = Session::builder(environment).map_err(|error| text(&error))?;
+    if let Some(threads) = options.intra_op_threads {
+        builder = builder.with_intra_threads(threads).map_err(|error| text(&error))?;
+    }
+    if let Some(threads) = options.inter_op_threads {
+        builder = builder.with_inter_threads(threads).map_err(|error| text(&error))?;
+        builder = builder.with_parallel_execution(threads > 1).map_err(|error| text(&error))?;
+    }
+    for provider in providers {
+        builder = provider.register(builder)?;
+    }
+    // In a folder the runtime maps external data itself; otherwise it is given the bytes.
+    if let Some(path) = &source.on_disk {
+        return builder.commit_from_file(path).map_err(|error| text(&error));
+    }
+    for (location, data) in &source.external {
+        builder = builder
+            .with_external_initializer_file_in_memory(location, data.bytes().into())
+            .map_err(|error| text(&error))?;
+    }
+    builder.commit_from_memory(source.bytes.bytes()).map_err(|error| text(&error))
+}
+
+impl Engine for OnnxRuntime {
+    fn description(&self) -> String {
+        format!("ONNX Runtime {}{}", self.version, self.providers)
+    }
+
+    fn max_concurrency(&self) -> usize {
+        1
+    }
+
+    fn run(
+        &self,
+        inputs: &[(&GraphValue, &Tensor)],
+        outputs: &[&GraphValue],
+        allocate: Allocate<'_>,
+    ) -> Result<Vec<Tensor>, RunnerError> {
+        catch_panic("ONNX Runtime", || {
+            let values = inputs
+                .iter()
+                .map(|(declared, tensor)| Input::new(declared, tensor))
+                .collect::<Result<Vec<Input<'_>>, _>>()?;
+            let foretold: Vec<Option<Vec<usize>>> =
+                outputs.iter().map(|output| self.bindable.foretell(output, inputs)).collect();
+            let names = Names::new(inputs.iter().map(|(declared, _)| *declared), outputs)?;
+            let mut bound: Vec<Option<Bound>> = outputs
+                .iter()
+                .zip(&foretold)
+                .map(|(output, shape)| self.bindable.allocate(output, shape.as_deref()?, allocate))
+                .collect();
+            if bound.iter().any(Option::is_some) {
+                let result = self.run_bound(&names, &values, outputs, &mut bound, allocate);
+                if let Some(tensors) = result? {
+                    return Ok(tensors);
+                }
+            }
+            let results = self.run_once(&names, &values, outputs.iter().map(|_| None).collect())?;
+            let tensors = outputs
+                .iter()
+                .zip(&results)
+                .map(|(declared, value)| output::read(declared, value, allocate))
+                .collect::<Result<Vec<Tensor>, _>>()?;
+            for ((output, shape), tensor) in outputs.iter().zip(foretold).zip(&tensors) {
+                if let Some(shape) = shape {
+                    self.bindable.learn(output, &shape, tensor.shape());
+                }
+            }
+            Ok(tensors)
+        })
+    }
+}
+
+impl OnnxRuntime {
+    /// Runs with outputs written straight into the memory given; `None` if that did not work out. It is not tried again then
+    /// for the outputs concerned, and the model has to be run without.
+    fn run_bound(
+        &self,
+        names: &Names,
+        inputs: &[Input<'_>],
+        outputs: &[&GraphValue],
+        bound: &mut [Option<Bound>],
+        allocate: Allocate<'_>,
+    ) -> Result<Option<Vec<Tensor>>, RunnerError> {
+        let written = bound
+            .iter_mut()
+            .map(|bound| bound.as_mut().map(Bound::value).transpose())
+            .collect::<Result<Vec<Option<Value<'_>>>, _>>()?;
+        let is_bound: Vec<bool> = written.iter().map(Option::is_some).collect();
+        let give_up = |which: &dyn Fn(usize) -> bool| {
+            for (position, output) in outputs.iter().enumerate().filter(|(position, _)| which(*position)) {
+                self.bindable.give_up(output);
+                debug_assert!(position < outputs.len());
+            }
+        };
+        // Another shape than foretold is an error, like anything else that may have gone wrong: what it is shows without.
+        let Ok(results) = self.run_once(names, inputs, written) else {
+            give_up(&|position| is_bound.get(position) == Some(&true));
+            return Ok(None);
+        };
+        let mut tensors: Vec<Option<Tensor>> = Vec::with_capacity(outputs.len());
+        for ((output, value), is_bound) in outputs.iter().zip(results).zip(&is_bound) {
+            // The values over memory of the pool end here, before that memory is looked at.
+            tensors.push(if *is_bound { None } else { Some(output::read(output, &value, allocate)?) });
+        }
+        let untouched: Vec<bool> = bound.iter().map(|bound| bound.as_ref().is_some_and(Bound::is_untouched)).collect();
+        if untouched.contains(&true) {
+            give_up(&|position| untouched.get(position) == Some(&true));
+            return Ok(None);
+        }
+        let bound = bound.iter_mut().map(|bound| bound.take().map(|bound| Tensor::from(bound.tensor)));
+        Ok(tensors.into_iter().zip(bound).map(|(tensor, bound)| tensor.or(bound)).collect())
+    }
+
+    /// Runs the model once. Where `outputs` holds a value the runtime writes into that, and it comes back.
+    fn run_once<'a>(
+        &self,
+        names: &Names,
+        inputs: &[Input<'_>],
+        outputs: Vec<Option<Value<'a>>>,
+    ) -> Result<Vec<Value<'a>>, RunnerError> {
+        let input_values: Vec<*const OrtValue> = inputs.iter().map(Input::as_ptr).collect();
+        let mut output_values: Vec<*mut OrtValue> =
+            outputs.iter().map(|value| value.as_ref().map_or(ptr::null_mut(), Value::as_ptr)).collect();
+        let (input_names, output_names) = (names.inputs(), names.outputs());
+        if input_names.len() != input_values.len() || output_names.len() != output_values.len() {
+            return Err(RunnerError::new("names and values do not match"));
+        }
+        let session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the session lives and is locked: the bindings, which know the runtime's history of races, let no two runs
+        // of one session happen at once. Every pointer is to something that lives until the call is over, and the arrays
+        // are as long as said. Values over memory of ours hold as many bytes as their shapes need, which the runtime
+        // checks when they are made.
+        let status = unsafe {
+            (ort::api().Run)(
+                session.inner().ptr().cast_mut(),
+                ptr::null(),
+                input_names.as_ptr(),
+                input_values.as_ptr(),
+                input_values.len(),
+                output_names.as_ptr(),
+                output_names.len(),
+                output_values.as_mut_ptr(),
+            )
+        };
+        drop(session);
+        // Values that the run made are owned from here on, also when it failed.
+        let results: Vec<Result<Value<'a>, RunnerError>> = outputs
+            .into_iter()
+            .zip(output_values)
+            .map(|(given, value)| match given {
+                Some(given) => Ok(given),
+                // SAFETY: the run made this value, or left it null.
+                None => unsafe { Value::of_run(value) },
+            })
+            .collect();
+        check(status)?;
+        results.into_iter().collect()
+    }
+}
+
+/// The names of a run's inputs and outputs as the C interface takes them.
+struct Names {
+    inputs: Vec<CString>,
+    outputs: Vec<CString>,
+}
+
+impl Names {
+    fn new<'a>(inputs: impl Iterator<Item = &'a GraphValue>, outputs: &[&GraphValue]) -> Result<Self, RunnerError> {
+        let name = |value: &GraphValue| {
+            CString::new(value.name.as_str())
+                .map_err(|_| RunnerError::new(format!("`{}` holds a NUL character", value.name.escape_debug())))
+        };
+        Ok(Self {
+            inputs: inputs.map(name).collect::<Result<_, _>>()?,
+            outputs: outputs.iter().map(|value| name(value)).collect::<Result<_, _>>()?,
+        })
+    }
+
+    fn inputs(&self) -> Vec<*const c_char> {
+        self.inputs.iter().map(|name| name.as_ptr()).collect()
+    }
+
+    fn outputs(&self) -> Vec<*const c_char> {
+        self.outputs.iter().map(|name| name.as_ptr()).collect()
+    }
+}

@@ -1,0 +1,235 @@
+//! Values of ONNX Runtime's C interface (`OrtValue`): made over memory that is ours, and read.
+//!
+//! The bindings' own values copy strings up to the first NUL, and take no memory of others for outputs; both are things that
+//! the C interface can do.
+
+use std::ffi::c_void;
+use std::marker::PhantomData;
+use std::ptr::{self, NonNull};
+use std::slice;
+
+use carton_runner_interface::runner::RunnerError;
+use ort::AsPointer;
+use ort::memory::{Allocator, MemoryInfo};
+use ort::sys::{ONNXTensorElementDataType as ElementNumber, ONNXType, OrtStatusPtr, OrtValue};
+
+/// A value, released when it is dropped. It may use memory that lives as long as `'a`.
+#[derive(Debug)]
+pub(super) struct Value<'a> {
+    pointer: NonNull<OrtValue>,
+    memory: PhantomData<&'a mut [u8]>,
+}
+
+/// What the runtime says of a call.
+pub(super) fn check(status: OrtStatusPtr) -> Result<(), RunnerError> {
+    // SAFETY: every status comes straight from a function of the runtime, and is looked at once.
+    unsafe { ort::Error::result_from_status(status) }
+        .map_err(|error| RunnerError::new(format!("ONNX Runtime: {error}")))
+}
+
+impl Drop for Value<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the pointer is owned, and nobody uses it after this.
+        unsafe { (ort::api().ReleaseValue)(self.pointer.as_ptr()) };
+    }
+}
+
+impl<'a> Value<'a> {
+    /// A tensor over memory that the runtime only reads.
+    pub(super) fn reading(bytes: &'a [u8], shape: &[usize], element: ElementNumber) -> Result<Self, RunnerError> {
+        // SAFETY: inputs of a run are never written to: operators that work in place do so in the runtime's own buffers.
+        unsafe { Self::over(bytes.as_ptr().cast_mut(), bytes.len(), shape, element) }
+    }
+
+    /// A tensor over memory that the runtime writes an output into.
+    pub(super) fn writing(bytes: &'a mut [u8], shape: &[usize], element: ElementNumber) -> Result<Self, RunnerError> {
+        // SAFETY: the memory is borrowed for as long as the value lives.
+        unsafe { Self::over(bytes.as_mut_ptr(), bytes.len(), shape, element) }
+    }
+
+    /// # Safety
+    /// `n_bytes` at `bytes` can be used for `'a`. The runtime checks that they are enough for the shape.
+    unsafe fn over(
+        bytes: *mut u8,
+        n_bytes: usize,
+        shape: &[usize],
+        element: ElementNumber,
+    ) -> Result<Self, RunnerError> {
+        let memory = MemoryInfo::default();
+        let shape = signed(shape)?;
+        Self::made(|value| {
+            // SAFETY: `shape` and `memory` live until the call is over, `bytes` as the caller says.
+            unsafe {
+                (ort::api().CreateTensorWithDataAsOrtValue)(
+                    memory.ptr(),
+                    bytes.cast::<c_void>(),
+                    n_bytes,
+                    shape.as_ptr(),
+                    shape.len(),
+                    element,
+                    value,
+                )
+            }
+        })
+    }
+
+    /// A tensor of strings, copied.
+    pub(super) fn of_strings(strings: &[String], shape: &[usize]) -> Result<Self, RunnerError> {
+        let allocator = Allocator::default();
+        let shape = signed(shape)?;
+        let value = Self::made(|value| {
+            // SAFETY: the allocator is the runtime's own one for the CPU; `shape` lives until the call is over.
+            unsafe {
+                (ort::api().CreateTensorAsOrtValue)(
+                    allocator.ptr().cast_mut(),
+                    shape.as_ptr(),
+                    shape.len(),
+                    ElementNumber::ONNX_TENSOR_ELEMENT_DATA_TYPE_STRING,
+                    value,
+                )
+            }
+        })?;
+        for (index, text) in strings.iter().enumerate() {
+            let mut buffer = ptr::null_mut();
+            // SAFETY: the runtime checks the index, and makes the string as long as asked for.
+            let status = unsafe {
+                (ort::api().GetResizedStringTensorElementBuffer)(value.as_ptr(), index, text.len(), &raw mut buffer)
+            };
+            check(status)?;
+            if !text.is_empty() && !buffer.is_null() {
+                // SAFETY: `buffer` has room for as many bytes, and is nobody else's.
+                unsafe { ptr::copy_nonoverlapping(text.as_ptr(), buffer.cast::<u8>(), text.len()) };
+            }
+        }
+        Ok(value)
+    }
+
+    fn made(make: impl FnOnce(*mut *mut OrtValue) -> OrtStatusPtr) -> Result<Self, RunnerError> {
+        let mut value = ptr::null_mut();
+        check(make(&raw mut value))?;
+        Self::owned(value)
+    }
+
+    /// Takes a value of the runtime's over.
+    fn owned(value: *mut OrtValue) -> Result<Self, RunnerError> {
+        let pointer = NonNull::new(value).ok_or_else(|| RunnerError::new("ONNX Runtime returned no value"))?;
+        Ok(Self { pointer, memory: PhantomData })
+    }
+
+    /// Takes an output of a run over.
+    ///
+    /// # Safety
+    /// `value` is one that a run made, and nobody else's, or null.
+    pub(super) unsafe fn of_run(value: *mut OrtValue) -> Result<Self, RunnerError> {
+        Self::owned(value)
+    }
+
+    pub(super) fn as_ptr(&self) -> *mut OrtValue {
+        self.pointer.as_ptr()
+    }
+
+    pub(super) fn kind(&self) -> Result<ONNXType, RunnerError> {
+        let mut kind = ONNXType::ONNX_TYPE_UNKNOWN;
+        // SAFETY: the value lives.
+        check(unsafe { (ort::api().GetValueType)(self.as_ptr(), &raw mut kind) })?;
+        Ok(kind)
+    }
+
+    /// The elements of a tensor and their shape.
+    pub(super) fn tensor(&self) -> Result<(ElementNumber, Vec<usize>), RunnerError> {
+        let api = ort::api();
+        let mut info = ptr::null_mut();
+        // SAFETY: the value lives; the runtime refuses what is no tensor.
+        check(unsafe { (api.GetTensorTypeAndShape)(self.as_ptr(), &raw mut info) })?;
+        let mut element = ElementNumber::ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
+        let mut rank = 0;
+        // SAFETY: `info` was made above, and is released below, whatever happens between.
+        let read = unsafe {
+            check((api.GetTensorElementType)(info, &raw mut element))
+                .and_then(|()| check((api.GetDimensionsCount)(info, &raw mut rank)))
+                .and_then(|()| {
+                    let mut dimensions = vec![0_i64; rank];
+                    check((api.GetDimensions)(info, dimensions.as_mut_ptr(), rank)).map(|()| dimensions)
+                })
+        };
+        // SAFETY: as above.
+        unsafe { (api.ReleaseTensorTypeAndShapeInfo)(info) };
+        let size =
+            |size: i64| usize::try_from(size).map_err(|_| RunnerError::new(format!("a dimension of {size} elements")));
+        Ok((element, read?.into_iter().map(size).collect::<Result<_, _>>()?))
+    }
+
+    /// The first `n_bytes` of a tensor's elements.
+    ///
+    /// # Safety
+    /// The tensor is on the CPU, has as many bytes, and does not hold strings.
+    pub(super) unsafe fn bytes(&self, n_bytes: usize) -> Result<&[u8], RunnerError> {
+        if n_bytes == 0 {
+            return Ok(&[]);
+        }
+        let mut data = ptr::null_mut();
+        // SAFETY: the value lives.
+        check(unsafe { (ort::api().GetTensorMutableData)(self.as_ptr(), &raw mut data) })?;
+        if data.is_null() {
+            return Err(RunnerError::new("ONNX Runtime returned a tensor without elements"));
+        }
+        // SAFETY: the caller promises the length, and the tensor does not change while it is borrowed.
+        Ok(unsafe { slice::from_raw_parts(data.cast::<u8>(), n_bytes) })
+    }
+
+    /// The elements of a tensor of strings.
+    pub(super) fn strings(&self, count: usize) -> Result<Vec<String>, RunnerError> {
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        let api = ort::api();
+        let mut length = 0;
+        // SAFETY: the value lives; the runtime refuses what holds no strings.
+        check(unsafe { (api.GetStringTensorDataLength)(self.as_ptr(), &raw mut length) })?;
+        let (mut text, mut starts) = (vec![0_u8; length], vec![0_usize; count]);
+        // SAFETY: both buffers are as long as said; the runtime refuses others than it needs.
+        check(unsafe {
+            (api.GetStringTensorContent)(
+                self.as_ptr(),
+                text.as_mut_ptr().cast::<c_void>(),
+                length,
+                starts.as_mut_ptr(),
+                count,
+            )
+        })?;
+        let ends = starts.iter().skip(1).copied().chain([length]);
+        starts
+            .iter()
+            .zip(ends)
+            .enumerate()
+            .map(|(index, (&start, end))| {
+                let bytes = text.get(start..end).ok_or_else(|| RunnerError::new("strings that overlap"))?;
+                String::from_utf8(bytes.to_vec())
+                    .map_err(|_| RunnerError::new(format!("string {index} of the output is not valid UTF-8")))
+            })
+            .collect()
+    }
+
+    /// How many values a sequence or a map is made of.
+    pub(super) fn count(&self) -> Result<usize, RunnerError> {
+        let mut count = 0;
+        // SAFETY: the value lives.
+        check(unsafe { (ort::api().GetValueCount)(self.as_ptr(), &raw mut count) })?;
+        Ok(count)
+    }
+
+    /// One element of a sequence; of a map the keys (0) or the values (1), as tensors.
+    pub(super) fn part(&self, index: usize) -> Result<Value<'static>, RunnerError> {
+        let allocator = Allocator::default();
+        let index = i32::try_from(index).map_err(|_| RunnerError::new("a sequence of more than 2^31 values"))?;
+        Value::made(|part| {
+            // SAFETY: the value lives, the allocator is the runtime's own one for the CPU; the runtime checks the index.
+            unsafe { (ort::api().GetValue)(self.as_ptr(), index, allocator.ptr().cast_mut(), part) }
+        })
+    }
+}
+
+fn signed(shape: &[usize]) -> Result<Vec<i64>, RunnerError> {
+    let size = |&size| i64::try_from(size).map_err(|_| RunnerError::new(format!("a dimension of {size} elements")));
+    shape.iter().map(size).collect()
+}

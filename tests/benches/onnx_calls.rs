@@ -1,0 +1,177 @@
+//! What a call of an ONNX model costs through Carton and a runner process, beside the same engine called directly in this
+//! process: each in turn in one run, on one thread each. A convolutional net at batch 1 and 32; a model that looks at one element
+//! of an input of 100 MB, so that a copy of it would stand out; and one whose output has 100 MB.
+//!
+//! ONNX Runtime is the library that `CARTON_TEST_ONNXRUNTIME` names; without it only the built-in engine is measured. To reach:
+//! at most 50 us or 2 % over the direct call, whichever is larger.
+
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use carton_core::runner::launch::LaunchPolicy;
+use carton_core::{Carton, LoadOptions, PackOptions};
+use carton_tensor::{NumericTensor, Tensor};
+use carton_tests::place::Place;
+use rten_tensor::prelude::*;
+
+const RUNNER: &str = env!("CARGO_BIN_EXE_carton-test-runner");
+const MODELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../runners/onnx/tests/real");
+
+/// Elements of 100 MB.
+const LARGE: usize = 25_000_000;
+
+/// A model, the shape of its input, and how often it is called.
+const CASES: [(&str, &[usize], usize); 4] = [
+    ("convnet.onnx", &[1, 3, 96, 96], 150),
+    ("convnet.onnx", &[32, 3, 96, 96], 12),
+    ("first.onnx", &[LARGE], 150),
+    ("negative.onnx", &[LARGE], 30),
+];
+
+fn main() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let library = std::env::var_os("CARTON_TEST_ONNXRUNTIME").map(PathBuf::from);
+        match &library {
+            // Called before anything else runs: the variable is read when the library is loaded.
+            Some(library) => ort::init_from(library).unwrap().with_telemetry(false).build().map(drop).unwrap(),
+            None => eprintln!("skipped for ONNX Runtime: CARTON_TEST_ONNXRUNTIME does not name its library"),
+        }
+        for (model, shape, n_calls) in CASES {
+            let path = Path::new(MODELS).join(model);
+            if let Some(library) = &library {
+                let direct = OnnxRuntime::load(&path);
+                measure("onnxruntime", Some(library), direct, &path, shape, n_calls).await;
+            }
+            measure("rten", None, Rten::load(&path), &path, shape, n_calls).await;
+        }
+    });
+}
+
+/// An engine in this process.
+trait Direct {
+    /// Runs the model; the sum of a few elements of the output.
+    fn run(&mut self, shape: &[usize], x: &[f32]) -> f32;
+}
+
+async fn measure(
+    engine: &str,
+    library: Option<&Path>,
+    mut direct: impl Direct,
+    path: &Path,
+    shape: &[usize],
+    n_calls: usize,
+) {
+    let place = Place::new(RUNNER);
+    let carton = place.path().join("model.carton");
+    let options = PackOptions { config: Some(place.config()), ..PackOptions::default() };
+    Carton::pack(path, "onnx", &carton, options).await.unwrap();
+    let variables = library
+        .map(|library| ("ORT_DYLIB_PATH".to_owned(), library.to_string_lossy().into_owned()))
+        .into_iter()
+        .collect();
+    let options = LoadOptions {
+        options: [("engine".to_owned(), engine.into()), ("num_threads".to_owned(), 1.into())].into(),
+        policy: LaunchPolicy { variables, ..LaunchPolicy::default() },
+        ..place.load_options()
+    };
+    let model = Carton::load(&carton, options).await.unwrap();
+
+    let elements: Vec<f32> = (0..shape.iter().product()).map(|index: usize| (index % 251) as f32 / 251.0).collect();
+    let mut x = model.alloc::<f32>(shape).await.unwrap();
+    x.as_mut_slice::<f32>().unwrap().unwrap().copy_from_slice(&elements);
+    let x = Tensor::from(x);
+    let (mut ours, mut bound) = (Vec::new(), Vec::new());
+    for round in 0..n_calls + 3 {
+        let start = Instant::now();
+        let outputs = model.infer([("x", x.clone())]).await.unwrap();
+        let found = digest(outputs["y"].as_numeric().unwrap());
+        let taken = start.elapsed();
+        drop(outputs);
+        let start = Instant::now();
+        let expected = direct.run(shape, &elements);
+        let bound_taken = start.elapsed();
+        assert!((found - expected).abs() <= 1e-3 * expected.abs().max(1.0), "{found} {expected}");
+        // The first ones find memory that nobody has touched.
+        if round >= 3 {
+            ours.push(taken);
+            bound.push(bound_taken);
+        }
+    }
+    let name = path.file_name().unwrap().to_string_lossy();
+    report(&format!("{name} {shape:?} on {engine}"), &mut ours, &mut bound);
+}
+
+fn digest(tensor: &NumericTensor) -> f32 {
+    few(tensor.as_slice::<f32>().unwrap())
+}
+
+fn few(elements: &[f32]) -> f32 {
+    elements.iter().take(5).chain(elements.iter().rev().take(5)).sum()
+}
+
+struct OnnxRuntime {
+    session: ort::session::Session,
+}
+
+impl OnnxRuntime {
+    fn load(path: &Path) -> Self {
+        let environment = ort::init().build().unwrap();
+        let session = ort::session::Session::builder(&environment)
+            .and_then(|builder| builder.with_intra_threads(1)?.commit_from_file(path));
+        Self { session: session.unwrap() }
+    }
+}
+
+impl Direct for OnnxRuntime {
+    fn run(&mut self, shape: &[usize], x: &[f32]) -> f32 {
+        let x = ort::value::TensorRef::from_array_view((shape, x)).unwrap();
+        let outputs = self.session.run(ort::inputs!["x" => x]).unwrap();
+        few(outputs["y"].try_extract_tensor::<f32>().unwrap().1)
+    }
+}
+
+struct Rten {
+    model: rten::Model,
+    pool: std::sync::Arc<rten::ThreadPool>,
+}
+
+impl Rten {
+    fn load(path: &Path) -> Self {
+        let model = rten::Model::load_file(path).unwrap();
+        Self { model, pool: std::sync::Arc::new(rten::ThreadPool::with_num_threads(1)) }
+    }
+}
+
+impl Direct for Rten {
+    fn run(&mut self, shape: &[usize], x: &[f32]) -> f32 {
+        let x = rten_tensor::TensorView::from_data(shape, x);
+        let (input, output) = (self.model.node_id("x").unwrap(), self.model.node_id("y").unwrap());
+        let options = rten::RunOptions::default().with_thread_pool(Some(std::sync::Arc::clone(&self.pool)));
+        let outputs = self.model.run(vec![(input, x.into())], &[output], Some(options)).unwrap();
+        let Some(rten::Value::FloatTensor(y)) = outputs.into_iter().next() else { panic!("no floats") };
+        few(&y.to_vec())
+    }
+}
+
+/// Medians, since other work on the machine must not count, and what the call through Carton adds to each direct one.
+fn report(name: &str, ours: &mut [Duration], bound: &mut [Duration]) {
+    let median = |times: &mut [Duration]| {
+        times.sort();
+        times[times.len() / 2]
+    };
+    let fastest = |times: &[Duration]| times.iter().min().copied().unwrap_or_default();
+    let (best_ours, best_bound) = (fastest(ours), fastest(bound));
+    let (ours, bound) = (median(ours), median(bound));
+    let added = ours.as_secs_f64() - bound.as_secs_f64();
+    let allowed = (bound.as_secs_f64() * 0.02).max(50e-6);
+    println!(
+        "{name}: {ours:?} / {bound:?} = {:.3}, {:+.0} us ({} of {:.0} us); fastest {best_ours:?} / {best_bound:?}",
+        ours.as_secs_f64() / bound.as_secs_f64(),
+        added * 1e6,
+        if added <= allowed { "within" } else { "MISSES" },
+        allowed * 1e6
+    );
+}
