@@ -4,6 +4,7 @@ import json
 import os
 
 from carton_runner.decoding import SIZES
+from carton_runner.errors import RunnerError
 from carton_runner.frames import malformed
 
 _DTYPES = frozenset((*SIZES, "string"))
@@ -12,9 +13,11 @@ _DTYPES = frozenset((*SIZES, "string"))
 def load_fields(fields):
     """What a `load` asks for."""
     files = _field(fields, "files", dict, "load")
+    if type(files.get("ranges")) is dict and len(files) == 1:
+        raise RunnerError("this runner reads models from folders: `files` in its descriptor has to be `directory`")
     directory = files.get("directory")
     if type(directory) is not dict or len(files) != 1:
-        raise malformed("load", "`files` is not a `directory`, which is what this runner asked for")
+        raise malformed("load", "`files` is neither `directory` nor `ranges`")
     device = fields.get("device")
     if device is not None and type(device) is not str:
         raise malformed("load", "`device` is no text")

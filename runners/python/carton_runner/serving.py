@@ -184,21 +184,21 @@ class Server:
             raise malformed(name, "it is no object")
         # What the message carries is looked at first: what it is lent has to be given back in any case.
         argument, problem, credits = None, None, 0
-        if name == "load":
-            argument = load_fields(fields)
-        elif name == "pack":
-            argument = pack_fields(fields)
-        elif name == "infer_sealed":
-            argument = check_number(fields.get("handle"), name, "handle")
-        elif self._model is None:
-            self._decoder.discard(fields.get("inputs"))
-        else:
-            if name == "infer_stream":
-                credits = check_number(fields.get("credits"), name, "credits")
-            try:
+        try:
+            if name == "load":
+                argument = load_fields(fields)
+            elif name == "pack":
+                argument = pack_fields(fields)
+            elif name == "infer_sealed":
+                argument = check_number(fields.get("handle"), name, "handle")
+            elif self._model is None:
+                self._decoder.discard(fields.get("inputs"))
+            else:
+                if name == "infer_stream":
+                    credits = check_number(fields.get("credits"), name, "credits")
                 argument = self._decoder.decode(name, fields.get("inputs"), body)
-            except RunnerError as error:
-                problem = error
+        except RunnerError as error:
+            problem = error
         if number is None:
             raise malformed(name, "it has no id")
         if number in self._known:

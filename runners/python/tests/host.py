@@ -36,6 +36,7 @@ class Host:
         #: Messages that were read while waiting for others.
         self.logs = []
         self.released = []
+        self.stops_at_releases = False
         if hello:
             features = ["shared_memory"] if shared_memory else []
             self.send({"hello": {"protocol": "carton-runner", "versions": [2], "features": features}})
@@ -101,8 +102,14 @@ class Host:
                 self.regions[fields["region"]] = region
             elif name == "unmap":
                 del self.regions[fields["region"]]
-            elif name != "release":
+            elif name != "release" or self.stops_at_releases:
                 return envelope, frame[4 + json_length :]
+
+    def wait_for_release(self):
+        """Reads until memory is given back."""
+        self.stops_at_releases = True
+        self.read()
+        self.stops_at_releases = False
 
     def answer(self, number):
         """The answer to a call, as its name, its fields and its bytes; log records are kept."""

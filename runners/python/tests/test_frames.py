@@ -83,7 +83,7 @@ class HostileFrames(unittest.TestCase):
             ({"inferred": {"outputs": []}}, "only runners send it"),
             ({"log": {"level": "info", "message": "x"}}, "only runners send it"),
             ({"load": {}}, "`files`"),
-            ({"load": {"files": {"ranges": {"sources": [], "entries": []}}}}, "not a `directory`"),
+            ({"load": {"files": {"ranges": 7}}}, "neither `directory` nor `ranges`"),
             ({"load": {"files": {"directory": {"path": 7}}}}, "`path`"),
             ({"load": {"files": {"directory": {"path": "/"}}, "options": []}}, "`options`"),
             ({"load": {"files": {"directory": {"path": "/"}}, "inputs": [{}]}}, "`name`"),
@@ -152,6 +152,13 @@ class HostileFrames(unittest.TestCase):
             host.call({"ping": {}})
             # What it was lent with that came back all the same.
             self.assertEqual(host.released, [(region, 64)])
+
+    def test_models_in_ranges_of_files(self):
+        with Host() as host:
+            load = {"files": {"ranges": {"sources": [{"descriptor": 0}], "entries": []}}}
+            name, fields, _ = host.call({"load": load}, descriptors=[0])
+            self.assertEqual((name, fields["code"]), ("error", "failed"))
+            self.assertIn("has to be `directory`", fields["message"])
 
     def test_descriptors_that_no_message_claims_are_closed(self):
         with Host() as host:

@@ -40,7 +40,8 @@ MODEL = """
     def forget_later(x):
         def later():
             import time
-            time.sleep(0.2)
+            # The thread that tells the host of it is asleep by then.
+            time.sleep(2)
             kept.clear()
         kept.append(x)
         threading.Thread(target=later, args=()).start()
@@ -65,6 +66,7 @@ MODEL = """
         return {"y": kept[0]}
 
     def in_a_cycle(x):
+        gc.disable()
         cycle = [x]
         cycle.append(cycle)
         return {}
@@ -73,7 +75,13 @@ MODEL = """
         x[0] = 1
 
     def raising(x):
-        raise ValueError(x.shape)
+        gc.disable()
+        try:
+            raise ValueError(x.shape)
+        except ValueError as error:
+            # The error leads to this frame, and the frame to the error.
+            problem = error
+        raise problem
 
     def text(x):
         return {"y": np.array(["é" * 20000, "a\\0b\\0"], dtype=object), "n": np.int64(len(x[0]))}
@@ -183,7 +191,9 @@ class SharedMemory(support.ModelTest):
             region, _ = host.region(1 << 20)
             self.infer(host, shared("x", "uint8", [20000], region, 64, 20000))
             self.assertEqual(host.released, [])
-            self.wait_for_release(host, [(region, 64)])
+            # Without being asked for anything.
+            host.wait_for_release()
+            self.assertEqual(host.released, [(region, 64)])
 
     def test_sealed_inputs_are_given_back_when_they_are_unsealed(self):
         with self.host_with("double") as host:
@@ -229,6 +239,14 @@ class SharedMemory(support.ModelTest):
             host.send({"infer": {"inputs": [again]}}, 99)
             envelope, _ = host.read()
             self.assertIn("do not lie inside a lent buffer", envelope["message"]["error"]["message"])
+
+    def test_outputs_that_are_inputs_again_are_read_only(self):
+        source = "def f(x): return {'y': x * 2 if x.flags.writeable is False else x}"
+        with self.host(source, {"infer_fn": "f"}) as host:
+            answer = host.call({"infer": {"inputs": [inline("x", "uint8", [50000], 0, 50000)]}}, b"\2" * 50000)
+            place = answer[1]["outputs"][0]["data"]["shared"]
+            again = shared("x", "uint8", [50000], place["region"], place["offset"], 50000, "runner")
+            self.assertEqual(self.infer(host, again)["y"][2], b"\x08" * 50000)
 
     def test_strings_in_shared_memory(self):
         with self.host_with("text") as host:
