@@ -135,7 +135,7 @@ fn load_engine(
     };
     Ok(match library {
         Some(library) => Box::new(OnnxRuntime::load(source, options, device, library, warn).map_err(|mut error| {
-            if options.engine == EngineChoice::Auto {
+            if options.engine == EngineChoice::Auto && error.hint.is_none() {
                 error.hint = Some("the option engine = \"rten\" uses the built-in engine instead".to_owned());
             }
             error

@@ -88,17 +88,26 @@ fn sequence_type(field: &Field<'_>) -> Result<ValueKind, ModelFileError> {
 
 /// Whether a map is one from int64 or string to float32.
 fn is_map_of_scores(map: Message<'_>) -> Result<bool, ModelFileError> {
-    let (mut key, mut value) = (ElementType(0), ValueKind::Undeclared);
+    let (mut key, mut is_float) = (ElementType(0), false);
     for field in map {
         let field = field?;
         match field.number() {
             1 => key = ElementType(field.integer()?),
-            2 => value = value_kind(field.message()?)?,
+            // Not with `value_kind`: types inside types have been walked once, and are not walked again at each level.
+            2 => {
+                for value in field.message()? {
+                    let value = value?;
+                    is_float = value.number() == 1
+                        && matches!(
+                            tensor_type(value.message()?)?,
+                            ValueKind::Tensor { element: ElementType::FLOAT, .. }
+                        );
+                }
+            }
             _ => {}
         }
     }
-    let is_label = matches!(key, ElementType::INT64 | ElementType::STRING);
-    Ok(is_label && matches!(value, ValueKind::Tensor { element: ElementType::FLOAT, .. }))
+    Ok(is_float && matches!(key, ElementType::INT64 | ElementType::STRING))
 }
 
 /// A type that contains another in the field `inner`, walked for the sake of the limits alone.

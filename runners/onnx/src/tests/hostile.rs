@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::{TestFiles, models, open};
-use crate::model_file::{ModelFile, ModelFileError};
+use crate::model_file::{ModelFile, ModelFileError, ValueKind};
 use crate::options::EngineChoice;
 use crate::protobuf::WireError;
 
@@ -72,6 +72,29 @@ fn messages_inside_messages() {
     let model = [vec![0x08, 8], field(7, &field(12, &value)), field(8, &[0x10, 17])].concat();
     let error = ModelFile::parse(&model).unwrap_err();
     assert!(matches!(error, ModelFileError::Malformed(WireError::TooDeep { .. })), "{error}");
+}
+
+#[test]
+fn maps_inside_sequences() {
+    // A map from int64 whose values are of a type; a type that is a sequence of what is of a type.
+    let map = |value: &[u8]| field(5, &[vec![0x08, 7], field(2, value)].concat());
+    let sequence = |element: &[u8]| field(4, &field(1, element));
+    let kind = |of_output: &[u8]| {
+        let y = [field(1, b"y"), field(2, of_output)].concat();
+        let model = [vec![0x08, 8], field(7, &field(12, &y)), field(8, &[0x10, 17])].concat();
+        ModelFile::parse(&model).map(|file| file.outputs[0].kind.clone())
+    };
+    let (float, double) = (field(1, &[0x08, 1]), field(1, &[0x08, 11]));
+    assert_eq!(kind(&sequence(&map(&float))), Ok(ValueKind::Scores));
+    assert_eq!(kind(&sequence(&map(&double))), Ok(ValueKind::Other("a sequence")));
+    assert_eq!(kind(&sequence(&map(&sequence(&map(&float))))), Ok(ValueKind::Other("a sequence")));
+    assert_eq!(kind(&map(&float)), Ok(ValueKind::Other("a map")));
+    // As deep as may be, each level is walked once.
+    let mut nested = float;
+    for _ in 0..6 {
+        nested = sequence(&map(&nested));
+    }
+    assert_eq!(kind(&nested), Ok(ValueKind::Other("a sequence")));
 }
 
 #[test]

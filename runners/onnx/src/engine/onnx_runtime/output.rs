@@ -35,8 +35,10 @@ fn tensor(value: &Value<'_>, allocate: Allocate<'_>) -> Result<Tensor, RunnerErr
         return Ok(StringTensor::new(value.strings(count)?, shape)?.into());
     }
     let width = element.size().and_then(|size| usize::try_from(size).ok()).unwrap_or(1);
+    let n_bytes = count.checked_mul(width);
+    let n_bytes = n_bytes.ok_or_else(|| RunnerError::new("the model returns more than memory can hold"))?;
     // SAFETY: without a device of its own an output is on the CPU; it has `count` elements of this width.
-    let bytes = unsafe { value.bytes(count * width) }?;
+    let bytes = unsafe { value.bytes(n_bytes) }?;
     let mut tensor = allocate(dtype, &shape)?;
     let written = match element {
         ElementType::FLOAT16 => floats(&mut tensor, bytes, |halves, floats| {
