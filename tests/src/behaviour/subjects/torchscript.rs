@@ -56,8 +56,8 @@ impl Subject for Torchscript {
         let with = |name, value: i64| [&good[..], &[(name, Tensor::scalar(value))]].concat();
         match trouble {
             Trouble::Slow(time) => {
-                // A round takes 20 to 200 us.
-                let n_rounds = time.max(Duration::from_millis(1)).as_micros() / 60;
+                // A round takes 10 to 200 us.
+                let n_rounds = time.max(Duration::from_millis(1)).as_micros() / 200;
                 let bad = with("rounds", i64::try_from(n_rounds).unwrap_or(i64::MAX));
                 Some(Troubled { model, good, bad, words: "" })
             }
@@ -69,7 +69,7 @@ impl Subject for Torchscript {
     fn refuses(&self, unusual: Unusual) -> Option<String> {
         use DataType::{Uint16, Uint32, Uint64};
         match unusual {
-            Unusual::Dtype(dtype @ (Uint16 | Uint32 | Uint64)) => Some(format!("{dtype}")),
+            Unusual::Dtype(dtype @ (Uint16 | Uint32 | Uint64)) if self.series == "1.13" => Some(dtype.to_string()),
             Unusual::StringRank(rank) if rank > 1 => Some("string".to_owned()),
             _ => None,
         }
