@@ -307,6 +307,13 @@ class Packing(Case):
         self.pack("m")
         self.assertEqual(len(self.calls()), 2)
 
+    def test_nothing_is_written_through_a_link(self):
+        self.write("m/requirements.txt", "numpy\n")
+        self.write("m/hidden/requirements.lock", "mine")
+        os.symlink("hidden", self.folder / "m/.carton")
+        self.assertIn("numpy", (self.pack("m") / lock.REQUIREMENTS_LOCK).read_text())
+        self.assertEqual((self.folder / "m/hidden/requirements.lock").read_text(), "mine")
+
     def test_a_lock_of_another_origin_is_made_anew(self):
         self.write("m/requirements.txt", "numpy\n")
         for text in ("--index-url https://evil.example\n", f"x==1 {HASH}\n"):

@@ -105,6 +105,19 @@ class Locks(unittest.TestCase):
         with self.assertRaises(RunnerError):
             lock.parse("numpy==1 \\")
 
+    def test_a_lock_cannot_keep_us_busy(self):
+        # Each of these takes hours where a run of characters is read again from each of its characters.
+        for text in (
+            f"numpy==1 --hash={ONE}" + " " * (4 << 20) + "x",
+            "numpy==1" + " " * (4 << 20) + "x",
+            "\\\n" * (1 << 20),
+            "a-" * (1 << 20) + "==1",
+            "numpy==1 ; " + "(" * (1 << 19),
+        ):
+            self.assertRaises(RunnerError, lock.parse, text)
+        for text in ("a" + " " * (1 << 20), "x = \"" + "\\a" * (1 << 20), "[[" + " " * (1 << 20)):
+            self.assertRaises(RunnerError, original_lock.parse, text)
+
     def test_files_that_cannot_be_read(self):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "lock"
@@ -236,6 +249,8 @@ class OriginalLocks(unittest.TestCase):
             check(f"https://files.example/${{HOME}}/{whl}")
             check(f"https:///{whl}")
             check("https://files.example/x-1.tar.gz")
+            check(f"https://[::1/{whl}")
+            check(f"https://files.example:x/{whl}")
             check(f"git+https://files.example/{whl}")
             check(None, f"../{whl}")
             check(None, f"/tmp/{whl}")

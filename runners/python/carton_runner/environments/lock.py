@@ -6,7 +6,7 @@ The format is the part of pip's requirements format that a lock needs, and nothi
 
 import hashlib
 import re
-from typing import Dict, List, NamedTuple, Sequence, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Tuple
 
 from carton_runner.errors import RunnerError
 
@@ -18,6 +18,8 @@ WHEELS = ".carton/wheels"
 
 #: Larger locks are refused: a thousand packages with fifty files each are 5 MB.
 MAX_LOCK_BYTES = 32 << 20
+#: What is longer is no requirement with the hashes of all files of a version: a thousand files are 75 kB.
+MAX_LINE = 1 << 20
 
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 _EXTRAS = rf"\[{_NAME}(?:,{_NAME})*\]"
@@ -80,7 +82,7 @@ def parse(text: str, place: str = REQUIREMENTS_LOCK) -> Lock:
     """Reads a lock. Everything that is neither a comment nor a pinned and hashed requirement is refused, with its line."""
     fields: Dict[str, str] = {}
     requirements = []
-    for number, line in _logical_lines(text):
+    for number, line in _logical_lines(text, place):
         if line.startswith("#"):
             field = _FIELD.fullmatch(line)
             if field:
@@ -104,21 +106,23 @@ def read(path, place: str = REQUIREMENTS_LOCK) -> Lock:
         raise RunnerError(f"{place} is not UTF-8", [str(error)]) from error
 
 
-def _logical_lines(text: str) -> Sequence[Tuple[int, str]]:
+def _logical_lines(text: str, place: str) -> Iterator[Tuple[int, str]]:
     """Lines, those that end with a back slash joined with the next, and the number of the first of them."""
-    lines, begun, first = [], "", 0
+    begun: List[str] = []
+    first = length = 0
     for number, line in enumerate(text.split("\n"), 1):
         line = line.rstrip("\r")
         if not begun:
-            first = number
-        if line.endswith("\\"):
-            begun += line[:-1] + " "
-            continue
-        lines.append((first, (begun + line).strip()))
-        begun = ""
+            first, length = number, 0
+        length += len(line) + 1
+        if length > MAX_LINE:
+            raise RunnerError(f"line {first} of {place} is longer than {MAX_LINE} characters")
+        begun.append(line[:-1] if line.endswith("\\") else line)
+        if not line.endswith("\\"):
+            yield first, " ".join(begun).strip(" \t")
+            begun = []
     if begun:
-        lines.append((first, begun.strip()))
-    return lines
+        yield first, " ".join(begun).strip(" \t")
 
 
 def _requirement(line: str, place: str) -> Requirement:
@@ -130,7 +134,9 @@ def _requirement(line: str, place: str) -> Requirement:
             hint="the lock is made by `carton pack`; pack the model again",
         )
 
-    specifier, *hashes = re.split(r"\s+(?=--hash)", line)
+    words = [word for word in line.replace("\t", " ").split(" ") if word]
+    count = next((index for index, word in enumerate(words) if word.startswith("--")), len(words))
+    specifier, hashes = " ".join(words[:count]), words[count:]
     for given in hashes:
         if not _HASH.fullmatch(given):
             raise refused("has something that is no hash")

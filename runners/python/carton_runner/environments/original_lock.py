@@ -19,6 +19,7 @@ from carton_runner.errors import RunnerError
 #: Where it is in a model.
 CARTON_LOCK = ".carton/carton.lock"
 MAX_LOCK_BYTES = 4 << 20
+MAX_LINE = 1 << 14
 
 _TABLE = re.compile(r"\[\[\s*([a-z_]+(?:\.[a-z_]+)?)\s*\]\]")
 _PAIR = re.compile(r"([A-Za-z0-9_]+)\s*=\s*(.*)")
@@ -84,6 +85,8 @@ def parse(text: str) -> List[Environment]:
 
         if not line or line.startswith("#"):
             continue
+        if len(line) > MAX_LINE:
+            raise refused("is too long")
         header = _TABLE.fullmatch(line)
         if header:
             name = header.group(1)
@@ -181,7 +184,7 @@ def lines(environment: Environment, model_folder: Path) -> List[str]:
 
 def names(environment: Environment) -> List[str]:
     """The names of its packages, as the wheels write them."""
-    paths = [wheel.bundled_path or urlsplit(wheel.url or "").path for wheel in environment.wheels]
+    paths = [wheel.bundled_path or (wheel.url or "").split("?")[0] for wheel in environment.wheels]
     return [unquote(path).rsplit("/", 1)[-1].split("-", 1)[0].lower() for path in paths]
 
 
@@ -198,9 +201,8 @@ def _place(wheel: LockedWheel, model_folder: Path) -> Tuple[str, str]:
             raise RunnerError(f"`{wheel.bundled_path}`, which {CARTON_LOCK} names, is not in the model")
     if wheel.url is None:
         raise RunnerError(f"{CARTON_LOCK} does not say where the package with the SHA-256 {wheel.sha256} is")
-    address = urlsplit(wheel.url)
     # uv would replace variables, and split at white space.
-    plain = re.fullmatch(r"[A-Za-z0-9._~:/?&=%@+,()-]+", wheel.url)
-    if address.scheme != "https" or not address.hostname or address.username is not None or not plain:
+    plain = re.fullmatch(r"https://[A-Za-z0-9.-]+(?::[0-9]+)?/[A-Za-z0-9._~:/?&=%@+,()-]+", wheel.url)
+    if not plain:
         raise RunnerError(f"{CARTON_LOCK} names a URL that is not of a file on an https server: {wheel.url[:200]!r}")
-    return wheel.url.split("#", 1)[0], unquote(address.path).rsplit("/", 1)[-1]
+    return wheel.url, unquote(urlsplit(wheel.url).path).rsplit("/", 1)[-1]

@@ -91,6 +91,9 @@ def _add(model: Path, inputs: compiling.Inputs, kept: Optional[lock.Lock], bundl
     text = compiling.compile_lock(inputs, report) if kept is None else kept.text(comment)
     try:
         carton_folder.mkdir(exist_ok=True)
+        for name in (lock.REQUIREMENTS_LOCK, *((lock.WHEELS_LOCK,) if bundles else ())):
+            # A link to the user's file, if the folder is itself a link: it must not be written through.
+            (model / name).unlink(missing_ok=True)
         (model / lock.REQUIREMENTS_LOCK).write_text(text)
     except OSError as error:
         raise RunnerError("cannot write the lock of the model", [str(error)]) from error
