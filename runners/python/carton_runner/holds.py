@@ -41,6 +41,10 @@ class Roots:
             del self._holds[hold.key]
         hold.memory.let_go(hold)
 
+    def alive(self):
+        """All holds whose root is alive."""
+        return list(self._holds.values())
+
     def find(self, array):
         """The hold of the root that ``array`` is a view of, and the root, if it lies in shared memory."""
         holds = self._holds

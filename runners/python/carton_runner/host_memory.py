@@ -21,7 +21,7 @@ class HostMemory:
         self._regions = {}
         self._total = 0
         self._releases = deque()
-        #: Bytes of all arrays that are alive. Approximate: arrays may go on any thread.
+        #: Bytes of all arrays that are alive. Approximate: arrays may go on any thread, in the middle of anything.
         self.n_bytes = 0
 
     def map(self, number, size, descriptor):
@@ -67,6 +67,10 @@ class HostMemory:
         self.n_bytes -= hold.length
         self._releases.append((hold.region, hold.offset))
         self._on_release()
+
+    def count(self):
+        """Sets :attr:`n_bytes` right."""
+        self.n_bytes = sum(hold.length for hold in self._roots.alive() if hold.memory is self)
 
     def give_back(self, region, offset):
         """A buffer that was copied at once, as strings are."""

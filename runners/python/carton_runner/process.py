@@ -3,6 +3,7 @@ how it ends."""
 
 import atexit
 import errno
+import faulthandler
 import fcntl
 import os
 import socket
@@ -16,8 +17,8 @@ import carton_runner
 from carton_runner import descriptors
 from carton_runner.serving import Server
 
-#: Seconds for which exit handlers of the model may take.
-_EXIT_PATIENCE = 1.0
+#: Seconds that exit handlers of the model may take; hosts kill what has not ended a second after the connection.
+_EXIT_PATIENCE = 0.8
 
 
 def main():
@@ -56,6 +57,8 @@ def _prepare():
     sys.argv = ["carton"]
     # Processes that `multiprocessing` starts would otherwise run the runner's main file again.
     sys.modules["__main__"] = types.ModuleType("__main__")
+    # A crash in C says in which line of the model it was.
+    faulthandler.enable(all_threads=False)
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             # Each line becomes a log record when it is complete, whatever is in it.
@@ -111,7 +114,7 @@ class Process:
         os._exit(status & 0xFF)
 
     def end(self, status):
-        """The host asked for it: exit handlers run, but not for long."""
+        """The host asked for it, or is gone, and no call runs: exit handlers run, but not for long."""
         threading.Thread(target=self._end_later, args=(status,), daemon=True).start()
         try:
             atexit._run_exitfuncs()

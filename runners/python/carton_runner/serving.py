@@ -30,6 +30,8 @@ _CALL_CAP = 10
 _CREDIT_CAP = 1 << 62
 #: Memory of the host that the model keeps is looked at when it has doubled, and is more than this.
 _KEPT = 64 << 20
+#: Calls after which it is counted anew.
+_RECOUNT = 256
 _ONLY_RUNNERS = frozenset(
     ("loaded", "packed", "inferred", "stream_item", "stream_end", "sealed", "log", "progress")
 )
@@ -105,11 +107,14 @@ class Server:
                             self.process.end(0)
                         continue
                 self._run(call)
-        except (EndOfFile, ProtocolError) as end:
+        except EndOfFile:
+            # No call runs.
+            self.process.end(0)
+        except ProtocolError as end:
             self.ended(end)
 
     def ended(self, end):
-        """There is nothing to be read any more: ends the process."""
+        """There is nothing to be read any more: ends the process, whatever runs."""
         if isinstance(end, EndOfFile):
             self.process.end_at_once(0)
         self.connection.send('"error":{"code":"protocol","message":%s,"causes":[]}' % quote(str(end)))
@@ -279,6 +284,8 @@ class Server:
         self.call = carton_runner._call = None
         if not self.reading.acquire(False):
             self.watcher.stand_down()
+        if not self.n_calls % _RECOUNT:
+            self.host_memory.count()
         if self.host_memory.n_bytes > self._kept:
             self._collect_kept()
         if self._stopping and not self._known and not self._pending:
@@ -462,6 +469,7 @@ class Server:
         """Inputs in reference cycles would be kept until Python looks for such by chance, and the host waits for its
         memory."""
         gc.collect()
+        self.host_memory.count()
         self._kept = max(_KEPT, 2 * self.host_memory.n_bytes)
 
     def trim(self):

@@ -335,7 +335,7 @@ class Misbehaviour(support.ModelTest):
         self.ends("exit_3", 3)
         self.assertIn(b"I do not like this", self.ends("exit_text", 1))
         self.ends("exit_at_once", 5)
-        self.ends("segfault", -signal.SIGSEGV)
+        self.assertIn(b"in segfault", self.ends("segfault", -signal.SIGSEGV))
         self.ends("kill", -signal.SIGKILL)
         self.ends("abort", -signal.SIGABRT)
 

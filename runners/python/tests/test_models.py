@@ -239,6 +239,22 @@ class EntryPoints(support.ModelTest):
             host.socket.close()
             self.assertEqual(host.process.wait(10), 0)
 
+    def test_exit_handlers_run_but_not_for_long(self):
+        source = """
+            import atexit, time
+            def slow():
+                print("begins", flush=True)
+                time.sleep(1000)
+            atexit.register(%s)
+            def f(): return {}
+        """
+        for handler, expected in (("print, 'the end'", b"the end\n"), ("slow", b"begins\n")):
+            with self.subTest(handler), self.host(source % handler, {"infer_fn": "f"}) as host:
+                host.call(infer())
+                host.socket.close()
+                self.assertEqual(host.process.wait(10), 0)
+                self.assertEqual(host.printed(), expected)
+
     def test_shutdown_waits_for_the_call(self):
         source = """
             import atexit, time
