@@ -1,0 +1,118 @@
+//! What a call through Carton costs over the same call of libtorch in this process, measured in turns in the same run: a
+//! convolutional net at batch 1 and 32, and a model with nothing to compute for an input of 100 MB.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use carton_core::config::Config;
+use carton_core::{Carton, Inputs, LoadOptions, PackOptions, Tensors};
+use carton_runner_torchscript::LIBTORCH_VERSION;
+use carton_tensor::{NumericTensor, Tensor};
+use tch::{CModule, Kind};
+
+const RUNNER: &str = env!("CARGO_BIN_EXE_carton-runner-torchscript");
+const WARM_UP: usize = 20;
+
+fn main() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let cores = std::thread::available_parallelism().unwrap().get();
+    println!("libtorch {LIBTORCH_VERSION}, {cores} cores");
+    for threads in [1, 2] {
+        if threads > cores {
+            continue;
+        }
+        tch::set_num_threads(i32::try_from(threads).unwrap());
+        for (batch, size, rounds) in [(1, 32, 2000), (1, 160, 500), (32, 64, 150)] {
+            let name = format!("conv, batch {batch} of {size}x{size}, {threads} threads");
+            runtime.block_on(compare(&name, "conv", "image", &[batch, 3, size, size], threads, rounds));
+        }
+        let name = format!("100 MB, {threads} threads");
+        runtime.block_on(compare(&name, "total", "x", &[25_000_000], threads, 100));
+    }
+}
+
+/// Calls the model in turns: here, and through Carton with an input in memory of its pool, and in any memory.
+async fn compare(name: &str, model: &str, input: &str, shape: &[usize], threads: usize, rounds: usize) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../tests/models/1.13/{model}.pt"));
+    let direct = CModule::load(&path).unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let loaded = load(place.path(), &path, threads).await;
+
+    let sizes: Vec<i64> = shape.iter().map(|&size| i64::try_from(size).unwrap()).collect();
+    let own = tch::Tensor::rand(&sizes, (Kind::Float, tch::Device::Cpu));
+    let mut pooled = loaded.alloc::<f32>(shape).await.unwrap();
+    let elements = pooled.as_mut_slice::<f32>().unwrap().unwrap();
+    own.copy_data(elements, elements.len());
+    let heap = NumericTensor::from_vec(elements.to_vec(), shape.to_vec()).unwrap();
+    let inputs =
+        |tensor: &NumericTensor| Inputs::Named(Tensors::from([(input.to_owned(), Tensor::from(tensor.clone()))]));
+
+    let (mut here, mut shared, mut copied) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..rounds + WARM_UP {
+        let time = |start: Instant, times: &mut Vec<Duration>| {
+            if round >= WARM_UP {
+                times.push(start.elapsed());
+            }
+        };
+        let start = Instant::now();
+        let expected = tch::no_grad(|| direct.forward_ts(&[&own]).unwrap());
+        time(start, &mut here);
+        let start = Instant::now();
+        let outputs = loaded.infer(inputs(&pooled)).await.unwrap();
+        time(start, &mut shared);
+        let start = Instant::now();
+        loaded.infer(inputs(&heap)).await.unwrap();
+        time(start, &mut copied);
+        if round == 0 {
+            check(&expected, &outputs["output"]);
+        }
+    }
+    report(name, &mut here, &mut shared, &mut copied);
+}
+
+/// A comparison is of the same results.
+fn check(expected: &tch::Tensor, found: &Tensor) {
+    let found = found.as_numeric().unwrap().as_slice::<f32>().unwrap();
+    let mut elements = vec![0_f32; found.len()];
+    expected.copy_data(&mut elements, found.len());
+    assert!(elements.iter().zip(found).all(|(one, other)| (one - other).abs() <= 1e-5 * one.abs().max(1.0)));
+}
+
+async fn load(place: &Path, model: &Path, threads: usize) -> Carton {
+    let config = Config {
+        runner_dir: place.join("runners"),
+        runner_data_dir: place.join("runner_data"),
+        cache_dir: place.join("cache"),
+        ..Config::in_folder(place)
+    };
+    let folder = config.runner_dir.join("torchscript");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::os::unix::fs::symlink(RUNNER, folder.join("run")).unwrap();
+    let descriptor = format!(
+        "version = 1\n[[runner]]\nrunner_name = \"torchscript\"\nframework_version = \"{LIBTORCH_VERSION}\"\n\
+         runner_compat_version = 1\nrunner_interface_version = 2\nrunner_release_date = 2026-01-01T00:00:00Z\n\
+         runner_path = \"run\"\nplatform = \"{}\"\nfiles = \"ranges\"\n",
+        carton_core::runner::PLATFORM
+    );
+    std::fs::write(folder.join("runner.toml"), descriptor).unwrap();
+    let output: PathBuf = place.join("model.carton");
+    let options = PackOptions { config: Some(config.clone()), ..PackOptions::default() };
+    Carton::pack(model, "torchscript", &output, options).await.unwrap();
+    let options = [("num_threads".to_owned(), threads.into())].into();
+    Carton::load(&output, LoadOptions { config: Some(config), options, ..LoadOptions::default() }).await.unwrap()
+}
+
+fn report(name: &str, here: &mut [Duration], shared: &mut [Duration], copied: &mut [Duration]) {
+    let median = |times: &mut [Duration]| {
+        times.sort();
+        times[times.len() / 2]
+    };
+    let (here, shared, copied) = (median(here), median(shared), median(copied));
+    let over = |time: Duration| {
+        let more = time.as_secs_f64() - here.as_secs_f64();
+        format!("{time:?} ({:+.0} us, {:+.1} %)", more * 1e6, more / here.as_secs_f64() * 100.0)
+    };
+    println!("{name}: here {here:?}, through Carton {}, from other memory {}", over(shared), over(copied));
+}

@@ -1,0 +1,137 @@
+// What this runner needs of libtorch and `tch` lacks, behind C functions that the Rust side declares in src/libtorch.rs:
+// loading a module from mapped memory, reading the schema of its forward, asking whether forward may write to its
+// inputs, and running it on tensors that lie in somebody else's memory.
+//
+// Every function catches what libtorch throws. The ones that can fail return null on success, else an error that its
+// receiver frees.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+extern "C" {
+
+// UTF-8 that its owner keeps.
+struct carton_text {
+  const char* data;
+  size_t length;
+};
+
+struct carton_error;
+carton_text carton_error_text(const carton_error*);
+void carton_error_free(carton_error*);
+
+// What an argument of forward takes; the same numbers as `Kind` in src/libtorch.rs.
+enum carton_kind : int32_t {
+  CARTON_TENSOR = 0,
+  CARTON_ANY = 1,
+  CARTON_STRING = 2,
+  CARTON_STRING_LIST = 3,
+  CARTON_TENSOR_LIST = 4,
+  CARTON_INT = 5,
+  CARTON_FLOAT = 6,
+  CARTON_BOOL = 7,
+  CARTON_DICT = 8,  // of strings to `element`
+  CARTON_OTHER = 9,
+};
+
+struct carton_argument {
+  carton_text name;
+  carton_text type;  // as TorchScript writes it
+  int32_t kind;      // of T for an Optional[T]
+  int32_t element;   // of a dictionary's values
+  bool optional;     // may be None
+  bool has_default;
+};
+
+// Who owns the memory behind a tensor. `retain` is called when libtorch begins to use it, `release` when it has stopped.
+struct carton_owner {
+  const void* object;
+  void (*retain)(const void*);
+  void (*release)(const void*);
+};
+
+// What an argument, or the value of a key, is built of.
+enum carton_value_kind : int32_t {
+  CARTON_VALUE_TENSOR = 0,
+  CARTON_VALUE_STRING = 1,
+  CARTON_VALUE_STRING_LIST = 2,
+  CARTON_VALUE_TENSOR_LIST = 3,
+  CARTON_VALUE_INT = 4,
+  CARTON_VALUE_FLOAT = 5,
+  CARTON_VALUE_BOOL = 6,
+  CARTON_VALUE_DEFAULT = 7,  // the argument's default, or None
+};
+
+struct carton_value {
+  int32_t kind;
+  int32_t dtype;  // of a tensor; the position in `DataType::ALL` of carton-tensor
+  const void* data;
+  const int64_t* shape;
+  size_t rank;
+  carton_owner owner;
+  const carton_text* texts;
+  size_t n_texts;
+  const carton_value* elements;
+  size_t n_elements;
+  int64_t integer;
+  double real;
+};
+
+// What a call returned, as C sees it. Everything pointed to lives as long as the result.
+enum carton_output_kind : int32_t {
+  CARTON_OUTPUT_TENSOR = 0,
+  CARTON_OUTPUT_STRING = 1,
+  CARTON_OUTPUT_STRING_LIST = 2,
+  CARTON_OUTPUT_TENSOR_LIST = 3,
+};
+
+struct carton_output {
+  carton_text name;  // of a key or a field; empty where there is none
+  int32_t kind;
+  int32_t dtype;
+  const int64_t* shape;
+  size_t rank;
+  const carton_text* texts;
+  size_t n_texts;
+  const carton_output* elements;
+  size_t n_elements;
+  const void* tensor;
+};
+
+// How the outputs of a call belong together.
+enum carton_structure : int32_t {
+  CARTON_ONE = 0,          // forward returned one value
+  CARTON_SEQUENCE = 1,     // a tuple
+  CARTON_NAMED_TUPLE = 2,
+  CARTON_MAP = 3,          // a dictionary of strings
+};
+
+struct carton_module;
+struct carton_result;
+
+// Whether this libtorch has tensors of a dtype.
+bool carton_supports(int32_t dtype);
+
+// Loads the archive at `bytes`, which `owner` keeps for as long as libtorch reads it. `cuda` is -1 for the CPU, else the
+// index of a GPU.
+carton_error* carton_load(const uint8_t* bytes, size_t length, carton_owner owner, int32_t cuda, carton_module** module);
+void carton_module_free(carton_module*);
+
+// The arguments of forward without `self`. They live as long as the module.
+size_t carton_arguments(const carton_module*, const carton_argument** arguments);
+
+// Whether forward may write to memory of its inputs, then or in a later call.
+carton_error* carton_may_write_inputs(const carton_module*, bool* may_write);
+
+// Runs forward. `keys` null: `values` are its arguments in order; else they become one dictionary. With `copy` tensors
+// are copied first.
+carton_error* carton_run(const carton_module*, const carton_value* values, size_t n_values, const carton_text* keys,
+                         bool copy, carton_result** result);
+carton_structure carton_outputs(const carton_result*, const carton_output** outputs, size_t* n_outputs);
+void carton_result_free(carton_result*);
+
+// Writes the elements of an output that is a tensor to `target`, which has room for exactly them.
+carton_error* carton_copy_output(const carton_output*, void* target, size_t n_bytes);
+
+}  // extern "C"

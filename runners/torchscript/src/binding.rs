@@ -1,0 +1,272 @@
+//! Which input belongs to which argument of forward, and which of the values it returns is which output. Pure.
+//!
+//! A forward that takes one dictionary of strings is given all inputs in it; any other is given each input as an argument.
+//! Which of the two is read from its schema.
+
+use std::collections::BTreeMap;
+
+use carton_runner_interface::runner::{RunnerError, TensorSpec, Tensors};
+use carton_tensor::{SymbolicShape, Tensor};
+
+use crate::module::{Argument, Kind, Structure};
+
+/// What the output of a model is called that neither the carton nor the model names.
+const UNNAMED: &str = "output";
+
+/// The inputs and outputs of a loaded model with the names that callers use.
+#[derive(Debug)]
+pub(crate) struct Binding {
+    convention: Convention,
+    outputs: Vec<Declared>,
+}
+
+/// How forward takes its inputs.
+#[derive(Debug)]
+enum Convention {
+    /// In one dictionary, under these keys by callers' names; inputs that are not declared have their own.
+    Dictionary { argument: Argument, keys: BTreeMap<String, String> },
+    /// As arguments in order, each with the name that callers use.
+    Positional(Vec<(String, Argument)>),
+}
+
+/// A declared output.
+#[derive(Debug)]
+struct Declared {
+    name: String,
+    /// What the model calls it.
+    inner: String,
+    rank: Option<usize>,
+}
+
+/// An input of a call and what takes it.
+#[derive(Debug)]
+pub(crate) struct Bound<'a> {
+    /// The caller's name.
+    pub(crate) name: &'a str,
+    /// The key, or the argument's name.
+    pub(crate) inner: &'a str,
+    /// What the argument or the dictionary takes.
+    pub(crate) kind: Kind,
+    /// The type of the argument, for people.
+    pub(crate) type_name: &'a str,
+    /// `None`: the argument's default.
+    pub(crate) tensor: Option<&'a Tensor>,
+}
+
+impl Binding {
+    /// Binds the names of a carton (`inputs` and `outputs`, empty where it declares none) to the arguments of forward.
+    ///
+    /// # Errors
+    /// An argument that no input can be passed for; more or fewer declared inputs than arguments.
+    pub(crate) fn new(
+        arguments: &[Argument],
+        inputs: &[TensorSpec],
+        outputs: &[TensorSpec],
+    ) -> Result<Self, RunnerError> {
+        let convention = match arguments {
+            [first, rest @ ..]
+                if first.kind == Kind::Dictionary && rest.iter().all(|argument| argument.may_be_missing) =>
+            {
+                check_supported(first, first.element)?;
+                let renamed = inputs.iter().filter_map(|spec| Some((spec.name.clone(), spec.internal_name.clone()?)));
+                Convention::Dictionary { argument: first.clone(), keys: renamed.collect() }
+            }
+            _ => Convention::Positional(positional(arguments, inputs)?),
+        };
+        let outputs = outputs.iter().map(|spec| Declared {
+            name: spec.name.clone(),
+            inner: inner_name(spec).to_owned(),
+            rank: match &spec.shape {
+                SymbolicShape::Dimensions(dimensions) => Some(dimensions.len()),
+                _ => None,
+            },
+        });
+        Ok(Self { convention, outputs: outputs.collect() })
+    }
+
+    /// Whether forward takes its inputs in a dictionary.
+    pub(crate) fn takes_dictionary(&self) -> bool {
+        matches!(self.convention, Convention::Dictionary { .. })
+    }
+
+    /// The inputs of a call in forward's order.
+    ///
+    /// # Errors
+    /// A name too many or too few.
+    pub(crate) fn inputs<'a>(&'a self, tensors: &'a Tensors) -> Result<Vec<Bound<'a>>, RunnerError> {
+        match &self.convention {
+            Convention::Dictionary { argument, keys } => {
+                let bound: Vec<_> = tensors
+                    .iter()
+                    .map(|(name, tensor)| Bound {
+                        name,
+                        inner: keys.get(name).unwrap_or(name),
+                        kind: argument.element,
+                        type_name: &argument.type_name,
+                        tensor: Some(tensor),
+                    })
+                    .collect();
+                if !keys.is_empty() {
+                    check_keys(&bound)?;
+                }
+                Ok(bound)
+            }
+            Convention::Positional(arguments) => {
+                let list = || match arguments.as_slice() {
+                    [] => "it takes no inputs".to_owned(),
+                    arguments => format!("it takes {}", quote(arguments.iter().map(|(name, _)| name.as_str()))),
+                };
+                if let Some(unknown) = tensors.keys().find(|name| !arguments.iter().any(|(known, _)| known == *name)) {
+                    return Err(RunnerError::new(format!("the model has no input `{unknown}`; {}", list())));
+                }
+                let bound = arguments.iter().map(|(name, argument)| {
+                    let tensor = tensors.get(name);
+                    if tensor.is_none() && !argument.may_be_missing {
+                        return Err(RunnerError::new(format!("input `{name}` is missing; {}", list())));
+                    }
+                    let Argument { name: inner, kind, type_name, .. } = argument;
+                    Ok(Bound { name, inner, kind: *kind, type_name, tensor })
+                });
+                bound.collect()
+            }
+        }
+    }
+
+    /// Whether a list of tensors, returned as the one output, is the outputs in order. Otherwise it is one nested tensor.
+    ///
+    /// It is where the carton declares several outputs, or one with as many dimensions as the only tensor in the list has.
+    pub(crate) fn takes_apart(&self, ranks: &[usize]) -> bool {
+        match self.outputs.as_slice() {
+            [] => false,
+            [one] => matches!(ranks, [rank] if one.rank == Some(*rank)),
+            _ => true,
+        }
+    }
+
+    /// What callers call the outputs, of which the model names some (`names`, empty where it does not): for each that is
+    /// wanted its position and its name.
+    ///
+    /// # Errors
+    /// The carton declares others.
+    pub(crate) fn outputs(&self, structure: Structure, names: &[String]) -> Result<Vec<(usize, String)>, RunnerError> {
+        let declared = &self.outputs;
+        let has_all = || declared.iter().all(|output| names.contains(&output.inner));
+        let by_name = match structure {
+            Structure::Map => true,
+            Structure::NamedTuple => declared.is_empty() || has_all(),
+            Structure::One | Structure::Sequence => false,
+        };
+        if by_name && declared.is_empty() {
+            return Ok(names.iter().cloned().enumerate().collect());
+        }
+        if by_name {
+            return declared
+                .iter()
+                .map(|output| match names.iter().position(|name| *name == output.inner) {
+                    Some(position) => Ok((position, output.name.clone())),
+                    None => Err(RunnerError::new(format!(
+                        "the model returned no output `{}`; it returned {}",
+                        output.inner,
+                        if names.is_empty() { "none".to_owned() } else { quote(names.iter().map(String::as_str)) }
+                    ))),
+                })
+                .collect();
+        }
+        if declared.is_empty() {
+            let name = |index| if structure == Structure::One { UNNAMED.into() } else { format!("{UNNAMED}_{index}") };
+            return Ok((0..names.len()).map(|index| (index, name(index))).collect());
+        }
+        if declared.len() != names.len() {
+            return Err(RunnerError::new(format!(
+                "the carton declares {} outputs, but the model returned {}",
+                declared.len(),
+                names.len()
+            )));
+        }
+        Ok(declared.iter().map(|output| output.name.clone()).enumerate().collect())
+    }
+}
+
+/// The arguments of forward with the names that callers use: those of the arguments, or declared ones, matched by name
+/// where all of them are names of arguments, else in order.
+fn positional(arguments: &[Argument], inputs: &[TensorSpec]) -> Result<Vec<(String, Argument)>, RunnerError> {
+    let is_argument = |name: &str| arguments.iter().any(|argument| argument.name == name);
+    let takes = || {
+        let list: Vec<_> =
+            arguments.iter().map(|argument| format!("{}: {}", argument.name, argument.type_name)).collect();
+        format!("forward takes ({})", list.join(", "))
+    };
+    if let Some(unknown) =
+        inputs.iter().filter_map(|spec| spec.internal_name.as_deref()).find(|name| !is_argument(name))
+    {
+        return Err(RunnerError::new(format!(
+            "the carton declares an input with the internal name `{unknown}`, but {}",
+            takes()
+        )));
+    }
+    let by_name = inputs.iter().all(|spec| is_argument(inner_name(spec)));
+    if !by_name && inputs.len() > arguments.len() {
+        return Err(RunnerError::new(format!("the carton declares {} inputs, but {}", inputs.len(), takes())));
+    }
+    let mut bound = Vec::with_capacity(arguments.len());
+    for (index, argument) in arguments.iter().enumerate() {
+        let spec = match by_name {
+            true => inputs.iter().find(|spec| inner_name(spec) == argument.name),
+            false => inputs.get(index),
+        };
+        if spec.is_none() && !inputs.is_empty() && !argument.may_be_missing {
+            return Err(RunnerError::new(format!(
+                "the carton declares no input for the argument `{}`; {}",
+                argument.name,
+                takes()
+            )));
+        }
+        if !argument.may_be_missing {
+            check_supported(argument, argument.kind)?;
+        }
+        bound.push((spec.map_or(&argument.name, |spec| &spec.name).clone(), argument.clone()));
+    }
+    for (index, (name, _)) in bound.iter().enumerate() {
+        if bound.iter().skip(index + 1).any(|(other, _)| other == name) {
+            return Err(RunnerError::new(format!("two arguments of forward would be the input `{name}`; {}", takes())));
+        }
+    }
+    Ok(bound)
+}
+
+/// Refuses an argument where `kind`, its own or what the dictionary holds, is nothing that an input can be passed for.
+fn check_supported(argument: &Argument, kind: Kind) -> Result<(), RunnerError> {
+    if !matches!(kind, Kind::Dictionary | Kind::Other) {
+        return Ok(());
+    }
+    Err(RunnerError::new(format!(
+        "forward takes `{}`: {}, which no input can be passed for; expected Tensor, str, List[str], List[Tensor], a number, \
+         or one dictionary of str to one of these or to Any",
+        argument.name, argument.type_name
+    )))
+}
+
+/// Refuses two inputs under one key.
+fn check_keys(bound: &[Bound<'_>]) -> Result<(), RunnerError> {
+    let mut by_key = BTreeMap::new();
+    for input in bound {
+        if let Some(other) = by_key.insert(input.inner, input.name) {
+            return Err(RunnerError::new(format!(
+                "inputs `{other}` and `{}` are both `{}` to the model",
+                input.name, input.inner
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn inner_name(spec: &TensorSpec) -> &str {
+    spec.internal_name.as_ref().unwrap_or(&spec.name)
+}
+
+fn quote<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,344 @@
+//! The runner behind the protocol, in this process: models made by Python's torch, with what Python computed with them.
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+mod support;
+
+use std::sync::Arc;
+
+use carton_runner_interface::Tensors;
+use carton_runner_interface::host::{CallError, CallOptions, Files, LoadRequest, PackRequest};
+use carton_runner_torchscript::LIBTORCH_VERSION;
+use carton_tensor::{NumericTensor, Tensor, Tolerance, allclose};
+use serde_json::json;
+
+use support::{Served, cases, models, one_file, request, specs, tensors};
+
+/// The series whose models this libtorch reads: its own and older ones.
+fn series() -> Vec<&'static str> {
+    if LIBTORCH_VERSION.starts_with("1.13") { vec!["1.13"] } else { vec!["1.13", "2.13"] }
+}
+
+fn floats(elements: Vec<f32>, shape: Vec<usize>) -> Tensor {
+    Tensor::from_vec(elements, shape).unwrap()
+}
+
+fn message(error: &CallError) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        text = format!("{text}\n{cause}");
+        source = cause.source();
+    }
+    text
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_python_computed() {
+    for series in series() {
+        let mut n_cases = 0;
+        let mut served: Option<(String, Served)> = None;
+        for case in cases(series) {
+            let name = case["model"].as_str().unwrap().to_owned();
+            // Models with a memory are called several times.
+            if served.as_ref().is_none_or(|(loaded, _)| *loaded != name) {
+                let fresh = Served::new().await;
+                let path = models(series).join(format!("{name}.pt"));
+                let files = if n_cases % 2 == 0 { one_file(&path) } else { Files::Directory(models(series)) };
+                let options = json!({"num_threads": 1, "model": format!("{name}.pt")});
+                fresh.load(request(files, options)).await.unwrap();
+                served = Some((name.clone(), fresh));
+            }
+            let connection = &served.as_ref().unwrap().1.connection;
+            let inputs = tensors(&case["inputs"]);
+            let answer = connection.infer(inputs.clone(), CallOptions::default()).await;
+            assert_eq!(inputs, tensors(&case["inputs"]), "{name} changed its inputs");
+            match case.get("error") {
+                Some(expected) => {
+                    let error = message(&answer.unwrap_err());
+                    assert!(error.contains(expected.as_str().unwrap()), "{name}: {error}\n\n{expected}");
+                }
+                None => {
+                    let outputs = answer.unwrap_or_else(|error| panic!("{name}: {}", message(&error)));
+                    let expected = tensors(&case["outputs"]);
+                    assert_eq!(outputs.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>(), "{name}");
+                    for (output, expected) in outputs.values().zip(expected.values()) {
+                        let comparison = allclose(output, expected, Tolerance { rtol: 1e-5, ..Tolerance::default() });
+                        assert!(comparison.passed, "{name}: {comparison:?}");
+                    }
+                }
+            }
+            n_cases += 1;
+        }
+        assert!(n_cases > 20, "{series}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn inputs_are_copied_only_where_the_model_may_write_to_them() {
+    const NOTE: &str = "the model may write to its inputs";
+    for (name, expected) in [
+        ("mlp", false),
+        ("conv", false),
+        ("conv_scripted", false),
+        ("words", false),
+        ("raises", false),
+        ("echo", false),
+        ("history", false),
+        ("named", false),
+        ("parts", false),
+        ("lists", false),
+        ("total", false),
+        ("writes_input", true),
+        ("keeps_input", true),
+        ("forked", true),
+    ] {
+        assert_eq!(Served::with(name).await.logged(NOTE), expected, "{name}");
+    }
+}
+
+/// Large enough to lie in memory that this process cannot write to: without a copy a write would end it.
+#[tokio::test(flavor = "multi_thread")]
+async fn models_that_write_to_large_inputs() {
+    let x = floats((0..100_000).map(|index| index as f32).collect(), vec![1000, 100]);
+    let served = Served::with("writes_input").await;
+    let outputs = served.infer([("x", x.clone())]).await.unwrap();
+    let y = outputs["y"].as_numeric().unwrap();
+    assert!(y.as_slice::<f32>().unwrap().iter().enumerate().all(|(index, &value)| value == index as f32 + 1.0));
+    assert_eq!(x.as_numeric().unwrap().as_slice::<f32>().unwrap()[99_999], 99_999.0);
+
+    // The second call adds to what the first one was given.
+    let served = Served::with("keeps_input").await;
+    let shape_of_first = floats(vec![1.0, 2.0, 3.0, 4.0], vec![2, 2]);
+    served.infer([("x", shape_of_first)]).await.unwrap();
+    let large = floats(vec![1.0; 40_000], vec![10_000, 1, 2, 2]);
+    let error = served.infer([("x", large)]).await.unwrap_err();
+    assert!(message(&error).contains("doesn't match the broadcast shape"), "{}", message(&error));
+}
+
+/// What a model keeps stays as it was, although the host uses the memory of its pool again and again.
+#[tokio::test(flavor = "multi_thread")]
+async fn models_that_keep_large_inputs() {
+    let served = Served::with("history").await;
+    let first = floats(vec![7.0; 50_000], vec![50_000]);
+    for value in 0..20 {
+        let x = if value == 0 { first.clone() } else { floats(vec![value as f32; 50_000], vec![50_000]) };
+        let outputs = served.infer([("x", x)]).await.unwrap();
+        assert_eq!(outputs["output"], first, "call {value}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gibibyte_in_and_out() {
+    let served = Served::with("echo").await;
+    let n_bytes = 1 << 30;
+    let mut x = NumericTensor::zeroed(carton_tensor::DataType::Uint8, vec![n_bytes]).unwrap();
+    x.as_mut_slice::<u8>().unwrap().unwrap().iter_mut().enumerate().for_each(|(index, byte)| *byte = index as u8);
+    let outputs = served.infer([("x", x.clone().into())]).await.unwrap();
+    assert!(outputs["x"].as_numeric().unwrap() == &x);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn declared_names_are_bound_to_those_of_the_model() {
+    let served = Served::new().await;
+    let files = one_file(&models("1.13").join("named.pt"));
+    let declared = LoadRequest {
+        inputs: specs(&["text=label", "left=a", "right=b"]),
+        outputs: specs(&["words=names"]),
+        ..request(files, json!({}))
+    };
+    served.load(declared).await.unwrap();
+    let text = Tensor::from_strings(["hello"], vec![]).unwrap();
+    let inputs = [("text", text), ("left", floats(vec![1.0], vec![1])), ("right", floats(vec![2.0], vec![1]))];
+    let outputs = served.infer(inputs).await.unwrap();
+    assert_eq!(outputs, Tensors::from([("words".to_owned(), Tensor::from_strings(["hello", "1"], vec![2]).unwrap())]));
+
+    let served = Served::new().await;
+    let files = one_file(&models("1.13").join("parts.pt"));
+    let outputs = ["left", "whole", "count", "many", "half"];
+    let declared =
+        LoadRequest { inputs: specs(&["matrix", "rows"]), outputs: specs(&outputs), ..request(files, json!({})) };
+    served.load(declared).await.unwrap();
+    let matrix = floats(vec![1.0, 2.0, 3.0, 4.0], vec![2, 2]);
+    let found = served.infer([("matrix", matrix.clone()), ("rows", Tensor::scalar(1_i32))]).await.unwrap();
+    assert_eq!(found["left"], floats(vec![1.0, 2.0], vec![2, 1]));
+    assert_eq!(found["whole"], matrix);
+    assert_eq!((&found["count"], &found["many"]), (&Tensor::scalar(1_i64), &Tensor::scalar(0_u8)));
+    assert_eq!(found["half"], Tensor::scalar(0.5_f64));
+    let error = served.infer([("matrix", matrix)]).await.unwrap_err();
+    assert!(message(&error).contains("input `rows` is missing; it takes `matrix`, `rows`"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_of_tensors_are_nested_tensors_or_outputs_in_order() {
+    let parts = Tensor::nested(vec![floats(vec![1.0], vec![1]), floats(vec![2.0], vec![1])]).unwrap();
+    let doubled = [floats(vec![2.0], vec![1]), floats(vec![4.0], vec![1])];
+    let outputs = Served::with("lists").await.infer([("parts", parts.clone())]).await.unwrap();
+    assert_eq!(outputs["output"], Tensor::nested(doubled.to_vec()).unwrap());
+
+    let served = Served::new().await;
+    let files = one_file(&models("1.13").join("lists.pt"));
+    let declared = LoadRequest { outputs: specs(&["first", "second"]), ..request(files, json!({})) };
+    served.load(declared).await.unwrap();
+    let outputs = served.infer([("parts", parts)]).await.unwrap();
+    assert_eq!((&outputs["first"], &outputs["second"]), (&doubled[0], &doubled[1]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_passed_is_refused_by_name() {
+    let check = async |model: &str, input: Tensor, expected: &str| {
+        let served = Served::with(model).await;
+        let error = served.infer([("x", input)]).await.unwrap_err();
+        assert!(message(&error).starts_with(expected) || message(&error).contains(expected), "{}", message(&error));
+    };
+    let table = Tensor::from_strings(["a", "b"], vec![2, 1]).unwrap();
+    check("echo", table, "input `x`: expected numbers, or strings of rank 0 or 1 (forward takes Dict[str, Any]), found string of shape [2, 1]").await;
+    let words = Tensor::from_strings(["a"], vec![1]).unwrap();
+    check(
+        "mlp",
+        words.clone(),
+        "input `x`: expected numbers (forward takes Dict[str, Tensor]), found string of shape [1]",
+    )
+    .await;
+    check("raises", words, "input `x`: expected numbers (forward takes Tensor), found string of shape [1]").await;
+    let nested = Tensor::nested(vec![Tensor::scalar(1_u8)]).unwrap();
+    check("raises", nested, "found a nested tensor of uint8").await;
+    check("complex", floats(vec![1.0, 2.0], vec![2]), "output `spectrum` is a tensor of ComplexFloat; expected").await;
+    let wide = Tensor::from_vec(vec![1_u32, u32::MAX], vec![2]).unwrap();
+    if LIBTORCH_VERSION.starts_with("1.13") {
+        check("echo", wide, "input `x`: libtorch 1.13.1 has no tensors of uint32").await;
+    } else {
+        assert_eq!(Served::with("echo").await.infer([("x", wide.clone())]).await.unwrap()["x"], wide);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failures_leave_the_runner_alive() {
+    let served = Served::new().await;
+    let files = || Files::Directory(models("1.13"));
+    let refused = async |request: LoadRequest, expected: &str| {
+        let error = served.load(request).await.unwrap_err();
+        assert!(message(&error).contains(expected), "{}", message(&error));
+    };
+    refused(request(files(), json!({"num_threads": "many"})), "option `num_threads` should be").await;
+    refused(request(files(), json!({})), "TorchScript files: `complex.pt`").await;
+    refused(request(files(), json!({"model": "no.pt"})), "option `model` names `no.pt`, which is not there").await;
+    refused(request(files(), json!({"model": "weights.pt"})), "a file of torch.save, not TorchScript").await;
+    refused(request(files(), json!({"model": "cases.json"})), "cannot load `cases.json`: not a TorchScript file").await;
+    let on_gpu =
+        |device: &str| LoadRequest { device: Some(device.to_owned()), ..request(files(), json!({"model": "mlp.pt"})) };
+    refused(on_gpu("tpu"), "device `tpu` is none; expected `cpu`").await;
+    if !tch::Cuda::is_available() {
+        refused(on_gpu("GPU-1234"), "device `GPU-1234` was asked for, but libtorch").await;
+    }
+    let wrong = LoadRequest { inputs: specs(&["a", "b"]), ..request(files(), json!({"model": "raises.pt"})) };
+    refused(wrong, "the carton declares 2 inputs, but forward takes (x: Tensor)").await;
+    served
+        .load(LoadRequest {
+            device: Some("cpu".to_owned()),
+            ..request(files(), json!({"model": "raises.pt", "colour": "red"}))
+        })
+        .await
+        .unwrap();
+    assert!(served.logged("the torchscript runner has no option `colour`"));
+    for _ in 0..3 {
+        let error = served.infer([("x", floats(vec![-1.0], vec![1]))]).await.unwrap_err();
+        let text = message(&error);
+        assert!(text.contains("builtins.ValueError: negative numbers are not welcome: -1"), "{text}");
+        assert!(text.contains("Traceback of TorchScript"), "{text}");
+        assert!(served.infer([("x", floats(vec![4.0], vec![1]))]).await.is_ok());
+    }
+    let error = served.infer([("y", floats(vec![4.0], vec![1]))]).await.unwrap_err();
+    assert!(message(&error).contains("the model has no input `y`; it takes `x`"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_calls_at_once() {
+    for concurrency in [1, 4] {
+        let options = json!({"num_threads": 1, "max_concurrency": concurrency});
+        let served = Arc::new(Served::with_options("conv", options).await);
+        let calls = (0..64).map(|index| {
+            let served = Arc::clone(&served);
+            tokio::spawn(async move {
+                let image = floats(vec![index as f32 / 64.0; 90], vec![1, 3, 6, 5]);
+                let first = served.infer([("image", image.clone())]).await.unwrap();
+                assert_eq!(served.infer([("image", image)]).await.unwrap(), first);
+                (index, first["output"].clone())
+            })
+        });
+        let mut outputs = Vec::new();
+        for call in calls.collect::<Vec<_>>() {
+            outputs.push(call.await.unwrap());
+        }
+        assert!(outputs.windows(2).all(|pair| pair[0].1 != pair[1].1), "calls got each other's outputs");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sealed_inputs_and_streams() {
+    let served = Served::with("mlp").await;
+    let inputs = Tensors::from([("x".to_owned(), floats(vec![0.5; 8], vec![2, 4]))]);
+    let expected = served.connection.infer(inputs.clone(), CallOptions::default()).await.unwrap();
+    let sealed = served.connection.seal(inputs.clone(), CallOptions::default()).await.unwrap();
+    assert_eq!(served.connection.infer_sealed(&sealed, CallOptions::default()).await.unwrap(), expected);
+    let mut stream = served.connection.infer_stream(inputs, CallOptions::default()).await.unwrap();
+    assert_eq!(stream.next().await.unwrap().unwrap(), expected);
+    assert!(stream.next().await.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn packing() {
+    let served = Served::new().await;
+    let scratch = tempfile::tempdir().unwrap();
+    let pack = async |path: std::path::PathBuf, options: serde_json::Value| {
+        let request = PackRequest {
+            path,
+            scratch: scratch.path().to_path_buf(),
+            options: serde_json::from_value(options).unwrap(),
+            pack_options: Default::default(),
+        };
+        served.connection.pack(request, CallOptions::default()).await.map_err(|error| message(&error))
+    };
+    let packed = pack(models("1.13").join("named.pt"), json!({})).await.unwrap();
+    assert_eq!(packed.path, models("1.13").join("named.pt"));
+    assert_eq!(packed.required_framework_version, None);
+    assert!(served.logged("forward takes (a: Tensor, b: Optional[Tensor], scale: float, label: str)"));
+    let folder = pack(models("1.13"), json!({"model": "mlp.pt"})).await.unwrap();
+    assert_eq!(folder.path, models("1.13"));
+    let error = pack(models("1.13"), json!({})).await.unwrap_err();
+    assert!(error.contains("choose one with the option model"), "{error}");
+    let error = pack(models("1.13").join("cases.json"), json!({})).await.unwrap_err();
+    assert!(error.contains("is neither a TorchScript file"), "{error}");
+    let error = pack(models("1.13").join("no.pt"), json!({})).await.unwrap_err();
+    assert!(error.contains("No such file"), "{error}");
+}
+
+/// Bytes of this process that are in memory.
+fn resident() -> usize {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+    text.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * rustix::param::page_size()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_calls_leave_nothing_behind() {
+    let conv = Served::with_options("conv", json!({"num_threads": 1})).await;
+    let raises = Served::with("raises").await;
+    let echo = Served::with("echo").await;
+    let image = floats(vec![0.5; 3 * 64 * 64], vec![1, 3, 64, 64]);
+    let round = async || {
+        conv.infer([("image", image.clone())]).await.unwrap();
+        raises.infer([("x", floats(vec![-1.0; 10_000], vec![10_000]))]).await.unwrap_err();
+        echo.infer([("x", image.clone()), ("text", Tensor::from_strings(["a"; 1000], vec![1000]).unwrap())])
+            .await
+            .unwrap();
+    };
+    for _ in 0..300 {
+        round().await;
+    }
+    let before = resident();
+    for _ in 0..1500 {
+        round().await;
+    }
+    let grown = resident().saturating_sub(before);
+    // Any of the tensors alone, left behind by each call, would come to more.
+    assert!(grown < 30 << 20, "{grown} bytes more after 1500 rounds");
+}
