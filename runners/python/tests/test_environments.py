@@ -196,7 +196,9 @@ class Environments(Case):
         check("error: Hash mismatch for `numpy`", "its hash differs", "failed")
         check("error: Failed to fetch: `https://x`\\n  Caused by: dns error", "cannot be fetched", "unavailable")
         check("  x No solution found when resolving dependencies", "no such versions in the package index", "failed")
-        check("  x No solution found\\n  x was not found in the package registry", "is not in the package index", "failed")
+        check(
+            "  x No solution found\\n  x was not found in the package registry", "is not in the package index", "failed"
+        )
         check("error: write: No space left on device (os error 28)", "the disk is full", "failed")
         check("x has no wheels with a matching Python ABI tag (e.g., `cp39`)", "no build for this platform", "failed")
         check("something else", "uv failed", "failed")
@@ -300,7 +302,9 @@ class Packing(Case):
         self.write("m/requirements.txt", "-r more.txt\nnumpy\n")
         self.write("m/more.txt", "x\n")
         text = (self.pack("m") / lock.REQUIREMENTS_LOCK).read_text()
-        self.write("m/.carton/requirements.lock", text + "# index: https://index.example/simple\n# https://index.example\n")
+        self.write(
+            "m/.carton/requirements.lock", text + "# index: https://index.example/simple\n# https://index.example\n"
+        )
         self.assertEqual((self.pack("m") / lock.REQUIREMENTS_LOCK).read_text(), text)
         self.assertEqual(len(self.calls()), 1)
         self.write("m/more.txt", "y\n")

@@ -115,7 +115,7 @@ class Locks(unittest.TestCase):
             "numpy==1 ; " + "(" * (1 << 19),
         ):
             self.assertRaises(RunnerError, lock.parse, text)
-        for text in ("a" + " " * (1 << 20), "x = \"" + "\\a" * (1 << 20), "[[" + " " * (1 << 20)):
+        for text in ("a" + " " * (1 << 20), 'x = "' + "\\a" * (1 << 20), "[[" + " " * (1 << 20)):
             self.assertRaises(RunnerError, original_lock.parse, text)
 
     def test_files_that_cannot_be_read(self):
@@ -159,9 +159,7 @@ os_name = 'posix'
 sys_platform = 'darwin'
 python_version = '3.10'
 locked_deps = []
-""" % {
-    "hash": "c" * 64
-}
+""" % {"hash": "c" * 64}
 
 
 class OriginalLocks(unittest.TestCase):

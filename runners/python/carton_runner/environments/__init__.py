@@ -3,8 +3,10 @@
 The runner calls :func:`prepare` before it imports a model, and ``packing.pack`` to pack one. Both raise
 ``carton_runner.errors.RunnerError``. ``report`` has ``info(text)``, ``warn(text)`` and ``progress(what, done, total)``.
 
-- ``preparing``: what a model asks for, ``store``: the environments of this machine, each made once, ``uv``: finds and runs ``uv``.
-- ``lock``: the lock of a model, ``original_lock``: the one of the original Carton; pure, both are read as strictly as they can be.
+- ``preparing``: what a model asks for, ``store``: the environments of this machine, each made once, ``uv``: finds and
+  runs ``uv``.
+- ``lock``: the lock of a model, ``original_lock``: the one of the original Carton; pure, both are read as strictly as
+  they can be.
 - ``compiling``: makes locks; ``tree``, ``wheels``, ``packing``: what goes into a carton.
 """
 
@@ -28,8 +30,8 @@ VARIABLES = (
 
 
 def prepare(model_folder, report):
-    """Makes the environment of the model in ``model_folder`` unless it is there. Returns the folder of its packages as a ``Path``, or
-    ``None`` for a model that asks for none: it runs with what the interpreter has."""
+    """Makes the environment of the model in ``model_folder`` unless it is there. Returns the folder of its packages as
+    a ``Path``, or ``None`` for a model that asks for none: it runs with what the interpreter has."""
     # Not before it is needed: a runner starts sooner without.
     from carton_runner.environments import preparing
 

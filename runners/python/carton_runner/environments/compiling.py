@@ -85,8 +85,8 @@ def _texts(path: Path) -> List[str]:
 
 
 def compile_lock(inputs: Inputs, report) -> str:
-    """The text of a lock for the interpreter's minor version: NumPy and what the inputs ask for, on every platform if there are
-    such versions, else on this one."""
+    """The text of a lock for the interpreter's minor version: NumPy and what the inputs ask for, on every platform if
+    there are such versions, else on this one."""
     tool = uv.find()
     report.info(f"locking the packages of the model with {shlex.join(tool.command)}")
     if inputs.names_an_index():

@@ -1,7 +1,8 @@
 """Reads and writes ``.carton/requirements.lock``: exact versions of packages with the hashes of their files.
 
-The format is the part of pip's requirements format that a lock needs, and nothing else: no options, no URLs, no paths and no
-``${VARIABLES}``, so that a lock of unknown origin can choose neither where packages come from nor which files are read.
+The format is the part of pip's requirements format that a lock needs, and nothing else: no options, no URLs, no paths
+and no ``${VARIABLES}``, so that a lock of unknown origin can choose neither where packages come from nor which files
+are read.
 """
 
 import hashlib
@@ -79,7 +80,8 @@ def normalized(name: str) -> str:
 
 
 def parse(text: str, place: str = REQUIREMENTS_LOCK) -> Lock:
-    """Reads a lock. Everything that is neither a comment nor a pinned and hashed requirement is refused, with its line."""
+    """Reads a lock. Everything that is neither a comment nor a pinned and hashed requirement is refused, with its
+    line."""
     fields: Dict[str, str] = {}
     requirements = []
     for number, line in _logical_lines(text, place):

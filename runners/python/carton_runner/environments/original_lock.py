@@ -1,8 +1,8 @@
 """Reads ``.carton/carton.lock`` of cartons that the original Carton packed.
 
-It is TOML, written by a program: one hash, then for each environment it was locked for a ``[[lockfile]]`` with that environment's
-markers and the wheels, each by its SHA-256 and where it is. CPython reads TOML since 3.11 only, and this is a small part of it:
-strings, tables in arrays, empty arrays.
+It is TOML, written by a program: one hash, then for each environment it was locked for a ``[[lockfile]]`` with that
+environment's markers and the wheels, each by its SHA-256 and where it is. CPython reads TOML since 3.11 only, and this
+is a small part of it: strings, tables in arrays, empty arrays.
 """
 
 import json
@@ -26,7 +26,9 @@ _PAIR = re.compile(r"([A-Za-z0-9_]+)\s*=\s*(.*)")
 _LITERAL = re.compile(r"'([^'\x00-\x08\x0a-\x1f\x7f]*)'")
 _BASIC = re.compile(r'"(?:[^"\\\x00-\x1f\x7f]|\\.)*"')
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_WHEEL = re.compile(r"([A-Za-z0-9_.]+)-([A-Za-z0-9_.!+]+)(?:-[0-9][A-Za-z0-9_.]*)?-[A-Za-z0-9_.]+-[A-Za-z0-9_.]+-[A-Za-z0-9_.]+\.whl")
+_WHEEL = re.compile(
+    r"([A-Za-z0-9_.]+)-([A-Za-z0-9_.!+]+)(?:-[0-9][A-Za-z0-9_.]*)?-[A-Za-z0-9_.]+-[A-Za-z0-9_.]+-[A-Za-z0-9_.]+\.whl"
+)
 
 #: The markers that an environment is told by.
 _MARKERS = (

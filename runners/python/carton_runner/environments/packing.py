@@ -1,4 +1,5 @@
-"""What goes into the carton of a Python model: its files, the lock of its packages, and if it is asked for their wheels."""
+"""What goes into the carton of a Python model: its files, the lock of its packages, and if it is asked for their
+wheels."""
 
 import os
 from pathlib import Path
@@ -12,7 +13,8 @@ BUNDLE_WHEELS = "bundle_wheels"
 
 
 def pack(path: Path, scratch: Path, options: Dict[str, Any], pack_options: Dict[str, Any], report) -> Dict[str, Any]:
-    """Returns the fields of ``packed`` (spec/runner-protocol.md section 5) for the model at ``path``, a folder or a Python file.
+    """Returns the fields of ``packed`` (spec/runner-protocol.md section 5) for the model at ``path``, a folder or a
+    Python file.
 
     The folder that is packed is made in ``scratch``; the user's is never changed.
     """
@@ -24,7 +26,9 @@ def pack(path: Path, scratch: Path, options: Dict[str, Any], pack_options: Dict[
     elif path.suffix == ".py" and path.is_file():
         _pack_file(path, model, bundles, report)
     else:
-        raise RunnerError(f"`{path}` is neither a folder nor a Python file", hint="name the folder of the model, or its only file")
+        raise RunnerError(
+            f"`{path}` is neither a folder nor a Python file", hint="name the folder of the model, or its only file"
+        )
     # The lock is for a minor version of Python, and so are compiled packages.
     return {"path": str(model), "required_framework_version": f"={store.minor_version()}"}
 
@@ -57,7 +61,9 @@ def _pack_folder(path: Path, model: Path, bundles: bool, report) -> None:
                 report.warn("the wheels are left as they are: the model has no requirements.txt")
             return
         if (path / "pyproject.toml").exists():
-            report.warn("what a model needs is read from its requirements.txt, and there is none: pyproject.toml is not used")
+            report.warn(
+                "what a model needs is read from its requirements.txt, and there is none: pyproject.toml is not used"
+            )
     inputs = compiling.Inputs.of(path)
     kept = _kept_lock(path, inputs, report)
     keeps_wheels = kept is not None and wheels.belong_to(kept, path)

@@ -9,7 +9,8 @@ from carton_runner.errors import RunnerError
 
 
 def prepare(model_folder: Path, report) -> Optional[Path]:
-    """The folder of packages of the model in ``model_folder``, made if it is not there; ``None`` for a model that asks for none."""
+    """The folder of packages of the model in ``model_folder``, made if it is not there; ``None`` for a model that asks
+    for none."""
     model_folder = Path(model_folder)
     wanted = _wanted(model_folder, report)
     return None if wanted is None else store.environment(wanted, report)
@@ -21,7 +22,9 @@ def _wanted(model_folder: Path, report) -> Optional[store.Wanted]:
     if (model_folder / original_lock.CARTON_LOCK).exists():
         return _locked_by_the_original(model_folder, report)
     if (model_folder / "requirements.txt").exists():
-        report.warn("the model has a requirements.txt and no lock: its packages are chosen on this machine; `carton pack` locks them")
+        report.warn(
+            "the model has a requirements.txt and no lock: its packages are chosen on this machine; `carton pack` locks them"
+        )
         inputs = compiling.Inputs.of(model_folder)
         text = store.cached_text(f"{inputs.digest()[:40]}.txt", lambda: compiling.compile_lock(inputs, report), report)
         return store.Wanted(lock.parse(text).lines())

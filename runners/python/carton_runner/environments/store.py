@@ -3,11 +3,12 @@
 ::
 
     <runner data>/python/environments-v1/
-      <key>/               an environment, as ``uv venv`` makes it; the key is a hash of what is in it and for which interpreter
+      <key>/               an environment, as ``uv venv`` makes it; the key is a hash of what is in it and of the
+                           interpreter
         requirements.txt   what was asked for
         complete           written last: an environment without it was not finished, and is made anew
-      <key>.lock           held while the environment is made, by uv too, so that nobody starts while a uv whose runner was killed
-                           still writes
+      <key>.lock           held while the environment is made, by uv too, so that nobody starts while a uv whose runner
+                           was killed still writes
 """
 
 import fcntl
@@ -48,7 +49,8 @@ class Wanted(NamedTuple):
     is_complete: bool = False
 
     def key(self) -> str:
-        """The name of the environment. Where its packages come from is no part of it: their hashes say what they are."""
+        """The name of the environment. Where its packages come from is no part of it: their hashes say what they
+        are."""
         described = json.dumps([sorted(self.lines if self.identity is None else self.identity), interpreter()])
         return hashlib.sha256(described.encode()).hexdigest()[:40]
 
@@ -106,14 +108,18 @@ def _packages(folder: Path) -> Path:
     """Its ``lib/python3.11/site-packages``."""
     found = sorted(folder.glob("lib/python*/site-packages"))
     if len(found) != 1:
-        raise RunnerError(f"the environment `{folder}` has {len(found)} folders of packages, expected 1", hint="delete it")
+        raise RunnerError(
+            f"the environment `{folder}` has {len(found)} folders of packages, expected 1", hint="delete it"
+        )
     return found[0]
 
 
 def _make(folder: Path, wanted: Wanted, lock: int, report) -> None:
     tool = uv.find()
     _delete(folder)
-    report.info(f"making the Python environment of the model: {len(wanted.lines)} packages, with {shlex.join(tool.command)}")
+    report.info(
+        f"making the Python environment of the model: {len(wanted.lines)} packages, with {shlex.join(tool.command)}"
+    )
     parent = str(folder.parent)
     try:
         tool.run(

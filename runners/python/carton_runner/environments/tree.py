@@ -1,8 +1,8 @@
 """Builds the folder that becomes ``model/`` without changing the user's, and without copying its files.
 
-Every file is a symbolic link to the user's file: the packer stores files that links lead to outside of the model. A link that leads
-to another file of the model stays such a link, for which the file it leads to has to be there as a file: by a hard link, or as a copy
-where the file system has none.
+Every file is a symbolic link to the user's file: the packer stores files that links lead to outside of the model. A
+link that leads to another file of the model stays such a link, for which the file it leads to has to be there as a
+file: by a hard link, or as a copy where the file system has none.
 """
 
 import os
@@ -19,7 +19,8 @@ _ENVIRONMENT = "pyvenv.cfg"
 
 
 def build(source: Path, destination: Path, leave_out: Callable[[str], bool], report) -> None:
-    """Fills ``destination``, which is not there yet, with what is in ``source``. ``leave_out`` is asked for each path in the model."""
+    """Fills ``destination``, which is not there yet, with what is in ``source``. ``leave_out`` is asked for each path
+    in the model."""
     try:
         _Builder(source, destination, leave_out, report).run()
     except OSError as error:
@@ -76,7 +77,9 @@ class _Builder:
         if own in LEFT_OUT or self.leave_out(name) or os.path.realpath(path) == os.path.realpath(self.destination):
             return True
         if os.path.isfile(os.path.join(path, _ENVIRONMENT)):
-            self.report.warn(f"`{name}` is a virtual environment and is left out; requirements.txt says what a model needs")
+            self.report.warn(
+                f"`{name}` is a virtual environment and is left out; requirements.txt says what a model needs"
+            )
             return True
         return False
 

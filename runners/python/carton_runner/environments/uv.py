@@ -53,11 +53,20 @@ _REASONS: Tuple[Tuple[Tuple[str, ...], str, bool], ...] = (
         True,
     ),
     (
-        ("no wheels with a matching", "compatible with the current platform", "wheel for the current platform", "for the current platform"),
+        (
+            "no wheels with a matching",
+            "compatible with the current platform",
+            "wheel for the current platform",
+            "for the current platform",
+        ),
         "a package has no build for this platform and this Python",
         False,
     ),
-    (("failed to build", "build backend", "build failed", "failed to prepare distributions"), "a package cannot be built", False),
+    (
+        ("failed to build", "build backend", "build failed", "failed to prepare distributions"),
+        "a package cannot be built",
+        False,
+    ),
     (("was not found in the package registry",), "a package is not in the package index", False),
     (_ABSENT, "there are no such versions in the package index, or they exclude each other", False),
 )
@@ -77,7 +86,8 @@ class Uv(NamedTuple):
         on_line: Callable[[str], None] = lambda line: None,
         on_pause: Callable[[], None] = lambda: None,
     ) -> None:
-        """Runs it. An error says what it was ``doing``. ``on_line`` is told what it prints, ``on_pause`` is called now and then."""
+        """Runs it. An error says what it was ``doing``. ``on_line`` is told what it prints, ``on_pause`` is called now
+        and then."""
         command = [*self.command, *arguments]
         try:
             process = subprocess.Popen(
@@ -118,7 +128,8 @@ def _listen(pipe: int, on_line: Callable[[str], None], on_pause: Callable[[], No
 
 
 def variables() -> Dict[str, str]:
-    """The environment of uv: ours, without what would change which packages are installed where, or whether they are checked."""
+    """The environment of uv: ours, without what would change which packages are installed where, or whether they are
+    checked."""
     kept = dict(os.environ)
     for name in (
         "UV_PYTHON",
@@ -146,8 +157,8 @@ def variables() -> Dict[str, str]:
 
 
 def find() -> Uv:
-    """The first ``uv`` that works: ``UV``, ``PATH``, where its installer and cargo put it, beside the interpreter, and the module of
-    this interpreter."""
+    """The first ``uv`` that works: ``UV``, ``PATH``, where its installer and cargo put it, beside the interpreter, and
+    the module of this interpreter."""
     for command in _candidates():
         try:
             ended = subprocess.run(

@@ -1,4 +1,5 @@
-"""Puts the wheels of a lock into a carton, for the platform that it is packed on. ``uv`` cannot download, so ``pip`` does."""
+"""Puts the wheels of a lock into a carton, for the platform that it is packed on. ``uv`` cannot download, so ``pip``
+does."""
 
 import hashlib
 import os
@@ -23,7 +24,8 @@ _SAME_SETTINGS = (
 
 
 def bundle(locked: lock.Lock, carton_folder: Path, report) -> None:
-    """Writes ``wheels/`` and ``wheels.lock`` into ``carton_folder``. Packages without a wheel for this platform are built."""
+    """Writes ``wheels/`` and ``wheels.lock`` into ``carton_folder``. Packages without a wheel for this platform are
+    built."""
     if uv.is_offline():
         raise RunnerError(
             "the wheels of the model cannot be fetched: the network must not be used",
@@ -121,7 +123,12 @@ def belong_to(locked: lock.Lock, model_folder: Path) -> bool:
         wheels = lock.read(path, lock.WHEELS_LOCK)
     except RunnerError:
         return False
-    if wheels.fields.get("platform") != store.platform_tag() or wheels.fields.get("lock") != f"sha256:{locked.digest()}":
+    if (
+        wheels.fields.get("platform") != store.platform_tag()
+        or wheels.fields.get("lock") != f"sha256:{locked.digest()}"
+    ):
         return False
-    files = {f"--hash=sha256:{sha256(path)}" for path in (model_folder / lock.WHEELS).glob("*.whl") if os.path.isfile(path)}
+    files = {
+        f"--hash=sha256:{sha256(path)}" for path in (model_folder / lock.WHEELS).glob("*.whl") if os.path.isfile(path)
+    }
     return all(set(requirement.hashes) & files for requirement in wheels.requirements)
