@@ -57,8 +57,9 @@ def _prepare():
     sys.argv = ["carton"]
     # Processes that `multiprocessing` starts would otherwise run the runner's main file again.
     sys.modules["__main__"] = types.ModuleType("__main__")
-    # A crash in C says in which line of the model it was.
-    faulthandler.enable(all_threads=False)
+    if sys.stderr is not None:
+        # A crash in C says in which line of the model it was.
+        faulthandler.enable(all_threads=False)
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             # Each line becomes a log record when it is complete, whatever is in it.
