@@ -369,6 +369,7 @@ class Server:
         sealed = self._sealed.pop(call.take_argument(), None)
         if sealed is not None:
             self._model.unseal(call, sealed)
+            self.process.after_model()
 
     def _stream(self, call):
         items = self._model.items(call, self._model.infer(call, call.take_argument()))
@@ -388,6 +389,7 @@ class Server:
         finally:
             self.process.after_model()
             close(items)
+            self.process.after_model()
         self._last_answer('"stream_end":{}', call.number)
 
     def _wait_for_credit(self, call):
