@@ -2,21 +2,20 @@
 
 use carton_runner_interface::runner::RunnerError;
 
-/// Where TorchScript's tracebacks point at the place.
-const HERE: &str = "<--- HERE";
+/// What the tracebacks of TorchScript begin with.
+const TRACEBACK: &str = "Traceback of TorchScript";
 
 /// The message of libtorch first, where it failed as its cause.
 ///
-/// libtorch writes tracebacks first, of the saved code and then of the code it was made from. Below the last place that it
-/// points at follow lines of code, which are indented, and then what was wrong.
+/// libtorch writes tracebacks first, of the saved code and then of the code it was made from, each a line at the margin and
+/// lines of code, which are indented, or places in Python, which are not. What was wrong follows below.
 pub(crate) fn from_libtorch(text: &str) -> RunnerError {
     let text = text.trim();
-    let (traceback, message) = match text.rfind(HERE) {
-        Some(position) => {
-            let below = position + HERE.len();
-            let code = text[below..].split_inclusive('\n').skip(1).take_while(|line| is_code(line)).map(str::len);
-            let rest_of_line = text[below..].split_inclusive('\n').next().map_or(0, str::len);
-            text.split_at(below + rest_of_line + code.sum::<usize>())
+    let (traceback, message) = match text.rfind(TRACEBACK) {
+        Some(start) => {
+            let lines = text[start..].split_inclusive('\n');
+            let skipped = lines.enumerate().take_while(|(index, line)| *index == 0 || is_place(line));
+            text.split_at(start + skipped.map(|(_, line)| line.len()).sum::<usize>())
         }
         None => ("", text),
     };
@@ -26,8 +25,14 @@ pub(crate) fn from_libtorch(text: &str) -> RunnerError {
     RunnerError { causes: causes.map(str::to_owned).collect(), ..RunnerError::new(first.trim_end()) }
 }
 
-fn is_code(line: &str) -> bool {
-    line.trim().is_empty() || line.starts_with([' ', '\t'])
+/// Whether a line of a traceback is code, or a place such as `file.py(12): forward`.
+fn is_place(line: &str) -> bool {
+    if line.trim().is_empty() || line.starts_with([' ', '\t']) {
+        return true;
+    }
+    let Some((path, _)) = line.split_once("): ") else { return false };
+    let number = path.rsplit_once('(').filter(|(file, _)| !file.contains(": ")).map(|(_, number)| number);
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 #[cfg(test)]
@@ -50,6 +55,12 @@ mod tests {
             "RuntimeError: no kernel",
             &["\nCPU: here\nCUDA: there", traceback],
         );
+        let traced = "The following operation failed in the TorchScript interpreter.\n\
+            Traceback of TorchScript, serialized code (most recent call last):\n  \
+            File \"code/__torch__.py\", line 9, in forward\n    ~~~~~~ <--- HERE\n    return x\n\n\
+            Traceback of TorchScript, original code (most recent call last):\n\
+            /lib/torch/nn/modules/conv.py(459): _conv_forward\nmodel.py(46): forward";
+        check(&format!("{traced}\nRuntimeError: expected f(3): 4\n"), "RuntimeError: expected f(3): 4", &[traced]);
         check("PytorchStreamReader failed", "PytorchStreamReader failed", &[]);
         let (first, rest) = traceback.split_once('\n').unwrap_or_default();
         check(traceback, first, &[rest]);

@@ -6,30 +6,17 @@ mod support;
 use std::sync::Arc;
 
 use carton_runner_interface::Tensors;
-use carton_runner_interface::host::{CallError, CallOptions, Files, LoadRequest, PackRequest};
+use carton_runner_interface::host::{CallOptions, Files, LoadRequest};
+use carton_runner_interface::runner::PackRequest;
 use carton_runner_torchscript::LIBTORCH_VERSION;
 use carton_tensor::{NumericTensor, Tensor, Tolerance, allclose};
 use serde_json::json;
 
-use support::{Served, cases, models, one_file, request, specs, tensors};
+use support::{Served, cases, floats, message, models, one_file, request, specs, tensors};
 
 /// The series whose models this libtorch reads: its own and older ones.
 fn series() -> Vec<&'static str> {
     if LIBTORCH_VERSION.starts_with("1.13") { vec!["1.13"] } else { vec!["1.13", "2.13"] }
-}
-
-fn floats(elements: Vec<f32>, shape: Vec<usize>) -> Tensor {
-    Tensor::from_vec(elements, shape).unwrap()
-}
-
-fn message(error: &CallError) -> String {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        text = format!("{text}\n{cause}");
-        source = cause.source();
-    }
-    text
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -281,8 +268,8 @@ async fn sealed_inputs_and_streams() {
     let sealed = served.connection.seal(inputs.clone(), CallOptions::default()).await.unwrap();
     assert_eq!(served.connection.infer_sealed(&sealed, CallOptions::default()).await.unwrap(), expected);
     let mut stream = served.connection.infer_stream(inputs, CallOptions::default()).await.unwrap();
-    assert_eq!(stream.next().await.unwrap().unwrap(), expected);
-    assert!(stream.next().await.is_none());
+    assert_eq!(stream.recv().await.unwrap().unwrap(), expected);
+    assert!(stream.recv().await.is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -310,35 +297,4 @@ async fn packing() {
     assert!(error.contains("is neither a TorchScript file"), "{error}");
     let error = pack(models("1.13").join("no.pt"), json!({})).await.unwrap_err();
     assert!(error.contains("No such file"), "{error}");
-}
-
-/// Bytes of this process that are in memory.
-fn resident() -> usize {
-    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
-    text.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * rustix::param::page_size()
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn many_calls_leave_nothing_behind() {
-    let conv = Served::with_options("conv", json!({"num_threads": 1})).await;
-    let raises = Served::with("raises").await;
-    let echo = Served::with("echo").await;
-    let image = floats(vec![0.5; 3 * 64 * 64], vec![1, 3, 64, 64]);
-    let round = async || {
-        conv.infer([("image", image.clone())]).await.unwrap();
-        raises.infer([("x", floats(vec![-1.0; 10_000], vec![10_000]))]).await.unwrap_err();
-        echo.infer([("x", image.clone()), ("text", Tensor::from_strings(["a"; 1000], vec![1000]).unwrap())])
-            .await
-            .unwrap();
-    };
-    for _ in 0..300 {
-        round().await;
-    }
-    let before = resident();
-    for _ in 0..1500 {
-        round().await;
-    }
-    let grown = resident().saturating_sub(before);
-    // Any of the tensors alone, left behind by each call, would come to more.
-    assert!(grown < 30 << 20, "{grown} bytes more after 1500 rounds");
 }

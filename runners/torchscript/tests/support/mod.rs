@@ -1,5 +1,5 @@
 //! What the tests share: a runner served in this process, the models that Python's torch made, and what it computed.
-#![allow(clippy::unwrap_used, clippy::panic, dead_code)]
+#![allow(clippy::unwrap_used, clippy::panic, dead_code, unreachable_pub)]
 
 use std::fs::File;
 use std::io::Write;
@@ -106,6 +106,18 @@ pub fn bytes_as_file(name: &str, bytes: &[u8]) -> Files {
 pub fn cases(series: &str) -> Vec<Value> {
     let text = std::fs::read_to_string(models(series).join("cases.json")).unwrap();
     serde_json::from_str(&text).unwrap()
+}
+
+pub fn floats(elements: Vec<f32>, shape: Vec<usize>) -> Tensor {
+    Tensor::from_vec(elements, shape).unwrap()
+}
+
+/// An error and everything behind it.
+pub fn message(error: &CallError) -> String {
+    match error {
+        CallError::Runner { error, .. } => [vec![error.message.clone()], error.causes.clone()].concat().join("\n"),
+        other => other.to_string(),
+    }
 }
 
 /// Tensors as `make.py` writes them.
