@@ -153,7 +153,7 @@ fn troubled(engine: &str, trouble: Trouble) -> Option<Troubled> {
                 .output("powers", element::FLOAT, false);
             let rounds = |n: u64| Tensor::scalar(i64::try_from(n).unwrap_or(i64::MAX).min(1 << 30));
             let x = || ("x", floats(3, 1));
-            let n_rounds = u64::try_from(time.max(Duration::from_millis(1)).as_micros()).unwrap_or(u64::MAX) / 10;
+            let n_rounds = u64::try_from(time.max(Duration::from_millis(1)).as_micros()).unwrap_or(u64::MAX) / 20;
             Some(Troubled {
                 model: model(engine, &graph),
                 good: vec![x(), ("n", rounds(0))],
