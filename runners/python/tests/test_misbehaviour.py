@@ -237,7 +237,7 @@ SOURCE = """
         def handler(*_):
             raise TimeoutError("too late")
         signal.signal(signal.SIGALRM, handler)
-        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        signal.setitimer(signal.ITIMER_REAL, 2)
         return {"y": 1.0}
 
 

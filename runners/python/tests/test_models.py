@@ -198,6 +198,7 @@ class EntryPoints(support.ModelTest):
         source = """
             import asyncio
             async def f(x):
+                print("started", flush=True)
                 try:
                     await asyncio.sleep(1000)
                 finally:
@@ -205,10 +206,11 @@ class EntryPoints(support.ModelTest):
         """
         with self.host(source, {"infer_fn": "f"}) as host:
             host.send(infer(scalar()), 7, number(3))
-            time.sleep(0.1)
+            while not host.printed():
+                time.sleep(0.01)
             host.send({"cancel": {}}, 7)
             self.assertEqual(host.answer(7)[1]["code"], "cancelled")
-            self.assertEqual(host.printed(), b"stopped\n")
+            self.assertEqual(host.printed(), b"started\nstopped\n")
 
     def test_a_model_can_see_that_its_call_is_cancelled(self):
         source = """
