@@ -14,7 +14,7 @@ class Call:
         #: What the message carried; taken once, so that nothing keeps inputs longer than the model.
         self.argument = argument
         self.cancelled = False
-        #: Items of a stream that the host has room for.
+        #: Items of a stream that the host allowed, in all. Only the thread that reads writes it: no addition is lost.
         self.credits = credits
         self._task = None
         self._loop = None

@@ -37,7 +37,8 @@ class Connection:
         self._backlog = deque()
 
     def send(self, message, number=None, release="", parts=(), n_bytes=0):
-        """Sends a message given as JSON (``"pong":{}``), with its id and what :meth:`carton_runner.memory` releases."""
+        """Sends a message given as JSON (``"pong":{}``), with its id and what
+        :meth:`carton_runner.host_memory.HostMemory.take_releases` gave."""
         start = "{" if number is None else '{"id":%d,' % number
         text = ('%s%s"message":{%s}}' % (start, release, message)).encode("utf-8", "replace")
         length = 4 + len(text) + n_bytes

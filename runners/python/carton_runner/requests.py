@@ -53,7 +53,7 @@ def _specs(fields, key):
         if type(spec) is not dict:
             raise malformed("load", "`%s` holds what is no object" % key)
         _field(spec, "name", str, "load")
-        if spec.get("dtype") not in _DTYPES:
+        if type(spec.get("dtype")) is not str or spec["dtype"] not in _DTYPES:
             raise malformed("load", "`%s` has no known dtype" % spec["name"])
         if spec.get("internal_name") is not None:
             _field(spec, "internal_name", str, "load")

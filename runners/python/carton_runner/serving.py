@@ -209,6 +209,7 @@ class Server:
         if number in self._known:
             raise ProtocolError("`%s` has the number %d of a call that is still running" % (name, number))
         if problem is not None:
+            _forget(problem)
             self._fail(number, problem)
         elif self._model is None and name not in ("load", "pack"):
             self._refuse(number, "not_loaded", "no model is loaded")
@@ -373,12 +374,13 @@ class Server:
 
     def _stream(self, call):
         items = self._model.items(call, self._model.infer(call, call.take_argument()))
+        n_sent = 0
         try:
             for item in items:
                 self.process.after_model()
-                self._wait_for_credit(call)
+                self._wait_for_credit(call, n_sent)
                 item = self._encode(call, self._model.outputs(call, item))
-                call.credits -= 1
+                n_sent += 1
                 self._answer(call, "stream_item", item)
                 # The backlog is sent before more is made.
                 while self.connection.has_backlog() and not call.cancelled:
@@ -392,8 +394,11 @@ class Server:
             self.process.after_model()
         self._last_answer('"stream_end":{}', call.number)
 
-    def _wait_for_credit(self, call):
-        while not call.credits and not call.cancelled:
+    def _wait_for_credit(self, call, n_sent):
+        while call.credits <= n_sent and not call.cancelled:
+            if self.host_memory.has_releases():
+                # The next answer, which would say so, may be far.
+                self.flush_releases()
             self._read_a_while(call)
         if call.cancelled:
             raise Cancelled

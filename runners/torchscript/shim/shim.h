@@ -1,4 +1,4 @@
-// What this runner needs of libtorch and `tch` lacks, behind C functions that the Rust side declares in src/libtorch.rs:
+// What this runner needs of libtorch and `tch` lacks, behind C functions that the Rust side declares in src/shim.rs:
 // loading a module from mapped memory, reading the schema of its forward, asking whether forward may write to its
 // inputs, and running it on tensors that lie in somebody else's memory.
 //
@@ -21,7 +21,7 @@ struct carton_error;
 carton_text carton_error_text(const carton_error*);
 void carton_error_free(carton_error*);
 
-// What an argument of forward takes; the same numbers as `Kind` in src/libtorch.rs.
+// What an argument of forward takes; the same numbers as `Kind` in src/module.rs.
 enum carton_kind : int32_t {
   CARTON_TENSOR = 0,
   CARTON_ANY = 1,
