@@ -311,7 +311,8 @@ class Server:
             return
         fields = '"code":"%s","message":%s,"causes":[%s]' % (
             error.code,
-            quote(error.message),
+            # It may name what the model returned, which may be too long for a message.
+            quote(tracebacks.shortened(error.message)),
             ",".join(quote(cause) for cause in error.causes),
         )
         if error.hint:
@@ -502,7 +503,11 @@ def _nothing(number, fields):
 def _forget(error):
     """Cuts an exception off from the frames that hold the inputs of its call."""
     seen = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        error.__traceback__ = None
-        error = error.__cause__ or error.__context__
+    to_cut = [error]
+    while to_cut:
+        error = to_cut.pop()
+        # Not asked for their truth, which a model may define.
+        if error is not None and id(error) not in seen:
+            seen.add(id(error))
+            error.__traceback__ = None
+            to_cut += (error.__cause__, error.__context__)

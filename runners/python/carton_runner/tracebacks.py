@@ -32,8 +32,8 @@ def _text(error):
         text = "<exception str() failed>"
     if isinstance(error, SyntaxError):
         text = "".join(traceback.TracebackException.from_exception(error).format_exception_only()).strip()
-        return _shortened(text, _TEXT_CAP)
-    return _shortened("%s: %s" % (name, text) if text else name, _TEXT_CAP)
+        return shortened(text, _TEXT_CAP)
+    return shortened("%s: %s" % (name, text) if text else name, _TEXT_CAP)
 
 
 def _chain(error):
@@ -57,7 +57,7 @@ def _traceback(error):
     described = traceback.TracebackException.from_exception(error)
     if not _without_ours(described, set()):
         return []
-    return [_shortened("".join(described.format()).rstrip(), _TRACEBACK_CAP)]
+    return [shortened("".join(described.format()).rstrip(), _TRACEBACK_CAP)]
 
 
 def _without_ours(described, seen):
@@ -77,7 +77,8 @@ def _is_ours(filename):
     return filename.startswith((_OURS, "<frozen importlib"))
 
 
-def _shortened(text, cap):
+def shortened(text, cap=_TEXT_CAP):
+    """A text without its middle, if it is longer than ``cap`` characters."""
     if len(text) <= cap:
         return text
     return "%s\n  […]\n%s" % (text[: cap // 2], text[-cap // 2 :])

@@ -87,6 +87,7 @@ class HostileFrames(unittest.TestCase):
             ({"load": {"files": {"directory": {"path": 7}}}}, "`path`"),
             ({"load": {"files": {"directory": {"path": "/"}}, "options": []}}, "`options`"),
             ({"load": {"files": {"directory": {"path": "/"}}, "inputs": [{}]}}, "`name`"),
+            ({"load": {"files": {"directory": {"path": "/"}}, "inputs": [{"name": "x", "dtype": []}]}}, "no known dtype"),
             ({"infer_sealed": {"handle": "x"}}, "`handle`"),
             ({"map": {"region": 1, "size": 4096}}, "names a descriptor, none came"),
             ({"unmap": {"region": 1}}, "it was never mapped"),

@@ -214,6 +214,18 @@ class SharedMemory(support.ModelTest):
             self.error(answer, "ValueError: (20000,)")
             self.wait_for_release(host, [(region, 0)])
 
+    def test_calls_that_are_refused_keep_no_inputs(self):
+        with self.host_with("in_a_cycle") as host:
+            region, _ = host.region(1 << 20)
+            # Turns the search for reference cycles off.
+            self.infer(host, inline("x", "uint8", [1], 0, 1), body=b"x")
+            tensors = [
+                shared("x", "uint8", [20000], region, 0, 20000),
+                inline("huge", "uint8", [0, 1 << 63, 1 << 63], 0, 0),
+            ]
+            self.error(host.call({"infer": {"inputs": tensors}}), "NumPy cannot hold the input `huge`")
+            self.wait_for_release(host, [(region, 0)])
+
     def test_reference_cycles_keep_no_inputs_for_ever(self):
         with self.host_with("in_a_cycle") as host:
             region, _ = host.region(1 << 30)

@@ -29,6 +29,20 @@ SOURCE = """
         return {"y": 1.0}
 
 
+    def has_no_truth():
+        class Odd(Exception):
+            def __bool__(self):
+                raise RuntimeError("neither")
+        try:
+            raise Odd
+        except Odd as error:
+            raise ValueError("odd") from error
+
+
+    def has_a_long_name():
+        return {b"x" * (20 << 20): 1.0}
+
+
     def fork():
         # The child comes back from the call, as the parent does.
         if os.fork() == 0:
@@ -348,6 +362,12 @@ class Misbehaviour(support.ModelTest):
     def test_weird_results(self):
         with self.host(SOURCE, {"infer_fn": "weird"}) as host:
             self.error(host.call(INFER), "ValueError: no items")
+
+    def test_odd_errors_cost_one_call(self):
+        for function, words in (("has_no_truth", "ValueError"), ("has_a_long_name", "the names of outputs are text")):
+            with self.subTest(function), self.host(SOURCE, {"infer_fn": function}) as host:
+                for _ in range(2):
+                    self.error(host.call({"infer": {"inputs": []}}), words)
 
     def test_an_endless_model_ends_with_its_host(self):
         with self.host(SOURCE, {"infer_fn": "endless"}) as host:
