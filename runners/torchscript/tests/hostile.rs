@@ -1,5 +1,5 @@
 //! Files that are no models, or damaged ones: each is an error of its load, and the runner goes on.
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 mod support;
 
