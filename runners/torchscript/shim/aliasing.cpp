@@ -1,5 +1,7 @@
-// Asks libtorch's alias analysis whether forward may write to its inputs.
+// Asks libtorch's alias analysis whether forward may write to its inputs, or change its module.
 #include <torch/csrc/jit/ir/alias_analysis.h>
+#include <torch/csrc/jit/passes/constant_propagation.h>
+#include <torch/csrc/jit/passes/dead_code_elimination.h>
 #include <torch/csrc/jit/passes/inliner.h>
 
 #include "error.h"
@@ -45,13 +47,74 @@ void look_through(const torch::jit::Block* block, Uses& uses) {
   }
 }
 
-bool may_write_inputs(const torch::jit::Module& module) {
+// The object that a value of forward's graph is, where it is `self` or an attribute of an attribute of it.
+c10::optional<c10::IValue> object_of(const torch::jit::Value* value, const torch::jit::Graph& graph,
+                                     const torch::jit::Module& module) {
+  if (value == graph.inputs().at(0)) {
+    return c10::IValue(module._ivalue());
+  }
+  const torch::jit::Node* node = value->node();
+  if (node->kind() != c10::prim::GetAttr) {
+    return c10::nullopt;
+  }
+  const auto owner = object_of(node->input(), graph, module);
+  if (!owner || !owner->isObject()) {
+    return c10::nullopt;
+  }
+  return owner->toObject()->getAttr(node->s(c10::attr::name));
+}
+
+// Puts the values of attributes `training` in the place of what reads them, so that what a module does in training alone is
+// not laid to one that was saved for evaluation. Only where forward sets no attributes.
+void fold_training(torch::jit::Block* block, torch::jit::Graph& graph, const torch::jit::Module& module) {
+  for (auto it = block->nodes().begin(); it != block->nodes().end(); ++it) {
+    torch::jit::Node* node = *it;
+    for (torch::jit::Block* inner : node->blocks()) {
+      fold_training(inner, graph, module);
+    }
+    if (node->kind() != c10::prim::GetAttr || node->s(c10::attr::name) != "training") {
+      continue;
+    }
+    const auto value = object_of(node->output(), graph, module);
+    if (value && value->isBool()) {
+      torch::jit::WithInsertPoint before(node);
+      node->output()->replaceAllUsesWith(graph.insertConstant(value->toBool()));
+    }
+  }
+}
+
+// Whether something is written that an attribute holds.
+bool writes_attributes(torch::jit::Block* block, const torch::jit::AliasDb& aliases) {
+  for (torch::jit::Node* node : block->nodes()) {
+    if (node->kind() == c10::prim::GetAttr && aliases.hasWriters(node)) {
+      return true;
+    }
+    for (torch::jit::Block* inner : node->blocks()) {
+      if (writes_attributes(inner, aliases)) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+struct Effects {
+  bool writes_inputs = true;
+  bool changes_module = true;
+};
+
+Effects effects_of(const torch::jit::Module& module) {
   auto graph = torch::jit::toGraphFunction(module.get_method("forward").function()).graph()->copy();
   torch::jit::Inline(*graph);
   Uses uses;
   look_through(graph->block(), uses);
+  if (!uses.sets_attributes) {
+    fold_training(graph->block(), *graph, module);
+    torch::jit::ConstantPropagationImmutableTypes(graph);
+    torch::jit::EliminateDeadCode(graph);
+  }
   if (uses.untracked) {
-    return true;
+    return {};
   }
   // The analysis puts all inputs of a graph, and everything that comes out of containers, into one set for each type.
   // One more input of each type that carries tensors stands for that set: whoever writes to it may write to an input.
@@ -59,14 +122,26 @@ bool may_write_inputs(const torch::jit::Module& module) {
   tensor->setType(c10::TensorType::get());
   torch::jit::Value* any = graph->addInput("carton_anything");
   any->setType(c10::AnyType::get());
+  const auto writes_set = [&](const torch::jit::AliasDb& aliases) {
+    return aliases.hasWriters(tensor) || aliases.hasWriters(any);
+  };
+  // Here attributes are in that set too, and so are the statistics that a batch norm in training updates.
+  const torch::jit::AliasDb aliases(graph);
+  Effects effects;
+  effects.changes_module = uses.sets_attributes || writes_set(aliases) || writes_attributes(graph->block(), aliases);
   // Attributes that nothing assigns to hold no inputs; a "frozen" analysis takes them for tensors of their own.
-  const torch::jit::AliasDb aliases(graph, /*isFrozen=*/!uses.sets_attributes);
-  return aliases.hasWriters(tensor) || aliases.hasWriters(any);
+  effects.writes_inputs =
+      uses.sets_attributes ? writes_set(aliases) : writes_set(torch::jit::AliasDb(graph, /*isFrozen=*/true));
+  return effects;
 }
 
 }  // namespace
 }  // namespace carton
 
-carton_error* carton_may_write_inputs(const carton_module* module, bool* may_write) {
-  return carton::guarded([&] { *may_write = carton::may_write_inputs(module->module); });
+carton_error* carton_effects(const carton_module* module, bool* writes_inputs, bool* changes_module) {
+  return carton::guarded([&] {
+    const carton::Effects effects = carton::effects_of(module->module);
+    *writes_inputs = effects.writes_inputs;
+    *changes_module = effects.changes_module;
+  });
 }

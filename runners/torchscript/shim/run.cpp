@@ -216,7 +216,8 @@ class Reader {
       }
       read_texts(texts, output);
     } else if (element_kind == c10::TypeKind::TensorType ||
-               all([](const c10::IValue& element) { return element.isTensor(); })) {
+               (elements.empty() ? element_kind == c10::TypeKind::AnyType
+                                 : all([](const c10::IValue& element) { return element.isTensor(); }))) {
       output.kind = CARTON_OUTPUT_TENSOR_LIST;
       std::vector<carton_output> list;
       list.reserve(elements.size());

@@ -121,8 +121,9 @@ void carton_module_free(carton_module*);
 // The arguments of forward without `self`. They live as long as the module.
 size_t carton_arguments(const carton_module*, const carton_argument** arguments);
 
-// Whether forward may write to memory of its inputs, then or in a later call.
-carton_error* carton_may_write_inputs(const carton_module*, bool* may_write);
+// Whether forward may write to memory of its inputs, then or in a later call, and whether it may change its module, so that two
+// calls must not run at once.
+carton_error* carton_effects(const carton_module*, bool* writes_inputs, bool* changes_module);
 
 // Runs forward. `keys` null: `values` are its arguments in order; else they become one dictionary. With `copy` tensors
 // are copied first.

@@ -1,6 +1,9 @@
 //! Looks at the zip archive of a model before libtorch does: whether it is TorchScript at all, and whether what libtorch
 //! believes without checking is true.
 //!
+//! It is against damage and crude bombs: libtorch reads the archive again, with a parser of its own, so what two parsers see
+//! differently is refused where it is known. What a TorchScript program may do is not restricted by any of this.
+//!
 //! libtorch allocates whatever size an entry claims to have when it is unpacked, and does not compare the checksums of the
 //! pickles and the code that it interprets. Tensors are left alone: a wrong element of one is for the digest of the carton
 //! to find.
@@ -34,6 +37,7 @@ pub(crate) fn check(bytes: &[u8]) -> Result<(), RunnerError> {
         // What torch.save wrote before it wrote zip archives, and the pickles of other programs.
         if bytes.first() == Some(&0x80) { error.with_hint(HOW_TO_SAVE) } else { error }
     })?;
+    check_end(bytes, archive.len(), archive.offset())?;
     let has = |name: &str| {
         archive.file_names().flatten().any(|path| path.split_once('/').is_some_and(|(_, rest)| rest == name))
     };
@@ -74,6 +78,25 @@ pub(crate) fn check(bytes: &[u8]) -> Result<(), RunnerError> {
         }
     }
     Ok(())
+}
+
+/// Refuses archives that are not the same to every parser: with something before or behind them, or a name twice.
+fn check_end(bytes: &[u8], n_names: usize, offset: u64) -> Result<(), RunnerError> {
+    /// The end of central directory record without a comment (APPNOTE 4.3.16).
+    const LENGTH: usize = 22;
+    /// For as many entries as a number of two bytes can tell, and more: then another record has the number.
+    const MANY: u16 = u16::MAX;
+    let end = bytes.len().checked_sub(LENGTH).and_then(|start| bytes.get(start..)).unwrap_or_default();
+    let number = |at: usize| Some(u16::from_le_bytes([*end.get(at)?, *end.get(at + 1)?]));
+    if !end.starts_with(b"PK\x05\x06") || number(20) != Some(0) || offset != 0 {
+        return Err(damaged("end", &"something lies before or behind the archive, or it has a comment"));
+    }
+    match number(10) {
+        Some(n_entries) if n_entries != MANY && usize::from(n_entries) != n_names => {
+            Err(damaged("end", &format!("{n_entries} entries, but {n_names} names")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Whether an entry is the data of a tensor: `NAME/data/0`, `NAME/constants/0`.
@@ -133,6 +156,20 @@ mod tests {
         let position = flipped.windows(4).position(|window| window == b"long").unwrap();
         flipped[position] ^= 1;
         check_message(&flipped, "the archive is damaged at `a/constants.pkl`");
+    }
+
+    #[test]
+    fn archives_that_parsers_see_differently() {
+        let stored = CompressionMethod::Stored;
+        let good = archive(&[("a/constants.pkl", b"x", stored), ("a/data.pkl", b"y", stored)]);
+        assert!(check(&good).is_ok());
+        check_message(&[&good[..], b"x"].concat(), "something lies before or behind the archive");
+        check_message(&[b"x", &good[..]].concat(), "something lies before or behind the archive");
+        let twice = archive(&[("a/constants.pkl", b"x", stored), ("a/constants.pkx", b"y", stored)]);
+        let twice: Vec<u8> = (0..twice.len())
+            .map(|index| if twice[..index].ends_with(b"constants.pk") { b'l' } else { twice[index] })
+            .collect();
+        check_message(&twice, "2 entries, but 1 names");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Where a model runs: the device that the carton's user asked for, as CUDA is told and libtorch has it.
 
+use std::sync::OnceLock;
+
 use carton_runner_interface::runner::RunnerError;
 
 use crate::LIBTORCH_VERSION;
@@ -57,14 +59,16 @@ pub(crate) fn read(device: Option<&str>, visible: Option<&str>) -> Result<Wish, 
 /// # Errors
 /// A device that cannot be, or a GPU where libtorch cannot use it.
 pub(crate) fn choose(device: Option<&str>) -> Result<Device, RunnerError> {
-    let visible = std::env::var(VISIBLE).ok();
-    match read(device, visible.as_deref())? {
+    // As the host gave it: a load that failed after this may have set it.
+    static GIVEN: OnceLock<Option<String>> = OnceLock::new();
+    let given = GIVEN.get_or_init(|| std::env::var(VISIBLE).ok());
+    match read(device, given.as_deref())? {
         Wish::Cpu => Ok(Device::Cpu),
         Wish::Any if tch::Cuda::is_available() => Ok(Device::Cuda(0)),
         Wish::Any => Ok(Device::Cpu),
         Wish::Gpu { visible } => {
-            // SAFETY: nothing else in this process reads or writes the environment now: the thread that serves the host only
-            // reads its socket, and the threads of libtorch do not exist before its first work.
+            // SAFETY: no other thread uses the environment now. The one that serves the host only reads its socket, one load runs at
+            // a time, and threads of libtorch exist, if an earlier load failed, but wait for work.
             unsafe { std::env::set_var(VISIBLE, &visible) };
             if tch::Cuda::is_available() {
                 return Ok(Device::Cuda(0));

@@ -197,12 +197,27 @@ fn check(error: *mut shim::Error) -> Result<(), RunnerError> {
     Err(from_libtorch(&text))
 }
 
+/// What forward may write to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Effects {
+    /// Memory of its inputs, in the same call or, because it keeps them, in a later one.
+    pub(crate) writes_inputs: bool,
+    /// Attributes of its module, so that two calls must not run at once.
+    pub(crate) changes_module: bool,
+}
+
+impl Effects {
+    /// What has to be believed of a module that could not be analysed.
+    pub(crate) const ALL: Self = Self { writes_inputs: true, changes_module: true };
+}
+
 /// A loaded module with a method forward.
 pub(crate) struct Module(NonNull<shim::Module>);
 
-// SAFETY: libtorch's modules are used by several threads; what is specific to a thread is set up by `carton_run`.
+// SAFETY: libtorch's modules belong to no thread; what is specific to one is set up by `carton_run`.
 unsafe impl Send for Module {}
-// SAFETY: as above; running a module changes nothing of ours in it.
+// SAFETY: as above, and libtorch runs one module in several threads at once as long as forward does not change it. Where
+// `effects` says that it may, `TorchScript` lets one call run at a time, which the host keeps to and a lock makes sure of.
 unsafe impl Sync for Module {}
 
 impl Module {
@@ -244,15 +259,16 @@ impl Module {
         arguments.iter().map(argument).collect()
     }
 
-    /// Whether forward may write to memory of its inputs, in the same call or a later one.
+    /// What forward may write to.
     ///
     /// # Errors
     /// libtorch could not find out.
-    pub(crate) fn may_write_inputs(&self) -> Result<bool, RunnerError> {
-        let mut may_write = true;
-        // SAFETY: the module is alive; `may_write` may be written to.
-        check(unsafe { shim::carton_may_write_inputs(self.0.as_ptr(), &raw mut may_write) })?;
-        Ok(may_write)
+    pub(crate) fn effects(&self) -> Result<Effects, RunnerError> {
+        let mut effects = Effects::ALL;
+        let Effects { writes_inputs, changes_module } = &mut effects;
+        // SAFETY: the module is alive; both flags may be written to.
+        check(unsafe { shim::carton_effects(self.0.as_ptr(), writes_inputs, changes_module) })?;
+        Ok(effects)
     }
 
     /// Runs forward on `values`: its arguments in order, or with `keys` one dictionary. With `copy` tensors are copied

@@ -1,6 +1,6 @@
 //! The runner itself: finds the model among the files, loads it, runs it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use carton_runner_interface::LogLevel;
 use carton_runner_interface::runner::{
@@ -9,7 +9,7 @@ use carton_runner_interface::runner::{
 use carton_tensor::Storage;
 
 use crate::binding::Binding;
-use crate::module::{Device, Module, OutputValue, Structure, Value};
+use crate::module::{Device, Effects, Module, OutputValue, Structure, Value};
 use crate::options::ModelOptions;
 use crate::{LIBTORCH_VERSION, RUNNER_NAME, archive, convert, device, model_location, pack};
 
@@ -20,6 +20,8 @@ pub struct TorchScript {
     module: Module,
     binding: Binding,
     max_concurrency: usize,
+    /// Held by the call that runs, where two at once would change the module's attributes under one another.
+    alone: Option<Mutex<()>>,
     /// Whether forward may write to its inputs, which then are copied: the host's memory cannot be written to.
     copies_inputs: bool,
 }
@@ -36,21 +38,28 @@ impl Runner for TorchScript {
         set_threads(&options, call);
         let module = load_module(&path, bytes, device)?;
         let binding = Binding::new(&module.arguments(), &request.inputs, &request.outputs)?;
+        let effects = module.effects().unwrap_or_else(|error| {
+            call.log(LogLevel::Debug, &format!("libtorch's alias analysis failed: {}", error.message));
+            Effects::ALL
+        });
         // Tensors on a GPU are copies anyway.
-        let copies_inputs = device == Device::Cpu
-            && module.may_write_inputs().unwrap_or_else(|error| {
-                call.log(LogLevel::Debug, &format!("libtorch's alias analysis failed: {}", error.message));
-                true
-            });
+        let copies_inputs = device == Device::Cpu && effects.writes_inputs;
         if copies_inputs {
             call.info("the model may write to its inputs, so each call copies them");
+        }
+        let max_concurrency = if effects.changes_module { 1 } else { options.max_concurrency };
+        if max_concurrency < options.max_concurrency {
+            call.warn(
+                "option `max_concurrency` is ignored: the model may change its attributes, so one call runs at a time",
+            );
         }
         call.info(&format!(
             "running `{path}` with libtorch {LIBTORCH_VERSION} on {}, {} threads",
             if device == Device::Cpu { "the CPU" } else { "a GPU" },
             tch::get_num_threads()
         ));
-        Ok(Self { module, binding, max_concurrency: options.max_concurrency, copies_inputs })
+        let alone = effects.changes_module.then(Mutex::default);
+        Ok(Self { module, binding, max_concurrency, alone, copies_inputs })
     }
 
     fn pack(request: PackRequest, call: &Call) -> Result<PackResponse, RunnerError> {
@@ -66,6 +75,8 @@ impl Runner for TorchScript {
         let values = bound.iter().map(convert::value).collect::<Result<Vec<Value<'_>>, _>>()?;
         let keys: Option<Vec<&str>> =
             self.binding.takes_dictionary().then(|| bound.iter().map(|input| input.inner).collect());
+        // Also until the outputs are copied: they may be the attributes.
+        let _alone = self.alone.as_ref().map(|alone| alone.lock().unwrap_or_else(PoisonError::into_inner));
         let results = self.module.run(&values, keys.as_deref(), self.copies_inputs)?;
         let (mut structure, mut outputs) = results.outputs();
         if structure == Structure::One

@@ -98,7 +98,11 @@ unsafe extern "C" {
     ) -> *mut Error;
     pub(crate) fn carton_module_free(module: *mut Module);
     pub(crate) fn carton_arguments(module: *const Module, arguments: *mut *const Argument) -> usize;
-    pub(crate) fn carton_may_write_inputs(module: *const Module, may_write: *mut bool) -> *mut Error;
+    pub(crate) fn carton_effects(
+        module: *const Module,
+        writes_inputs: *mut bool,
+        changes_module: *mut bool,
+    ) -> *mut Error;
     pub(crate) fn carton_run(
         module: *const Module,
         values: *const Value,
