@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use carton_runner_interface::host::CallError;
-use carton_runner_interface::runner::RunnerError;
+use carton_runner_interface::runner::{RunnerError, RunnerErrorKind};
 
 use crate::cache::CacheError;
 use crate::config::ConfigError;
@@ -61,6 +61,11 @@ pub enum Error {
         /// The arrays in it.
         names: Vec<String>,
     },
+    /// Self-tests are to be recorded of a model whose inputs and outputs are not known.
+    #[error(
+        "a self-test can be recorded only where inputs and outputs are declared, and the model does not tell its own"
+    )]
+    NoSignature,
     /// A runner answered something that makes no sense.
     #[error("runner {runner} answered `{found}`, expected {expected}")]
     RunnerAnswer {
@@ -111,6 +116,14 @@ pub enum Error {
     /// The runner lacks something on this machine that the model needs: a library, a tool, packages.
     #[error("runner {runner} lacks something that the model needs")]
     Unavailable {
+        /// Name and version of the runner.
+        runner: String,
+        /// What it says.
+        source: RunnerMessage,
+    },
+    /// Something that the runner needs for the model has to come over the network and cannot.
+    #[error("runner {runner} cannot get what the model needs")]
+    RunnerNetwork {
         /// Name and version of the runner.
         runner: String,
         /// What it says.
@@ -199,9 +212,10 @@ impl Error {
 
     /// A model that `runner` will not load or pack.
     pub(crate) fn refused(runner: String, error: RunnerError) -> Self {
-        match error.is_unavailable {
-            true => Self::Unavailable { runner, source: runner_error(error) },
-            false => Self::LoadRefused { runner, source: runner_error(error) },
+        match error.kind {
+            RunnerErrorKind::Unavailable => Self::Unavailable { runner, source: runner_error(error) },
+            RunnerErrorKind::Network => Self::RunnerNetwork { runner, source: runner_error(error) },
+            _ => Self::LoadRefused { runner, source: runner_error(error) },
         }
     }
 
@@ -213,7 +227,7 @@ impl Error {
             Self::Pack(error) if error.kind() == contents::ErrorKind::Interrupted => ErrorKind::Interrupted,
             Self::Contents(error) => error.kind().into(),
             Self::Network(NetworkError::Interrupted) => ErrorKind::Interrupted,
-            Self::Network(_) => ErrorKind::Network,
+            Self::Network(_) | Self::RunnerNetwork { .. } => ErrorKind::Network,
             Self::NoRunner(_) | Self::Unavailable { .. } => ErrorKind::NoRunner,
             Self::Install(error) => error.kind(),
             Self::Launch(_) | Self::RunnerCrashed(_) | Self::RunnerGone { .. } | Self::LoadRefused { .. } => {
@@ -244,8 +258,12 @@ impl Error {
                 Some("name a folder that can be written to with CARTON_CACHE_DIR".to_owned())
             }
             Self::NoRunner(error) => Some(error.hint()),
-            Self::LoadRefused { source, .. } | Self::Unavailable { source, .. } | Self::Model { source, .. } => {
-                source.hint.clone()
+            Self::LoadRefused { source, .. }
+            | Self::Unavailable { source, .. }
+            | Self::RunnerNetwork { source, .. }
+            | Self::Model { source, .. } => source.hint.clone(),
+            Self::NoSignature => {
+                Some("declare them: `--metadata FILE`, a carton.toml with [[input]] and [[output]]".to_owned())
             }
             Self::Network(error) => error.hint(),
             Self::Contents(error) | Self::Package(PackageError::Contents(error)) => error.hint(),

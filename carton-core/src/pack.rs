@@ -132,6 +132,9 @@ impl Carton {
         draft.opts.extend(options.options.clone());
         let response = ask_runner(&descriptor, &path, scratch.path(), &draft, &config, &options).await?;
         complete(&mut draft, &descriptor, &response, options.framework_version.clone())?;
+        if !options.record_self_tests.is_empty() && draft.inputs.is_none() && draft.outputs.is_none() {
+            return Err(Error::NoSignature);
+        }
 
         let folder = options.metadata_folder.clone().unwrap_or_default();
         let mut input = Input {

@@ -363,6 +363,8 @@ pub mod code {
     pub const FAILED: &str = "failed";
     /// Something that the model needs is not on this machine, and could be.
     pub const UNAVAILABLE: &str = "unavailable";
+    /// Something that the model needs has to come over the network, and cannot.
+    pub const NETWORK: &str = "network";
     /// The code of the runner panicked in this call.
     pub const PANICKED: &str = "panicked";
     /// The call was cancelled.

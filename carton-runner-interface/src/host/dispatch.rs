@@ -8,7 +8,7 @@ use super::{CallError, CloseReason, Event};
 use crate::frame::Frame;
 use crate::message::{self, Hello, Message, Parsed, WireError, code, parse};
 use crate::protocol_error::ProtocolError;
-use crate::runner::{PackResponse, RunnerError};
+use crate::runner::{PackResponse, RunnerError, RunnerErrorKind};
 use crate::shared_memory::peer::MapError;
 use crate::tensor_encoding::decode;
 use crate::transport::reader::{FrameReader, ReadError};
@@ -114,8 +114,12 @@ fn handle(
         Message::Error(error) => match id {
             Some(id) => {
                 let WireError { code, message, causes, hint } = error;
-                let is_unavailable = code == code::UNAVAILABLE;
-                let error = RunnerError { message, causes, hint, is_unavailable };
+                let kind = match code.as_str() {
+                    code::UNAVAILABLE => RunnerErrorKind::Unavailable,
+                    code::NETWORK => RunnerErrorKind::Network,
+                    _ => RunnerErrorKind::Failed,
+                };
+                let error = RunnerError { message, causes, hint, kind };
                 calls.answer(id, name, &[], Err(CallError::Runner { code, error }))?;
             }
             None if error.code == code::UNKNOWN_MESSAGE => tracing::debug!(message = %error.message, "from the runner"),

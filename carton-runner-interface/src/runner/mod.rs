@@ -170,8 +170,21 @@ pub struct RunnerError {
     pub causes: Vec<String>,
     /// What the user can do about it.
     pub hint: Option<String>,
-    /// Whether something that the model needs is not on this machine, and could be: a library, a tool.
-    pub is_unavailable: bool,
+    /// Of what sort it is.
+    pub kind: RunnerErrorKind,
+}
+
+/// Of what sort an error of a runner is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RunnerErrorKind {
+    /// None of the others: the model or its framework reported it.
+    #[default]
+    Failed,
+    /// Something that the model needs is not on this machine, and could be: a library, a tool.
+    Unavailable,
+    /// Something that the model needs has to come over the network, and cannot.
+    Network,
 }
 
 impl RunnerError {
@@ -182,7 +195,13 @@ impl RunnerError {
 
     /// Something that the model needs is not on this machine; `hint` says how it gets there.
     pub fn unavailable(message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { is_unavailable: true, ..Self::new(message).with_hint(hint) }
+        Self { kind: RunnerErrorKind::Unavailable, ..Self::new(message).with_hint(hint) }
+    }
+
+    /// Whether something that the model needs is not on this machine, and could be.
+    #[must_use]
+    pub fn is_unavailable(&self) -> bool {
+        self.kind == RunnerErrorKind::Unavailable
     }
 
     /// Adds what the user can do about it.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::call::{AnswerError, Call, CallState, OutputStream};
 use super::dispatch::{Job, Work};
-use super::{Runner, RunnerError, Sealed, Tensors};
+use super::{Runner, RunnerError, RunnerErrorKind, Sealed, Tensors};
 use crate::link::{Link, LinkOptions};
 use crate::message::{self, Message, Parsed, Side, WireError, code, parse};
 use crate::protocol_error::ProtocolError;
@@ -267,10 +267,14 @@ impl<R: Runner> Server<R> {
             let message = format!("the runner panicked: {}", panic_message(panic.as_ref()));
             Err(AnswerError { code: code::PANICKED, error: RunnerError::new(message) })
         });
-        if let Err(AnswerError { code, error: RunnerError { message, causes, hint, is_unavailable } }) = answered {
+        if let Err(AnswerError { code, error: RunnerError { message, causes, hint, kind } }) = answered {
             let code = match code {
                 _ if call.is_cancelled() => code::CANCELLED,
-                code::FAILED if is_unavailable => code::UNAVAILABLE,
+                code::FAILED => match kind {
+                    RunnerErrorKind::Failed => code::FAILED,
+                    RunnerErrorKind::Unavailable => code::UNAVAILABLE,
+                    RunnerErrorKind::Network => code::NETWORK,
+                },
                 code => code,
             };
             // A closed connection is found out about by the thread that reads.

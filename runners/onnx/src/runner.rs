@@ -1,7 +1,8 @@
 //! The runner itself: finds the model among the files, picks an engine, translates names.
 
 use carton_runner_interface::runner::{
-    Call, Description, LoadRequest, PackRequest, PackResponse, Runner, RunnerError, TensorSpec, Tensors,
+    Call, Description, LoadRequest, PackRequest, PackResponse, Runner, RunnerError, RunnerErrorKind, TensorSpec,
+    Tensors,
 };
 
 use crate::engine::library::{Found, SearchPath};
@@ -152,7 +153,10 @@ fn load_engine(
             }
             Box::new(Rten::load(source, options, warn).map_err(|error| RunnerError {
                 // Installing the library is all it takes, unless the user insists on this engine.
-                is_unavailable: options.engine == EngineChoice::Auto && error.hint.is_some(),
+                kind: match options.engine {
+                    EngineChoice::Auto if error.hint.is_some() => RunnerErrorKind::Unavailable,
+                    _ => error.kind,
+                },
                 ..error
             })?)
         }

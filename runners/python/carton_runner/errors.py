@@ -6,7 +6,7 @@ class RunnerError(Exception):
 
     ``message`` says what went wrong, ``causes`` the reasons behind it (outermost first), ``hint`` what the user can do.
     ``code`` is one of spec/runner-protocol.md section 5; ``unavailable`` is for something that the model needs, is not on
-    this machine, and can be installed.
+    this machine, and can be installed; ``network`` for what has to come over the network, and cannot.
     """
 
     def __init__(self, message, causes=(), code="failed", hint=None):

@@ -76,9 +76,11 @@ def _import_numpy(packages):
         import numpy.ma  # noqa: F401, used to recognise masked arrays
     except ImportError as error:
         where = "the model's environment" if packages is not None else "the Python that runs the model"
-        hint = "pack the model with a requirements.txt, which is given NumPy too"
         if packages is None:
-            hint += ", or install it: %s -m pip install numpy" % sys.executable
+            hint = "pack the model anew, which gives it NumPy, or install it: %s -m pip install numpy" % sys.executable
+        else:
+            # Every lock has it, so that somebody must have changed the environment.
+            hint = "delete the folder %s: the environment is made anew" % Path(packages).parents[2]
         raise RunnerError("NumPy cannot be imported from %s" % where, [str(error)], "unavailable", hint) from error
     return numpy
 

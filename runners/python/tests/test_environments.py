@@ -136,7 +136,7 @@ class Environments(Case):
         os.environ["FAKE_FAILS"] = "error: No solution found when resolving dependencies"
         with self.assertRaises(RunnerError) as caught:
             environments.prepare(self.model(f"numpy==9 {HASH}\n"), self.report)
-        self.assertEqual(caught.exception.code, "unavailable")
+        self.assertEqual(caught.exception.code, "network")
         self.assertIn("the network must not be used", caught.exception.message)
         self.assertIn("--bundle-wheels", caught.exception.hint)
 
@@ -194,7 +194,7 @@ class Environments(Case):
             self.assertEqual(folders, [])
 
         check("error: Hash mismatch for `numpy`", "its hash differs", "failed")
-        check("error: Failed to fetch: `https://x`\\n  Caused by: dns error", "cannot be fetched", "unavailable")
+        check("error: Failed to fetch: `https://x`\\n  Caused by: dns error", "cannot be fetched", "network")
         check("  x No solution found when resolving dependencies", "no such versions in the package index", "failed")
         check(
             "  x No solution found\\n  x was not found in the package registry", "is not in the package index", "failed"
@@ -345,6 +345,15 @@ class Packing(Case):
                     compiling._checked(f"{line} \\\n    {HASH}\n")
                 self.assertIn("not from a package index", caught.exception.message)
                 self.assertNotIn("host.example", caught.exception.message)
+
+    def test_nothing_is_fetched_that_cannot_be_locked(self):
+        for line in ("git+https://host.example/x.git", "x @ git+https://host.example/x.git", "-e .", "./x", "x[y] @ file:///x"):
+            with self.subTest(line=line):
+                self.write("m/requirements.txt", f"# a @ b\nnumpy\n{line}\n")
+                with self.assertRaises(RunnerError) as caught:
+                    self.pack("m")
+                self.assertIn("not from a package index", caught.exception.message)
+        self.assertEqual(self.calls(), [])
 
     def test_a_model_with_the_originals_lock_keeps_it(self):
         self.write("m/.carton/carton.lock", "")

@@ -51,8 +51,8 @@ fn built_in_engine() {
         } else {
             let error = open(&files, EngineChoice::Rten).err().unwrap();
             assert!(error.hint.as_ref().unwrap().contains("`carton runner install onnx`"), "{error:?}");
-            assert!(!error.is_unavailable, "{error:?}");
-            assert!(open(&files, EngineChoice::Auto).err().unwrap().is_unavailable);
+            assert!(!error.is_unavailable(), "{error:?}");
+            assert!(open(&files, EngineChoice::Auto).err().unwrap().is_unavailable());
             n_refused += 1;
         }
     }

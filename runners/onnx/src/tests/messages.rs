@@ -167,7 +167,13 @@ fn libraries() {
             Onnx::open(&TestFiles::of_model("mlp.onnx"), &options, None, (&[], &[]), libraries, &mut |warning| {
                 warnings.push(warning);
             });
-        (opened.map(drop).map_err(|error| (error.message, error.hint, error.is_unavailable)), warnings)
+        (
+            opened
+                .map(drop)
+                .map_err(|error| (error.is_unavailable(), error))
+                .map_err(|(is_unavailable, error)| (error.message, error.hint, is_unavailable)),
+            warnings,
+        )
     };
 
     let nowhere = SearchPath { chosen: None, installed: Some("/data/onnxruntime".into()) };

@@ -23,6 +23,7 @@ MAX_FILES = 64
 _FORMAT = "1"
 
 _INCLUDED = re.compile(r"(?:-r|-c|--requirement|--constraint)(?:[ \t=]+|(?=[^ \t=-]))(\S.*)")
+_ELSEWHERE = re.compile(r"-e\b|--editable|\.{0,2}/|(?:[a-z0-9]+\+)?[a-z0-9]+:/|file:|[^ ]+ *(?:\[[^]]*\])? @ ", re.IGNORECASE)
 _INDEX = re.compile(r"(?:-i|-f|--index-url|--extra-index-url|--find-links)(?:[ \t=]|$)")
 
 
@@ -87,6 +88,9 @@ def _texts(path: Path) -> List[str]:
 def compile_lock(inputs: Inputs, report) -> str:
     """The text of a lock for the interpreter's minor version: NumPy and what the inputs ask for, on every platform if
     there are such versions, else on this one."""
+    for text in inputs.texts:
+        # Before uv fetches it, or runs its build.
+        _refuse_elsewhere(text)
     tool = uv.find()
     report.info(f"locking the packages of the model with {shlex.join(tool.command)}")
     if inputs.names_an_index():
@@ -122,7 +126,7 @@ def _compile(tool: uv.Uv, folder: Path, sources: List[str], options: List[str]) 
     try:
         tool.run([*command, *options, "--output-file", "lock.txt", *sources], str(folder), "lock the model's packages")
     except RunnerError as error:
-        if error.code == "unavailable":
+        if error.code == "network":
             error.hint = "try again when the package index can be reached"
         raise
     try:
@@ -132,11 +136,17 @@ def _compile(tool: uv.Uv, folder: Path, sources: List[str], options: List[str]) 
 
 
 def _checked(text: str) -> lock.Lock:
+    _refuse_elsewhere(text)
+    return lock.parse(text, "the lock that uv made")
+
+
+def _refuse_elsewhere(text: str) -> None:
+    """Refuses packages that do not come from an index: nobody else could get the same."""
     for line in text.splitlines():
-        if " @ " in line or re.match(r"-e\b|--editable|\.{0,2}/|file:", line):
+        line = line.strip()
+        if not line.startswith("#") and _ELSEWHERE.match(line):
             shown = line.split(" --hash")[0].split("://")[0]
             raise RunnerError(
                 f"`{shown[:200].strip()}…` is not from a package index, and cannot be locked",
                 hint="put its code into the model's folder, or its package into an index",
             )
-    return lock.parse(text, "the lock that uv made")

@@ -30,6 +30,8 @@ from carton_runner.errors import RunnerError
 
 #: A change of what an environment is gets a new folder.
 FOLDER = "python/environments-v1"
+#: What to do where environments cannot be written.
+ANOTHER_PLACE = "make room, or name a folder that can be written to with CARTON_RUNNER_DATA_DIR"
 COMPLETE = "complete"
 #: Between two looks at a lock that another process has, and at how far uv is, in seconds.
 _PAUSE = 0.05
@@ -92,7 +94,7 @@ def environment(wanted: Wanted, report) -> Path:
         try:
             environments.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise RunnerError(f"cannot make the folder `{environments}`", [str(error)]) from error
+            raise RunnerError(f"cannot make the folder `{environments}`", [str(error)], hint=ANOTHER_PLACE) from error
         with locked(environments / f"{key}.lock", "makes the environment of this model", report) as lock:
             # Whoever had the lock may have made it.
             if not _is_complete(folder):
@@ -136,7 +138,7 @@ def _make(folder: Path, wanted: Wanted, lock: int, report) -> None:
         marker.rename(folder / COMPLETE)
     except OSError as error:
         _delete(folder)
-        raise RunnerError(f"cannot make the environment `{folder}`", [str(error)]) from error
+        raise RunnerError(f"cannot make the environment `{folder}`", [str(error)], hint=ANOTHER_PLACE) from error
     except BaseException:
         # Half an environment is of no use and takes space.
         _delete(folder)
@@ -221,7 +223,7 @@ def cached_text(name: str, make, report, doing: Optional[str] = None) -> str:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RunnerError(f"cannot make the folder `{folder}`", [str(error)]) from error
+        raise RunnerError(f"cannot make the folder `{folder}`", [str(error)], hint=ANOTHER_PLACE) from error
     with locked(folder / f"{name}.lock", doing or "locks the packages of this model", report):
         if path.exists():
             return path.read_text()

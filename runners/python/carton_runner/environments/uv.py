@@ -28,14 +28,15 @@ _ABSENT = (
     "there are no versions of",
 )
 
-#: What uv says, and what that means. The first that fits is taken.
-_REASONS: Tuple[Tuple[Tuple[str, ...], str, bool], ...] = (
-    (("no space left on device", "os error 28", "disk quota exceeded"), "the disk is full", False),
-    (("hash mismatch",), "a package is not the one that was locked: its hash differs", False),
+_FULL = ("no space left on device", "os error 28", "disk quota exceeded")
+#: What uv says, what that means, and the code of the error. The first that fits is taken.
+_REASONS: Tuple[Tuple[Tuple[str, ...], str, str], ...] = (
+    (_FULL, "the disk is full", "failed"),
+    (("hash mismatch",), "a package is not the one that was locked: its hash differs", "failed"),
     (
         _OFFLINE,
         "packages are not on this machine, and the network must not be used",
-        True,
+        "network",
     ),
     (
         (
@@ -50,7 +51,7 @@ _REASONS: Tuple[Tuple[Tuple[str, ...], str, bool], ...] = (
             "client error",
         ),
         "packages cannot be fetched",
-        True,
+        "network",
     ),
     (
         (
@@ -60,15 +61,15 @@ _REASONS: Tuple[Tuple[Tuple[str, ...], str, bool], ...] = (
             "for the current platform",
         ),
         "a package has no build for this platform and this Python",
-        False,
+        "failed",
     ),
     (
         ("failed to build", "build backend", "build failed", "failed to prepare distributions"),
         "a package cannot be built",
-        False,
+        "failed",
     ),
-    (("was not found in the package registry",), "a package is not in the package index", False),
-    (_ABSENT, "there are no such versions in the package index, or they exclude each other", False),
+    (("was not found in the package registry",), "a package is not in the package index", "failed"),
+    (_ABSENT, "there are no such versions in the package index, or they exclude each other", "failed"),
 )
 
 
@@ -209,14 +210,12 @@ def failure(doing: str, said: str, status: int) -> RunnerError:
     if is_offline() and any(word in lower for word in _ABSENT):
         # Without the network, uv knows nothing but what its cache has.
         lower = _OFFLINE[0]
-    for words, reason, is_unavailable in _REASONS:
+    for words, reason, code in _REASONS:
         if any(word in lower for word in words):
-            return RunnerError(
-                f"cannot {doing}: {reason}",
-                causes,
-                code="unavailable" if is_unavailable else "failed",
-                hint=_network_hint() if is_unavailable else None,
-            )
+            hint = _network_hint() if code == "network" else None
+            if words is _FULL:
+                hint = "make room, or name a folder with more of it with CARTON_RUNNER_DATA_DIR"
+            return RunnerError(f"cannot {doing}: {reason}", causes, code=code, hint=hint)
     return RunnerError(f"cannot {doing}: uv failed", causes)
 
 

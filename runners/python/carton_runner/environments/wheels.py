@@ -29,7 +29,7 @@ def bundle(locked: lock.Lock, carton_folder: Path, report) -> None:
     if uv.is_offline():
         raise RunnerError(
             "the wheels of the model cannot be fetched: the network must not be used",
-            code="unavailable",
+            code="network",
             hint="pack the model without `--offline`",
         )
     folder = carton_folder / "wheels"
