@@ -325,3 +325,12 @@ fn pack_options_that_the_runner_does_not_know_are_warned_about() {
     let described = sandbox.carton("info bundled.carton --json").expect_code(0).stdout;
     assert!(!described.contains("bundle_wheels"), "{described}");
 }
+
+#[test]
+fn a_self_test_of_a_model_whose_signature_is_not_known() {
+    let sandbox = Sandbox::new();
+    sandbox.write("model.bin", "weights");
+    let refused = sandbox.carton("pack model.bin --runner noop -o m.carton --record-self-test x=[1]").expect_code(1);
+    assert!(refused.stderr.contains("inputs and outputs are declared"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("hint: declare them: `--metadata FILE`"), "{}", refused.stderr);
+}

@@ -147,7 +147,7 @@ fn bundled_wheels_need_no_network() {
     site.pack("messages", &[]);
     fs::remove_dir_all(site.data()).unwrap();
     fs::remove_dir_all(&nowhere).unwrap();
-    let refused = run("messages.carton").expect_code(5);
+    let refused = run("messages.carton").expect_code(7);
     let error = refused.json();
     assert!(refused.stdout.contains("the network must not be used"), "{refused}");
     assert!(error["error"]["hint"].as_str().unwrap().contains("--bundle-wheels"), "{refused}");
