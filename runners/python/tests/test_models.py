@@ -470,7 +470,7 @@ class WithoutNumPy(support.ModelTest):
         self.write("main.py", "def f(): return {}")
         with Host() as host:
             answer = host.load(self.folder, {"infer_fn": "f", "entrypoint_package": "main"})
-            fields = self.error(answer, "NumPy cannot be imported", "no NumPy here", "requirements.txt")
+            fields = self.error(answer, "NumPy cannot be imported", "no NumPy here", "pack the model anew")
             self.assertEqual(fields["code"], "unavailable")
 
 
