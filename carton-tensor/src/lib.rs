@@ -13,6 +13,8 @@ compile_error!("tensors hold little-endian elements that are viewed in place, so
 mod allclose;
 mod dtype;
 mod element;
+#[cfg(feature = "files")]
+pub mod files;
 mod ndarray_conversion;
 #[cfg(feature = "npy")]
 pub mod npy;

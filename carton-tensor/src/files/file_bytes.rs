@@ -1,0 +1,216 @@
+//! Where the bytes of a tensor file come from.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use memmap2::Mmap;
+
+use super::SharedBytes;
+use crate::{AlignedBytes, Storage};
+
+/// The bytes of a tensor file: in memory, mapped, or read by position when asked for. Any number of threads may read.
+#[derive(Clone, Debug)]
+pub struct FileBytes(Inner);
+
+#[derive(Clone, Debug)]
+enum Inner {
+    Memory(SharedBytes),
+    File(Arc<File>, u64),
+}
+
+/// A mapped file as memory of tensors.
+struct Mapped(Mmap);
+
+impl Storage for Mapped {
+    fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl FileBytes {
+    /// Opens the file at `path`, whose bytes are copied into memory of their own when they are asked for.
+    ///
+    /// # Errors
+    /// IO; `path` is no regular file.
+    pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
+        let (file, len) = open(path.as_ref())?;
+        Ok(Self(Inner::File(Arc::new(file), len)))
+    }
+
+    /// Maps the file at `path`: its bytes are views of the system's cache, and nothing is copied.
+    ///
+    /// For files that nobody writes to meanwhile. Where another process truncates the file, touching what is no longer
+    /// there ends this one with SIGBUS; where one writes to it, tensors change under their reader. Use [`open`](Self::open)
+    /// for files of strangers.
+    ///
+    /// # Errors
+    /// IO; `path` is no regular file.
+    pub fn map(path: impl AsRef<Path>) -> io::Result<Self> {
+        let (file, len) = open(path.as_ref())?;
+        if len == 0 {
+            return Ok(Self::from(SharedBytes::from(Vec::<u8>::new())));
+        }
+        // SAFETY: the map is only read. That the file stays as it is while it is mapped is the caller's promise above,
+        // without which the process may end or numbers may change; no invariant of a type hangs on them, since every bit
+        // pattern is a valid element.
+        let map = unsafe { Mmap::map(&file)? };
+        Ok(Self::from(SharedBytes::from(Mapped(map))))
+    }
+
+    /// The number of bytes.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        match &self.0 {
+            // A usize has at most 64 bits on every machine that Rust knows.
+            Inner::Memory(bytes) => bytes.len() as u64,
+            Inner::File(_, len) => *len,
+        }
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether [`read`](Self::read) copies nothing.
+    #[must_use]
+    pub fn is_in_memory(&self) -> bool {
+        matches!(self.0, Inner::Memory(_))
+    }
+
+    /// The bytes in `range`: a view of memory or of the map, or a copy of what is in the file, aligned to 64.
+    ///
+    /// # Errors
+    /// IO; [`UnexpectedEof`](io::ErrorKind::UnexpectedEof) for a range past the end, also when the file has become shorter
+    /// than it was; [`OutOfMemory`](io::ErrorKind::OutOfMemory).
+    pub fn read(&self, range: Range<u64>) -> io::Result<SharedBytes> {
+        let (start, end) = self.check(&range)?;
+        match &self.0 {
+            Inner::Memory(bytes) => bytes.slice(start..end).ok_or_else(|| past_the_end(&range, self.len())),
+            Inner::File(file, _) => {
+                let bytes = AlignedBytes::try_zeroed(end - start);
+                let mut bytes = bytes.ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
+                read_exact_at(file, bytes.as_mut_slice(), range.start)?;
+                Ok(bytes.into())
+            }
+        }
+    }
+
+    /// Copies the bytes from `offset` on into all of `buffer`.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_into(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let range = offset..offset.saturating_add(buffer.len() as u64);
+        let (start, end) = self.check(&range)?;
+        match &self.0 {
+            Inner::Memory(bytes) => {
+                let found = bytes.get(start..end).ok_or_else(|| past_the_end(&range, self.len()))?;
+                buffer.copy_from_slice(found);
+                Ok(())
+            }
+            Inner::File(file, _) => read_exact_at(file, buffer, offset),
+        }
+    }
+
+    fn check(&self, range: &Range<u64>) -> io::Result<(usize, usize)> {
+        if range.start > range.end || range.end > self.len() {
+            return Err(past_the_end(range, self.len()));
+        }
+        let position = |position: u64| usize::try_from(position).map_err(|_| past_the_end(range, self.len()));
+        Ok((position(range.start)?, position(range.end)?))
+    }
+}
+
+impl From<SharedBytes> for FileBytes {
+    fn from(bytes: SharedBytes) -> Self {
+        Self(Inner::Memory(bytes))
+    }
+}
+
+impl From<Vec<u8>> for FileBytes {
+    fn from(bytes: Vec<u8>) -> Self {
+        SharedBytes::from(bytes).into()
+    }
+}
+
+/// Opens a regular file: a pipe has no positions, and opening one could wait for ever.
+fn open(path: &Path) -> io::Result<(File, u64)> {
+    let metadata = std::fs::metadata(path)?;
+    if !metadata.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "expected a regular file"));
+    }
+    let file = File::open(path)?;
+    // The size of what was opened: the path may lead to another file by now.
+    let len = file.metadata()?.len();
+    Ok((file, len))
+}
+
+fn past_the_end(range: &Range<u64>, len: u64) -> io::Error {
+    let message = format!("bytes {} to {} of {len} do not exist", range.start, range.end);
+    io::Error::new(io::ErrorKind::UnexpectedEof, message)
+}
+
+#[cfg(unix)]
+fn read_exact_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, buffer, offset)
+}
+
+#[cfg(windows)]
+fn read_exact_at(file: &File, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
+    while !buffer.is_empty() {
+        let n_bytes = std::os::windows::fs::FileExt::seek_read(file, buffer, offset)?;
+        if n_bytes == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        buffer = &mut buffer[n_bytes..];
+        offset += n_bytes as u64;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn ranges_are_checked_wherever_the_bytes_are() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("bytes");
+        std::fs::write(&path, [1, 2, 3, 4]).unwrap();
+        for bytes in
+            [FileBytes::from(vec![1, 2, 3, 4]), FileBytes::open(&path).unwrap(), FileBytes::map(&path).unwrap()]
+        {
+            assert_eq!(bytes.len(), 4);
+            assert_eq!(*bytes.read(1..3).unwrap(), [2, 3]);
+            assert!(bytes.read(4..4).unwrap().is_empty());
+            let mut buffer = [0; 2];
+            bytes.read_into(2, &mut buffer).unwrap();
+            assert_eq!(buffer, [3, 4]);
+            #[allow(clippy::reversed_empty_ranges)]
+            for range in [3..5, 5..5, 3..2, 0..u64::MAX, u64::MAX..u64::MAX] {
+                assert_eq!(bytes.read(range).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+            }
+            assert_eq!(bytes.read_into(u64::MAX, &mut buffer).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        }
+    }
+
+    #[test]
+    fn an_empty_file_and_a_shrinking_one() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("bytes");
+        std::fs::write(&path, []).unwrap();
+        assert!(FileBytes::map(&path).unwrap().is_empty());
+        assert!(FileBytes::open(place.path()).is_err());
+        std::fs::write(&path, [0; 100]).unwrap();
+        let bytes = FileBytes::open(&path).unwrap();
+        std::fs::File::options().write(true).open(&path).unwrap().set_len(10).unwrap();
+        assert_eq!(bytes.read(0..100).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+}

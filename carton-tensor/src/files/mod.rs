@@ -1,0 +1,14 @@
+//! What the formats of tensor files share: element types, tensors as they are in a file, and where its bytes come from.
+//!
+//! Knows no format: `safetensors` and `ztensor` are modules of their own, and `any` opens whichever a file is.
+
+mod element_type;
+mod file_bytes;
+mod raw_tensor;
+mod shared_bytes;
+mod widening;
+
+pub use element_type::ElementType;
+pub use file_bytes::FileBytes;
+pub use raw_tensor::{FileElement, RawTensor, RawTensorError};
+pub use shared_bytes::SharedBytes;
