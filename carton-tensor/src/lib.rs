@@ -18,6 +18,8 @@ pub mod files;
 mod ndarray_conversion;
 #[cfg(feature = "npy")]
 pub mod npy;
+#[cfg(feature = "safetensors")]
+pub mod safetensors;
 mod shape;
 mod storage;
 mod tensor;

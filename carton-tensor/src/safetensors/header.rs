@@ -1,0 +1,195 @@
+//! The header of a file: which tensors it has and where (spec/safetensors.md §1 to §5). Pure: bytes in, tensors out.
+
+use std::ops::Range;
+
+use super::header_json::{self, Entry};
+use super::string_table::StringTable;
+use super::{HeaderError, Metadata};
+use crate::files::ElementType;
+
+/// What a file says of its tensors, checked: all of them lie in the file, one after another, and have the size that their
+/// dtype and shape ask for.
+///
+/// ```
+/// use carton_tensor::safetensors::Header;
+/// let json = br#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}"#;
+/// let file = [&(json.len() as u64).to_le_bytes(), json.as_slice(), &[0; 8]].concat();
+/// let header = Header::parse(&file, file.len() as u64)?;
+/// let tensor = header.get("a").ok_or("no such tensor")?;
+/// assert_eq!((tensor.shape, tensor.range), (&[2][..], 62..70));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Header {
+    /// In the order of their data. Offsets are those of the header, counted from `data_start`.
+    pub(super) entries: Vec<Entry>,
+    /// The name of each.
+    pub(super) names: StringTable,
+    /// The dimensions of all shapes.
+    pub(super) dimensions: Vec<usize>,
+    pub(super) metadata: Metadata,
+    pub(super) data_start: u64,
+}
+
+/// A tensor as the header describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorInfo<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// The type of its elements.
+    pub dtype: ElementType,
+    /// Its dimensions; none for a scalar.
+    pub shape: &'a [usize],
+    /// Where its bytes are in the file.
+    pub range: Range<u64>,
+}
+
+impl Header {
+    /// The bytes before the header, which say how long it is.
+    pub const PREFIX: usize = 8;
+
+    /// The longest header that is read or written, in bytes (§1.2).
+    pub const MAX_LENGTH: u64 = 100_000_000;
+
+    /// Where the header ends and the data begins, from the first [`PREFIX`](Self::PREFIX) bytes of a file of this length.
+    /// Who reads a file in parts asks this first.
+    ///
+    /// # Errors
+    /// [`HeaderError::TooShort`], [`HeaderError::TooLong`], [`HeaderError::PastTheEnd`]; [`HeaderError::Incomplete`] when
+    /// fewer bytes are given.
+    pub fn end(bytes: &[u8], file_length: u64) -> Result<u64, HeaderError> {
+        const PREFIX: u64 = Header::PREFIX as u64;
+        if file_length < PREFIX {
+            return Err(HeaderError::TooShort { file_length });
+        }
+        let Some(prefix) = bytes.first_chunk() else {
+            return Err(HeaderError::Incomplete { needed: PREFIX, found: bytes.len() as u64 });
+        };
+        let length = u64::from_le_bytes(*prefix);
+        if length > Self::MAX_LENGTH {
+            return Err(HeaderError::TooLong { length });
+        }
+        if length > file_length - PREFIX {
+            return Err(HeaderError::PastTheEnd { length, file_length });
+        }
+        Ok(PREFIX + length)
+    }
+
+    /// Reads the header of a file of `file_length` bytes. `bytes` are its first ones, at least up to the [`end`](Self::end) of
+    /// the header.
+    ///
+    /// Takes memory in proportion to the header: at worst some eight times its length.
+    ///
+    /// # Errors
+    /// The rule that the header breaks; [`HeaderError::Incomplete`] when `bytes` end before the header.
+    pub fn parse(bytes: &[u8], file_length: u64) -> Result<Self, HeaderError> {
+        let data_start = Self::end(bytes, file_length)?;
+        let incomplete = HeaderError::Incomplete { needed: data_start, found: bytes.len() as u64 };
+        let Some(header) = usize::try_from(data_start).ok().and_then(|end| bytes.get(Self::PREFIX..end)) else {
+            return Err(incomplete);
+        };
+        let parsed = header_json::parse(header)?;
+        let mut header = Self {
+            entries: parsed.entries,
+            names: parsed.names,
+            dimensions: parsed.dimensions,
+            metadata: parsed.metadata,
+            data_start,
+        };
+        header.sort_by_data();
+        if let Err(position) = header.names.index() {
+            return Err(HeaderError::DuplicateTensor { tensor: header.names.get(position).to_owned() });
+        }
+        header.check_offsets(file_length - data_start)?;
+        Ok(header)
+    }
+
+    /// Brings the tensors into the order of their data, in which writers other than very old ones have them already.
+    fn sort_by_data(&mut self) {
+        if self.entries.is_sorted_by_key(|entry| (entry.begin, entry.end)) {
+            return;
+        }
+        // Headers are too short for more entries than 32 bits can count, which `names` has seen to.
+        let mut order: Vec<u32> = (0..).take(self.entries.len()).collect();
+        let key = |position: &u32| self.entries.get(*position as usize).map(|entry| (entry.begin, entry.end));
+        order.sort_by_key(key);
+        self.entries = order.iter().filter_map(|&position| self.entries.get(position as usize)).cloned().collect();
+        self.names.reorder(&order);
+    }
+
+    /// Each tensor begins where the one before it ends, the first where the data begins, and the last ends with the file (§5).
+    fn check_offsets(&self, data_length: u64) -> Result<(), HeaderError> {
+        let mut expected = 0;
+        for (position, entry) in self.entries.iter().enumerate() {
+            let begin = entry.begin;
+            let tensor = || self.names.get(position).to_owned();
+            if begin > expected {
+                return Err(HeaderError::Hole { tensor: tensor(), expected, begin });
+            }
+            if begin < expected {
+                // The order is by where they begin, so there is one before.
+                let other = self.names.get(position.saturating_sub(1)).to_owned();
+                return Err(HeaderError::Overlap { tensor: tensor(), other, expected, begin });
+            }
+            expected = entry.end;
+        }
+        match data_length {
+            found if found < expected => Err(HeaderError::Truncated { expected, found }),
+            found if found > expected => Err(HeaderError::TrailingBytes { expected, found }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The number of tensors.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are no tensors.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The tensor of this name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<TensorInfo<'_>> {
+        self.names.find(name).and_then(|position| self.at(position))
+    }
+
+    /// The tensor at this place in the order of [`iter`](Self::iter).
+    #[must_use]
+    pub fn at(&self, position: usize) -> Option<TensorInfo<'_>> {
+        let entry = self.entries.get(position)?;
+        Some(TensorInfo {
+            name: self.names.get(position),
+            dtype: entry.dtype,
+            shape: self.dimensions.get(entry.shape())?,
+            // Every end was found to be inside the file.
+            range: self.data_start + entry.begin..self.data_start + entry.end,
+        })
+    }
+
+    /// The tensors, in the order of their data.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = TensorInfo<'_>> {
+        (0..self.len()).filter_map(|position| self.at(position))
+    }
+
+    /// The names of the tensors, in the order of their data.
+    pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
+        (0..self.len()).map(|position| self.names.get(position))
+    }
+
+    /// What the file says of itself.
+    #[must_use]
+    pub fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// Where the header ends and the data begins.
+    #[must_use]
+    pub fn data_start(&self) -> u64 {
+        self.data_start
+    }
+}

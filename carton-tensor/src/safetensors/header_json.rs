@@ -1,0 +1,435 @@
+//! The JSON of a header (spec/safetensors.md §2 to §4), read in one pass into flat vectors. Where data lies is not judged
+//! here, only whether each tensor is one.
+//!
+//! `serde_json` knows what JSON is; that keeps what is accepted here within what the `safetensors` library accepts, which
+//! uses it too. The visitors below put what they find where it stays, because a map of owned values would cost more than the
+//! parsing. The rule that a header breaks is kept in [`Parsed::broken`], since an error of serde is only text.
+
+use std::fmt;
+use std::ops::Range;
+
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+
+use super::string_table::StringTable;
+use super::{HeaderError, Metadata, dtype};
+use crate::MAX_RANK;
+use crate::files::ElementType;
+
+/// One tensor but for its name.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    /// Where its data begins, from the end of the header.
+    pub(super) begin: u64,
+    /// Where its data ends; not before `begin`.
+    pub(super) end: u64,
+    /// Where its dimensions are among those of all tensors.
+    first_dimension: u32,
+    rank: u8,
+    pub(super) dtype: ElementType,
+}
+
+impl Entry {
+    /// `None` where a header would have to be longer than any is.
+    pub(super) fn new(dtype: ElementType, data: Range<u64>, first_dimension: usize, rank: usize) -> Option<Self> {
+        let (first_dimension, rank) = (u32::try_from(first_dimension).ok()?, u8::try_from(rank).ok()?);
+        Some(Self { begin: data.start, end: data.end, first_dimension, rank, dtype })
+    }
+
+    /// Where its dimensions are among those of all tensors.
+    pub(super) fn shape(&self) -> Range<usize> {
+        let first = self.first_dimension as usize;
+        first..first + usize::from(self.rank)
+    }
+}
+
+/// What a header holds, in its order.
+#[derive(Default)]
+pub(super) struct Parsed {
+    pub(super) entries: Vec<Entry>,
+    pub(super) names: StringTable,
+    pub(super) dimensions: Vec<usize>,
+    pub(super) metadata: Metadata,
+    place: Place,
+    broken: Option<HeaderError>,
+}
+
+/// What is being read, for the error of a value of the wrong type.
+#[derive(Clone, Copy, Default)]
+enum Place {
+    #[default]
+    Header,
+    Metadata,
+    /// The last of the names.
+    Tensor,
+}
+
+/// Reads the header without the eight bytes before it.
+pub(super) fn parse(header: &[u8]) -> Result<Parsed, HeaderError> {
+    let text = std::str::from_utf8(header)
+        .map_err(|error| HeaderError::NotUtf8 { position: (error.valid_up_to() + super::Header::PREFIX) as u64 })?;
+    let json = text.trim_end_matches(' ');
+    if !json.starts_with('{') {
+        return Err(HeaderError::FirstByte { found: text.bytes().next().unwrap_or_default() });
+    }
+    if !json.ends_with('}') {
+        return Err(HeaderError::LastByte { found: json.bytes().next_back().unwrap_or_default() });
+    }
+    let mut parsed = Parsed::default();
+    let mut deserializer = serde_json::Deserializer::from_str(json);
+    let result = HeaderSeed(&mut parsed).deserialize(&mut deserializer).and_then(|()| deserializer.end());
+    match result {
+        Ok(()) => Ok(parsed),
+        Err(error) => Err(parsed.broken_rule(&error)),
+    }
+}
+
+impl Parsed {
+    /// Keeps the rule that is broken, and gives serde an error to stop with.
+    fn refuse<E: Error>(&mut self, broken: HeaderError) -> E {
+        self.broken = Some(broken);
+        E::custom("a rule is broken")
+    }
+
+    fn broken_rule(&mut self, error: &serde_json::Error) -> HeaderError {
+        if let Some(broken) = self.broken.take() {
+            return broken;
+        }
+        let problem = error.to_string();
+        match self.place {
+            // JSON, but something else than was expected there.
+            Place::Metadata if error.is_data() => HeaderError::NotMetadata { problem },
+            Place::Tensor if error.is_data() => HeaderError::NotATensor { tensor: self.name(), problem },
+            _ => HeaderError::Json { problem },
+        }
+    }
+
+    /// The name of the tensor that is being read.
+    fn name(&self) -> String {
+        self.names.get(self.names.len().saturating_sub(1)).to_owned()
+    }
+}
+
+/// The whole header.
+struct HeaderSeed<'p>(&'p mut Parsed);
+
+impl<'de> DeserializeSeed<'de> for HeaderSeed<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for HeaderSeed<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object with tensors")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(key) = map.next_key_seed(KeySeed(self.0))? {
+            match key {
+                Key::Metadata if self.0.metadata.is_absent() => {
+                    self.0.metadata = Metadata::present();
+                    self.0.place = Place::Metadata;
+                    map.next_value_seed(MetadataSeed(self.0))?;
+                }
+                Key::Metadata => return Err(self.0.refuse(HeaderError::DuplicateMetadata)),
+                Key::Tensor => {
+                    self.0.place = Place::Tensor;
+                    let entry = map.next_value_seed(TensorSeed(self.0))?;
+                    self.0.entries.push(entry);
+                }
+            }
+            self.0.place = Place::Header;
+        }
+        Ok(())
+    }
+}
+
+/// A key of the header.
+enum Key {
+    Metadata,
+    /// The last of the names.
+    Tensor,
+}
+
+struct KeySeed<'p>(&'p mut Parsed);
+
+impl<'de> DeserializeSeed<'de> for KeySeed<'_> {
+    type Value = Key;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Key, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for KeySeed<'_> {
+    type Value = Key;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name of a tensor")
+    }
+
+    fn visit_str<E: Error>(self, name: &str) -> Result<Key, E> {
+        if name == super::METADATA_KEY {
+            return Ok(Key::Metadata);
+        }
+        match self.0.names.push(name) {
+            Some(()) => Ok(Key::Tensor),
+            None => Err(self.0.refuse(HeaderError::TooLong { length: u64::from(u32::MAX) })),
+        }
+    }
+}
+
+/// `__metadata__`.
+struct MetadataSeed<'p>(&'p mut Parsed);
+
+impl<'de> DeserializeSeed<'de> for MetadataSeed<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for MetadataSeed<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of strings")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let Parsed { metadata, broken, .. } = self.0;
+        while map.next_key_seed(StringSeed(|key: &str| metadata.push_key(key), broken))?.is_some() {
+            map.next_value_seed(StringSeed(|value: &str| metadata.push_value(value), broken))?;
+        }
+        metadata.index().map_err(|error| self.0.refuse(error))
+    }
+}
+
+/// A string, given to a function whose error is kept as the rule that is broken.
+struct StringSeed<'p, F>(F, &'p mut Option<HeaderError>);
+
+impl<'de, T, F: FnOnce(&str) -> Result<T, HeaderError>> DeserializeSeed<'de> for StringSeed<'_, F> {
+    type Value = T;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl<T, F: FnOnce(&str) -> Result<T, HeaderError>> Visitor<'_> for StringSeed<'_, F> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_str<E: Error>(self, string: &str) -> Result<T, E> {
+        (self.0)(string).map_err(|error| {
+            *self.1 = Some(error);
+            E::custom("a rule is broken")
+        })
+    }
+}
+
+/// The entry of the tensor with the last of the names.
+struct TensorSeed<'p>(&'p mut Parsed);
+
+/// The fields of a tensor.
+#[derive(Clone, Copy)]
+enum Field {
+    Dtype,
+    Shape,
+    DataOffsets,
+}
+
+impl Field {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Dtype => "dtype",
+            Self::Shape => "shape",
+            Self::DataOffsets => "data_offsets",
+        }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for TensorSeed<'_> {
+    type Value = Entry;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Entry, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for TensorSeed<'_> {
+    type Value = Entry;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object with `dtype`, `shape` and `data_offsets`")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entry, A::Error> {
+        let (mut dtype, mut shape, mut offsets) = (None, None, None);
+        while let Some(field) = map.next_key_seed(FieldSeed(self.0))? {
+            let is_duplicate = match field {
+                Field::Dtype => dtype.replace(map.next_value_seed(DtypeSeed(self.0))?).is_some(),
+                Field::Shape => shape.replace(map.next_value_seed(ShapeSeed(self.0))?).is_some(),
+                Field::DataOffsets => offsets.replace(map.next_value_seed(OffsetsSeed)?).is_some(),
+            };
+            if is_duplicate {
+                let tensor = self.0.name();
+                return Err(self.0.refuse(HeaderError::DuplicateField { tensor, field: field.name() }));
+            }
+        }
+        let (Some(dtype), Some(shape), Some((begin, end))) = (dtype, &shape, offsets) else {
+            let field = match (dtype, shape) {
+                (None, _) => Field::Dtype,
+                (_, None) => Field::Shape,
+                _ => Field::DataOffsets,
+            };
+            let tensor = self.0.name();
+            return Err(self.0.refuse(HeaderError::MissingField { tensor, field: field.name() }));
+        };
+        let sizes = self.0.dimensions.get(shape.clone()).unwrap_or_default();
+        if let Err(broken) = check_size(dtype, sizes, begin, end, || self.0.name()) {
+            return Err(self.0.refuse(broken));
+        }
+        Entry::new(dtype, begin..end, shape.start, shape.len())
+            .ok_or_else(|| self.0.refuse(HeaderError::TooLong { length: u64::from(u32::MAX) }))
+    }
+}
+
+/// The number of bytes that dtype and shape ask for is what the offsets say (§4.3).
+fn check_size(
+    dtype: ElementType,
+    shape: &[usize],
+    begin: u64,
+    end: u64,
+    name: impl Fn() -> String,
+) -> Result<(), HeaderError> {
+    let expected = super::n_bytes(dtype, shape, &name)?;
+    if end.checked_sub(begin) == Some(expected) {
+        return Ok(());
+    }
+    Err(HeaderError::SizeMismatch { tensor: name(), dtype, shape: shape.to_vec(), expected, begin, end })
+}
+
+struct FieldSeed<'p>(&'p mut Parsed);
+
+impl<'de> DeserializeSeed<'de> for FieldSeed<'_> {
+    type Value = Field;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Field, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for FieldSeed<'_> {
+    type Value = Field;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("`dtype`, `shape` or `data_offsets`")
+    }
+
+    fn visit_str<E: Error>(self, field: &str) -> Result<Field, E> {
+        match field {
+            "dtype" => Ok(Field::Dtype),
+            "shape" => Ok(Field::Shape),
+            "data_offsets" => Ok(Field::DataOffsets),
+            _ => {
+                let tensor = self.0.name();
+                Err(self.0.refuse(HeaderError::UnknownField { tensor, field: field.to_owned() }))
+            }
+        }
+    }
+}
+
+struct DtypeSeed<'p>(&'p mut Parsed);
+
+impl<'de> DeserializeSeed<'de> for DtypeSeed<'_> {
+    type Value = ElementType;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<ElementType, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for DtypeSeed<'_> {
+    type Value = ElementType;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name of a dtype")
+    }
+
+    fn visit_str<E: Error>(self, name: &str) -> Result<ElementType, E> {
+        dtype::parse(name).ok_or_else(|| {
+            let tensor = self.0.name();
+            self.0.refuse(HeaderError::UnknownDtype { tensor, dtype: name.to_owned() })
+        })
+    }
+}
+
+/// Where the dimensions of a shape are among those of all tensors.
+struct ShapeSeed<'p>(&'p mut Parsed);
+
+impl<'de> DeserializeSeed<'de> for ShapeSeed<'_> {
+    type Value = Range<usize>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Range<usize>, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ShapeSeed<'_> {
+    type Value = Range<usize>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of sizes")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut sizes: A) -> Result<Range<usize>, A::Error> {
+        let first = self.0.dimensions.len();
+        while let Some(size) = sizes.next_element::<usize>()? {
+            self.0.dimensions.push(size);
+            let rank = self.0.dimensions.len() - first;
+            if rank > MAX_RANK {
+                let tensor = self.0.name();
+                return Err(self.0.refuse(HeaderError::TooManyDimensions { tensor, found: rank }));
+            }
+        }
+        Ok(first..self.0.dimensions.len())
+    }
+}
+
+/// Where the data begins and ends.
+struct OffsetsSeed;
+
+impl<'de> DeserializeSeed<'de> for OffsetsSeed {
+    type Value = (u64, u64);
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(u64, u64), D::Error> {
+        deserializer.deserialize_tuple(2, self)
+    }
+}
+
+impl<'de> Visitor<'de> for OffsetsSeed {
+    type Value = (u64, u64);
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of two offsets")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut offsets: A) -> Result<(u64, u64), A::Error> {
+        let (Some(begin), Some(end)) = (offsets.next_element()?, offsets.next_element()?) else {
+            return Err(A::Error::custom("expected a list of two offsets, found fewer"));
+        };
+        if offsets.next_element::<u64>()?.is_some() {
+            return Err(A::Error::custom("expected a list of two offsets, found more"));
+        }
+        Ok((begin, end))
+    }
+}

@@ -1,0 +1,47 @@
+//! safetensors files (spec/safetensors.md), read and written.
+//!
+//! ```text
+//! 0           8                      8 + N                                              end
+//! ├─ N (u64) ─┼─ header: N bytes ────┼─ data: tensor after tensor, no gaps ─────────────┤
+//!              {"name":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},…}␠␠
+//! ```
+//!
+//! [`Header`] is the format itself and knows no files: bytes in, tensors and their byte ranges out, every rule checked.
+//! [`Reader`] reads tensors by name, [`write`] and [`Writer`] write files that are byte for byte those of the `safetensors`
+//! library. Which element types there are, and what a tensor's bytes mean, is in [`files`](crate::files).
+
+mod dtype;
+mod error;
+mod header;
+mod header_json;
+mod layout;
+mod metadata;
+mod reader;
+mod string_table;
+mod writer;
+
+pub use error::{HeaderError, SafetensorsError};
+pub use header::{Header, TensorInfo};
+pub use layout::Layout;
+pub use metadata::Metadata;
+pub use reader::Reader;
+pub use writer::{Writer, write};
+
+use crate::files::ElementType;
+
+/// The key of the header that is no tensor's name (§3).
+const METADATA_KEY: &str = "__metadata__";
+
+/// The number of bytes that dtype and shape ask for (§4.3). The product is taken from the first dimension to the last, and
+/// overflows also where a later dimension is 0: so does every other reader's.
+fn n_bytes(dtype: ElementType, shape: &[usize], name: impl Fn() -> String) -> Result<u64, HeaderError> {
+    let n_elements = shape.iter().try_fold(1_u64, |product, &size| product.checked_mul(size as u64));
+    let Some(n_bits) = n_elements.and_then(|count| count.checked_mul(dtype.bits() as u64)) else {
+        return Err(HeaderError::Overflow { tensor: name(), shape: shape.to_vec() });
+    };
+    if n_bits.is_multiple_of(8) {
+        Ok(n_bits / 8)
+    } else {
+        Err(HeaderError::PartialByte { tensor: name(), shape: shape.to_vec(), n_bits })
+    }
+}

@@ -1,0 +1,138 @@
+//! Tensors of a file by name.
+
+use std::path::Path;
+
+use super::{Header, Metadata, SafetensorsError, TensorInfo};
+use crate::files::{FileBytes, RawTensor};
+
+/// An open safetensors file: its header was read and checked, the data is read when it is asked for. Any number of threads
+/// may read at once.
+///
+/// ```
+/// use carton_tensor::files::{ElementType, RawTensor};
+/// use carton_tensor::safetensors::{self, Metadata, Reader};
+/// let tensor = RawTensor::new(ElementType::Uint8, vec![3], vec![1_u8, 2, 3].into())?;
+/// let mut file = Vec::new();
+/// safetensors::write([("a", &tensor)], &Metadata::default(), &mut file)?;
+/// let reader = Reader::new(file, "a.safetensors")?;
+/// assert_eq!(reader.read("a")?, tensor);
+/// assert_eq!(reader.read("b").unwrap_err().to_string(), "`a.safetensors` has no tensor `b`");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Reader {
+    place: String,
+    bytes: FileBytes,
+    header: Header,
+}
+
+impl Reader {
+    /// Opens the file at `path`. A tensor is copied out of it when it is read.
+    ///
+    /// # Errors
+    /// [`SafetensorsError::Header`], [`SafetensorsError::Io`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, SafetensorsError> {
+        Self::of_path(path.as_ref(), |path| FileBytes::open(path))
+    }
+
+    /// Maps the file at `path`: its tensors are views of it, and nothing is copied. For files that nobody writes to meanwhile;
+    /// [`FileBytes::map`] tells what happens otherwise.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn map(path: impl AsRef<Path>) -> Result<Self, SafetensorsError> {
+        Self::of_path(path.as_ref(), |path| FileBytes::map(path))
+    }
+
+    fn of_path(path: &Path, open: impl Fn(&Path) -> std::io::Result<FileBytes>) -> Result<Self, SafetensorsError> {
+        let place = path.display().to_string();
+        match open(path) {
+            Ok(bytes) => Self::new(bytes, place),
+            Err(source) => Err(SafetensorsError::Io { place, source }),
+        }
+    }
+
+    /// Reads the header of the file that `bytes` are. `place` is what errors call the file.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn new(bytes: impl Into<FileBytes>, place: impl Into<String>) -> Result<Self, SafetensorsError> {
+        let (bytes, place) = (bytes.into(), place.into());
+        match read_header(&bytes) {
+            Ok(Ok(header)) => Ok(Self { place, bytes, header }),
+            Ok(Err(source)) => Err(SafetensorsError::Header { place, source }),
+            Err(source) => Err(SafetensorsError::Io { place, source }),
+        }
+    }
+
+    /// What the file says of its tensors.
+    #[must_use]
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The names of the tensors, in the order of their data.
+    pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.header.names()
+    }
+
+    /// The tensor of this name, without its data.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<TensorInfo<'_>> {
+        self.header.get(name)
+    }
+
+    /// What the file says of itself.
+    #[must_use]
+    pub fn metadata(&self) -> &Metadata {
+        self.header.metadata()
+    }
+
+    /// The file, for those who read the ranges of several tensors in their own way.
+    #[must_use]
+    pub fn bytes(&self) -> &FileBytes {
+        &self.bytes
+    }
+
+    /// What errors call the file.
+    #[must_use]
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// The tensor of this name. In a file that is mapped or in memory it is a view, else a copy, aligned to 64.
+    ///
+    /// # Errors
+    /// [`SafetensorsError::NoSuchTensor`]; [`SafetensorsError::Io`], also where the file has become shorter.
+    pub fn read(&self, name: &str) -> Result<RawTensor, SafetensorsError> {
+        let Some(tensor) = self.get(name) else {
+            return Err(SafetensorsError::NoSuchTensor { place: self.place.clone(), name: name.to_owned() });
+        };
+        let bytes = self
+            .bytes
+            .read(tensor.range)
+            .map_err(|source| SafetensorsError::Io { place: self.place.clone(), source })?;
+        RawTensor::new(tensor.dtype, tensor.shape.to_vec(), bytes).map_err(|source| SafetensorsError::Tensor {
+            place: self.place.clone(),
+            name: name.to_owned(),
+            source,
+        })
+    }
+}
+
+/// The header is copied before it is parsed: what is mapped may change between being checked and being used.
+fn read_header(bytes: &FileBytes) -> std::io::Result<Result<Header, super::HeaderError>> {
+    let file_length = bytes.len();
+    let mut start = [0; Header::PREFIX];
+    let n_bytes = bytes.len().min(Header::PREFIX as u64);
+    let prefix = start.get_mut(..n_bytes as usize).unwrap_or_default();
+    bytes.read_into(0, prefix)?;
+    let end = match Header::end(prefix, file_length) {
+        Ok(end) => end,
+        Err(error) => return Ok(Err(error)),
+    };
+    // Neither larger than the file nor than the cap on headers.
+    let mut header = vec![0; usize::try_from(end).unwrap_or_default()];
+    bytes.read_into(0, &mut header)?;
+    Ok(Header::parse(&header, file_length))
+}

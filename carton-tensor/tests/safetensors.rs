@@ -1,0 +1,337 @@
+//! safetensors files beside the `safetensors` library: what it rejects we reject, what it writes we read and write to the
+//! byte, and what it accepts and we reject is a known list.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use carton_tensor::files::{ElementType, RawTensor};
+use carton_tensor::safetensors::{self as ours, Header, HeaderError, Metadata, Reader};
+use proptest::prelude::*;
+use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+
+/// The library's dtypes, and ours.
+const DTYPES: [(Dtype, ElementType); 22] = [
+    (Dtype::BOOL, ElementType::Bool),
+    (Dtype::F4, ElementType::Float4E2m1),
+    (Dtype::F6_E2M3, ElementType::Float6E2m3Fn),
+    (Dtype::F6_E3M2, ElementType::Float6E3m2Fn),
+    (Dtype::U8, ElementType::Uint8),
+    (Dtype::I8, ElementType::Int8),
+    (Dtype::F8_E5M2, ElementType::Float8E5m2),
+    (Dtype::F8_E4M3, ElementType::Float8E4m3Fn),
+    (Dtype::F8_E8M0, ElementType::Float8E8m0Fnu),
+    (Dtype::F8_E4M3FNUZ, ElementType::Float8E4m3Fnuz),
+    (Dtype::F8_E5M2FNUZ, ElementType::Float8E5m2Fnuz),
+    (Dtype::I16, ElementType::Int16),
+    (Dtype::U16, ElementType::Uint16),
+    (Dtype::F16, ElementType::Float16),
+    (Dtype::BF16, ElementType::BFloat16),
+    (Dtype::I32, ElementType::Int32),
+    (Dtype::U32, ElementType::Uint32),
+    (Dtype::F32, ElementType::Float32),
+    (Dtype::C64, ElementType::Complex64),
+    (Dtype::F64, ElementType::Float64),
+    (Dtype::I64, ElementType::Int64),
+    (Dtype::U64, ElementType::Uint64),
+];
+
+fn manifest_path(relative: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(relative)
+}
+
+fn to_ours(dtype: Dtype) -> ElementType {
+    DTYPES.iter().find(|(theirs, _)| *theirs == dtype).unwrap().1
+}
+
+fn to_theirs(dtype: ElementType) -> Dtype {
+    DTYPES.iter().find(|(_, ours)| *ours == dtype).unwrap().0
+}
+
+/// The name of the variant.
+fn rule(error: &HeaderError) -> String {
+    format!("{error:?}").split([' ', '{', '(']).next().unwrap().to_owned()
+}
+
+/// Both readers, on the same bytes: what the library rejects we reject, and what we accept is the same to both.
+fn check_agreement(file: &[u8]) {
+    let theirs = SafeTensors::read_metadata(file);
+    let ours = match Header::parse(file, file.len() as u64) {
+        Ok(ours) => ours,
+        Err(_) => return,
+    };
+    let (n_bytes, theirs) = theirs.unwrap_or_else(|error| panic!("only we accept it: {error}"));
+    assert_eq!(ours.data_start(), 8 + n_bytes as u64);
+    assert_eq!(ours.len(), theirs.tensors().len());
+    for tensor in ours.iter() {
+        let info = theirs.info(tensor.name).unwrap();
+        assert_eq!((tensor.dtype, tensor.shape), (to_ours(info.dtype), info.shape.as_slice()), "{}", tensor.name);
+        let (begin, end) = info.data_offsets;
+        assert_eq!(tensor.range, ours.data_start() + begin as u64..ours.data_start() + end as u64);
+        assert_eq!(ours.get(tensor.name), Some(tensor));
+    }
+    let pairs: HashMap<String, String> =
+        ours.metadata().iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+    assert_eq!(theirs.metadata().clone().unwrap_or_default(), pairs);
+    assert_eq!(theirs.metadata().is_none(), ours.metadata().is_absent());
+}
+
+fn cases() -> Vec<(String, String, bool)> {
+    let table = fs::read_to_string(manifest_path("tests/reject/safetensors/cases.txt")).unwrap();
+    let line = |line: &str| {
+        let [name, rule, verdict] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        (name.to_owned(), rule.to_owned(), verdict == "accepts")
+    };
+    table.lines().filter(|line| !line.starts_with('#')).map(line).collect()
+}
+
+fn case(name: &str) -> Vec<u8> {
+    fs::read(manifest_path(&format!("tests/reject/safetensors/{name}.safetensors"))).unwrap()
+}
+
+#[test]
+fn the_corpus_is_refused_each_file_by_its_rule() {
+    let specification = fs::read_to_string(manifest_path("../spec/safetensors.md")).unwrap();
+    let cases = cases();
+    for (name, expected, accepted) in &cases {
+        let file = case(name);
+        let error = match Header::parse(&file, file.len() as u64) {
+            Ok(_) => panic!("{name} is accepted"),
+            Err(error) => error,
+        };
+        assert_eq!(&rule(&error), expected, "{name}: {error}");
+        // What the message cites is in the specification.
+        let section =
+            error.to_string().split_once("spec/safetensors.md §").map(|(_, rest)| rest.replace(')', "")).unwrap();
+        let heading = format!("\n**§{section}** ");
+        assert!(specification.contains(&heading), "{name} cites §{section}");
+        assert_eq!(SafeTensors::deserialize(&file).is_ok(), *accepted, "{name}: the library's verdict is another one");
+        assert!(Reader::new(file, "corpus").is_err());
+    }
+    assert!(cases.len() > 90, "{}", cases.len());
+    let rules: BTreeSet<&str> = cases.iter().map(|(_, rule, _)| rule.as_str()).collect();
+    assert_eq!(rules.len(), 24, "{rules:?}");
+}
+
+#[test]
+fn the_specification_lists_what_only_the_library_accepts() {
+    let specification = fs::read_to_string(manifest_path("../spec/safetensors.md")).unwrap();
+    let (_, list) = specification.split_once("## 8").unwrap();
+    let listed: BTreeSet<&str> =
+        list.split('`').skip(1).step_by(2).filter_map(|word| word.strip_suffix(".safetensors")).collect();
+    let accepted: Vec<String> =
+        cases().into_iter().filter(|(_, _, accepted)| *accepted).map(|(name, ..)| name).collect();
+    assert_eq!(listed, accepted.iter().map(String::as_str).collect());
+}
+
+/// A tensor of every dtype, its bytes drawn from a counter.
+fn tensor(dtype: ElementType, shape: &[usize], seed: u8) -> RawTensor {
+    let n_elements: usize = shape.iter().product();
+    let bytes: Vec<u8> =
+        (0..n_elements * dtype.bits() / 8).map(|n| (n as u8).wrapping_mul(37).wrapping_add(seed)).collect();
+    RawTensor::new(dtype, shape.to_vec(), bytes.into()).unwrap()
+}
+
+fn written(tensors: &[(String, RawTensor)], metadata: &Metadata) -> Vec<u8> {
+    let mut file = Vec::new();
+    ours::write(tensors.iter().map(|(name, tensor)| (name, tensor)), metadata, &mut file).unwrap();
+    file
+}
+
+fn written_by_library(tensors: &[(String, RawTensor)], metadata: Option<HashMap<String, String>>) -> Vec<u8> {
+    let views = tensors.iter().map(|(name, tensor)| {
+        (name, TensorView::new(to_theirs(tensor.dtype()), tensor.shape().to_vec(), tensor.bytes()).unwrap())
+    });
+    safetensors::serialize(views, metadata).unwrap()
+}
+
+/// The metadata in the order of the file, which the library draws at random.
+fn metadata_of(file: &[u8]) -> Metadata {
+    Header::parse(file, file.len() as u64).unwrap().metadata().clone()
+}
+
+#[test]
+fn every_dtype_is_written_as_the_library_writes_it() {
+    let mut tensors = Vec::new();
+    for (position, (_, dtype)) in DTYPES.into_iter().enumerate() {
+        for (letter, shape) in [("z", &[4][..]), ("a", &[2, 3, 4]), ("m", &[0, 3]), ("\u{e9}\"\\\n\u{1}/", &[8, 1])] {
+            tensors.push((format!("{letter}.{}", position % 7), tensor(dtype, shape, position as u8)));
+        }
+    }
+    tensors.retain({
+        let mut seen = BTreeSet::new();
+        move |(name, _)| seen.insert(name.clone())
+    });
+    for (_, dtype) in DTYPES {
+        tensors.push((format!("all.{dtype}"), tensor(dtype, &[2, 4], 9)));
+    }
+    tensors.push((String::new(), tensor(ElementType::Float32, &[], 1)));
+    let file = written(&tensors, &Metadata::default());
+    assert_eq!(file, written_by_library(&tensors, None));
+    check_agreement(&file);
+    let reader = Reader::new(file, "dtypes").unwrap();
+    for (name, tensor) in &tensors {
+        assert_eq!(&reader.read(name).unwrap(), tensor, "{name}");
+    }
+}
+
+fn any_dtype() -> impl Strategy<Value = ElementType> {
+    prop::sample::select(DTYPES.map(|(_, ours)| ours).to_vec())
+}
+
+fn any_tensors() -> impl Strategy<Value = Vec<(String, RawTensor)>> {
+    let shape = prop::collection::vec(0_usize..5, 0..4);
+    let entry = (any_dtype(), shape, any::<u8>()).prop_map(|(dtype, mut shape, seed)| {
+        // Whole bytes, whatever the dtype.
+        if dtype.bits() < 8 {
+            shape.push(4);
+        }
+        tensor(dtype, &shape, seed)
+    });
+    prop::collection::btree_map(".{0,6}|[a-c]\\.[0-9]{1,2}", entry, 0..12).prop_map(|map| map.into_iter().collect())
+}
+
+fn any_metadata() -> impl Strategy<Value = Option<HashMap<String, String>>> {
+    prop::option::of(prop::collection::hash_map(any::<String>(), any::<String>(), 0..4))
+}
+
+proptest! {
+    #[test]
+    fn files_are_the_librarys_to_the_byte(mut tensors in any_tensors(), metadata in any_metadata(), rotation: usize) {
+        let has_nothing = tensors.is_empty() && metadata.as_ref().is_some_and(HashMap::is_empty);
+        let file = written_by_library(&tensors, metadata);
+        if has_nothing {
+            // What the library writes then, it cannot read itself.
+            prop_assert!(SafeTensors::deserialize(&file).is_err());
+            return Ok(());
+        }
+        check_agreement(&file);
+        // The order in which tensors are given does not count.
+        let rotation = rotation % tensors.len().max(1);
+        tensors.rotate_left(rotation);
+        prop_assert_eq!(&written(&tensors, &metadata_of(&file)), &file);
+
+        let reader = Reader::new(file, "random").unwrap();
+        prop_assert_eq!(reader.names().len(), tensors.len());
+        for (name, tensor) in &tensors {
+            prop_assert_eq!(&reader.read(name).unwrap(), tensor);
+        }
+    }
+
+    #[test]
+    fn damaged_files_are_refused_where_the_library_refuses(
+        tensors in any_tensors(),
+        metadata in any_metadata(),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..3),
+        cut in prop::option::weighted(0.2, any::<prop::sample::Index>()),
+    ) {
+        let mut file = written_by_library(&tensors, metadata);
+        let header = 8 + usize::from(u16::from_le_bytes([file[0], file[1]]));
+        for (position, byte) in damage {
+            let position = position.index(header);
+            file[position] = byte;
+        }
+        if let Some(cut) = cut {
+            file.truncate(cut.index(file.len()));
+        }
+        check_agreement(&file);
+    }
+
+    /// Headers made of the words that headers are made of.
+    #[test]
+    fn headers_of_the_right_words_are_judged_alike(words in prop::collection::vec(prop::sample::select(WORDS.to_vec()), 0..24), n_data in 0_usize..9) {
+        let header = words.concat();
+        let file = [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &vec![0; n_data]].concat();
+        check_agreement(&file);
+    }
+
+    #[test]
+    fn headers_of_odd_entries_are_judged_alike(
+        entries in prop::collection::vec((prop::sample::select(NAMES.to_vec()), prop::sample::select(ENTRIES.to_vec())), 0..4),
+        space in "[ \n\t]{0,2}",
+        n_data in 0_usize..5,
+    ) {
+        let entries: Vec<String> = entries.iter().map(|(name, entry)| format!("{space}{name}{space}:{space}{entry}")).collect();
+        let header = format!("{{{}{space}}}{}", entries.join(","), " ".repeat(space.len()));
+        let file = [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &vec![0; n_data]].concat();
+        check_agreement(&file);
+    }
+
+    #[test]
+    fn random_bytes_are_judged_alike(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        check_agreement(&bytes);
+        check_agreement(&[&(bytes.len() as u64).to_le_bytes(), bytes.as_slice()].concat());
+        let _ = Header::parse(&bytes, u64::MAX);
+    }
+}
+
+const WORDS: [&str; 30] = [
+    "{",
+    "}",
+    "[",
+    "]",
+    ":",
+    ",",
+    "\"a\"",
+    "\"b\"",
+    "\"dtype\"",
+    "\"shape\"",
+    "\"data_offsets\"",
+    "\"__metadata__\"",
+    "\"U8\"",
+    "\"F4\"",
+    "0",
+    "1",
+    "2",
+    "4",
+    "null",
+    "true",
+    "-1",
+    "1.0",
+    " ",
+    "{\"dtype\":",
+    "\"shape\":[",
+    "\"data_offsets\":[0,1]}",
+    "{\"a\":",
+    "}}",
+    "18446744073709551615",
+    "\"\\u0061\"",
+];
+
+const NAMES: [&str; 8] = [
+    "\"a\"",
+    "\"b\"",
+    "\"\\u0061\"",
+    "\"\"",
+    "\"__metadata__\"",
+    "\"__metadata\\u005f_\"",
+    "\"\\ud83d\\ude00\"",
+    "\"\\ud83d\"",
+];
+
+const ENTRIES: [&str; 22] = [
+    r#"{"dtype":"U8","shape":[1],"data_offsets":[0,1]}"#,
+    r#"{"dtype":"U8","shape":[1],"data_offsets":[1,2]}"#,
+    r#"{"dtype":"U8","shape":[],"data_offsets":[2,3]}"#,
+    r#"{"shape":[2],"data_offsets":[0,1],"dtype":"F4"}"#,
+    r#"{"dtype":"F4","shape":[2,1],"data_offsets":[1,2]}"#,
+    r#"{"dtype":"F4","shape":[3],"data_offsets":[1,2]}"#,
+    r#"{"dtype":"F6_E2M3","shape":[4],"data_offsets":[0,3]}"#,
+    r#"{"dtype":"I16","shape":[2],"data_offsets":[0,4]}"#,
+    r#"{"dtype":"U8","shape":[0],"data_offsets":[0,0]}"#,
+    r#"{"dtype":"U8","shape":[0,18446744073709551615],"data_offsets":[1,1]}"#,
+    r#"{"dtype":"U8","shape":[18446744073709551615,0],"data_offsets":[1,1]}"#,
+    r#"{"dtype":"F64","shape":[18446744073709551615,0],"data_offsets":[1,1]}"#,
+    r#"{"dtype":"F64","shape":[18446744073709551615,2,0],"data_offsets":[1,1]}"#,
+    r#"{"dtyp\u0065":"U8","shape":[1],"data_offsets":[0,1]}"#,
+    r#"{"dtype":"U8","shape":[1],"data_offsets":[0,1],"extra":[{"x":[1e5]}]}"#,
+    r#"["U8",[1],[0,1]]"#,
+    r#"{"dtype":{"U8":null},"shape":[1],"data_offsets":[0,1]}"#,
+    r#"{"format":"pt"}"#,
+    r#"{"format":"pt","format":"tf"}"#,
+    r#"{}"#,
+    r#"null"#,
+    r#"{"dtype":"U8","shape":"x","data_offsets":"y"}"#,
+];
