@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes a Python environment for the tests that compare Carton with NumPy, and prints what to set for them.
+# Makes a Python environment for the tests that compare Carton with NumPy and other libraries, and prints what to set for them.
 #
 #   tests/python/setup.sh target/test-python
 #   CARTON_TEST_PYTHON=$PWD/target/test-python/bin/python cargo test --workspace
