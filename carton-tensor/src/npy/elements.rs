@@ -6,7 +6,7 @@ use bytemuck::Pod;
 use ndarray::{ArrayView, ArrayViewMut, IxDyn, ShapeBuilder};
 
 use super::error::Problem;
-use super::header::{self, Header, Kind};
+use super::header::{self, Header, Kind, OtherNumber};
 use crate::{AlignedBytes, DataType, NumericTensor, StringTensor, Tensor, TensorError, element_count};
 
 /// Memory taken ahead of the bytes that have arrived from a reader whose size is not known.
@@ -53,10 +53,12 @@ pub(super) fn read_bytes(reader: &mut impl Read, n_bytes: u64, known: bool) -> R
 pub(super) fn decode(header: Header, bytes: AlignedBytes) -> Result<Tensor, Problem> {
     match header.dtype.kind {
         Kind::Number(dtype) => {
-            let bytes = into_little_endian_c_order(&header, dtype, bytes)?;
+            let bytes = into_little_endian_c_order(&header, bytes)?;
             let tensor = NumericTensor::new(dtype, header.shape, std::sync::Arc::new(bytes)).map_err(of_tensor)?;
             Ok(tensor.into())
         }
+        // Those were refused when the header was read.
+        Kind::Other(_) => Err(Problem::Unsupported(format!("dtype `{}` is none of a tensor", header.dtype.descr))),
         Kind::Unicode(_) | Kind::Bytes(_) => Ok(decode_strings(header, bytes.as_slice())?.into()),
     }
 }
@@ -70,12 +72,14 @@ fn zeroed(len: usize) -> Result<AlignedBytes, Problem> {
     AlignedBytes::try_zeroed(len).ok_or_else(|| Problem::Io(io::ErrorKind::OutOfMemory.into()))
 }
 
-fn into_little_endian_c_order(
-    header: &Header,
-    dtype: DataType,
-    mut bytes: AlignedBytes,
-) -> Result<AlignedBytes, Problem> {
-    match dtype.size() {
+pub(super) fn into_little_endian_c_order(header: &Header, mut bytes: AlignedBytes) -> Result<AlignedBytes, Problem> {
+    let kind = header.dtype.kind;
+    match kind.size() {
+        // Two numbers each, whose order is not that of bytes.
+        Some(8) if kind == Kind::Other(OtherNumber::Complex64) => {
+            prepare::<u64>(header, &mut bytes, |both| both.swap_bytes().rotate_left(32))
+        }
+        Some(16) => prepare::<u128>(header, &mut bytes, |both| both.swap_bytes().rotate_left(64)),
         Some(2) => prepare::<u16>(header, &mut bytes, u16::swap_bytes),
         Some(4) => prepare::<u32>(header, &mut bytes, u32::swap_bytes),
         Some(8) => prepare::<u64>(header, &mut bytes, u64::swap_bytes),
@@ -111,7 +115,7 @@ fn prepare<T: Pod>(header: &Header, bytes: &mut AlignedBytes, swap: fn(T) -> T) 
     Ok(())
 }
 
-fn decode_strings(header: Header, bytes: &[u8]) -> Result<StringTensor, Problem> {
+pub(super) fn decode_strings(header: Header, bytes: &[u8]) -> Result<StringTensor, Problem> {
     let count = element_count(&header.shape).unwrap_or_default();
     let size = header.dtype.kind.size().unwrap_or_default();
     let mut elements = Vec::with_capacity(count);
@@ -188,7 +192,7 @@ fn write_numbers(writer: &mut impl Write, tensor: &NumericTensor) -> Result<(), 
     Ok(writer.write_all(bytes)?)
 }
 
-fn write_strings(writer: &mut impl Write, tensor: &StringTensor) -> Result<(), Problem> {
+pub(super) fn write_strings(writer: &mut impl Write, tensor: &StringTensor) -> Result<(), Problem> {
     let strings = tensor.elements();
     if let Some(position) = strings.iter().position(|string| string.ends_with('\0')) {
         return Err(Problem::Unsupported(format!("string {position} ends in NUL, which an .npy file would lose")));

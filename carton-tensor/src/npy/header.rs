@@ -37,10 +37,21 @@ pub(super) struct StoredType {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Number(DataType),
+    /// Numbers that a carton's tensors cannot hold.
+    Other(OtherNumber),
     /// `U`: this many code points of 4 bytes, the last ones zero.
     Unicode(usize),
     /// `S`: this many bytes, the last ones zero.
     Bytes(usize),
+}
+
+/// A dtype of NumPy that a carton lacks and tensor files have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OtherNumber {
+    Bool,
+    Float16,
+    Complex64,
+    Complex128,
 }
 
 impl Kind {
@@ -48,6 +59,12 @@ impl Kind {
     pub(super) fn size(self) -> Option<usize> {
         match self {
             Self::Number(dtype) => dtype.size(),
+            Self::Other(other) => Some(match other {
+                OtherNumber::Bool => 1,
+                OtherNumber::Float16 => 2,
+                OtherNumber::Complex64 => 8,
+                OtherNumber::Complex128 => 16,
+            }),
             Self::Unicode(length) => length.checked_mul(4),
             Self::Bytes(length) => Some(length),
         }
@@ -323,6 +340,10 @@ impl StoredType {
             "u2" => Kind::Number(DataType::Uint16),
             "u4" => Kind::Number(DataType::Uint32),
             "u8" => Kind::Number(DataType::Uint64),
+            "b1" | "?" => Kind::Other(OtherNumber::Bool),
+            "f2" => Kind::Other(OtherNumber::Float16),
+            "c8" => Kind::Other(OtherNumber::Complex64),
+            "c16" => Kind::Other(OtherNumber::Complex128),
             _ => match (name.get(..1), name.get(1..).and_then(string_length)) {
                 (Some("U"), Some(length)) => Kind::Unicode(length),
                 (Some("S" | "a"), Some(length)) => Kind::Bytes(length),
@@ -331,6 +352,16 @@ impl StoredType {
         };
         // `=` and `|` leave the order to the machine, which is little-endian here.
         Ok(Self { descr: descr.to_owned(), kind, big_endian: order == b'>' })
+    }
+
+    /// Refuses what a carton's tensors cannot hold.
+    pub(super) fn check_ours(&self) -> Result<(), Problem> {
+        match self.kind {
+            Kind::Other(_) => {
+                Err(Self::not_ours(&self.descr, self.descr.trim_start_matches(['<', '>', '=', '|'])))
+            }
+            Kind::Number(_) | Kind::Unicode(_) | Kind::Bytes(_) => Ok(()),
+        }
     }
 
     /// The error for a dtype that NumPy has and a carton has not, or that nobody has.

@@ -24,16 +24,21 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
 
-use crate::Tensor;
+use crate::{AlignedBytes, Tensor};
 
+#[cfg(feature = "files")]
+mod array;
 mod elements;
 mod error;
 mod header;
 mod npz;
 
+#[cfg(feature = "files")]
+pub use array::{Array, ArrayInfo, array_info, read_array, write_array};
 pub use error::NpyError;
 use error::Problem;
-pub use npz::{Npz, write_npz};
+use header::Header;
+pub use npz::{Npz, NpzWriter, write_npz};
 
 /// What messages call data that has no path.
 const UNNAMED: &str = "npy data";
@@ -86,6 +91,19 @@ enum Size {
 
 fn read_bounded(mut reader: impl Read, size: Size, limit: u64) -> Result<Tensor, Problem> {
     let (header, header_size) = header::read(&mut reader)?;
+    header.dtype.check_ours()?;
+    let bytes = read_elements(&mut reader, &header, header_size, size, limit)?;
+    elements::decode(header, bytes)
+}
+
+/// Reads what follows the header, to the end of `reader`.
+fn read_elements(
+    mut reader: impl Read,
+    header: &Header,
+    header_size: u64,
+    size: Size,
+    limit: u64,
+) -> Result<AlignedBytes, Problem> {
     let n_bytes = header.n_bytes()?;
     let needed = header_size.saturating_add(n_bytes);
     if let Size::Claimed(size) | Size::Known(size) = size
@@ -105,7 +123,7 @@ fn read_bounded(mut reader: impl Read, size: Size, limit: u64) -> Result<Tensor,
     if elements::fill(&mut reader, &mut [0])? != 0 {
         return Err(Problem::Format(format!("there are bytes after the {n_bytes} bytes of the array")));
     }
-    elements::decode(header, bytes)
+    Ok(bytes)
 }
 
 #[cfg(test)]

@@ -11,6 +11,8 @@ use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, DateTime, ZipWriter};
 
 use super::error::{NpyError, Problem};
+#[cfg(feature = "files")]
+use super::{Array, ArrayInfo};
 use super::{Size, elements, read_bounded};
 use crate::Tensor;
 
@@ -105,12 +107,39 @@ impl<R: Read + Seek> Npz<R> {
     /// # Errors
     /// [`NpyError::NoSuchArray`]; other [`NpyError`]s, naming file and array as `PATH#NAME`.
     pub fn read(&mut self, name: &str) -> Result<Tensor, NpyError> {
+        self.with_entry(name, |entry, size, limit| read_bounded(entry, size, limit))
+    }
+
+    /// What the header of one array says.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    #[cfg(feature = "files")]
+    pub fn array_info(&mut self, name: &str) -> Result<ArrayInfo, NpyError> {
+        self.with_entry(name, |mut entry, _, _| ArrayInfo::of(&super::header::read(&mut entry)?.0))
+    }
+
+    /// As [`read`](Self::read), with the dtypes that only tensor files have.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    #[cfg(feature = "files")]
+    pub fn read_array(&mut self, name: &str) -> Result<Array, NpyError> {
+        self.with_entry(name, |entry, size, limit| super::array::read_bounded(entry, size, limit))
+    }
+
+    /// Calls `read` with the data of an array, what is known of its size, and the limit.
+    fn with_entry<T>(
+        &mut self,
+        name: &str,
+        read: impl FnOnce(&mut dyn Read, Size, u64) -> Result<T, Problem>,
+    ) -> Result<T, NpyError> {
         let Some(&position) = self.positions.get(name) else {
             let (place, name, present) = (self.place.clone(), name.to_owned(), self.names.clone());
             return Err(NpyError::NoSuchArray { place, name, present });
         };
         let (limit, archive_size) = (self.limit, self.size);
-        let mut read = || {
+        let read = || {
             let entry = self.archive.by_index(position).map_err(of_zip)?;
             let (size, compressed) = (entry.size(), entry.compressed_size());
             let possible = match entry.compression() {
@@ -127,7 +156,7 @@ impl<R: Read + Seek> Npz<R> {
             }
             let stored = entry.compression() == CompressionMethod::Stored && size <= archive_size;
             let size = if stored { Size::Known(size) } else { Size::Claimed(size) };
-            read_bounded(BufReader::new(entry), size, limit)
+            read(&mut BufReader::new(entry), size, limit)
         };
         read().map_err(|problem| problem.at(&format!("{}#{name}", self.place)))
     }
@@ -199,12 +228,64 @@ pub fn write_npz<'a, W: Write + Seek>(
     writer: W,
     tensors: impl IntoIterator<Item = (&'a str, &'a Tensor)>,
 ) -> Result<(), NpyError> {
-    const PLACE: &str = "npz data";
-    let mut archive = ZipWriter::new(BufWriter::new(UntilFailure::new(writer)));
-    let mut names = BTreeSet::new();
+    let mut npz = NpzWriter::new(writer);
     for (name, tensor) in tensors {
-        let mut write = || {
-            if !names.insert(name) {
+        npz.add(name, tensor)?;
+    }
+    npz.finish()
+}
+
+/// What messages call an archive that is being written.
+const PLACE: &str = "npz data";
+
+/// An `.npz` file that is written array by array, uncompressed as NumPy's `savez` does. The same arrays in the same order give
+/// the same bytes. What was written before [`finish`](Self::finish) is no file yet.
+pub struct NpzWriter<W: Write + Seek> {
+    archive: ZipWriter<BufWriter<UntilFailure<W>>>,
+    names: BTreeSet<String>,
+}
+
+impl<W: Write + Seek> NpzWriter<W> {
+    /// Begins a file.
+    pub fn new(writer: W) -> Self {
+        Self { archive: ZipWriter::new(BufWriter::new(UntilFailure::new(writer))), names: BTreeSet::new() }
+    }
+
+    /// Adds a tensor.
+    ///
+    /// # Errors
+    /// As [`write`](super::write); [`NpyError::Format`] for a name given twice.
+    pub fn add(&mut self, name: &str, tensor: &Tensor) -> Result<(), NpyError> {
+        self.entry(name, |archive| elements::write(archive, tensor))
+    }
+
+    /// Adds an array of any dtype that NumPy has.
+    ///
+    /// # Errors
+    /// As [`write_array`](super::write_array); [`NpyError::Format`] for a name given twice.
+    #[cfg(feature = "files")]
+    pub fn add_array(&mut self, name: &str, array: &Array) -> Result<(), NpyError> {
+        self.entry(name, |archive| super::array::write(archive, array))
+    }
+
+    /// Completes the file.
+    ///
+    /// # Errors
+    /// [`NpyError::Io`].
+    pub fn finish(self) -> Result<(), NpyError> {
+        let finish =
+            || Ok(self.archive.finish().map_err(of_zip)?.into_inner().map_err(std::io::IntoInnerError::into_error)?);
+        finish().map(drop).map_err(|problem: Problem| problem.at(PLACE))
+    }
+
+    fn entry(
+        &mut self,
+        name: &str,
+        write: impl FnOnce(&mut ZipWriter<BufWriter<UntilFailure<W>>>) -> Result<(), Problem>,
+    ) -> Result<(), NpyError> {
+        let Self { archive, names } = self;
+        let write = || {
+            if !names.insert(name.to_owned()) {
                 return Err(Problem::Format("the name is given to two arrays".to_owned()));
             }
             let options = SimpleFileOptions::default()
@@ -214,10 +295,8 @@ pub fn write_npz<'a, W: Write + Seek>(
                 // The size of strings is not known ahead; the larger record costs 20 bytes.
                 .large_file(true);
             archive.start_file(format!("{name}{SUFFIX}"), options).map_err(of_zip)?;
-            elements::write(&mut archive, tensor)
+            write(archive)
         };
-        write().map_err(|problem| problem.at(&format!("{PLACE}#{name}")))?;
+        write().map_err(|problem| problem.at(&format!("{PLACE}#{name}")))
     }
-    let finish = || Ok(archive.finish().map_err(of_zip)?.into_inner().map_err(std::io::IntoInnerError::into_error)?);
-    finish().map(drop).map_err(|problem: Problem| problem.at(PLACE))
 }

@@ -1,0 +1,214 @@
+//! Arrays with every dtype that NumPy and tensor files share: bool, float16 and complex numbers too, which a carton lacks.
+
+use std::fs::File;
+use std::io::{BufReader, Read, Write};
+use std::path::Path;
+
+use super::elements;
+use super::error::{NpyError, Problem};
+use super::header::{self, Header, Kind, OtherNumber};
+use super::{Size, UNNAMED, read_elements};
+use crate::files::{ElementType, RawTensor, SharedBytes};
+use crate::{DataType, StringTensor};
+
+/// An array of an `.npy` file.
+#[derive(Clone, Debug)]
+pub enum Array {
+    /// Numbers.
+    Numbers(RawTensor),
+    /// Strings, of NumPy's kinds `U` and `S`.
+    Strings(StringTensor),
+}
+
+/// What an array is, told without reading its elements.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArrayInfo {
+    /// The type of the elements; `None` for strings.
+    pub dtype: Option<ElementType>,
+    /// The dimensions.
+    pub shape: Vec<usize>,
+    /// The bytes that the elements take in the file.
+    pub n_bytes: u64,
+}
+
+impl ArrayInfo {
+    pub(super) fn of(header: &Header) -> Result<Self, Problem> {
+        Ok(Self { dtype: element_type(header.dtype.kind), shape: header.shape.clone(), n_bytes: header.n_bytes()? })
+    }
+}
+
+/// What the header of the file at `path` says.
+///
+/// # Errors
+/// [`NpyError`], naming the path.
+pub fn array_info(path: impl AsRef<Path>) -> Result<ArrayInfo, NpyError> {
+    let path = path.as_ref();
+    let read = || ArrayInfo::of(&header::read(&mut BufReader::new(File::open(path)?))?.0);
+    read().map_err(|problem: Problem| problem.at(&path.display().to_string()))
+}
+
+/// Reads the array of the file at `path`, as [`read_path`](super::read_path) does, with the dtypes that only tensor files have.
+///
+/// # Errors
+/// [`NpyError`], naming the path.
+pub fn read_array(path: impl AsRef<Path>) -> Result<Array, NpyError> {
+    let path = path.as_ref();
+    let read = || {
+        let file = File::open(path)?;
+        let metadata = file.metadata()?;
+        let size = if metadata.is_file() { Size::Known(metadata.len()) } else { Size::Unknown };
+        read_bounded(file, size, u64::MAX)
+    };
+    read().map_err(|problem: Problem| problem.at(&path.display().to_string()))
+}
+
+/// Writes an array as NumPy's `save` would: version 1, little-endian, C order, strings as `<U`.
+///
+/// ```
+/// use carton_tensor::files::{ElementType, RawTensor};
+/// use carton_tensor::npy::{Array, write_array};
+/// let tensor = RawTensor::new(ElementType::Bool, vec![2], vec![0_u8, 1].into())?;
+/// let mut file = Vec::new();
+/// write_array(&mut file, &Array::Numbers(tensor))?;
+/// assert!(file.starts_with(b"\x93NUMPY\x01\x00") && file.ends_with(&[0, 1]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// [`NpyError::Unsupported`] for element types that NumPy lacks, bfloat16 and FP8 among them, and for strings that end in NUL;
+/// [`NpyError::Io`].
+pub fn write_array(mut writer: impl Write, array: &Array) -> Result<(), NpyError> {
+    write(&mut writer, array).map_err(|problem| problem.at(UNNAMED))
+}
+
+pub(super) fn read_bounded(mut reader: impl Read, size: Size, limit: u64) -> Result<Array, Problem> {
+    let (header, header_size) = header::read(&mut reader)?;
+    let bytes = read_elements(&mut reader, &header, header_size, size, limit)?;
+    let Some(dtype) = element_type(header.dtype.kind) else {
+        return Ok(Array::Strings(elements::decode_strings(header, bytes.as_slice())?));
+    };
+    let bytes = elements::into_little_endian_c_order(&header, bytes)?;
+    let tensor = RawTensor::new(dtype, header.shape, SharedBytes::from(bytes));
+    Ok(Array::Numbers(tensor.map_err(|error| Problem::Format(error.to_string()))?))
+}
+
+pub(super) fn write(writer: &mut impl Write, array: &Array) -> Result<(), Problem> {
+    match array {
+        Array::Numbers(tensor) => {
+            writer.write_all(&header::format(descr(tensor.dtype())?, tensor.shape())?)?;
+            Ok(writer.write_all(tensor.bytes())?)
+        }
+        Array::Strings(tensor) => elements::write_strings(writer, tensor),
+    }
+}
+
+fn element_type(kind: Kind) -> Option<ElementType> {
+    match kind {
+        Kind::Number(dtype) => ElementType::from_data_type(dtype),
+        Kind::Other(OtherNumber::Bool) => Some(ElementType::Bool),
+        Kind::Other(OtherNumber::Float16) => Some(ElementType::Float16),
+        Kind::Other(OtherNumber::Complex64) => Some(ElementType::Complex64),
+        Kind::Other(OtherNumber::Complex128) => Some(ElementType::Complex128),
+        Kind::Unicode(_) | Kind::Bytes(_) => None,
+    }
+}
+
+/// NumPy's name of a dtype.
+fn descr(dtype: ElementType) -> Result<&'static str, Problem> {
+    Ok(match dtype {
+        ElementType::Bool => "|b1",
+        ElementType::Float16 => "<f2",
+        ElementType::Complex64 => "<c8",
+        ElementType::Complex128 => "<c16",
+        _ => match dtype.data_type() {
+            Some(DataType::Float32) => "<f4",
+            Some(DataType::Float64) => "<f8",
+            Some(DataType::Int8) => "|i1",
+            Some(DataType::Int16) => "<i2",
+            Some(DataType::Int32) => "<i4",
+            Some(DataType::Int64) => "<i8",
+            Some(DataType::Uint8) => "|u1",
+            Some(DataType::Uint16) => "<u2",
+            Some(DataType::Uint32) => "<u4",
+            Some(DataType::Uint64) => "<u8",
+            Some(DataType::String) | None => {
+                return Err(Problem::Unsupported(format!("NumPy has no dtype for {dtype}; safetensors and zTensor do")));
+            }
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+
+    use std::io::Cursor;
+
+    use super::*;
+    use crate::npy::{Npz, NpzWriter};
+
+    fn file(descr: &str, fortran_order: &str, shape: &str, elements: &[u8]) -> Vec<u8> {
+        let header = format!("{{'descr': '{descr}', 'fortran_order': {fortran_order}, 'shape': {shape}, }}\n");
+        [b"\x93NUMPY\x01\x00", u16::try_from(header.len()).unwrap().to_le_bytes().as_slice(), header.as_bytes(), elements]
+            .concat()
+    }
+
+    // The elements are what NumPy's `tobytes` gives.
+    #[test]
+    fn dtypes_that_cartons_lack() {
+        let check = |descr, elements: &[u8], shape, expected: (ElementType, &[u8])| {
+            let bytes = file(descr, "False", shape, elements);
+            let place = tempfile::tempdir().unwrap();
+            let path = place.path().join("a.npy");
+            std::fs::write(&path, &bytes).unwrap();
+            let Array::Numbers(tensor) = read_array(&path).unwrap() else { panic!("{descr}") };
+            assert_eq!((tensor.dtype(), &**tensor.bytes()), expected, "{descr}");
+            let info = array_info(&path).unwrap();
+            assert_eq!((info.dtype, info.shape.as_slice()), (Some(expected.0), tensor.shape()));
+            assert_eq!(info.n_bytes, elements.len() as u64);
+            // What is written is read back, alone and in an archive.
+            let array = Array::Numbers(tensor.clone());
+            let mut written = Vec::new();
+            write_array(&mut written, &array).unwrap();
+            let Array::Numbers(again) = read_bounded(written.as_slice(), Size::Unknown, 1000).unwrap() else {
+                panic!("{descr}")
+            };
+            assert_eq!(again, tensor);
+            let mut archive = Cursor::new(Vec::new());
+            let mut npz = NpzWriter::new(&mut archive);
+            npz.add_array("x", &array).unwrap();
+            assert!(npz.add_array("x", &array).is_err());
+            npz.finish().unwrap();
+            let mut npz = Npz::from_reader(archive, "memory").unwrap();
+            assert_eq!(npz.array_info("x").unwrap(), info);
+            let Array::Numbers(again) = npz.read_array("x").unwrap() else { panic!("{descr}") };
+            assert_eq!(again, tensor);
+        };
+        let complex64 = [0, 0, 0x80, 0x3f, 0, 0, 0, 0x40];
+        let complex128 = [0, 0, 0, 0, 0, 0, 0xf0, 0x3f, 0, 0, 0, 0, 0, 0, 0, 0x40];
+        check("|b1", &[1, 0], "(2,)", (ElementType::Bool, &[1, 0]));
+        check("<f2", &[0, 0x3e, 0, 0xc0], "(2,)", (ElementType::Float16, &[0, 0x3e, 0, 0xc0]));
+        check(">f2", &[0x3e, 0, 0xc0, 0], "(2,)", (ElementType::Float16, &[0, 0x3e, 0, 0xc0]));
+        check("<c8", &complex64, "()", (ElementType::Complex64, &complex64));
+        check(">c8", &[0x3f, 0x80, 0, 0, 0x40, 0, 0, 0], "()", (ElementType::Complex64, &complex64));
+        check("<c16", &complex128, "(1,)", (ElementType::Complex128, &complex128));
+        let big = [0x3f, 0xf0, 0, 0, 0, 0, 0, 0, 0x40, 0, 0, 0, 0, 0, 0, 0];
+        check(">c16", &big, "(1,)", (ElementType::Complex128, &complex128));
+    }
+
+    #[test]
+    fn order_strings_and_what_numpy_lacks() {
+        let bytes = file("<c8", "True", "(2, 2)", &(0..32).collect::<Vec<u8>>());
+        let Array::Numbers(tensor) = read_bounded(bytes.as_slice(), Size::Unknown, 1000).unwrap() else { panic!() };
+        let expected: Vec<u8> = [0..8, 16..24, 8..16, 24..32].into_iter().flatten().collect();
+        assert_eq!(**tensor.bytes(), expected);
+        let bytes = file("<U1", "False", "(2,)", &[97, 0, 0, 0, 98, 0, 0, 0]);
+        let Array::Strings(strings) = read_bounded(bytes.as_slice(), Size::Unknown, 1000).unwrap() else { panic!() };
+        assert_eq!(strings.elements(), ["a", "b"]);
+        let bfloat16 = RawTensor::new(ElementType::BFloat16, vec![], vec![0_u8, 0].into()).unwrap();
+        let error = write_array(Vec::new(), &Array::Numbers(bfloat16)).unwrap_err().to_string();
+        assert!(error.contains("NumPy has no dtype for bfloat16"), "{error}");
+        let short = file("<c16", "False", "(2,)", &[0; 31]);
+        assert!(read_bounded(short.as_slice(), Size::Unknown, 1000).is_err());
+    }
+}
