@@ -309,6 +309,7 @@ test("tells what a model throws and returns wrongly, and that it died", async (t
   const folder = await temporaryFolder(t);
   const wrongly = [
     "return 7",
+    "return undefined",
     "return { x: undefined }",
     "return { x: { dtype: 'int64', shape: [1], data: [1] } }",
     "return { x: { dtype: 'int8', shape: [2], data: new Int8Array(1) } }",
