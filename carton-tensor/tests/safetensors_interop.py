@@ -90,7 +90,9 @@ def check(directory):
         assert (tensor["dtype"], list(tensor["shape"]), tensor["data"].hex()) == (dtype, shape, data), name
 
     # A sharded checkpoint: the index as Python writes it, each tensor where it says, and nothing else.
-    for index in sorted((directory / "sharded").glob("*.index.json")):
+    indices = sorted((directory / "sharded").glob("*.index.json"))
+    assert len(indices) == 1, indices
+    for index in indices:
         text = index.read_text(encoding="ascii")
         content = json.loads(text)
         assert text == json.dumps(content, indent=2, sort_keys=True) + "\n", text

@@ -99,6 +99,14 @@ fn files_and_values_of_the_python_library_agree() {
     }
     let output = fs::File::create(place.join("ours.safetensors")).unwrap();
     safetensors::write(tensors.iter().map(|(name, tensor)| (name, tensor)), &Metadata::default(), output).unwrap();
+    // In several files, some names of which are not ASCII.
+    let sharded = place.join("sharded");
+    fs::create_dir(&sharded).unwrap();
+    let numbers = [("b\u{7f}\n\"é👋", 3), ("a", 5), ("zero", 0), ("c", 12), ("B", 2)];
+    let numbers = numbers.map(|(name, count)| (name, ElementType::Int16, [count]));
+    let read = |position: usize| Ok(vec![7_u8; numbers[position].2[0] * 2].into());
+    let index = safetensors::write_sharded(&sharded, "model", &numbers, &Metadata::default(), 16, read).unwrap();
+    assert!(safetensors::Sharded::open(index).unwrap().shards().len() == 3);
     fs::write(place.join("ours.json"), format!("{{{}}}", described.join(","))).unwrap();
     run(&python, "check", place);
 }

@@ -14,17 +14,23 @@ mod dtype;
 mod error;
 mod header;
 mod header_json;
+mod index;
 mod layout;
 mod metadata;
 mod reader;
+mod sharded;
+mod sharded_writer;
 mod string_table;
 mod writer;
 
 pub use error::{HeaderError, SafetensorsError};
 pub use header::{Header, TensorInfo};
+pub use index::{Index, IndexError};
 pub use layout::Layout;
 pub use metadata::Metadata;
 pub use reader::Reader;
+pub use sharded::{Sharded, ShardedError};
+pub use sharded_writer::write_sharded;
 pub use writer::{Writer, write};
 
 use crate::files::ElementType;

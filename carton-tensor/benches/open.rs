@@ -1,0 +1,102 @@
+//! Opening files of very many tensors, beside reading the same header to nothing.
+//!
+//! `cargo bench -p carton-tensor --features safetensors --bench open`. The contestants take turns, so that all meet the same
+//! noise; what counts are the ratios.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs::File;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use carton_tensor::files::ElementType;
+use carton_tensor::safetensors::{Header, Layout, Metadata, Reader};
+use serde::de::IgnoredAny;
+
+fn main() {
+    // Only `cargo bench` passes this; `cargo test --benches` merely sees that it runs.
+    let full = std::env::args().any(|argument| argument == "--bench");
+    let sizes: &[usize] = if full { &[1, 1_000, 100_000] } else { &[1, 100] };
+    for &n_tensors in sizes {
+        let n_rounds = if full { (3_000_000 / (n_tensors + 1_000)).max(30) } else { 1 };
+        safetensors(n_tensors, n_rounds);
+    }
+}
+
+/// Something to be timed, by its name, and the most that it may take of the time of the first; where there is a target.
+type Contestant<'c> = (&'c str, Box<dyn FnMut() + 'c>, Option<f64>);
+
+/// Times the contestants in turns and prints each beside the first.
+fn race(title: &str, n_rounds: usize, contestants: &mut [Contestant<'_>]) {
+    println!("{title}");
+    let mut times = vec![Vec::new(); contestants.len()];
+    // The first round warms up and is not counted.
+    for round in 0..=n_rounds {
+        for ((_, run, _), times) in contestants.iter_mut().zip(&mut times) {
+            let start = Instant::now();
+            run();
+            if round > 0 {
+                times.push(start.elapsed());
+            }
+        }
+    }
+    let medians: Vec<Duration> = times.into_iter().map(median).collect();
+    for ((name, _, target), time) in contestants.iter().zip(&medians) {
+        let ratio = time.as_secs_f64() / medians[0].as_secs_f64();
+        let target = target.map(|target| format!(" (target: at most {target})")).unwrap_or_default();
+        println!("  {name:44} {:10.1} us  {ratio:6.2}{target}", time.as_secs_f64() * 1e6);
+    }
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times[times.len() / 2]
+}
+
+/// Names, shapes and dtypes as language models have them.
+fn tensors(n_tensors: usize) -> impl Iterator<Item = (String, ElementType, [usize; 2])> {
+    let parts = ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.up_proj", "mlp.down_proj"];
+    (0..n_tensors).map(move |n| {
+        let name = format!("model.layers.{}.{}.weight", n / parts.len(), parts[n % parts.len()]);
+        (name, if n % 7 == 0 { ElementType::Float32 } else { ElementType::BFloat16 }, [4 + n % 3, 64])
+    })
+}
+
+fn safetensors(n_tensors: usize, n_rounds: usize) {
+    let layout = Layout::new(tensors(n_tensors), &Metadata::new([("format", "pt")]).unwrap()).unwrap();
+    // The data is one hole: nothing here looks at it.
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    std::io::Write::write_all(&mut file, layout.header_bytes()).unwrap();
+    file.as_file().set_len(layout.file_length()).unwrap();
+    let json = &layout.header_bytes()[Header::PREFIX..];
+    let title = format!("safetensors: {n_tensors} tensors, a header of {} bytes", json.len());
+    race(
+        &title,
+        n_rounds,
+        &mut [
+            (
+                "the JSON read to nothing by serde_json",
+                Box::new(|| {
+                    black_box(serde_json::from_slice::<IgnoredAny>(json).unwrap());
+                }),
+                None,
+            ),
+            (
+                "header in memory",
+                Box::new(|| drop(black_box(Header::parse(layout.header_bytes(), layout.file_length()).unwrap()))),
+                Some(3.0),
+            ),
+            ("file opened", Box::new(|| drop(black_box(Reader::open(file.path()).unwrap()))), Some(3.0)),
+            ("file mapped", Box::new(|| drop(black_box(Reader::map(file.path()).unwrap()))), Some(3.0)),
+            (
+                "file mapped, by the safetensors library",
+                Box::new(|| {
+                    // SAFETY: nobody else knows the temporary file.
+                    let map = unsafe { memmap2::Mmap::map(&File::open(file.path()).unwrap()).unwrap() };
+                    drop(black_box(safetensors::SafeTensors::deserialize(&map).unwrap()));
+                }),
+                None,
+            ),
+        ],
+    );
+}

@@ -1,0 +1,286 @@
+//! The index of a sharded checkpoint: which file has which tensor (spec/safetensors.md §7.1, §7.2). Pure: bytes in, names out.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt::{self, Write};
+
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
+
+use super::error::quoted;
+use super::string_table::StringTable;
+
+/// The rule that an index breaks.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum IndexError {
+    /// Longer than any reader takes.
+    #[error("{length} bytes, expected at most 100000000 (spec/safetensors.md §7.1)")]
+    TooLong {
+        /// The size of the index.
+        length: u64,
+    },
+    /// Not JSON, or not of the form that an index has.
+    #[error("{problem} (spec/safetensors.md §7.1)")]
+    Json {
+        /// What is wrong and where, as the JSON parser says it.
+        problem: String,
+    },
+    /// A tensor, or a key of the index, twice.
+    #[error("{} is there twice (spec/safetensors.md §7.1)", quoted(.key))]
+    DuplicateKey {
+        /// The key.
+        key: String,
+    },
+    /// A name that leads elsewhere, or could.
+    #[error("tensor {} is said to be in {}, which is no name of a file beside the index (spec/safetensors.md §7.2)", quoted(.tensor), quoted(.file))]
+    FileName {
+        /// The tensor's name.
+        tensor: String,
+        /// The name of its file.
+        file: String,
+    },
+}
+
+/// Which file has which tensor.
+///
+/// ```
+/// use carton_tensor::safetensors::Index;
+/// let index = Index::parse(br#"{"weight_map": {"a": "x.safetensors", "b": "y.safetensors"}}"#)?;
+/// assert_eq!(index.file_of("b"), Some("y.safetensors"));
+/// assert!(Index::parse(br#"{"weight_map": {"a": "../x.safetensors"}}"#).is_err());
+/// # Ok::<(), carton_tensor::safetensors::IndexError>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Index {
+    tensors: StringTable,
+    /// For each tensor, the position of its file.
+    file_of: Vec<u32>,
+    /// In the order of their names.
+    files: StringTable,
+}
+
+impl Index {
+    /// The longest index that is read, in bytes.
+    pub const MAX_LENGTH: u64 = 100_000_000;
+
+    /// Reads an index.
+    ///
+    /// # Errors
+    /// The rule that it breaks.
+    pub fn parse(bytes: &[u8]) -> Result<Self, IndexError> {
+        let length = bytes.len() as u64;
+        if length > Self::MAX_LENGTH {
+            return Err(IndexError::TooLong { length });
+        }
+        let mut parsing = Parsing::default();
+        let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+        let result = IndexSeed(&mut parsing).deserialize(&mut deserializer).and_then(|()| deserializer.end());
+        match result {
+            Ok(()) => parsing.files.into_index(),
+            Err(error) => Err(parsing.broken.unwrap_or_else(|| IndexError::Json { problem: error.to_string() })),
+        }
+    }
+
+    /// The tensors and their files, in the order of the index.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &str)> {
+        self.file_of
+            .iter()
+            .enumerate()
+            .map(|(position, &file)| (self.tensors.get(position), self.files.get(file as usize)))
+    }
+
+    /// The files that have tensors, in the order of their names.
+    pub fn files(&self) -> impl ExactSizeIterator<Item = &str> {
+        (0..self.files.len()).map(|position| self.files.get(position))
+    }
+
+    /// The file of a tensor.
+    #[must_use]
+    pub fn file_of(&self, tensor: &str) -> Option<&str> {
+        self.position_of_file(tensor).map(|file| self.files.get(file))
+    }
+
+    /// The place of a tensor's file in [`files`](Self::files).
+    pub(super) fn position_of_file(&self, tensor: &str) -> Option<usize> {
+        self.file_of.get(self.tensors.find(tensor)?).map(|&file| file as usize)
+    }
+
+    /// The number of tensors.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.file_of.len()
+    }
+
+    /// Whether there are no tensors.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.file_of.is_empty()
+    }
+}
+
+/// An index as the libraries of Hugging Face write it (§7.6). `total_size` are the bytes of all tensors.
+pub(super) fn to_json(weight_map: &BTreeMap<&str, &str>, total_size: u64) -> Result<String, serde_json::Error> {
+    let metadata = BTreeMap::from([("total_size", total_size)]);
+    // Of one key each, so that they are in the order of their keys.
+    let (metadata, weight_map) = (serde_json::to_value(metadata)?, serde_json::to_value(weight_map)?);
+    let text = serde_json::to_string_pretty(&BTreeMap::from([("metadata", metadata), ("weight_map", weight_map)]))?;
+    // Other characters than ASCII are in strings only, where they may be escaped.
+    let mut ascii = String::with_capacity(text.len() + 1);
+    for character in text.chars() {
+        if character.is_ascii() && character != '\x7f' {
+            ascii.push(character);
+            continue;
+        }
+        for unit in character.encode_utf16(&mut [0; 2]) {
+            // Writing to a string does not fail.
+            let _ = write!(ascii, "\\u{unit:04x}");
+        }
+    }
+    ascii.push('\n');
+    Ok(ascii)
+}
+
+/// Whether a name is one of a file in the same folder, on every system (§7.2).
+pub(super) fn is_file_name(name: &str) -> bool {
+    !matches!(name, "" | "." | "..") && !name.contains(|c: char| matches!(c, '/' | '\\') || c.is_control())
+}
+
+/// The tensors with the names of their files.
+#[derive(Default)]
+struct Files {
+    tensors: StringTable,
+    files: StringTable,
+}
+
+impl Files {
+    /// Gives each file one position.
+    fn into_index(self) -> Result<Index, IndexError> {
+        let Self { mut tensors, files } = self;
+        let duplicate =
+            |tensors: &StringTable, position| IndexError::DuplicateKey { key: tensors.get(position).to_owned() };
+        tensors.index().map_err(|position| duplicate(&tensors, position))?;
+        let names: BTreeSet<&str> = (0..files.len()).map(|position| files.get(position)).collect();
+        let mut distinct = StringTable::default();
+        let mut positions = HashMap::with_capacity(names.len());
+        // Not more, nor longer ones, than an index has that is read.
+        let too_long = IndexError::TooLong { length: u64::from(u32::MAX) };
+        for name in names {
+            let position = u32::try_from(distinct.len()).map_err(|_| too_long.clone())?;
+            distinct.push(name).ok_or_else(|| too_long.clone())?;
+            positions.insert(name, position);
+        }
+        let file_of = (0..files.len()).filter_map(|position| positions.get(files.get(position)).copied()).collect();
+        Ok(Index { tensors, file_of, files: distinct })
+    }
+}
+
+/// What was read so far.
+#[derive(Default)]
+struct Parsing {
+    files: Files,
+    broken: Option<IndexError>,
+}
+
+impl Parsing {
+    /// Keeps the rule that is broken, and gives serde an error to stop with.
+    fn refuse<E: Error>(&mut self, broken: IndexError) -> E {
+        self.broken = Some(broken);
+        E::custom("a rule is broken")
+    }
+}
+
+/// The whole index.
+struct IndexSeed<'p>(&'p mut Parsing);
+
+impl<'de> DeserializeSeed<'de> for IndexSeed<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for IndexSeed<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object with `weight_map`")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let (mut has_metadata, mut has_weight_map) = (false, false);
+        while let Some(key) = map.next_key::<String>()? {
+            let seen = match key.as_str() {
+                "metadata" => &mut has_metadata,
+                "weight_map" => &mut has_weight_map,
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                    continue;
+                }
+            };
+            if std::mem::replace(seen, true) {
+                return Err(self.0.refuse(IndexError::DuplicateKey { key }));
+            }
+            match key.as_str() {
+                "metadata" => map.next_value_seed(AnyObject)?,
+                _ => map.next_value_seed(WeightMapSeed(self.0))?,
+            }
+        }
+        if has_weight_map { Ok(()) } else { Err(A::Error::custom("the index has no `weight_map`")) }
+    }
+}
+
+/// An object, whatever is in it.
+struct AnyObject;
+
+impl<'de> DeserializeSeed<'de> for AnyObject {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for AnyObject {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(())
+    }
+}
+
+/// `weight_map`.
+struct WeightMapSeed<'p>(&'p mut Parsing);
+
+impl<'de> DeserializeSeed<'de> for WeightMapSeed<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for WeightMapSeed<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of tensors and their files")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some((tensor, file)) = map.next_entry::<String, String>()? {
+            if !is_file_name(&file) {
+                return Err(self.0.refuse(IndexError::FileName { tensor, file }));
+            }
+            let Files { tensors, files } = &mut self.0.files;
+            if tensors.push(&tensor).is_none() || files.push(&file).is_none() {
+                return Err(self.0.refuse(IndexError::TooLong { length: u64::from(u32::MAX) }));
+            }
+        }
+        Ok(())
+    }
+}

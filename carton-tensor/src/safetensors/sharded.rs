@@ -1,0 +1,346 @@
+//! Sharded checkpoints: several files read as one (spec/safetensors.md §7).
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::error::quoted;
+use super::index::{Index, IndexError};
+use super::{Reader, SafetensorsError, TensorInfo};
+use crate::files::{FileBytes, RawTensor};
+
+/// Why a sharded checkpoint cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ShardedError {
+    /// The index breaks a rule.
+    #[error("`{place}` is not a valid index of safetensors files")]
+    Index {
+        /// The index.
+        place: String,
+        /// The rule.
+        #[source]
+        source: IndexError,
+    },
+    /// Files that the index names, or that the numbers in their names ask for, and that are not there.
+    #[error("`{place}`: {count} of its files are missing: {} (spec/safetensors.md §{section})", list(.files, *.count))]
+    MissingShards {
+        /// The index.
+        place: String,
+        /// The first of them.
+        files: Vec<String>,
+        /// How many they are; one more than a thousand stands for all above.
+        count: usize,
+        /// §7.3 when the index names them, §7.4 when it does not.
+        section: &'static str,
+    },
+    /// A file whose name says that it belongs to the others, and that the index does not name.
+    #[error("`{place}` does not name {}, whose name says that it is one of its files (spec/safetensors.md §7.4)", quoted(.file))]
+    ExtraShard {
+        /// The index.
+        place: String,
+        /// The file.
+        file: String,
+    },
+    /// A link out of the checkpoint.
+    #[error("{} of `{place}` is a link that leads out of its folder (spec/safetensors.md §7.3)", quoted(.file))]
+    Outside {
+        /// The index.
+        place: String,
+        /// The file.
+        file: String,
+    },
+    /// A tensor that is not in the file where it should be.
+    #[error("`{place}` says that tensor {} is in {}, which does not have it (spec/safetensors.md §7.5)", quoted(.tensor), quoted(.file))]
+    MissingTensor {
+        /// The index.
+        place: String,
+        /// The tensor.
+        tensor: String,
+        /// The file that the index names.
+        file: String,
+    },
+    /// A tensor in a file where it should not be.
+    #[error("`{place}` does not say that tensor {} is in {}, which has it{} (spec/safetensors.md §7.5)", quoted(.tensor), quoted(.file), other(.said))]
+    ExtraTensor {
+        /// The index.
+        place: String,
+        /// The tensor.
+        tensor: String,
+        /// The file that has it.
+        file: String,
+        /// The file that the index names.
+        said: Option<String>,
+    },
+    /// No shard has a tensor of this name.
+    #[error("`{place}` has no tensor {}", quoted(.name))]
+    NoSuchTensor {
+        /// The index.
+        place: String,
+        /// The name asked for.
+        name: String,
+    },
+    /// One of the files cannot be read.
+    #[error(transparent)]
+    Shard(#[from] SafetensorsError),
+    /// The index or the folder cannot be read.
+    #[error("cannot read `{place}`")]
+    Io {
+        /// The index, its folder or a file in it.
+        place: String,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// How many names an error lists.
+const LISTED: usize = 10;
+
+/// How many files are looked for in vain: an index may name millions.
+const COUNTED: usize = 1000;
+
+fn list(files: &[String], count: usize) -> String {
+    let shown: Vec<String> = files.iter().take(LISTED).map(|file| quoted(file).to_string()).collect();
+    let more = count.saturating_sub(shown.len());
+    if more == 0 { shown.join(", ") } else { format!("{} and {more} more", shown.join(", ")) }
+}
+
+fn other(file: &Option<String>) -> String {
+    file.as_ref().map(|file| format!(", but in {}", quoted(file))).unwrap_or_default()
+}
+
+/// An open checkpoint of several files: all headers were read, and agree with the index.
+#[derive(Clone, Debug)]
+pub struct Sharded {
+    place: String,
+    index: Index,
+    /// In the order of the index's files.
+    shards: Vec<Reader>,
+}
+
+impl Sharded {
+    /// Opens the checkpoint with the index at `path`. A tensor is copied out of its file when it is read.
+    ///
+    /// # Errors
+    /// What does not agree, or cannot be read.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, ShardedError> {
+        Self::of_path(path.as_ref(), |path| FileBytes::open(path))
+    }
+
+    /// As [`open`](Self::open), with all files mapped, which nobody may write to meanwhile ([`FileBytes::map`]).
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn map(path: impl AsRef<Path>) -> Result<Self, ShardedError> {
+        Self::of_path(path.as_ref(), |path| FileBytes::map(path))
+    }
+
+    fn of_path(path: &Path, open: impl Fn(&Path) -> io::Result<FileBytes>) -> Result<Self, ShardedError> {
+        let place = path.display().to_string();
+        let index = read_index(path, &place)?;
+        let folders = Folders::of(path, &place)?;
+        folders.check_numbers(&index, &place)?;
+        let paths = folders.resolve(&index, &place)?;
+        let mut shards = Vec::with_capacity(paths.len());
+        for (file, path) in index.files().zip(paths) {
+            let shown = folders.named.join(file).display().to_string();
+            let bytes = open(&path).map_err(|source| ShardedError::Io { place: shown.clone(), source })?;
+            shards.push(Reader::new(bytes, shown)?);
+        }
+        let sharded = Self { place, index, shards };
+        sharded.check_tensors()?;
+        Ok(sharded)
+    }
+
+    /// Each file has the tensors that the index says it has, and no others (§7.5).
+    fn check_tensors(&self) -> Result<(), ShardedError> {
+        for (position, (file, shard)) in self.shards().enumerate() {
+            for tensor in shard.names() {
+                if self.index.position_of_file(tensor) != Some(position) {
+                    return Err(ShardedError::ExtraTensor {
+                        place: self.place.clone(),
+                        tensor: tensor.to_owned(),
+                        file: file.to_owned(),
+                        said: self.index.file_of(tensor).map(str::to_owned),
+                    });
+                }
+            }
+        }
+        for (tensor, file) in self.index.iter() {
+            if self.get(tensor).is_none() {
+                let (place, tensor, file) = (self.place.clone(), tensor.to_owned(), file.to_owned());
+                return Err(ShardedError::MissingTensor { place, tensor, file });
+            }
+        }
+        Ok(())
+    }
+
+    /// What errors call the checkpoint: the path of its index.
+    #[must_use]
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// The names of the files, and the files, in the order of their names.
+    pub fn shards(&self) -> impl ExactSizeIterator<Item = (&str, &Reader)> {
+        self.index.files().zip(&self.shards)
+    }
+
+    /// The number of tensors.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Whether there are no tensors.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.index.is_empty()
+    }
+
+    /// The names of all tensors, file after file, in the order of their data.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.shards.iter().flat_map(Reader::names)
+    }
+
+    /// The file that has a tensor.
+    #[must_use]
+    pub fn shard_of(&self, name: &str) -> Option<&Reader> {
+        self.shards.get(self.index.position_of_file(name)?)
+    }
+
+    /// The tensor of this name, without its data. Its range is one of [its file](Self::shard_of).
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<TensorInfo<'_>> {
+        self.shard_of(name)?.get(name)
+    }
+
+    /// The tensor of this name, as [`Reader::read`] gives it.
+    ///
+    /// # Errors
+    /// [`ShardedError::NoSuchTensor`]; [`ShardedError::Shard`].
+    pub fn read(&self, name: &str) -> Result<RawTensor, ShardedError> {
+        match self.shard_of(name) {
+            Some(shard) => Ok(shard.read(name)?),
+            None => Err(ShardedError::NoSuchTensor { place: self.place.clone(), name: name.to_owned() }),
+        }
+    }
+}
+
+fn read_index(path: &Path, place: &str) -> Result<Index, ShardedError> {
+    let io = |source| ShardedError::Io { place: place.to_owned(), source };
+    let invalid = |source| ShardedError::Index { place: place.to_owned(), source };
+    let bytes = FileBytes::open(path).map_err(io)?;
+    let length = bytes.len();
+    if length > Index::MAX_LENGTH {
+        return Err(invalid(IndexError::TooLong { length }));
+    }
+    Index::parse(&bytes.read(0..length).map_err(io)?).map_err(invalid)
+}
+
+/// Where the files of a checkpoint may be.
+struct Folders {
+    /// The folder of the index, as it is named.
+    named: PathBuf,
+    /// The same without links, and the folder that the index really is in.
+    real: [PathBuf; 2],
+}
+
+impl Folders {
+    fn of(index: &Path, place: &str) -> Result<Self, ShardedError> {
+        let named = match index.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+            _ => PathBuf::from("."),
+        };
+        let io = |source| ShardedError::Io { place: place.to_owned(), source };
+        let folder = fs::canonicalize(&named).map_err(io)?;
+        let mut target = fs::canonicalize(index).map_err(io)?;
+        target.pop();
+        Ok(Self { named, real: [folder, target] })
+    }
+
+    /// The real paths of the files that the index names (§7.3).
+    fn resolve(&self, index: &Index, place: &str) -> Result<Vec<PathBuf>, ShardedError> {
+        let mut paths = Vec::with_capacity(index.files().len());
+        let (mut missing, mut count) = (Vec::new(), 0);
+        for file in index.files() {
+            let path = self.named.join(file);
+            match fs::canonicalize(&path) {
+                Ok(real) if self.real.iter().any(|folder| real.starts_with(folder)) => paths.push(real),
+                Ok(_) => return Err(ShardedError::Outside { place: place.to_owned(), file: file.to_owned() }),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    count += 1;
+                    if count > COUNTED {
+                        break;
+                    }
+                    missing.extend((count <= LISTED).then(|| file.to_owned()));
+                }
+                Err(source) => return Err(ShardedError::Io { place: path.display().to_string(), source }),
+            }
+        }
+        if count == 0 {
+            return Ok(paths);
+        }
+        Err(ShardedError::MissingShards { place: place.to_owned(), files: missing, count, section: "7.3" })
+    }
+
+    /// The files that are numbered are all named, and no other file is numbered as they are (§7.4).
+    fn check_numbers(&self, index: &Index, place: &str) -> Result<(), ShardedError> {
+        let named: BTreeSet<&str> = index.files().collect();
+        let numbered: Vec<Numbered<'_>> = index.files().filter_map(Numbered::parse).collect();
+        let series: BTreeSet<(&str, &str)> = numbered.iter().map(|file| (file.prefix, file.total)).collect();
+        for &(prefix, total) in &series {
+            let of_series = |file: &&Numbered<'_>| (file.prefix, file.total) == (prefix, total);
+            let numbers: BTreeSet<u32> =
+                numbered.iter().filter(of_series).filter_map(|file| file.number.parse().ok()).collect();
+            let Ok(n_files) = total.parse::<u32>() else { continue };
+            // Almost all writers count from 1.
+            let first = u32::from(!numbers.contains(&0));
+            let expected = first..first.saturating_add(n_files);
+            let count = n_files as usize - expected_among(&numbers, &expected);
+            if count > 0 {
+                let width = numbered.iter().find(of_series).map_or(5, |file| file.number.len());
+                let missing = expected.filter(|number| !numbers.contains(number)).take(LISTED);
+                let files = missing.map(|number| format!("{prefix}-{number:0width$}-of-{total}.safetensors")).collect();
+                return Err(ShardedError::MissingShards { place: place.to_owned(), files, count, section: "7.4" });
+            }
+        }
+        if series.is_empty() {
+            return Ok(());
+        }
+        let io = |source| ShardedError::Io { place: self.named.display().to_string(), source };
+        for entry in fs::read_dir(&self.named).map_err(io)? {
+            let name = entry.map_err(io)?.file_name();
+            // A name that is not UTF-8 is none that the index could have.
+            let Some(name) = name.to_str() else { continue };
+            let is_of_series = Numbered::parse(name).is_some_and(|file| series.contains(&(file.prefix, file.total)));
+            if is_of_series && !named.contains(name) {
+                return Err(ShardedError::ExtraShard { place: place.to_owned(), file: name.to_owned() });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How many of the expected numbers are there.
+fn expected_among(numbers: &BTreeSet<u32>, expected: &std::ops::Range<u32>) -> usize {
+    numbers.iter().filter(|number| expected.contains(number)).count()
+}
+
+/// A name of the form `PREFIX-NUMBER-of-TOTAL.safetensors`.
+struct Numbered<'n> {
+    prefix: &'n str,
+    number: &'n str,
+    total: &'n str,
+}
+
+impl<'n> Numbered<'n> {
+    fn parse(name: &'n str) -> Option<Self> {
+        let (rest, total) = name.strip_suffix(".safetensors")?.rsplit_once("-of-")?;
+        let (prefix, number) = rest.rsplit_once('-')?;
+        let is_number = |text: &str| (1..=9).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+        (is_number(number) && is_number(total)).then_some(Self { prefix, number, total })
+    }
+}
