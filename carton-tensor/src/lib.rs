@@ -23,6 +23,8 @@ pub mod safetensors;
 mod shape;
 mod storage;
 mod tensor;
+#[cfg(feature = "ztensor")]
+pub mod ztensor;
 
 pub use allclose::{Comparison, Tolerance, allclose};
 pub use dtype::{DataType, UnknownDataType};

@@ -1,0 +1,39 @@
+//! zTensor files, versions 1.1 and 1.2 (`spec/ztensor.md`): tensors made of named components, dense, sparse or quantized, raw
+//! or compressed, with digests.
+//!
+//! ```text
+//! ZTEN1000 | 0… | blob | 0… | blob | … | manifest (CBOR) | its size, 8 bytes | ZTEN1000
+//!               64         n·64
+//! ```
+//!
+//! [`Reader`] opens a file; [`Writer`] writes one from front to back, or goes on with one. [`Footer`] and [`Manifest`] parse
+//! the two parts that say what is where, for who has the bytes from elsewhere. What a file breaks is an error that names the
+//! rule's section.
+
+mod append;
+mod attributes;
+mod cbor;
+mod component;
+mod digest;
+mod error;
+mod footer;
+mod manifest;
+mod parse;
+mod quantized_group;
+mod reader;
+mod sparse;
+mod types;
+mod version;
+mod writer;
+
+pub use append::AppendFile;
+pub use attributes::{Attribute, Attributes};
+pub use digest::{Digest, DigestAlgorithm};
+pub use error::{Bytes, Name, Place, ZTensorError};
+pub use footer::{ALIGNMENT, Footer, MAGIC, MAX_MANIFEST, check_header};
+pub use manifest::{Component, Encoding, Format, Manifest, Object};
+pub use quantized_group::QuantizedGroup;
+pub use reader::{Checks, Reader, Verified};
+pub use sparse::{Coo, Csr};
+pub use version::Version;
+pub use writer::{Part, StoreAs, Writer};

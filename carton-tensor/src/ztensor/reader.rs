@@ -1,0 +1,300 @@
+//! Opens a file and reads its tensors.
+
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::digest::Hasher;
+use super::error::{Name, Place};
+use super::manifest::{Component, Format, Manifest, Object};
+use super::{Footer, ZTensorError, component, footer};
+use crate::element_count;
+use crate::files::{FileBytes, RawTensor, SharedBytes};
+
+/// What is checked of a component when it is read, beyond what opening the file checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Checks {
+    /// That stored bytes have the digest that the manifest tells, where it tells one.
+    pub digests: bool,
+    /// That bools are 0 or 1.
+    pub bools: bool,
+}
+
+impl Checks {
+    /// Everything.
+    pub const ALL: Self = Self { digests: true, bools: true };
+}
+
+/// An open file.
+///
+/// ```
+/// use carton_tensor::files::{ElementType, RawTensor};
+/// use carton_tensor::ztensor::{Reader, StoreAs, Writer};
+/// let tensor = RawTensor::new(ElementType::Uint8, vec![3], vec![1_u8, 2, 3].into())?;
+/// let mut writer = Writer::new(Vec::new())?;
+/// writer.add("numbers", &tensor, StoreAs::RAW)?;
+/// let reader = Reader::new(writer.finish()?.into())?;
+/// assert_eq!(reader.read("numbers")?, tensor);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Reader {
+    bytes: FileBytes,
+    manifest: Manifest,
+    /// Where the manifest starts.
+    blobs_end: u64,
+    checks: Checks,
+}
+
+/// What [`Reader::verify_all`] found.
+#[derive(Debug, Default)]
+pub struct Verified {
+    /// How many components have the digest that the manifest tells.
+    pub n_verified: usize,
+    /// How many have no digest.
+    pub n_without: usize,
+    /// The stored bytes of those that were verified.
+    pub n_bytes: u64,
+    /// What is wrong with the others.
+    pub failures: Vec<ZTensorError>,
+}
+
+/// The bytes that are hashed at once, where they have to be copied out of the file.
+const PIECE: usize = 1 << 20;
+
+impl Reader {
+    /// Opens the file at `path`. Components are copied out of it when they are read.
+    ///
+    /// # Errors
+    /// [`Open`](ZTensorError::Open), and those of [`new`](Self::new).
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, ZTensorError> {
+        let path = path.as_ref();
+        Self::new(FileBytes::open(path).map_err(|source| ZTensorError::Open { path: path.to_owned(), source })?)
+    }
+
+    /// Maps the file at `path`. Components that are not compressed are views of it, and nothing is copied.
+    ///
+    /// For files that nobody writes to meanwhile, see [`FileBytes::map`].
+    ///
+    /// # Errors
+    /// [`Open`](ZTensorError::Open), and those of [`new`](Self::new).
+    pub fn map(path: impl AsRef<Path>) -> Result<Self, ZTensorError> {
+        let path = path.as_ref();
+        Self::new(FileBytes::map(path).map_err(|source| ZTensorError::Open { path: path.to_owned(), source })?)
+    }
+
+    /// Opens a file whose bytes are wherever they are. Of these it reads the two ends and the manifest.
+    ///
+    /// # Errors
+    /// [`Io`](ZTensorError::Io), or a rule of sections 1.1 to 4.1 that the file breaks.
+    pub fn new(bytes: FileBytes) -> Result<Self, ZTensorError> {
+        let file_length = bytes.len();
+        // What is no file of this format at all is said to be that, however short it is.
+        let mut first = [0; 8];
+        let n_bytes = file_length.min(8) as usize;
+        bytes.read_into(0, first.get_mut(..n_bytes).unwrap_or_default())?;
+        if n_bytes == 8 {
+            footer::check_header(first)?;
+        }
+        footer::check_length(file_length)?;
+        let mut last = [0; Footer::LENGTH];
+        bytes.read_into(file_length - Footer::LENGTH as u64, &mut last)?;
+        let range = Footer::parse(&last, file_length)?.manifest();
+        let manifest = Manifest::parse(&bytes.read(range.clone())?, range.start)?;
+        Ok(Self { bytes, manifest, blobs_end: range.start, checks: Checks::default() })
+    }
+
+    /// The same file, with these checks for all that is read from now on.
+    #[must_use]
+    pub fn checking(mut self, checks: Checks) -> Self {
+        self.checks = checks;
+        self
+    }
+
+    /// What the file has.
+    #[must_use]
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// Where the manifest starts.
+    pub(super) fn blobs_end(&self) -> u64 {
+        self.blobs_end
+    }
+
+    /// Where the file's bytes are.
+    #[must_use]
+    pub fn bytes(&self) -> &FileBytes {
+        &self.bytes
+    }
+
+    /// The objects, in the order of the file.
+    pub fn objects(&self) -> impl ExactSizeIterator<Item = Object<'_>> + DoubleEndedIterator {
+        self.manifest.objects()
+    }
+
+    /// The object of this name.
+    ///
+    /// # Errors
+    /// [`NoSuchObject`](ZTensorError::NoSuchObject).
+    pub fn object(&self, name: &str) -> Result<Object<'_>, ZTensorError> {
+        self.manifest.object(name).ok_or_else(|| ZTensorError::NoSuchObject { name: Name::new(name) })
+    }
+
+    /// Reads a dense tensor.
+    ///
+    /// One whose logical type is not known is read as its storage type, and in one dimension if it has another number of
+    /// elements than its shape (spec/ztensor.md §3.3).
+    ///
+    /// # Errors
+    /// [`NoSuchObject`](ZTensorError::NoSuchObject), [`WrongFormat`](ZTensorError::WrongFormat), and those of
+    /// [`read_component`](Self::read_component).
+    pub fn read(&self, name: &str) -> Result<RawTensor, ZTensorError> {
+        self.read_object(&self.object(name)?)
+    }
+
+    /// Reads the tensor that a dense object is, as [`read`](Self::read) does.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_object(&self, object: &Object<'_>) -> Result<RawTensor, ZTensorError> {
+        object.expect(Format::Dense)?;
+        let data = object.require("data")?;
+        let bytes = self.read_component(&data, self.checks)?;
+        let dtype = data.element_type();
+        let fills = |shape: &[usize]| element_count(shape).and_then(|count| dtype.n_bytes(count)) == Some(bytes.len());
+        if data.unknown_type().is_some() && !fills(object.shape()) {
+            return flat(object, &data, bytes);
+        }
+        let tensor = RawTensor::new(dtype, object.shape().to_vec(), bytes);
+        tensor.map_err(|source| ZTensorError::Tensor { at: object.place(), source })
+    }
+
+    /// Reads the bytes of one component of an object, decompressed.
+    ///
+    /// # Errors
+    /// [`NoSuchObject`](ZTensorError::NoSuchObject), [`NoSuchComponent`](ZTensorError::NoSuchComponent), and those of
+    /// [`read_component`](Self::read_component).
+    pub fn component(&self, name: &str, role: &str) -> Result<SharedBytes, ZTensorError> {
+        self.read_component(&self.object(name)?.require(role)?, self.checks)
+    }
+
+    /// Reads the bytes of a component of this file, decompressed, with these checks and no others.
+    ///
+    /// # Errors
+    /// [`Io`](ZTensorError::Io), [`Memory`](ZTensorError::Memory); with checks [`DigestMismatch`](ZTensorError::DigestMismatch),
+    /// [`UnknownDigest`](ZTensorError::UnknownDigest), [`MalformedDigest`](ZTensorError::MalformedDigest) and
+    /// [`Bool`](ZTensorError::Bool); for zstd the rules of section 4.2.
+    pub fn read_component(&self, component: &Component<'_>, checks: Checks) -> Result<SharedBytes, ZTensorError> {
+        let stored = self.bytes.read(component.stored())?;
+        if checks.digests
+            && let Some(digest) = component.digest()?
+        {
+            digest.verify(&stored, || component.place())?;
+        }
+        let bytes = component::decode(stored, component)?;
+        if checks.bools {
+            component::check_bools(&bytes, component)?;
+        }
+        Ok(bytes)
+    }
+
+    /// Reads a component as a tensor of one dimension.
+    pub(super) fn elements(&self, object: &Object<'_>, role: &str) -> Result<RawTensor, ZTensorError> {
+        let component = object.require(role)?;
+        let bytes = self.read_component(&component, self.checks)?;
+        flat(object, &component, bytes)
+    }
+
+    /// Verifies the digest of a component of this file, without decompressing it and in little memory.
+    ///
+    /// # Errors
+    /// [`NoDigest`](ZTensorError::NoDigest), [`UnknownDigest`](ZTensorError::UnknownDigest),
+    /// [`MalformedDigest`](ZTensorError::MalformedDigest), [`DigestMismatch`](ZTensorError::DigestMismatch),
+    /// [`Io`](ZTensorError::Io).
+    pub fn verify(&self, component: &Component<'_>) -> Result<(), ZTensorError> {
+        let at = || component.place();
+        let digest = component.digest()?.ok_or_else(|| ZTensorError::NoDigest { at: at() })?;
+        let range = component.stored();
+        if self.bytes.is_in_memory() {
+            return digest.verify(&self.bytes.read(range)?, at);
+        }
+        let mut hasher = Hasher::new(digest.algorithm());
+        let mut buffer = vec![0; PIECE.min(usize::try_from(range.end - range.start).unwrap_or(PIECE))];
+        let mut offset = range.start;
+        while offset < range.end {
+            let n_bytes = (range.end - offset).min(PIECE as u64);
+            let piece = buffer.get_mut(..n_bytes as usize).unwrap_or_default();
+            self.bytes.read_into(offset, piece)?;
+            hasher.update(piece);
+            offset += n_bytes;
+        }
+        let found = hasher.finish();
+        if found == digest {
+            return Ok(());
+        }
+        Err(ZTensorError::DigestMismatch { at: at(), expected: digest.to_string(), found: found.to_string() })
+    }
+
+    /// Verifies the digests of all components on all cores, one component each.
+    #[must_use]
+    pub fn verify_all(&self) -> Verified {
+        let mut components: Vec<Component<'_>> = self.objects().flat_map(|object| object.components()).collect();
+        let n_components = components.len();
+        components.retain(|component| component.digest_text().is_some());
+        let n_without = n_components - components.len();
+        // The largest first, so that no core is left alone with one at the end.
+        components.sort_by_key(|component| std::cmp::Reverse(component.stored().end - component.stored().start));
+        let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        let work = || {
+            while let Some((index, component)) = take(&components, &next) {
+                if let Err(error) = self.verify(component) {
+                    failures.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((index, error));
+                }
+            }
+        };
+        let n_threads = std::thread::available_parallelism().map_or(1, usize::from).min(components.len());
+        std::thread::scope(|scope| {
+            // Where no thread can be had, this one does the work.
+            for _ in 1..n_threads {
+                let _ = std::thread::Builder::new().spawn_scoped(scope, work);
+            }
+            work();
+        });
+        let mut failures = failures.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        failures.sort_by_key(|(index, _)| *index);
+        let failed: u64 = failures.iter().filter_map(|(index, _)| components.get(*index)).map(stored_length).sum();
+        Verified {
+            n_verified: components.len() - failures.len(),
+            n_without,
+            n_bytes: components.iter().map(stored_length).sum::<u64>().saturating_sub(failed),
+            failures: failures.into_iter().map(|(_, error)| error).collect(),
+        }
+    }
+}
+
+fn take<'a, T>(all: &'a [T], next: &AtomicUsize) -> Option<(usize, &'a T)> {
+    let index = next.fetch_add(1, Ordering::Relaxed);
+    all.get(index).map(|one| (index, one))
+}
+
+fn stored_length(component: &Component<'_>) -> u64 {
+    component.stored().end - component.stored().start
+}
+
+/// All elements of a component in one dimension.
+fn flat(object: &Object<'_>, component: &Component<'_>, bytes: SharedBytes) -> Result<RawTensor, ZTensorError> {
+    let (dtype, found) = (component.element_type(), bytes.len());
+    let n_elements = match dtype.bits() {
+        bits if bits >= 8 => found / (bits / 8),
+        // A whole number of bytes is a whole number of these.
+        4 => found.saturating_mul(2),
+        _ => found / 3 * 4,
+    };
+    if dtype.n_bytes(n_elements) != Some(found) {
+        let size = if dtype.bits() < 8 { 3 } else { dtype.bits() as u64 / 8 };
+        return Err(ZTensorError::PartialElement { at: component.place(), found: found as u64, size });
+    }
+    let at = || Place::object(object.name());
+    RawTensor::new(dtype, vec![n_elements], bytes).map_err(|source| ZTensorError::Tensor { at: at(), source })
+}

@@ -1,0 +1,113 @@
+//! Values and their coordinates.
+
+use std::io::Write;
+
+use super::{Values, index, unnamed};
+use crate::files::RawTensor;
+use crate::ztensor::error::Place;
+use crate::ztensor::manifest::{Format, Object};
+use crate::ztensor::{Attributes, Reader, StoreAs, Writer, ZTensorError};
+
+/// A sparse tensor of any rank, whose coordinates are checked: first the index of every value in the first dimension, then
+/// of every value in the second, and so on.
+#[derive(Clone, Debug)]
+pub struct Coo {
+    values: Values,
+    coords: Vec<u64>,
+}
+
+impl Coo {
+    /// A tensor of `values` in one dimension, and `coords` of any integer type.
+    ///
+    /// # Errors
+    /// The rules of section 5.1.
+    pub fn new(shape: &[usize], values: RawTensor, coords: &RawTensor) -> Result<Self, ZTensorError> {
+        Self::checked("", shape, values, coords)
+    }
+
+    fn checked(name: &str, shape: &[usize], values: RawTensor, coords: &RawTensor) -> Result<Self, ZTensorError> {
+        let at = Place::component(name, "coords");
+        let n_values = values.n_elements();
+        index::check_count(coords.n_elements(), n_values.checked_mul(shape.len()), &at)?;
+        // Without values there are no coordinates, and nothing is divided by their number.
+        let dimension = |position: usize| shape.get(position / n_values.max(1)).copied().unwrap_or_default();
+        let coords = index::read(coords, &at, dimension)?;
+        Ok(Self { values: Values { shape: shape.to_vec(), values }, coords })
+    }
+
+    /// The tensor that a dense one is, without the elements whose bytes are all zero.
+    ///
+    /// # Errors
+    /// [`DuplicateEntry`](ZTensorError::DuplicateEntry) for elements smaller than a byte, which have no place of their own.
+    pub fn from_dense(tensor: &RawTensor) -> Result<Self, ZTensorError> {
+        let (values, positions) = Values::from_dense(tensor)?;
+        let mut coords = Vec::with_capacity(positions.len().saturating_mul(tensor.shape().len()));
+        let mut stride = tensor.n_elements();
+        for &dimension in tensor.shape() {
+            // Where there is a value, no dimension is 0.
+            stride /= dimension.max(1);
+            coords.extend(positions.iter().map(|position| (position / stride.max(1) % dimension.max(1)) as u64));
+        }
+        Ok(Self { values, coords })
+    }
+
+    /// The same tensor, dense; values at one place are added up.
+    ///
+    /// # Errors
+    /// [`DuplicateEntry`](ZTensorError::DuplicateEntry), [`TooLarge`](ZTensorError::TooLarge),
+    /// [`Memory`](ZTensorError::Memory).
+    pub fn to_dense(&self) -> Result<RawTensor, ZTensorError> {
+        let (n_values, shape) = (self.values.values.n_elements(), self.shape());
+        let positions = (0..n_values).map(|value| {
+            shape.iter().enumerate().fold(0_usize, |position, (dimension, &size)| {
+                let index = self.coords.get(dimension * n_values + value).copied().unwrap_or_default();
+                position.saturating_mul(size).saturating_add(index as usize)
+            })
+        });
+        self.values.to_dense(positions, &unnamed())
+    }
+
+    /// The dimensions.
+    #[must_use]
+    pub fn shape(&self) -> &[usize] {
+        &self.values.shape
+    }
+
+    /// The values, in one dimension.
+    #[must_use]
+    pub fn values(&self) -> &RawTensor {
+        &self.values.values
+    }
+
+    /// The index of every value in the first dimension, then of every value in the second, and so on.
+    #[must_use]
+    pub fn coords(&self) -> &[u64] {
+        &self.coords
+    }
+}
+
+impl Reader {
+    /// Reads a `sparse_coo` object.
+    ///
+    /// # Errors
+    /// [`NoSuchObject`](ZTensorError::NoSuchObject), [`WrongFormat`](ZTensorError::WrongFormat), the rules of section 5.1,
+    /// and those of [`read_component`](Self::read_component).
+    pub fn coo(&self, name: &str) -> Result<Coo, ZTensorError> {
+        let object: Object<'_> = self.object(name)?;
+        object.expect(Format::SparseCoo)?;
+        let [values, coords] = ["values", "coords"].map(|role| self.elements(&object, role));
+        Coo::checked(name, object.shape(), values?, &coords?)
+    }
+}
+
+impl<W: Write> Writer<W> {
+    /// Writes a `sparse_coo` object.
+    ///
+    /// # Errors
+    /// As [`object`](Self::object).
+    pub fn coo(&mut self, name: &str, tensor: &Coo, store_as: StoreAs) -> Result<(), ZTensorError> {
+        let coords = index::to_tensor(&tensor.coords, &Place::object(name))?;
+        let parts = [("values", tensor.values(), store_as), ("coords", &coords, store_as)];
+        self.object(name, tensor.shape(), "sparse_coo", &Attributes::new(), &parts)
+    }
+}

@@ -1,0 +1,56 @@
+//! Indices as files have them: integers of any type.
+
+use crate::files::{ElementType, RawTensor};
+use crate::ztensor::ZTensorError;
+use crate::ztensor::error::Place;
+
+/// All indices, each below what `size` says for its position.
+pub(super) fn read(
+    tensor: &RawTensor,
+    at: &Place,
+    size: impl Fn(usize) -> usize,
+) -> Result<Vec<u64>, ZTensorError> {
+    match tensor.dtype() {
+        ElementType::Uint8 => convert(tensor, at, size, |[byte]: [u8; 1]| byte.into()),
+        ElementType::Int8 => convert(tensor, at, size, |bytes| i8::from_le_bytes(bytes).into()),
+        ElementType::Uint16 => convert(tensor, at, size, |bytes| u16::from_le_bytes(bytes).into()),
+        ElementType::Int16 => convert(tensor, at, size, |bytes| i16::from_le_bytes(bytes).into()),
+        ElementType::Uint32 => convert(tensor, at, size, |bytes| u32::from_le_bytes(bytes).into()),
+        ElementType::Int32 => convert(tensor, at, size, |bytes| i32::from_le_bytes(bytes).into()),
+        ElementType::Uint64 => convert(tensor, at, size, |bytes| u64::from_le_bytes(bytes).into()),
+        ElementType::Int64 => convert(tensor, at, size, |bytes| i64::from_le_bytes(bytes).into()),
+        found => Err(ZTensorError::IndexType { at: Box::new(at.clone()), found }),
+    }
+}
+
+fn convert<const N: usize>(
+    tensor: &RawTensor,
+    at: &Place,
+    size: impl Fn(usize) -> usize,
+    number: impl Fn([u8; N]) -> i128,
+) -> Result<Vec<u64>, ZTensorError> {
+    let elements = tensor.bytes().chunks_exact(N).enumerate();
+    elements
+        .map(|(position, bytes)| {
+            let index = bytes.first_chunk().map_or(-1, |bytes| number(*bytes));
+            let size = size(position) as u64;
+            let inside = u64::try_from(index).ok().filter(|index| *index < size);
+            inside.ok_or_else(|| ZTensorError::IndexRange { at: Box::new(at.clone()), position, found: index, size })
+        })
+        .collect()
+}
+
+/// Refuses another number of indices than there should be.
+pub(super) fn check_count(found: usize, expected: Option<usize>, at: &Place) -> Result<(), ZTensorError> {
+    if Some(found) == expected {
+        return Ok(());
+    }
+    let expected = expected.map_or(u64::MAX, |expected| expected as u64);
+    Err(ZTensorError::IndexCount { at: Box::new(at.clone()), expected, found: found as u64 })
+}
+
+/// Indices as version 1.2 wants them.
+pub(super) fn to_tensor(indices: &[u64], at: &Place) -> Result<RawTensor, ZTensorError> {
+    let tensor = RawTensor::new(ElementType::Uint64, vec![indices.len()], indices.to_vec().into());
+    tensor.map_err(|source| ZTensorError::Tensor { at: Box::new(at.clone()), source })
+}

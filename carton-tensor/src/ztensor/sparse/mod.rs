@@ -1,0 +1,85 @@
+//! Sparse tensors: read with every index checked, made dense, made of dense ones, written (spec/ztensor.md §5.1 to §5.3).
+
+mod addition;
+mod coo;
+mod csr;
+mod index;
+
+pub use coo::Coo;
+pub use csr::Csr;
+
+use super::ZTensorError;
+use super::error::Place;
+use crate::element_count;
+use crate::files::{ElementType, RawTensor, SharedBytes};
+
+/// What sparse tensors share: a shape and values of one dimension.
+#[derive(Clone, Debug)]
+struct Values {
+    shape: Vec<usize>,
+    values: RawTensor,
+}
+
+/// A sparse tensor that is made rather than read has no name.
+fn unnamed() -> Box<Place> {
+    Place::object("")
+}
+
+/// Bytes of an element.
+fn element_size(dtype: ElementType, at: &Place) -> Result<usize, ZTensorError> {
+    match dtype.bits() / 8 {
+        0 => Err(ZTensorError::DuplicateEntry { at: Box::new(at.clone()), dtype }),
+        size if dtype.bits() % 8 == 0 => Ok(size),
+        _ => Err(ZTensorError::DuplicateEntry { at: Box::new(at.clone()), dtype }),
+    }
+}
+
+impl Values {
+    /// A dense tensor with each value at the place that `positions` tells, in C order.
+    fn to_dense(&self, positions: impl Iterator<Item = usize>, at: &Place) -> Result<RawTensor, ZTensorError> {
+        let dtype = self.values.dtype();
+        let size = element_size(dtype, at)?;
+        let too_large = || ZTensorError::TooLarge { at: Box::new(at.clone()) };
+        let n_bytes = element_count(&self.shape).and_then(|count| count.checked_mul(size)).ok_or_else(too_large)?;
+        let memory = || ZTensorError::Memory { at: Box::new(at.clone()), n_bytes: n_bytes as u64 };
+        let mut dense = crate::AlignedBytes::try_zeroed(n_bytes).ok_or_else(memory)?;
+        // Which places have a value already. Two values at one place are rare, and cost a bit each to find.
+        let taken = bytemuck::allocation::try_zeroed_vec::<u64>((n_bytes / size).div_ceil(64));
+        let mut taken = taken.map_err(|()| memory())?;
+        let bytes = dense.as_mut_slice();
+        for (position, value) in positions.zip(self.values.bytes().chunks_exact(size)) {
+            let Some(place) = bytes.get_mut(position * size..position * size + size) else { return Err(too_large()) };
+            let Some(word) = taken.get_mut(position / 64) else { return Err(too_large()) };
+            let bit = 1 << (position % 64);
+            if *word & bit == 0 {
+                *word |= bit;
+                place.copy_from_slice(value);
+            } else if !addition::add(dtype, place, value) {
+                return Err(ZTensorError::DuplicateEntry { at: Box::new(at.clone()), dtype });
+            }
+        }
+        let tensor = RawTensor::new(dtype, self.shape.clone(), dense.into());
+        tensor.map_err(|source| ZTensorError::Tensor { at: Box::new(at.clone()), source })
+    }
+
+    /// The elements of a dense tensor whose bytes are not all zero, and where they are in C order.
+    fn from_dense(tensor: &RawTensor) -> Result<(Self, Vec<usize>), ZTensorError> {
+        let at = unnamed();
+        let size = element_size(tensor.dtype(), &at)?;
+        let (mut values, mut positions) = (Vec::new(), Vec::new());
+        for (position, element) in tensor.bytes().chunks_exact(size).enumerate() {
+            if element.iter().any(|&byte| byte != 0) {
+                values.extend_from_slice(element);
+                positions.push(position);
+            }
+        }
+        let values = RawTensor::new(tensor.dtype(), vec![positions.len()], SharedBytes::from(values));
+        let values = values.map_err(|source| ZTensorError::Tensor { at, source })?;
+        Ok((Self { shape: tensor.shape().to_vec(), values }, positions))
+    }
+}
+
+/// Indices of any integer type, each below `size`.
+pub(super) fn indices(tensor: &RawTensor, at: &Place, size: usize) -> Result<Vec<u64>, ZTensorError> {
+    index::read(tensor, at, |_| size)
+}

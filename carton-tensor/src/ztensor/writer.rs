@@ -1,0 +1,438 @@
+//! Writes a file from front to back (spec/ztensor.md §6).
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufWriter, Read, Write};
+use std::path::Path;
+
+use minicbor::Encoder;
+
+use super::attributes::{self, Attributes};
+use super::digest::Hasher;
+use super::error::{Name, Place};
+use super::footer::{ALIGNMENT, MAGIC, MAX_MANIFEST};
+use super::manifest::Encoding;
+use super::{Digest, DigestAlgorithm, Version, ZTensorError, types};
+use crate::files::{ElementType, RawTensor};
+use crate::{MAX_RANK, element_count};
+
+/// How a component is stored: compressed or not, with a digest or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreAs {
+    /// The level of zstd, 1 to 22; `None` for bytes as they are.
+    pub zstd: Option<i32>,
+    /// The digest of the stored bytes.
+    pub digest: Option<DigestAlgorithm>,
+}
+
+impl StoreAs {
+    /// The bytes as they are, so that they can be mapped, and no digest.
+    pub const RAW: Self = Self { zstd: None, digest: None };
+
+    /// Compressed with zstd.
+    #[must_use]
+    pub const fn zstd(self, level: i32) -> Self {
+        Self { zstd: Some(level), ..self }
+    }
+
+    /// With a digest.
+    #[must_use]
+    pub const fn digest(self, algorithm: DigestAlgorithm) -> Self {
+        Self { digest: Some(algorithm), ..self }
+    }
+}
+
+/// A component to be written: its role, its elements in one dimension or more, and how to store them.
+pub type Part<'a> = (&'a str, &'a RawTensor, StoreAs);
+
+/// A file that is being written. It never seeks, so that it can go to a pipe.
+///
+/// The same calls make the same bytes. What was written before [`finish`](Self::finish) is no file yet.
+pub struct Writer<W: Write> {
+    inner: W,
+    /// What is in front of the next byte.
+    offset: u64,
+    version: Version,
+    pub(super) head: Head,
+    /// The objects by name, each as CBOR.
+    pub(super) objects: BTreeMap<String, Vec<u8>>,
+    /// Whether a blob was begun and not finished.
+    is_broken: bool,
+    /// What is done when everything is written.
+    commit: fn(&mut W) -> io::Result<()>,
+}
+
+/// What a manifest says beside its objects.
+#[derive(Default)]
+pub(super) struct Head {
+    /// The version that the manifest had before something was appended.
+    pub(super) version: Option<String>,
+    /// Whether something was written that version 1.1 does not know.
+    pub(super) needs_1_2: bool,
+    /// The attributes as CBOR; empty for none.
+    pub(super) attributes: Vec<u8>,
+    /// Fields that are not known, key and value as CBOR.
+    pub(super) others: Vec<Vec<u8>>,
+}
+
+impl Writer<BufWriter<File>> {
+    /// Makes a file at `path`, in place of the one that is there.
+    ///
+    /// # Errors
+    /// [`Open`](ZTensorError::Open), [`Io`](ZTensorError::Io).
+    pub fn create(path: impl AsRef<Path>) -> Result<Self, ZTensorError> {
+        let path = path.as_ref();
+        let file = File::create(path).map_err(|source| ZTensorError::Open { path: path.to_owned(), source })?;
+        Self::new(BufWriter::new(file))
+    }
+}
+
+impl<W: Write> Writer<W> {
+    /// Begins a file of version 1.2.
+    ///
+    /// # Errors
+    /// [`Io`](ZTensorError::Io).
+    pub fn new(inner: W) -> Result<Self, ZTensorError> {
+        Self::with_version(inner, Version::V1_2)
+    }
+
+    /// Begins a file of a version.
+    ///
+    /// # Errors
+    /// [`Io`](ZTensorError::Io).
+    pub fn with_version(mut inner: W, version: Version) -> Result<Self, ZTensorError> {
+        inner.write_all(&MAGIC)?;
+        Ok(Self::resume(inner, MAGIC.len() as u64, version, W::flush))
+    }
+
+    /// Goes on after `offset` bytes.
+    pub(super) fn resume(inner: W, offset: u64, version: Version, commit: fn(&mut W) -> io::Result<()>) -> Self {
+        Self { inner, offset, version, head: Head::default(), objects: BTreeMap::new(), is_broken: false, commit }
+    }
+
+    /// What is written to.
+    pub(super) fn inner_mut(&mut self) -> &mut W {
+        &mut self.inner
+    }
+
+    /// Says something about the whole file, in place of what was said before.
+    ///
+    /// # Errors
+    /// [`Io`](ZTensorError::Io) for an integer that CBOR has not.
+    pub fn set_attributes(&mut self, attributes: &Attributes) -> Result<(), ZTensorError> {
+        self.head.attributes.clear();
+        if !attributes.is_empty() {
+            self.head.attributes = encode_attributes(attributes)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a dense tensor.
+    ///
+    /// # Errors
+    /// [`Io`](ZTensorError::Io), [`DuplicateName`](ZTensorError::DuplicateName), [`NotInVersion`](ZTensorError::NotInVersion),
+    /// [`Unfinished`](ZTensorError::Unfinished).
+    pub fn add(&mut self, name: &str, tensor: &RawTensor, store_as: StoreAs) -> Result<(), ZTensorError> {
+        self.object(name, tensor.shape(), "dense", &Attributes::new(), &[("data", tensor, store_as)])
+    }
+
+    /// Writes a dense tensor whose elements are read from `source`: as many bytes as dtype and shape ask for.
+    ///
+    /// # Errors
+    /// Those of [`add`](Self::add), also when `source` fails or ends early; [`TooLarge`](ZTensorError::TooLarge).
+    pub fn add_from(
+        &mut self,
+        name: &str,
+        dtype: ElementType,
+        shape: &[usize],
+        source: &mut dyn Read,
+        store_as: StoreAs,
+    ) -> Result<(), ZTensorError> {
+        self.check_new(name, shape)?;
+        let too_large = || ZTensorError::TooLarge { at: Place::object(name) };
+        let n_bytes = element_count(shape).and_then(|count| dtype.n_bytes(count)).ok_or_else(too_large)? as u64;
+        let spelling = self.spelling(dtype)?;
+        let blob = self.blob(store_as, n_bytes, |out| {
+            let copied = io::copy(&mut source.take(n_bytes), out)?;
+            if copied == n_bytes { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+        })?;
+        let component = self.component("data", spelling, n_bytes, &blob);
+        self.insert(name, shape, "dense", &[], &[component])
+    }
+
+    /// Writes an object of any format. Of those that the specification describes, what opening a file checks is checked.
+    ///
+    /// # Errors
+    /// Those of [`add`](Self::add); [`MissingComponent`](ZTensorError::MissingComponent), [`Size`](ZTensorError::Size),
+    /// [`DuplicateKey`](ZTensorError::DuplicateKey), [`Rank`](ZTensorError::Rank), [`TooLarge`](ZTensorError::TooLarge).
+    pub fn object(
+        &mut self,
+        name: &str,
+        shape: &[usize],
+        format: &str,
+        attributes: &Attributes,
+        parts: &[Part<'_>],
+    ) -> Result<(), ZTensorError> {
+        self.check_new(name, shape)?;
+        check_parts(name, shape, format, parts)?;
+        let attributes = if attributes.is_empty() { Vec::new() } else { encode_attributes(attributes)? };
+        let mut spellings = Vec::with_capacity(parts.len());
+        for (_, tensor, _) in parts {
+            spellings.push(self.spelling(tensor.dtype())?);
+        }
+        let mut components = Vec::with_capacity(parts.len());
+        for (&(role, tensor, store_as), spelling) in parts.iter().zip(spellings) {
+            let bytes = tensor.bytes();
+            let n_bytes = bytes.len() as u64;
+            let blob = self.blob(store_as, n_bytes, |out| out.write_all(bytes))?;
+            components.push(self.component(role, spelling, n_bytes, &blob));
+        }
+        self.insert(name, shape, format, &attributes, &components)
+    }
+
+    /// Writes the manifest, and gives back what was written to.
+    ///
+    /// # Errors
+    /// [`Io`](ZTensorError::Io), [`Unfinished`](ZTensorError::Unfinished), [`ManifestSize`](ZTensorError::ManifestSize).
+    pub fn finish(mut self) -> Result<W, ZTensorError> {
+        self.check_whole()?;
+        let manifest = self.manifest()?;
+        let found = manifest.len() as u64;
+        if found > MAX_MANIFEST {
+            return Err(ZTensorError::ManifestSize { found, limit: MAX_MANIFEST });
+        }
+        self.inner.write_all(&manifest)?;
+        self.inner.write_all(&found.to_le_bytes())?;
+        self.inner.write_all(&MAGIC)?;
+        (self.commit)(&mut self.inner)?;
+        Ok(self.inner)
+    }
+
+    /// Whether an object of this name was written.
+    #[must_use]
+    pub fn contains(&self, name: &str) -> bool {
+        self.objects.contains_key(name)
+    }
+
+    fn check_whole(&self) -> Result<(), ZTensorError> {
+        if self.is_broken { Err(ZTensorError::Unfinished) } else { Ok(()) }
+    }
+
+    fn check_new(&self, name: &str, shape: &[usize]) -> Result<(), ZTensorError> {
+        self.check_whole()?;
+        if self.contains(name) {
+            return Err(ZTensorError::DuplicateName { name: Name::new(name) });
+        }
+        if shape.len() > MAX_RANK {
+            return Err(ZTensorError::Rank { at: Place::object(name), limit: MAX_RANK });
+        }
+        Ok(())
+    }
+
+    fn spelling(&self, dtype: ElementType) -> Result<Spelling, ZTensorError> {
+        types::spelling(dtype, self.version).ok_or_else(|| ZTensorError::NotInVersion {
+            version: self.version.name(),
+            what: format!("elements of type {dtype}"),
+        })
+    }
+
+    /// Writes a blob of `n_bytes`, compressed and hashed on the way.
+    fn blob(
+        &mut self,
+        store_as: StoreAs,
+        n_bytes: u64,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<Blob, ZTensorError> {
+        self.is_broken = true;
+        let offset = self.offset.next_multiple_of(ALIGNMENT);
+        let padding = (offset - self.offset) as usize;
+        self.inner.write_all([0; ALIGNMENT as usize].get(..padding).unwrap_or_default())?;
+        let hasher = store_as.digest.map(Hasher::new);
+        let mut out = Counted { inner: &mut self.inner, n_bytes: 0, hasher };
+        let encoding = match store_as.zstd {
+            None => {
+                write(&mut out)?;
+                Encoding::Raw
+            }
+            Some(level) => {
+                let mut encoder = zstd::stream::write::Encoder::new(&mut out, level)?;
+                write(&mut encoder)?;
+                encoder.finish()?;
+                Encoding::Zstd
+            }
+        };
+        let length = out.n_bytes;
+        let digest = out.hasher.map(Hasher::finish);
+        debug_assert!(encoding == Encoding::Zstd || length == n_bytes);
+        self.offset = offset + length;
+        self.is_broken = false;
+        Ok(Blob { offset, length, encoding, digest })
+    }
+
+    /// The CBOR of a component, with its role in front.
+    fn component(&mut self, role: &str, (dtype, logical): Spelling, n_bytes: u64, blob: &Blob) -> (String, Vec<u8>) {
+        let is_zstd = blob.encoding == Encoding::Zstd;
+        let uncompressed = (is_zstd && self.version >= Version::V1_2).then_some(n_bytes);
+        self.head.needs_1_2 |= logical.is_some() || uncompressed.is_some();
+        let digest = blob.digest.map(|digest| digest.to_string());
+        let n_optional = [logical.is_some(), uncompressed.is_some(), is_zstd, digest.is_some()];
+        let mut cbor = Cbor::default();
+        cbor.map(3 + n_optional.iter().filter(|is_there| **is_there).count());
+        cbor.text("dtype").text(dtype);
+        if let Some(logical) = logical {
+            cbor.text("type").text(logical);
+        }
+        cbor.text("offset").unsigned(blob.offset);
+        cbor.text("length").unsigned(blob.length);
+        if let Some(uncompressed) = uncompressed {
+            cbor.text("uncompressed_length").unsigned(uncompressed);
+        }
+        if is_zstd {
+            cbor.text("encoding").text(blob.encoding.name());
+        }
+        if let Some(digest) = digest {
+            cbor.text("digest").text(&digest);
+        }
+        (role.to_owned(), cbor.0)
+    }
+
+    fn insert(
+        &mut self,
+        name: &str,
+        shape: &[usize],
+        format: &str,
+        attributes: &[u8],
+        components: &[(String, Vec<u8>)],
+    ) -> Result<(), ZTensorError> {
+        let mut cbor = Cbor::default();
+        cbor.map(3 + usize::from(!attributes.is_empty()));
+        cbor.text("shape").array(shape.len());
+        for &dimension in shape {
+            cbor.unsigned(dimension as u64);
+        }
+        cbor.text("format").text(format);
+        if !attributes.is_empty() {
+            cbor.text("attributes").0.extend_from_slice(attributes);
+        }
+        cbor.text("components").map(components.len());
+        let mut sorted: Vec<&(String, Vec<u8>)> = components.iter().collect();
+        sorted.sort();
+        for (role, component) in sorted {
+            cbor.text(role).0.extend_from_slice(component);
+        }
+        self.objects.insert(name.to_owned(), cbor.0);
+        Ok(())
+    }
+
+    fn manifest(&self) -> Result<Vec<u8>, ZTensorError> {
+        let head = &self.head;
+        let version = match &head.version {
+            Some(version) if !(head.needs_1_2 && version.starts_with("1.1")) => version,
+            Some(_) => Version::V1_2.name(),
+            None => self.version.name(),
+        };
+        let mut cbor = Cbor::default();
+        cbor.map(2 + usize::from(!head.attributes.is_empty()) + head.others.len());
+        cbor.text("version").text(version);
+        if !head.attributes.is_empty() {
+            cbor.text("attributes").0.extend_from_slice(&head.attributes);
+        }
+        cbor.text("objects").map(self.objects.len());
+        for (name, object) in &self.objects {
+            cbor.text(name).0.extend_from_slice(object);
+        }
+        for field in &head.others {
+            cbor.0.extend_from_slice(field);
+        }
+        Ok(cbor.0)
+    }
+}
+
+/// `dtype` and `type`.
+type Spelling = (&'static str, Option<&'static str>);
+
+/// Where a blob was written.
+struct Blob {
+    offset: u64,
+    length: u64,
+    encoding: Encoding,
+    digest: Option<Digest>,
+}
+
+/// Counts and hashes what passes.
+struct Counted<'a, W: Write> {
+    inner: &'a mut W,
+    n_bytes: u64,
+    hasher: Option<Hasher>,
+}
+
+impl<W: Write> Write for Counted<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let n_bytes = self.inner.write(bytes)?;
+        self.n_bytes += n_bytes as u64;
+        if let Some(hasher) = &mut self.hasher {
+            hasher.update(bytes.get(..n_bytes).unwrap_or_default());
+        }
+        Ok(n_bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+/// CBOR that is being written to memory, which cannot fail.
+#[derive(Default)]
+struct Cbor(Vec<u8>);
+
+impl Cbor {
+    fn map(&mut self, n_items: usize) -> &mut Self {
+        let _ = Encoder::new(&mut self.0).map(n_items as u64);
+        self
+    }
+
+    fn array(&mut self, n_items: usize) -> &mut Self {
+        let _ = Encoder::new(&mut self.0).array(n_items as u64);
+        self
+    }
+
+    fn text(&mut self, text: &str) -> &mut Self {
+        let _ = Encoder::new(&mut self.0).str(text);
+        self
+    }
+
+    fn unsigned(&mut self, number: u64) -> &mut Self {
+        let _ = Encoder::new(&mut self.0).u64(number);
+        self
+    }
+}
+
+fn encode_attributes(attributes: &Attributes) -> Result<Vec<u8>, ZTensorError> {
+    let mut cbor = Vec::new();
+    attributes::encode(&mut Encoder::new(&mut cbor), attributes)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error.to_string()))?;
+    Ok(cbor)
+}
+
+/// Checks what a reader checks when it opens a file.
+fn check_parts(name: &str, shape: &[usize], format: &str, parts: &[Part<'_>]) -> Result<(), ZTensorError> {
+    let n_elements = element_count(shape).ok_or_else(|| ZTensorError::TooLarge { at: Place::object(name) })?;
+    if let Some((format, roles)) = types::required_components(format) {
+        for &role in roles {
+            if !parts.iter().any(|part| part.0 == role) {
+                return Err(ZTensorError::MissingComponent { at: Place::object(name), format, role });
+            }
+        }
+    }
+    for (index, (role, tensor, _)) in parts.iter().enumerate() {
+        if parts.iter().take(index).any(|part| part.0 == *role) {
+            return Err(ZTensorError::DuplicateKey { at: Place::object(name), key: Name::new(role) });
+        }
+        if format == "dense" && *role == "data" && tensor.n_elements() != n_elements {
+            let expected = tensor.dtype().n_bytes(n_elements).unwrap_or(usize::MAX) as u64;
+            let at = Place::component(name, role);
+            return Err(ZTensorError::Size { at, expected, found: tensor.bytes().len() as u64 });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,14 @@
+//! zTensor files, from the outside: written and read again, beside other implementations, and files that must be refused.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "ztensor/container.rs"]
+mod container;
+#[path = "ztensor/formats.rs"]
+mod formats;
+#[path = "ztensor/peers.rs"]
+mod peers;
+#[path = "ztensor/properties.rs"]
+mod properties;
+#[path = "ztensor/reject.rs"]
+mod reject;

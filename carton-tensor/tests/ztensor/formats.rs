@@ -1,0 +1,1 @@
+//! Sparse and quantized tensors.

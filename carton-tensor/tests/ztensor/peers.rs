@@ -1,0 +1,1 @@
+//! Beside other implementations.

@@ -1,0 +1,1 @@
+//! Whatever is written is read again.

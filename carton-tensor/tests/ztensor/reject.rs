@@ -1,0 +1,1 @@
+//! Files that break one rule each.
