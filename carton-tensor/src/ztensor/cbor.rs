@@ -212,7 +212,8 @@ impl<'b> Walker<'b> {
             None => Ok(()),
             Some(pair) => {
                 let key = bytes(&pair[0]);
-                let key = Decoder::new(key).str().map_or_else(|_| Name::new(&key.escape_ascii().to_string()), Name::new);
+                let key =
+                    Decoder::new(key).str().map_or_else(|_| Name::new(&key.escape_ascii().to_string()), Name::new);
                 Err(ZTensorError::DuplicateKey { at: Box::new(at.clone()), key })
             }
         }
@@ -223,12 +224,7 @@ impl<'b> Walker<'b> {
     }
 
     /// What `minicbor` could not read at `start`.
-    pub(super) fn wrong(
-        &self,
-        start: usize,
-        expected: &'static str,
-        error: &minicbor::decode::Error,
-    ) -> ZTensorError {
+    pub(super) fn wrong(&self, start: usize, expected: &'static str, error: &minicbor::decode::Error) -> ZTensorError {
         let position = self.place_of(start);
         let rest = self.decoder.input().get(start..).unwrap_or_default();
         if error.is_type_mismatch()

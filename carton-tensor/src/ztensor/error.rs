@@ -306,7 +306,9 @@ pub enum ZTensorError {
         found: Bytes,
     },
     /// §4.2: no zstd frame of this size holds so much.
-    #[error("{at} claims {claimed} bytes in {length} bytes of zstd, which can hold {limit} at most [spec/ztensor.md §4.2]")]
+    #[error(
+        "{at} claims {claimed} bytes in {length} bytes of zstd, which can hold {limit} at most [spec/ztensor.md §4.2]"
+    )]
     CompressionRatio {
         /// The component.
         at: Box<Place>,
@@ -318,7 +320,9 @@ pub enum ZTensorError {
         limit: u64,
     },
     /// §4.2: nothing tells its size, and there is no end of it.
-    #[error("{at} does not say its uncompressed size, and decompresses to more than {limit} bytes [spec/ztensor.md §4.2]")]
+    #[error(
+        "{at} does not say its uncompressed size, and decompresses to more than {limit} bytes [spec/ztensor.md §4.2]"
+    )]
     UndeclaredSize {
         /// The component.
         at: Box<Place>,
@@ -400,7 +404,7 @@ pub enum ZTensorError {
         /// What it is.
         found: u64,
     },
-    /// §5.1.1: indices of a type that cannot be one.
+    /// §5.1: indices of a type that cannot be one.
     #[error("{at} has indices of type {found}, expected integers [spec/ztensor.md §5.1]")]
     IndexType {
         /// The component.
@@ -553,6 +557,7 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.object, &self.role) {
             (Some(object), Some(role)) => write!(f, "component {role} of object {object}"),
+            (Some(object), None) if object.0.is_empty() => f.write_str("the tensor"),
             (Some(object), None) => write!(f, "object {object}"),
             (None, _) => f.write_str("the manifest"),
         }

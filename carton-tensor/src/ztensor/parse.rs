@@ -266,8 +266,7 @@ impl Parser<'_> {
                 }
                 "uncompressed_length" => {
                     fields.known(4, &key, at)?;
-                    uncompressed_length =
-                        if self.walker.take_null() { None } else { Some(self.walker.unsigned()?) };
+                    uncompressed_length = if self.walker.take_null() { None } else { Some(self.walker.unsigned()?) };
                 }
                 "encoding" => {
                     fields.known(5, &key, at)?;
@@ -351,13 +350,7 @@ impl Parser<'_> {
     }
 
     /// Checks that an object has the components of its format, and that their sizes fit its shape.
-    fn check_object(
-        &self,
-        name: &str,
-        shape: Span,
-        format: FormatEntry,
-        components: Span,
-    ) -> Result<(), ZTensorError> {
+    fn check_object(&self, name: &str, shape: Span, format: FormatEntry, components: Span) -> Result<(), ZTensorError> {
         let format = match format {
             FormatEntry::Dense => "dense",
             FormatEntry::SparseCsr => "sparse_csr",
@@ -459,11 +452,7 @@ fn check_dense(
 }
 
 /// Checks that bytes are a whole number of elements of their storage type.
-fn check_whole_elements(
-    entry: &ComponentEntry,
-    found: u64,
-    at: impl Fn() -> Box<Place>,
-) -> Result<(), ZTensorError> {
+fn check_whole_elements(entry: &ComponentEntry, found: u64, at: impl Fn() -> Box<Place>) -> Result<(), ZTensorError> {
     let size = (entry.dtype.bits() / 8) as u64;
     if size > 0 && !found.is_multiple_of(size) {
         return Err(ZTensorError::PartialElement { at: at(), found, size });

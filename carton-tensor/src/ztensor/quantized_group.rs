@@ -94,7 +94,8 @@ impl QuantizedGroup {
         let too_large = || ZTensorError::TooLarge { at: at() };
         let (per_word, mask) = ((WORD / self.bits) as usize, (1_u32 << self.bits) - 1);
         let (scales, zeros) = (self.scales.to_f32().ok_or_else(too_large)?, self.zero_points(per_word, mask)?);
-        let n_bytes = self.rows.checked_mul(self.columns).and_then(|count| count.checked_mul(4)).ok_or_else(too_large)?;
+        let n_bytes =
+            self.rows.checked_mul(self.columns).and_then(|count| count.checked_mul(4)).ok_or_else(too_large)?;
         let memory = || ZTensorError::Memory { at: at(), n_bytes: n_bytes as u64 };
         let mut weight = crate::AlignedBytes::try_zeroed(n_bytes).ok_or_else(memory)?;
         // A matrix without columns has no rows to go over, and neither has one without rows.
@@ -241,12 +242,7 @@ fn zeros_kind(
 }
 
 /// The group of each row.
-fn row_groups(
-    tensor: &RawTensor,
-    rows: usize,
-    n_groups: usize,
-    at: &Place,
-) -> Result<Vec<usize>, ZTensorError> {
+fn row_groups(tensor: &RawTensor, rows: usize, n_groups: usize, at: &Place) -> Result<Vec<usize>, ZTensorError> {
     let groups = super::sparse::indices(tensor, at, n_groups)?;
     check_size(tensor, rows, 1, Box::new(at.clone()))?;
     Ok(groups.into_iter().map(|group| group as usize).collect())

@@ -8,17 +8,19 @@ use crate::files::ElementType;
 pub(super) fn add(dtype: ElementType, sum: &mut [u8], value: &[u8]) -> bool {
     match dtype {
         ElementType::Bool => with(sum, value, |one: [u8; 1], other| [one[0] | other[0]]),
-        ElementType::Uint8 | ElementType::Int8 => with(sum, value, |one: [u8; 1], other| [one[0].wrapping_add(other[0])]),
+        ElementType::Uint8 | ElementType::Int8 => {
+            with(sum, value, |one: [u8; 1], other| [one[0].wrapping_add(other[0])])
+        }
         // Signed numbers wrap to the same bits.
-        ElementType::Uint16 | ElementType::Int16 => with(sum, value, |one, other| {
-            u16::from_le_bytes(one).wrapping_add(u16::from_le_bytes(other)).to_le_bytes()
-        }),
-        ElementType::Uint32 | ElementType::Int32 => with(sum, value, |one, other| {
-            u32::from_le_bytes(one).wrapping_add(u32::from_le_bytes(other)).to_le_bytes()
-        }),
-        ElementType::Uint64 | ElementType::Int64 => with(sum, value, |one, other| {
-            u64::from_le_bytes(one).wrapping_add(u64::from_le_bytes(other)).to_le_bytes()
-        }),
+        ElementType::Uint16 | ElementType::Int16 => {
+            with(sum, value, |one, other| u16::from_le_bytes(one).wrapping_add(u16::from_le_bytes(other)).to_le_bytes())
+        }
+        ElementType::Uint32 | ElementType::Int32 => {
+            with(sum, value, |one, other| u32::from_le_bytes(one).wrapping_add(u32::from_le_bytes(other)).to_le_bytes())
+        }
+        ElementType::Uint64 | ElementType::Int64 => {
+            with(sum, value, |one, other| u64::from_le_bytes(one).wrapping_add(u64::from_le_bytes(other)).to_le_bytes())
+        }
         ElementType::Float16 => {
             with(sum, value, |one, other| (f16::from_le_bytes(one) + f16::from_le_bytes(other)).to_le_bytes())
         }

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use super::{Values, index, unnamed};
+use super::{Values, index};
 use crate::files::RawTensor;
 use crate::ztensor::error::Place;
 use crate::ztensor::manifest::{Format, Object};
@@ -32,7 +32,7 @@ impl Coo {
         // Without values there are no coordinates, and nothing is divided by their number.
         let dimension = |position: usize| shape.get(position / n_values.max(1)).copied().unwrap_or_default();
         let coords = index::read(coords, &at, dimension)?;
-        Ok(Self { values: Values { shape: shape.to_vec(), values }, coords })
+        Ok(Self { values: Values { at: Place::object(name), shape: shape.to_vec(), values }, coords })
     }
 
     /// The tensor that a dense one is, without the elements whose bytes are all zero.
@@ -64,7 +64,7 @@ impl Coo {
                 position.saturating_mul(size).saturating_add(index as usize)
             })
         });
-        self.values.to_dense(positions, &unnamed())
+        self.values.to_dense(positions)
     }
 
     /// The dimensions.

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use super::{Values, index, unnamed};
+use super::{Values, index};
 use crate::files::RawTensor;
 use crate::ztensor::error::Place;
 use crate::ztensor::manifest::{Format, Object};
@@ -63,7 +63,7 @@ impl Csr {
         let at = Place::component(name, "indices");
         index::check_count(indices.n_elements(), Some(values.n_elements()), &at)?;
         let indices = index::read(indices, &at, |_| columns)?;
-        Ok(Self { values: Values { shape: shape.to_vec(), values }, columns, indices, indptr })
+        Ok(Self { values: Values { at: Place::object(name), shape: shape.to_vec(), values }, columns, indices, indptr })
     }
 
     /// The matrix that a dense one is, without the elements whose bytes are all zero.
@@ -73,12 +73,13 @@ impl Csr {
     /// which have no place of their own.
     pub fn from_dense(tensor: &RawTensor) -> Result<Self, ZTensorError> {
         let &[rows, columns] = tensor.shape() else {
-            return Err(ZTensorError::CsrRank { at: unnamed(), found: tensor.shape().len() });
+            return Err(ZTensorError::CsrRank { at: Place::object(""), found: tensor.shape().len() });
         };
         let (values, positions) = Values::from_dense(tensor)?;
         // A matrix without columns may have any number of rows.
         let indptr = rows.checked_add(1).map(bytemuck::allocation::try_zeroed_vec);
-        let mut indptr: Vec<u64> = indptr.and_then(Result::ok).ok_or_else(|| ZTensorError::TooLarge { at: unnamed() })?;
+        let mut indptr: Vec<u64> =
+            indptr.and_then(Result::ok).ok_or_else(|| ZTensorError::TooLarge { at: Place::object("") })?;
         let mut indices = Vec::with_capacity(positions.len());
         for position in positions {
             if let Some(count) = indptr.get_mut(position / columns + 1) {
@@ -103,10 +104,10 @@ impl Csr {
         let rows = self.indptr.windows(2).enumerate();
         let row_of_each = rows.flat_map(|(row, ends)| std::iter::repeat_n(row, (ends[1] - ends[0]) as usize));
         // Below rows times columns, which the dense tensor has room for, or else is not made.
-        let positions = row_of_each.zip(&self.indices).map(|(row, &column)| {
-            row.saturating_mul(self.columns).saturating_add(column as usize)
-        });
-        self.values.to_dense(positions, &unnamed())
+        let positions = row_of_each
+            .zip(&self.indices)
+            .map(|(row, &column)| row.saturating_mul(self.columns).saturating_add(column as usize));
+        self.values.to_dense(positions)
     }
 
     /// Rows and columns.
@@ -136,8 +137,11 @@ impl Csr {
 
 /// Row pointers begin with 0, never fall, and end with the number of values.
 fn check_row_pointers(indptr: &[u64], n_values: u64, at: &Place) -> Result<(), ZTensorError> {
-    let wrong = |position: usize, expected: String, found| {
-        ZTensorError::RowPointer { at: Box::new(at.clone()), position, expected, found }
+    let wrong = |position: usize, expected: String, found| ZTensorError::RowPointer {
+        at: Box::new(at.clone()),
+        position,
+        expected,
+        found,
     };
     match (indptr.first(), indptr.last()) {
         (Some(&first), _) if first != 0 => return Err(wrong(0, "0".to_owned(), first)),

@@ -5,11 +5,7 @@ use crate::ztensor::ZTensorError;
 use crate::ztensor::error::Place;
 
 /// All indices, each below what `size` says for its position.
-pub(super) fn read(
-    tensor: &RawTensor,
-    at: &Place,
-    size: impl Fn(usize) -> usize,
-) -> Result<Vec<u64>, ZTensorError> {
+pub(super) fn read(tensor: &RawTensor, at: &Place, size: impl Fn(usize) -> usize) -> Result<Vec<u64>, ZTensorError> {
     match tensor.dtype() {
         ElementType::Uint8 => convert(tensor, at, size, |[byte]: [u8; 1]| byte.into()),
         ElementType::Int8 => convert(tensor, at, size, |bytes| i8::from_le_bytes(bytes).into()),

@@ -16,28 +16,24 @@ use crate::files::{ElementType, RawTensor, SharedBytes};
 /// What sparse tensors share: a shape and values of one dimension.
 #[derive(Clone, Debug)]
 struct Values {
+    /// The object that was read, or none.
+    at: Box<Place>,
     shape: Vec<usize>,
     values: RawTensor,
 }
 
-/// A sparse tensor that is made rather than read has no name.
-fn unnamed() -> Box<Place> {
-    Place::object("")
-}
-
 /// Bytes of an element.
 fn element_size(dtype: ElementType, at: &Place) -> Result<usize, ZTensorError> {
-    match dtype.bits() / 8 {
-        0 => Err(ZTensorError::DuplicateEntry { at: Box::new(at.clone()), dtype }),
-        size if dtype.bits() % 8 == 0 => Ok(size),
+    match dtype.bits() {
+        bits if bits.is_multiple_of(8) => Ok(bits / 8),
         _ => Err(ZTensorError::DuplicateEntry { at: Box::new(at.clone()), dtype }),
     }
 }
 
 impl Values {
     /// A dense tensor with each value at the place that `positions` tells, in C order.
-    fn to_dense(&self, positions: impl Iterator<Item = usize>, at: &Place) -> Result<RawTensor, ZTensorError> {
-        let dtype = self.values.dtype();
+    fn to_dense(&self, positions: impl Iterator<Item = usize>) -> Result<RawTensor, ZTensorError> {
+        let (dtype, at) = (self.values.dtype(), &*self.at);
         let size = element_size(dtype, at)?;
         let too_large = || ZTensorError::TooLarge { at: Box::new(at.clone()) };
         let n_bytes = element_count(&self.shape).and_then(|count| count.checked_mul(size)).ok_or_else(too_large)?;
@@ -64,8 +60,8 @@ impl Values {
 
     /// The elements of a dense tensor whose bytes are not all zero, and where they are in C order.
     fn from_dense(tensor: &RawTensor) -> Result<(Self, Vec<usize>), ZTensorError> {
-        let at = unnamed();
-        let size = element_size(tensor.dtype(), &at)?;
+        let at = || Place::object("");
+        let size = element_size(tensor.dtype(), &at())?;
         let (mut values, mut positions) = (Vec::new(), Vec::new());
         for (position, element) in tensor.bytes().chunks_exact(size).enumerate() {
             if element.iter().any(|&byte| byte != 0) {
@@ -74,8 +70,8 @@ impl Values {
             }
         }
         let values = RawTensor::new(tensor.dtype(), vec![positions.len()], SharedBytes::from(values));
-        let values = values.map_err(|source| ZTensorError::Tensor { at, source })?;
-        Ok((Self { shape: tensor.shape().to_vec(), values }, positions))
+        let values = values.map_err(|source| ZTensorError::Tensor { at: at(), source })?;
+        Ok((Self { at: at(), shape: tensor.shape().to_vec(), values }, positions))
     }
 }
 
