@@ -20,6 +20,7 @@ use crate::package::{self, PackageInput};
 use crate::progress::{ProgressCallback, ProgressEvent, Stage};
 use crate::runner::launch::LaunchPolicy;
 use crate::runner::{self, Choice, Descriptor, Requirement};
+use crate::tensor_data::{TensorFormat, is_tensor_file};
 use crate::{Carton, Error, Inputs};
 
 /// How [`Carton::pack`] packs. Build it from the default.
@@ -39,6 +40,9 @@ pub struct PackOptions {
     pub misc: BTreeMap<String, PathBuf>,
     /// Tensors for `tensor_data/`, by name; the metadata may refer to them.
     pub tensors: BTreeMap<String, Tensor>,
+    /// How numeric tensors are stored. All but [`TensorFormat::Bin`] make a carton that only readers can open which know of it
+    /// (spec/carton-format-extensions.md, "Tensor files").
+    pub tensor_format: TensorFormat,
     /// Self-tests whose expected outputs are what the packed model returns.
     pub record_self_tests: Vec<RecordSelfTest>,
     /// Installs a missing runner from the configured index ([`Config::runner_index`]); [`Config::auto_install`] does so too.
@@ -76,6 +80,9 @@ pub struct Packed {
     pub path: PathBuf,
     /// The SHA-256 of its MANIFEST: the model's hash.
     pub manifest_sha256: Sha256Digest,
+    /// Whether it has a file of many tensors, so that only readers can open it that know of those
+    /// (spec/carton-format-extensions.md, "Tensor files").
+    pub has_tensor_file: bool,
 }
 
 impl Carton {
@@ -142,6 +149,7 @@ impl Carton {
             model_path: response.path,
             misc: options.misc.clone(),
             tensors: options.tensors.clone(),
+            tensor_format: options.tensor_format,
             compression: options.compression,
             progress: options.progress.clone(),
         };
@@ -275,6 +283,7 @@ struct Input {
     model_path: PathBuf,
     misc: BTreeMap<String, PathBuf>,
     tensors: BTreeMap<String, Tensor>,
+    tensor_format: TensorFormat,
     compression: Compression,
     progress: Option<ProgressCallback>,
 }
@@ -321,8 +330,12 @@ impl Input {
     fn write(self, output: PathBuf, abandoned: &Abandoned) -> Result<Packed, Error> {
         let metadata: Metadata = self.draft.validate()?;
         let progress = self.progress;
-        let input =
-            PackageInput { misc: self.misc, tensors: self.tensors, ..PackageInput::new(metadata, self.model_path) };
+        let input = PackageInput {
+            misc: self.misc,
+            tensors: self.tensors,
+            tensor_format: self.tensor_format,
+            ..PackageInput::new(metadata, self.model_path)
+        };
         let manifest = package::write(&input, &output, self.compression, &|done, total| {
             if let Some(progress) = &progress {
                 progress(&ProgressEvent::bytes(Stage::Pack, done, total));
@@ -330,7 +343,8 @@ impl Input {
             abandoned.control()
         })
         .map_err(Error::Pack)?;
-        Ok(Packed { path: output, manifest_sha256: manifest.hash() })
+        let has_tensor_file = manifest.iter().any(|(path, _)| is_tensor_file(path));
+        Ok(Packed { path: output, manifest_sha256: manifest.hash(), has_tensor_file })
     }
 }
 

@@ -35,13 +35,34 @@ pub enum Verified {
 }
 
 /// Which files of a carton were verified in place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
     /// The model files that are stored without compression.
     StoredModelFiles,
+    /// The files of `tensor_data/` that are stored without compression.
+    StoredTensorFiles,
+    /// Both.
+    StoredModelAndTensorFiles,
     /// Every file the carton holds.
     Everything,
+}
+
+impl Scope {
+    /// Whether what was verified includes all of `other`.
+    #[must_use]
+    pub fn covers(self, other: Self) -> bool {
+        self.joined(other) == self
+    }
+
+    /// What was verified when both were.
+    fn joined(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Everything, _) | (_, Self::Everything) => Self::Everything,
+            (one, other) if one == other => one,
+            _ => Self::StoredModelAndTensorFiles,
+        }
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -64,9 +85,26 @@ impl Cache {
     /// Whether the carton with this identity was verified against this MANIFEST, at least as far as `scope`.
     pub fn is_carton_verified(&self, identity: &FileIdentity, manifest: &Sha256Digest, scope: Scope) -> bool {
         match self.verified(identity) {
-            Some(Verified::Carton { manifest_sha256, scope: found }) => manifest_sha256 == *manifest && found >= scope,
+            Some(Verified::Carton { manifest_sha256, scope: found }) => manifest_sha256 == *manifest && found.covers(scope),
             _ => false,
         }
+    }
+
+    /// Records that files of a carton were verified against this MANIFEST, besides those that already are on record for it. Under
+    /// the same conditions as [`remember`](Self::remember).
+    pub(crate) fn remember_carton(
+        &self,
+        identity: &FileIdentity,
+        manifest_sha256: Sha256Digest,
+        scope: Scope,
+    ) -> Result<(), CacheError> {
+        let scope = match self.verified(identity) {
+            Some(Verified::Carton { manifest_sha256: known, scope: found }) if known == manifest_sha256 => {
+                found.joined(scope)
+            }
+            _ => scope,
+        };
+        self.remember(identity, Verified::Carton { manifest_sha256, scope })
     }
 
     /// Records what was verified. The caller answers for it: the bytes were hashed, the identity was the same before and

@@ -11,6 +11,7 @@ mod fetch;
 mod model;
 mod open;
 mod origin;
+mod part;
 mod progress;
 mod ranges;
 mod read;
@@ -18,9 +19,10 @@ mod tree;
 mod unpack;
 mod verify;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use serde::Serialize;
 
@@ -58,6 +60,8 @@ pub struct Contents {
     whole: Option<Sha256Digest>,
     /// Taken when something elsewhere is first needed, and held from then on: what was fetched is not deleted.
     lease: OnceLock<Arc<Lease>>,
+    /// The files of which parts were read, by their place in the list of items.
+    verified: Mutex<BTreeMap<usize, Arc<part::Verified>>>,
 }
 
 /// What is known about a file without reading it.

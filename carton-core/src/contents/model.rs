@@ -1,5 +1,6 @@
 //! The model's files as a folder.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -90,47 +91,72 @@ impl Contents {
         indices: &[usize],
         meter: &Meter<'_>,
     ) -> Result<(), ContentsError> {
-        let Some(manifest) = self.manifest_hash() else { return Ok(()) };
-        let metadata = std::fs::metadata(root).map_err(ContentsError::io("inspect", root))?;
-        let folder = FileIdentity::of(&metadata);
-        // Sorted by path, as it was written.
-        let known = self.cache.as_ref().and_then(|cache| cache.folder_index(&folder)).map(|index| index.lines);
-        let known = known.unwrap_or_default();
+        let (folder, known) = self.known_of_folder(root)?;
         let lines = Mutex::new(Vec::new());
         let here: Vec<usize> =
             indices.iter().copied().filter(|index| matches!(self.items[*index].place, Place::Here { .. })).collect();
         let order = self.largest_first(here);
         workers::run(order.len(), |at| {
-            let item = &self.items[order[at]];
-            let Some(digest) = item.digest else { return Ok(()) };
-            let (file, path, identity) = open_item(&self.origin, item)?;
-            let line = Line { path: item.path.clone(), digest: Some(digest), identity };
-            let remembered = known.binary_search_by(|known| known.path.cmp(&line.path)).ok().map(|at| &known[at]);
-            let proven = if remembered == Some(&line) {
-                meter.advance(identity.size)?;
-                true
-            } else {
-                match check_bytes(&path, &file, &digest, &|n_bytes| meter.advance(n_bytes))? {
-                    Checked::Wrong(found) => {
-                        return Err(ContentsError::Digest { path: item.path.clone(), expected: digest, found });
-                    }
-                    Checked::Right(proven) => proven == Some(identity),
-                }
-            };
-            if proven {
+            if let (_, Some(line)) = self.verified_in_folder(order[at], &known, meter)? {
                 lines.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(line);
             }
-            Ok(())
+            Ok::<(), ContentsError>(())
         })?;
-        let mut lines = lines.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+        self.remember_in_folder(&folder, known, indices, lines.into_inner().unwrap_or_else(|p| p.into_inner()));
+        Ok(())
+    }
+
+    /// An open file of an unpacked carton, verified unless `known` has it as it is. The line is what may be remembered.
+    pub(super) fn verified_in_folder(
+        &self,
+        index: usize,
+        known: &[Line],
+        meter: &Meter<'_>,
+    ) -> Result<((File, FileIdentity), Option<Line>), ContentsError> {
+        let item = &self.items[index];
+        let (file, path, identity) = open_item(&self.origin, item)?;
+        // A bare model, of which nothing is promised.
+        let Some(digest) = item.digest else { return Ok(((file, identity), None)) };
+        let line = Line { path: item.path.clone(), digest: Some(digest), identity };
+        let remembered = known.binary_search_by(|known| known.path.cmp(&line.path)).ok().map(|at| &known[at]);
+        if remembered == Some(&line) {
+            meter.advance(identity.size)?;
+            return Ok(((file, identity), Some(line)));
+        }
+        match check_bytes(&path, &file, &digest, &|n_bytes| meter.advance(n_bytes))? {
+            Checked::Wrong(found) => Err(ContentsError::Digest { path: item.path.clone(), expected: digest, found }),
+            Checked::Right(proven) => Ok(((file, identity), (proven == Some(identity)).then_some(line))),
+        }
+    }
+
+    /// What identifies the folder of an unpacked carton, and what is remembered of its files, sorted by path.
+    pub(super) fn known_of_folder(&self, root: &Path) -> Result<(FileIdentity, Vec<Line>), ContentsError> {
+        let metadata = std::fs::metadata(root).map_err(ContentsError::io("inspect", root))?;
+        let folder = FileIdentity::of(&metadata);
+        let known = self.cache.as_ref().and_then(|cache| cache.folder_index(&folder));
+        Ok((folder, known.map(|index| index.lines).unwrap_or_default()))
+    }
+
+    /// Remembers `lines`, which are all that is known now of the files at `indices`. What was known of others stays.
+    pub(super) fn remember_in_folder(
+        &self,
+        folder: &FileIdentity,
+        known: Vec<Line>,
+        indices: &[usize],
+        mut lines: Vec<Line>,
+    ) {
+        let (Some(cache), Some(manifest)) = (&self.cache, self.manifest_hash()) else { return };
+        let is_other = |line: &&Line| {
+            let index = self.items.binary_search_by(|item| item.path.cmp(&line.path));
+            index.is_ok_and(|index| self.items[index].digest == line.digest && !indices.contains(&index))
+        };
+        lines.extend(known.iter().filter(is_other).cloned());
         lines.sort_by(|one, other| one.path.cmp(&other.path));
-        if let Some(cache) = &self.cache
-            && lines != known
-            && let Err(error) = cache.remember_folder(&folder, &FolderIndex { manifest, lines })
+        if lines != known
+            && let Err(error) = cache.remember_folder(folder, &FolderIndex { manifest, lines })
         {
             tracing::debug!(%error, "cannot record a verification");
         }
-        Ok(())
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use super::fetch::read_ahead;
 use super::origin::Origin;
@@ -115,7 +115,17 @@ impl Contents {
 
     /// Contents that may use neither a cache nor the network.
     fn new(origin: Origin, manifest: Option<(Manifest, Sha256Digest)>, links: Links, items: Vec<Item>) -> Contents {
-        Contents { origin, manifest, links, items, cache: None, access: None, whole: None, lease: OnceLock::new() }
+        Contents {
+            origin,
+            manifest,
+            links,
+            items,
+            cache: None,
+            access: None,
+            whole: None,
+            lease: OnceLock::new(),
+            verified: Mutex::default(),
+        }
     }
 
     /// Lets a folder's contents remember what was verified, and find linked files.

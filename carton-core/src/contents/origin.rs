@@ -149,7 +149,7 @@ impl Contents {
     }
 
     /// The bytes of an item that is elsewhere: from the cache, into which it is fetched first if need be.
-    fn elsewhere_reader(&self, index: usize) -> Result<RawReader<'_>, ContentsError> {
+    pub(super) fn elsewhere_reader(&self, index: usize) -> Result<RawReader<'_>, ContentsError> {
         if let Some(reader) = self.cached_reader(index)? {
             return Ok(reader);
         }

@@ -124,10 +124,21 @@ impl Contents {
     /// Verifies what is read in place, unless that is remembered for the file as it is now.
     fn verify_in_place(&self, ways: &BTreeMap<usize, Way>, meter: &Meter<'_>) -> Result<(), ContentsError> {
         let in_place = |(index, way): (&usize, &Way)| matches!(way, Way::InPlace { .. }).then_some(*index);
-        let order = self.largest_first(ways.iter().filter_map(in_place).collect());
+        self.verify_stored(ways.iter().filter_map(in_place).collect(), Scope::StoredModelFiles, meter)
+    }
+
+    /// Verifies files that the archive has stored, which are all that `scope` means, unless that is remembered for the archive
+    /// as it is now.
+    pub(super) fn verify_stored(
+        &self,
+        indices: Vec<usize>,
+        scope: Scope,
+        meter: &Meter<'_>,
+    ) -> Result<(), ContentsError> {
+        let order = self.largest_first(indices);
         let identity = self.unchanged_identity()?;
         if let (Some(cache), Some(hash), Some(identity)) = (&self.cache, self.manifest_hash(), identity)
-            && cache.is_carton_verified(&identity, &hash, Scope::StoredModelFiles)
+            && cache.is_carton_verified(&identity, &hash, scope)
         {
             return meter.advance(order.iter().filter_map(|index| self.size(*index)).sum());
         }
@@ -139,7 +150,7 @@ impl Contents {
             })?;
             self.compare(order[at], hasher)
         })?;
-        self.remember_archive(Scope::StoredModelFiles)
+        self.remember_archive(scope)
     }
 
     /// Copies small files to one temporary file, verified.
@@ -235,7 +246,7 @@ impl Contents {
     }
 
     /// A file of the cache. If it is not there, it is copied there now.
-    fn cached(&self, index: usize, meter: &Meter<'_>) -> Result<File, ContentsError> {
+    pub(super) fn cached(&self, index: usize, meter: &Meter<'_>) -> Result<File, ContentsError> {
         let item = &self.items[index];
         let (Some(cache), Some(digest)) = (&self.cache, item.digest) else {
             return Err(ContentsError::NoSuchFile { path: item.path.clone() });
@@ -255,7 +266,7 @@ impl Contents {
 }
 
 /// Where an entry is stored as it is in a file that can be mapped.
-fn stored_range(archive: &Archive, entry: usize, path: &str) -> Result<Option<std::ops::Range<u64>>, ContentsError> {
+pub(super) fn stored_range(archive: &Archive, entry: usize, path: &str) -> Result<Option<std::ops::Range<u64>>, ContentsError> {
     let entry: Option<&Entry> = archive.entries().get(entry);
     match (entry, archive.source().file()) {
         (Some(entry), Some(_)) => archive.stored_range(entry).map_err(ContentsError::archive(path)),

@@ -6,7 +6,7 @@ use super::origin::Origin;
 use super::progress::{Meter, OnProgress};
 use super::tree::case_collisions;
 use super::{Contents, ContentsError, ErrorKind, Place};
-use crate::cache::{Scope, Verified, workers};
+use crate::cache::{Scope, workers};
 use crate::digest::{Hasher, Sha256Digest};
 use crate::source::FileIdentity;
 
@@ -163,7 +163,7 @@ impl Contents {
         let Origin::Archive { opened_at: Some(moment), .. } = &self.origin else { return Ok(()) };
         let (Some(cache), Some(manifest_sha256)) = (&self.cache, self.manifest_hash()) else { return Ok(()) };
         if moment.is_after(&identity)
-            && let Err(error) = cache.remember(&identity, Verified::Carton { manifest_sha256, scope })
+            && let Err(error) = cache.remember_carton(&identity, manifest_sha256, scope)
         {
             // It costs another verification, no more.
             tracing::debug!(%error, "cannot record a verification");
@@ -173,7 +173,7 @@ impl Contents {
 }
 
 /// A carton that is renamed or linked while we have it open is still the same; its bytes are not touched by that.
-fn has_same_bytes(found: &FileIdentity, expected: &FileIdentity) -> bool {
+pub(super) fn has_same_bytes(found: &FileIdentity, expected: &FileIdentity) -> bool {
     (found.device, found.inode, found.size, found.modified)
         == (expected.device, expected.inode, expected.size, expected.modified)
 }

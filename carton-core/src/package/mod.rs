@@ -31,7 +31,7 @@ use crate::contents::{self, Access, Contents, ContentsError, ErrorKind};
 use crate::digest::Sha256Digest;
 use crate::metadata::{Draft, Example, Metadata, MetadataError, Reference, SelfTest};
 use crate::source::{FileSource, Source};
-use crate::tensor_data::{self, Index, TensorDataError, TensorFiles};
+use crate::tensor_data::{self, Directories, Index, TensorDataError, TensorFiles};
 
 /// The largest carton.toml that is read, in bytes.
 pub const MAX_METADATA_LENGTH: u64 = 4 << 20;
@@ -53,6 +53,7 @@ struct Opened {
     contents: Contents,
     metadata: Metadata,
     tensors: Index,
+    directories: Directories,
 }
 
 /// What may be given when a carton is opened.
@@ -120,7 +121,7 @@ impl Package {
         let metadata = Metadata::from_bytes(&contents.read(METADATA, MAX_METADATA_LENGTH)?)?;
         let tensors = read_index(&contents)?;
         references::check(&metadata, |name| tensors.get(name).is_some(), |path| contents.contains(path))?;
-        Ok(Self { opened: Arc::new(Opened { contents, metadata, tensors }) })
+        Ok(Self { opened: Arc::new(Opened { contents, metadata, tensors, directories: Directories::default() }) })
     }
 
     /// A model that is not in a carton: a folder or a single file, and which runner runs it. There is nothing to verify it
@@ -141,7 +142,8 @@ impl Package {
         };
         let metadata = draft.validate()?;
         let contents = Contents::bare(path)?.with_cache(cache);
-        Ok(Self { opened: Arc::new(Opened { contents, metadata, tensors: Index::default() }) })
+        let (tensors, directories) = (Index::default(), Directories::default());
+        Ok(Self { opened: Arc::new(Opened { contents, metadata, tensors, directories }) })
     }
 
     /// The carton.toml.
@@ -167,7 +169,8 @@ impl Package {
     /// # Errors
     /// There is no such tensor; its file is not what MANIFEST says, or does not hold what the index says.
     pub fn tensor(&self, name: &str) -> Result<Tensor, PackageError> {
-        self.opened.tensors.read(name, &self.opened.contents)
+        let Opened { contents, tensors, directories, .. } = &*self.opened;
+        tensors.read(name, contents, directories)
     }
 
     /// Fetches the tensors of all self-tests together, where they are elsewhere; one by one that takes longer.
@@ -175,7 +178,7 @@ impl Package {
     /// # Errors
     /// As [`Contents::fetch`].
     pub fn fetch_self_tests(&self, on_progress: contents::OnProgress<'_>) -> Result<(), PackageError> {
-        let Opened { contents, metadata, tensors } = &*self.opened;
+        let Opened { contents, metadata, tensors, .. } = &*self.opened;
         let names = metadata
             .self_tests()
             .iter()
@@ -334,6 +337,14 @@ impl TensorFiles for Contents {
 
     fn read_into(&self, path: &str, buffer: &mut [u8]) -> Result<(), PackageError> {
         Ok(Contents::read_into(self, path, buffer)?)
+    }
+
+    fn exact_size(&self, path: &str) -> Result<u64, PackageError> {
+        Ok(self.verified_length(path)?)
+    }
+
+    fn read_range(&self, path: &str, offset: u64, buffer: &mut [u8]) -> Result<(), PackageError> {
+        Ok(Contents::read_range(self, path, offset, buffer)?)
     }
 }
 

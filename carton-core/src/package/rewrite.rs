@@ -6,9 +6,10 @@ use std::path::Path;
 
 use super::output::Pending;
 use super::{MAX_METADATA_LENGTH, METADATA, OnProgress, PackageError};
-use crate::archive::{self, ArchiveError, Compression, Tail};
+use crate::archive::{self, ArchiveError, Compression, Content, Tail};
 use crate::contents::{Contents, ContentsError};
 use crate::links::Links;
+use crate::tensor_data;
 
 /// Writes the carton of `contents` to `output`, replacing a file of that name when it is complete and not before.
 ///
@@ -44,7 +45,9 @@ pub(crate) fn rewrite(
             }
             tail.linked.insert(path.to_owned(), digest);
         } else {
-            entries.push((path.to_owned(), contents.content(path)?));
+            let content = contents.content(path)?;
+            let is_in_place = tensor_data::is_tensor_file(path) && !matches!(content, Content::Symlink(..));
+            entries.push((path.to_owned(), if is_in_place { Content::InPlace(Box::new(content)) } else { content }));
         }
     }
     let mut pending = Pending::new(output).map_err(PackageError::io("write", output))?;

@@ -16,7 +16,7 @@ use crate::links::Links;
 use crate::manifest::Manifest;
 use crate::metadata::Metadata;
 use crate::name;
-use crate::tensor_data;
+use crate::tensor_data::{self, TensorFormat};
 
 /// Everything that goes into a carton.
 #[derive(Clone, Debug)]
@@ -29,6 +29,8 @@ pub struct PackageInput {
     pub misc: BTreeMap<String, PathBuf>,
     /// Tensors by the names that the metadata refers to.
     pub tensors: BTreeMap<String, Tensor>,
+    /// How numeric tensors are stored. All but [`TensorFormat::Bin`] can only be read by readers that know of it.
+    pub tensor_format: TensorFormat,
     /// Files that need not be in the carton, because they can be fetched.
     pub links: Links,
 }
@@ -42,6 +44,7 @@ impl PackageInput {
             model_path: model_path.into(),
             misc: BTreeMap::new(),
             tensors: BTreeMap::new(),
+            tensor_format: TensorFormat::default(),
             links: Links::default(),
         }
     }
@@ -93,7 +96,7 @@ pub fn write(
         return Err(PackageError::MetadataTooLarge { found: carton_toml.len() });
     }
     let mut tail = Tail { carton_toml, ..Tail::default() };
-    let mut entries = tensor_data::entries(&input.tensors)?;
+    let mut entries = tensor_data::entries(&input.tensors, input.tensor_format)?;
     let mut symlinks = Vec::new();
     for file in files {
         match file.leads_to {

@@ -22,6 +22,7 @@ use crate::links::{Links, LinksError};
 use crate::network::shown;
 use crate::package::{self, PackageError};
 use crate::progress::{ProgressCallback, ProgressEvent, Stage};
+use crate::tensor_data::is_tensor_file;
 use crate::{Carton, Error, Location, OpenOptions, Packed};
 
 /// Files from this size on are left out when nothing else is said: below it, a request costs more than the bytes.
@@ -321,7 +322,8 @@ impl Carton {
             contents.fetch(|_| true, &report.of_contents(Stage::Pack))?;
             let (none, no_links) = (BTreeSet::new(), Links::default());
             package::rewrite(contents, &none, &no_links, &output, options.compression, &report.of(Stage::Pack))?;
-            Ok(Packed { path: output, manifest_sha256: manifest_hash(contents)? })
+            let has_tensor_file = contents.paths().any(is_tensor_file);
+            Ok(Packed { path: output, manifest_sha256: manifest_hash(contents)?, has_tensor_file })
         })
         .await
     }

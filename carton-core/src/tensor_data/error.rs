@@ -67,6 +67,56 @@ pub enum TensorDataError {
         /// `bytes` or `strings`.
         unit: &'static str,
     },
+    /// A file is too small for one of the tensors that it is to hold.
+    #[error(
+        "tensor `{name}`: its dtype and shape need {expected} bytes, `tensor_data/{file}`, which is to hold it with others, has \
+         {found}"
+    )]
+    FileTooSmall {
+        /// The tensor.
+        name: String,
+        /// The file, relative to `tensor_data`.
+        file: String,
+        /// What dtype and shape ask for.
+        expected: u64,
+        /// What the file has.
+        found: u64,
+    },
+    /// A file of many tensors cannot be read, or one cannot be made of the tensors to be written.
+    #[error("`tensor_data/{file}` cannot be {action} as a {format} file")]
+    File {
+        /// The file, relative to `tensor_data`.
+        file: String,
+        /// `read` or `written`.
+        action: &'static str,
+        /// What kind of file it is.
+        format: &'static str,
+        /// Why not.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A file of many tensors does not hold one that the index says is there.
+    #[error("tensor `{name}` is called `{name_in_file}` in `tensor_data/{file}`, which has no such tensor")]
+    NotInFile {
+        /// The tensor.
+        name: String,
+        /// What it is called there.
+        name_in_file: String,
+        /// The file, relative to `tensor_data`.
+        file: String,
+    },
+    /// A file of many tensors and the index disagree about one.
+    #[error("tensor `{name}`: `tensor_data/index.toml` says {expected}, `tensor_data/{file}` has {found}")]
+    Disagreement {
+        /// The tensor.
+        name: String,
+        /// The file, relative to `tensor_data`.
+        file: String,
+        /// What the index says.
+        expected: String,
+        /// What the file has.
+        found: String,
+    },
     /// Something is larger than what we are willing, or able, to hold in memory.
     #[error("{what} is too large: at most {limit} bytes, found {found}")]
     TooLarge {
@@ -97,6 +147,15 @@ pub enum TensorDataError {
 }
 
 impl TensorDataError {
+    pub(super) fn file(
+        file: &str,
+        action: &'static str,
+        format: super::FileFormat,
+        source: Box<dyn std::error::Error + Send + Sync>,
+    ) -> Self {
+        Self::File { file: file.to_owned(), action, format: format.name(), source }
+    }
+
     pub(super) fn invalid(
         field: impl Into<String>,
         expected: impl Into<String>,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use carton_tensor::{DataType, element_count};
 use serde::Deserialize;
 
-use super::{FOLDER, INDEX, TensorDataError};
+use super::{FOLDER, FileFormat, INDEX, TensorDataError};
 use crate::metadata::Table;
 
 /// The largest `index.toml` that is read, in bytes: about seventy thousand tensors. Hostile TOML takes seventy times its
@@ -44,6 +44,19 @@ pub enum Entry {
         /// The name of the file in `tensor_data`.
         file: String,
     },
+    /// A tensor of numbers in a file that holds many (spec/carton-format-extensions.md, "Tensor files").
+    Member {
+        /// The type of the elements, which is not `String`.
+        dtype: DataType,
+        /// The dimensions, as for a plain tensor.
+        shape: Vec<usize>,
+        /// The name of the file in `tensor_data`.
+        file: String,
+        /// What kind of file it is.
+        format: FileFormat,
+        /// What the tensor is called there.
+        name_in_file: String,
+    },
     /// A list of tensors.
     Nested {
         /// The names of the tensors; each exists, none is nested, all have one dtype.
@@ -63,6 +76,8 @@ struct RawEntry {
     dtype: String,
     shape: Option<Vec<u64>>,
     file: Option<String>,
+    file_format: Option<String>,
+    name_in_file: Option<String>,
     #[serde(default)]
     inner: Vec<String>,
 }
@@ -118,7 +133,7 @@ impl Index {
         let mut files = BTreeSet::new();
         for entry in names.into_iter().filter_map(|name| self.get(name)) {
             match entry {
-                Entry::Plain { file, .. } => drop(files.insert(file.as_str())),
+                Entry::Plain { file, .. } | Entry::Member { file, .. } => drop(files.insert(file.as_str())),
                 // What is in a nested tensor is not itself nested.
                 Entry::Nested { inner } => files.extend(self.files_of(inner.iter().map(String::as_str))),
             }
@@ -126,20 +141,21 @@ impl Index {
         files
     }
 
-    /// Checks that every file exists and has the size that dtype and shape ask for. `size` says what is known of a path in
+    /// Checks that every file exists and has the size that dtype and shape ask for, or at least that one if it holds many tensors. `size` says what is known of a path in
     /// the carton: `None` when there is no such file, `Some(None)` when its size shows only when it is read.
     ///
     /// # Errors
     /// [`TensorDataError::NoSuchFile`], [`TensorDataError::SizeMismatch`], [`TensorDataError::TooLarge`].
     pub fn check_files(&self, size: impl Fn(&str) -> Option<Option<u64>>) -> Result<(), TensorDataError> {
         for (name, entry) in &self.tensors {
-            if let Entry::Plain { dtype, shape, file } = entry {
-                let Some(size) = size(&format!("{FOLDER}{file}")) else {
-                    return Err(TensorDataError::NoSuchFile { name: name.clone(), file: file.clone() });
-                };
-                if let Some(size) = size {
-                    super::read::check_size(name, *dtype, shape, file, size)?;
-                }
+            let (Entry::Plain { dtype, shape, file } | Entry::Member { dtype, shape, file, .. }) = entry else { continue };
+            let Some(size) = size(&format!("{FOLDER}{file}")) else {
+                return Err(TensorDataError::NoSuchFile { name: name.clone(), file: file.clone() });
+            };
+            match (entry, size) {
+                (Entry::Plain { .. }, Some(size)) => super::read::check_size(name, *dtype, shape, file, size)?,
+                (Entry::Member { .. }, Some(size)) => super::read::check_member_size(name, *dtype, shape, file, size)?,
+                _ => {}
             }
         }
         Ok(())
@@ -156,7 +172,7 @@ impl Index {
                 Some(Entry::Nested { .. }) => {
                     return invalid("a tensor that is not nested", format!("the nested tensor `{name}`"));
                 }
-                Some(Entry::Plain { dtype, .. }) => *dtype,
+                Some(Entry::Plain { dtype, .. } | Entry::Member { dtype, .. }) => *dtype,
             };
             let expected = *first.get_or_insert(dtype);
             if dtype != expected {
@@ -205,13 +221,22 @@ fn entry(position: usize, raw: RawEntry) -> Result<Entry, TensorDataError> {
         ));
     }
     let shape = declared.iter().map(|&size| usize::try_from(size).ok()).collect::<Option<Vec<_>>>();
-    match shape {
-        Some(shape) if n_bytes(dtype, &shape).is_some() => Ok(Entry::Plain { dtype, shape, file }),
-        _ => {
-            let expected = "a number of elements that fits in memory";
-            Err(TensorDataError::invalid(field(position, "shape"), expected, format_args!("{declared:?}")))
-        }
+    let Some(shape) = shape.filter(|shape| n_bytes(dtype, shape).is_some()) else {
+        let expected = "a number of elements that fits in memory";
+        return Err(TensorDataError::invalid(field(position, "shape"), expected, format_args!("{declared:?}")));
+    };
+    let Some(format) = raw.file_format else { return Ok(Entry::Plain { dtype, shape, file }) };
+    let Some(format) = FileFormat::from_name(&format) else {
+        let names: Vec<_> = FileFormat::ALL.iter().map(|format| format.name()).collect();
+        let found = format_args!("`{}`", format.escape_debug());
+        return Err(TensorDataError::invalid(field(position, "file_format"), names.join(" or "), found));
+    };
+    if dtype == DataType::String {
+        let found = format_args!("`{}`", format.name());
+        return Err(TensorDataError::invalid(field(position, "file_format"), "nothing for a tensor of string", found));
     }
+    let name_in_file = raw.name_in_file.unwrap_or(raw.name);
+    Ok(Entry::Member { dtype, shape, file, format, name_in_file })
 }
 
 /// The bytes that a tensor takes in memory; for strings, the number of them. `None` when no machine could hold them.

@@ -7,17 +7,26 @@
 //! tensor_data/tensor_1.toml  strings: data = ["a", "b"]
 //! ```
 //!
+//! Or, if asked for, all numbers in one file of a format that holds many tensors (spec/carton-format-extensions.md, "Tensor files"):
+//! `tensor_data/tensors.safetensors` or `tensor_data/tensors.zt`.
+//!
 //! Knows files by path only: where they come from, and that they are what MANIFEST says, is up to [`TensorFiles`].
 
+mod directory;
 mod error;
+mod format;
 mod index;
 mod read;
+mod tensor_file;
 mod write;
 
 #[cfg(test)]
 mod tests;
 
+pub use directory::{Directories, MAX_DIRECTORY_LENGTH};
 pub use error::TensorDataError;
+pub(crate) use format::is_tensor_file;
+pub use format::{FileFormat, TensorFormat};
 pub use index::{Entry, Index, MAX_INDEX_LENGTH};
 pub use read::{MAX_STRINGS_LENGTH, TensorFiles};
 pub use write::entries;

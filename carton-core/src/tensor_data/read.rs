@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::index::n_bytes;
+use super::directory::{Directories, Directory, Misfit};
 use super::{Entry, FOLDER, Index, TensorDataError};
 
 /// The largest file of a string tensor that is read, in bytes. TOML is parsed as a whole, and a file of empty strings takes
@@ -36,26 +37,46 @@ pub trait TensorFiles {
     /// # Errors
     /// When the file cannot be read, is not what the carton says it is, or has another size.
     fn read_into(&self, path: &str, buffer: &mut [u8]) -> Result<(), Self::Error>;
+
+    /// The exact size of a file, for which it is fetched if need be.
+    ///
+    /// # Errors
+    /// As [`read_range`](Self::read_range).
+    fn exact_size(&self, path: &str) -> Result<u64, Self::Error>;
+
+    /// Fills `buffer` with the bytes of a file from `offset` on. The whole file was verified, now or before.
+    ///
+    /// # Errors
+    /// When the file cannot be read, is not what the carton says it is, or has no such bytes.
+    fn read_range(&self, path: &str, offset: u64, buffer: &mut [u8]) -> Result<(), Self::Error>;
 }
 
 impl Index {
-    /// Reads one tensor. Sizes are checked against the file's before any memory is taken.
+    /// Reads one tensor. Sizes are checked against the file's before any memory is taken. `directories` keeps what files of many
+    /// tensors say about what is in them, so that each says it once.
     ///
     /// # Errors
     /// [`TensorDataError::NoSuchTensor`], [`TensorDataError::SizeMismatch`] and others for what is in the carton, and
     /// whatever `files` returns.
-    pub fn read<F: TensorFiles>(&self, name: &str, files: &F) -> Result<Tensor, F::Error> {
+    pub fn read<F: TensorFiles>(
+        &self,
+        name: &str,
+        files: &F,
+        directories: &Directories,
+    ) -> Result<Tensor, F::Error> {
         let entry = self.get(name).ok_or_else(|| TensorDataError::NoSuchTensor { name: name.to_owned() })?;
         match entry {
             Entry::Plain { dtype, shape, file } => read_plain(name, *dtype, shape, file, files),
+            Entry::Member { .. } => read_member(name, entry, files, directories),
             Entry::Nested { inner } => {
                 // A list may name a tensor many times: it is read once, and its clones share the data.
                 let mut tensors: HashMap<&str, Tensor> = HashMap::new();
                 for inner in inner {
-                    if let Some(Entry::Plain { dtype, shape, file }) = self.get(inner)
+                    // What is in a nested tensor is not itself nested.
+                    if matches!(self.get(inner), Some(Entry::Plain { .. } | Entry::Member { .. }))
                         && !tensors.contains_key(inner.as_str())
                     {
-                        tensors.insert(inner, read_plain(inner, *dtype, shape, file, files)?);
+                        tensors.insert(inner, self.read(inner, files, directories)?);
                     }
                 }
                 let elements = inner
@@ -123,6 +144,65 @@ fn read_plain<F: TensorFiles>(
     let tensor =
         NumericTensor::new(dtype, shape.to_vec(), Arc::new(storage)).map_err(|source| malformed(name, source))?;
     Ok(tensor.into())
+}
+
+/// Reads one tensor of a file that holds many.
+fn read_member<F: TensorFiles>(
+    name: &str,
+    entry: &Entry,
+    files: &F,
+    directories: &Directories,
+) -> Result<Tensor, F::Error> {
+    let Entry::Member { dtype, shape, file, format, name_in_file } = entry else {
+        return Err(TensorDataError::NoSuchTensor { name: name.to_owned() }.into());
+    };
+    let path = format!("{FOLDER}{file}");
+    if let Some(size) = files.size(&path)? {
+        check_member_size(name, *dtype, shape, file, size)?;
+    }
+    let directory = directories.get(file, *format, || Directory::read(&path, file, *format, files))?;
+    let place = directory.place(name_in_file).map_err(|misfit| match misfit {
+        Misfit::NotThere => {
+            let (name_in_file, file) = (name_in_file.clone(), file.clone());
+            TensorDataError::NotInFile { name: name.to_owned(), name_in_file, file }
+        }
+        Misfit::Other(found) => disagreement(name, *dtype, shape, file, found),
+    })?;
+    if (place.dtype, &place.shape) != (*dtype, shape) {
+        return Err(disagreement(name, *dtype, shape, file, format!("{} {:?}", place.dtype, place.shape)).into());
+    }
+    let expected = n_bytes(*dtype, shape).unwrap_or(usize::MAX);
+    // The format promises it, and nothing here rests on that promise.
+    if place.range.end.checked_sub(place.range.start) != u64::try_from(expected).ok() {
+        return Err(disagreement(name, *dtype, shape, file, format!("bytes {:?}", place.range)).into());
+    }
+    let mut bytes = AlignedBytes::try_zeroed(expected)
+        .ok_or_else(|| TensorDataError::OutOfMemory { name: name.to_owned(), n_bytes: expected })?;
+    files.read_range(&path, place.range.start, bytes.as_mut_slice())?;
+    let tensor =
+        NumericTensor::new(*dtype, shape.clone(), Arc::new(bytes)).map_err(|source| malformed(name, source))?;
+    Ok(tensor.into())
+}
+
+fn disagreement(name: &str, dtype: DataType, shape: &[usize], file: &str, found: String) -> TensorDataError {
+    let expected = format!("{dtype} {shape:?}");
+    TensorDataError::Disagreement { name: name.to_owned(), file: file.to_owned(), expected, found }
+}
+
+/// Checks that a file which holds many tensors has room for this one.
+pub(super) fn check_member_size(
+    name: &str,
+    dtype: DataType,
+    shape: &[usize],
+    file: &str,
+    size: u64,
+) -> Result<(), TensorDataError> {
+    let expected = n_bytes(dtype, shape).and_then(|expected| u64::try_from(expected).ok()).unwrap_or(u64::MAX);
+    if size < expected {
+        let (name, file) = (name.to_owned(), file.to_owned());
+        return Err(TensorDataError::FileTooSmall { name, file, expected, found: size });
+    }
+    Ok(())
 }
 
 /// Checks the size of a tensor's file against what the index says about the tensor.

@@ -5,19 +5,23 @@ use std::collections::BTreeMap;
 use carton_tensor::{DataType, NumericTensor, StringTensor, Tensor};
 
 use super::index::n_bytes;
-use super::{FOLDER, INDEX, MAX_INDEX_LENGTH, MAX_STRINGS_LENGTH, TensorDataError};
+use super::tensor_file::TensorFile;
+use super::{FOLDER, INDEX, MAX_INDEX_LENGTH, MAX_STRINGS_LENGTH, TensorDataError, TensorFormat};
 use crate::archive::Content;
 
-/// The files that hold `tensors`, with their paths in the carton.
+/// The files that hold `tensors`, with their paths in the carton. `format` is how numbers are stored.
 ///
 /// There is always an `index.toml`, even for no tensors at all, and every entry has `inner`: the first implementation of the
 /// format cannot open a carton without them.
 ///
 /// # Errors
 /// [`TensorDataError::Invalid`] for a tensor without a name, [`TensorDataError::TooLarge`] for more strings than could be
-/// read back.
-pub fn entries(tensors: &BTreeMap<String, Tensor>) -> Result<Vec<(String, Content)>, TensorDataError> {
-    let mut files = Files::default();
+/// read back, [`TensorDataError::File`] for tensors that a file of this format cannot hold.
+pub fn entries(
+    tensors: &BTreeMap<String, Tensor>,
+    format: TensorFormat,
+) -> Result<Vec<(String, Content)>, TensorDataError> {
+    let mut files = Files { shared: format.file_format().map(TensorFile::new), ..Files::default() };
     for (name, tensor) in tensors {
         if name.is_empty() {
             return Err(TensorDataError::invalid("name", "a name", "an empty string"));
@@ -38,18 +42,23 @@ pub fn entries(tensors: &BTreeMap<String, Tensor>) -> Result<Vec<(String, Conten
     let index = if files.index.is_empty() { "tensor = []\n".to_owned() } else { files.index };
     check_length("`tensor_data/index.toml`", &index, MAX_INDEX_LENGTH)?;
     files.entries.push((format!("{FOLDER}{INDEX}"), Content::Bytes(index.into_bytes())));
+    if let Some(shared) = files.shared.filter(|shared| !shared.is_empty()) {
+        files.entries.push((format!("{FOLDER}{}", shared.name()), shared.content()?));
+    }
     Ok(files.entries)
 }
 
 #[derive(Default)]
-struct Files {
+struct Files<'a> {
     entries: Vec<(String, Content)>,
     index: String,
+    /// The file that all numbers go to, if they go to one.
+    shared: Option<TensorFile<'a>>,
     /// Names given to the tensors inside nested ones.
     generated: std::collections::HashSet<String>,
 }
 
-impl Files {
+impl<'a> Files<'a> {
     /// `wanted`, or something like it that no other tensor is called.
     fn unused_name(&mut self, wanted: &str, tensors: &BTreeMap<String, Tensor>) -> String {
         let mut name = wanted.to_owned();
@@ -60,7 +69,15 @@ impl Files {
     }
 
     /// Adds a tensor that is not nested.
-    fn plain(&mut self, name: &str, tensor: &Tensor) -> Result<(), TensorDataError> {
+    fn plain(&mut self, name: &str, tensor: &'a Tensor) -> Result<(), TensorDataError> {
+        if let (Tensor::Numeric(tensor), Some(shared)) = (tensor, &mut self.shared) {
+            check_bytes(name, tensor)?;
+            let name_in_file = shared.add(name, tensor);
+            let (file, format) = (shared.name(), shared.format().name());
+            let member = Data { shape: tensor.shape(), file: &file, member: Some((format, &name_in_file)) };
+            self.index_entry(name, tensor.dtype().name(), Some(member), &[]);
+            return Ok(());
+        }
         let (dtype, extension, shape, bytes) = match tensor {
             Tensor::Numeric(tensor) => (tensor.dtype(), "bin", tensor.shape(), numbers(name, tensor)?),
             Tensor::String(tensor) => (DataType::String, "toml", tensor.shape(), strings(name, tensor)?),
@@ -69,32 +86,48 @@ impl Files {
         // Nested tensors have no file, so files are counted rather than tensors.
         let file = format!("tensor_{}.{extension}", self.entries.len());
         self.entries.push((format!("{FOLDER}{file}"), Content::Bytes(bytes)));
-        self.index_entry(name, dtype.name(), Some((shape, &file)), &[]);
+        self.index_entry(name, dtype.name(), Some(Data { shape, file: &file, member: None }), &[]);
         Ok(())
     }
 
-    fn index_entry(&mut self, name: &str, dtype: &str, data: Option<(&[usize], &str)>, inner: &[String]) {
+    fn index_entry(&mut self, name: &str, dtype: &str, data: Option<Data<'_>>, inner: &[String]) {
         use std::fmt::Write as _;
         let string = |text: &str| toml::Value::String(text.to_owned());
         let separator = if self.index.is_empty() { "" } else { "\n" };
         let inner = toml::Value::Array(inner.iter().map(|name| string(name)).collect());
         let mut text = format!("{separator}[[tensor]]\nname = {}\ndtype = {}\n", string(name), string(dtype));
         // Writing to a string does not fail.
-        if let Some((shape, file)) = data {
+        if let Some(Data { shape, file, member }) = data {
             let _ = writeln!(text, "shape = {shape:?}\nfile = {}", string(file));
+            if let Some((format, name_in_file)) = member {
+                let _ = writeln!(text, "file_format = {}\nname_in_file = {}", string(format), string(name_in_file));
+            }
         }
         let _ = writeln!(text, "inner = {inner}");
         self.index.push_str(&text);
     }
 }
 
+/// What the index says of a tensor that is not nested.
+struct Data<'a> {
+    shape: &'a [usize],
+    file: &'a str,
+    /// The format of a file that holds many, and the tensor's name there.
+    member: Option<(&'static str, &'a str)>,
+}
+
 fn numbers(name: &str, tensor: &NumericTensor) -> Result<Vec<u8>, TensorDataError> {
-    let bytes = tensor.bytes();
+    check_bytes(name, tensor)?;
+    Ok(tensor.bytes().to_vec())
+}
+
+fn check_bytes(name: &str, tensor: &NumericTensor) -> Result<(), TensorDataError> {
+    let found = tensor.bytes().len();
     // Storage that shrank since the tensor was made shows as missing bytes.
-    if Some(bytes.len()) != n_bytes(tensor.dtype(), tensor.shape()) {
-        return Err(TensorDataError::invalid(name, "the bytes that dtype and shape ask for", bytes.len()));
+    if Some(found) != n_bytes(tensor.dtype(), tensor.shape()) {
+        return Err(TensorDataError::invalid(name, "the bytes that dtype and shape ask for", found));
     }
-    Ok(bytes.to_vec())
+    Ok(())
 }
 
 fn strings(name: &str, tensor: &StringTensor) -> Result<Vec<u8>, TensorDataError> {

@@ -52,11 +52,12 @@ pub(super) struct Shape {
 
 impl Shape {
     /// The header of the entry `name` at `offset`, whose data takes at most `largest` bytes before and after compression.
-    pub(super) fn new(name: &str, offset: u64, method: Method, size: u64, largest: u64) -> Self {
+    /// `in_place` aligns stored data of any size.
+    pub(super) fn new(name: &str, offset: u64, method: Method, size: u64, largest: u64, in_place: bool) -> Self {
         let zip64 = largest.max(size) >= u64::from(IN_ZIP64_32);
         let unpadded = LocalFileHeader::LENGTH as u64 + name.len() as u64 + if zip64 { ZIP64_LENGTH } else { 0 };
         let mut padding = 0;
-        if method == Method::Stored && size >= ALIGNED_FROM {
+        if method == Method::Stored && (in_place || size >= ALIGNED_FROM) {
             padding = (offset + unpadded).wrapping_neg() % ALIGNMENT;
             if padding != 0 && padding < MIN_PADDING as u64 {
                 padding += ALIGNMENT;
@@ -106,7 +107,7 @@ pub(super) fn write_central(planned: &Planned, placed: &Placed, output: &mut Vec
     let short = |value| u32::try_from(value).unwrap_or(IN_ZIP64_32);
     let mode: u32 = match planned.content {
         Content::Symlink(..) => 0o120_777,
-        Content::File(_) | Content::Bytes(_) | Content::Entry(..) => 0o100_644,
+        Content::File(_) | Content::Bytes(_) | Content::Entry(..) | Content::InPlace(_) => 0o100_644,
     };
     let header = CentralDirectoryHeader {
         version_made_by: VERSION_MADE_BY,

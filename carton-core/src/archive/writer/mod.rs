@@ -53,6 +53,9 @@ pub enum Content {
     Symlink(String, Sha256Digest),
     /// A file of another archive, copied as it is stored there, and decompressed on the way to check and hash it.
     Entry(Archive, Entry),
+    /// This, stored with its data at a multiple of 4096 whatever its size and however the others are compressed: a file of which
+    /// parts are read and mapped. An entry that is compressed in its archive stays so.
+    InPlace(Box<Content>),
 }
 
 /// What comes after the files.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::compress::{SAMPLE_LENGTH, is_worth_it, n_samples};
-use super::header::ALIGNED_FROM;
+use super::header::{ALIGNED_FROM, Shape};
 use super::{Compression, Content, Tail};
 use crate::archive::{ArchiveError, EntryKind, MAX_ENTRIES, Method};
 use crate::digest::Sha256Digest;
@@ -27,6 +27,8 @@ pub(super) struct Planned {
     pub(super) content: Content,
     pub(super) size: u64,
     pub(super) treatment: Treatment,
+    /// Whether its data begins at the start of a page even if it is small.
+    pub(super) in_place: bool,
     /// The digest that it must have.
     pub(super) expected: Option<Sha256Digest>,
 }
@@ -53,7 +55,12 @@ impl Planned {
             Treatment::InMemory(Method::Zstd) | Treatment::Streamed(_) => Treatment::Stored,
             treatment => treatment,
         };
-        Ok(Self { name: name.to_owned(), content, size, treatment, expected: None })
+        Ok(Self { name: name.to_owned(), content, size, treatment, in_place: false, expected: None })
+    }
+
+    /// Its local header at `offset`, before data that is stored by this method in at most `largest` bytes.
+    pub(super) fn shape(&self, offset: u64, method: Method, largest: u64) -> Shape {
+        Shape::new(&self.name, offset, method, self.size, largest, self.in_place)
     }
 
     /// Compares the digest with the one that it must have.
@@ -85,6 +92,7 @@ pub(super) fn make(
     threads: usize,
 ) -> Result<Vec<Planned>, ArchiveError> {
     entries.sort_by(|(a, _), (b, _)| (part(a), a).cmp(&(part(b), b)));
+    let in_place: Vec<bool> = entries.iter_mut().map(|(_, content)| take_in_place(content)).collect();
     check_names(&entries, &tail)?;
 
     // Sizes and samples are read by all threads, each taking the next few files.
@@ -99,7 +107,12 @@ pub(super) fn make(
             let end = entries.len().min(start + 16);
             for (index, (_, content)) in entries.iter().enumerate().take(end).skip(start) {
                 let size = size(content)?;
-                decided.push((index, size, treatment(content, size, compression)?));
+                let compression = if in_place[index] { Compression::Stored } else { compression };
+                let treatment = match treatment(content, size, compression)? {
+                    Treatment::InMemory(Method::Stored) if in_place[index] && size > 0 => Treatment::Stored,
+                    treatment => treatment,
+                };
+                decided.push((index, size, treatment));
             }
         }
     };
@@ -119,8 +132,10 @@ pub(super) fn make(
         Ok::<_, ArchiveError>(())
     })?;
 
-    let decided = entries.into_iter().zip(decisions);
-    let planned = |((name, content), (size, treatment))| Planned { name, content, size, treatment, expected: None };
+    let decided = entries.into_iter().zip(decisions).zip(in_place);
+    let planned = |(((name, content), (size, treatment)), in_place)| {
+        Planned { name, content, size, treatment, in_place, expected: None }
+    };
     let mut plan: Vec<_> = decided.map(planned).collect();
     if let Some(bytes) = tail.links {
         plan.push(Planned::metadata(links::NAME, bytes)?);
@@ -206,11 +221,22 @@ fn check_names(entries: &[(String, Content)], tail: &Tail) -> Result<(), Archive
     Ok(())
 }
 
+/// Unwraps [`Content::InPlace`], and says whether it was that.
+fn take_in_place(content: &mut Content) -> bool {
+    let mut found = false;
+    while let Content::InPlace(inner) = content {
+        *content = std::mem::replace(&mut **inner, Content::Bytes(Vec::new()));
+        found = true;
+    }
+    found
+}
+
 fn size(content: &Content) -> Result<u64, ArchiveError> {
     match content {
         Content::Bytes(bytes) => Ok(bytes.len() as u64),
         Content::Symlink(target, _) => Ok(target.len() as u64),
         Content::Entry(_, entry) => Ok(entry.size()),
+        Content::InPlace(content) => size(content),
         Content::File(path) => {
             let metadata = std::fs::metadata(path).map_err(|error| read_error(path, error))?;
             if !metadata.is_file() {
@@ -266,7 +292,8 @@ fn samples(content: &Content, size: u64) -> Result<Vec<u8>, ArchiveError> {
                 piece.copy_from_slice(&bytes[offset..offset + SAMPLE_LENGTH as usize]);
             }
         }
-        Content::Symlink(..) | Content::Entry(..) => {}
+        // Nobody asks how these compress.
+        Content::Symlink(..) | Content::Entry(..) | Content::InPlace(_) => {}
     }
     Ok(samples)
 }

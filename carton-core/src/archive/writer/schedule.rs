@@ -243,7 +243,7 @@ impl State {
                     let (Some(outcome), Some(data)) = (&slot.outcome, slot.data.take()) else { break };
                     let outcome = outcome.clone();
                     let largest = outcome.compressed_size;
-                    let shape = Shape::new(&planned.name, offset, outcome.method, outcome.size, largest);
+                    let shape = planned.shape(offset, outcome.method, largest);
                     ready.push(Ready { index, offset, shape, outcome, data });
                     shape.length + largest
                 }
@@ -253,7 +253,7 @@ impl State {
                     } else {
                         self.small.push_back(index);
                     }
-                    Shape::new(&planned.name, offset, Method::Stored, planned.size, planned.size).length + planned.size
+                    planned.shape(offset, Method::Stored, planned.size).length + planned.size
                 }
                 Treatment::Copied(method, length) => {
                     if length >= LARGE {
@@ -261,7 +261,7 @@ impl State {
                     } else {
                         self.small.push_back(index);
                     }
-                    Shape::new(&planned.name, offset, method, planned.size, length).length + length
+                    planned.shape(offset, method, length).length + length
                 }
                 Treatment::Streamed(method) => {
                     let Some(outcome) = &slot.outcome else {
@@ -269,7 +269,7 @@ impl State {
                         break;
                     };
                     let largest = largest_streamed(planned.size);
-                    Shape::new(&planned.name, offset, method, planned.size, largest).length + outcome.compressed_size
+                    planned.shape(offset, method, largest).length + outcome.compressed_size
                 }
             };
             self.head += 1;

@@ -355,3 +355,50 @@ fn more_entries_than_16_bits_count() {
     assert_eq!((archive.entries().len(), manifest.len()), (70_002, 70_001));
     assert!(archive.get("model/69999").is_some());
 }
+
+#[test]
+fn files_to_be_used_in_place_are_stored_and_aligned_whatever_their_size() {
+    let in_place = |(name, content): (String, Content)| (name, Content::InPlace(Box::new(content)));
+    for compression in [Compression::Auto, Compression::Stored, Compression::Zstd, Compression::Deflate] {
+        let entries = vec![
+            bytes("tensor_data/a.toml", text(300)),
+            in_place(bytes("tensor_data/b.zt", text(300))),
+            in_place(bytes("tensor_data/c.zt", vec![0; 9 << 20])),
+            in_place(bytes("tensor_data/d.zt", Vec::new())),
+        ];
+        let (written, manifest) = pack_on(2, entries, tail(), compression);
+        let check = |archive: &Archive| {
+            for (name, expected) in [("b", text(300)), ("c", vec![0; 9 << 20]), ("d", Vec::new())] {
+                let entry = archive.get(&format!("tensor_data/{name}.zt")).unwrap();
+                let range = archive.stored_range(entry).unwrap().expect("it is stored");
+                assert_eq!(range.start % 4096, 0, "{name}");
+                assert!(archive.read(entry, u64::MAX).unwrap() == expected, "{name}");
+            }
+        };
+        let archive = open(written.clone());
+        check(&archive);
+        // Copied to another archive, where they would come to lie elsewhere.
+        let copied = |name: &str| {
+            let entry = archive.get(name).unwrap().clone();
+            (name.to_owned(), Content::Entry(archive.clone(), entry))
+        };
+        let names = archive.entries().iter().map(crate::archive::Entry::name);
+        let mut entries = vec![bytes("model/first", text(100))];
+        entries.extend(names.filter(|name| name.ends_with(".zt")).map(|name| in_place(copied(name))));
+        check(&open(pack_on(2, entries, tail(), compression).0));
+        assert_eq!(manifest.len(), 5);
+    }
+}
+
+#[test]
+fn what_is_compressed_elsewhere_stays_so_even_in_place() {
+    let (written, _) = pack_on(1, vec![bytes("tensor_data/a.zt", text(3000))], tail(), Compression::Deflate);
+    let archive = open(written);
+    let entry = archive.get("tensor_data/a.zt").unwrap().clone();
+    let content = Content::InPlace(Box::new(Content::Entry(archive, entry)));
+    let (written, _) = pack_on(1, vec![("tensor_data/a.zt".to_owned(), content)], tail(), Compression::Auto);
+    let archive = open(written);
+    let entry = archive.get("tensor_data/a.zt").unwrap();
+    assert_eq!(entry.method(), Method::Deflate);
+    assert!(archive.read(entry, u64::MAX).unwrap() == text(3000));
+}

@@ -49,7 +49,7 @@ pub(super) fn run(
 pub(super) fn write_one(planned: &Planned, offset: u64, output: &File) -> Result<(Placed, u64), ArchiveError> {
     let bytes = match &planned.content {
         Content::Bytes(bytes) => bytes.as_slice(),
-        Content::File(_) | Content::Symlink(..) | Content::Entry(..) => &[],
+        Content::File(_) | Content::Symlink(..) | Content::Entry(..) | Content::InPlace(_) => &[],
     };
     let method = match planned.treatment {
         Treatment::InMemory(method) => method,
@@ -57,7 +57,7 @@ pub(super) fn write_one(planned: &Planned, offset: u64, output: &File) -> Result
     };
     let (outcome, compressed) = compress(&mut Compressors::new(), bytes, method, None)?;
     let data = compressed.as_deref().unwrap_or(bytes);
-    let shape = Shape::new(&planned.name, offset, outcome.method, outcome.size, outcome.compressed_size);
+    let shape = planned.shape(offset, outcome.method, outcome.compressed_size);
     let mut header = Vec::new();
     shape.write(&planned.name, &outcome, &mut header);
     output.write_all_at(&header, offset).map_err(write_error)?;
@@ -195,6 +195,10 @@ impl<'a> Worker<'a> {
                 read = archive.read(entry, planned.size)?;
                 &read
             }
+            Content::InPlace(_) => {
+                let reason = "the plan should have what is in it".to_owned();
+                return Err(ArchiveError::Input { name: planned.name.clone(), reason });
+            }
             Content::File(path) => {
                 let file = plan::open(path, planned.size)?;
                 // At most IN_MEMORY_LIMIT.
@@ -244,11 +248,11 @@ impl<'a> Worker<'a> {
         if let (Content::Entry(archive, entry), Treatment::Copied(method, length)) =
             (&planned.content, planned.treatment)
         {
-            let shape = Shape::new(&planned.name, offset, method, planned.size, length);
+            let shape = planned.shape(offset, method, length);
             let copy = Copy::new(archive, entry)?;
             return self.copied(index, offset, shape, copy);
         }
-        let shape = Shape::new(&planned.name, offset, Method::Stored, planned.size, planned.size);
+        let shape = planned.shape(offset, Method::Stored, planned.size);
         let mut position = offset + shape.length;
         let (crc32, digest) = self.read(planned, |worker, length| {
             let start = position;
@@ -307,7 +311,7 @@ impl<'a> Worker<'a> {
         let planned = &self.plan[index];
         let Treatment::Streamed(method) = planned.treatment else { return Ok(()) };
         let largest = largest_streamed(planned.size);
-        let shape = Shape::new(&planned.name, offset, method, planned.size, largest);
+        let shape = planned.shape(offset, method, largest);
         let sink = Sink { output: self.output, offset: offset + shape.length, written: 0, buffer: Vec::new() };
         let mut encoder = Encoder::new(method, planned.size, sink).map_err(compress_error)?;
         let (crc32, digest) = self.read(planned, |worker, length| {
@@ -332,7 +336,7 @@ impl<'a> Worker<'a> {
     ) -> Result<(u32, Sha256Digest), ArchiveError> {
         let file = match &planned.content {
             Content::File(path) => Some((path, plan::open(path, planned.size)?)),
-            Content::Bytes(_) | Content::Symlink(..) | Content::Entry(..) => None,
+            Content::Bytes(_) | Content::Symlink(..) | Content::Entry(..) | Content::InPlace(_) => None,
         };
         let (mut hasher, mut crc32) = (Hasher::new(), crc32fast::Hasher::new());
         let mut position = 0;

@@ -5,6 +5,7 @@ mod hostile;
 mod in_place;
 mod linked;
 mod materialised;
+mod parts;
 
 use std::fs;
 use std::io::{Cursor, Write};

@@ -4,6 +4,7 @@
 mod opening;
 mod packing;
 mod random;
+mod tensor_files;
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::symlink;

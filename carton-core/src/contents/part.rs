@@ -1,0 +1,195 @@
+//! Files of which parts are read: verified as a whole once, then read by position.
+
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError};
+
+use super::origin::{Origin, RawReader};
+use super::progress::{Meter, silent};
+use super::ranges::stored_range;
+use super::unpack::{TemporaryFolder, create_file};
+use super::verify::has_same_bytes;
+use super::{Contents, ContentsError, Place};
+use crate::cache::Scope;
+use crate::digest::Hasher;
+use crate::source::FileIdentity;
+
+/// The folder whose stored files are verified together, because parts of them are read.
+const TENSORS: &str = "tensor_data/";
+
+/// A file whose bytes matched MANIFEST.
+#[derive(Debug)]
+pub(super) enum Verified {
+    /// All of it.
+    Memory(Vec<u8>),
+    /// A range of an open file, which must stay as it was when it was verified.
+    File { file: Arc<File>, range: Range<u64>, identity: FileIdentity },
+}
+
+impl Contents {
+    /// Fills `buffer` with the bytes of a file from `offset` on. The first call verifies the whole file, or finds that this is
+    /// remembered; each later one costs no more than its own bytes.
+    ///
+    /// A file that is elsewhere is fetched first, and one that is compressed in the carton is decompressed to the cache.
+    ///
+    /// # Errors
+    /// There is no such file, it is not what MANIFEST lists, it has no such range, or it changed since it was verified.
+    pub fn read_range(&self, path: &str, offset: u64, buffer: &mut [u8]) -> Result<(), ContentsError> {
+        let outside = |length: u64| ContentsError::Size {
+            path: path.to_owned(),
+            expected: format!("{} bytes from offset {offset} on", buffer.len()),
+            found: length,
+        };
+        match &*self.verified(path)? {
+            Verified::Memory(bytes) => {
+                let start = usize::try_from(offset).unwrap_or(usize::MAX);
+                let part = start.checked_add(buffer.len()).and_then(|end| bytes.get(start..end));
+                buffer.copy_from_slice(part.ok_or_else(|| outside(bytes.len() as u64))?);
+                Ok(())
+            }
+            Verified::File { file, range, identity } => {
+                let length = range.end - range.start;
+                if offset.checked_add(buffer.len() as u64).is_none_or(|end| end > length) {
+                    return Err(outside(length));
+                }
+                let read = file.read_exact_at(buffer, range.start + offset);
+                // Looked at after reading: what was read before a change was right.
+                if !is_unchanged(file, identity) {
+                    return Err(ContentsError::Changed { location: self.location() });
+                }
+                read.map_err(ContentsError::io("read", Path::new(path)))
+            }
+        }
+    }
+
+    /// The length of a file, which is verified as [`read_range`](Self::read_range) does.
+    ///
+    /// # Errors
+    /// As [`read_range`](Self::read_range).
+    pub fn verified_length(&self, path: &str) -> Result<u64, ContentsError> {
+        Ok(match &*self.verified(path)? {
+            Verified::Memory(bytes) => bytes.len() as u64,
+            Verified::File { range, .. } => range.end - range.start,
+        })
+    }
+
+    /// Where the bytes of a file are in an open file that may be mapped, verified as [`read_range`](Self::read_range) does;
+    /// `None` for one that is in memory.
+    ///
+    /// # Errors
+    /// As [`read_range`](Self::read_range).
+    pub fn mappable(&self, path: &str) -> Result<Option<(Arc<File>, Range<u64>)>, ContentsError> {
+        match &*self.verified(path)? {
+            Verified::Memory(_) => Ok(None),
+            Verified::File { file, range, .. } => Ok(Some((Arc::clone(file), range.clone()))),
+        }
+    }
+
+    /// The file at this path, verified by this call or an earlier one.
+    fn verified(&self, path: &str) -> Result<Arc<Verified>, ContentsError> {
+        let index = self.follow(self.find(path)?);
+        // Held while a file is verified, so that none is verified twice at the same time.
+        let mut verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = verified.get(&index) {
+            return Ok(Arc::clone(found));
+        }
+        let found = Arc::new(self.verify_for_parts(index)?);
+        verified.insert(index, Arc::clone(&found));
+        Ok(found)
+    }
+
+    fn verify_for_parts(&self, index: usize) -> Result<Verified, ContentsError> {
+        let item = &self.items[index];
+        let meter = Meter::new(0, &silent);
+        if self.is_elsewhere(index) {
+            return match self.elsewhere_reader(index)? {
+                // The cache has checked it.
+                RawReader::File { file, path, .. } => whole(file, &path),
+                RawReader::Bytes { .. } | RawReader::Entry { .. } => self.in_memory(index),
+            };
+        }
+        match (&self.origin, &item.place) {
+            (Origin::Archive { archive, .. }, Place::Here { entry, .. }) => {
+                let in_place = stored_range(archive, *entry, &item.path)?.zip(self.unchanged_identity()?);
+                let file = archive.source().file().map(File::try_clone).transpose();
+                let file = file.map_err(ContentsError::io("open", Path::new(archive.source().location())))?;
+                if let (Some((range, identity)), Some(file)) = (in_place, file) {
+                    self.verify_with_its_folder(index, &meter)?;
+                    return Ok(Verified::File { file: Arc::new(file), range, identity });
+                }
+                if self.is_small(index) || archive.source().file().is_none() {
+                    return self.in_memory(index);
+                }
+                if self.cache.is_some() && item.digest.is_some() {
+                    return whole(self.cached(index, &meter)?, Path::new(&item.path));
+                }
+                self.in_temporary_file(index)
+            }
+            (Origin::Folder(root), Place::Here { .. }) => {
+                let (folder, known) = self.known_of_folder(root)?;
+                let ((file, identity), line) = self.verified_in_folder(index, &known, &meter)?;
+                self.remember_in_folder(&folder, known, &[index], line.into_iter().collect());
+                Ok(Verified::File { file: Arc::new(file), range: 0..identity.size, identity })
+            }
+            _ => self.in_memory(index),
+        }
+    }
+
+    /// Verifies a file that is stored in a local archive. Those beside it in `tensor_data/` are verified with it, because that is
+    /// what can be remembered.
+    fn verify_with_its_folder(&self, index: usize, meter: &Meter<'_>) -> Result<(), ContentsError> {
+        let Origin::Archive { archive, .. } = &self.origin else { return Ok(()) };
+        if self.cache.is_none() || !self.items[index].path.starts_with(TENSORS) {
+            let mut hasher = Hasher::new();
+            self.feed(index, &mut |chunk| {
+                hasher.update(chunk);
+                Ok(())
+            })?;
+            return self.compare(index, hasher);
+        }
+        let mut stored = Vec::new();
+        for (index, item) in self.items.iter().enumerate().filter(|(_, item)| item.path.starts_with(TENSORS)) {
+            if let Place::Here { entry, .. } = item.place
+                && stored_range(archive, entry, &item.path)?.is_some()
+            {
+                stored.push(index);
+            }
+        }
+        self.verify_stored(stored, Scope::StoredTensorFiles, meter)
+    }
+
+    /// A small file, or one of an archive that is itself in memory.
+    fn in_memory(&self, index: usize) -> Result<Verified, ContentsError> {
+        Ok(Verified::Memory(self.read(&self.items[index].path, u64::MAX)?))
+    }
+
+    /// A file that is compressed, without a cache to keep it in.
+    fn in_temporary_file(&self, index: usize) -> Result<Verified, ContentsError> {
+        let folder = TemporaryFolder::create(None)?;
+        let path = folder.path().join("file");
+        let output = create_file(&path)?;
+        let mut hasher = Hasher::new();
+        let mut length = 0;
+        self.feed(index, &mut |chunk| {
+            hasher.update(chunk);
+            output.write_all_at(chunk, length).map_err(ContentsError::io("write", &path))?;
+            length += chunk.len() as u64;
+            Ok(())
+        })?;
+        self.compare(index, hasher)?;
+        // Opened anew, without the right to write; the folder goes, and the open file keeps the bytes.
+        whole(File::open(&path).map_err(ContentsError::io("open", &path))?, &path)
+    }
+}
+
+fn whole(file: File, path: &Path) -> Result<Verified, ContentsError> {
+    let metadata = file.metadata().map_err(ContentsError::io("inspect", &PathBuf::from(path)))?;
+    let identity = FileIdentity::of(&metadata);
+    Ok(Verified::File { file: Arc::new(file), range: 0..identity.size, identity })
+}
+
+fn is_unchanged(file: &File, identity: &FileIdentity) -> bool {
+    file.metadata().is_ok_and(|metadata| has_same_bytes(&FileIdentity::of(&metadata), identity))
+}

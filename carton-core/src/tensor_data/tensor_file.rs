@@ -1,0 +1,81 @@
+//! Writes the one file that holds all numeric tensors (spec/carton-format-extensions.md, "Tensor files").
+
+use std::collections::BTreeMap;
+
+use carton_tensor::NumericTensor;
+use carton_tensor::files::RawTensor;
+use carton_tensor::safetensors;
+use carton_tensor::ztensor::{StoreAs, Writer};
+
+use super::{FileFormat, TensorDataError};
+use crate::archive::Content;
+
+/// What a safetensors file cannot call a tensor.
+const RESERVED: &str = "__metadata__";
+
+/// The file in the making.
+#[derive(Debug)]
+pub(super) struct TensorFile<'a> {
+    format: FileFormat,
+    /// By their names in the file.
+    tensors: BTreeMap<String, &'a NumericTensor>,
+}
+
+impl<'a> TensorFile<'a> {
+    pub(super) fn new(format: FileFormat) -> Self {
+        Self { format, tensors: BTreeMap::new() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.tensors.is_empty()
+    }
+
+    pub(super) fn format(&self) -> FileFormat {
+        self.format
+    }
+
+    /// The file's name in `tensor_data`.
+    pub(super) fn name(&self) -> String {
+        format!("tensors{}", self.format.extension())
+    }
+
+    /// Adds a tensor, no two of one name, and says what it is called in the file.
+    pub(super) fn add(&mut self, name: &str, tensor: &'a NumericTensor) -> String {
+        let mut name_in_file = name.to_owned();
+        // Names come sorted, so `__metadata__` before all that it could become; `add` of those then moves them on.
+        while (self.format == FileFormat::Safetensors && name_in_file == RESERVED)
+            || self.tensors.contains_key(&name_in_file)
+        {
+            name_in_file.push('_');
+        }
+        self.tensors.insert(name_in_file.clone(), tensor);
+        name_in_file
+    }
+
+    /// The file, to be stored so that it can be mapped.
+    pub(super) fn content(&self) -> Result<Content, TensorDataError> {
+        let failed = |source| TensorDataError::file(&self.name(), "written", self.format, source);
+        let bytes = match self.format {
+            FileFormat::Safetensors => self.safetensors().map_err(|error| failed(error.into()))?,
+            FileFormat::Ztensor => self.ztensor().map_err(|error| failed(error.into()))?,
+        };
+        Ok(Content::InPlace(Box::new(Content::Bytes(bytes))))
+    }
+
+    fn ztensor(&self) -> Result<Vec<u8>, carton_tensor::ztensor::ZTensorError> {
+        let mut writer = Writer::new(Vec::new())?;
+        for (name, tensor) in &self.tensors {
+            writer.add(name, &RawTensor::from(*tensor), StoreAs::RAW)?;
+        }
+        writer.finish()
+    }
+
+    fn safetensors(&self) -> Result<Vec<u8>, safetensors::SafetensorsError> {
+        let tensors: Vec<(&str, RawTensor)> =
+            self.tensors.iter().map(|(name, tensor)| (name.as_str(), RawTensor::from(*tensor))).collect();
+        let mut bytes = Vec::new();
+        let tensors = tensors.iter().map(|(name, tensor)| (*name, tensor));
+        safetensors::write(tensors, &safetensors::Metadata::default(), &mut bytes)?;
+        Ok(bytes)
+    }
+}
