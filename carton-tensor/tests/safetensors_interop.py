@@ -57,7 +57,8 @@ def make(directory):
     # What each bit pattern is, for every type of at most 16 bits.
     with open(directory / "values.txt", "w", encoding="ascii") as table:
         small = [("float6_e2m3fn", 64), ("float6_e3m2fn", 64), ("float4_e2m1fn", 16)]
-        for name, n_patterns in [(name, 256) for name in EIGHT_BITS] + small + [("bfloat16", 65536), ("float16", 65536)]:
+        types = [(name, 256) for name in EIGHT_BITS] + small + [("bfloat16", 65536), ("float16", 65536)]
+        for name, n_patterns in types:
             dtype = np.dtype(getattr(ml_dtypes, name, name))
             patterns = np.arange(n_patterns, dtype=f"uint{dtype.itemsize * 8}")
             values = patterns.view(dtype).astype(np.float64)

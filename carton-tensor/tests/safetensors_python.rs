@@ -1,5 +1,5 @@
-//! Agreement with the Python library `safetensors`, and on the values of small floats with `ml_dtypes`. Both are run by the
-//! interpreter that `CARTON_TEST_PYTHON` names; without one the tests are skipped.
+//! Agreement with the Python library `safetensors`, and on the values of small floats with `ml_dtypes`. Both are run by
+//! the interpreter that `CARTON_TEST_PYTHON` names; without one the tests are skipped.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 

@@ -34,7 +34,8 @@ pub(super) fn parse(name: &str) -> Option<ElementType> {
     DTYPES.iter().find(|(_, known)| *known == name).map(|&(dtype, _)| dtype)
 }
 
-/// The format's name of an element type, and its place in the order of writing; `None` for a type that the format lacks.
+/// The format's name of an element type, and its place in the order of writing; `None` for a type that the format
+/// lacks.
 pub(super) fn name_and_rank(dtype: ElementType) -> Option<(&'static str, usize)> {
     DTYPES.iter().position(|&(known, _)| known == dtype).map(|rank| (DTYPES[rank].1, rank))
 }

@@ -1,5 +1,5 @@
-//! Why a safetensors file cannot be read or written. Every rule of spec/safetensors.md that a file can break is a variant of
-//! [`HeaderError`] that cites its section.
+//! Why a safetensors file cannot be read or written. Every rule of spec/safetensors.md that a file can break is a
+//! variant of [`HeaderError`] that cites its section.
 
 use std::fmt;
 use std::io;
@@ -131,7 +131,10 @@ pub enum HeaderError {
         dtype: String,
     },
     /// An element type that the format has no dtype for, when writing.
-    #[error("tensor {} has elements of {dtype}, for which the format has no dtype (spec/safetensors.md §4.1)", quoted(.tensor))]
+    #[error(
+        "tensor {} has elements of {dtype}, for which the format has no dtype (spec/safetensors.md §4.1)",
+        quoted(.tensor)
+    )]
     NoDtype {
         /// The tensor's name.
         tensor: String,
@@ -139,7 +142,10 @@ pub enum HeaderError {
         dtype: ElementType,
     },
     /// More dimensions than [`MAX_RANK`].
-    #[error("tensor {} has {found} dimensions, expected at most {MAX_RANK} (spec/safetensors.md §4.2)", quoted(.tensor))]
+    #[error(
+        "tensor {} has {found} dimensions, expected at most {MAX_RANK} (spec/safetensors.md §4.2)",
+        quoted(.tensor)
+    )]
     TooManyDimensions {
         /// The tensor's name.
         tensor: String,
@@ -147,7 +153,10 @@ pub enum HeaderError {
         found: usize,
     },
     /// Too large for 64 bits.
-    #[error("tensor {} of shape {shape:?} has more elements or bits than 64 bits can count (spec/safetensors.md §4.3)", quoted(.tensor))]
+    #[error(
+        "tensor {} of shape {shape:?} has more elements or bits than 64 bits can count (spec/safetensors.md §4.3)",
+        quoted(.tensor)
+    )]
     Overflow {
         /// The tensor's name.
         tensor: String,
@@ -155,7 +164,10 @@ pub enum HeaderError {
         shape: Vec<usize>,
     },
     /// Elements smaller than a byte that do not end with one.
-    #[error("tensor {} of shape {shape:?} has {n_bits} bits, which is no whole number of bytes (spec/safetensors.md §4.3)", quoted(.tensor))]
+    #[error(
+        "tensor {} of shape {shape:?} has {n_bits} bits, which is no whole number of bytes (spec/safetensors.md §4.3)",
+        quoted(.tensor)
+    )]
     PartialByte {
         /// The tensor's name.
         tensor: String,
@@ -166,7 +178,8 @@ pub enum HeaderError {
     },
     /// Data of another size than dtype and shape ask for.
     #[error(
-        "tensor {} of shape {shape:?} and dtype {dtype} needs {expected} bytes, `data_offsets` are [{begin}, {end}] (spec/safetensors.md §4.3)",
+        "tensor {} of shape {shape:?} and dtype {dtype} needs {expected} bytes, `data_offsets` are [{begin}, {end}] \
+         (spec/safetensors.md §4.3)",
         quoted(.tensor)
     )]
     SizeMismatch {
@@ -184,7 +197,11 @@ pub enum HeaderError {
         end: u64,
     },
     /// Bytes that belong to no tensor.
-    #[error("{} bytes before tensor {} belong to no tensor: it begins at {begin}, expected {expected} (spec/safetensors.md §5.1)", begin - expected, quoted(.tensor))]
+    #[error(
+        "{} bytes before tensor {} belong to no tensor: it begins at {begin}, expected {expected} \
+         (spec/safetensors.md §5.1)",
+        begin.saturating_sub(*expected), quoted(.tensor)
+    )]
     Hole {
         /// The tensor's name.
         tensor: String,
@@ -194,7 +211,10 @@ pub enum HeaderError {
         begin: u64,
     },
     /// Bytes that belong to two tensors.
-    #[error("tensor {} overlaps {}: it begins at {begin}, expected {expected} (spec/safetensors.md §5.2)", quoted(.tensor), quoted(.other))]
+    #[error(
+        "tensor {} overlaps {}: it begins at {begin}, expected {expected} (spec/safetensors.md §5.2)",
+        quoted(.tensor), quoted(.other)
+    )]
     Overlap {
         /// The tensor's name.
         tensor: String,
@@ -207,7 +227,8 @@ pub enum HeaderError {
     },
     /// The file ends before its last tensor.
     #[error(
-        "the tensors need {expected} bytes after the header, the file has {found}: it is cut off (spec/safetensors.md §5.3)"
+        "the tensors need {expected} bytes after the header, the file has {found}: it is cut off (spec/safetensors.md \
+         §5.3)"
     )]
     Truncated {
         /// Where the last tensor ends, from the end of the header.
@@ -217,7 +238,8 @@ pub enum HeaderError {
     },
     /// The file goes on after its last tensor.
     #[error(
-        "the tensors need {expected} bytes after the header, the file has {found}: what follows belongs to no tensor (spec/safetensors.md §5.4)"
+        "the tensors need {expected} bytes after the header, the file has {found}: what follows belongs to no tensor \
+         (spec/safetensors.md §5.4)"
     )]
     TrailingBytes {
         /// Where the last tensor ends, from the end of the header.

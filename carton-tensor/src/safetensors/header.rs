@@ -7,8 +7,8 @@ use super::string_table::StringTable;
 use super::{HeaderError, Metadata};
 use crate::files::ElementType;
 
-/// What a file says of its tensors, checked: all of them lie in the file, one after another, and have the size that their
-/// dtype and shape ask for.
+/// What a file says of its tensors, checked: all of them lie in the file, one after another, and have the size that
+/// their dtype and shape ask for.
 ///
 /// ```
 /// use carton_tensor::safetensors::Header;
@@ -51,12 +51,12 @@ impl Header {
     /// The longest header that is read or written, in bytes (§1.2).
     pub const MAX_LENGTH: u64 = 100_000_000;
 
-    /// Where the header ends and the data begins, from the first [`PREFIX`](Self::PREFIX) bytes of a file of this length.
-    /// Who reads a file in parts asks this first.
+    /// Where the header ends and the data begins, from the first [`PREFIX`](Self::PREFIX) bytes of a file of this
+    /// length. Who reads a file in parts asks this first.
     ///
     /// # Errors
-    /// [`HeaderError::TooShort`], [`HeaderError::TooLong`], [`HeaderError::PastTheEnd`]; [`HeaderError::Incomplete`] when
-    /// fewer bytes are given.
+    /// [`HeaderError::TooShort`], [`HeaderError::TooLong`], [`HeaderError::PastTheEnd`]; [`HeaderError::Incomplete`]
+    /// when fewer bytes are given.
     pub fn end(bytes: &[u8], file_length: u64) -> Result<u64, HeaderError> {
         const PREFIX: u64 = Header::PREFIX as u64;
         if file_length < PREFIX {
@@ -75,8 +75,8 @@ impl Header {
         Ok(PREFIX + length)
     }
 
-    /// Reads the header of a file of `file_length` bytes. `bytes` are its first ones, at least up to the [`end`](Self::end) of
-    /// the header.
+    /// Reads the header of a file of `file_length` bytes. `bytes` are its first ones, at least up to the
+    /// [`end`](Self::end) of the header.
     ///
     /// Takes memory in proportion to the header: at worst some eight times its length.
     ///
@@ -117,7 +117,8 @@ impl Header {
         self.names.reorder(&order);
     }
 
-    /// Each tensor begins where the one before it ends, the first where the data begins, and the last ends with the file (§5).
+    /// Each tensor begins where the one before it ends, the first where the data begins, and the last ends with the
+    /// file (§5).
     fn check_offsets(&self, data_length: u64) -> Result<(), HeaderError> {
         let mut expected = 0;
         for (position, entry) in self.entries.iter().enumerate() {

@@ -1,9 +1,10 @@
-//! The JSON of a header (spec/safetensors.md §2 to §4), read in one pass into flat vectors. Where data lies is not judged
-//! here, only whether each tensor is one.
+//! The JSON of a header (spec/safetensors.md §2 to §4), read in one pass into flat vectors. Where data lies is not
+//! judged here, only whether each tensor is one.
 //!
-//! `serde_json` knows what JSON is; that keeps what is accepted here within what the `safetensors` library accepts, which
-//! uses it too. The visitors below put what they find where it stays, because a map of owned values would cost more than the
-//! parsing. The rule that a header breaks is kept in [`Parsed::broken`], since an error of serde is only text.
+//! `serde_json` knows what JSON is; that keeps what is accepted here within what the `safetensors` library accepts,
+//! which uses it too. The visitors below put what they find where it stays, because a map of owned values would cost
+//! more than the parsing. The rule that a header breaks is kept in [`Parsed::broken`], since an error of serde is only
+//! text.
 
 use std::fmt;
 use std::ops::Range;
@@ -11,7 +12,7 @@ use std::ops::Range;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
 use super::string_table::StringTable;
-use super::{HeaderError, Metadata, dtype};
+use super::{HeaderError, Metadata, dtype, header_plain};
 use crate::MAX_RANK;
 use crate::files::ElementType;
 
@@ -74,6 +75,14 @@ pub(super) fn parse(header: &[u8]) -> Result<Parsed, HeaderError> {
     if !json.ends_with('}') {
         return Err(HeaderError::LastByte { found: json.bytes().next_back().unwrap_or_default() });
     }
+    if let Some(parsed) = header_plain::parse(json) {
+        return Ok(parsed);
+    }
+    parse_json(json)
+}
+
+/// Reads any JSON, from its `{` to its `}`.
+pub(super) fn parse_json(json: &str) -> Result<Parsed, HeaderError> {
     let mut parsed = Parsed::default();
     let mut deserializer = serde_json::Deserializer::from_str(json);
     let result = HeaderSeed(&mut parsed).deserialize(&mut deserializer).and_then(|()| deserializer.end());
@@ -304,7 +313,7 @@ impl<'de> Visitor<'de> for TensorSeed<'_> {
 }
 
 /// The number of bytes that dtype and shape ask for is what the offsets say (§4.3).
-fn check_size(
+pub(super) fn check_size(
     dtype: ElementType,
     shape: &[usize],
     begin: u64,

@@ -1,4 +1,5 @@
-//! The index of a sharded checkpoint: which file has which tensor (spec/safetensors.md §7.1, §7.2). Pure: bytes in, names out.
+//! The index of a sharded checkpoint: which file has which tensor (spec/safetensors.md §7.1, §7.2). Pure: bytes in,
+//! names out.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::{self, Write};
@@ -31,7 +32,10 @@ pub enum IndexError {
         key: String,
     },
     /// A name that leads elsewhere, or could.
-    #[error("tensor {} is said to be in {}, which is no name of a file beside the index (spec/safetensors.md §7.2)", quoted(.tensor), quoted(.file))]
+    #[error(
+        "tensor {} is said to be in {}, which is no name of a file beside the index (spec/safetensors.md §7.2)",
+        quoted(.tensor), quoted(.file)
+    )]
     FileName {
         /// The tensor's name.
         tensor: String,

@@ -27,13 +27,13 @@ struct Planned<N, S> {
 }
 
 impl Layout {
-    /// Places tensors, given as names, element types and shapes in any order, as the `safetensors` library does: the widest
-    /// dtype first, then by name.
+    /// Places tensors, given as names, element types and shapes in any order, as the `safetensors` library does: the
+    /// widest dtype first, then by name.
     ///
     /// # Errors
     /// The rule that the file would break: [`HeaderError::DuplicateTensor`], [`HeaderError::NamedMetadata`],
-    /// [`HeaderError::NoDtype`], [`HeaderError::TooManyDimensions`], [`HeaderError::Overflow`], [`HeaderError::PartialByte`],
-    /// [`HeaderError::TooLong`].
+    /// [`HeaderError::NoDtype`], [`HeaderError::TooManyDimensions`], [`HeaderError::Overflow`],
+    /// [`HeaderError::PartialByte`], [`HeaderError::TooLong`].
     pub fn new<N: AsRef<str>, S: AsRef<[usize]>>(
         tensors: impl IntoIterator<Item = (N, ElementType, S)>,
         metadata: &Metadata,

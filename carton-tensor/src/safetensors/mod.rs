@@ -7,13 +7,14 @@
 //! ```
 //!
 //! [`Header`] is the format itself and knows no files: bytes in, tensors and their byte ranges out, every rule checked.
-//! [`Reader`] reads tensors by name, [`write`] and [`Writer`] write files that are byte for byte those of the `safetensors`
-//! library. Which element types there are, and what a tensor's bytes mean, is in [`files`](crate::files).
+//! [`Reader`] reads tensors by name, [`write`] and [`Writer`] write files that are byte for byte those of the
+//! `safetensors` library. Which element types there are, and what a tensor's bytes mean, is in [`files`](crate::files).
 
 mod dtype;
 mod error;
 mod header;
 mod header_json;
+mod header_plain;
 mod index;
 mod layout;
 mod metadata;
@@ -38,8 +39,8 @@ use crate::files::ElementType;
 /// The key of the header that is no tensor's name (§3).
 const METADATA_KEY: &str = "__metadata__";
 
-/// The number of bytes that dtype and shape ask for (§4.3). The product is taken from the first dimension to the last, and
-/// overflows also where a later dimension is 0: so does every other reader's.
+/// The number of bytes that dtype and shape ask for (§4.3). The product is taken from the first dimension to the last,
+/// and overflows also where a later dimension is 0: so does every other reader's.
 fn n_bytes(dtype: ElementType, shape: &[usize], name: impl Fn() -> String) -> Result<u64, HeaderError> {
     let n_elements = shape.iter().try_fold(1_u64, |product, &size| product.checked_mul(size as u64));
     let Some(n_bits) = n_elements.and_then(|count| count.checked_mul(dtype.bits() as u64)) else {

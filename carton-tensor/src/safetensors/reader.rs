@@ -5,8 +5,8 @@ use std::path::Path;
 use super::{Header, Metadata, SafetensorsError, TensorInfo};
 use crate::files::{FileBytes, RawTensor};
 
-/// An open safetensors file: its header was read and checked, the data is read when it is asked for. Any number of threads
-/// may read at once.
+/// An open safetensors file: its header was read and checked, the data is read when it is asked for. Any number of
+/// threads may read at once.
 ///
 /// ```
 /// use carton_tensor::files::{ElementType, RawTensor};
@@ -35,8 +35,8 @@ impl Reader {
         Self::of_path(path.as_ref(), |path| FileBytes::open(path))
     }
 
-    /// Maps the file at `path`: its tensors are views of it, and nothing is copied. For files that nobody writes to meanwhile;
-    /// [`FileBytes::map`] tells what happens otherwise.
+    /// Maps the file at `path`: its tensors are views of it, and nothing is copied. For files that nobody writes to
+    /// meanwhile; [`FileBytes::map`] tells what happens otherwise.
     ///
     /// # Errors
     /// As [`open`](Self::open).

@@ -36,7 +36,10 @@ pub enum ShardedError {
         section: &'static str,
     },
     /// A file whose name says that it belongs to the others, and that the index does not name.
-    #[error("`{place}` does not name {}, whose name says that it is one of its files (spec/safetensors.md §7.4)", quoted(.file))]
+    #[error(
+        "`{place}` does not name {}, whose name says that it is one of its files (spec/safetensors.md §7.4)",
+        quoted(.file)
+    )]
     ExtraShard {
         /// The index.
         place: String,
@@ -52,7 +55,10 @@ pub enum ShardedError {
         file: String,
     },
     /// A tensor that is not in the file where it should be.
-    #[error("`{place}` says that tensor {} is in {}, which does not have it (spec/safetensors.md §7.5)", quoted(.tensor), quoted(.file))]
+    #[error(
+        "`{place}` says that tensor {} is in {}, which does not have it (spec/safetensors.md §7.5)",
+        quoted(.tensor), quoted(.file)
+    )]
     MissingTensor {
         /// The index.
         place: String,
@@ -62,7 +68,10 @@ pub enum ShardedError {
         file: String,
     },
     /// A tensor in a file where it should not be.
-    #[error("`{place}` does not say that tensor {} is in {}, which has it{} (spec/safetensors.md §7.5)", quoted(.tensor), quoted(.file), other(.said))]
+    #[error(
+        "`{place}` does not say that tensor {} is in {}, which has it{} (spec/safetensors.md §7.5)",
+        quoted(.tensor), quoted(.file), other(.said)
+    )]
     ExtraTensor {
         /// The index.
         place: String,

@@ -10,17 +10,18 @@ use super::index::{is_file_name, to_json};
 use super::{HeaderError, Layout, Metadata, SafetensorsError, Writer, n_bytes};
 use crate::files::{ElementType, SharedBytes};
 
-/// Writes tensors into files of at most `max_bytes` of data each in `folder`, and says which path leads to all of them: that of
-/// the index `PREFIX.safetensors.index.json`, or of `PREFIX.safetensors` if one file is enough. A tensor that is larger has a
-/// file of its own.
+/// Writes tensors into files of at most `max_bytes` of data each in `folder`, and says which path leads to all of them:
+/// that of the index `PREFIX.safetensors.index.json`, or of `PREFIX.safetensors` if one file is enough. A tensor that
+/// is larger has a file of its own.
 ///
-/// `tensors` are names, element types and shapes; `read` gives the bytes of the one at a position when they are needed, so that
-/// no more than one tensor is in memory. It is asked in the order of the files, not in that of `tensors`. Each file has
-/// `metadata`. Files appear under their names once they are complete, the index last, and replace those that are there.
+/// `tensors` are names, element types and shapes; `read` gives the bytes of the one at a position when they are needed,
+/// so that no more than one tensor is in memory. It is asked in the order of the files, not in that of `tensors`. Each
+/// file has `metadata`. Files appear under their names once they are complete, the index last, and replace those that
+/// are there.
 ///
 /// # Errors
-/// [`SafetensorsError::Unwritable`]; [`SafetensorsError::Unexpected`] when `read` gives other bytes than its tensor has, or `prefix`
-/// is no name of a file; `Io`, also when `read` fails.
+/// [`SafetensorsError::Unwritable`]; [`SafetensorsError::Unexpected`] when `read` gives other bytes than its tensor
+/// has, or `prefix` is no name of a file; `Io`, also when `read` fails.
 pub fn write_sharded<N: AsRef<str>, S: AsRef<[usize]>>(
     folder: &Path,
     prefix: &str,

@@ -1,9 +1,10 @@
-//! Many strings in one piece of memory, found by a hash table of their positions. A header may have millions of names, and
-//! a `String` and a key of a map for each would cost more than all the rest of reading it.
+//! Many strings in one piece of memory, found by a hash table of their positions. A header may have millions of names,
+//! and a `String` and a key of a map for each would cost more than all the rest of reading it.
 
 use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 
 /// Strings one after another. Headers are capped far below 4 GiB, so 32 bits are enough for places in the text.
 #[derive(Clone, Debug, Default)]
@@ -47,13 +48,13 @@ impl StringTable {
         let mut positions = HashTable::with_capacity(self.spans.len());
         for position in 0..self.spans.len() {
             let string = self.get(position);
-            let hash = self.hasher.hash_one(string);
-            if positions.find(hash, |&other| self.get(other as usize) == string).is_some() {
-                return Err(position);
-            }
-            // Bounded by `push`, which is also why no place is lost here.
-            let entry = u32::try_from(position).map_err(|_| position)?;
-            positions.insert_unique(hash, entry, |&other| self.hasher.hash_one(self.get(other as usize)));
+            let is_same = |&other: &u32| self.get(other as usize) == string;
+            let hash = |&other: &u32| self.hasher.hash_one(self.get(other as usize));
+            match positions.entry(self.hasher.hash_one(string), is_same, hash) {
+                // Bounded by `push`.
+                Entry::Vacant(place) => place.insert(u32::try_from(position).map_err(|_| position)?),
+                Entry::Occupied(_) => return Err(position),
+            };
         }
         self.positions = positions;
         Ok(())

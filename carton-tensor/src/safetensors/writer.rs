@@ -26,8 +26,8 @@ pub fn write<'t, N: AsRef<str>>(
     Ok(())
 }
 
-/// Writes a file piece by piece: first say what it will hold ([`Layout`]), then give the bytes, tensor by tensor in the order
-/// of the layout, each in as many pieces as you like.
+/// Writes a file piece by piece: first say what it will hold ([`Layout`]), then give the bytes, tensor by tensor in the
+/// order of the layout, each in as many pieces as you like.
 ///
 /// ```
 /// use carton_tensor::files::ElementType;

@@ -1,5 +1,5 @@
-"""Writes the files in this folder, and cases.txt: the file, the rule that it breaks (a variant of HeaderError), and what version
-0.8 of the `safetensors` library says of it.
+"""Writes the files in this folder, and cases.txt: the file, the rule that it breaks (a variant of HeaderError), and what
+version 0.8 of the `safetensors` library says of it.
 
     python3 make.py
 """
