@@ -15,8 +15,8 @@ pub(crate) trait Tick: Send + Sync {
     fn tick(&self) -> Option<Duration>;
 }
 
-/// How long after some activity the first tick comes.
-const FIRST_TICK: Duration = Duration::from_millis(5);
+/// How long after some activity the first tick comes: rare, because it interrupts whatever runs on its core.
+const FIRST_TICK: Duration = Duration::from_millis(50);
 
 /// The handle to the thread. The thread ends when what it ticks is gone.
 pub(crate) struct Housekeeper {

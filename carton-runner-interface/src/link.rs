@@ -25,8 +25,9 @@ const BACKLOG_CAP: usize = 64 << 20;
 const BACKLOG_LIMIT: usize = 1 << 16;
 /// Dropped buffers of the peer worth a message of their own; fewer bytes wait for the next message or tick.
 const EAGER_RELEASE: u64 = 256 << 20;
-/// Time between ticks while buffers come and go.
-const BUSY_TICK: Duration = Duration::from_millis(5);
+/// Time between ticks while buffers come and go. Releases mostly ride on messages and need no tick; a tick in the middle of a call takes
+/// the core, and its caches, from the model that runs there.
+const BUSY_TICK: Duration = Duration::from_millis(50);
 /// Time between ticks while only idle memory is left to be given back.
 const IDLE_TICK: Duration = Duration::from_secs(2);
 
