@@ -174,6 +174,10 @@ impl<'b> Walker<'b> {
             Type::String | Type::StringIndef => self.text().map(drop),
             Type::Break => Err(self.malformed(start, "a break where no item is left open")),
             Type::Unknown(byte) => Err(self.malformed(start, &format!("{byte:#04x} starts no value"))),
+            // Two bytes for what one byte says, or nothing does.
+            Type::Simple if matches!(self.decoder.input().get(start..start + 2), Some([0xf8, ..32])) => {
+                Err(self.malformed(start, "a simple value below 32 in two bytes"))
+            }
             // Numbers, bytes, and the values that are one or two bytes by themselves.
             _ => self.decoder.skip().map_err(|error| self.wrong(start, "a value", &error)),
         }
