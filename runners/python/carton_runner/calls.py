@@ -58,9 +58,14 @@ class Cancelled(RunnerError):
 class Report:
     """Log records and progress of a call, for whoever prepares a model."""
 
-    def __init__(self, send, number):
+    def __init__(self, send, call):
         self._send = send
-        self._number = number
+        self._call = call
+        self._number = call.number
+
+    def is_wanted(self):
+        """Whether somebody still waits for the call."""
+        return not self._call.cancelled
 
     def info(self, text):
         """Worth knowing."""

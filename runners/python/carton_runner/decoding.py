@@ -27,6 +27,7 @@ SIZES = {
 }
 #: A tensor smaller than this must not keep a frame larger than that in memory.
 _SMALL, _LARGE_FRAME = 16 << 10, 64 << 10
+_NESTED_TWICE = "a nested tensor inside a nested one"
 
 
 class Decoder:
@@ -72,11 +73,16 @@ class Decoder:
             raise problem
         return arrays
 
-    def discard(self, wires):
+    def discard(self, wires, inside_nested=False):
         """Gives back what the host lends with tensors that nobody looks at."""
         for wire in wires if type(wires) is list else ():
             if type(wire) is dict:
-                self.discard(wire.get("inner"))
+                inner = wire.get("inner")
+                if inner:
+                    if inside_nested:
+                        # JSON may be nested deeper than functions can be.
+                        raise ProtocolError(_NESTED_TWICE)
+                    self.discard(inner, True)
                 if wire.get("data") is not None:
                     place, owner, region, offset, _ = _data(wire["data"])
                     if place == "shared" and owner == "host":
@@ -163,7 +169,7 @@ class Decoder:
 
     def _nested(self, wire, body, inside_nested):
         if inside_nested:
-            raise _Wrong("a nested tensor inside a nested one")
+            raise _Wrong(_NESTED_TWICE)
         inner = wire.get("inner", ())
         if type(inner) is not list and inner != ():
             raise _Malformed("`inner` is no list")

@@ -50,7 +50,7 @@ def load(fields, report, call, loops):
     activation.choose_device(fields["device"])
     _forget_earlier_attempts()
     activation.activate(folder, packages)
-    numpy = _import_numpy(packages)
+    numpy = _import_numpy(folder, packages)
     package = options.package or _only_module(folder)
     module = _import(package, folder)
     if options.function:
@@ -70,7 +70,9 @@ def _forget_earlier_attempts():
         del sys.modules[name]
 
 
-def _import_numpy(packages):
+def _import_numpy(folder, packages):
+    if os.path.exists(os.path.join(folder, "numpy.py")):
+        raise RunnerError("the model's own `numpy.py` hides NumPy", hint="give the file another name")
     try:
         import numpy
         import numpy.ma  # noqa: F401, used to recognise masked arrays
@@ -81,6 +83,8 @@ def _import_numpy(packages):
         else:
             # Every lock has it, so that somebody must have changed the environment.
             hint = "delete the folder %s: the environment is made anew" % Path(packages).parents[2]
+        if os.path.exists(os.path.join(folder, "numpy", "__init__.py")):
+            where, hint = "the model's own folder `numpy`", "give the folder another name"
         raise RunnerError("NumPy cannot be imported from %s" % where, [str(error)], "unavailable", hint) from error
     return numpy
 

@@ -71,7 +71,8 @@ class Pool:
         self._retired = []
         # Buffers whose array is gone. Appended to without the lock, from wherever that happens.
         self._dropped = deque()
-        self._lock = threading.Lock()
+        # The same thread may come again: a garbage collection that begins while it is held runs code of the model.
+        self._lock = threading.RLock()
         self._freed = threading.Condition(self._lock)
 
     # For models.
@@ -85,8 +86,9 @@ class Pool:
         n_bytes = dtype.itemsize
         for dimension in shape:
             n_bytes *= dimension.__index__()
-        # Where a dimension is negative NumPy says so.
-        if n_bytes < THRESHOLD:
+        # Where a dimension is negative NumPy says so. A finalizer may be at it while this thread changes the lists of the
+        # pool, which are not fit to be used then.
+        if n_bytes < THRESHOLD or self._lock._is_owned():
             return numpy.empty(shape, dtype)
         try:
             buffer = self.take(n_bytes)

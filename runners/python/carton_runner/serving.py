@@ -322,7 +322,7 @@ class Server:
     def _load(self, call):
         if self._model is not None:
             raise RunnerError("a model is loaded already", code="already_loaded")
-        report = Report(self._report, call.number)
+        report = Report(self._report, call)
         model, numpy = loading.load(call.take_argument(), report, call, self._loops)
         self.process.after_model()
         self._decoder.use(numpy)
@@ -333,7 +333,7 @@ class Server:
 
     def _pack(self, call):
         fields = call.take_argument()
-        report = Report(self._report, call.number)
+        report = Report(self._report, call)
         path, scratch = Path(fields["path"]), Path(fields["scratch"])
         # Not needed by a runner that only runs models.
         from carton_runner.environments import packing

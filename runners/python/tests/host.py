@@ -20,12 +20,12 @@ TIMEOUT = 30
 class Host:
     """One runner process, and the host's end of its socket."""
 
-    def __init__(self, shared_memory=True, hello=True, **arguments):
+    def __init__(self, shared_memory=True, hello=True, flags="-IB", **arguments):
         self.socket, theirs = socket.socketpair()
         self.socket.settimeout(TIMEOUT)
         self.output = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
-            [sys.executable, "-IB", "-c", RUN], stdin=theirs, stdout=self.output, stderr=self.output, **arguments
+            [sys.executable, flags, "-c", RUN], stdin=theirs, stdout=self.output, stderr=self.output, **arguments
         )
         theirs.close()
         self.buffer = b""

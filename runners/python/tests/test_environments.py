@@ -1,5 +1,6 @@
 """Environments and packing with a `uv` that only pretends, so that nothing here needs the network."""
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -12,9 +13,11 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PACKAGE))
 
+import support  # noqa: E402, F401, finds the host
 from carton_runner import environments  # noqa: E402
 from carton_runner.environments import compiling, lock, packing, store, tree, uv, wheels  # noqa: E402
 from carton_runner.errors import RunnerError  # noqa: E402
+from host import Host  # noqa: E402
 
 HASH = "--hash=sha256:" + "1" * 64
 
@@ -43,6 +46,7 @@ class Report:
     def info(self, text): pass
     def warn(self, text): pass
     def progress(self, what, done, total): pass
+    def is_wanted(self): return True
 print(environments.prepare(sys.argv[2], Report()))
 """
 
@@ -60,6 +64,9 @@ class Report:
 
     def progress(self, what, done, total):
         assert 0 <= done <= total
+
+    def is_wanted(self):
+        return True
 
 
 class Case(unittest.TestCase):
@@ -199,7 +206,7 @@ class Environments(Case):
         check(
             "  x No solution found\\n  x was not found in the package registry", "is not in the package index", "failed"
         )
-        check("error: write: No space left on device (os error 28)", "the disk is full", "failed")
+        check("error: write: No space left on device (os error 28)", "the disk is full", "setup")
         check("x has no wheels with a matching Python ABI tag (e.g., `cp39`)", "no build for this platform", "failed")
         check("something else", "uv failed", "failed")
 
@@ -252,6 +259,47 @@ class Processes(Case):
         self.assertGreater(time.monotonic() - begun, 0.8)
         self.assertEqual(len(self.calls()), 4)
         killed.communicate()
+
+
+    def load(self, host):
+        load = {"files": {"directory": {"path": str(self.folder / "model")}}, "options": {"infer_fn": "f"}}
+        host.send({"load": load}, 7)
+
+    def test_a_load_that_is_cancelled_ends_uv_and_what_it_started(self):
+        self.model()
+        # What hosts start is the leader of a group.
+        with Host(env=dict(os.environ, FAKE_TAKES="600"), start_new_session=True) as host:
+            self.load(host)
+            self.wait_for("half")
+            begun = time.monotonic()
+            host.send({"cancel": {}}, 7)
+            name, fields, _ = host.answer(7)
+            self.assertEqual((name, fields["code"]), ("error", "cancelled"))
+            self.assertLess(time.monotonic() - begun, 10)
+            # uv and all that it started had the lock too.
+            (path,) = (self.folder / "data" / store.FOLDER).glob("*.lock")
+            with open(path) as file:
+                while True:
+                    try:
+                        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                        break
+                    except BlockingIOError:
+                        self.assertLess(time.monotonic() - begun, 10)
+                        time.sleep(0.01)
+            self.assertEqual(list((self.folder / "data" / store.FOLDER).glob("*/")), [])
+            # The runner itself lives on.
+            self.assertEqual(host.call({"ping": {}})[0], "pong")
+
+    def test_a_load_that_is_cancelled_waits_for_nobody(self):
+        key = store.Wanted(lock.read(self.model() / lock.REQUIREMENTS_LOCK).lines()).key()
+        path = self.write(f"data/{store.FOLDER}/{key}.lock")
+        with open(path) as file, Host(env=dict(os.environ), start_new_session=True) as host:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            self.load(host)
+            self.assertIn("waiting for another process", host.read()[0]["message"]["log"]["message"])
+            host.send({"cancel": {}}, 7)
+            name, fields, _ = host.answer(7)
+            self.assertEqual((name, fields["code"]), ("error", "cancelled"))
 
 
 class Packing(Case):
@@ -331,6 +379,28 @@ class Packing(Case):
         self.assertIn("bundle_whels", self.report.warnings[0])
         with self.assertRaises(RunnerError):
             self.pack("m.py", bundle_wheels="yes")
+
+    def test_mistakes_in_the_requirements_are_no_fault_of_the_model(self):
+        def check(said, expected, hint):
+            os.environ["FAKE_FAILS"] = said
+            with self.assertRaises(RunnerError) as caught:
+                self.pack("m")
+            self.assertIn(expected, caught.exception.message)
+            self.assertEqual(caught.exception.code, "setup")
+            self.assertIn(hint, caught.exception.hint)
+            self.assertEqual(caught.exception.causes[0], said)
+
+        self.write("m/requirements.txt", "numpy=1\n")
+        check("error: Couldn't parse requirement in `requirements.txt` at position 0", "a line of", "`numpy>=1.26`")
+        check("error: No solution found when resolving dependencies", "no such versions", "names and versions in")
+        check("something else", "uv failed", "names and versions in")
+
+    def test_folders_that_cannot_be_written_are_no_fault_of_the_model(self):
+        self.write("data/python", "a file")
+        with self.assertRaises(RunnerError) as caught:
+            environments.prepare(self.model(), self.report)
+        self.assertEqual(caught.exception.code, "setup")
+        self.assertIn("CARTON_RUNNER_DATA_DIR", caught.exception.hint)
 
     def test_an_index_in_the_requirements_is_warned_about(self):
         self.write("m/requirements.txt", "--extra-index-url https://index.example/simple\nnumpy\n")

@@ -7,6 +7,8 @@ import struct
 import unittest
 
 import support
+from carton_runner.decoding import Decoder
+from carton_runner.errors import ProtocolError
 from host import TIMEOUT, Host, inline, shared
 
 
@@ -153,6 +155,15 @@ class HostileFrames(unittest.TestCase):
             host.call({"ping": {}})
             # What it was lent with that came back all the same.
             self.assertEqual(host.released, [(region, 64)])
+
+    def test_tensors_nested_deeper_than_functions_break_the_protocol(self):
+        # Some interpreters read JSON of any depth.
+        wire = {"name": "x", "dtype": "nested", "inner": []}
+        for _ in range(20_000):
+            wire = {"dtype": "nested", "inner": [wire]}
+        with self.assertRaises(ProtocolError) as caught:
+            Decoder(None, None).discard([wire])
+        self.assertIn("a nested tensor inside a nested one", str(caught.exception))
 
     def test_models_in_ranges_of_files(self):
         with Host() as host:

@@ -233,6 +233,34 @@ class SharedMemory(support.ModelTest):
                 self.infer(host, shared("x", "uint8", [1 << 28], region, 0, 1 << 28))
             self.wait_for_release(host, [(region, 0)] * 4)
 
+    def test_finalizers_may_ask_for_shared_memory(self):
+        source = """
+            import gc
+            import carton_runner
+
+            class Cycle:
+                def __init__(self):
+                    self.me = self
+
+                def __del__(self):
+                    carton_runner.empty(100000, "uint8")[:] = 1
+
+            def f(n):
+                # Wherever memory is taken for an object, a garbage collection can begin.
+                for later in range(int(n)):
+                    gc.disable()
+                    Cycle()
+                    gc.set_threshold(gc.get_count()[0] + later)
+                    gc.enable()
+                    y = carton_runner.empty(50000, "uint8")
+                    y[:] = 7
+                return {"y": y}
+            """
+        with self.host(source, {"infer_fn": "f"}) as host:
+            for _ in range(5):
+                outputs = self.infer(host, inline("n", "int64", [], 0, 8), body=struct.pack("<q", 30))
+                self.assertEqual(outputs["y"][2], b"\7" * 50000)
+
     def test_a_buffer_that_was_named_twice_is_given_back_twice(self):
         with self.host("def f(x, y): return {}", {"infer_fn": "f"}) as host:
             region, _ = host.region(1 << 20)

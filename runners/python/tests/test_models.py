@@ -465,13 +465,23 @@ class Logs(support.ModelTest):
 
 class WithoutNumPy(support.ModelTest):
     def test_it_is_said_what_is_missing(self):
-        # A folder in front of all others hides whatever is installed.
-        self.write("numpy.py", "raise ImportError('no NumPy here')")
+        self.write("main.py", "def f(): return {}")
+        # Without what is installed beside the interpreter.
+        with Host(flags="-IBS") as host:
+            answer = host.load(self.folder, {"infer_fn": "f"})
+            fields = self.error(answer, "NumPy cannot be imported", "No module named 'numpy'", "pack the model anew")
+            self.assertEqual(fields["code"], "unavailable")
+
+    def test_files_of_the_model_that_hide_it(self):
+        self.write("numpy/__init__.py", "raise ImportError('no NumPy here')")
         self.write("main.py", "def f(): return {}")
         with Host() as host:
-            answer = host.load(self.folder, {"infer_fn": "f", "entrypoint_package": "main"})
-            fields = self.error(answer, "NumPy cannot be imported", "no NumPy here", "pack the model anew")
-            self.assertEqual(fields["code"], "unavailable")
+            answer = host.load(self.folder, {"infer_fn": "f"})
+            self.error(answer, "NumPy cannot be imported from the model's own folder", "give the folder another name")
+        self.write("numpy.py", "def f(): return {}")
+        with Host() as host:
+            answer = host.load(self.folder, {"infer_fn": "f", "entrypoint_package": "numpy"})
+            self.error(answer, "the model's own `numpy.py` hides NumPy", "give the file another name")
 
 
 if __name__ == "__main__":

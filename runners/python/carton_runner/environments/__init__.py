@@ -1,16 +1,18 @@
 """Environments of models: what a model needs from the package index, and where it is on this machine.
 
 The runner calls :func:`prepare` before it imports a model, and ``packing.pack`` to pack one. Both raise
-``carton_runner.errors.RunnerError``. ``report`` has ``info(text)``, ``warn(text)`` and ``progress(what, done, total)``.
+``carton_runner.errors.RunnerError``. ``report`` has ``info(text)``, ``warn(text)`` and ``progress(what, done, total)``, and
+``is_wanted()`` says whether anybody still waits.
 
 - ``preparing``: what a model asks for, ``store``: the environments of this machine, each made once, ``uv``: finds and
-  runs ``uv``.
+  runs ``uv``, ``programs``: runs programs until they are done or nobody waits.
 - ``lock``: the lock of a model, ``original_lock``: the one of the original Carton; pure, both are read as strictly as
   they can be.
 - ``compiling``: makes locks; ``tree``, ``wheels``, ``packing``: what goes into a carton.
 """
 
-#: Environment variables (patterns of ``fnmatch``) that installing packages needs and that the model does not see.
+#: Environment variables (patterns of ``fnmatch``) that installing packages needs and that the model does not see. The
+#: descriptor that ``carton runner install python`` writes asks for the same.
 VARIABLES = (
     "UV",
     "UV_*",
@@ -19,10 +21,14 @@ VARIABLES = (
     "SSL_CERT_DIR",
     "REQUESTS_CA_BUNDLE",
     "CURL_CA_BUNDLE",
-    "[Hh][Tt][Tt][Pp]_[Pp][Rr][Oo][Xx][Yy]",
-    "[Hh][Tt][Tt][Pp][Ss]_[Pp][Rr][Oo][Xx][Yy]",
-    "[Aa][Ll][Ll]_[Pp][Rr][Oo][Xx][Yy]",
-    "[Nn][Oo]_[Pp][Rr][Oo][Xx][Yy]",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
     "NETRC",
     "XDG_CONFIG_HOME",
     "XDG_DATA_HOME",

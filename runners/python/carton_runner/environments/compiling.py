@@ -73,7 +73,7 @@ def _texts(path: Path) -> List[str]:
             with open(path, "rb") as file:
                 data = file.read(MAX_REQUIREMENTS_BYTES + 1)
         except OSError as error:
-            raise RunnerError(f"cannot read the requirements `{path}`", [str(error)]) from error
+            raise RunnerError(f"cannot read the requirements `{path}`", [str(error)], code="setup") from error
         if len(data) > MAX_REQUIREMENTS_BYTES:
             raise RunnerError(f"`{path}` has more than {MAX_REQUIREMENTS_BYTES} bytes")
         text = data.decode("utf-8-sig", errors="replace")
@@ -107,24 +107,36 @@ def compile_lock(inputs: Inputs, report) -> str:
         (folder / "numpy.txt").write_text("numpy\n")
         sources = [str(inputs.path.resolve())] if inputs.path else []
         try:
-            compiled, platforms = _compile(tool, folder, [*sources, "numpy.txt"], ["--universal"]), "all"
+            compiled, platforms = _compile_anywhere(tool, folder, [*sources, "numpy.txt"], report)
         except RunnerError as error:
-            if error.code != "failed":
-                raise
-            compiled = _compile(tool, folder, [*sources, "numpy.txt"], [])
-            platforms = "this one"
-            report.warn("the packages of the model could be locked for this platform only")
+            if error.code == "failed" and inputs.path:
+                # It is not the model that is refused, but what is asked for that cannot be had.
+                error.code, error.hint = "setup", f"check the names and versions in {REQUIREMENTS}"
+            raise
     locked = _checked(compiled)
     fields = dict(zip(FIELDS, (f"sha256:{inputs.digest()}", minor, platforms)))
     return lock.Lock(fields, locked.requirements).text("The packages of this model, as `carton pack` has locked them.")
 
 
-def _compile(tool: uv.Uv, folder: Path, sources: List[str], options: List[str]) -> str:
+def _compile_anywhere(tool: uv.Uv, folder: Path, sources: List[str], report) -> Tuple[str, str]:
+    """What uv makes of the sources, and for which platforms."""
+    try:
+        return _compile(tool, folder, sources, ["--universal"], report), "all"
+    except RunnerError as error:
+        if error.code != "failed":
+            raise
+    compiled = _compile(tool, folder, sources, [], report)
+    report.warn("the packages of the model could be locked for this platform only")
+    return compiled, "this one"
+
+
+def _compile(tool: uv.Uv, folder: Path, sources: List[str], options: List[str], report) -> str:
     command = ["pip", "compile", "--generate-hashes", "--no-header", "--no-annotate", "--no-emit-index-url"]
     command += ["--no-emit-find-links", "--python", sys.executable, "--python-version", store.minor_version()]
     command += ["--offline"] if uv.is_offline() else []
+    arguments = [*command, *options, "--output-file", "lock.txt", *sources]
     try:
-        tool.run([*command, *options, "--output-file", "lock.txt", *sources], str(folder), "lock the model's packages")
+        tool.run(arguments, str(folder), "lock the model's packages", report)
     except RunnerError as error:
         if error.code == "network":
             error.hint = "try again when the package index can be reached"
@@ -148,5 +160,6 @@ def _refuse_elsewhere(text: str) -> None:
             shown = line.split(" --hash")[0].split("://")[0]
             raise RunnerError(
                 f"`{shown[:200].strip()}…` is not from a package index, and cannot be locked",
+                code="setup",
                 hint="put its code into the model's folder, or its package into an index",
             )

@@ -48,7 +48,7 @@ def _pack_file(path: Path, model: Path, bundles: bool, report) -> None:
         model.mkdir()
         os.symlink(path.resolve(), model / path.name)
     except OSError as error:
-        raise RunnerError("cannot gather the model's files", [str(error)]) from error
+        raise RunnerError("cannot gather the model's files", [str(error)], code="setup") from error
     _add(model, compiling.Inputs.of_numpy_alone(), None, bundles, report)
 
 
@@ -102,6 +102,6 @@ def _add(model: Path, inputs: compiling.Inputs, kept: Optional[lock.Lock], bundl
             (model / name).unlink(missing_ok=True)
         (model / lock.REQUIREMENTS_LOCK).write_text(text)
     except OSError as error:
-        raise RunnerError("cannot write the lock of the model", [str(error)]) from error
+        raise RunnerError("cannot write the lock of the model", [str(error)], code="setup") from error
     if bundles:
         wheels.bundle(lock.parse(text), carton_folder, report)

@@ -25,6 +25,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Iterator, List, NamedTuple, Optional, Sequence
 
+from carton_runner.calls import Cancelled
 from carton_runner.environments import uv
 from carton_runner.errors import RunnerError
 
@@ -94,7 +95,7 @@ def environment(wanted: Wanted, report) -> Path:
         try:
             environments.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise RunnerError(f"cannot make the folder `{environments}`", [str(error)], hint=ANOTHER_PLACE) from error
+            raise _unwritable(f"cannot make the folder `{environments}`", error) from error
         with locked(environments / f"{key}.lock", "makes the environment of this model", report) as lock:
             # Whoever had the lock may have made it.
             if not _is_complete(folder):
@@ -128,6 +129,7 @@ def _make(folder: Path, wanted: Wanted, lock: int, report) -> None:
             ["venv", "--no-project", "--no-config", "--python", sys.executable, str(folder)],
             parent,
             "make a virtual environment",
+            report,
             [lock],
         )
         requirements = folder / "requirements.txt"
@@ -138,7 +140,7 @@ def _make(folder: Path, wanted: Wanted, lock: int, report) -> None:
         marker.rename(folder / COMPLETE)
     except OSError as error:
         _delete(folder)
-        raise RunnerError(f"cannot make the environment `{folder}`", [str(error)], hint=ANOTHER_PLACE) from error
+        raise _unwritable(f"cannot make the environment `{folder}`", error) from error
     except BaseException:
         # Half an environment is of no use and takes space.
         _delete(folder)
@@ -163,7 +165,7 @@ def _install(tool: uv.Uv, folder: Path, wanted: Wanted, requirements: Path, lock
     command += ["--offline"] if uv.is_offline() or wanted.is_complete else []
     progress()
     arguments = [*command, *wanted.options, str(requirements)]
-    tool.run(arguments, str(folder.parent), "install the model's packages", [lock], on_line, progress)
+    tool.run(arguments, str(folder.parent), "install the model's packages", report, [lock], on_line, progress)
     progress()
 
 
@@ -175,7 +177,7 @@ def _delete(folder: Path) -> None:
         except FileNotFoundError:
             pass
         except OSError as error:
-            raise RunnerError(f"cannot delete `{folder / name}`", [str(error)]) from error
+            raise _unwritable(f"cannot delete `{folder / name}`", error) from error
     shutil.rmtree(folder, ignore_errors=True)
     if folder.exists():
         raise RunnerError(f"cannot delete the unfinished environment `{folder}`", hint="delete it")
@@ -187,13 +189,15 @@ def locked(path: Path, doing: str, report) -> Iterator[int]:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError as error:
-        raise RunnerError(f"cannot open the lock `{path}`", [str(error)]) from error
+        raise _unwritable(f"cannot open the lock `{path}`", error) from error
     try:
         waited = False
         while not _try_lock(descriptor, path):
             if not waited:
                 report.info(f"waiting for another process that {doing}")
             waited = True
+            if not report.is_wanted():
+                raise Cancelled
             time.sleep(_PAUSE)
         yield descriptor
     finally:
@@ -223,12 +227,19 @@ def cached_text(name: str, make, report, doing: Optional[str] = None) -> str:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RunnerError(f"cannot make the folder `{folder}`", [str(error)], hint=ANOTHER_PLACE) from error
+        raise _unwritable(f"cannot make the folder `{folder}`", error) from error
     with locked(folder / f"{name}.lock", doing or "locks the packages of this model", report):
         if path.exists():
             return path.read_text()
         text = make()
         new = folder / f"{name}.new"
-        new.write_text(text)
-        new.rename(path)
+        try:
+            new.write_text(text)
+            new.rename(path)
+        except OSError as error:
+            raise _unwritable(f"cannot write `{path}`", error) from error
         return text
+
+
+def _unwritable(message: str, error: OSError) -> RunnerError:
+    return RunnerError(message, [str(error)], code="setup", hint=ANOTHER_PLACE)

@@ -24,7 +24,7 @@ def build(source: Path, destination: Path, leave_out: Callable[[str], bool], rep
     try:
         _Builder(source, destination, leave_out, report).run()
     except OSError as error:
-        raise RunnerError("cannot gather the model's files", [str(error)]) from error
+        raise RunnerError("cannot gather the model's files", [str(error)], code="setup") from error
 
 
 class _Builder:

@@ -1,7 +1,6 @@
 """Finds and runs ``uv``, and says in words what it failed of."""
 
 import os
-import select
 import shlex
 import shutil
 import subprocess
@@ -9,15 +8,12 @@ import sys
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
+from carton_runner.environments import programs
 from carton_runner.errors import RunnerError
 
 #: How many of its last lines an error shows, and how much of each.
 MAX_LINES = 20
 MAX_LINE = 500
-#: How much of what it prints is kept.
-MAX_SAID = 1 << 16
-#: How long nothing happens before somebody is told that it goes on, in seconds.
-_PAUSE = 0.25
 
 _OFFLINE = ("network connectivity is disabled", "but offline", "because the network was disabled")
 _ABSENT = (
@@ -29,9 +25,11 @@ _ABSENT = (
 )
 
 _FULL = ("no space left on device", "os error 28", "disk quota exceeded")
+_NO_REQUIREMENT = ("couldn't parse requirement", "the start of a requirement", "unsupported requirement")
 #: What uv says, what that means, and the code of the error. The first that fits is taken.
 _REASONS: Tuple[Tuple[Tuple[str, ...], str, str], ...] = (
-    (_FULL, "the disk is full", "failed"),
+    (_FULL, "the disk is full", "setup"),
+    (_NO_REQUIREMENT, "a line of the requirements is none", "setup"),
     (("hash mismatch",), "a package is not the one that was locked: its hash differs", "failed"),
     (
         _OFFLINE,
@@ -83,49 +81,16 @@ class Uv(NamedTuple):
         arguments: Sequence[str],
         cwd: str,
         doing: str,
+        report,
         pass_fds: Sequence[int] = (),
         on_line: Callable[[str], None] = lambda line: None,
         on_pause: Callable[[], None] = lambda: None,
     ) -> None:
-        """Runs it. An error says what it was ``doing``. ``on_line`` is told what it prints, ``on_pause`` is called now
-        and then."""
+        """Runs it, as :func:`programs.run` does. An error says what it was ``doing``."""
         command = [*self.command, *arguments]
-        try:
-            process = subprocess.Popen(
-                command,
-                cwd=cwd,
-                env=variables(),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                pass_fds=tuple(pass_fds),
-            )
-        except OSError as error:
-            raise RunnerError(f"cannot start `{command[0]}`", [str(error)]) from error
-        with process:
-            try:
-                said = _listen(process.stdout.fileno(), on_line, on_pause)
-            except BaseException:
-                process.kill()
-                raise
-        if process.returncode != 0:
-            raise failure(doing, said, process.returncode)
-
-
-def _listen(pipe: int, on_line: Callable[[str], None], on_pause: Callable[[], None]) -> str:
-    """Reads what a program prints until it ends, and returns the end of it."""
-    said, line = b"", b""
-    while True:
-        if not select.select([pipe], [], [], _PAUSE)[0]:
-            on_pause()
-            continue
-        read = os.read(pipe, 1 << 16)
-        if not read:
-            return said.decode(errors="replace")
-        said = (said + read)[-MAX_SAID:]
-        *lines, line = (line + read)[-MAX_SAID:].split(b"\n")
-        for whole in lines:
-            on_line(whole.decode(errors="replace").rstrip())
+        status, said = programs.run(command, cwd, variables(), report, pass_fds, on_line, on_pause)
+        if status != 0:
+            raise failure(doing, said, status)
 
 
 def variables() -> Dict[str, str]:
@@ -215,6 +180,8 @@ def failure(doing: str, said: str, status: int) -> RunnerError:
             hint = _network_hint() if code == "network" else None
             if words is _FULL:
                 hint = "make room, or name a folder with more of it with CARTON_RUNNER_DATA_DIR"
+            if words is _NO_REQUIREMENT:
+                hint = "write it as a name, and where they matter versions: `numpy>=1.26`"
             return RunnerError(f"cannot {doing}: {reason}", causes, code=code, hint=hint)
     return RunnerError(f"cannot {doing}: uv failed", causes)
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Dict, List
 
-from carton_runner.environments import lock, store, uv
+from carton_runner.environments import lock, programs, store, uv
 from carton_runner.errors import RunnerError
 
 _WHEEL = re.compile(r"([A-Za-z0-9_.]+)-([A-Za-z0-9_.!+]+)(?:-[0-9][A-Za-z0-9_.]*)?(?:-[A-Za-z0-9_.]+){3}\.whl")
@@ -38,7 +38,7 @@ def bundle(locked: lock.Lock, carton_folder: Path, report) -> None:
         folder.mkdir()
         requirements.write_text("".join(f"{line}\n" for line in locked.lines()))
         report.info(f"fetching the wheels of {len(locked.requirements)} requirements")
-        _fetch(requirements, folder)
+        _fetch(requirements, folder, report)
         requirements.unlink()
         found = sorted(path for path in folder.iterdir() if path.suffix == ".whl")
         fields = {"platform": store.platform_tag(), "lock": f"sha256:{locked.digest()}"}
@@ -46,28 +46,16 @@ def bundle(locked: lock.Lock, carton_folder: Path, report) -> None:
         text = wheels.text("The wheels that are in this carton, and the platform that they are for.")
         (carton_folder / "wheels.lock").write_text(text)
     except OSError as error:
-        raise RunnerError("cannot gather the model's wheels", [str(error)]) from error
+        raise RunnerError("cannot gather the model's wheels", [str(error)], code="setup") from error
     report.info(f"bundled {len(found)} wheels")
 
 
-def _fetch(requirements: Path, folder: Path) -> None:
+def _fetch(requirements: Path, folder: Path, report) -> None:
     command = _pip()
     command += ["wheel", "--quiet", "--no-deps", "--require-hashes", "--no-input", "--disable-pip-version-check"]
     command += ["--progress-bar", "off", "--wheel-dir", str(folder), "--requirement", str(requirements)]
-    try:
-        ended = subprocess.run(
-            command,
-            cwd=str(folder),
-            env=_variables(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            check=False,
-        )
-    except OSError as error:
-        raise RunnerError("cannot start pip", [str(error)]) from error
-    if ended.returncode != 0:
-        said = ended.stdout.decode(errors="replace")
+    status, said = programs.run(command, str(folder), _variables(), report)
+    if status != 0:
         raise RunnerError("cannot fetch the wheels of the model", uv.last_lines(said) or ["pip failed"])
 
 

@@ -1,0 +1,81 @@
+"""Runs the programs that make environments, and ends them when nobody waits for them any more."""
+
+import os
+import select
+import signal
+import subprocess
+import threading
+from typing import Callable, Dict, Sequence, Tuple
+
+from carton_runner.calls import Cancelled
+from carton_runner.errors import RunnerError
+
+#: How much of what a program prints is kept.
+MAX_SAID = 1 << 16
+#: How long nothing happens before it is looked whether somebody still waits, in seconds.
+PAUSE = 0.25
+
+
+def run(
+    command: Sequence[str],
+    cwd: str,
+    environment: Dict[str, str],
+    report,
+    pass_fds: Sequence[int] = (),
+    on_line: Callable[[str], None] = lambda line: None,
+    on_pause: Callable[[], None] = lambda: None,
+) -> Tuple[int, str]:
+    """Runs a program; its status, and the end of what it printed. ``on_line`` is told what it prints, ``on_pause`` is
+    called now and then. Raises :class:`Cancelled` when the program was ended because nobody waits for it."""
+    try:
+        process = subprocess.Popen(
+            list(command),
+            cwd=cwd,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            pass_fds=tuple(pass_fds),
+        )
+    except OSError as error:
+        raise RunnerError(f"cannot start `{command[0]}`", [str(error)]) from error
+    with process:
+        try:
+            said = _listen(process.stdout.fileno(), report, on_line, on_pause)
+        except BaseException:
+            _end(process)
+            raise
+    return process.returncode, said
+
+
+def _listen(pipe: int, report, on_line: Callable[[str], None], on_pause: Callable[[], None]) -> str:
+    """Reads what a program prints until it ends, and returns the end of it."""
+    said, line = b"", b""
+    while True:
+        if not report.is_wanted():
+            raise Cancelled
+        if not select.select([pipe], [], [], PAUSE)[0]:
+            on_pause()
+            continue
+        read = os.read(pipe, 1 << 16)
+        if not read:
+            return said.decode(errors="replace")
+        said = (said + read)[-MAX_SAID:]
+        *lines, line = (line + read)[-MAX_SAID:].split(b"\n")
+        for whole in lines:
+            on_line(whole.decode(errors="replace").rstrip())
+
+
+def _end(process: subprocess.Popen) -> None:
+    """Ends a program and what it has started, compilers for example.
+
+    They are in the group of this process, so that whoever ends that, as hosts do, ends them too. So the group is told, and
+    this process does not listen.
+    """
+    if os.getpgrp() == os.getpid() and threading.current_thread() is threading.main_thread():
+        before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        try:
+            os.killpg(0, signal.SIGTERM)
+        finally:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
+    process.kill()
