@@ -12,6 +12,7 @@ mod failure;
 mod interrupt;
 mod logging;
 mod output;
+mod process;
 mod progress;
 mod python;
 mod tensors;

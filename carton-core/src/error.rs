@@ -129,6 +129,14 @@ pub enum Error {
         /// What it says.
         source: RunnerMessage,
     },
+    /// Something on this machine, or in what was asked for, keeps the runner from preparing the model.
+    #[error("runner {runner} cannot prepare the model")]
+    RunnerSetup {
+        /// Name and version of the runner.
+        runner: String,
+        /// What it says.
+        source: RunnerMessage,
+    },
     /// The model or its framework failed in this call; the runner goes on.
     #[error("the model failed in runner {runner}")]
     Model {
@@ -215,6 +223,7 @@ impl Error {
         match error.kind {
             RunnerErrorKind::Unavailable => Self::Unavailable { runner, source: runner_error(error) },
             RunnerErrorKind::Network => Self::RunnerNetwork { runner, source: runner_error(error) },
+            RunnerErrorKind::Setup => Self::RunnerSetup { runner, source: runner_error(error) },
             _ => Self::LoadRefused { runner, source: runner_error(error) },
         }
     }
@@ -261,6 +270,7 @@ impl Error {
             Self::LoadRefused { source, .. }
             | Self::Unavailable { source, .. }
             | Self::RunnerNetwork { source, .. }
+            | Self::RunnerSetup { source, .. }
             | Self::Model { source, .. } => source.hint.clone(),
             Self::NoSignature => {
                 Some("declare them: `--metadata FILE`, a carton.toml with [[input]] and [[output]]".to_owned())
@@ -273,6 +283,11 @@ impl Error {
             Self::Signature(_) => Some("`carton info` shows what the model expects".to_owned()),
             Self::TooManyPositional(_) => Some("pass inputs by name".to_owned()),
             Self::Timeout { .. } => Some("allow more time, or check that the model does not hang".to_owned()),
+            Self::Call(CallError::InputsTooLarge { .. }) => Some(
+                "pass the input in parts, or with a runner that takes shared memory (what `carton runner ls` lists does, but \
+                 for runners of others)"
+                    .to_owned(),
+            ),
             Self::Call(CallError::PoolFull { .. }) => {
                 Some("drop outputs that are no longer needed, or allow more shared memory".to_owned())
             }

@@ -365,6 +365,8 @@ pub mod code {
     pub const UNAVAILABLE: &str = "unavailable";
     /// Something that the model needs has to come over the network, and cannot.
     pub const NETWORK: &str = "network";
+    /// Neither the model nor the runner is at fault, but something on this machine or in what was asked for.
+    pub const SETUP: &str = "setup";
     /// The code of the runner panicked in this call.
     pub const PANICKED: &str = "panicked";
     /// The call was cancelled.

@@ -112,6 +112,25 @@ pub(crate) fn pool_needs(memory: &SharedMemory, tensors: &Tensors) -> Vec<usize>
     needs
 }
 
+/// The largest of `tensors` and its bytes, and the bytes of all, where none of them can travel but in the frame.
+#[cfg(feature = "host")]
+pub(crate) fn inline_sizes<'a>(memory: &SharedMemory, tensors: &'a Tensors) -> Option<(&'a str, u64, u64)> {
+    fn n_bytes(tensor: &Tensor) -> u64 {
+        match tensor {
+            Tensor::Numeric(numeric) => numeric.bytes().len() as u64,
+            Tensor::String(strings) => strings_length(strings) as u64,
+            Tensor::Nested(nested) => nested.elements().iter().map(n_bytes).sum(),
+            _ => 0,
+        }
+    }
+    if memory.is_in_use() {
+        return None;
+    }
+    let sizes = || tensors.iter().map(|(name, tensor)| (name.as_str(), n_bytes(tensor)));
+    let (largest, bytes) = sizes().max_by_key(|(_, bytes)| *bytes)?;
+    Some((largest, bytes, sizes().map(|(_, bytes)| bytes).sum()))
+}
+
 /// Brings `tensors` into their wire form. `buffers` are what [`pool_needs`] asked for.
 pub(crate) fn encode(
     memory: &SharedMemory,

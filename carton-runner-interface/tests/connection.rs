@@ -354,9 +354,10 @@ async fn a_full_pool_of_the_runner_fails_the_call() {
 async fn a_frame_above_the_limit_fails_the_call_alone() {
     let host = ConnectionOptions { frame_cap: 1 << 20, ..ConnectionOptions::default() };
     let pair = loaded_with(Kind::SocketWithoutSharedMemory, json!({}), host, ServeOptions::default()).await;
-    let inputs = tensors([("x", floats(1 << 20))]);
+    let inputs = tensors([("small", floats(1 << 10)), ("x", floats(1 << 20)), ("y", floats(1 << 12))]);
     let error = pair.connection.infer(inputs, CallOptions::default()).await.unwrap_err();
-    assert!(matches!(error, CallError::TooLarge { .. }), "{error:?}");
+    assert!(matches!(error, CallError::InputsTooLarge { .. }), "{error:?}");
+    assert!(error.to_string().starts_with("the input `x` has 4194304 bytes, all inputs 4214784; "), "{error}");
     pair.connection.infer(tensors([("x", floats(1 << 10))]), CallOptions::default()).await.unwrap();
 }
 

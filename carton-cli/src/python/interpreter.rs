@@ -2,18 +2,18 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::io::{self, Read};
+use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{self, Receiver};
-use std::time::{Duration, Instant};
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
 
 use semver::{Version, VersionReq};
 use serde::Deserialize;
 
 use crate::failure::{Exit, Failure};
 use crate::interrupt::InterruptError;
+use crate::process::{self, Ended};
 
 /// A Python interpreter of this machine, fit for the runner.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,10 +28,6 @@ pub(super) struct Interpreter {
 const OLDEST: (u64, u64) = (3, 9);
 /// How long an interpreter may take to say what it is.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Between two looks at whether it is done.
-const PAUSE: Duration = Duration::from_millis(2);
-/// What an interpreter may say.
-const MAX_ANSWER: u64 = 1 << 16;
 /// How many interpreters are asked in search of a version.
 const MAX_ASKED: usize = 64;
 
@@ -286,24 +282,14 @@ fn numbers(name: &str) -> Vec<u64> {
 
 /// Asks the interpreter at `path` what it is.
 fn ask(path: &Path, keep_venv: bool, wanted: &dyn Fn() -> ControlFlow<()>) -> Result<Interpreter, Problem> {
-    let mut child = Command::new(path)
-        .args(["-I", "-c", QUESTION])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(Problem::Start)?;
-    let (stdout, stderr) = (read(child.stdout.take()), read(child.stderr.take()));
-    let status = match wait(&mut child, wanted) {
-        Ok(status) => status,
-        Err(problem) => {
-            let _ = child.kill();
-            let _ = child.wait();
-            return Err(problem);
-        }
+    let mut command = Command::new(path);
+    command.args(["-I", "-c", QUESTION]);
+    let ended = process::run(&mut command, Some(PATIENCE), &|| wanted().is_continue()).map_err(Problem::Start)?;
+    let (status, stdout, stderr) = match ended {
+        Ended::Exited { status, stdout, stderr } => (status, stdout, stderr),
+        Ended::TimedOut => return Err(Problem::Silent),
+        Ended::Interrupted => return Err(Problem::Interrupted),
     };
-    // A process that it left behind may keep the pipes open.
-    let [stdout, stderr] = [stdout, stderr].map(|text| text.recv_timeout(Duration::from_secs(1)).unwrap_or_default());
     if !status.success() {
         return Err(Problem::Ended { status, said: stderr });
     }
@@ -332,35 +318,6 @@ fn interpret(said: &str, keep_venv: bool) -> Result<Interpreter, Problem> {
         return Err(Problem::NoPython);
     }
     Ok(Interpreter { path, version })
-}
-
-fn wait(child: &mut Child, wanted: &dyn Fn() -> ControlFlow<()>) -> Result<ExitStatus, Problem> {
-    let end = Instant::now() + PATIENCE;
-    loop {
-        if let Some(status) = child.try_wait().map_err(Problem::Start)? {
-            return Ok(status);
-        }
-        if wanted().is_break() {
-            return Err(Problem::Interrupted);
-        }
-        if Instant::now() > end {
-            return Err(Problem::Silent);
-        }
-        std::thread::sleep(PAUSE);
-    }
-}
-
-/// Reads what a program prints, on a thread of its own, so that a full pipe does not stop the program.
-fn read(pipe: Option<impl Read + Send + 'static>) -> Receiver<String> {
-    let (sender, receiver) = mpsc::channel();
-    if let Some(pipe) = pipe {
-        std::thread::spawn(move || {
-            let mut bytes = Vec::new();
-            let _ = pipe.take(MAX_ANSWER).read_to_end(&mut bytes);
-            let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
-        });
-    }
-    receiver
 }
 
 #[cfg(test)]

@@ -188,6 +188,8 @@ fn what_does_not_load_is_not_installed() {
         let mut install = command(&sandbox, Some(&bin), "runner install onnx");
         let failed = outcome(install.env("ORT_DYLIB_PATH", chosen)).expect_code(code);
         assert!(failed.stderr.contains(expected), "{failed}");
+        let hint = "hint: set it to a libonnxruntime.so of version 1.24 or later; or unset it";
+        assert!(failed.stderr.contains(hint), "{failed}");
     }
 }
 

@@ -117,6 +117,7 @@ fn handle(
                 let kind = match code.as_str() {
                     code::UNAVAILABLE => RunnerErrorKind::Unavailable,
                     code::NETWORK => RunnerErrorKind::Network,
+                    code::SETUP => RunnerErrorKind::Setup,
                     _ => RunnerErrorKind::Failed,
                 };
                 let error = RunnerError { message, causes, hint, kind };

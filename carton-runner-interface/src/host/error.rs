@@ -47,7 +47,22 @@ pub enum CallError {
         /// How long the call waited.
         waited: Duration,
     },
-    /// The inputs do not fit into one message.
+    /// Inputs for a runner without shared memory, which takes them in one message, that do not fit into one.
+    #[error(
+        "the input `{input}` has {input_bytes} bytes, all inputs {bytes}; with this runner no shared memory is used, and a \
+         message can have {cap} bytes"
+    )]
+    InputsTooLarge {
+        /// The largest input.
+        input: String,
+        /// Its size.
+        input_bytes: u64,
+        /// The size of all inputs.
+        bytes: u64,
+        /// The limit.
+        cap: u64,
+    },
+    /// A message does not fit into a frame.
     #[error("a message of {bytes} bytes is above the limit of {cap}")]
     TooLarge {
         /// The size of the message.

@@ -21,7 +21,7 @@ use crate::model::Tensors;
 use crate::protocol_error::ProtocolError;
 use crate::runner::RunnerError;
 use crate::shared_memory::pool::{PoolBuffer, PoolError};
-use crate::tensor_encoding::{encode, pool_needs, split_off_borrowed};
+use crate::tensor_encoding::{encode, inline_sizes, pool_needs, split_off_borrowed};
 use crate::transport::reader::FrameReader;
 use crate::version;
 
@@ -218,6 +218,11 @@ impl Shared {
         deadline: Option<Instant>,
     ) -> Result<(Outbound, Vec<WireTensor>), CallError> {
         let mut outbound = Outbound::of_call(id);
+        let cap = self.options.frame_cap;
+        // Before they are copied.
+        if let Some((input, input_bytes, bytes)) = inline_sizes(&self.link.memory, &inputs).filter(|sizes| sizes.2 > cap) {
+            return Err(CallError::InputsTooLarge { input: input.to_owned(), input_bytes, bytes, cap });
+        }
         let buffers = self.pool_buffers(&pool_needs(&self.link.memory, &inputs), deadline).await?;
         let room = poll_fn(|context| self.link.poll_room(context));
         let room = self.housekeeper.within(deadline, room).await;

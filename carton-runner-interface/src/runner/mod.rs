@@ -185,6 +185,8 @@ pub enum RunnerErrorKind {
     Unavailable,
     /// Something that the model needs has to come over the network, and cannot.
     Network,
+    /// Neither the model nor the runner is at fault: a full disk, a mistake in what was asked for.
+    Setup,
 }
 
 impl RunnerError {

@@ -274,6 +274,7 @@ impl<R: Runner> Server<R> {
                     RunnerErrorKind::Failed => code::FAILED,
                     RunnerErrorKind::Unavailable => code::UNAVAILABLE,
                     RunnerErrorKind::Network => code::NETWORK,
+                    RunnerErrorKind::Setup => code::SETUP,
                 },
                 code => code,
             };

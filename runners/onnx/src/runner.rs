@@ -10,6 +10,7 @@ use crate::engine::onnx_runtime::{self, OnnxRuntime};
 use crate::engine::rten::Rten;
 use crate::engine::{Allocate, Engine};
 use crate::model_source::{Files, ModelSource};
+use crate::onnx_runtime_library::OLDEST_VERSION;
 use crate::options::{EngineChoice, ModelOptions};
 use crate::signature::Binding;
 use crate::{FRAMEWORK_VERSION, NEWEST_OPERATOR_SET, RUNNER_NAME, pack};
@@ -93,6 +94,14 @@ impl Onnx {
     }
 }
 
+/// What helps where `ORT_DYLIB_PATH` names what is no library: installing another one does not, while it is set.
+fn choose_another() -> String {
+    format!(
+        "set ORT_DYLIB_PATH to a libonnxruntime.so of version {OLDEST_VERSION} or later; or unset it, and let \
+         `carton runner install onnx` install one"
+    )
+}
+
 /// Loads the model with the engine that the options ask for and this machine has.
 fn load_engine(
     source: &ModelSource,
@@ -101,6 +110,10 @@ fn load_engine(
     libraries: &SearchPath,
     warn: &mut dyn FnMut(String),
 ) -> Result<Box<dyn Engine>, RunnerError> {
+    let hint_at_choice = |error: RunnerError| match &libraries.chosen {
+        Some(_) => error.with_hint(choose_another()),
+        None => error,
+    };
     let library = match options.engine {
         EngineChoice::Rten => None,
         EngineChoice::Auto => match libraries.find() {
@@ -118,11 +131,11 @@ fn load_engine(
             Found::Nothing => None,
         },
         EngineChoice::OnnxRuntime => match libraries.find() {
-            Found::Library(path) => Some(onnx_runtime::load_library(&path)?),
+            Found::Library(path) => Some(onnx_runtime::load_library(&path).map_err(hint_at_choice)?),
             Found::ChosenIsMissing(path) => {
                 return Err(RunnerError::unavailable(
                     format!("ORT_DYLIB_PATH names {}, which is not there", path.display()),
-                    "set it to a libonnxruntime.so, or unset it",
+                    choose_another(),
                 ));
             }
             Found::Nothing => {
@@ -146,18 +159,22 @@ fn load_engine(
                 warn(format!("the built-in engine runs on the CPU; device `{device}` is ignored"));
             }
             if let Some(first) = options.execution_providers.first() {
-                return Err(RunnerError::unavailable(
-                    format!("the built-in engine has no execution provider `{first}`; ONNX Runtime has them"),
-                    "`carton runner install onnx` installs it",
-                ));
+                let hint = match &libraries.chosen {
+                    Some(_) if options.engine == EngineChoice::Auto => choose_another(),
+                    _ => "`carton runner install onnx` installs it".to_owned(),
+                };
+                let message = format!("the built-in engine has no execution provider `{first}`; ONNX Runtime has them");
+                return Err(RunnerError::unavailable(message, hint));
             }
-            Box::new(Rten::load(source, options, warn).map_err(|error| RunnerError {
-                // Installing the library is all it takes, unless the user insists on this engine.
-                kind: match options.engine {
-                    EngineChoice::Auto if error.hint.is_some() => RunnerErrorKind::Unavailable,
-                    _ => error.kind,
-                },
-                ..error
+            Box::new(Rten::load(source, options, warn).map_err(|mut error| {
+                // Another engine is all it takes, unless the user insists on this one.
+                if options.engine == EngineChoice::Auto && error.hint.is_some() {
+                    error.kind = RunnerErrorKind::Unavailable;
+                    if libraries.chosen.is_some() {
+                        error.hint = Some(choose_another());
+                    }
+                }
+                error
             })?)
         }
     })

@@ -160,11 +160,11 @@ fn libraries() {
     let not_a_library = folder.path().join("libonnxruntime.so");
     std::fs::write(&not_a_library, "not a library").unwrap();
     let not_a_library = not_a_library.canonicalize().unwrap();
-    let open = |engine: EngineChoice, libraries: &SearchPath| {
+    let open_model = |model: &str, engine: EngineChoice, libraries: &SearchPath| {
         let mut warnings = Vec::new();
         let options = ModelOptions { engine, ..ModelOptions::default() };
         let opened =
-            Onnx::open(&TestFiles::of_model("mlp.onnx"), &options, None, (&[], &[]), libraries, &mut |warning| {
+            Onnx::open(&TestFiles::of_model(model), &options, None, (&[], &[]), libraries, &mut |warning| {
                 warnings.push(warning);
             });
         (
@@ -175,6 +175,8 @@ fn libraries() {
             warnings,
         )
     };
+
+    let open = |engine: EngineChoice, libraries: &SearchPath| open_model("mlp.onnx", engine, libraries);
 
     let nowhere = SearchPath { chosen: None, installed: Some("/data/onnxruntime".into()) };
     let (opened, _) = open(EngineChoice::OnnxRuntime, &nowhere);
@@ -190,16 +192,25 @@ fn libraries() {
     let (opened, _) = open(EngineChoice::OnnxRuntime, &missing);
     let (message, hint, is_unavailable) = opened.unwrap_err();
     assert_eq!(message, "ORT_DYLIB_PATH names /no/such.so, which is not there");
-    assert!(hint.unwrap().starts_with("set it to a libonnxruntime.so") && is_unavailable);
+    let another = "set ORT_DYLIB_PATH to a libonnxruntime.so of version 1.24 or later; or unset it, and";
+    assert!(hint.unwrap().starts_with(another) && is_unavailable);
     let (opened, warnings) = open(EngineChoice::Auto, &missing);
     assert_eq!(opened, Ok(()));
     assert_eq!(warnings, ["ORT_DYLIB_PATH names /no/such.so, which is not there; using the built-in engine"]);
 
+    // A model that the built-in engine cannot run.
+    for (libraries, way_out) in [(&nowhere, "ONNX Runtime can run it: `carton runner install onnx`"), (&missing, another)] {
+        let (opened, _) = open_model("half.onnx", EngineChoice::Auto, libraries);
+        let (message, hint, is_unavailable) = opened.unwrap_err();
+        assert!(hint.unwrap_or_default().starts_with(way_out) && is_unavailable, "{message}");
+    }
+
     let broken = SearchPath { chosen: Some(not_a_library.clone()), installed: None };
     let expected = format!("cannot use the ONNX Runtime library {}: ", not_a_library.display());
     let (opened, _) = open(EngineChoice::OnnxRuntime, &broken);
-    let (message, _, is_unavailable) = opened.unwrap_err();
+    let (message, hint, is_unavailable) = opened.unwrap_err();
     assert!(message.starts_with(&expected) && !is_unavailable, "{message}");
+    assert!(hint.unwrap().starts_with(another));
     let (opened, warnings) = open(EngineChoice::Auto, &broken);
     assert_eq!(opened, Ok(()));
     assert!(warnings[0].starts_with(&expected) && warnings[0].ends_with("; using the built-in engine"), "{warnings:?}");

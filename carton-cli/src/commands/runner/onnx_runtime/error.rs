@@ -27,6 +27,12 @@ pub(crate) enum LibraryError {
         #[source]
         source: io::Error,
     },
+    #[error("ORT_DYLIB_PATH names {}, which cannot be used", path.display())]
+    Chosen {
+        path: PathBuf,
+        #[source]
+        source: Box<LibraryError>,
+    },
     #[error("interrupted")]
     Interrupted,
 }
@@ -54,6 +60,13 @@ impl LibraryError {
             Self::NoPackageManager => "install uv or pip and run this again, or ",
             Self::Offline { .. } => "run this again without --offline, or ",
             Self::PackageManager { .. } | Self::NoLibrary { .. } => "",
+            Self::Chosen { .. } => {
+                let hint = format!(
+                    "set it to a libonnxruntime.so of version {OLDEST_VERSION} or later; or unset it, and the library comes from \
+                     PyPI"
+                );
+                return Failure::with_exit(exit, WithoutLibrary(self)).hint(hint);
+            }
             Self::Unusable { .. } | Self::Io { .. } | Self::Interrupted => {
                 return Failure::with_exit(exit, WithoutLibrary(self));
             }

@@ -7,7 +7,6 @@
 mod error;
 mod files;
 mod package_manager;
-mod process;
 
 use std::env;
 use std::fs;
@@ -20,7 +19,7 @@ use carton_runner_onnx::{RUNNER_NAME, onnx_runtime_library};
 
 pub(super) use self::error::LibraryError;
 use self::package_manager::PackageManager;
-use self::process::{Ended, run};
+use crate::process::{Ended, run};
 
 /// How long loading a library may take.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(120);
@@ -54,7 +53,11 @@ impl Request<'_> {
     pub(super) fn bring_in(&self) -> Result<Library, LibraryError> {
         let root = onnx_runtime_library::folder(self.runner_data_dir);
         if let Some(chosen) = env::var_os("ORT_DYLIB_PATH").filter(|path| !path.is_empty()) {
-            return self.copy(&root, Path::new(&chosen));
+            let path = PathBuf::from(chosen);
+            return self.copy(&root, &path).map_err(|error| match error {
+                LibraryError::Interrupted => error,
+                error => LibraryError::Chosen { path, source: Box::new(error) },
+            });
         }
         let version = onnx_runtime_library::VERSION;
         let target = root.join(version).join(onnx_runtime_library::file_name(version));

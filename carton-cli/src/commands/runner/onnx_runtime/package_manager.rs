@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::LibraryError;
-use super::process::{Ended, run};
+use crate::process::{Ended, run};
 
 /// How long a program may take to say its version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(20);

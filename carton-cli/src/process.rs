@@ -1,0 +1,136 @@
+//! Runs a program that may take long, say much, hang, or leave processes behind that keep its output open.
+
+use std::io::{self, Read};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The longest time between two looks at a process. Those that end soon are looked at more often.
+const MAX_PAUSE: Duration = Duration::from_millis(20);
+/// How long a process that has ended may have kept something back: one that it left behind may keep the pipe open.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+/// As much of what a process says is kept, from its end.
+const MAX_OUTPUT: usize = 16 << 10;
+
+/// How a process ended.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// By itself. Of what it said there is the end, without white space around it.
+    Exited { status: ExitStatus, stdout: String, stderr: String },
+    /// It was killed after the time it had.
+    TimedOut,
+    /// It was killed because nobody waits any more.
+    Interrupted,
+}
+
+/// Runs `command` to its end with nothing to read.
+///
+/// # Errors
+/// It cannot be started, or not be waited for.
+pub(crate) fn run(command: &mut Command, timeout: Option<Duration>, is_wanted: &dyn Fn() -> bool) -> io::Result<Ended> {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let (stdout, stderr) = (Output::of(child.stdout.take()), Output::of(child.stderr.take()));
+    let started = Instant::now();
+    loop {
+        let early = if timeout.is_some_and(|timeout| started.elapsed() > timeout) {
+            Some(Ended::TimedOut)
+        } else if !is_wanted() {
+            Some(Ended::Interrupted)
+        } else {
+            None
+        };
+        if let Some(early) = early {
+            child.kill()?;
+            child.wait()?;
+            return Ok(early);
+        }
+        if let Some(status) = child.try_wait()? {
+            let until = Instant::now() + LAST_WORDS;
+            return Ok(Ended::Exited { status, stdout: stdout.end(until), stderr: stderr.end(until) });
+        }
+        thread::sleep((started.elapsed() / 16).clamp(Duration::from_millis(1), MAX_PAUSE));
+    }
+}
+
+/// The end of what comes out of a pipe, read on a thread of its own: a pipe that is full must not stop the program, nor one that
+/// nobody closes whoever runs it.
+struct Output {
+    kept: Arc<Mutex<Vec<u8>>>,
+    /// Has a message, or is closed, when the pipe is.
+    is_over: Receiver<()>,
+}
+
+impl Output {
+    fn of(pipe: Option<impl Read + Send + 'static>) -> Self {
+        let kept = Arc::new(Mutex::new(Vec::new()));
+        let (sender, is_over) = mpsc::channel();
+        if let Some(pipe) = pipe {
+            let kept = Arc::clone(&kept);
+            thread::spawn(move || {
+                keep_end(pipe, &kept);
+                let _ = sender.send(());
+            });
+        }
+        Self { kept, is_over }
+    }
+
+    fn end(self, until: Instant) -> String {
+        let _ = self.is_over.recv_timeout(until.saturating_duration_since(Instant::now()));
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&kept).trim().to_owned()
+    }
+}
+
+fn keep_end(mut pipe: impl Read, kept: &Mutex<Vec<u8>>) {
+    let mut buffer = [0; 4096];
+    loop {
+        match pipe.read(&mut buffer) {
+            Ok(0) => return,
+            Ok(n) => {
+                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                kept.extend_from_slice(buffer.get(..n).unwrap_or_default());
+                if kept.len() > 2 * MAX_OUTPUT {
+                    let excess = kept.len() - MAX_OUTPUT;
+                    kept.drain(..excess);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    /// Runs a shell script; how it ended, and whether that was soon.
+    fn sh(script: &str, timeout: Option<Duration>, is_wanted: &dyn Fn() -> bool) -> (Ended, bool) {
+        let started = Instant::now();
+        let ended = run(Command::new("sh").args(["-c", script]), timeout, is_wanted).unwrap();
+        (ended, started.elapsed() < Duration::from_secs(10))
+    }
+
+    #[test]
+    fn the_end_of_what_a_program_says_is_kept() {
+        let (ended, _) = sh("yes line | head -n 100000; echo last; echo error >&2; exit 3", None, &|| true);
+        let Ended::Exited { status, stdout, stderr } = ended else { unreachable!("{ended:?}") };
+        assert_eq!((status.code(), stderr.as_str()), (Some(3), "error"));
+        assert!(stdout.ends_with("line\nlast") && stdout.len() <= 2 * MAX_OUTPUT, "{} bytes", stdout.len());
+    }
+
+    #[test]
+    fn nobody_waits_for_what_a_program_leaves_behind() {
+        let (ended, is_soon) = sh("sleep 30 & echo done", None, &|| true);
+        assert!(matches!(ended, Ended::Exited { ref stdout, .. } if stdout == "done") && is_soon, "{ended:?}");
+        let started = Instant::now();
+        let (ended, is_soon) = sh("sleep 30 & wait", None, &|| started.elapsed() < Duration::from_millis(300));
+        assert!(matches!(ended, Ended::Interrupted) && is_soon, "{ended:?}");
+        let (ended, is_soon) = sh("sleep 30 & wait", Some(Duration::from_millis(300)), &|| true);
+        assert!(matches!(ended, Ended::TimedOut) && is_soon, "{ended:?}");
+    }
+}
