@@ -17,7 +17,7 @@ pub(crate) use cache::{CacheCommand, PruneArgs};
 pub(crate) use model::ModelArgs;
 pub(crate) use pack::{CompressionChoice, PackArgs};
 pub(crate) use run::{RunArgs, SignatureChoice};
-pub(crate) use runner::{RunnerCommand, RunnerInstallArgs, RunnerLsArgs, RunnerPackageArgs, RunnerRmArgs};
+pub(crate) use runner::{RunnerCommand, RunnerInstallArgs, RunnerLsArgs, RunnerPackageArgs, RunnerPruneArgs, RunnerRmArgs};
 pub(crate) use shrink::ShrinkArgs;
 pub(crate) use values::{InputArgument, InputValue, MiscArgument, OutputArgument};
 

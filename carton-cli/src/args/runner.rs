@@ -1,11 +1,13 @@
 //! `carton runner …`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use carton_core::digest::Sha256Digest;
 use clap::{Args, Subcommand};
 
 use super::model::digest;
+use super::values::age;
 
 /// The commands about runners.
 #[derive(Debug, Subcommand)]
@@ -18,6 +20,11 @@ pub(crate) enum RunnerCommand {
     /// Remove an installed runner
     #[command(visible_alias = "remove")]
     Rm(RunnerRmArgs),
+    /// Delete the environments of Python models that nobody uses
+    #[command(long_about = "Delete the environments of Python models that nobody uses.\n\n\
+                            They are made again when such a model is loaded. Files that the environments share with the cache of uv \
+                            stay there: `uv cache prune` deletes those.")]
+    Prune(RunnerPruneArgs),
     /// Make an archive of a runner's folder, and print the index that offers it
     Package(RunnerPackageArgs),
 }
@@ -96,6 +103,18 @@ pub(crate) struct RunnerRmArgs {
     /// Which runner: its name, with a version or a requirement where several are installed
     #[arg(value_name = "NAME[@VERSION|REQ]")]
     pub(crate) runner: String,
+}
+
+/// `carton runner prune`.
+#[derive(Args, Debug)]
+pub(crate) struct RunnerPruneArgs {
+    /// Delete only what was not used for so long, such as `12h`, `30d` or `8w`
+    #[arg(long, value_name = "DURATION", value_parser = age)]
+    pub(crate) older_than: Option<Duration>,
+
+    /// Only say what would be deleted
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
 }
 
 /// `carton runner package`.

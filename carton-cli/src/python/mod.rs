@@ -1,6 +1,7 @@
 //! The `python` runner as this program carries it: a package of Python files, made a runner by the interpreter that is to run
 //! them. `interpreter` finds that one; what the files do is in `runners/python`.
 
+pub(crate) mod environments;
 mod interpreter;
 
 use std::borrow::Cow;
@@ -46,7 +47,8 @@ const FLAGS: &str = "-IB";
 /// The longest first line that every kernel reads whole, `#!` included.
 const MAX_SHEBANG: usize = 127;
 
-/// What the runner is given of the environment beyond what every runner is: how to reach a package index.
+/// What the runner is given of the environment beyond what every runner is: how to reach a package index. `VARIABLES` in
+/// `carton_runner/environments` is the same list.
 const ENVIRONMENT: &[&str] = &[
     "UV",
     "UV_*",
@@ -163,6 +165,16 @@ mod tests {
         check("/it's a/python3", "#!/bin/sh\nexec '/it'\\''s a/python3' -IB ");
         check(&format!("/{}/python3", "a".repeat(120)), "#!/bin/sh\nexec '/aaa");
         assert!(start("/a\nb/python3").is_none());
+    }
+
+    #[test]
+    fn the_runner_hides_from_models_what_it_is_given() {
+        let (_, text) = PACKAGE.iter().find(|(name, _)| *name == "carton_runner/environments/__init__.py").unwrap();
+        let text = std::str::from_utf8(text).unwrap();
+        let (_, list) = text.split_once("\nVARIABLES = (\n").unwrap();
+        let (list, _) = list.split_once("\n)\n").unwrap();
+        let hidden: Vec<&str> = list.lines().map(|line| line.trim().trim_matches(['"', ','])).collect();
+        assert_eq!(hidden, ENVIRONMENT);
     }
 
     #[test]

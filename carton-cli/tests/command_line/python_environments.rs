@@ -225,6 +225,56 @@ fn what_a_kill_leaves_is_made_anew() {
 }
 
 #[test]
+fn what_is_nobodys_fault_is_an_ordinary_failure() {
+    let Some(site) = Site::new() else { return };
+    site.sandbox.write("m/model.py", DOUBLE);
+    site.sandbox.write("m/requirements.txt", "numpy=1.26\n");
+    let refused = site.carton(&["pack", "m", "--runner", "python"]).expect_code(1);
+    for part in
+        ["cannot prepare the model", "a line of the requirements is none", "no such comparison operator", "hint: write"]
+    {
+        assert!(refused.stderr.contains(part), "{part}: {refused}");
+    }
+    site.carton(&["pack", "double.py", "--runner", "python", "-o", "double.carton"]).expect_code(0);
+    let place = site.data().join("python");
+    let _ = fs::remove_dir_all(&place);
+    fs::create_dir_all(site.data()).unwrap();
+    fs::write(&place, "in the way").unwrap();
+    let arguments = [&["run", "double.carton"], &DOUBLED[..]].concat();
+    let refused = outcome(&mut site.command(&arguments)).expect_code(1);
+    assert!(refused.to_string().contains("with CARTON_RUNNER_DATA_DIR"), "{refused}");
+}
+
+#[test]
+fn environments_that_nobody_uses_are_pruned() {
+    let Some(site) = Site::new() else { return };
+    let flag = site.sandbox.work().join("loaded");
+    let sleeping = format!("{DOUBLE}\nimport time\nopen({flag:?}, 'w').close()\ntime.sleep(600)\n");
+    site.sandbox.write("sleeping.py", &sleeping);
+    site.carton(&["pack", "sleeping.py", "--runner", "python", "-o", "sleeping.carton"]).expect_code(0);
+    let arguments = [&["run", "sleeping.carton"], &DOUBLED[..]].concat();
+    let mut host = site.command(&arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let end = Instant::now() + Duration::from_secs(60);
+    let prune =
+        |options: &[&str]| site.carton(&[&["runner", "prune", "--json"], options].concat()).expect_code(0).json();
+    while !flag.exists() {
+        assert!(Instant::now() < end, "the model is not loaded");
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(prune(&["--dry-run"])["in_use"], json!(1));
+    assert_eq!(prune(&[])["environments"], json!([]));
+    kill_process(Pid::from_child(&host), Signal::KILL).unwrap();
+    host.wait().unwrap();
+    while prune(&["--dry-run"])["in_use"] != json!(0) {
+        assert!(Instant::now() < end, "the environment is in use for ever");
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(prune(&["--older-than", "1h"])["environments"], json!([]));
+    assert_eq!(prune(&[])["environments"].as_array().map(Vec::len), Some(1));
+    assert_eq!(site.environments(), Vec::<std::path::PathBuf>::new());
+}
+
+#[test]
 fn without_uv_the_error_names_the_command_that_installs_it() {
     let Some(site) = Site::new() else { return };
     let has_module = Command::new(&site.interpreter).args(["-I", "-m", "uv", "--version"]).output();

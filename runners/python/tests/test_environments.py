@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -290,9 +291,38 @@ class Processes(Case):
             # The runner itself lives on.
             self.assertEqual(host.call({"ping": {}})[0], "pong")
 
+    def lock_of(self, model):
+        key = store.Wanted(lock.read(model / lock.REQUIREMENTS_LOCK).lines()).key()
+        return self.folder / "data" / store.FOLDER / f"{key}.lock"
+
+    def test_an_environment_in_use_is_locked_until_the_process_ends(self):
+        place = self.lock_of(self.model())
+        self.write("model/main.py", "def f(): return {}")
+        for _ in range(2):
+            with Host(env=dict(os.environ)) as host:
+                self.load(host)
+                host.answer(7)
+                with open(place) as file:
+                    with self.assertRaises(BlockingIOError):
+                        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self.assertLess(time.time() - place.stat().st_mtime, 60)
+            os.utime(place, (0, 0))
+            with open(place) as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # As `carton runner prune` does: the lock goes last.
+        with open(place) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            waiting = self.start()
+            time.sleep(0.5)
+            shutil.rmtree(self.environment())
+            place.unlink()
+        self.assertEqual((waiting.communicate(timeout=30)[1], waiting.returncode), (None, 0))
+        self.assertTrue((self.environment() / "complete").exists())
+        self.assertTrue(place.exists())
+
     def test_a_load_that_is_cancelled_waits_for_nobody(self):
-        key = store.Wanted(lock.read(self.model() / lock.REQUIREMENTS_LOCK).lines()).key()
-        path = self.write(f"data/{store.FOLDER}/{key}.lock")
+        path = self.lock_of(self.model())
+        self.write(path)
         with open(path) as file, Host(env=dict(os.environ), start_new_session=True) as host:
             fcntl.flock(file, fcntl.LOCK_EX)
             self.load(host)

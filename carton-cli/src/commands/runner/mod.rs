@@ -5,6 +5,7 @@ mod list;
 mod offer;
 mod onnx_runtime;
 mod package;
+mod prune;
 mod remove;
 
 use std::ops::ControlFlow;
@@ -26,6 +27,7 @@ pub(super) async fn run(command: RunnerCommand, context: &Context<'_>) -> Result
         RunnerCommand::Ls(_) => list::run(context),
         RunnerCommand::Install(arguments) => install::run(arguments, context).await,
         RunnerCommand::Rm(arguments) => remove::run(&arguments, context),
+        RunnerCommand::Prune(arguments) => prune::run(arguments, context).await,
         RunnerCommand::Package(arguments) => package::run(arguments, context).await,
     }
 }

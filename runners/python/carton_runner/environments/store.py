@@ -8,7 +8,8 @@
         requirements.txt   what was asked for
         complete           written last: an environment without it was not finished, and is made anew
       <key>.lock           held while the environment is made, by uv too, so that nobody starts while a uv whose runner
-                           was killed still writes
+                           was killed still writes; and shared by all processes that use it, so that
+                           ``carton runner prune`` sees which are in use, and when they were used last
 """
 
 import fcntl
@@ -25,6 +26,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Iterator, List, NamedTuple, Optional, Sequence
 
+from carton_runner import descriptors
 from carton_runner.calls import Cancelled
 from carton_runner.environments import uv
 from carton_runner.errors import RunnerError
@@ -36,7 +38,8 @@ ANOTHER_PLACE = "make room, or name a folder that can be written to with CARTON_
 COMPLETE = "complete"
 #: Between two looks at a lock that another process has, and at how far uv is, in seconds.
 _PAUSE = 0.05
-_PROGRESS_PAUSE = 0.25
+#: How long somebody may hold the lock of an environment that is complete, in seconds.
+_PATIENCE = 5.0
 
 
 class Wanted(NamedTuple):
@@ -91,16 +94,46 @@ def environment(wanted: Wanted, report) -> Path:
     key = wanted.key()
     environments = data_folder() / FOLDER
     folder = environments / key
-    if not _is_complete(folder):
+    place = environments / f"{key}.lock"
+    while not (_is_complete(folder) and _keep(place, folder)):
         try:
             environments.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise _unwritable(f"cannot make the folder `{environments}`", error) from error
-        with locked(environments / f"{key}.lock", "makes the environment of this model", report) as lock:
+        with locked(place, "makes the environment of this model", report) as lock:
             # Whoever had the lock may have made it.
             if not _is_complete(folder):
                 _make(folder, wanted, lock, report)
     return _packages(folder)
+
+
+#: Descriptors that keep environments from being deleted for as long as this process lives.
+_kept: List[int] = []
+
+
+def _keep(place: Path, folder: Path) -> bool:
+    """Sees to it that nobody deletes the environment while this process lives. Says whether it is still there."""
+    try:
+        descriptor = descriptors.move_up(os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666))
+    except OSError:
+        # Where nothing can be written, nothing is deleted either.
+        return True
+    end = time.monotonic() + _PATIENCE
+    while not _try_lock(descriptor, place, fcntl.LOCK_SH):
+        if time.monotonic() >= end:
+            # Something that uv has left behind has the lock. The environment is complete all the same.
+            break
+        time.sleep(_PAUSE)
+    if _is_at(descriptor, place) and _is_complete(folder):
+        try:
+            os.utime(descriptor)
+        except OSError:
+            # Of somebody else, who said that others may write to it.
+            pass
+        _kept.append(descriptor)
+        return True
+    os.close(descriptor)
+    return False
 
 
 def _is_complete(folder: Path) -> bool:
@@ -186,27 +219,39 @@ def _delete(folder: Path) -> None:
 @contextmanager
 def locked(path: Path, doing: str, report) -> Iterator[int]:
     """Holds the lock of this file, which the system gives back when the process is dead."""
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    except OSError as error:
-        raise _unwritable(f"cannot open the lock `{path}`", error) from error
-    try:
-        waited = False
-        while not _try_lock(descriptor, path):
-            if not waited:
-                report.info(f"waiting for another process that {doing}")
-            waited = True
-            if not report.is_wanted():
-                raise Cancelled
-            time.sleep(_PAUSE)
-        yield descriptor
-    finally:
-        os.close(descriptor)
+    waited = False
+    while True:
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise _unwritable(f"cannot open the lock `{path}`", error) from error
+        try:
+            while not _try_lock(descriptor, path, fcntl.LOCK_EX):
+                if not waited:
+                    report.info(f"waiting for another process that {doing}")
+                waited = True
+                if not report.is_wanted():
+                    raise Cancelled
+                time.sleep(_PAUSE)
+            # Who had the lock before may have deleted its file.
+            if _is_at(descriptor, path):
+                yield descriptor
+                return
+        finally:
+            os.close(descriptor)
 
 
-def _try_lock(descriptor: int, path: Path) -> bool:
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Whether a path still leads to the open file."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except OSError:
+        return False
+
+
+def _try_lock(descriptor: int, path: Path, kind: int) -> bool:
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError as error:

@@ -1,0 +1,217 @@
+//! Deletes environments that the python runner has made and that no process uses. What lies where, and who holds which lock, is
+//! said in `carton_runner/environments/store.py`.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// The environments in the folder of runners' data.
+const FOLDER: &str = "python/environments-v1";
+/// What an environment has that was finished. It goes first: half an environment is not to be used.
+const COMPLETE: &str = "complete";
+/// How many digits name an environment.
+const KEY_LENGTH: usize = 40;
+
+/// An environment that was deleted, or would be.
+#[derive(Debug)]
+pub(crate) struct Environment {
+    pub(crate) path: PathBuf,
+    /// What deleting it gives back: `uv` shares files with its own cache where it can.
+    pub(crate) bytes: u64,
+    /// `None` for one that was never finished.
+    pub(crate) last_used: Option<SystemTime>,
+}
+
+/// What a call of [`prune`] did, or would do.
+#[derive(Debug, Default)]
+pub(crate) struct Pruned {
+    pub(crate) environments: Vec<Environment>,
+    /// Those that stayed only because a process uses or makes them.
+    pub(crate) n_in_use: usize,
+}
+
+/// The folder, or what is in it, that could not be read or deleted.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {what} `{}`", path.display())]
+pub(crate) struct EnvironmentError {
+    what: &'static str,
+    path: PathBuf,
+    source: io::Error,
+}
+
+impl EnvironmentError {
+    fn of(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_path_buf();
+        move |source| Self { what, path, source }
+    }
+}
+
+/// Deletes the environments that no process uses: those not used for `older_than`, and those that were never finished. With
+/// `dry_run` nothing is deleted.
+///
+/// # Errors
+/// One cannot be looked at or deleted; those before it are deleted.
+pub(crate) fn prune(
+    runner_data_dir: &Path,
+    older_than: Option<Duration>,
+    dry_run: bool,
+    is_wanted: &dyn Fn() -> bool,
+) -> Result<Pruned, EnvironmentError> {
+    let folder = runner_data_dir.join(FOLDER);
+    let mut pruned = Pruned::default();
+    for key in keys(&folder)? {
+        if !is_wanted() {
+            break;
+        }
+        let (path, place) = (folder.join(&key), folder.join(format!("{key}.lock")));
+        let Some(lock) = lock(&place).map_err(EnvironmentError::of("lock", &place))? else {
+            pruned.n_in_use += 1;
+            continue;
+        };
+        let last_used = last_used(&path, &lock);
+        let is_recent = |time: SystemTime| older_than.is_some_and(|age| time.elapsed().unwrap_or_default() < age);
+        if last_used.is_some_and(is_recent) {
+            continue;
+        }
+        let exists = path.is_dir();
+        let bytes = if exists { freed_by(&path) } else { 0 };
+        if !dry_run {
+            delete(&path).map_err(EnvironmentError::of("delete", &path))?;
+            // Last, while the lock is held: who waits for it looks whether this is still the file that has its name.
+            fs::remove_file(&place).map_err(EnvironmentError::of("delete", &place))?;
+        }
+        if exists {
+            pruned.environments.push(Environment { path, bytes, last_used });
+        }
+    }
+    Ok(pruned)
+}
+
+/// The names of environments, and of locks whose environment is gone. What has another name is not of the runner's making.
+fn keys(folder: &Path) -> Result<BTreeSet<String>, EnvironmentError> {
+    let entries = match folder.read_dir() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
+        entries => entries.map_err(EnvironmentError::of("read", folder))?,
+    };
+    let mut keys = BTreeSet::new();
+    for entry in entries {
+        let name = entry.map_err(EnvironmentError::of("read", folder))?.file_name();
+        let key = name.to_str().map(|name| name.strip_suffix(".lock").unwrap_or(name)).unwrap_or_default();
+        if key.len() == KEY_LENGTH && key.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            keys.insert(key.to_owned());
+        }
+    }
+    Ok(keys)
+}
+
+/// The lock of an environment, unless somebody uses or makes it.
+fn lock(place: &Path) -> io::Result<Option<File>> {
+    loop {
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(place)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(None),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        let held = file.metadata()?;
+        match fs::symlink_metadata(place) {
+            Ok(named) if (named.dev(), named.ino()) == (held.dev(), held.ino()) => return Ok(Some(file)),
+            // Its last holder deleted it meanwhile.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+}
+
+/// When a finished environment was used last: every use touches its lock. The lock may be younger than the environment, where
+/// that was made before there were uses to be told.
+fn last_used(path: &Path, lock: &File) -> Option<SystemTime> {
+    let made = fs::metadata(path.join(COMPLETE)).and_then(|metadata| metadata.modified()).ok()?;
+    let used = lock.metadata().and_then(|metadata| metadata.modified()).ok()?;
+    Some(made.max(used))
+}
+
+/// The bytes on disk that nothing else shares.
+fn freed_by(path: &Path) -> u64 {
+    let mut bytes = 0;
+    let mut folders = vec![path.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in folder.read_dir().into_iter().flatten().flatten() {
+            let Ok(metadata) = entry.metadata() else { continue };
+            if metadata.is_dir() {
+                folders.push(entry.path());
+            } else if metadata.nlink() == 1 {
+                bytes += metadata.blocks() * 512;
+            }
+        }
+    }
+    bytes
+}
+
+fn delete(path: &Path) -> io::Result<()> {
+    for gone in [fs::remove_file(path.join(COMPLETE)), fs::remove_dir_all(path)] {
+        match gone {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn what_is_in_use_stays() {
+        let data = tempfile::tempdir().unwrap();
+        let folder = data.path().join(FOLDER);
+        let key = |digit: char| digit.to_string().repeat(KEY_LENGTH);
+        let make = |name: &str, is_complete: bool| {
+            fs::create_dir_all(folder.join(name).join("lib")).unwrap();
+            fs::write(folder.join(name).join("lib/package.py"), "x = 1").unwrap();
+            if is_complete {
+                fs::write(folder.join(name).join(COMPLETE), "").unwrap();
+            }
+        };
+        for digit in ['a', 'b', 'c'] {
+            make(&key(digit), true);
+        }
+        make(&key('d'), false);
+        make("somebody's own", true);
+        fs::write(folder.join(format!("{}.lock", key('e'))), "").unwrap();
+        let place = folder.join(format!("{}.lock", key('b')));
+        let used = File::create(&place).unwrap();
+        used.lock_shared().unwrap();
+        let old = SystemTime::now() - Duration::from_secs(7200);
+        File::options().write(true).open(folder.join(key('c')).join(COMPLETE)).unwrap().set_modified(old).unwrap();
+        File::create(folder.join(format!("{}.lock", key('c')))).unwrap().set_modified(old).unwrap();
+
+        let run = |older_than, dry_run| {
+            let pruned = prune(data.path(), older_than, dry_run, &|| true).unwrap();
+            let names =
+                pruned.environments.iter().map(|one| one.path.file_name().unwrap().to_str().unwrap().to_owned());
+            assert_eq!(pruned.n_in_use, 1);
+            assert!(pruned.environments.iter().all(|one| one.bytes > 0), "{pruned:?}");
+            names.collect::<Vec<_>>()
+        };
+        let hour = Some(Duration::from_secs(3600));
+        assert_eq!(run(hour, true), [key('c'), key('d')]);
+        assert_eq!(run(None, true), [key('a'), key('c'), key('d')]);
+        assert_eq!(run(hour, false), [key('c'), key('d')]);
+        assert_eq!(run(None, false), [key('a')]);
+        assert_eq!(run(None, false), [""; 0]);
+        let mut left: Vec<String> =
+            folder.read_dir().unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        left.sort();
+        assert_eq!(left, [key('b'), format!("{}.lock", key('b')), "somebody's own".to_owned()]);
+        drop(used);
+        assert_eq!(prune(data.path(), None, false, &|| true).unwrap().environments.len(), 1);
+        assert_eq!(prune(&data.path().join("nothing"), None, false, &|| true).unwrap().environments.len(), 0);
+    }
+}
