@@ -308,3 +308,16 @@ pub(super) fn quoted(name: &str) -> impl fmt::Display {
     let rest = name.chars().skip(SHOWN).count();
     if rest == 0 { format!("`{shown}`") } else { format!("`{shown}…` and {rest} more characters") }
 }
+
+/// What a parser says of a file, which may quote all of it.
+pub(super) fn cut(problem: &str) -> String {
+    const SHOWN: usize = 300;
+    match problem.char_indices().nth(SHOWN) {
+        None => problem.to_owned(),
+        // The place comes last.
+        Some((end, _)) => {
+            let place = problem.rfind(" at line ").and_then(|place| problem.get(place.max(end)..)).unwrap_or_default();
+            format!("{}…{place}", problem.get(..end).unwrap_or_default())
+        }
+    }
+}

@@ -11,6 +11,7 @@ use std::ops::Range;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
+use super::error::cut;
 use super::string_table::StringTable;
 use super::{HeaderError, Metadata, dtype, header_plain};
 use crate::MAX_RANK;
@@ -103,7 +104,7 @@ impl Parsed {
         if let Some(broken) = self.broken.take() {
             return broken;
         }
-        let problem = error.to_string();
+        let problem = cut(&error.to_string());
         match self.place {
             // JSON, but something else than was expected there.
             Place::Metadata if error.is_data() => HeaderError::NotMetadata { problem },

@@ -6,7 +6,7 @@ use std::fmt::{self, Write};
 
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 
-use super::error::quoted;
+use super::error::{cut, quoted};
 use super::string_table::StringTable;
 
 /// The rule that an index breaks.
@@ -80,7 +80,7 @@ impl Index {
         let result = IndexSeed(&mut parsing).deserialize(&mut deserializer).and_then(|()| deserializer.end());
         match result {
             Ok(()) => parsing.files.into_index(),
-            Err(error) => Err(parsing.broken.unwrap_or_else(|| IndexError::Json { problem: error.to_string() })),
+            Err(error) => Err(parsing.broken.unwrap_or_else(|| IndexError::Json { problem: cut(&error.to_string()) })),
         }
     }
 

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! [`Header`] is the format itself and knows no files: bytes in, tensors and their byte ranges out, every rule checked.
-//! [`Reader`] reads tensors by name, [`write`] and [`Writer`] write files that are byte for byte those of the
+//! [`Reader`] reads tensors by name, [`write()`] and [`Writer`] write files that are byte for byte those of the
 //! `safetensors` library. Which element types there are, and what a tensor's bytes mean, is in [`files`](crate::files).
 
 mod dtype;
