@@ -23,6 +23,8 @@ pub mod safetensors;
 mod shape;
 mod storage;
 mod tensor;
+#[cfg(feature = "weights")]
+pub mod weights;
 #[cfg(feature = "ztensor")]
 pub mod ztensor;
 

@@ -2,12 +2,16 @@
 //!
 //! Knows no format: `safetensors` and `ztensor` are modules of their own, and `any` opens whichever a file is.
 
+#[cfg(feature = "weights")]
+mod any;
 mod element_type;
 mod file_bytes;
 mod raw_tensor;
 mod shared_bytes;
 mod widening;
 
+#[cfg(feature = "weights")]
+pub use any::{Entry, TensorFile, TensorFileError, TensorFileFormat};
 pub use element_type::ElementType;
 pub use file_bytes::FileBytes;
 pub use raw_tensor::{FileElement, RawTensor, RawTensorError};

@@ -62,6 +62,19 @@ pub fn read_array(path: impl AsRef<Path>) -> Result<Array, NpyError> {
     read().map_err(|problem: Problem| problem.at(&path.display().to_string()))
 }
 
+/// What the header that `reader` begins with says; `place` is what errors call it.
+#[cfg(feature = "weights")]
+pub(crate) fn array_info_of(mut reader: impl Read, place: &str) -> Result<ArrayInfo, NpyError> {
+    let header = header::read(&mut reader).and_then(|(header, _)| ArrayInfo::of(&header));
+    header.map_err(|problem| problem.at(place))
+}
+
+/// Reads the array of a file that has `size` bytes; `place` is what errors call it.
+#[cfg(feature = "weights")]
+pub(crate) fn read_array_of(reader: impl Read, size: u64, place: &str) -> Result<Array, NpyError> {
+    read_bounded(reader, Size::Known(size), u64::MAX).map_err(|problem| problem.at(place))
+}
+
 /// Writes an array as NumPy's `save` would: version 1, little-endian, C order, strings as `<U`.
 ///
 /// ```

@@ -35,6 +35,8 @@ mod npz;
 
 #[cfg(feature = "files")]
 pub use array::{Array, ArrayInfo, array_info, read_array, write_array};
+#[cfg(feature = "weights")]
+pub(crate) use array::{array_info_of, read_array_of};
 pub use error::NpyError;
 use error::Problem;
 use header::Header;

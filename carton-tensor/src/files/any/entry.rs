@@ -1,0 +1,281 @@
+//! The tensors of a file of any format.
+
+use std::ops::Range;
+
+use super::{Array, Inner, TensorFile, TensorFileError};
+use crate::files::{ElementType, FileBytes, RawTensor};
+use crate::safetensors::{self, SafetensorsError, TensorInfo};
+use crate::ztensor::{Component, Digest, Encoding, Format, Object};
+use crate::{Tensor, npy, ztensor};
+
+/// A tensor of a [`TensorFile`], as the file describes it. Its data is read when it is asked for.
+#[derive(Clone)]
+pub struct Entry<'a> {
+    file: &'a TensorFile,
+    source: Source<'a>,
+}
+
+#[derive(Clone)]
+enum Source<'a> {
+    Safetensors(&'a safetensors::Reader, TensorInfo<'a>),
+    ZTensor(&'a ztensor::Reader, Object<'a>),
+    Array(&'a Array),
+}
+
+impl TensorFile {
+    /// The tensors, in the order of the file. The one array of an `.npy` file is called `data`.
+    pub fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
+        let (mut shards, mut ztensor, mut arrays) = (Vec::new(), None, [].as_slice());
+        match &self.inner {
+            Inner::Safetensors(reader) => shards.push(reader),
+            Inner::Sharded(sharded) => shards.extend(sharded.shards().map(|(_, shard)| shard)),
+            Inner::ZTensor(reader) => ztensor = Some(reader),
+            Inner::Npy(array) => arrays = std::slice::from_ref(array),
+            Inner::Npz(_, list) => arrays = list.as_slice(),
+        }
+        // All but one of these are empty.
+        let shards = shards.into_iter().flat_map(of_shard);
+        let ztensor =
+            ztensor.into_iter().flat_map(|reader| reader.objects().map(move |object| Source::ZTensor(reader, object)));
+        let sources = shards.chain(ztensor).chain(arrays.iter().map(Source::Array));
+        sources.map(|source| Entry { file: self, source })
+    }
+
+    /// The tensor of this name, without its data.
+    ///
+    /// # Errors
+    /// [`TensorFileError::NoSuchTensor`].
+    pub fn entry(&self, name: &str) -> Result<Entry<'_>, TensorFileError> {
+        let source = match &self.inner {
+            Inner::Safetensors(reader) => reader.get(name).map(|tensor| Source::Safetensors(reader, tensor)),
+            Inner::Sharded(sharded) => sharded
+                .shard_of(name)
+                .and_then(|shard| shard.get(name).map(|tensor| Source::Safetensors(shard, tensor))),
+            Inner::ZTensor(reader) => reader.manifest().object(name).map(|object| Source::ZTensor(reader, object)),
+            Inner::Npy(array) => Some(array).filter(|array| array.name == name).map(Source::Array),
+            Inner::Npz(_, arrays) => arrays.iter().find(|array| array.name == name).map(Source::Array),
+        };
+        source.map(|source| Entry { file: self, source }).ok_or_else(|| TensorFileError::NoSuchTensor {
+            place: self.place().to_owned(),
+            name: name.escape_debug().to_string(),
+        })
+    }
+
+    /// Reads the tensor of this name, see [`Entry::read`].
+    ///
+    /// # Errors
+    /// [`TensorFileError::NoSuchTensor`], and those of [`Entry::read`].
+    pub fn read(&self, name: &str) -> Result<RawTensor, TensorFileError> {
+        self.entry(name)?.read()
+    }
+}
+
+impl<'a> Entry<'a> {
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &'a str {
+        match &self.source {
+            Source::Safetensors(_, tensor) => tensor.name,
+            Source::ZTensor(_, object) => object.name(),
+            Source::Array(array) => &array.name,
+        }
+    }
+
+    /// The dimensions.
+    #[must_use]
+    pub fn shape(&self) -> &'a [usize] {
+        match &self.source {
+            Source::Safetensors(_, tensor) => tensor.shape,
+            Source::ZTensor(_, object) => object.shape(),
+            Source::Array(array) => &array.info.shape,
+        }
+    }
+
+    /// The element type that [`read`](Self::read) gives; `None` for strings, and for objects of zTensor that it does not read.
+    #[must_use]
+    pub fn dtype(&self) -> Option<ElementType> {
+        match &self.source {
+            Source::Safetensors(_, tensor) => Some(tensor.dtype),
+            Source::ZTensor(_, object) => object.element_type(),
+            Source::Array(array) => array.info.dtype,
+        }
+    }
+
+    /// How the object is laid out: `dense`, or one of zTensor's other formats.
+    #[must_use]
+    pub fn layout(&self) -> &'a str {
+        match &self.source {
+            Source::ZTensor(_, object) => object.format().name(),
+            Source::Safetensors(..) | Source::Array(_) => "dense",
+        }
+    }
+
+    /// The object, in a zTensor file.
+    #[must_use]
+    pub fn as_ztensor(&self) -> Option<&Object<'a>> {
+        match &self.source {
+            Source::ZTensor(_, object) => Some(object),
+            Source::Safetensors(..) | Source::Array(_) => None,
+        }
+    }
+
+    /// The object and the reader that reads it, in a zTensor file.
+    pub(crate) fn in_ztensor(&self) -> Option<(&'a ztensor::Reader, Object<'a>)> {
+        match &self.source {
+            Source::ZTensor(reader, object) => Some((reader, *object)),
+            Source::Safetensors(..) | Source::Array(_) => None,
+        }
+    }
+
+    /// The bytes that are stored of it, as far as the file tells: for an array of `.npz`, those that it has decompressed.
+    #[must_use]
+    pub fn stored_bytes(&self) -> u64 {
+        match &self.source {
+            Source::Safetensors(_, tensor) => tensor.range.end - tensor.range.start,
+            Source::ZTensor(_, object) => object.components().map(|part| part.stored()).map(length).sum(),
+            Source::Array(array) => array.info.n_bytes,
+        }
+    }
+
+    /// The encoding of the stored bytes: `raw` or `zstd`; `zstd` if any component has it.
+    #[must_use]
+    pub fn encoding(&self) -> &'static str {
+        let mut encodings = self.as_ztensor().into_iter().flat_map(|object| object.components());
+        if encodings.any(|part| part.encoding() == Encoding::Zstd) {
+            Encoding::Zstd.name()
+        } else {
+            Encoding::Raw.name()
+        }
+    }
+
+    /// The digest of the stored bytes of a dense tensor, as the file spells it.
+    #[must_use]
+    pub fn digest(&self) -> Option<&'a str> {
+        self.data().and_then(|data| data.digest_text())
+    }
+
+    /// The one component of a dense object.
+    fn data(&self) -> Option<Component<'a>> {
+        match &self.source {
+            Source::ZTensor(_, object) if object.format() == Format::Dense => object.component("data"),
+            _ => None,
+        }
+    }
+
+    /// Where its bytes are in the file, exactly as [`read`](Self::read) gives them; `None` when they are compressed, or
+    /// not in one place.
+    #[must_use]
+    pub fn location(&self) -> Option<(&'a FileBytes, Range<u64>)> {
+        match &self.source {
+            Source::Safetensors(reader, tensor) => Some((reader.bytes(), tensor.range.clone())),
+            Source::ZTensor(reader, _) => {
+                let data = self.data()?;
+                // What a logical type means that is not known, and so how many elements there are, the reader decides.
+                let is_plain = data.encoding() == Encoding::Raw && data.unknown_type().is_none();
+                is_plain.then(|| (reader.bytes(), data.stored()))
+            }
+            Source::Array(_) => None,
+        }
+    }
+
+    /// The digest that the bytes of [`location`](Self::location) should have, where the file tells one.
+    ///
+    /// # Errors
+    /// [`TensorFileError::ZTensor`] for a digest that cannot be verified.
+    pub(crate) fn expected_digest(&self) -> Result<Option<Digest>, TensorFileError> {
+        let digest = self.data().map(|data| data.digest()).transpose();
+        Ok(digest.map_err(|source| self.file.ztensor_error(source))?.flatten())
+    }
+
+    /// Reads the tensor: dense as it is, sparse formats made dense. Digests are not looked at.
+    ///
+    /// # Errors
+    /// Those of the format; [`TensorFileError::NoTensor`] for strings, for a `quantized_group`, whose numbers
+    /// [`dequantize`](Self::dequantize) computes, and for objects of unknown formats.
+    pub fn read(&self) -> Result<RawTensor, TensorFileError> {
+        match &self.source {
+            Source::Safetensors(reader, tensor) => {
+                let bytes = reader.bytes().read(tensor.range.clone());
+                let place = || reader.place().to_owned();
+                let bytes = bytes.map_err(|source| SafetensorsError::Io { place: place(), source })?;
+                let made = RawTensor::new(tensor.dtype, tensor.shape.to_vec(), bytes);
+                let failed = |source| SafetensorsError::Tensor { place: place(), name: tensor.name.to_owned(), source };
+                Ok(made.map_err(failed)?)
+            }
+            Source::ZTensor(reader, object) => {
+                let tensor = match object.format() {
+                    Format::Dense => reader.read_object(object),
+                    Format::SparseCsr => reader.csr(object.name()).and_then(|matrix| matrix.to_dense()),
+                    Format::SparseCoo => reader.coo(object.name()).and_then(|matrix| matrix.to_dense()),
+                    other => return Err(self.no_tensor(&format!("of the format `{}`", other.name().escape_debug()))),
+                };
+                tensor.map_err(|source| self.file.ztensor_error(source))
+            }
+            Source::Array(array) => match self.file.read_array(&array.name)? {
+                npy::Array::Numbers(tensor) => Ok(tensor),
+                npy::Array::Strings(_) => Err(self.no_tensor("an array of strings")),
+            },
+        }
+    }
+
+    /// As [`read`](Self::read), and a `quantized_group` as the `float32` numbers that it stands for.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn dequantize(&self) -> Result<RawTensor, TensorFileError> {
+        match &self.source {
+            Source::ZTensor(reader, object) if object.format() == Format::QuantizedGroup => {
+                let tensor = reader.quantized_group(object.name()).and_then(|group| group.dequantize());
+                tensor.map_err(|source| self.file.ztensor_error(source))
+            }
+            _ => self.read(),
+        }
+    }
+
+    /// Verifies the digests of all its components that have one, and says how many these are. Formats without digests have
+    /// none.
+    ///
+    /// # Errors
+    /// [`TensorFileError::ZTensor`] for bytes that have another digest, and for a digest that cannot be verified.
+    pub fn verify(&self) -> Result<usize, TensorFileError> {
+        let Source::ZTensor(reader, object) = &self.source else { return Ok(0) };
+        let mut n_verified = 0;
+        for component in object.components().filter(|component| component.digest_text().is_some()) {
+            reader.verify(&component).map_err(|source| self.file.ztensor_error(source))?;
+            n_verified += 1;
+        }
+        Ok(n_verified)
+    }
+
+    /// Reads the tensor as cartons have them; arrays of strings of NumPy's files too.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read); an element type that a carton cannot hold is [`TensorFileError::NoTensor`].
+    pub fn read_tensor(&self) -> Result<Tensor, TensorFileError> {
+        if let Source::Array(array) = &self.source
+            && array.info.dtype.is_none()
+            && let npy::Array::Strings(strings) = self.file.read_array(&array.name)?
+        {
+            return Ok(strings.into());
+        }
+        let tensor =
+            self.read()?.to_numeric().map_err(|error| self.no_tensor(&format!("none for cartons: {error}")))?;
+        Ok(tensor.into())
+    }
+
+    fn no_tensor(&self, found: &str) -> TensorFileError {
+        TensorFileError::NoTensor {
+            place: self.file.place().to_owned(),
+            name: self.name().escape_debug().to_string(),
+            found: found.to_owned(),
+        }
+    }
+}
+
+fn of_shard(reader: &safetensors::Reader) -> impl Iterator<Item = Source<'_>> {
+    reader.header().iter().map(move |tensor| Source::Safetensors(reader, tensor))
+}
+
+fn length(range: Range<u64>) -> u64 {
+    range.end - range.start
+}

@@ -1,0 +1,352 @@
+//! A tensor file of whichever format its bytes are: safetensors, zTensor, `.npy` or `.npz`.
+
+use std::io::BufReader;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use super::FileBytes;
+use crate::npy::{self, ArrayInfo, NpyError, Npz};
+use crate::safetensors::{self, SafetensorsError, Sharded, ShardedError};
+use crate::ztensor::{self, Attribute, ZTensorError};
+
+mod entry;
+mod file_reader;
+
+pub use entry::Entry;
+use file_reader::FileReader;
+
+/// The formats of tensor files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TensorFileFormat {
+    /// safetensors, one file.
+    Safetensors,
+    /// safetensors in several files, opened by their index (`model.safetensors.index.json`).
+    Sharded,
+    /// zTensor 1.x.
+    ZTensor,
+    /// NumPy's `.npy`, which holds one array.
+    Npy,
+    /// NumPy's `.npz`.
+    Npz,
+}
+
+impl TensorFileFormat {
+    /// The name of the format.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Safetensors => "safetensors",
+            Self::Sharded => "sharded safetensors",
+            Self::ZTensor => "zTensor",
+            Self::Npy => "npy",
+            Self::Npz => "npz",
+        }
+    }
+
+    /// The format that a file with these first bytes claims to have. Other versions of zTensor count as zTensor, which then
+    /// says what they are.
+    #[must_use]
+    pub fn of_bytes(start: &[u8]) -> Option<Self> {
+        const ZIP: [&[u8]; 2] = [b"PK\x03\x04", b"PK\x05\x06"];
+        const ZTENSOR: [&[u8]; 2] = [b"ZTEN", b"\x89ZT2"];
+        if start.starts_with(b"\x93NUMPY") {
+            Some(Self::Npy)
+        } else if ZIP.iter().any(|magic| start.starts_with(magic)) {
+            Some(Self::Npz)
+        } else if ZTENSOR.iter().any(|magic| start.starts_with(magic)) {
+            Some(Self::ZTensor)
+        } else {
+            // A header of at most 100 MB, which is an object: the eight bytes of its length, then `{`.
+            (start.get(4..8) == Some(&[0; 4]) && start.get(8) == Some(&b'{')).then_some(Self::Safetensors)
+        }
+    }
+}
+
+/// An open tensor file of any format. Opening it reads what it says of its tensors and none of their data; any number of
+/// threads may read from it.
+///
+/// ```
+/// use carton_tensor::files::{ElementType, RawTensor, TensorFile, TensorFileFormat};
+/// use carton_tensor::safetensors::{self, Metadata};
+/// let tensor = RawTensor::new(ElementType::Uint8, vec![3], vec![1_u8, 2, 3].into())?;
+/// let mut bytes = Vec::new();
+/// safetensors::write([("a", &tensor)], &Metadata::default(), &mut bytes)?;
+///
+/// let file = TensorFile::new(bytes, "example")?;
+/// assert_eq!(file.format(), TensorFileFormat::Safetensors);
+/// for entry in file.entries() {
+///     assert_eq!((entry.name(), entry.shape(), entry.dtype()), ("a", &[3][..], Some(ElementType::Uint8)));
+///     assert_eq!(entry.read()?, tensor);
+/// }
+/// assert_eq!(file.read("a")?, tensor);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct TensorFile {
+    place: String,
+    bytes: FileBytes,
+    inner: Inner,
+}
+
+enum Inner {
+    Safetensors(safetensors::Reader),
+    Sharded(Sharded),
+    ZTensor(ztensor::Reader),
+    /// The array's name is none that the file has.
+    Npy(Array),
+    Npz(Mutex<Npz<BufReader<FileReader>>>, Vec<Array>),
+}
+
+/// An array of NumPy, as its header describes it.
+struct Array {
+    name: String,
+    info: ArrayInfo,
+}
+
+/// What the one array of an `.npy` file is called.
+const NPY_NAME: &str = "data";
+
+/// Why a tensor file cannot be opened or read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TensorFileError {
+    /// Opening or reading it failed.
+    #[error("cannot read `{place}`")]
+    Io {
+        /// The file.
+        place: String,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// It is of no known format.
+    #[error("`{place}` is no tensor file: expected safetensors, zTensor, .npy or .npz, found `{found}` at its start")]
+    Unknown {
+        /// The file.
+        place: String,
+        /// Its first bytes, escaped.
+        found: String,
+    },
+    /// It is no valid safetensors file, or cannot be read as one.
+    #[error(transparent)]
+    Safetensors(#[from] SafetensorsError),
+    /// It is no valid index of a sharded checkpoint, or the files do not agree with it.
+    #[error(transparent)]
+    Sharded(#[from] ShardedError),
+    /// It is no valid zTensor file, or cannot be read as one.
+    #[error("cannot read `{place}`")]
+    ZTensor {
+        /// The file.
+        place: String,
+        /// Which rule it breaks.
+        #[source]
+        source: Box<ZTensorError>,
+    },
+    /// It is no valid NumPy file, or cannot be read as one.
+    #[error(transparent)]
+    Npy(#[from] NpyError),
+    /// There is no tensor of this name.
+    #[error("`{place}` has no tensor `{name}`")]
+    NoSuchTensor {
+        /// The file.
+        place: String,
+        /// The name asked for, escaped.
+        name: String,
+    },
+    /// What has this name cannot be read as one tensor of numbers.
+    #[error("`{name}` in `{place}` is {found}, expected a tensor of numbers")]
+    NoTensor {
+        /// The file.
+        place: String,
+        /// Its name, escaped.
+        name: String,
+        /// What it is.
+        found: String,
+    },
+}
+
+impl TensorFile {
+    /// Opens the file at `path`. Its tensors are copied out of it when they are read.
+    ///
+    /// # Errors
+    /// [`TensorFileError`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, TensorFileError> {
+        Self::of_path(path.as_ref(), |path| FileBytes::open(path), |path| Sharded::open(path))
+    }
+
+    /// Maps the file at `path`: tensors of safetensors, and uncompressed ones of zTensor, are views of it. For files that nobody
+    /// writes to meanwhile; [`FileBytes::map`] tells what happens otherwise.
+    ///
+    /// # Errors
+    /// [`TensorFileError`].
+    pub fn map(path: impl AsRef<Path>) -> Result<Self, TensorFileError> {
+        Self::of_path(path.as_ref(), |path| FileBytes::map(path), |path| Sharded::map(path))
+    }
+
+    fn of_path(
+        path: &Path,
+        open: impl Fn(&Path) -> std::io::Result<FileBytes>,
+        open_index: impl Fn(&Path) -> Result<Sharded, ShardedError>,
+    ) -> Result<Self, TensorFileError> {
+        let place = path.display().to_string();
+        let failed = |source| TensorFileError::Io { place: place.clone(), source };
+        let bytes = open(path).map_err(failed)?;
+        let mut start = [0; 16];
+        let start = read_start(&bytes, &mut start).map_err(failed)?;
+        // Nothing else begins like JSON: the length that a safetensors file begins with is below 100 MB.
+        if TensorFileFormat::of_bytes(start).is_none() && start.trim_ascii_start().starts_with(b"{") {
+            let inner = Inner::Sharded(open_index(path)?);
+            return Ok(Self { place, bytes, inner });
+        }
+        Self::new(bytes, place)
+    }
+
+    /// Opens the file that `bytes` are; `place` is what errors call it.
+    ///
+    /// # Errors
+    /// [`TensorFileError`].
+    pub fn new(bytes: impl Into<FileBytes>, place: impl Into<String>) -> Result<Self, TensorFileError> {
+        let (bytes, place) = (bytes.into(), place.into());
+        let mut start = [0; 16];
+        let start = match read_start(&bytes, &mut start) {
+            Ok(start) => start,
+            Err(source) => return Err(TensorFileError::Io { place, source }),
+        };
+        let format = TensorFileFormat::of_bytes(start)
+            // What is named as a safetensors file is told what is wrong with it as one.
+            .or_else(|| place.ends_with(".safetensors").then_some(TensorFileFormat::Safetensors))
+            .or_else(|| place.ends_with(".zt").then_some(TensorFileFormat::ZTensor));
+        let inner = match format {
+            Some(TensorFileFormat::Safetensors) => {
+                Inner::Safetensors(safetensors::Reader::new(bytes.clone(), place.as_str())?)
+            }
+            Some(TensorFileFormat::ZTensor) => {
+                let reader = ztensor::Reader::new(bytes.clone());
+                let failed = |source| TensorFileError::ZTensor { place: place.clone(), source: Box::new(source) };
+                Inner::ZTensor(reader.map_err(failed)?)
+            }
+            Some(TensorFileFormat::Npy) => {
+                let reader = BufReader::new(FileReader::new(bytes.clone()));
+                Inner::Npy(Array { name: NPY_NAME.to_owned(), info: npy::array_info_of(reader, &place)? })
+            }
+            Some(TensorFileFormat::Npz) => {
+                let mut npz = Npz::from_reader(BufReader::new(FileReader::new(bytes.clone())), &place)?;
+                let names = npz.names().to_vec();
+                let array = |name: String| npz.array_info(&name).map(|info| Array { name, info });
+                let arrays = names.into_iter().map(array).collect::<Result<_, NpyError>>()?;
+                Inner::Npz(Mutex::new(npz), arrays)
+            }
+            // `of_bytes` knows none: its files have to be found by a path.
+            Some(TensorFileFormat::Sharded) | None => {
+                return Err(TensorFileError::Unknown { place, found: start.escape_ascii().to_string() });
+            }
+        };
+        Ok(Self { place, bytes, inner })
+    }
+
+    /// The format.
+    #[must_use]
+    pub fn format(&self) -> TensorFileFormat {
+        match self.inner {
+            Inner::Safetensors(_) => TensorFileFormat::Safetensors,
+            Inner::Sharded(_) => TensorFileFormat::Sharded,
+            Inner::ZTensor(_) => TensorFileFormat::ZTensor,
+            Inner::Npy(_) => TensorFileFormat::Npy,
+            Inner::Npz(..) => TensorFileFormat::Npz,
+        }
+    }
+
+    /// What errors call the file.
+    #[must_use]
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// The bytes of the whole file; of a sharded checkpoint those of its index.
+    #[must_use]
+    pub fn bytes(&self) -> &FileBytes {
+        &self.bytes
+    }
+
+    /// The file as safetensors, if it is that.
+    #[must_use]
+    pub fn as_safetensors(&self) -> Option<&safetensors::Reader> {
+        match &self.inner {
+            Inner::Safetensors(reader) => Some(reader),
+            _ => None,
+        }
+    }
+
+    /// The files of a sharded checkpoint, if it is one.
+    #[must_use]
+    pub fn as_sharded(&self) -> Option<&Sharded> {
+        match &self.inner {
+            Inner::Sharded(sharded) => Some(sharded),
+            _ => None,
+        }
+    }
+
+    /// The file as zTensor, if it is that: what only this format has is read there.
+    #[must_use]
+    pub fn as_ztensor(&self) -> Option<&ztensor::Reader> {
+        match &self.inner {
+            Inner::ZTensor(reader) => Some(reader),
+            _ => None,
+        }
+    }
+
+    /// What the file says of itself: `__metadata__` of safetensors, for each key what the first shard says, and of zTensor's
+    /// attributes those that are text.
+    ///
+    /// # Errors
+    /// [`TensorFileError::ZTensor`] for attributes beyond the limits.
+    pub fn metadata(&self) -> Result<Vec<(String, String)>, TensorFileError> {
+        match &self.inner {
+            Inner::Safetensors(reader) => {
+                Ok(reader.metadata().iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
+            }
+            Inner::Sharded(sharded) => {
+                let mut seen = std::collections::HashSet::new();
+                let pairs = sharded.shards().flat_map(|(_, shard)| shard.metadata().iter());
+                let new = pairs.filter(|(key, _)| seen.insert(*key));
+                Ok(new.map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
+            }
+            Inner::ZTensor(reader) => {
+                let attributes = reader.manifest().attributes().map_err(|source| self.ztensor_error(source))?;
+                let text = |value: &Attribute| value.as_text().map(str::to_owned);
+                Ok(attributes.into_iter().filter_map(|(key, value)| Some((key, text(&value)?))).collect())
+            }
+            Inner::Npy(_) | Inner::Npz(..) => Ok(Vec::new()),
+        }
+    }
+
+    fn ztensor_error(&self, source: ZTensorError) -> TensorFileError {
+        TensorFileError::ZTensor { place: self.place.clone(), source: Box::new(source) }
+    }
+
+    /// Reads one array of NumPy's formats.
+    fn read_array(&self, name: &str) -> Result<npy::Array, NpyError> {
+        match &self.inner {
+            // A panic while it was held is no reason to give up a reader that positions itself before each read.
+            Inner::Npz(npz, _) => npz.lock().unwrap_or_else(PoisonError::into_inner).read_array(name),
+            _ => npy::read_array_of(FileReader::new(self.bytes.clone()), self.bytes.len(), &self.place),
+        }
+    }
+}
+
+/// The first bytes of a file, as many of them as there are.
+fn read_start<'a>(bytes: &FileBytes, start: &'a mut [u8]) -> std::io::Result<&'a [u8]> {
+    let length = bytes.len().min(start.len() as u64) as usize;
+    let start = start.get_mut(..length).unwrap_or_default();
+    bytes.read_into(0, start)?;
+    Ok(start)
+}
+
+impl std::fmt::Debug for TensorFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TensorFile").field("place", &self.place).field("format", &self.format()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::files::{ElementType, RawTensor};
+use crate::safetensors::Metadata;
+use crate::ztensor::{DigestAlgorithm, StoreAs};
+use crate::{DataType, Tensor};
+
+fn numbers() -> RawTensor {
+    let bytes: Vec<u8> = [1.0_f32, -2.0].into_iter().flat_map(f32::to_le_bytes).collect();
+    RawTensor::new(ElementType::Float32, vec![2], bytes.into()).unwrap()
+}
+
+/// The same tensor in every format.
+fn files() -> Vec<(TensorFileFormat, Vec<u8>)> {
+    let tensor = numbers();
+    let mut safetensors = Vec::new();
+    crate::safetensors::write([("data", &tensor)], &Metadata::new([("k", "v")]).unwrap(), &mut safetensors).unwrap();
+    let mut ztensor = ztensor::Writer::new(Vec::new()).unwrap();
+    ztensor.add("data", &tensor, StoreAs::RAW.digest(DigestAlgorithm::Crc32c)).unwrap();
+    ztensor.set_attributes(&[("k".to_owned(), "v".into())].into()).unwrap();
+    let mut zstd = ztensor::Writer::new(Vec::new()).unwrap();
+    zstd.add("data", &tensor, StoreAs::RAW.zstd(3)).unwrap();
+    let carton: Tensor = tensor.to_numeric().unwrap().into();
+    let (mut npy, mut npz) = (Vec::new(), std::io::Cursor::new(Vec::new()));
+    npy::write(&mut npy, &carton).unwrap();
+    npy::write_npz(&mut npz, [("data", &carton)]).unwrap();
+    vec![
+        (TensorFileFormat::Safetensors, safetensors),
+        (TensorFileFormat::ZTensor, ztensor.finish().unwrap()),
+        (TensorFileFormat::ZTensor, zstd.finish().unwrap()),
+        (TensorFileFormat::Npy, npy),
+        (TensorFileFormat::Npz, npz.into_inner()),
+    ]
+}
+
+#[test]
+fn every_format_gives_the_same_tensor() {
+    let folder = tempfile::tempdir().unwrap();
+    for (format, bytes) in files() {
+        let path = folder.path().join("file");
+        std::fs::write(&path, &bytes).unwrap();
+        for file in [
+            TensorFile::new(bytes.clone(), "memory").unwrap(),
+            TensorFile::open(&path).unwrap(),
+            TensorFile::map(&path).unwrap(),
+        ] {
+            assert_eq!(file.format(), format);
+            let entries: Vec<Entry<'_>> = file.entries().collect();
+            assert_eq!(entries.len(), 1);
+            let entry = &entries[0];
+            assert_eq!((entry.name(), entry.shape(), entry.layout()), ("data", [2].as_slice(), "dense"));
+            assert_eq!(entry.dtype(), Some(ElementType::Float32));
+            assert_eq!(entry.read().unwrap(), numbers());
+            assert_eq!(file.read("data").unwrap(), numbers());
+            let Tensor::Numeric(tensor) = entry.read_tensor().unwrap() else { panic!("{format:?}") };
+            assert_eq!(tensor.dtype(), DataType::Float32);
+            if let Some((bytes, range)) = entry.location() {
+                assert_eq!(*bytes.read(range).unwrap(), **numbers().bytes());
+            }
+            assert_eq!(entry.verify().unwrap(), usize::from(entry.digest().is_some()));
+            let error = file.read("da\u{1b}ta").unwrap_err();
+            assert!(error.to_string().ends_with("has no tensor `da\\u{1b}ta`"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn metadata_is_text() {
+    for (_, bytes) in files().into_iter().take(2) {
+        let metadata = TensorFile::new(bytes, "memory").unwrap().metadata().unwrap();
+        assert_eq!(metadata, [("k".to_owned(), "v".to_owned())]);
+    }
+}
+
+#[test]
+fn strings_of_numpy_are_no_tensor_of_numbers() {
+    let strings = Tensor::from_strings(["a", "b"], vec![2]).unwrap();
+    let mut npy = Vec::new();
+    npy::write(&mut npy, &strings).unwrap();
+    let file = TensorFile::new(npy, "strings.npy").unwrap();
+    let entry = file.entry("data").unwrap();
+    assert_eq!((entry.dtype(), entry.read_tensor().unwrap()), (None, strings));
+    assert!(matches!(entry.read(), Err(TensorFileError::NoTensor { .. })));
+}
+
+#[test]
+fn what_is_no_tensor_file_says_so() {
+    let check = |bytes: &[u8], place: &str, expected: &str| {
+        let error = TensorFile::new(bytes.to_vec(), place).unwrap_err();
+        let mut message = error.to_string();
+        let mut source = std::error::Error::source(&error);
+        while let Some(error) = source {
+            message += &format!(": {error}");
+            source = error.source();
+        }
+        assert!(message.contains(expected), "{message}");
+    };
+    check(b"", "a", "expected safetensors, zTensor, .npy or .npz, found ``");
+    check(b"GGUF\x03\0\0\0", "a", "found `GGUF\\x03\\x00\\x00\\x00`");
+    check(b"", "a.safetensors", "expected at least the 8");
+    check(b"ZTEN0001", "a", "0.1");
+    check(b"\x89ZT2\r\n\x1a\n", "a", "2.x");
+    check(b"\x93NUMPY", "a", "a");
+    check(b"PK\x05\x06", "a", "a");
+    check(b"\xff\0\0\0\0\0\0\0{", "a", "255");
+}
+
+#[test]
+fn shards_are_opened_by_their_index() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.safetensors.index.json");
+    for name in ["one", "two"] {
+        let file = std::fs::File::create(folder.path().join(format!("{name}.safetensors"))).unwrap();
+        crate::safetensors::write([(name, &numbers())], &Metadata::new([("k", name)]).unwrap(), file).unwrap();
+    }
+    std::fs::write(&path, r#"{"metadata":{},"weight_map":{"one":"one.safetensors","two":"two.safetensors"}}"#).unwrap();
+    for file in [TensorFile::open(&path).unwrap(), TensorFile::map(&path).unwrap()] {
+        assert_eq!(file.format(), TensorFileFormat::Sharded);
+        let names: Vec<&str> = file.entries().map(|entry| entry.name()).collect();
+        assert_eq!(names, ["one", "two"]);
+        assert_eq!(file.read("two").unwrap(), numbers());
+        assert!(file.entry("one").unwrap().location().is_some());
+        assert_eq!(file.metadata().unwrap(), [("k".to_owned(), "one".to_owned())]);
+    }
+    let weights = crate::weights::load(&path, &crate::weights::LoadOptions::default()).unwrap();
+    assert_eq!(weights.tensors.len(), 2);
+    std::fs::remove_file(folder.path().join("two.safetensors")).unwrap();
+    assert!(matches!(TensorFile::open(&path), Err(TensorFileError::Sharded(_))));
+}

@@ -1,0 +1,177 @@
+//! A description as TOML has it, and what it means. Pure: text in, description out.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::{Description, DescriptionError, ExpectedTensor, MAX_TENSORS, Quantization, ValueRange};
+use crate::element_count;
+use crate::files::ElementType;
+
+/// What stands for the number of the layer in a name.
+const LAYER: &str = "{layer}";
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawDescription {
+    version: i64,
+    name: String,
+    #[serde(default)]
+    dtypes: Vec<String>,
+    n_parameters: Option<u64>,
+    #[serde(default)]
+    sizes: BTreeMap<String, usize>,
+    #[serde(default)]
+    values: RawValues,
+    quantization: Option<RawQuantization>,
+    tensors: Vec<RawTensor>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawValues {
+    min: Option<f64>,
+    max: Option<f64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawQuantization {
+    method: String,
+    scale: Option<f64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawTensor {
+    name: String,
+    shape: Vec<Size>,
+    repeat: Option<Size>,
+    dtypes: Option<Vec<String>>,
+    #[serde(default)]
+    quantized: bool,
+}
+
+/// A number, or the name of one of `sizes`.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Size {
+    Number(usize),
+    Name(String),
+}
+
+/// Only what every version has.
+#[derive(Deserialize)]
+struct Versioned {
+    version: i64,
+}
+
+pub(super) fn parse(text: &str) -> Result<Description, DescriptionError> {
+    let Versioned { version } = toml::from_str(text).map_err(Box::new)?;
+    if version != 1 {
+        return Err(DescriptionError::Version { found: version });
+    }
+    let raw: RawDescription = toml::from_str(text).map_err(Box::new)?;
+    debug_assert_eq!(raw.version, version);
+    let values = values(&raw.values)?;
+    let quantization = raw.quantization.as_ref().map(quantization).transpose()?;
+    let mut tensors = BTreeMap::new();
+    for tensor in &raw.tensors {
+        expand(tensor, &raw.sizes, quantization, &mut tensors)?;
+    }
+    let mut n_parameters = 0_u64;
+    for (name, tensor) in &tensors {
+        let count = element_count(&tensor.shape).and_then(|count| n_parameters.checked_add(count as u64));
+        n_parameters =
+            count.ok_or_else(|| invalid(name, 4, "it has more elements than 64 bits can count".to_owned()))?;
+    }
+    Ok(Description {
+        name: raw.name,
+        dtypes: dtypes("dtypes", &raw.dtypes)?,
+        values,
+        quantization,
+        n_parameters: raw.n_parameters.unwrap_or(n_parameters),
+        tensors,
+    })
+}
+
+fn invalid(place: &str, section: u8, problem: String) -> DescriptionError {
+    // Names come from a file: no control characters, no book.
+    let place = place.chars().take(100).flat_map(char::escape_debug).collect();
+    DescriptionError::Invalid { place, problem, section }
+}
+
+fn values(raw: &RawValues) -> Result<ValueRange, DescriptionError> {
+    let range = ValueRange { min: raw.min, max: raw.max };
+    let ordered = match (raw.min, raw.max) {
+        (Some(min), Some(max)) => min <= max,
+        (bound, None) | (None, bound) => !bound.is_some_and(f64::is_nan),
+    };
+    if ordered { Ok(range) } else { Err(invalid("values", 2, "expected `min` to be at most `max`".to_owned())) }
+}
+
+fn quantization(raw: &RawQuantization) -> Result<Quantization, DescriptionError> {
+    let scale = raw.scale;
+    if scale.is_some_and(|scale| !(scale.is_finite() && scale > 0.0)) {
+        return Err(invalid("quantization.scale", 3, format!("expected a number above 0, found {scale:?}")));
+    }
+    match raw.method.as_str() {
+        "ternary" => Ok(Quantization::Ternary { scale }),
+        "int8" => Ok(Quantization::Int8 { scale }),
+        other => {
+            let problem = format!("expected `ternary` or `int8`, found `{}`", other.escape_debug());
+            Err(invalid("quantization.method", 3, problem))
+        }
+    }
+}
+
+fn dtypes(place: &str, names: &[String]) -> Result<Vec<ElementType>, DescriptionError> {
+    let find = |name: &String| {
+        ElementType::ALL.into_iter().find(|dtype| dtype.name() == name).ok_or_else(|| {
+            let known: Vec<&str> = ElementType::ALL.into_iter().map(ElementType::name).collect();
+            let problem = format!("unknown dtype `{}`, expected one of {}", name.escape_debug(), known.join(", "));
+            invalid(place, 2, problem)
+        })
+    };
+    names.iter().map(find).collect()
+}
+
+/// Adds the tensors that an entry stands for.
+fn expand(
+    raw: &RawTensor,
+    sizes: &BTreeMap<String, usize>,
+    quantization: Option<Quantization>,
+    tensors: &mut BTreeMap<String, ExpectedTensor>,
+) -> Result<(), DescriptionError> {
+    let size = |size: &Size| match size {
+        Size::Number(number) => Ok(*number),
+        Size::Name(name) => sizes.get(name).copied().ok_or_else(|| {
+            invalid(&raw.name, 4, format!("`{}` is none of the numbers in `sizes`", name.escape_debug()))
+        }),
+    };
+    let tensor = ExpectedTensor {
+        shape: raw.shape.iter().map(size).collect::<Result<_, _>>()?,
+        dtypes: raw.dtypes.as_ref().map(|names| dtypes(&raw.name, names)).transpose()?,
+        quantized: raw.quantized,
+    };
+    if raw.quantized && quantization.is_none() {
+        return Err(invalid(&raw.name, 4, "it is quantized, but there is no `quantization`".to_owned()));
+    }
+    let count = raw.repeat.as_ref().map(size).transpose()?;
+    if count.is_some() != raw.name.contains(LAYER) {
+        let problem = format!("expected `repeat` and a name with `{LAYER}`, or neither");
+        return Err(invalid(&raw.name, 4, problem));
+    }
+    let count = count.unwrap_or(1);
+    if count > MAX_TENSORS.saturating_sub(tensors.len()) {
+        return Err(invalid(&raw.name, 4, format!("expected at most {MAX_TENSORS} tensors in all")));
+    }
+    for layer in 0..count {
+        let name = raw.name.replace(LAYER, &layer.to_string());
+        if tensors.contains_key(&name) {
+            return Err(invalid(&name, 4, "it is described twice".to_owned()));
+        }
+        tensors.insert(name, tensor.clone());
+    }
+    Ok(())
+}

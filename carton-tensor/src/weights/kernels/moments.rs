@@ -1,0 +1,214 @@
+//! Minimum, maximum, mean and standard deviation in one pass over the data.
+//!
+//! The numbers are taken in blocks. Within a block the differences from one of its own members are summed, and their
+//! squares, in float64. Taking the mean out of the sum of squares cancels what lies between that member and the mean, not the
+//! mean itself, which is why the textbook's formula fails where this does not. A member that is so far from the mean that more
+//! than four bits would be lost is replaced by the mean, and the block is summed again. Blocks are merged by the formula
+//! of Chan, Golub and LeVeque (1983), which keeps the accuracy.
+
+use super::block::{BLOCK, Source, for_each_block};
+use super::float::Float;
+use super::level::at_every_level;
+
+/// What one pass over numbers tells of them; merging the moments of parts gives those of the whole.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Moments {
+    /// Finite numbers, which all of the following are about.
+    pub(crate) n_finite: u64,
+    pub(crate) mean: f64,
+    /// The sum of the squared distances from the mean.
+    pub(crate) squares: f64,
+    /// Infinite when there is no finite number.
+    pub(crate) min: f64,
+    /// As `min`, negative.
+    pub(crate) max: f64,
+    pub(crate) n_nan: u64,
+    pub(crate) n_infinite: u64,
+}
+
+impl Moments {
+    pub(crate) const NONE: Self = Self {
+        n_finite: 0,
+        mean: 0.0,
+        squares: 0.0,
+        min: f64::INFINITY,
+        max: f64::NEG_INFINITY,
+        n_nan: 0,
+        n_infinite: 0,
+    };
+
+    /// The moments of both together. The order matters for the last bits only; callers keep the order of the data, so that
+    /// the result does not depend on how many threads there were.
+    #[inline(always)]
+    pub(crate) fn merge(self, other: Self) -> Self {
+        let n_finite = self.n_finite + other.n_finite;
+        let (mean, squares) = if other.n_finite == 0 {
+            (self.mean, self.squares)
+        } else if self.n_finite == 0 {
+            (other.mean, other.squares)
+        } else {
+            let share = other.n_finite as f64 / n_finite as f64;
+            let distance = other.mean - self.mean;
+            let between = distance * distance * share * self.n_finite as f64;
+            (self.mean + distance * share, self.squares + other.squares + between)
+        };
+        Self {
+            n_finite,
+            mean,
+            squares,
+            min: self.min.min(other.min),
+            max: self.max.max(other.max),
+            n_nan: self.n_nan + other.n_nan,
+            n_infinite: self.n_infinite + other.n_infinite,
+        }
+    }
+
+    /// The standard deviation of the finite numbers as a whole population (NumPy's `ddof=0`).
+    pub(crate) fn standard_deviation(&self) -> f64 {
+        (self.squares / self.n_finite as f64).sqrt()
+    }
+}
+
+at_every_level! {
+    /// The moments of the elements in `bytes`.
+    fn moments<S: Source>(bytes: &[u8]) -> Moments {
+        let mut moments = Moments::NONE;
+        for_each_block::<S>(bytes, |values| moments = moments.merge(block::<S::Wide, 16>(values)));
+        moments
+    }
+}
+
+/// The moments of at most [`BLOCK`] numbers, of which all are usually finite.
+#[inline(always)]
+fn block<F: Float, const LANES: usize>(values: &[F]) -> Moments {
+    debug_assert!(values.len() <= BLOCK);
+    let Some(first) = values.first() else { return Moments::NONE };
+    let mut sums = Sums::of::<F, LANES>(values, first.to_f64());
+    if sums.shift_is_far(values.len()) {
+        sums = Sums::of::<F, LANES>(values, sums.shift + sums.sum / values.len() as f64);
+    }
+    // A NaN or an infinity anywhere ends up in the sum.
+    if sums.sum.is_finite() { sums.moments(values.len() as u64, [0, 0]) } else { block_with_others(values) }
+}
+
+/// Sums over a block.
+struct Sums {
+    shift: f64,
+    /// Of the differences from `shift`.
+    sum: f64,
+    /// Of their squares.
+    squares: f64,
+    min: f64,
+    max: f64,
+}
+
+impl Sums {
+    #[inline(always)]
+    fn of<F: Float, const LANES: usize>(values: &[F], shift: f64) -> Self {
+        let first = values.first().copied().unwrap_or(F::ZERO);
+        let (mut sum, mut squares) = ([0.0; LANES], [0.0; LANES]);
+        let (mut min, mut max) = ([first; LANES], [first; LANES]);
+        let mut add = |lane: usize, value: F| {
+            let distance = value.to_f64() - shift;
+            sum[lane] += distance;
+            squares[lane] += distance * distance;
+            min[lane] = if value < min[lane] { value } else { min[lane] };
+            max[lane] = if value > max[lane] { value } else { max[lane] };
+        };
+        let (chunks, rest) = values.as_chunks::<LANES>();
+        for chunk in chunks {
+            for (lane, &value) in chunk.iter().enumerate() {
+                add(lane, value);
+            }
+        }
+        for (lane, &value) in rest.iter().enumerate() {
+            add(lane, value);
+        }
+        let (mut least, mut most) = (min[0], max[0]);
+        for lane in 1..LANES {
+            least = if min[lane] < least { min[lane] } else { least };
+            most = if max[lane] > most { max[lane] } else { most };
+        }
+        Self { shift, sum: total(sum), squares: total(squares), min: least.to_f64(), max: most.to_f64() }
+    }
+
+    /// Whether more than four bits of the squares cancel.
+    #[inline(always)]
+    fn shift_is_far(&self, n_values: usize) -> bool {
+        self.sum * self.sum / n_values as f64 > self.squares * (15.0 / 16.0)
+    }
+
+    #[inline(always)]
+    fn moments(self, n_finite: u64, others: [u64; 2]) -> Moments {
+        let [n_nan, n_infinite] = others;
+        if n_finite == 0 {
+            return Moments { n_nan, n_infinite, ..Moments::NONE };
+        }
+        let distance = self.sum / n_finite as f64;
+        // Rounding could leave a tiny negative number; NaN, from squares beyond the range, stays.
+        let squares = self.squares - self.sum * distance;
+        let squares = if squares < 0.0 { 0.0 } else { squares };
+        Moments { n_finite, mean: self.shift + distance, squares, min: self.min, max: self.max, n_nan, n_infinite }
+    }
+}
+
+/// As [`block`], for blocks in which some numbers are not finite.
+#[inline(always)]
+fn block_with_others<F: Float>(values: &[F]) -> Moments {
+    let shift = values.iter().find(|value| value.magnitude() < F::INFINITE).map_or(0.0, |value| value.to_f64());
+    let (mut sums, others) = finite_sums(values, shift);
+    let n_finite = values.len() as u64 - others[0] - others[1];
+    if sums.shift_is_far(n_finite as usize) {
+        sums = finite_sums(values, shift + sums.sum / n_finite as f64).0;
+    }
+    sums.moments(n_finite, others)
+}
+
+/// The sums of the finite numbers, and how many are NaN and how many infinite.
+#[inline(always)]
+fn finite_sums<F: Float>(values: &[F], shift: f64) -> (Sums, [u64; 2]) {
+    let (mut sum, mut squares) = ([0.0; 16], [0.0; 16]);
+    let (mut min, mut max) = ([f64::INFINITY; 16], [f64::NEG_INFINITY; 16]);
+    let (mut n_nan, mut n_infinite) = ([0_u32; 16], [0_u32; 16]);
+    let mut add = |lane: usize, value: F| {
+        let finite = value.magnitude() < F::INFINITE;
+        let number = value.to_f64();
+        let distance = if finite { number - shift } else { 0.0 };
+        sum[lane] += distance;
+        squares[lane] += distance * distance;
+        min[lane] = if finite && number < min[lane] { number } else { min[lane] };
+        max[lane] = if finite && number > max[lane] { number } else { max[lane] };
+        n_nan[lane] += u32::from(value.magnitude() > F::INFINITE);
+        n_infinite[lane] += u32::from(value.magnitude() == F::INFINITE);
+    };
+    let (chunks, rest) = values.as_chunks::<16>();
+    for chunk in chunks {
+        for (lane, &value) in chunk.iter().enumerate() {
+            add(lane, value);
+        }
+    }
+    for (lane, &value) in rest.iter().enumerate() {
+        add(lane, value);
+    }
+    let sums = Sums {
+        shift,
+        sum: total(sum),
+        squares: total(squares),
+        min: min.into_iter().fold(f64::INFINITY, f64::min),
+        max: max.into_iter().fold(f64::NEG_INFINITY, f64::max),
+    };
+    (sums, [n_nan, n_infinite].map(|counts| counts.iter().map(|&count| u64::from(count)).sum::<u64>()))
+}
+
+/// The sum of the lanes, pairwise.
+#[inline(always)]
+fn total<const LANES: usize>(mut lanes: [f64; LANES]) -> f64 {
+    let mut width = LANES;
+    while width > 1 {
+        width /= 2;
+        for lane in 0..width {
+            lanes[lane] += lanes[lane + width];
+        }
+    }
+    lanes[0]
+}

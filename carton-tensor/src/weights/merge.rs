@@ -1,0 +1,257 @@
+//! Joins the tensors of several files into one (spec/weights.md §5), holding no more than a piece of them in memory.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufWriter, Read, Write};
+use std::ops::Range;
+use std::path::Path;
+use std::time::Instant;
+
+use super::WeightsError;
+use super::load::Reporter;
+use super::options::{LoadOptions, LoaderStatistics};
+use crate::files::{Entry, FileBytes, RawTensor, TensorFile};
+use crate::safetensors::{self, Layout, Metadata};
+use crate::ztensor::{self, Attribute, Attributes, Checks, Encoding, Object, StoreAs, ZTensorError};
+
+/// What is copied at a time.
+const PIECE: usize = 4 << 20;
+
+/// Joins the tensors of several files, the shards of a checkpoint for example, into the file `output`: zTensor if its name
+/// ends in `.zt`, else safetensors. It appears under its name when it is complete.
+///
+/// What files say of themselves is joined too. Of `options`, the filter and the hook count, and `verify`, which checks what has a
+/// digest before it is copied.
+///
+/// # Errors
+/// [`WeightsError::Duplicate`], [`WeightsError::Metadata`] when files contradict each other; [`WeightsError::Write`];
+/// [`WeightsError::NoTensors`] and [`WeightsError::NoneSelected`] when nothing would be written.
+pub fn merge<P: AsRef<Path>>(
+    inputs: impl IntoIterator<Item = P>,
+    output: impl AsRef<Path>,
+    options: &LoadOptions,
+) -> Result<LoaderStatistics, WeightsError> {
+    let started = Instant::now();
+    let output = output.as_ref();
+    let files = inputs.into_iter().map(|path| Ok(TensorFile::open(path)?)).collect::<Result<Vec<_>, WeightsError>>()?;
+    let entries = collect(&files, options)?;
+    let metadata = joined_metadata(&files)?;
+    let mut n_verified = 0;
+    if options.verify {
+        for entry in &entries {
+            n_verified += usize::from(entry.verify()? > 0);
+        }
+    }
+    let reporter = Reporter::new(options.progress.as_ref(), &entries);
+    let failed = |source: Box<dyn std::error::Error + Send + Sync>| WeightsError::Write {
+        place: output.display().to_string(),
+        source,
+    };
+    // In the same folder, so that it can be renamed.
+    let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
+    let temporary = temporary_file(folder).map_err(|error| failed(error.into()))?;
+    let writer = BufWriter::with_capacity(1 << 16, temporary.as_file());
+    let is_ztensor = output.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("zt"));
+    if is_ztensor {
+        write_ztensor(writer, &entries, &metadata, &reporter, &failed)?;
+    } else {
+        write_safetensors(writer, &entries, &metadata, &reporter, &failed)?;
+    }
+    temporary.persist(output).map_err(|error| failed(error.error.into()))?;
+    Ok(LoaderStatistics::new(entries.len(), reporter.total_bytes(), n_verified, started.elapsed()))
+}
+
+type Failed<'a> = &'a dyn Fn(Box<dyn std::error::Error + Send + Sync>) -> WeightsError;
+
+/// A file that is deleted unless it is kept, with the permissions that new files get.
+fn temporary_file(folder: &Path) -> std::io::Result<tempfile::NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".merge-");
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    builder.tempfile_in(folder)
+}
+
+/// The tensors that pass the filter, no two of one name.
+fn collect<'a>(files: &'a [TensorFile], options: &LoadOptions) -> Result<Vec<Entry<'a>>, WeightsError> {
+    let mut places: HashMap<&str, &str> = HashMap::new();
+    let (mut entries, mut n_tensors) = (Vec::new(), 0);
+    for file in files {
+        for entry in file.entries() {
+            n_tensors += 1;
+            if !options.filter.accepts(entry.name()) {
+                continue;
+            }
+            if let Some(first) = places.insert(entry.name(), file.place()) {
+                return Err(WeightsError::Duplicate {
+                    name: entry.name().escape_debug().to_string(),
+                    first: first.to_owned(),
+                    second: file.place().to_owned(),
+                });
+            }
+            entries.push(entry);
+        }
+    }
+    let place = files.first().map_or("", TensorFile::place).to_owned();
+    match (entries.is_empty(), n_tensors) {
+        (false, _) => Ok(entries),
+        (true, 0) => Err(WeightsError::NoTensors { place }),
+        (true, _) => Err(WeightsError::NoneSelected { place, n_tensors }),
+    }
+}
+
+/// What the files say of themselves, in the order in which it is said first.
+fn joined_metadata(files: &[TensorFile]) -> Result<Vec<(String, String)>, WeightsError> {
+    let mut joined: Vec<(String, String)> = Vec::new();
+    let mut positions: HashMap<String, usize> = HashMap::new();
+    for file in files {
+        for (key, value) in file.metadata()? {
+            let Some(&position) = positions.get(&key) else {
+                positions.insert(key.clone(), joined.len());
+                joined.push((key, value));
+                continue;
+            };
+            if joined[position].1 != value {
+                return Err(WeightsError::Metadata {
+                    key: key.escape_debug().to_string(),
+                    first: joined[position].1.escape_debug().take(100).collect(),
+                    second: value.escape_debug().take(100).collect(),
+                    place: file.place().to_owned(),
+                });
+            }
+        }
+    }
+    Ok(joined)
+}
+
+fn write_safetensors(
+    writer: BufWriter<&File>,
+    entries: &[Entry<'_>],
+    metadata: &[(String, String)],
+    reporter: &Reporter<'_>,
+    failed: Failed<'_>,
+) -> Result<(), WeightsError> {
+    let write_error = |error: safetensors::SafetensorsError| failed(error.into());
+    let metadata = if metadata.is_empty() {
+        Metadata::default()
+    } else {
+        let pairs = metadata.iter().map(|(key, value)| (key, value));
+        Metadata::new(pairs).map_err(|error| failed(error.into()))?
+    };
+    let mut described = Vec::with_capacity(entries.len());
+    for entry in entries {
+        // What has no element type of its own cannot be read, and reading it says why.
+        let dtype = entry.dtype().map_or_else(|| entry.read().map(|tensor| tensor.dtype()), Ok)?;
+        described.push((entry.name(), dtype, entry.shape()));
+    }
+    let layout = Layout::new(described, &metadata).map_err(|error| failed(error.into()))?;
+    let order = layout.order().to_vec();
+    let mut writer = safetensors::Writer::new(writer, layout).map_err(write_error)?;
+    let mut buffer = Vec::new();
+    for entry in order.into_iter().filter_map(|position| entries.get(position)) {
+        match entry.location() {
+            Some((bytes, range)) => {
+                let mut source = Source { bytes, range };
+                while let Some(piece) = source.next(&mut buffer).map_err(|error| read_error(entry, error))? {
+                    writer.write(entry.name(), piece).map_err(write_error)?;
+                }
+            }
+            None => writer.write(entry.name(), entry.read()?.bytes()).map_err(write_error)?,
+        }
+        reporter.done(entry);
+    }
+    writer.finish().map_err(write_error)?;
+    Ok(())
+}
+
+fn write_ztensor(
+    writer: BufWriter<&File>,
+    entries: &[Entry<'_>],
+    metadata: &[(String, String)],
+    reporter: &Reporter<'_>,
+    failed: Failed<'_>,
+) -> Result<(), WeightsError> {
+    let write_error = |error: ZTensorError| failed(error.into());
+    let mut writer = ztensor::Writer::new(writer).map_err(write_error)?;
+    let attributes: Attributes =
+        metadata.iter().map(|(key, value)| (key.clone(), Attribute::from(value.as_str()))).collect();
+    writer.set_attributes(&attributes).map_err(write_error)?;
+    for entry in entries {
+        match (entry.in_ztensor(), entry.location(), entry.dtype()) {
+            (Some((reader, object)), None, _) => {
+                copy_object(reader, &object, &mut writer).map_err(write_error)?;
+            }
+            (_, Some((bytes, range)), Some(dtype)) => {
+                let digest = entry.expected_digest().ok().flatten().map(|digest| digest.algorithm());
+                let mut source = Source { bytes, range };
+                writer
+                    .add_from(entry.name(), dtype, entry.shape(), &mut source, StoreAs { zstd: None, digest })
+                    .map_err(write_error)?;
+            }
+            _ => writer.add(entry.name(), &entry.read()?, StoreAs::RAW).map_err(write_error)?,
+        }
+        reporter.done(entry);
+    }
+    writer.finish().map_err(write_error)?;
+    Ok(())
+}
+
+/// Copies an object of any format, component by component, compressed as it was and with a digest of the same kind.
+fn copy_object<W: Write>(
+    reader: &ztensor::Reader,
+    object: &Object<'_>,
+    writer: &mut ztensor::Writer<W>,
+) -> Result<(), ZTensorError> {
+    let mut parts = Vec::new();
+    for component in object.components() {
+        let bytes = reader.read_component(&component, Checks::default())?;
+        let store_as = StoreAs {
+            zstd: (component.encoding() == Encoding::Zstd).then_some(DEFAULT_LEVEL),
+            digest: component.digest()?.map(|digest| digest.algorithm()),
+        };
+        let (dtype, n_bytes) = (component.element_type(), bytes.len());
+        // Whole elements, and counted without overflow: sub-byte ones are two to a byte, or four to three.
+        let n_elements = match dtype.bits() {
+            4 => n_bytes.saturating_mul(2),
+            6 => n_bytes / 3 * 4,
+            bits => n_bytes / (bits / 8),
+        };
+        let part = RawTensor::new(dtype, vec![n_elements], bytes);
+        let failed = |error: crate::files::RawTensorError| std::io::Error::other(error);
+        parts.push((component.role(), part.map_err(failed)?, store_as));
+    }
+    let parts: Vec<(&str, &RawTensor, StoreAs)> = parts.iter().map(|(role, part, how)| (*role, part, *how)).collect();
+    writer.object(object.name(), object.shape(), object.format().name(), &object.attributes()?, &parts)
+}
+
+/// What zstd itself takes where nothing is said.
+const DEFAULT_LEVEL: i32 = 3;
+
+fn read_error(entry: &Entry<'_>, source: std::io::Error) -> WeightsError {
+    crate::files::TensorFileError::Io { place: entry.name().escape_debug().to_string(), source }.into()
+}
+
+/// A range of a file, read from front to back.
+struct Source<'a> {
+    bytes: &'a FileBytes,
+    range: Range<u64>,
+}
+
+impl Source<'_> {
+    /// The next piece, if there is one.
+    fn next<'b>(&mut self, buffer: &'b mut Vec<u8>) -> std::io::Result<Option<&'b [u8]>> {
+        buffer.resize(PIECE, 0);
+        let n_bytes = self.read(buffer)?;
+        Ok(buffer.get(..n_bytes).filter(|piece| !piece.is_empty()))
+    }
+}
+
+impl Read for Source<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let rest = self.range.end - self.range.start;
+        let n_bytes = buffer.len().min(usize::try_from(rest).unwrap_or(usize::MAX));
+        self.bytes.read_into(self.range.start, buffer.get_mut(..n_bytes).unwrap_or_default())?;
+        self.range.start += n_bytes as u64;
+        Ok(n_bytes)
+    }
+}

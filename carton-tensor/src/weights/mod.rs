@@ -1,0 +1,29 @@
+//! The weights of a model: loading, statistics, int8 quantization, and checks against a description
+//! (spec/weights.md). For safetensors and zTensor alike, on all cores.
+
+mod arena;
+mod description;
+mod error;
+mod filter;
+mod kernels;
+mod load;
+mod merge;
+mod options;
+mod parallel;
+mod pieces;
+mod quantize;
+mod statistics;
+mod validate;
+
+pub use description::{Description, DescriptionError, ExpectedTensor, Quantization, ValueRange};
+pub use error::WeightsError;
+pub use filter::Filter;
+pub use load::{TensorMetadata, Weights, file_size, load, load_file, load_metadata};
+pub use merge::merge;
+pub use options::{LoadOptions, LoaderStatistics, Placement, Progress, ProgressHook};
+pub use quantize::{QuantizedTensor, QuantizedWeights, load_quantized, quantize, quantize_all};
+pub use statistics::{Statistics, stats, stats_of_all};
+pub use validate::{
+    Category, Finding, LayerStructure, Validation, check_numerical_stability, validate, validate_dtype_consistency,
+    validate_quantization, validate_tensor, validate_weights, verify_layer_structure,
+};

@@ -1,0 +1,123 @@
+//! Tensors cut into pieces that threads share. Where the cuts are depends on the element type alone, so that what is
+//! computed of the pieces does not depend on the threads, or on where the bytes are.
+
+use std::ops::Range;
+
+use super::error::WeightsError;
+use super::kernels::BLOCK;
+use super::parallel::share;
+use crate::files::{ElementType, FileBytes, RawTensor};
+
+/// Elements in a piece: a megabyte of float32, which a core's cache holds.
+const PIECE: usize = 64 * BLOCK;
+
+/// The bytes of a piece of this element type.
+pub(super) const fn piece_size(dtype: ElementType) -> usize {
+    PIECE / 8 * dtype.bits()
+}
+
+/// One tensor to look at.
+pub(super) struct Job<'a> {
+    pub(super) dtype: ElementType,
+    pub(super) data: Data<'a>,
+}
+
+/// Where the bytes of a tensor are.
+pub(super) enum Data<'a> {
+    Memory(&'a [u8]),
+    /// As they are in this range of a file, which names itself in errors.
+    File(&'a FileBytes, Range<u64>, &'a (dyn Fn(std::io::Error) -> WeightsError + Sync)),
+    /// Made by this, because they are compressed, or not stored as a dense tensor.
+    Decoded(&'a (dyn Fn() -> Result<RawTensor, WeightsError> + Sync)),
+}
+
+impl<'a> Data<'a> {
+    /// The same data once more.
+    pub(super) fn borrowed(&self) -> Data<'a> {
+        match self {
+            Self::Memory(bytes) => Data::Memory(bytes),
+            Self::File(file, range, failed) => Data::File(file, range.clone(), *failed),
+            Self::Decoded(decode) => Data::Decoded(*decode),
+        }
+    }
+
+    /// Bytes that can be read piece by piece; `None` when all of them come at once.
+    pub(super) fn len(&self) -> Option<u64> {
+        match self {
+            Self::Memory(bytes) => Some(bytes.len() as u64),
+            Self::File(_, range, _) => Some(range.end - range.start),
+            Self::Decoded(_) => None,
+        }
+    }
+
+    /// The bytes from `offset` on, `length` of them, in place or read into `buffer`.
+    pub(super) fn read<'b>(
+        &'b self,
+        offset: u64,
+        length: usize,
+        buffer: &'b mut Vec<u8>,
+    ) -> Result<&'b [u8], WeightsError> {
+        match self {
+            Self::Memory(bytes) => {
+                // Pieces were cut from these bytes, whose number fits into memory.
+                let start = usize::try_from(offset).unwrap_or(usize::MAX);
+                Ok(bytes.get(start..start.saturating_add(length)).unwrap_or_default())
+            }
+            Self::File(file, range, failed) => {
+                buffer.resize(length.max(buffer.len()), 0);
+                let buffer = buffer.get_mut(..length).unwrap_or_default();
+                file.read_into(range.start.saturating_add(offset), buffer).map_err(failed)?;
+                Ok(buffer)
+            }
+            Self::Decoded(_) => Ok(&[]),
+        }
+    }
+}
+
+/// Calls `visit` with the number of the job and the bytes of each piece, and returns for each job what the pieces gave, in
+/// their order.
+pub(super) fn for_each_piece<R: Send>(
+    jobs: &[Job<'_>],
+    n_threads: usize,
+    visit: impl Fn(usize, &[u8]) -> Result<R, WeightsError> + Sync,
+) -> Result<Vec<Vec<R>>, WeightsError> {
+    let pieces = cut(jobs);
+    let n_threads = if pieces.len() > 1 { n_threads } else { 1 };
+    let results = share(pieces.len(), n_threads, Vec::new, |buffer, index| {
+        let Piece { job, offset, length } = pieces[index];
+        let one = |bytes: &[u8]| visit(job, bytes);
+        match &jobs[job].data {
+            Data::Decoded(decode) => {
+                decode()?.bytes().chunks(piece_size(jobs[job].dtype)).map(one).collect::<Result<Vec<R>, _>>()
+            }
+            data => Ok(vec![one(data.read(offset, length, buffer)?)?]),
+        }
+    })?;
+    let mut of_jobs: Vec<Vec<R>> = jobs.iter().map(|_| Vec::new()).collect();
+    for (piece, results) in pieces.iter().zip(results) {
+        of_jobs[piece.job].extend(results);
+    }
+    Ok(of_jobs)
+}
+
+struct Piece {
+    job: usize,
+    offset: u64,
+    length: usize,
+}
+
+/// The pieces of all jobs, in order. A tensor without elements has none, one that is decoded is one.
+fn cut(jobs: &[Job<'_>]) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    for (job, Job { dtype, data }) in jobs.iter().enumerate() {
+        let Some(n_bytes) = data.len() else {
+            pieces.push(Piece { job, offset: 0, length: 0 });
+            continue;
+        };
+        let size = piece_size(*dtype) as u64;
+        for offset in (0..n_bytes).step_by(piece_size(*dtype)) {
+            pieces.push(Piece { job, offset, length: (n_bytes - offset).min(size) as usize });
+        }
+    }
+    pieces
+}

@@ -1,0 +1,429 @@
+//! Are weights what a description says, and are they sound (spec/weights.md §4)?
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::description::{Description, ExpectedTensor, Quantization, ValueRange};
+use super::kernels::{Level, Moments, n_off_grid, smallest, with_encoding};
+use super::load::select;
+use super::options::LoadOptions;
+use super::parallel::available_threads;
+use super::pieces::{Data, Job, for_each_piece};
+use super::statistics::{Statistics, moments_of};
+use super::{Weights, WeightsError};
+use crate::element_count;
+use crate::files::{ElementType, RawTensor, TensorFile, TensorFileError};
+
+mod finding;
+
+use finding::some_names;
+pub use finding::{Category, Finding, Validation};
+
+/// Compares the tensors of a file with a description, and looks at all of their numbers, in little memory.
+///
+/// `options` say which tensors, whether digests are verified, and with how many threads.
+///
+/// # Errors
+/// What keeps the file from being read: findings are no errors of this kind. Also [`WeightsError::NoneSelected`].
+pub fn validate(
+    file: &TensorFile,
+    description: &Description,
+    options: &LoadOptions,
+) -> Result<Validation, WeightsError> {
+    let entries = match select(file, &options.filter) {
+        Ok(entries) => entries,
+        Err(WeightsError::NoTensors { place }) => {
+            let mut validation = Validation { model: description.name().to_owned(), ..Validation::default() };
+            validation.add(Category::NoTensors.of_all(format!("No tensors found in {place}")));
+            return Ok(validation);
+        }
+        Err(error) => return Err(error),
+    };
+    if options.verify {
+        for entry in &entries {
+            entry.verify()?;
+        }
+    }
+    let failed = |source| WeightsError::from(TensorFileError::Io { place: file.place().to_owned(), source });
+    let decoders: Vec<_> = entries.iter().map(|entry| || Ok(entry.dequantize()?)).collect();
+    let mut subjects = Vec::with_capacity(entries.len());
+    for (entry, decode) in entries.iter().zip(&decoders) {
+        subjects.push(Subject {
+            name: entry.name().to_owned(),
+            shape: entry.shape().to_vec(),
+            dtype: entry.dtype(),
+            n_bytes: None,
+            data: match entry.location() {
+                Some((bytes, range)) => Data::File(bytes, range, &failed),
+                None => Data::Decoded(decode),
+            },
+        });
+    }
+    judge(&subjects, description, &options.filter, options.threads())
+}
+
+/// As [`validate`], of weights that were loaded.
+///
+/// # Errors
+/// None that loaded tensors can have.
+pub fn validate_weights(weights: &Weights, description: &Description) -> Result<Validation, WeightsError> {
+    if weights.tensors.is_empty() {
+        let mut validation = Validation { model: description.name().to_owned(), ..Validation::default() };
+        validation.add(Category::NoTensors.of_all("No tensors found".to_owned()));
+        return Ok(validation);
+    }
+    let subjects: Vec<Subject<'_>> = weights.tensors.iter().map(|(name, tensor)| Subject::of(name, tensor)).collect();
+    judge(&subjects, description, &super::Filter::ALL, available_threads())
+}
+
+/// What is wrong with one tensor: its shape, if one is expected, its size, and numbers that are not finite.
+///
+/// # Errors
+/// None for a tensor in memory.
+pub fn validate_tensor(
+    name: &str,
+    tensor: &RawTensor,
+    expected_shape: Option<&[usize]>,
+) -> Result<Vec<Finding>, WeightsError> {
+    let subject = Subject::of(name, tensor);
+    let mut findings = shape_findings(&subject, expected_shape);
+    let statistics = look_at(&[subject], &|_| None, available_threads())?;
+    findings.extend(statistics.into_iter().flatten().flat_map(|found| number_findings(name, found.statistics)));
+    Ok(findings)
+}
+
+/// Whether all floats among the tensors have one element type, and all integers.
+#[must_use]
+pub fn validate_dtype_consistency<'a>(dtypes: impl IntoIterator<Item = &'a ElementType>) -> bool {
+    inconsistent(dtypes.into_iter().copied()).is_none()
+}
+
+/// What is wrong with a tensor that should be quantized in this way; `None` if nothing is.
+///
+/// ```
+/// use carton_tensor::files::{ElementType, RawTensor};
+/// use carton_tensor::weights::{Quantization, validate_quantization};
+/// let tensor = RawTensor::new(ElementType::Int8, vec![4], vec![1_u8, 0, 255, 1].into())?;
+/// assert!(validate_quantization(&tensor, Quantization::Ternary { scale: None })?.is_none());
+/// let tensor = RawTensor::new(ElementType::Int8, vec![3], vec![1_u8, 0, 2].into())?;
+/// assert!(validate_quantization(&tensor, Quantization::Ternary { scale: None })?.is_some());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// None for a tensor in memory.
+pub fn validate_quantization(tensor: &RawTensor, expected: Quantization) -> Result<Option<String>, WeightsError> {
+    let found = look_at(&[Subject::of("", tensor)], &|_| Some(expected), available_threads())?.pop().flatten();
+    Ok(match found {
+        Some(found) => quantization_problem(tensor.dtype(), &found, expected),
+        None => Some(format!("has complex numbers ({})", tensor.dtype())),
+    })
+}
+
+/// Why a tensor is numerically unstable: NaN, infinities, or values beyond the range; `None` if it is not.
+///
+/// # Errors
+/// None for a tensor in memory.
+pub fn check_numerical_stability(tensor: &RawTensor, range: ValueRange) -> Result<Option<String>, WeightsError> {
+    let found = look_at(&[Subject::of("", tensor)], &|_| None, available_threads())?.pop().flatten();
+    let Some(found) = found else { return Ok(None) };
+    let mut problems: Vec<String> = number_problems(found.statistics).map(|(_, problem)| problem).collect();
+    problems.extend(range_problem(&found.statistics, range));
+    Ok((!problems.is_empty()).then(|| problems.join("; ")))
+}
+
+/// Which tensors of a description are missing, and which are there that it does not have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LayerStructure {
+    /// Expected and not there.
+    pub missing: Vec<String>,
+    /// There and not expected.
+    pub unexpected: Vec<String>,
+}
+
+impl LayerStructure {
+    /// Whether every expected tensor is there, and no other.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.missing.is_empty() && self.unexpected.is_empty()
+    }
+}
+
+/// Compares the names of tensors with those of a description.
+pub fn verify_layer_structure<'a>(
+    names: impl IntoIterator<Item = &'a str>,
+    description: &Description,
+) -> LayerStructure {
+    let names: BTreeSet<&str> = names.into_iter().collect();
+    let missing = description.tensors().map(|(name, _)| name).filter(|name| !names.contains(name));
+    let unexpected = names.iter().filter(|name| description.tensor(name).is_none());
+    LayerStructure {
+        missing: missing.map(str::to_owned).collect(),
+        unexpected: unexpected.map(|&name| name.to_owned()).collect(),
+    }
+}
+
+/// A tensor to be judged.
+struct Subject<'a> {
+    name: String,
+    shape: Vec<usize>,
+    /// `None` for what has to be computed, as for a `quantized_group`.
+    dtype: Option<ElementType>,
+    /// The bytes that there are, where nobody compared them with the shape yet.
+    n_bytes: Option<usize>,
+    data: Data<'a>,
+}
+
+impl<'a> Subject<'a> {
+    fn of(name: &str, tensor: &'a RawTensor) -> Self {
+        Self {
+            name: name.to_owned(),
+            shape: tensor.shape().to_vec(),
+            dtype: Some(tensor.dtype()),
+            n_bytes: Some(tensor.bytes().len()),
+            data: Data::Memory(tensor.bytes()),
+        }
+    }
+}
+
+/// What the numbers of a tensor are like.
+struct Found {
+    statistics: Statistics,
+    /// The smallest magnitude above 0, where ternary numbers are expected.
+    smallest: f64,
+    /// How many are not on the grid, where int8 is expected.
+    n_off_grid: u64,
+}
+
+fn judge(
+    subjects: &[Subject<'_>],
+    description: &Description,
+    filter: &super::Filter,
+    n_threads: usize,
+) -> Result<Validation, WeightsError> {
+    let mut validation =
+        Validation { model: description.name().to_owned(), n_tensors: subjects.len(), ..Validation::default() };
+    let quantization_of = |name: &str| {
+        description.tensor(name).filter(|tensor| tensor.is_quantized()).and_then(|_| description.quantization())
+    };
+    let found = look_at(subjects, &|index| quantization_of(&subjects[index].name), n_threads)?;
+    for (subject, found) in subjects.iter().zip(&found) {
+        let expected = description.tensor(&subject.name);
+        for finding in shape_findings(subject, expected.map(ExpectedTensor::shape)) {
+            validation.add(finding);
+        }
+        let dtypes = expected.map(|expected| description.dtypes(expected)).unwrap_or_default();
+        if let Some(dtype) = subject.dtype
+            && !dtypes.is_empty()
+            && !dtypes.contains(&dtype)
+        {
+            let names: Vec<&str> = dtypes.iter().map(|dtype| dtype.name()).collect();
+            let what = format!("has dtype {dtype}, expected {}", names.join(" or "));
+            validation.add(Category::DtypeMismatch.of(&subject.name, what));
+        }
+        let count = element_count(&subject.shape).unwrap_or_default() as u64;
+        validation.n_parameters = validation.n_parameters.saturating_add(count);
+        let Some(found) = found else { continue };
+        for finding in number_findings(&subject.name, found.statistics) {
+            validation.add(finding);
+        }
+        if let Some(problem) = range_problem(&found.statistics, description.values()) {
+            validation.add(Category::ValueRange.of(&subject.name, problem));
+        }
+        let problem = quantization_of(&subject.name)
+            .and_then(|expected| quantization_problem(subject.dtype.unwrap_or(ElementType::Float32), found, expected));
+        if let Some(problem) = problem {
+            validation.add(Category::Quantization.of(&subject.name, problem));
+        }
+    }
+    whole_findings(subjects, description, filter, &mut validation);
+    Ok(validation)
+}
+
+/// What is odd about all tensors together.
+fn whole_findings(
+    subjects: &[Subject<'_>],
+    description: &Description,
+    filter: &super::Filter,
+    validation: &mut Validation,
+) {
+    let mut structure = verify_layer_structure(subjects.iter().map(|subject| subject.name.as_str()), description);
+    // What nobody asked for is not missing.
+    structure.missing.retain(|name| filter.accepts(name));
+    if !structure.missing.is_empty() {
+        let (n_missing, names) = (structure.missing.len(), some_names(structure.missing.iter().map(String::as_str)));
+        validation.add(Category::MissingLayers.of_all(format!(
+            "Some expected layers are missing: {n_missing} of {} tensors ({names})",
+            description.n_tensors()
+        )));
+    }
+    if !structure.unexpected.is_empty() {
+        let names = some_names(structure.unexpected.iter().map(String::as_str));
+        let message = format!("{} tensors are not expected ({names})", structure.unexpected.len());
+        validation.add(Category::UnexpectedTensors.of_all(message));
+    }
+    let is_all = description.tensors().all(|(name, _)| filter.accepts(name));
+    if is_all && validation.n_parameters != description.n_parameters() {
+        validation.add(Category::ParameterCount.of_all(format!(
+            "Parameter count differs from expected: {}, expected {}",
+            validation.n_parameters,
+            description.n_parameters()
+        )));
+    }
+    if let Some(message) = inconsistent(subjects.iter().filter_map(|subject| subject.dtype)) {
+        validation.add(Category::InconsistentDtypes.of_all(message));
+    }
+}
+
+/// How the element types disagree, if they do.
+fn inconsistent(dtypes: impl Iterator<Item = ElementType>) -> Option<String> {
+    let mut counts: BTreeMap<ElementType, usize> = BTreeMap::new();
+    for dtype in dtypes {
+        *counts.entry(dtype).or_default() += 1;
+    }
+    let n_floats = counts.keys().filter(|dtype| dtype.is_float()).count();
+    if n_floats <= 1 && counts.len() - n_floats <= 1 {
+        return None;
+    }
+    let counts: Vec<String> = counts.iter().map(|(dtype, count)| format!("{dtype} in {count}")).collect();
+    Some(format!("Dtypes are not consistent: {} tensors", counts.join(", ")))
+}
+
+/// Looks at the numbers of all tensors: nothing for complex ones.
+fn look_at(
+    subjects: &[Subject<'_>],
+    quantization: &(dyn Fn(usize) -> Option<Quantization> + Sync),
+    n_threads: usize,
+) -> Result<Vec<Option<Found>>, WeightsError> {
+    let level = Level::best();
+    let jobs: Vec<Job<'_>> = subjects
+        .iter()
+        .map(|subject| Job { dtype: subject.dtype.unwrap_or(ElementType::Float32), data: subject.data.borrowed() })
+        .collect();
+    let parts = for_each_piece(&jobs, n_threads, |job, bytes| {
+        let dtype = jobs[job].dtype;
+        let moments = match moments_of(level, dtype, bytes) {
+            Err(WeightsError::Complex { .. }) => return Ok(None),
+            moments => moments?,
+        };
+        let (mut least, mut n_off) = (f64::INFINITY, 0);
+        match quantization(job) {
+            Some(Quantization::Ternary { .. }) => {
+                least = with_encoding!(dtype, S => smallest::<S>(level, bytes), f64::INFINITY);
+            }
+            Some(Quantization::Int8 { scale }) => {
+                let scale = scale.filter(|_| dtype.is_float()).unwrap_or(1.0);
+                n_off = with_encoding!(dtype, S => n_off_grid::<S>(bytes, scale), 0);
+            }
+            None => {}
+        }
+        Ok(Some((moments, least, n_off)))
+    })?;
+    let merge = |(job, parts): (&Job<'_>, Vec<Option<(Moments, f64, u64)>>)| {
+        if !parts.iter().all(Option::is_some) || matches!(job.dtype, ElementType::Complex64 | ElementType::Complex128) {
+            return None;
+        }
+        let mut found = Found { statistics: Statistics::of([]), smallest: f64::INFINITY, n_off_grid: 0 };
+        for (_, smallest, n_off) in parts.iter().flatten() {
+            found.smallest = found.smallest.min(*smallest);
+            found.n_off_grid += n_off;
+        }
+        found.statistics = Statistics::of(parts.into_iter().flatten().map(|(moments, ..)| moments));
+        Some(found)
+    };
+    Ok(jobs.iter().zip(parts).map(merge).collect())
+}
+
+fn shape_findings(subject: &Subject<'_>, expected: Option<&[usize]>) -> Vec<Finding> {
+    let Subject { name, shape, .. } = subject;
+    let mut findings = Vec::new();
+    match expected {
+        _ if shape.is_empty() && expected.is_none_or(|expected| !expected.is_empty()) => {
+            findings.push(Category::EmptyShape.of(name, "has empty shape"));
+        }
+        Some(expected) if expected != shape.as_slice() => {
+            let what = format!("shape mismatch: {shape:?}, expected {expected:?}");
+            findings.push(Category::ShapeMismatch.of(name, what));
+        }
+        _ => {}
+    }
+    let has_zero = shape.contains(&0);
+    if has_zero {
+        findings.push(Category::ZeroDimension.of(name, format!("has zero dimension: {shape:?}")));
+    }
+    if let (Some(found), Some(dtype)) = (subject.n_bytes, subject.dtype) {
+        let expected = element_count(shape).and_then(|count| dtype.n_bytes(count));
+        if found == 0 && !has_zero {
+            findings.push(Category::NoData.of(name, "has no data"));
+        } else if expected != Some(found) {
+            let expected = expected.map_or_else(|| "more than fit in memory".to_owned(), |bytes| bytes.to_string());
+            let what = format!("data size mismatch: {found} bytes, expected {expected}");
+            findings.push(Category::SizeMismatch.of(name, what));
+        }
+    }
+    findings
+}
+
+fn number_problems(statistics: Statistics) -> impl Iterator<Item = (Category, String)> {
+    let Statistics { n_elements, n_nan, n_infinite, .. } = statistics;
+    let problem = move |category, count, what| {
+        (count > 0).then(|| (category, format!("contains {what} ({count} of {n_elements} numbers)")))
+    };
+    let nan = problem(Category::ContainsNan, n_nan, "NaN");
+    nan.into_iter().chain(problem(Category::ContainsInf, n_infinite, "Inf"))
+}
+
+fn number_findings(name: &str, statistics: Statistics) -> impl Iterator<Item = Finding> {
+    number_problems(statistics).map(move |(category, problem)| category.of(name, problem))
+}
+
+fn range_problem(statistics: &Statistics, range: ValueRange) -> Option<String> {
+    let (min, max) = (statistics.min?, statistics.max?);
+    let below = range.min.is_some_and(|least| min < least);
+    let above = range.max.is_some_and(|most| max > most);
+    let bound = |bound: Option<f64>| bound.map_or_else(|| "any".to_owned(), |bound| bound.to_string());
+    (below || above)
+        .then(|| format!("has values from {min} to {max}, expected {} to {}", bound(range.min), bound(range.max)))
+}
+
+fn quantization_problem(dtype: ElementType, found: &Found, expected: Quantization) -> Option<String> {
+    let statistics = &found.statistics;
+    let (min, max) = (statistics.min?, statistics.max?);
+    let largest = max.max(-min);
+    match expected {
+        Quantization::Ternary { scale } => {
+            if largest == 0.0 {
+                return None;
+            }
+            if found.smallest != largest {
+                let smallest = found.smallest;
+                return Some(format!("is not ternary: beside 0 it has magnitudes from {smallest} to {largest}"));
+            }
+            let scale = scale.filter(|_| dtype.is_float())?;
+            let is_near = (largest - scale).abs() <= scale * precision(dtype);
+            (!is_near).then(|| format!("is ternary with scale {largest}, expected {scale}"))
+        }
+        Quantization::Int8 { scale } => {
+            if dtype.is_float() && scale.is_none() {
+                return Some(format!("is not int8: it has dtype {dtype}, and there is no scale to compare with"));
+            }
+            let (n_off, n_elements) = (found.n_off_grid, statistics.n_elements);
+            (n_off > 0).then(|| {
+                format!("is not int8: {n_off} of {n_elements} numbers are no integers from -127 to 127 after scaling")
+            })
+        }
+    }
+}
+
+/// How far a number of this type can be from what it stands for, relatively, and some more.
+const fn precision(dtype: ElementType) -> f64 {
+    match dtype {
+        ElementType::Float32 | ElementType::Float64 => 1e-6,
+        ElementType::Float16 => 1e-3,
+        ElementType::BFloat16 => 1e-2,
+        _ => 0.15,
+    }
+}
+
+#[cfg(test)]
+mod tests;

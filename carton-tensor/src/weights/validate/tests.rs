@@ -1,0 +1,171 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::files::SharedBytes;
+use crate::safetensors::{self, Metadata};
+use crate::weights::{Filter, LoaderStatistics};
+
+fn floats(shape: &[usize], numbers: &[f32]) -> RawTensor {
+    let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+    RawTensor::new(ElementType::Float32, shape.to_vec(), bytes.into()).unwrap()
+}
+
+const TINY: &str = "
+version = 1
+name = 'tiny'
+dtypes = ['float32', 'int8']
+sizes = { layers = 2 }
+values = { min = -8.0, max = 8.0 }
+quantization = { method = 'ternary', scale = 1.0 }
+tensors = [
+    { name = 'norm', shape = [2] },
+    { name = 'layers.{layer}.w', repeat = 'layers', shape = [2, 2], quantized = true },
+]
+";
+
+fn good() -> Vec<(&'static str, RawTensor)> {
+    vec![
+        ("norm", floats(&[2], &[0.5, 7.5])),
+        ("layers.0.w", floats(&[2, 2], &[1.0, -1.0, 0.0, 1.0])),
+        ("layers.1.w", floats(&[2, 2], &[0.0; 4])),
+    ]
+}
+
+/// The findings for the good tensors with some replaced, added or removed, through a file and through memory.
+fn findings(changes: &[(&'static str, Option<RawTensor>)]) -> (Vec<Category>, String) {
+    let description: Description = TINY.parse().unwrap();
+    let mut tensors: BTreeMap<String, RawTensor> =
+        good().into_iter().map(|(name, tensor)| (name.to_owned(), tensor)).collect();
+    for (name, change) in changes {
+        match change {
+            Some(tensor) => drop(tensors.insert((*name).to_owned(), tensor.clone())),
+            None => drop(tensors.remove(*name)),
+        }
+    }
+    let mut bytes = Vec::new();
+    safetensors::write(&tensors, &Metadata::default(), &mut bytes).unwrap();
+    let file = TensorFile::new(bytes, "tiny").unwrap();
+    let of_file = validate(&file, &description, &LoadOptions::default()).unwrap();
+    let of_memory =
+        validate_weights(&Weights { tensors, statistics: LoaderStatistics::default() }, &description).unwrap();
+    let sorted = |validation: &Validation| {
+        let mut findings: Vec<_> = validation.errors.iter().chain(&validation.warnings).cloned().collect();
+        findings.sort_by_key(|finding| (!finding.category.is_error(), finding.message.clone()));
+        findings
+    };
+    let found = sorted(&of_file);
+    assert!(of_file.errors.iter().all(|finding| finding.category.is_error()));
+    assert!(of_file.warnings.iter().all(|finding| !finding.category.is_error()));
+    // What holds no tensors is named, where it has a name.
+    if of_file.n_tensors > 0 {
+        assert_eq!(found, sorted(&of_memory));
+    }
+    let messages: Vec<String> = found.iter().map(ToString::to_string).collect();
+    (found.iter().map(|finding| finding.category).collect(), messages.join("\n"))
+}
+
+#[track_caller]
+fn check(changes: &[(&'static str, Option<RawTensor>)], categories: &[Category], message: &str) {
+    let (found, messages) = findings(changes);
+    assert_eq!(found, categories, "{messages}");
+    assert!(messages.contains(message), "{messages}");
+}
+
+#[test]
+fn what_is_as_described_has_no_findings() {
+    check(&[], &[], "");
+    let bitnet = Description::built_in("bitnet-7b").unwrap();
+    assert!(verify_layer_structure(bitnet.tensors().map(|(name, _)| name), &bitnet).is_complete());
+}
+
+#[test]
+fn errors_are_worded_as_their_specification_words_them() {
+    use Category::*;
+    let norm = |numbers: &[f32]| [("norm", Some(floats(&[2], numbers)))];
+    check(&norm(&[f32::NAN, 0.0]), &[ContainsNan], "Tensor norm contains NaN (1 of 2 numbers)");
+    check(&norm(&[f32::NEG_INFINITY, 0.0]), &[ContainsInf], "Tensor norm contains Inf (1 of 2 numbers)");
+    check(&norm(&[8.5, 0.0]), &[ValueRange], "Tensor norm has values from 0 to 8.5, expected -8 to 8");
+    check(&norm(&[-8.5, 0.0]), &[ValueRange], "-8.5");
+    check(
+        &[("norm", Some(floats(&[1, 2], &[1.0, 2.0])))],
+        &[ShapeMismatch],
+        "Tensor norm shape mismatch: [1, 2], expected [2]",
+    );
+    check(&[("norm", Some(floats(&[], &[1.0])))], &[EmptyShape, ParameterCount], "Tensor norm has empty shape");
+    check(
+        &[("norm", Some(floats(&[0], &[])))],
+        &[ZeroDimension, ShapeMismatch, ParameterCount],
+        "Tensor norm has zero dimension: [0]",
+    );
+    let half = RawTensor::new(ElementType::Float16, vec![2], vec![0_u8; 4].into()).unwrap();
+    check(&[("norm", Some(half))], &[DtypeMismatch, InconsistentDtypes], "has dtype float16, expected float32 or int8");
+    let weight = |numbers: &[f32]| [("layers.1.w", Some(floats(&[2, 2], numbers)))];
+    check(&weight(&[1.0, -0.5, 0.0, 1.0]), &[Quantization], "not ternary: beside 0 it has magnitudes from 0.5 to 1");
+    check(&weight(&[2.0, -2.0, 0.0, 2.0]), &[Quantization], "ternary with scale 2, expected 1");
+}
+
+#[test]
+fn warnings_are_worded_as_their_specification_words_them() {
+    use Category::*;
+    check(&[("layers.1.w", None)], &[ParameterCount, MissingLayers], "Some expected layers are missing: 1 of 3");
+    check(
+        &[("layers.1.w", None)],
+        &[ParameterCount, MissingLayers],
+        "Parameter count differs from expected: 6, expected 10",
+    );
+    check(
+        &[("bias\n", Some(floats(&[1], &[0.0])))],
+        &[UnexpectedTensors, ParameterCount],
+        "1 tensors are not expected (bias\\n)",
+    );
+    let all = [("norm", None), ("layers.0.w", None), ("layers.1.w", None)];
+    let (found, messages) = findings(&all);
+    assert_eq!((found.as_slice(), messages.as_str()), ([NoTensors].as_slice(), "No tensors found in tiny"));
+}
+
+#[test]
+fn what_a_filter_leaves_out_is_not_missing() {
+    let mut bytes = Vec::new();
+    let tensors = good();
+    safetensors::write(tensors.iter().map(|(name, tensor)| (name, tensor)), &Metadata::default(), &mut bytes).unwrap();
+    let file = TensorFile::new(bytes, "tiny").unwrap();
+    let options = LoadOptions::default().filter(Filter::prefix("layers."));
+    let validation = validate(&file, &TINY.parse().unwrap(), &options).unwrap();
+    assert_eq!((validation.is_valid(), validation.warnings.len(), validation.n_parameters), (true, 0, 8));
+}
+
+#[test]
+fn codes_of_integers_have_no_scale() {
+    let codes =
+        |bytes: &[u8]| RawTensor::new(ElementType::Int8, vec![bytes.len()], SharedBytes::from(bytes.to_vec())).unwrap();
+    let ternary = Quantization::Ternary { scale: Some(1.0) };
+    assert_eq!(validate_quantization(&codes(&[127, 0, 129]), ternary).unwrap(), None);
+    assert!(validate_quantization(&codes(&[127, 0, 128]), ternary).unwrap().is_some());
+    let int8 = Quantization::Int8 { scale: None };
+    assert_eq!(validate_quantization(&codes(&[127, 0, 129]), int8).unwrap(), None);
+    assert!(validate_quantization(&codes(&[128]), int8).unwrap().is_some());
+    let fake = floats(&[3], &[-0.5, 0.25, 127.0 / 64.0]);
+    assert_eq!(validate_quantization(&fake, Quantization::Int8 { scale: Some(64.0) }).unwrap(), None);
+    assert!(validate_quantization(&fake, Quantization::Int8 { scale: Some(65.0) }).unwrap().is_some());
+    assert!(validate_quantization(&fake, int8).unwrap().is_some());
+    let complex = RawTensor::new(ElementType::Complex64, vec![1], vec![0_u8; 8].into()).unwrap();
+    assert!(validate_quantization(&complex, int8).unwrap().is_some());
+}
+
+#[test]
+fn single_checks() {
+    let found = validate_tensor("a", &floats(&[2], &[f32::NAN, 1.0]), Some(&[3])).unwrap();
+    let categories: Vec<Category> = found.iter().map(|finding| finding.category).collect();
+    assert_eq!(categories, [Category::ShapeMismatch, Category::ContainsNan]);
+    let range = ValueRange { min: Some(-1.0), max: None };
+    assert_eq!(check_numerical_stability(&floats(&[1], &[1e30]), range).unwrap(), None);
+    let problem = check_numerical_stability(&floats(&[3], &[f32::NAN, -2.0, f32::INFINITY]), range).unwrap().unwrap();
+    assert_eq!(
+        problem,
+        "contains NaN (1 of 3 numbers); contains Inf (1 of 3 numbers); has values from -2 to -2, expected -1 to any"
+    );
+    use ElementType::{Bool, Float16, Float32, Int8};
+    assert!(validate_dtype_consistency(&[Float32, Int8, Float32]));
+    assert!(!validate_dtype_consistency(&[Float32, Float16]));
+    assert!(!validate_dtype_consistency(&[Int8, Bool]));
+}

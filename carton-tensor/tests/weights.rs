@@ -1,0 +1,187 @@
+//! Loading, quantizing and merging whole files, of both formats alike.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use carton_tensor::files::{ElementType, RawTensor, TensorFile, TensorFileFormat};
+use carton_tensor::safetensors::{self, Metadata};
+use carton_tensor::weights::{self, Filter, LoadOptions, WeightsError};
+use carton_tensor::ztensor::{self, DigestAlgorithm, StoreAs};
+
+/// Tensors of several types; one is cut into pieces by every thread, one has no elements.
+fn tensors() -> Vec<(String, RawTensor)> {
+    let tensor = |dtype: ElementType, shape: &[usize], seed: u8| {
+        let n_bytes = dtype.n_bytes(shape.iter().product()).unwrap();
+        let bytes: Vec<u8> =
+            (0..n_bytes).map(|index| (index as u8).wrapping_mul(31).wrapping_add(seed) & 0xbf).collect();
+        RawTensor::new(dtype, shape.to_vec(), bytes.into()).unwrap()
+    };
+    vec![
+        ("big".to_owned(), tensor(ElementType::Float32, &[4_200_000], 1)),
+        ("empty".to_owned(), tensor(ElementType::Float32, &[0, 3], 2)),
+        ("half".to_owned(), tensor(ElementType::Float16, &[7, 11], 3)),
+        ("integers".to_owned(), tensor(ElementType::Int64, &[5], 4)),
+        ("scalar".to_owned(), tensor(ElementType::Float64, &[], 5)),
+    ]
+}
+
+fn write_safetensors(path: &Path, tensors: &[(String, RawTensor)], metadata: &[(&str, &str)]) {
+    let metadata =
+        if metadata.is_empty() { Metadata::default() } else { Metadata::new(metadata.iter().copied()).unwrap() };
+    let file = std::fs::File::create(path).unwrap();
+    safetensors::write(tensors.iter().map(|(name, tensor)| (name, tensor)), &metadata, file).unwrap();
+}
+
+fn write_ztensor(path: &Path, tensors: &[(String, RawTensor)], store_as: StoreAs) {
+    let mut writer = ztensor::Writer::create(path).unwrap();
+    for (name, tensor) in tensors {
+        writer.add(name, tensor, store_as).unwrap();
+    }
+    writer.finish().unwrap();
+}
+
+/// The same tensors in several files.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let path = |name: &str| folder.join(name);
+    write_safetensors(&path("a.safetensors"), &tensors(), &[]);
+    write_ztensor(&path("raw.zt"), &tensors(), StoreAs::RAW);
+    write_ztensor(&path("sha256.zt"), &tensors(), StoreAs::RAW.digest(DigestAlgorithm::Sha256));
+    write_ztensor(&path("zstd.zt"), &tensors(), StoreAs::RAW.zstd(1).digest(DigestAlgorithm::Crc32c));
+    ["a.safetensors", "raw.zt", "sha256.zt", "zstd.zt"].map(path).into()
+}
+
+#[test]
+fn files_load_the_same_in_every_way() {
+    let folder = tempfile::tempdir().unwrap();
+    for path in files(folder.path()) {
+        let has_digests = path.ends_with("sha256.zt") || path.ends_with("zstd.zt");
+        for options in [
+            LoadOptions::default(),
+            LoadOptions::default().mapped(),
+            LoadOptions::default().verified(),
+            LoadOptions::default().mapped().verified(),
+        ] {
+            let weights = weights::load(&path, &options).unwrap();
+            assert_eq!(weights.tensors, tensors().into_iter().collect(), "{}", path.display());
+            let statistics = weights.statistics;
+            assert_eq!(statistics.n_tensors, 5);
+            assert_eq!(statistics.n_verified, if options.verify && has_digests { 5 } else { 0 });
+            assert!(statistics.seconds > 0.0 && statistics.gb_per_second() > 0.0);
+        }
+        let metadata = weights::load_metadata(&path).unwrap();
+        assert_eq!(metadata["half"].dtype, Some(ElementType::Float16));
+        assert_eq!(metadata["half"].shape, [7, 11]);
+        assert_eq!(weights::file_size(&path).unwrap(), std::fs::metadata(&path).unwrap().len());
+    }
+}
+
+#[test]
+fn a_filter_selects_and_progress_tells() {
+    let folder = tempfile::tempdir().unwrap();
+    for path in files(folder.path()) {
+        let told = std::sync::Arc::new(Mutex::new(Vec::new()));
+        let told_to = told.clone();
+        let options = LoadOptions::default()
+            .filter(Filter::any_glob(["h*f", "sca?ar"]).unwrap())
+            .on_progress(move |progress| told_to.lock().unwrap().push((progress.name.to_owned(), progress.n_bytes)));
+        let weights = weights::load(&path, &options).unwrap();
+        assert_eq!(weights.tensors.keys().collect::<Vec<_>>(), ["half", "scalar"]);
+        let mut told = told.lock().unwrap().clone();
+        assert_eq!(told.iter().map(|(_, n_bytes)| *n_bytes).max(), Some(weights.statistics.n_bytes));
+        told.sort();
+        assert_eq!(told.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["half", "scalar"]);
+
+        let none = LoadOptions::default().filter(Filter::prefix("nothing"));
+        assert!(matches!(weights::load(&path, &none), Err(WeightsError::NoneSelected { n_tensors: 5, .. })));
+    }
+    let path = folder.path().join("none.safetensors");
+    write_safetensors(&path, &[], &[]);
+    assert!(matches!(weights::load(&path, &LoadOptions::default()), Err(WeightsError::NoTensors { .. })));
+    assert!(matches!(Filter::glob("a***"), Err(WeightsError::Pattern { .. })));
+}
+
+#[test]
+fn loads_run_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = files(folder.path());
+    std::thread::scope(|scope| {
+        for path in files.iter().chain(&files) {
+            scope.spawn(move || {
+                let weights = weights::load(path, &LoadOptions::default()).unwrap();
+                assert_eq!(weights.tensors, tensors().into_iter().collect());
+            });
+        }
+    });
+}
+
+#[test]
+fn damage_is_found_where_verification_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.zt");
+    write_ztensor(&path, &tensors(), StoreAs::RAW.digest(DigestAlgorithm::Sha256));
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[12_345_678] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    weights::load(&path, &LoadOptions::default()).unwrap();
+    for options in [LoadOptions::default().verified(), LoadOptions::default().mapped().verified()] {
+        for error in
+            [weights::load(&path, &options).unwrap_err(), weights::load_quantized(&path, &options).unwrap_err()]
+        {
+            let source = std::error::Error::source(&error).unwrap().to_string();
+            assert!(source.contains("digest mismatch for component `data` of object `big`"), "{source}");
+        }
+    }
+}
+
+#[test]
+fn floats_are_quantized_while_loading() {
+    let folder = tempfile::tempdir().unwrap();
+    for path in files(folder.path()) {
+        for options in [LoadOptions::default(), LoadOptions::default().mapped()] {
+            let loaded = weights::load_quantized(&path, &options).unwrap();
+            assert_eq!(loaded.unchanged.keys().collect::<Vec<_>>(), ["integers"]);
+            assert_eq!((loaded.quantized.len(), loaded.statistics.n_tensors), (4, 5));
+            for (name, tensor) in tensors().iter().filter(|(_, tensor)| tensor.dtype().is_float()) {
+                let (found, expected) = (&loaded.quantized[name], weights::quantize(tensor).unwrap());
+                assert_eq!((&found.tensor, found.scale), (&expected.tensor, expected.scale), "{name}");
+                assert_eq!(found.n_non_finite, expected.n_non_finite);
+                assert_eq!(found.tensor.shape(), tensor.shape());
+            }
+        }
+    }
+}
+
+#[test]
+fn shards_merge_into_one_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let all = tensors();
+    write_safetensors(&path("1.safetensors"), &all[..2], &[("format", "pt"), ("part", "1")]);
+    write_ztensor(&path("2.zt"), &all[2..], StoreAs::RAW.zstd(1));
+    let inputs = [path("1.safetensors"), path("2.zt")];
+    for (output, format) in [("all.safetensors", TensorFileFormat::Safetensors), ("all.zt", TensorFileFormat::ZTensor)]
+    {
+        let statistics = weights::merge(&inputs, path(output), &LoadOptions::default()).unwrap();
+        assert_eq!(statistics.n_tensors, 5);
+        let file = TensorFile::open(path(output)).unwrap();
+        assert_eq!(file.format(), format);
+        assert_eq!(file.metadata().unwrap().len(), 2);
+        let weights = weights::load(path(output), &LoadOptions::default()).unwrap();
+        assert_eq!(weights.tensors, all.iter().cloned().collect());
+    }
+    // Byte for byte what writing all of them at once gives.
+    write_safetensors(&path("at-once.safetensors"), &all, &[("format", "pt"), ("part", "1")]);
+    assert!(std::fs::read(path("all.safetensors")).unwrap() == std::fs::read(path("at-once.safetensors")).unwrap());
+
+    write_safetensors(&path("3.safetensors"), &all[1..2], &[]);
+    write_safetensors(&path("4.safetensors"), &all[2..3], &[("part", "4")]);
+    let merge =
+        |other: &str| weights::merge([path("1.safetensors"), path(other)], path("bad.zt"), &LoadOptions::default());
+    let error = merge("3.safetensors").unwrap_err();
+    assert!(matches!(error, WeightsError::Duplicate { .. }) && error.to_string().contains("`empty`"), "{error}");
+    assert!(matches!(merge("4.safetensors"), Err(WeightsError::Metadata { .. })));
+    let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left.len(), 7, "nothing unfinished is left: {left:?}");
+}
