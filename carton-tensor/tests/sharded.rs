@@ -195,6 +195,7 @@ fn files_and_index_must_agree() {
     // So many that they cannot be listed, or even counted through.
     let place = Checkpoint::new();
     place.index_of([("a", "m-1-of-999999999.safetensors".to_owned())]);
+    fs::copy(place.path("m-00001-of-00002.safetensors"), place.path("m-1-of-999999999.safetensors")).unwrap();
     let error = place.error();
     assert!(
         matches!(&error, ShardedError::MissingShards { files, count: 999_999_998, .. } if files.len() == 10),
@@ -202,6 +203,12 @@ fn files_and_index_must_agree() {
     );
     assert!(error.to_string().contains("`m-2-of-999999999.safetensors`"), "{error}");
     assert!(error.to_string().contains("and 999999988 more"), "{error}");
+
+    // As many series as files: looked for in vain a thousand times at most.
+    let place = Checkpoint::new();
+    let many: Vec<_> = (0..50_000).map(|n| (format!("t{n}"), format!("s{n}-1-of-1.safetensors"))).collect();
+    place.index_of(many.iter().map(|(name, file)| (name.as_str(), file.clone())));
+    assert!(matches!(place.error(), ShardedError::MissingShards { count: 1001, .. }));
 
     // Counted from 0.
     let place = Checkpoint::new();

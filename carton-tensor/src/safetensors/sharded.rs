@@ -1,6 +1,6 @@
 //! Sharded checkpoints: several files read as one (spec/safetensors.md §7).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -150,8 +150,9 @@ impl Sharded {
         let place = path.display().to_string();
         let index = read_index(path, &place)?;
         let folders = Folders::of(path, &place)?;
-        folders.check_numbers(&index, &place)?;
+        // First, as it ends early where an index names millions of files.
         let paths = folders.resolve(&index, &place)?;
+        folders.check_numbers(&index, &place)?;
         let mut shards = Vec::with_capacity(paths.len());
         for (file, path) in index.files().zip(paths) {
             let shown = folders.named.join(file).display().to_string();
@@ -298,19 +299,20 @@ impl Folders {
     /// The files that are numbered are all named, and no other file is numbered as they are (§7.4).
     fn check_numbers(&self, index: &Index, place: &str) -> Result<(), ShardedError> {
         let named: BTreeSet<&str> = index.files().collect();
-        let numbered: Vec<Numbered<'_>> = index.files().filter_map(Numbered::parse).collect();
-        let series: BTreeSet<(&str, &str)> = numbered.iter().map(|file| (file.prefix, file.total)).collect();
-        for &(prefix, total) in &series {
-            let of_series = |file: &&Numbered<'_>| (file.prefix, file.total) == (prefix, total);
-            let numbers: BTreeSet<u32> =
-                numbered.iter().filter(of_series).filter_map(|file| file.number.parse().ok()).collect();
+        // The numbers of each series, and how many digits they have.
+        let mut series: BTreeMap<(&str, &str), (BTreeSet<u32>, usize)> = BTreeMap::new();
+        for file in index.files().filter_map(Numbered::parse) {
+            let (numbers, width) = series.entry((file.prefix, file.total)).or_default();
+            numbers.extend(file.number.parse::<u32>());
+            *width = file.number.len();
+        }
+        for (&(prefix, total), (numbers, width)) in &series {
             let Ok(n_files) = total.parse::<u32>() else { continue };
             // Almost all writers count from 1.
             let first = u32::from(!numbers.contains(&0));
             let expected = first..first.saturating_add(n_files);
-            let count = n_files as usize - expected_among(&numbers, &expected);
+            let count = n_files as usize - numbers.range(expected.clone()).count();
             if count > 0 {
-                let width = numbered.iter().find(of_series).map_or(5, |file| file.number.len());
                 let missing = expected.filter(|number| !numbers.contains(number)).take(LISTED);
                 let files = missing.map(|number| format!("{prefix}-{number:0width$}-of-{total}.safetensors")).collect();
                 return Err(ShardedError::MissingShards { place: place.to_owned(), files, count, section: "7.4" });
@@ -324,18 +326,14 @@ impl Folders {
             let name = entry.map_err(io)?.file_name();
             // A name that is not UTF-8 is none that the index could have.
             let Some(name) = name.to_str() else { continue };
-            let is_of_series = Numbered::parse(name).is_some_and(|file| series.contains(&(file.prefix, file.total)));
+            let is_of_series =
+                Numbered::parse(name).is_some_and(|file| series.contains_key(&(file.prefix, file.total)));
             if is_of_series && !named.contains(name) {
                 return Err(ShardedError::ExtraShard { place: place.to_owned(), file: name.to_owned() });
             }
         }
         Ok(())
     }
-}
-
-/// How many of the expected numbers are there.
-fn expected_among(numbers: &BTreeSet<u32>, expected: &std::ops::Range<u32>) -> usize {
-    numbers.iter().filter(|number| expected.contains(number)).count()
 }
 
 /// A name of the form `PREFIX-NUMBER-of-TOTAL.safetensors`.
