@@ -1,6 +1,6 @@
 //! Opening files of very many tensors, beside reading the same header to nothing.
 //!
-//! `cargo bench -p carton-tensor --features safetensors --bench open`. The contestants take turns, so that all meet the
+//! `cargo bench -p carton-tensor --features safetensors,ztensor --bench open`. The contestants take turns, so that all meet the
 //! same noise; what counts are the ratios.
 
 #![allow(clippy::unwrap_used)]
@@ -20,6 +20,8 @@ fn main() {
     for &n_tensors in sizes {
         let n_rounds = if full { (3_000_000 / (n_tensors + 1_000)).max(30) } else { 1 };
         safetensors(n_tensors, n_rounds);
+        #[cfg(feature = "ztensor")]
+        ztensor(n_tensors, n_rounds);
     }
 }
 
@@ -60,6 +62,40 @@ fn tensors(n_tensors: usize) -> impl Iterator<Item = (String, ElementType, [usiz
         let name = format!("model.layers.{}.{}.weight", n / parts.len(), parts[n % parts.len()]);
         (name, if n % 7 == 0 { ElementType::Float32 } else { ElementType::BFloat16 }, [4 + n % 3, 64])
     })
+}
+
+#[cfg(feature = "ztensor")]
+fn ztensor(n_tensors: usize, n_rounds: usize) {
+    use carton_tensor::files::RawTensor;
+    use carton_tensor::ztensor::{Footer, Manifest, Reader, StoreAs, Writer};
+    use minicbor::decode::{Decoder, Tokenizer};
+
+    let mut writer = Writer::new(Vec::new()).unwrap();
+    for (name, dtype, _) in tensors(n_tensors) {
+        let tensor = RawTensor::new(dtype, vec![2, 2], vec![0_u8; dtype.bits() / 2].into()).unwrap();
+        writer.add(&name, &tensor, StoreAs::RAW).unwrap();
+    }
+    let bytes = writer.finish().unwrap();
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    std::io::Write::write_all(&mut file, &bytes).unwrap();
+    let range = Footer::parse(bytes.last_chunk().unwrap(), bytes.len() as u64).unwrap().manifest();
+    let cbor = &bytes[range.start as usize..range.end as usize];
+    let target = (n_tensors >= 100_000).then_some(3.0);
+    race(
+        &format!("zTensor: {n_tensors} tensors, a manifest of {} bytes", cbor.len()),
+        n_rounds,
+        &mut [
+            (
+                "the CBOR read to nothing by minicbor",
+                Box::new(|| assert!(black_box(Tokenizer::new(cbor).all(|token| token.is_ok())))),
+                None,
+            ),
+            ("the CBOR skipped, texts not looked at", Box::new(|| black_box(Decoder::new(cbor)).skip().unwrap()), None),
+            ("manifest in memory", Box::new(|| drop(black_box(Manifest::parse(cbor, range.start).unwrap()))), target),
+            ("file opened", Box::new(|| drop(black_box(Reader::open(file.path()).unwrap()))), target),
+            ("file mapped", Box::new(|| drop(black_box(Reader::map(file.path()).unwrap()))), target),
+        ],
+    );
 }
 
 fn safetensors(n_tensors: usize, n_rounds: usize) {
