@@ -1,7 +1,7 @@
 """Weights quantized as GPTQ does, written by PyPI's ztensor, and what they are as float32: ztensor_gptq.py FOLDER
 
 The expected values are AutoGPTQ's definition in NumPy. A word holds 32 // bits weights of consecutive rows, the first in the lowest
-bits; zero points are packed likewise along the columns, less by one (but for its later checkpoint format `gptq_v2`), and a weight is
+bits; zero points are packed likewise along the columns, less by one modulo 2**bits (but for its later checkpoint format `gptq_v2`), and a weight is
 its group's scale times the difference of both.
 """
 
@@ -49,7 +49,7 @@ for bits in (2, 4, 8):
                 weight = np.moveaxis(unpacked(qweight, bits), 2, 1).reshape(shape).astype(np.float32)
                 zero_points = unpacked(packed_zeros, bits).reshape(n_groups, columns).astype(np.float32)
                 if zeros_kind == "packed":
-                    zero_points += 1
+                    zero_points = (zero_points + 1) % 2**bits
                 dequantized = scales[groups].astype(np.float32) * (weight - zero_points[groups])
 
                 attributes = {"bits": bits, "group_size": group_size, "packing": f"{32 // bits}_per_i32"}

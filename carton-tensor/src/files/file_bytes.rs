@@ -40,6 +40,18 @@ impl FileBytes {
         Ok(Self(Inner::File(Arc::new(file), len)))
     }
 
+    /// The bytes of a file that is open already, as it is now, read by position.
+    ///
+    /// # Errors
+    /// IO; no regular file.
+    pub fn from_file(file: File) -> io::Result<Self> {
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "expected a regular file"));
+        }
+        Ok(Self(Inner::File(Arc::new(file), metadata.len())))
+    }
+
     /// Maps the file at `path`: its bytes are views of the system's cache, and nothing is copied.
     ///
     /// For files that nobody writes to meanwhile. Where another process truncates the file, touching what is no longer

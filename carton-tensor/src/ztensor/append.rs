@@ -70,8 +70,6 @@ impl Writer<AppendFile> {
     pub fn append_as(path: impl AsRef<Path>, version: Version) -> Result<Self, ZTensorError> {
         let path = path.as_ref();
         let failed = |source| ZTensorError::Open { path: path.to_owned(), source };
-        // As for reading: no pipe, no folder.
-        FileBytes::open(path).map_err(failed)?;
         let mut file = OpenOptions::new().read(true).write(true).open(path).map_err(failed)?;
         match file.try_lock() {
             Ok(()) => {}
@@ -80,8 +78,9 @@ impl Writer<AppendFile> {
             Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
-        // Only now: whoever had the lock may have written another manifest.
-        let reader = Reader::open(path)?;
+        // Only now: whoever had the lock may have written another manifest. And of the file that is locked: the path may
+        // lead to another one by now.
+        let reader = Reader::new(file.try_clone().and_then(FileBytes::from_file).map_err(failed)?)?;
         let length = reader.bytes().len();
         let blobs_end = reader.blobs_end();
         let tail = reader.bytes().read(blobs_end..length)?.to_vec();

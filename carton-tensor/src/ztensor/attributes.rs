@@ -7,7 +7,7 @@ use minicbor::data::{Tag, Type};
 use minicbor::encode::Encoder;
 
 use super::ZTensorError;
-use super::cbor::Walker;
+use super::cbor::{MAX_DEPTH, Walker};
 use super::error::{Name, Place};
 
 /// Attributes by name.
@@ -156,47 +156,57 @@ fn value(walker: &mut Walker<'_>, left: &mut usize, at: &Place) -> Result<Attrib
 /// What an encoder over a vector cannot fail with.
 type Encoded = Result<(), minicbor::encode::Error<std::convert::Infallible>>;
 
-/// Encodes a map of attributes as the manifest has it.
-pub(super) fn encode(encoder: &mut Encoder<&mut Vec<u8>>, attributes: &Attributes) -> Encoded {
-    encoder.map(attributes.len() as u64)?;
-    for (name, attribute) in attributes {
-        encoder.str(name)?;
-        encode_value(encoder, attribute)?;
-    }
-    Ok(())
+/// Encodes a map of attributes as the manifest has it, if a reader would take it.
+pub(super) fn encode(attributes: &Attributes, at: &Place) -> Result<Vec<u8>, ZTensorError> {
+    let mut cbor = Vec::new();
+    let mut encoder = Encoder::new(&mut cbor);
+    let written = encoder.map(attributes.len() as u64).map(drop).and_then(|()| {
+        attributes.iter().try_for_each(|(name, attribute)| {
+            encoder.str(name)?;
+            encode_value(&mut encoder, attribute, 0)
+        })
+    });
+    written.map_err(|error| ZTensorError::Attributes { at: Box::new(at.clone()), problem: error.to_string() })?;
+    // As deep as a reader finds those of an object.
+    Walker::new(&cbor, 0).skip_attributes(super::parse::OBJECT_DEPTH, at)?;
+    decode(&cbor, at)?;
+    Ok(cbor)
 }
 
-fn encode_value(encoder: &mut Encoder<&mut Vec<u8>>, attribute: &Attribute) -> Encoded {
+fn encode_value(encoder: &mut Encoder<&mut Vec<u8>>, attribute: &Attribute, depth: usize) -> Encoded {
+    // The reader's limit is told precisely afterwards; this one keeps the stack.
+    if depth > MAX_DEPTH {
+        return Err(minicbor::encode::Error::message("they are nested too deeply"));
+    }
     match attribute {
         Attribute::Null => encoder.null()?,
         Attribute::Bool(value) => encoder.bool(*value)?,
         Attribute::Integer(integer) => encoder.int(
             minicbor::data::Int::try_from(*integer)
-                .map_err(|_| minicbor::encode::Error::message("an integer beyond what CBOR has"))?,
+                .map_err(|_| minicbor::encode::Error::message("an integer is beyond what CBOR has"))?,
         )?,
         Attribute::Float(float) => return encode_float(encoder, *float),
         Attribute::Text(text) => encoder.str(text)?,
         Attribute::Bytes(bytes) => encoder.bytes(bytes)?,
         Attribute::Array(array) => {
             encoder.array(array.len() as u64)?;
-            for value in array {
-                encode_value(encoder, value)?;
-            }
-            encoder
+            return array.iter().try_for_each(|value| encode_value(encoder, value, depth + 1));
         }
         Attribute::Map(map) => {
             encoder.map(map.len() as u64)?;
-            for (key, value) in map {
-                encode_value(encoder, key)?;
-                encode_value(encoder, value)?;
-            }
-            encoder
+            return map.iter().try_for_each(|(key, value)| {
+                encode_value(encoder, key, depth + 1)?;
+                encode_value(encoder, value, depth + 1)
+            });
         }
         Attribute::Tagged(tag, value) => {
             encoder.tag(Tag::new(*tag))?;
-            return encode_value(encoder, value);
+            return encode_value(encoder, value, depth + 1);
         }
         Attribute::Simple(23) => encoder.undefined()?,
+        Attribute::Simple(20..=31) => {
+            return Err(minicbor::encode::Error::message("a simple value means something else, or nothing"));
+        }
         Attribute::Simple(value) => encoder.simple(*value)?,
     };
     Ok(())

@@ -211,6 +211,15 @@ pub enum ZTensorError {
         limit: usize,
     },
 
+    /// §2.6: attributes that CBOR cannot say.
+    #[error("the attributes of {at} cannot be written: {problem} [spec/ztensor.md §2.6]")]
+    Attributes {
+        /// Whose they are.
+        at: Box<Place>,
+        /// Why.
+        problem: String,
+    },
+
     /// §3.1: a storage type that is none.
     #[error("{at} has the unknown dtype {found} [spec/ztensor.md §3.1]")]
     UnknownDtype {

@@ -80,7 +80,7 @@ pub(super) struct ComponentEntry {
     pub(super) dtype: ElementType,
     pub(super) logical: Logical,
     pub(super) encoding: Encoding,
-    pub(super) digest: Span,
+    pub(super) digest: Option<Span>,
 }
 
 /// The logical type of a component.
@@ -372,7 +372,7 @@ impl<'m> Component<'m> {
     /// The digest, as the manifest spells it.
     #[must_use]
     pub fn digest_text(&self) -> Option<&'m str> {
-        (!self.entry.digest.is_empty()).then(|| self.manifest.text(self.entry.digest))
+        self.entry.digest.map(|digest| self.manifest.text(digest))
     }
 
     /// The digest of the stored bytes; `None` where there is none.

@@ -2,7 +2,7 @@
 
 use super::cbor::Walker;
 use super::error::{Name, Place};
-use super::footer::ALIGNMENT;
+use super::footer::{ALIGNMENT, MAX_MANIFEST};
 use super::manifest::{ComponentEntry, Encoding, FormatEntry, Logical, Manifest, ObjectEntry, Span};
 use super::{ZTensorError, types};
 use crate::files::ElementType;
@@ -10,10 +10,14 @@ use crate::{MAX_RANK, element_count};
 
 /// How deep a value in a field of the root, of an object and of a component is.
 const ROOT_DEPTH: usize = 1;
-const OBJECT_DEPTH: usize = 3;
+pub(super) const OBJECT_DEPTH: usize = 3;
 const COMPONENT_DEPTH: usize = 5;
 
 pub(super) fn parse(cbor: &[u8], offset: u64) -> Result<Manifest, ZTensorError> {
+    let found = cbor.len() as u64;
+    if found > MAX_MANIFEST {
+        return Err(ZTensorError::ManifestSize { found, limit: MAX_MANIFEST });
+    }
     let mut parser = Parser {
         walker: Walker::new(cbor, offset),
         manifest: Manifest::default(),
@@ -239,7 +243,7 @@ impl Parser<'_> {
     fn component(&mut self, name: &str, role: &str) -> Result<ComponentEntry, ZTensorError> {
         let at = || Place::component(name, role);
         let (mut dtype, mut offset, mut length, mut uncompressed_length) = (None, None, None, None);
-        let (mut logical, mut encoding, mut digest) = (None, Encoding::Raw, Span::default());
+        let (mut logical, mut encoding, mut digest) = (None, Encoding::Raw, None);
         let mut fields = Fields::default();
         let mut items = self.walker.map()?;
         while self.walker.more(&mut items)? {
@@ -276,7 +280,7 @@ impl Parser<'_> {
                     fields.known(6, &key, at)?;
                     if !self.walker.take_null() {
                         let text = self.walker.text()?;
-                        digest = self.keep(&text);
+                        digest = Some(self.keep(&text));
                     }
                 }
                 _ => {

@@ -28,8 +28,8 @@ pub struct QuantizedGroup {
 enum Zeros {
     /// Each as a number.
     Numbers,
-    /// Packed along the columns, each less by so many.
-    Packed(f32),
+    /// Packed along the columns, each less by so many, modulo what its bits can hold.
+    Packed(u32),
 }
 
 /// Bits of a word that weights are packed into.
@@ -133,7 +133,9 @@ impl QuantizedGroup {
                 let words = words.map(|bytes| bytes.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes)));
                 let shifts = (0..per_word as u32).map(|position| position * self.bits);
                 Ok(words
-                    .flat_map(|word| shifts.clone().map(move |shift| (word >> shift & mask) as f32 + less))
+                    .flat_map(|word| {
+                        shifts.clone().map(move |shift| ((word >> shift).wrapping_add(less) & mask) as f32)
+                    })
                     .collect())
             }
         }
@@ -235,7 +237,7 @@ fn zeros_kind(
     if columns.is_multiple_of(per_word) && n_groups.checked_mul(columns / per_word) == Some(found) {
         check_type(zeros, is_word, "int32 or uint32, being packed", at)?;
         let is_v2 = attributes.get("checkpoint_format").and_then(Attribute::as_text) == Some("gptq_v2");
-        return Ok(Zeros::Packed(if is_v2 { 0.0 } else { 1.0 }));
+        return Ok(Zeros::Packed(u32::from(!is_v2)));
     }
     let expected = format!("{n_groups} times {columns}, or a {per_word}th of it if they are packed");
     Err(ZTensorError::QuantizedSize { at, expected, found: found as u64 })

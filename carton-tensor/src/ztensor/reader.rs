@@ -100,7 +100,14 @@ impl Reader {
         let mut last = [0; Footer::LENGTH];
         bytes.read_into(file_length - Footer::LENGTH as u64, &mut last)?;
         let range = Footer::parse(&last, file_length)?.manifest();
-        let manifest = Manifest::parse(&bytes.read(range.clone())?, range.start)?;
+        // A copy of its own: what is mapped may change after it was found to be text.
+        let n_bytes = range.end - range.start;
+        let mut cbor = Vec::new();
+        let memory = |_| ZTensorError::Memory { at: Place::manifest(), n_bytes };
+        cbor.try_reserve_exact(n_bytes as usize).map_err(memory)?;
+        cbor.resize(n_bytes as usize, 0);
+        bytes.read_into(range.start, &mut cbor)?;
+        let manifest = Manifest::parse(&cbor, range.start)?;
         Ok(Self { bytes, manifest, blobs_end: range.start, checks: Checks::default() })
     }
 

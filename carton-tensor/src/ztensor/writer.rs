@@ -118,11 +118,12 @@ impl<W: Write> Writer<W> {
     /// Says something about the whole file, in place of what was said before.
     ///
     /// # Errors
-    /// [`Io`](ZTensorError::Io) for an integer that CBOR has not.
+    /// [`Attributes`](ZTensorError::Attributes), [`Depth`](ZTensorError::Depth), [`DuplicateKey`](ZTensorError::DuplicateKey),
+    /// [`TooManyAttributes`](ZTensorError::TooManyAttributes) for what no reader would take.
     pub fn set_attributes(&mut self, attributes: &Attributes) -> Result<(), ZTensorError> {
         self.head.attributes.clear();
         if !attributes.is_empty() {
-            self.head.attributes = encode_attributes(attributes)?;
+            self.head.attributes = attributes::encode(attributes, &Place::manifest())?;
         }
         Ok(())
     }
@@ -175,7 +176,8 @@ impl<W: Write> Writer<W> {
     ) -> Result<(), ZTensorError> {
         self.check_new(name, shape)?;
         check_parts(name, shape, format, parts)?;
-        let attributes = if attributes.is_empty() { Vec::new() } else { encode_attributes(attributes)? };
+        let attributes =
+            if attributes.is_empty() { Vec::new() } else { attributes::encode(attributes, &Place::object(name))? };
         let mut spellings = Vec::with_capacity(parts.len());
         for (_, tensor, _) in parts {
             spellings.push(self.spelling(tensor.dtype())?);
@@ -327,7 +329,7 @@ impl<W: Write> Writer<W> {
     fn manifest(&self) -> Result<Vec<u8>, ZTensorError> {
         let head = &self.head;
         let version = match &head.version {
-            Some(version) if !(head.needs_1_2 && version.starts_with("1.1")) => version,
+            Some(version) if !(head.needs_1_2 && version.split('.').nth(1) == Some("1")) => version,
             Some(_) => Version::V1_2.name(),
             None => self.version.name(),
         };
@@ -405,13 +407,6 @@ impl Cbor {
         let _ = Encoder::new(&mut self.0).u64(number);
         self
     }
-}
-
-fn encode_attributes(attributes: &Attributes) -> Result<Vec<u8>, ZTensorError> {
-    let mut cbor = Vec::new();
-    attributes::encode(&mut Encoder::new(&mut cbor), attributes)
-        .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error.to_string()))?;
-    Ok(cbor)
 }
 
 /// Checks what a reader checks when it opens a file.

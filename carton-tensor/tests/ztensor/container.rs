@@ -153,8 +153,23 @@ fn attributes_come_back_as_they_were() {
     assert_eq!(reader.object("x").unwrap().attributes().unwrap(), attributes);
     assert!(reader.object("y").unwrap().attributes().unwrap().is_empty());
 
-    let beyond = Attributes::from([("a".to_owned(), Attribute::Integer(1 << 64))]);
-    assert!(Writer::new(Vec::new()).unwrap().set_attributes(&beyond).is_err());
+    let refused = |value: Attribute| {
+        let attributes = Attributes::from([("a".to_owned(), value)]);
+        Writer::new(Vec::new()).unwrap().set_attributes(&attributes).unwrap_err()
+    };
+    assert!(matches!(refused(Attribute::Integer(1 << 64)), ZTensorError::Attributes { .. }));
+    for reserved in [20, 22, 24, 31] {
+        assert!(matches!(refused(Attribute::Simple(reserved)), ZTensorError::Attributes { .. }));
+    }
+    let deep = |n: usize| (0..n).fold(Attribute::Null, |value, _| Attribute::Array(vec![value]));
+    assert!(matches!(refused(deep(62)), ZTensorError::Depth { .. }));
+    assert!(matches!(refused(deep(1000)), ZTensorError::Attributes { .. }));
+    let twice = Attribute::Map(vec![(1.into(), Attribute::Null), (1.into(), Attribute::Null)]);
+    assert!(matches!(refused(twice), ZTensorError::DuplicateKey { .. }));
+    assert!(matches!(
+        refused(Attribute::Array(vec![Attribute::Null; 1 << 20])),
+        ZTensorError::TooManyAttributes { .. }
+    ));
 }
 
 #[test]

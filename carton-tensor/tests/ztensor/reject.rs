@@ -504,6 +504,7 @@ fn stored_cases(add: Add<'_>) {
         "DigestMismatch",
     );
     add("wrong_crc32c", with_digest("crc32c:0x00000000"), "DigestMismatch");
+    add("empty_digest", with_digest(""), "UnknownDigest");
     add("unknown_digest", with_digest("md5:d41d8cd98f00b204e9800998ecf8427e"), "UnknownDigest");
     add("digest_without_an_algorithm", with_digest("e3069283"), "UnknownDigest");
     add("short_sha256", with_digest("sha256:e3b0c442"), "MalformedDigest");
