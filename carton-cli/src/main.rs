@@ -15,6 +15,7 @@ mod output;
 mod process;
 mod progress;
 mod python;
+mod tensor_files;
 mod tensors;
 
 use std::ffi::OsString;

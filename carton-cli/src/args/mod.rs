@@ -6,6 +6,7 @@ mod pack;
 mod run;
 mod runner;
 mod shrink;
+mod tensor;
 mod values;
 
 use std::ffi::OsString;
@@ -15,10 +16,16 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use cache::{CacheCommand, PruneArgs};
 pub(crate) use model::ModelArgs;
-pub(crate) use pack::{CompressionChoice, PackArgs};
+pub(crate) use pack::{CompressionChoice, PackArgs, TensorFormatChoice};
 pub(crate) use run::{RunArgs, SignatureChoice};
-pub(crate) use runner::{RunnerCommand, RunnerInstallArgs, RunnerLsArgs, RunnerPackageArgs, RunnerPruneArgs, RunnerRmArgs};
+pub(crate) use runner::{
+    RunnerCommand, RunnerInstallArgs, RunnerLsArgs, RunnerPackageArgs, RunnerPruneArgs, RunnerRmArgs,
+};
 pub(crate) use shrink::ShrinkArgs;
+pub(crate) use tensor::{
+    OnlyArgs, SinkArgs, SourceArgs, TensorCatArgs, TensorCommand, TensorConvertArgs, TensorLsArgs, TensorQuantizeArgs,
+    TensorStatsArgs, TensorValidateArgs, TensorVerifyArgs,
+};
 pub(crate) use values::{InputArgument, InputValue, MiscArgument, OutputArgument};
 
 /// The whole command line.
@@ -52,7 +59,7 @@ Exit codes:
   1    failure
   2    the arguments make no sense
   3    a self-test's outputs differ from the expected ones
-  4    the carton is malformed, incomplete or tampered with
+  4    the carton or tensor file is malformed, incomplete or tampered with
   5    no installed runner fits the model
   6    the runner crashed or refused the model
   7    the network failed, or is needed and --offline was given
@@ -140,6 +147,9 @@ pub(crate) enum Command {
     /// See and install runners, the programs that run models
     #[command(subcommand, arg_required_else_help = true)]
     Runner(RunnerCommand),
+    /// Look at, check and convert tensor files and the tensors of cartons
+    #[command(subcommand, arg_required_else_help = true)]
+    Tensor(TensorCommand),
     /// See, check and clear the cache of model files
     #[command(subcommand, arg_required_else_help = true)]
     Cache(CacheCommand),

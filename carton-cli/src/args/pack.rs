@@ -19,7 +19,7 @@ pub(crate) struct PackArgs {
 
     /// Make a carton whole instead: PATH is a .carton file, its URL, or the folder of an unpacked one, and the files that it
     /// only links are brought back. Its hash stays the same
-    #[arg(long, conflicts_with_all = ["runner", "framework_version", "metadata", "options", "bundle_wheels", "misc", "record_self_test", "install_runners"])]
+    #[arg(long, conflicts_with_all = ["runner", "framework_version", "metadata", "options", "bundle_wheels", "misc", "record_self_test", "install_runners", "tensor_format"])]
     pub(crate) resolve: bool,
 
     /// With --resolve: refuse the carton unless its manifest has this SHA-256 (see `carton hash`)
@@ -71,6 +71,12 @@ pub(crate) struct PackArgs {
     #[arg(long, value_name = "METHOD", default_value = "auto")]
     pub(crate) compression: CompressionChoice,
 
+    /// How to store the numeric tensors of self-tests and examples: a file each, or all in one
+    ///
+    /// Only readers that know of it can open a carton with a file of many tensors.
+    #[arg(long, value_name = "FORMAT", default_value = "bin")]
+    pub(crate) tensor_format: TensorFormatChoice,
+
     /// The file to write, replaced if it is there [default: the model's name with .carton, here]
     #[arg(short, long, value_name = "OUT.carton", value_hint = clap::ValueHint::FilePath)]
     pub(crate) output: Option<PathBuf>,
@@ -94,6 +100,17 @@ const EXAMPLES: &str = r#"Examples:
     [[self_test]]
     inputs = { x = "cases.npz#x" }
     expected_out = { y = "cases.npz#y" }"#;
+
+/// How to store tensors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TensorFormatChoice {
+    /// A file each, which every reader of cartons knows.
+    Bin,
+    /// One safetensors file.
+    Safetensors,
+    /// One zTensor file.
+    Ztensor,
+}
 
 /// How to compress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -11,6 +11,7 @@ mod run;
 mod runner;
 mod self_test;
 mod shrink;
+mod tensor;
 mod unpack;
 mod verify;
 
@@ -48,6 +49,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit, Failure> {
         Command::Verify(model) => interrupt::run(verify::run(model, &context)),
         Command::Hash(model) => interrupt::run(hash::run(model, &context)),
         Command::Run(arguments) => interrupt::run(run::run(*arguments, &context)),
+        Command::Tensor(command) => interrupt::run(tensor::run(command, &context)),
         Command::Runner(command) => interrupt::run(runner::run(command, &context)),
         Command::Cache(command) => interrupt::run(cache::run(command, &context)),
         Command::Completions { .. } => Ok(Exit::Ok),

@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use carton_core::archive::Compression;
 use carton_core::digest::Sha256Digest;
 use carton_core::metadata::{Draft, MetadataError};
+use carton_core::tensor_data::TensorFormat;
 use carton_core::{Carton, Inputs, Location, Options, PackOptions, RecordSelfTest, ResolveOptions};
 use serde::Serialize;
 
 use super::{Context, open, shrink};
-use crate::args::{CompressionChoice, MiscArgument, PackArgs};
+use crate::args::{CompressionChoice, MiscArgument, PackArgs, TensorFormatChoice};
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
 use crate::output::{byte_size, one_line};
@@ -73,6 +74,11 @@ pub(super) async fn run(arguments: PackArgs, context: &Context<'_>) -> Result<Ex
         record_self_tests,
         install_runners: arguments.install_runners,
         compression: compression(arguments.compression),
+        tensor_format: match arguments.tensor_format {
+            TensorFormatChoice::Bin => TensorFormat::Bin,
+            TensorFormatChoice::Safetensors => TensorFormat::Safetensors,
+            TensorFormatChoice::Ztensor => TensorFormat::Ztensor,
+        },
         config: Some(context.config.clone()),
         progress: open::progress(context),
         ..PackOptions::default()
@@ -80,6 +86,11 @@ pub(super) async fn run(arguments: PackArgs, context: &Context<'_>) -> Result<Ex
     let packed = Carton::pack(&arguments.path, &runner, &path, options)
         .await
         .map_err(|error| Failure::from(error).instead_of(Exit::Integrity, Exit::Failure))?;
+    if packed.has_tensor_file {
+        context.output.warning(
+            "the carton's tensors are in one file, which only readers that know of it can read: others cannot open the carton",
+        );
+    }
     report(packed, context)
 }
 

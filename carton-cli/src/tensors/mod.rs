@@ -10,3 +10,4 @@ mod to_json;
 pub(crate) use inputs::{DeclaredInput, ReadInputs};
 pub(crate) use outputs::{Destinations, JsonOutput};
 pub(crate) use summary::summary;
+pub(crate) use to_json::JsonTensor;

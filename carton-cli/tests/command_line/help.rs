@@ -24,6 +24,7 @@ fn the_commands_are_listed() {
       hash         Print the hash that identifies a model (SHA-256 of its manifest)
       run          Run a model, or its self-tests
       runner       See and install runners, the programs that run models
+      tensor       Look at, check and convert tensor files and the tensors of cartons
       cache        See, check and clear the cache of model files
       completions  Print a script that completes this command in a shell
 
@@ -117,6 +118,18 @@ fn pack_explains_itself() {
               - deflate: Every file with Deflate, which every zip tool can read
               
               [default: auto]
+
+          --tensor-format <FORMAT>
+              How to store the numeric tensors of self-tests and examples: a file each, or all in one
+              
+              Only readers that know of it can open a carton with a file of many tensors.
+
+              Possible values:
+              - bin:         A file each, which every reader of cartons knows
+              - safetensors: One safetensors file
+              - ztensor:     One zTensor file
+              
+              [default: bin]
 
       -o, --output <OUT.carton>
               The file to write, replaced if it is there [default: the model's name with .carton, here]

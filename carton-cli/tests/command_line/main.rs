@@ -16,3 +16,4 @@ mod runners;
 mod running;
 mod sandbox;
 mod shrinking;
+mod tensors;

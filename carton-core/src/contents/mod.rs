@@ -29,6 +29,7 @@ use serde::Serialize;
 pub use error::{ContentsError, ErrorKind, LinkFailure, LinkProblem};
 pub use fetch::Access;
 pub use model::ModelDirectory;
+pub use part::MappableFile;
 pub use progress::{OnProgress, Progress, Work, silent};
 pub use ranges::{ModelRange, ModelRanges};
 pub use verify::{BadFile, VerifyReport};

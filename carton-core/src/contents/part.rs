@@ -19,6 +19,15 @@ use crate::source::FileIdentity;
 /// The folder whose stored files are verified together, because parts of them are read.
 const TENSORS: &str = "tensor_data/";
 
+/// Where the bytes of a file are in an open one, for who maps them.
+#[derive(Clone, Debug)]
+pub struct MappableFile {
+    /// The carton, or a file of its own. Opened for reading only.
+    pub file: Arc<File>,
+    /// Which of its bytes they are.
+    pub range: Range<u64>,
+}
+
 /// A file whose bytes matched MANIFEST.
 #[derive(Debug)]
 pub(super) enum Verified {
@@ -80,10 +89,12 @@ impl Contents {
     ///
     /// # Errors
     /// As [`read_range`](Self::read_range).
-    pub fn mappable(&self, path: &str) -> Result<Option<(Arc<File>, Range<u64>)>, ContentsError> {
+    pub fn mappable(&self, path: &str) -> Result<Option<MappableFile>, ContentsError> {
         match &*self.verified(path)? {
             Verified::Memory(_) => Ok(None),
-            Verified::File { file, range, .. } => Ok(Some((Arc::clone(file), range.clone()))),
+            Verified::File { file, range, .. } => {
+                Ok(Some(MappableFile { file: Arc::clone(file), range: range.clone() }))
+            }
         }
     }
 

@@ -130,14 +130,18 @@ impl Directory {
                 let object = manifest.object(name).ok_or(Misfit::NotThere)?;
                 let data = match object.format() {
                     Format::Dense => object.component("data").ok_or(Misfit::NotThere)?,
-                    other => return Err(Misfit::Other(format!("a tensor of the format `{}`", other.name().escape_debug()))),
+                    other => {
+                        return Err(Misfit::Other(format!("a tensor of the format `{}`", other.name().escape_debug())));
+                    }
                 };
                 if let Some(logical) = data.unknown_type() {
                     return Err(Misfit::Other(format!("elements of the type `{}`", logical.escape_debug())));
                 }
                 if data.encoding() != Encoding::Raw {
                     let encoding = data.encoding().name();
-                    return Err(Misfit::Other(format!("a tensor compressed with {encoding}, which cannot be read in place")));
+                    return Err(Misfit::Other(format!(
+                        "a tensor compressed with {encoding}, which cannot be read in place"
+                    )));
                 }
                 (data.element_type(), object.shape(), data.stored())
             }

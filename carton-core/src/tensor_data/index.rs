@@ -148,7 +148,9 @@ impl Index {
     /// [`TensorDataError::NoSuchFile`], [`TensorDataError::SizeMismatch`], [`TensorDataError::TooLarge`].
     pub fn check_files(&self, size: impl Fn(&str) -> Option<Option<u64>>) -> Result<(), TensorDataError> {
         for (name, entry) in &self.tensors {
-            let (Entry::Plain { dtype, shape, file } | Entry::Member { dtype, shape, file, .. }) = entry else { continue };
+            let (Entry::Plain { dtype, shape, file } | Entry::Member { dtype, shape, file, .. }) = entry else {
+                continue;
+            };
             let Some(size) = size(&format!("{FOLDER}{file}")) else {
                 return Err(TensorDataError::NoSuchFile { name: name.clone(), file: file.clone() });
             };

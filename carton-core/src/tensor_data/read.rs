@@ -7,8 +7,8 @@ use carton_tensor::{AlignedBytes, DataType, NestedTensor, NumericTensor, StringT
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::index::n_bytes;
 use super::directory::{Directories, Directory, Misfit};
+use super::index::n_bytes;
 use super::{Entry, FOLDER, Index, TensorDataError};
 
 /// The largest file of a string tensor that is read, in bytes. TOML is parsed as a whole, and a file of empty strings takes
@@ -58,12 +58,7 @@ impl Index {
     /// # Errors
     /// [`TensorDataError::NoSuchTensor`], [`TensorDataError::SizeMismatch`] and others for what is in the carton, and
     /// whatever `files` returns.
-    pub fn read<F: TensorFiles>(
-        &self,
-        name: &str,
-        files: &F,
-        directories: &Directories,
-    ) -> Result<Tensor, F::Error> {
+    pub fn read<F: TensorFiles>(&self, name: &str, files: &F, directories: &Directories) -> Result<Tensor, F::Error> {
         let entry = self.get(name).ok_or_else(|| TensorDataError::NoSuchTensor { name: name.to_owned() })?;
         match entry {
             Entry::Plain { dtype, shape, file } => read_plain(name, *dtype, shape, file, files),

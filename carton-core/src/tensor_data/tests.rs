@@ -498,7 +498,8 @@ fn layout_of_one_file_for_all_numbers() {
             member("r[0]", "uint8", "[2]", "r[0]"),
             member("r[1]", "uint8", "[]", "r[1]"),
             "[[tensor]]\nname = \"r\"\ndtype = \"nested\"\ninner = [\"r[0]\", \"r[1]\"]\n".to_owned(),
-            "[[tensor]]\nname = \"s\"\ndtype = \"string\"\nshape = [1]\nfile = \"tensor_0.toml\"\ninner = []\n".to_owned(),
+            "[[tensor]]\nname = \"s\"\ndtype = \"string\"\nshape = [1]\nfile = \"tensor_0.toml\"\ninner = []\n"
+                .to_owned(),
         ];
         assert_eq!(String::from_utf8_lossy(&memory.files["tensor_data/index.toml"]), expected.join("\n"));
         // The same input gives the same bytes.
@@ -558,7 +559,11 @@ fn a_file_of_many_tensors_and_the_index_must_agree() {
     bytes(b"", "which is to hold it with others, has 0");
     bytes(b"0123456", "cannot be read as a");
     bytes(&[0xFF; 40], "cannot be read as a");
-    check(&member("uint8", "[]", "file_format = 'zarr'\n"), &[], Err("`tensor[0].file_format`: expected safetensors or ztensor"));
+    check(
+        &member("uint8", "[]", "file_format = 'zarr'\n"),
+        &[],
+        Err("`tensor[0].file_format`: expected safetensors or ztensor"),
+    );
     check(&member("string", "[]", "file_format = 'ztensor'\n"), &[], Err("expected nothing for a tensor of string"));
     let nested = "[[tensor]]\nname = 't'\ndtype = 'nested'\nfile_format = 'zarr'\n";
     check(nested, &[], Ok("nested []"));

@@ -133,8 +133,13 @@ pub(super) fn make(
     })?;
 
     let decided = entries.into_iter().zip(decisions).zip(in_place);
-    let planned = |(((name, content), (size, treatment)), in_place)| {
-        Planned { name, content, size, treatment, in_place, expected: None }
+    let planned = |(((name, content), (size, treatment)), in_place)| Planned {
+        name,
+        content,
+        size,
+        treatment,
+        in_place,
+        expected: None,
     };
     let mut plan: Vec<_> = decided.map(planned).collect();
     if let Some(bytes) = tail.links {

@@ -1,0 +1,207 @@
+//! `carton tensor …`.
+
+use std::path::PathBuf;
+
+use carton_tensor::ztensor::DigestAlgorithm;
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
+
+/// `carton tensor …`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TensorCommand {
+    /// List the tensors in a file: dtype, shape, size, and how they are stored
+    #[command(visible_alias = "list", after_long_help = SOURCES)]
+    Ls(TensorLsArgs),
+    /// Show the range, mean and standard deviation of tensors, and count NaN and infinities
+    #[command(after_long_help = SOURCES)]
+    Stats(TensorStatsArgs),
+    /// Print the elements of a tensor
+    #[command(after_long_help = CAT_EXAMPLES)]
+    Cat(TensorCatArgs),
+    /// Write tensors to a file of another format
+    #[command(after_long_help = CONVERT_EXAMPLES)]
+    Convert(TensorConvertArgs),
+    /// Check that a file keeps every rule of its format, and the digests in it
+    #[command(after_long_help = SOURCES)]
+    Verify(TensorVerifyArgs),
+    /// Compare tensors with what a kind of model should have
+    #[command(after_long_help = VALIDATE_EXAMPLES)]
+    Validate(TensorValidateArgs),
+    /// Write float tensors as int8, each with its scale
+    #[command(after_long_help = QUANTIZE_EXAMPLES)]
+    Quantize(TensorQuantizeArgs),
+}
+
+const SOURCES: &str = "\
+Tensors come from:
+  FILE.safetensors, FILE.safetensors.index.json (a sharded checkpoint), FILE.zt, FILE.npy, FILE.npz
+  MODEL.carton#tensor_data, those of a carton; MODEL may be a folder or a URL as well
+  any of these with #NAME for one tensor: weights.zt#lm_head, MODEL.carton#tensor_data/x";
+
+const CAT_EXAMPLES: &str = "\
+Examples:
+  carton tensor cat weights.safetensors embed --slice 0:2,:8
+  carton tensor cat model.carton#tensor_data/x --first 10
+  carton tensor cat weights.zt lm_head --npy > lm_head.npy";
+
+const CONVERT_EXAMPLES: &str = "\
+The extension of OUTPUT says which format it gets: .safetensors, .zt, .npz, or .npy for one tensor. What a format cannot hold is
+refused, never rounded.
+
+Examples:
+  carton tensor convert model.safetensors.index.json model.zt --zstd 3 --digest sha256
+  carton tensor convert model.carton#tensor_data cases.npz
+  carton tensor convert weights.zt layer0.safetensors --only 'layers.0.*'";
+
+const VALIDATE_EXAMPLES: &str = "\
+Examples:
+  carton tensor validate weights.safetensors --model bitnet-7b
+  carton tensor validate weights.zt --model llama.toml --json";
+
+const QUANTIZE_EXAMPLES: &str = "\
+A tensor NAME becomes int8 numbers of that name and NAME.scale, the float64 number that its numbers were multiplied by. What is not
+finite becomes 0 and is counted. Other dtypes are written as they are.
+
+Examples:
+  carton tensor quantize weights.safetensors weights.int8.safetensors
+  carton tensor quantize weights.zt small.zt --only '*_proj.weight' --zstd 3";
+
+/// Where tensors come from.
+#[derive(Args, Debug)]
+pub(crate) struct SourceArgs {
+    /// A tensor file, MODEL.carton#tensor_data, or one tensor of either: FILE#NAME
+    #[arg(value_name = "SOURCE", value_hint = ValueHint::FilePath)]
+    pub(crate) source: PathBuf,
+}
+
+/// Which tensors.
+#[derive(Args, Debug)]
+pub(crate) struct OnlyArgs {
+    /// Only tensors whose name matches; `*` stands for any characters. May be given several times
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) only: Vec<String>,
+}
+
+/// Where tensors go, and how they are stored there.
+#[derive(Args, Debug)]
+pub(crate) struct SinkArgs {
+    /// The file to write, replaced if it is there
+    #[arg(value_name = "OUTPUT", value_hint = ValueHint::FilePath)]
+    pub(crate) output: PathBuf,
+
+    /// Compress with zstd, from 1 (fast) to 22 (small); for .zt
+    #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(i32).range(1..=22))]
+    pub(crate) zstd: Option<i32>,
+
+    /// Store a digest with each tensor; for .zt
+    #[arg(long, value_name = "ALGORITHM")]
+    pub(crate) digest: Option<DigestChoice>,
+}
+
+/// A digest of stored bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DigestChoice {
+    /// For whoever must not be deceived.
+    Sha256,
+    /// For damage, and faster.
+    Crc32c,
+}
+
+impl From<DigestChoice> for DigestAlgorithm {
+    fn from(choice: DigestChoice) -> Self {
+        match choice {
+            DigestChoice::Sha256 => Self::Sha256,
+            DigestChoice::Crc32c => Self::Crc32c,
+        }
+    }
+}
+
+/// `carton tensor ls`.
+#[derive(Args, Debug)]
+pub(crate) struct TensorLsArgs {
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
+    #[command(flatten)]
+    pub(crate) only: OnlyArgs,
+}
+
+/// `carton tensor stats`.
+#[derive(Args, Debug)]
+pub(crate) struct TensorStatsArgs {
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
+    #[command(flatten)]
+    pub(crate) only: OnlyArgs,
+
+    /// Draw how the numbers of each tensor are distributed
+    #[arg(long)]
+    pub(crate) plot: bool,
+}
+
+/// `carton tensor cat`.
+#[derive(Args, Debug)]
+pub(crate) struct TensorCatArgs {
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
+
+    /// The tensor; may be left out where there is one only
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Option<String>,
+
+    /// A part of it, as NumPy writes it: `0:3,:,-1`
+    #[arg(long, value_name = "SLICE", allow_hyphen_values = true)]
+    pub(crate) slice: Option<String>,
+
+    /// The first so many elements, each on a line, none abbreviated
+    #[arg(short = 'n', long, value_name = "COUNT")]
+    pub(crate) first: Option<usize>,
+
+    /// Write the elements to standard output as an .npy file
+    #[arg(long, conflicts_with_all = ["first", "json"])]
+    pub(crate) npy: bool,
+}
+
+/// `carton tensor convert`.
+#[derive(Args, Debug)]
+pub(crate) struct TensorConvertArgs {
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
+    #[command(flatten)]
+    pub(crate) sink: SinkArgs,
+    #[command(flatten)]
+    pub(crate) only: OnlyArgs,
+
+    /// Write the float32 numbers that quantized groups of a .zt file stand for
+    #[arg(long)]
+    pub(crate) dequantize: bool,
+}
+
+/// `carton tensor verify`.
+#[derive(Args, Debug)]
+pub(crate) struct TensorVerifyArgs {
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
+}
+
+/// `carton tensor validate`.
+#[derive(Args, Debug)]
+pub(crate) struct TensorValidateArgs {
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
+
+    /// What the model should have: `bitnet-7b`, or a description in a TOML file
+    #[arg(long, value_name = "NAME|FILE.toml")]
+    pub(crate) model: String,
+}
+
+/// `carton tensor quantize`.
+#[derive(Args, Debug)]
+pub(crate) struct TensorQuantizeArgs {
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
+    #[command(flatten)]
+    pub(crate) sink: SinkArgs,
+
+    /// Quantize only tensors whose name matches, and write the others as they are; `*` stands for any characters
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) only: Vec<String>,
+}

@@ -1,0 +1,63 @@
+//! `carton tensor …`: the tensors in files and cartons.
+
+mod cat;
+mod convert;
+mod ls;
+mod plot;
+mod quantize;
+mod slice;
+mod stats;
+mod validate;
+mod verify;
+
+use carton_tensor::files::RawTensor;
+
+use super::{Context, open};
+use crate::args::{ModelArgs, OnlyArgs, SourceArgs, TensorCommand};
+use crate::failure::{Exit, Failure};
+use crate::interrupt::{self, Wanted};
+use crate::tensor_files::{Place, Source, TensorFileError, Value};
+
+pub(super) async fn run(command: TensorCommand, context: &Context<'_>) -> Result<Exit, Failure> {
+    match command {
+        TensorCommand::Ls(arguments) => ls::run(arguments, context).await,
+        TensorCommand::Stats(arguments) => stats::run(arguments, context).await,
+        TensorCommand::Cat(arguments) => cat::run(arguments, context).await,
+        TensorCommand::Convert(arguments) => convert::run(arguments, context).await,
+        TensorCommand::Verify(arguments) => verify::run(arguments, context).await,
+        TensorCommand::Validate(arguments) => validate::run(arguments, context).await,
+        TensorCommand::Quantize(arguments) => quantize::run(arguments, context).await,
+    }
+}
+
+/// Opens what the tensors come from.
+async fn open_source(source: SourceArgs, context: &Context<'_>) -> Result<Source, Failure> {
+    match Place::parse(&source.source) {
+        Place::File(path, only) => interrupt::blocking(move |_| Ok(Source::open(&path, only.as_deref())?)).await,
+        Place::Carton(path, only) => {
+            let model = ModelArgs { path: path.clone(), expect: None, allow_file_links: false };
+            let package = open::open(&model, context).await?;
+            interrupt::blocking(move |_| Ok(Source::carton(package, &path, only.as_deref())?)).await
+        }
+    }
+}
+
+/// As [`open_source`], with only the tensors that were asked for.
+async fn open_some(source: SourceArgs, only: OnlyArgs, context: &Context<'_>) -> Result<Source, Failure> {
+    let mut source = open_source(source, context).await?;
+    source.keep_matching(&only.only)?;
+    Ok(source)
+}
+
+/// Ends work that is no longer wanted.
+fn checkpoint(wanted: &Wanted) -> Result<(), TensorFileError> {
+    if wanted.control().is_break() { Err(TensorFileError::Interrupted) } else { Ok(()) }
+}
+
+/// The tensor's numbers; `None` for strings and lists.
+fn numbers(value: Value) -> Option<RawTensor> {
+    match value {
+        Value::Numbers(tensor) => Some(tensor),
+        Value::Strings(_) | Value::Nested(_) => None,
+    }
+}

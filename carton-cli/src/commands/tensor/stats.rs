@@ -1,0 +1,167 @@
+//! `carton tensor stats`: what the numbers of tensors are like.
+
+use carton_tensor::weights::{self, Statistics};
+use serde::Serialize;
+
+use super::{Context, checkpoint, ls, numbers, plot};
+use crate::args::TensorStatsArgs;
+use crate::failure::{Exit, Failure};
+use crate::interrupt;
+use crate::output::{Align, Role, Table, one_line};
+use crate::progress::ProgressDisplay;
+use crate::tensor_files::{Listed, Source};
+
+/// What `--json` prints. Numbers that JSON lacks, and those of tensors without any, are `null`.
+#[derive(Serialize)]
+struct Report {
+    tensors: Vec<TensorStats>,
+}
+
+#[derive(Serialize)]
+struct TensorStats {
+    name: String,
+    dtype: Option<String>,
+    shape: Option<Vec<usize>>,
+    min: Option<f64>,
+    max: Option<f64>,
+    mean: Option<f64>,
+    std: Option<f64>,
+    nan: u64,
+    inf: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    histogram: Option<plot::Histogram>,
+}
+
+impl TensorStats {
+    fn new(listed: &Listed, statistics: &Statistics, histogram: Option<plot::Histogram>) -> Self {
+        Self {
+            name: listed.name.clone(),
+            dtype: listed.dtype.clone(),
+            shape: listed.shape.clone(),
+            min: statistics.min,
+            max: statistics.max,
+            mean: statistics.mean,
+            std: statistics.standard_deviation,
+            nan: statistics.n_nan,
+            inf: statistics.n_infinite,
+            histogram,
+        }
+    }
+}
+
+pub(super) async fn run(arguments: TensorStatsArgs, context: &Context<'_>) -> Result<Exit, Failure> {
+    let output = context.output;
+    let source = super::open_some(arguments.source, arguments.only, context).await?;
+    let (plot, progress) = (arguments.plot, output.progress().clone());
+    let (tensors, passed_over) = interrupt::blocking(move |wanted| measure(&source, plot, &progress, wanted)).await?;
+    output.progress().finish();
+    if !passed_over.is_empty() {
+        output
+            .warning(&format!("passed over what has no numbers to measure: `{}`", one_line(&passed_over.join("`, `"))));
+    }
+    if output.is_json() {
+        output.json(&Report { tensors })?;
+        return Ok(Exit::Ok);
+    }
+    let mut table = Table::new(&[
+        Align::Left,
+        Align::Left,
+        Align::Right,
+        Align::Right,
+        Align::Right,
+        Align::Right,
+        Align::Right,
+        Align::Right,
+        Align::Left,
+    ]);
+    let header = ["DTYPE", "SHAPE", "MIN", "MAX", "MEAN", "STD", "NAN", "INF", "NAME"];
+    table.row(header);
+    for tensor in &tensors {
+        table.row([
+            tensor.dtype.clone().unwrap_or_default(),
+            ls::shape(tensor.shape.as_deref()),
+            short(tensor.min),
+            short(tensor.max),
+            short(tensor.mean),
+            short(tensor.std),
+            tensor.nan.to_string(),
+            tensor.inf.to_string(),
+            tensor.name.clone(),
+        ]);
+    }
+    let mut text = table.lines(&|row, column, cell| match (row, column) {
+        (0, _) => output.paint(Role::Heading, &cell),
+        (_, 6 | 7) if cell.trim() != "0" => output.paint(Role::Notice, &cell),
+        _ => cell,
+    });
+    for tensor in &tensors {
+        if let Some(histogram) = &tensor.histogram {
+            text.push_str(&format!("\n{}\n", output.paint(Role::Heading, &one_line(&tensor.name))));
+            text.push_str(&histogram.drawn());
+        }
+    }
+    output.text(&text)?;
+    Ok(Exit::Ok)
+}
+
+type Measured = (Vec<TensorStats>, Vec<String>);
+
+fn measure(
+    source: &Source,
+    plot: bool,
+    progress: &ProgressDisplay,
+    wanted: &interrupt::Wanted,
+) -> Result<Measured, Failure> {
+    let total: u64 = source.listed().iter().filter_map(|listed| listed.bytes).sum();
+    let (mut tensors, mut passed_over, mut done) = (Vec::new(), Vec::new(), 0);
+    for listed in source.listed() {
+        checkpoint(wanted)?;
+        progress.update("measuring", done, Some(total), true);
+        done += listed.bytes.unwrap_or(0);
+        let is_complex = listed.element_type.is_some_and(|dtype| dtype.name().starts_with("complex"));
+        let is_numeric = listed.element_type.is_some() || listed.format == "quantized_group";
+        let tensor = if is_numeric && !is_complex { numbers(source.read(&listed.name)?) } else { None };
+        let Some(tensor) = tensor else {
+            passed_over.push(listed.name.clone());
+            continue;
+        };
+        let statistics = weights::stats(&tensor).map_err(Failure::new)?;
+        let histogram = if plot { plot::Histogram::of(&tensor, &statistics) } else { None };
+        tensors.push(TensorStats::new(listed, &statistics, histogram));
+    }
+    Ok((tensors, passed_over))
+}
+
+/// A number in six digits.
+fn short(number: Option<f64>) -> String {
+    match number {
+        None => "-".to_owned(),
+        Some(0.0) => "0".to_owned(),
+        Some(number) if (1e-4..1e6).contains(&number.abs()) => {
+            // As many decimals as make six digits in all.
+            let before = if number.abs() < 1.0 { 1 } else { number.abs().log10().floor() as usize + 1 };
+            let text = format!("{number:.*}", 6_usize.saturating_sub(before).max(1));
+            if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+        }
+        Some(number) => format!("{number:.4e}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        let check = |number: f64, expected: &str| assert_eq!(short(Some(number)), expected);
+        check(0.0, "0");
+        check(1.0, "1");
+        check(-0.25, "-0.25");
+        check(std::f64::consts::PI, "3.14159");
+        check(123_456.789, "123456.8");
+        check(0.000_123_456_7, "0.00012");
+        check(1e-9, "1.0000e-9");
+        check(-2.5e12, "-2.5000e12");
+        assert_eq!(short(None), "-");
+    }
+}

@@ -1,0 +1,93 @@
+//! `carton tensor validate`: tensors against what a kind of model should have.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use carton_tensor::files::TensorFile;
+use carton_tensor::weights::{self, Description, DescriptionError, LoadOptions, LoaderStatistics, Validation, Weights};
+use serde::Serialize;
+
+use super::{Context, checkpoint, numbers};
+use crate::args::TensorValidateArgs;
+use crate::failure::{Exit, Failure};
+use crate::interrupt::{self, Wanted};
+use crate::output::{Role, count, one_line};
+use crate::tensor_files::{Opened, Source};
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Report {
+    passed: bool,
+    #[serde(flatten)]
+    validation: Validation,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("there is no description `{name}`, neither built in nor in a file")]
+struct NoDescription {
+    name: String,
+    source: Option<DescriptionError>,
+}
+
+pub(super) async fn run(arguments: TensorValidateArgs, context: &Context<'_>) -> Result<Exit, Failure> {
+    let output = context.output;
+    let description = description(&arguments.model)?;
+    let source = super::open_source(arguments.source, context).await?;
+    let validation = interrupt::blocking(move |wanted| validate(&source, &description, wanted)).await?;
+    output.progress().finish();
+    let passed = validation.is_valid();
+    let exit = if passed { Exit::Ok } else { Exit::Integrity };
+    if output.is_json() {
+        output.json(&Report { passed, validation })?;
+        return Ok(exit);
+    }
+    let mut text = String::new();
+    for finding in &validation.errors {
+        text.push_str(&format!("{} {}\n", output.paint(Role::Bad, "error"), one_line(&finding.message)));
+    }
+    for finding in &validation.warnings {
+        text.push_str(&format!("{} {}\n", output.paint(Role::Notice, "warning"), one_line(&finding.message)));
+    }
+    let (errors, warnings) = (count(validation.errors.len(), "error"), count(validation.warnings.len(), "warning"));
+    let verdict = if passed { output.paint(Role::Good, "OK") } else { output.paint(Role::Bad, "FAILED") };
+    let (tensors, model) = (count(validation.n_tensors, "tensor"), one_line(&validation.model));
+    text.push_str(&format!(
+        "{verdict} {tensors} with {} parameters against {model}: {errors}, {warnings}\n",
+        validation.n_parameters
+    ));
+    output.text(&text)?;
+    Ok(exit)
+}
+
+/// One that is built in, or that of a file.
+fn description(name: &str) -> Result<Description, Failure> {
+    if let Some(built_in) = Description::built_in(name) {
+        return Ok(built_in);
+    }
+    let path = Path::new(name);
+    if !path.exists() {
+        let error = NoDescription { name: name.to_owned(), source: None };
+        return Err(Failure::usage(error).hint("name `bitnet-7b`, or a TOML file"));
+    }
+    Description::open(path).map_err(Failure::new)
+}
+
+fn validate(source: &Source, description: &Description, wanted: &Wanted) -> Result<Validation, Failure> {
+    match (&source.opened, source.path()) {
+        (Opened::Carton(_), _) | (_, None) => {
+            let mut tensors = BTreeMap::new();
+            for listed in source.listed() {
+                checkpoint(wanted)?;
+                if let Some(tensor) = numbers(source.read(&listed.name)?) {
+                    tensors.insert(listed.name.clone(), tensor);
+                }
+            }
+            let weights = Weights { tensors, statistics: LoaderStatistics::default() };
+            weights::validate_weights(&weights, description).map_err(Failure::new)
+        }
+        (_, Some(path)) => {
+            let file = TensorFile::open(path).map_err(Failure::new)?;
+            weights::validate(&file, description, &LoadOptions::default()).map_err(Failure::new)
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! `carton tensor verify`: the rules of the format, and the digests in it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use carton_tensor::files::ElementType;
+use carton_tensor::ztensor::{self, Checks, Encoding, Format};
+use serde::Serialize;
+
+use super::{Context, checkpoint};
+use crate::args::TensorVerifyArgs;
+use crate::failure::{Exit, Failure, causes_in_one_line};
+use crate::interrupt::{self, Wanted};
+use crate::output::{Role, byte_size, count, one_line};
+use crate::progress::ProgressDisplay;
+use crate::tensor_files::{Opened, Source};
+
+/// What `--json` prints.
+#[derive(Default, Serialize)]
+struct Report {
+    passed: bool,
+    tensors: usize,
+    bytes: u64,
+    /// How many digests were found right.
+    digests: usize,
+    /// Each thing that is wrong, in one line.
+    problems: Vec<String>,
+}
+
+pub(super) async fn run(arguments: TensorVerifyArgs, context: &Context<'_>) -> Result<Exit, Failure> {
+    let output = context.output;
+    let path: PathBuf = arguments.source.source.clone();
+    // A file that is malformed is not even opened: that ends here, with the same exit code.
+    let source = super::open_source(arguments.source, context).await?;
+    let progress = output.progress().clone();
+    let report = interrupt::blocking(move |wanted| verify(&source, &progress, wanted)).await?;
+    output.progress().finish();
+    let exit = if report.passed { Exit::Ok } else { Exit::Integrity };
+    if output.is_json() {
+        output.json(&report)?;
+        return Ok(exit);
+    }
+    let bad = |problem: &String| format!("{} {}\n", output.paint(Role::Bad, "BAD"), one_line(problem));
+    let mut text: String = report.problems.iter().map(bad).collect();
+    let path = one_line(&path.display().to_string());
+    if report.passed {
+        let digests = match report.digests {
+            0 => "no digests".to_owned(),
+            digests => format!("{} right", count(digests, "digest")),
+        };
+        let (tensors, bytes) = (count(report.tensors, "tensor"), byte_size(report.bytes));
+        text.push_str(&format!("{} {path}: {tensors}, {bytes}, {digests}\n", output.paint(Role::Good, "OK")));
+    } else {
+        text.push_str(&format!("{path}: {}\n", count(report.problems.len(), "problem")));
+    }
+    output.text(&text)?;
+    Ok(exit)
+}
+
+fn verify(source: &Source, progress: &Arc<ProgressDisplay>, wanted: &Wanted) -> Result<Report, Failure> {
+    let listed = source.listed();
+    let total = listed.iter().filter_map(|listed| listed.bytes).sum();
+    let mut report = Report { tensors: listed.len(), bytes: total, ..Report::default() };
+    if let Opened::Ztensor(reader) = &source.opened {
+        let verified = reader.verify_all();
+        report.digests = verified.n_verified;
+        report.problems.extend(verified.failures.iter().map(|error| causes_in_one_line(error)));
+    }
+    let mut done = 0;
+    for listed in listed {
+        checkpoint(wanted)?;
+        progress.update("verifying", done, Some(total), true);
+        done += listed.bytes.unwrap_or(0);
+        let result = match &source.opened {
+            // What opening it checked is all that there is.
+            Opened::Safetensors(_) | Opened::Sharded(_) => Ok(()),
+            Opened::Ztensor(reader) => look_at(reader, &listed.name).map_err(Failure::new),
+            Opened::Npy(_) | Opened::Npz(_) | Opened::Carton(_) => {
+                source.read(&listed.name).map(drop).map_err(Failure::from)
+            }
+        };
+        match result {
+            Ok(()) => {}
+            // What keeps a file from being read says nothing about it.
+            Err(failure) if matches!(failure.exit(), Exit::Network | Exit::Interrupted) => return Err(failure),
+            Err(failure) => {
+                let causes: Vec<String> = std::iter::once(failure.message()).chain(failure.causes()).collect();
+                report.problems.push(causes.join(": "));
+            }
+        }
+    }
+    report.passed = report.problems.is_empty();
+    Ok(report)
+}
+
+/// Decompresses what is compressed, and checks what the elements of an object must be.
+fn look_at(reader: &ztensor::Reader, name: &str) -> Result<(), ztensor::ZTensorError> {
+    let object = reader.object(name)?;
+    match object.format() {
+        Format::SparseCsr => drop(reader.csr(name)?),
+        Format::SparseCoo => drop(reader.coo(name)?),
+        Format::QuantizedGroup => drop(reader.quantized_group(name)?),
+        Format::Dense | Format::Other(_) => {
+            for component in object.components() {
+                if component.encoding() != Encoding::Raw || component.element_type() == ElementType::Bool {
+                    reader.read_component(&component, Checks { digests: false, bools: true })?;
+                }
+            }
+        }
+    }
+    Ok(())
+}

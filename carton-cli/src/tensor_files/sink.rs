@@ -1,0 +1,298 @@
+//! Where the tensors of `carton tensor` go: a file of the format that its extension names, written under another name and renamed
+//! when it is complete. What is to be written is known before the first tensor is read, so what cannot be held is refused at once.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use carton_tensor::files::{ElementType, RawTensor};
+use carton_tensor::npy::{Array, NpzWriter, write_array};
+use carton_tensor::safetensors::{self, Layout, Metadata, SafetensorsError};
+use carton_tensor::ztensor::{self, Attribute, Attributes, StoreAs};
+use tempfile::NamedTempFile;
+
+use super::error::TensorFileError;
+use super::source::Value;
+use crate::args::SinkArgs;
+use crate::interrupt::Wanted;
+
+/// A format of files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OutputFormat {
+    Safetensors,
+    Ztensor,
+    Npz,
+    Npy,
+}
+
+impl OutputFormat {
+    /// The format that the extension of a file names.
+    pub(crate) fn of(path: &Path) -> Result<Self, TensorFileError> {
+        let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
+        match extension.as_deref() {
+            Some("safetensors") => Ok(Self::Safetensors),
+            Some("zt") => Ok(Self::Ztensor),
+            Some("npz") => Ok(Self::Npz),
+            Some("npy") => Ok(Self::Npy),
+            _ => Err(TensorFileError::UnknownOutput { path: path.to_path_buf() }),
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Safetensors => "a safetensors file",
+            Self::Ztensor => "a zTensor file",
+            Self::Npz => "an .npz file",
+            Self::Npy => "an .npy file",
+        }
+    }
+}
+
+/// A tensor that is to be written.
+#[derive(Clone, Debug)]
+pub(crate) struct Planned {
+    pub(crate) name: String,
+    pub(crate) kind: Kind,
+}
+
+/// What it is.
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    Numbers(ElementType, Vec<usize>),
+    Strings,
+    /// An object of several components, or one that means more than its numbers: only a zTensor file holds it as it is.
+    Object(String),
+    Nested,
+}
+
+/// What is written for one of them.
+#[derive(Debug)]
+pub(crate) enum Piece {
+    Value(Value),
+    Object(ObjectCopy),
+}
+
+/// An object of a zTensor file with its components.
+#[derive(Debug)]
+pub(crate) struct ObjectCopy {
+    pub(crate) shape: Vec<usize>,
+    pub(crate) format: String,
+    pub(crate) attributes: Attributes,
+    pub(crate) parts: Vec<(String, RawTensor)>,
+}
+
+/// A file that is being written.
+pub(crate) struct Sink {
+    path: PathBuf,
+    file: NamedTempFile,
+    writer: Writer,
+    store_as: StoreAs,
+    order: Vec<usize>,
+}
+
+enum Writer {
+    Safetensors(Box<safetensors::Writer<BufWriter<Stoppable>>>),
+    Ztensor(Box<ztensor::Writer<BufWriter<Stoppable>>>),
+    Npz(Box<NpzWriter<Stoppable>>),
+    Npy(BufWriter<Stoppable>),
+}
+
+/// A file that takes no more bytes when they are no longer wanted: a large tensor takes long to compress.
+struct Stoppable {
+    file: File,
+    wanted: Wanted,
+}
+
+impl Write for Stoppable {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.wanted.control() {
+            ControlFlow::Continue(()) => self.file.write(bytes),
+            ControlFlow::Break(()) => Err(io::Error::other("interrupted")),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Seek for Stoppable {
+    fn seek(&mut self, target: SeekFrom) -> io::Result<u64> {
+        self.file.seek(target)
+    }
+}
+
+impl Sink {
+    /// Checks that the file can hold all that is planned, and begins it.
+    pub(crate) fn create(
+        arguments: &SinkArgs,
+        planned: &[Planned],
+        metadata: &[(String, Attribute)],
+        wanted: &Wanted,
+    ) -> Result<Self, TensorFileError> {
+        let path = arguments.output.clone();
+        let format = OutputFormat::of(&path)?;
+        check_options(arguments, format)?;
+        check_names(planned)?;
+        planned.iter().try_for_each(|planned| check(planned, format))?;
+        if format == OutputFormat::Npy && planned.len() != 1 {
+            let place = path.display().to_string();
+            return Err(TensorFileError::NotOne { place, found: planned.len() });
+        }
+        let unwritable = |source| TensorFileError::Io { action: "write", path: path.clone(), source };
+        let file = temporary_file_for(&path).map_err(unwritable)?;
+        let output = Stoppable { file: file.reopen().map_err(unwritable)?, wanted: wanted.clone() };
+        let store_as = StoreAs { zstd: arguments.zstd, digest: arguments.digest.map(Into::into) };
+        let mut order: Vec<usize> = (0..planned.len()).collect();
+        let writer = match format {
+            OutputFormat::Safetensors => {
+                let text = metadata.iter().filter_map(|(key, value)| Some((key.as_str(), value.as_text()?)));
+                let metadata = if metadata.is_empty() {
+                    Metadata::default()
+                } else {
+                    Metadata::new(text).map_err(SafetensorsError::from)?
+                };
+                let described = planned.iter().filter_map(|planned| match &planned.kind {
+                    Kind::Numbers(dtype, shape) => Some((planned.name.as_str(), *dtype, shape.as_slice())),
+                    _ => None,
+                });
+                let layout = Layout::new(described, &metadata).map_err(SafetensorsError::from)?;
+                order = layout.order().to_vec();
+                Writer::Safetensors(Box::new(safetensors::Writer::new(BufWriter::new(output), layout)?))
+            }
+            OutputFormat::Ztensor => {
+                let mut writer = ztensor::Writer::new(BufWriter::with_capacity(1 << 20, output))?;
+                writer.set_attributes(&metadata.iter().cloned().collect())?;
+                Writer::Ztensor(Box::new(writer))
+            }
+            OutputFormat::Npz => Writer::Npz(Box::new(NpzWriter::new(output))),
+            OutputFormat::Npy => Writer::Npy(BufWriter::new(output)),
+        };
+        Ok(Self { path, file, writer, store_as, order })
+    }
+
+    /// In which order the tensors are to be written, by their place among those that were planned.
+    pub(crate) fn order(&self) -> Vec<usize> {
+        self.order.clone()
+    }
+
+    /// Writes the tensor whose turn it is.
+    pub(crate) fn write(&mut self, name: &str, piece: Piece) -> Result<(), TensorFileError> {
+        let refused = |what: &str| TensorFileError::CannotHold {
+            format: "this file",
+            name: name.to_owned(),
+            what: what.to_owned(),
+            hint: "the file that is read changed meanwhile; try again",
+        };
+        match (&mut self.writer, piece) {
+            (Writer::Safetensors(writer), Piece::Value(Value::Numbers(tensor))) => {
+                writer.write(name, tensor.bytes())?;
+            }
+            (Writer::Ztensor(writer), Piece::Value(Value::Numbers(tensor))) => {
+                writer.add(name, &tensor, self.store_as)?;
+            }
+            (Writer::Ztensor(writer), Piece::Object(object)) => {
+                let store_as = self.store_as;
+                let parts: Vec<ztensor::Part<'_>> =
+                    object.parts.iter().map(|(role, tensor)| (role.as_str(), tensor, store_as)).collect();
+                writer.object(name, &object.shape, &object.format, &object.attributes, &parts)?;
+            }
+            (Writer::Npz(writer), Piece::Value(value)) => {
+                writer.add_array(name, &array(value).ok_or_else(|| refused("a list of tensors"))?)?;
+            }
+            (Writer::Npy(writer), Piece::Value(value)) => {
+                write_array(writer, &array(value).ok_or_else(|| refused("a list of tensors"))?)?;
+            }
+            _ => return Err(refused("which is something else than was planned")),
+        }
+        Ok(())
+    }
+
+    /// Completes the file and gives it its name. Returns how many bytes it has.
+    pub(crate) fn finish(self) -> Result<u64, TensorFileError> {
+        let path = self.path;
+        let unwritable = |source: io::Error| TensorFileError::Io { action: "write", path: path.clone(), source };
+        match self.writer {
+            Writer::Safetensors(writer) => drop(writer.finish()?),
+            Writer::Ztensor(writer) => drop(writer.finish()?),
+            Writer::Npz(writer) => writer.finish()?,
+            Writer::Npy(mut writer) => writer.flush().map_err(unwritable)?,
+        }
+        let length = self.file.as_file().metadata().map_err(unwritable)?.len();
+        self.file.persist(&path).map_err(|error| unwritable(error.error))?;
+        Ok(length)
+    }
+}
+
+fn array(value: Value) -> Option<Array> {
+    match value {
+        Value::Numbers(tensor) => Some(Array::Numbers(tensor)),
+        Value::Strings(tensor) => Some(Array::Strings(tensor)),
+        Value::Nested(_) => None,
+    }
+}
+
+fn check_options(arguments: &SinkArgs, format: OutputFormat) -> Result<(), TensorFileError> {
+    let option = match (format, arguments.zstd, arguments.digest) {
+        (OutputFormat::Ztensor, ..) | (_, None, None) => return Ok(()),
+        (_, Some(_), _) => "--zstd",
+        (_, None, Some(_)) => "--digest",
+    };
+    Err(TensorFileError::NotForFormat { option, path: arguments.output.clone(), format: format.name() })
+}
+
+fn check_names(planned: &[Planned]) -> Result<(), TensorFileError> {
+    let mut names = BTreeSet::new();
+    match planned.iter().find(|planned| !names.insert(planned.name.as_str())) {
+        Some(twice) => Err(TensorFileError::TwoOfOneName { name: twice.name.clone() }),
+        None => Ok(()),
+    }
+}
+
+/// Refuses what a file of this format cannot hold.
+fn check(planned: &Planned, format: OutputFormat) -> Result<(), TensorFileError> {
+    let refused = |what: String, hint| {
+        Err(TensorFileError::CannotHold { format: format.name(), name: planned.name.clone(), what, hint })
+    };
+    match (&planned.kind, format) {
+        (Kind::Nested, _) => refused(
+            "a list of tensors".to_owned(),
+            "the tensors in the list have names of their own: convert them instead",
+        ),
+        (Kind::Strings, OutputFormat::Safetensors | OutputFormat::Ztensor) => {
+            refused("strings".to_owned(), "write strings to an .npz or .npy file, or leave them out with --only")
+        }
+        (Kind::Object(what), OutputFormat::Safetensors | OutputFormat::Npz | OutputFormat::Npy) => refused(
+            what.clone(),
+            "write a .zt file, which keeps it as it is; --dequantize makes float32 numbers of quantized groups",
+        ),
+        (Kind::Numbers(dtype, _), OutputFormat::Npz | OutputFormat::Npy) if !is_in_numpy(*dtype) => {
+            refused(format!("numbers of {dtype}"), "write a .safetensors or .zt file")
+        }
+        (Kind::Numbers(ElementType::Complex128, _), OutputFormat::Safetensors) => {
+            refused("numbers of complex128".to_owned(), "write a .zt or .npz file")
+        }
+        (Kind::Numbers(..), OutputFormat::Safetensors) if planned.name == "__metadata__" => {
+            refused("whose name is reserved there".to_owned(), "write a .zt or .npz file")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn is_in_numpy(dtype: ElementType) -> bool {
+    dtype.data_type().is_some()
+        || matches!(dtype, ElementType::Bool | ElementType::Float16 | ElementType::Complex64 | ElementType::Complex128)
+}
+
+/// A file next to `path` that goes away unless it is renamed, with the permissions that a new file gets.
+fn temporary_file_for(path: &Path) -> io::Result<NamedTempFile> {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    tempfile::Builder::new()
+        .prefix(".carton-")
+        .suffix(".tmp")
+        .permissions(std::fs::Permissions::from_mode(0o666))
+        .tempfile_in(folder)
+}
