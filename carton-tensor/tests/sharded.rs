@@ -126,7 +126,21 @@ fn indices_are_parsed_or_refused_by_their_rule() {
     check(br#"{"weight_map": {"a": "x", "b": "x", "\u0061": "x"}}"#, "DuplicateKey", "`a` is there twice");
     let deep = [br#"{"weight_map": {}, "deep": "#, "[".repeat(100_000).as_bytes()].concat();
     check(&deep, "Json", "EOF");
-    for name in ["", ".", "..", "/etc/passwd", "../x", "a/b", "a\\\\b", "C:\\\\x", "a\\u0000", "a\\nb", "sub/"] {
+    for name in [
+        "",
+        ".",
+        "..",
+        "/etc/passwd",
+        "../x",
+        "a/b",
+        "a\\\\b",
+        "C:\\\\x",
+        "C:x",
+        "x:stream",
+        "a\\u0000",
+        "a\\nb",
+        "sub/",
+    ] {
         check(format!(r#"{{"weight_map": {{"a": "{name}"}}}}"#).as_bytes(), "FileName", "no name of a file");
     }
 }

@@ -143,9 +143,9 @@ pub(super) fn to_json(weight_map: &BTreeMap<&str, &str>, total_size: u64) -> Res
     Ok(ascii)
 }
 
-/// Whether a name is one of a file in the same folder, on every system (§7.2).
+/// Whether a name is one of a file in the same folder, on every system (§7.2): Windows has drives and streams, too.
 pub(super) fn is_file_name(name: &str) -> bool {
-    !matches!(name, "" | "." | "..") && !name.contains(|c: char| matches!(c, '/' | '\\') || c.is_control())
+    !matches!(name, "" | "." | "..") && !name.contains(|c: char| matches!(c, '/' | '\\' | ':') || c.is_control())
 }
 
 /// The tensors with the names of their files.

@@ -46,19 +46,29 @@ impl TensorFileFormat {
 
     /// The format that a file with these first bytes claims to have. Other versions of zTensor count as zTensor, which then
     /// says what they are.
+    ///
+    /// ```
+    /// use carton_tensor::files::TensorFileFormat;
+    /// assert_eq!(TensorFileFormat::of_bytes(b"PK\x03\x04\x14\0\0\0\0"), Some(TensorFileFormat::Npz));
+    /// // A header whose length begins with the same bytes.
+    /// assert_eq!(TensorFileFormat::of_bytes(b"PK\x03\x04\0\0\0\0{"), Some(TensorFileFormat::Safetensors));
+    /// ```
     #[must_use]
     pub fn of_bytes(start: &[u8]) -> Option<Self> {
         const ZIP: [&[u8]; 2] = [b"PK\x03\x04", b"PK\x05\x06"];
         const ZTENSOR: [&[u8]; 2] = [b"ZTEN", b"\x89ZT2"];
-        if start.starts_with(b"\x93NUMPY") {
+        // A header of at most 100 MB, which is an object: the eight bytes of its length, then `{`. It is asked for first,
+        // since such a length may begin as other formats do, none of which goes on like this.
+        if start.get(4..8) == Some(&[0; 4]) && start.get(8) == Some(&b'{') {
+            Some(Self::Safetensors)
+        } else if start.starts_with(b"\x93NUMPY") {
             Some(Self::Npy)
         } else if ZIP.iter().any(|magic| start.starts_with(magic)) {
             Some(Self::Npz)
         } else if ZTENSOR.iter().any(|magic| start.starts_with(magic)) {
             Some(Self::ZTensor)
         } else {
-            // A header of at most 100 MB, which is an object: the eight bytes of its length, then `{`.
-            (start.get(4..8) == Some(&[0; 4]) && start.get(8) == Some(&b'{')).then_some(Self::Safetensors)
+            None
         }
     }
 }
