@@ -58,6 +58,9 @@ impl<'b> Walker<'b> {
     /// Starts a map.
     pub(super) fn map(&mut self) -> Result<Items, ZTensorError> {
         let start = self.position();
+        if let Some(claimed) = self.head(5) {
+            return self.items(start, Some(claimed), 2);
+        }
         match self.decoder.map() {
             Ok(items) => self.items(start, items, 2),
             Err(error) => Err(self.wrong(start, "a map", &error)),
@@ -67,6 +70,9 @@ impl<'b> Walker<'b> {
     /// Starts an array.
     pub(super) fn array(&mut self) -> Result<Items, ZTensorError> {
         let start = self.position();
+        if let Some(claimed) = self.head(4) {
+            return self.items(start, Some(claimed), 1);
+        }
         match self.decoder.array() {
             Ok(items) => self.items(start, items, 1),
             Err(error) => Err(self.wrong(start, "an array", &error)),
@@ -122,12 +128,19 @@ impl<'b> Walker<'b> {
     /// An unsigned integer.
     pub(super) fn unsigned(&mut self) -> Result<u64, ZTensorError> {
         let start = self.position();
+        if let Some(number) = self.head(0) {
+            return Ok(number);
+        }
         self.decoder.u64().map_err(|error| self.wrong(start, "an unsigned integer", &error))
     }
 
     /// A text string, in one piece or several.
     pub(super) fn text(&mut self) -> Result<Cow<'b, str>, ZTensorError> {
         let start = self.position();
+        if let Some(text) = self.whole_text() {
+            return Ok(Cow::Borrowed(text));
+        }
+        self.decoder.set_position(start);
         match self.decoder.str() {
             Ok(text) => Ok(Cow::Borrowed(text)),
             Err(_) if self.decoder.input().get(start) == Some(&0x7f) => {
@@ -145,6 +158,39 @@ impl<'b> Walker<'b> {
             }
             Err(error) => Err(self.wrong(start, "text", &error)),
         }
+    }
+
+    /// A text in one piece. Where there is none, the position is anywhere.
+    fn whole_text(&mut self) -> Option<&'b str> {
+        let length = usize::try_from(self.head(3)?).ok()?;
+        let start = self.position();
+        let end = start.checked_add(length)?;
+        let text = std::str::from_utf8(self.decoder.input().get(start..end)?).ok()?;
+        self.decoder.set_position(end);
+        Some(text)
+    }
+
+    /// The number in the head of an item of this major type; `None`, at the same position, for any that `minicbor` has to
+    /// look at: of another type, without a length, or wrong. Manifests have millions of heads, and its calls cost more than
+    /// the few instructions that most of them take.
+    #[inline]
+    fn head(&mut self, major: u8) -> Option<u64> {
+        let start = self.position();
+        let rest = self.decoder.input().get(start..)?;
+        let (&first, rest) = rest.split_first()?;
+        if first >> 5 != major {
+            return None;
+        }
+        let (number, n_bytes) = match first & 31 {
+            small @ ..24 => (u64::from(small), 1),
+            24 => (u64::from(*rest.first()?), 2),
+            25 => (u64::from(u16::from_be_bytes(*rest.first_chunk()?)), 3),
+            26 => (u64::from(u32::from_be_bytes(*rest.first_chunk()?)), 5),
+            27 => (u64::from_be_bytes(*rest.first_chunk()?), 9),
+            _ => return None,
+        };
+        self.decoder.set_position(start + n_bytes);
+        Some(number)
     }
 
     /// The decoder, for values that only attributes have.
