@@ -84,6 +84,7 @@ impl TensorFileError {
                     | ZTensorError::NoSuchObject { .. }
                     | ZTensorError::WrongFormat { .. }
                     | ZTensorError::NotInVersion { .. }
+                    | ZTensorError::QuantizedAttribute { .. }
             ),
             Self::Tensor { .. } => true,
             _ => false,

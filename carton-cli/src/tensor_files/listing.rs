@@ -86,7 +86,8 @@ fn of_object(object: &Object<'_>) -> Listed {
     let is_zstd = object.components().any(|component| component.encoding() == Encoding::Zstd);
     Listed {
         dtype,
-        bytes: object.components().map(|component| component.length()).sum(),
+        // What compressed components claim is not compared with anything yet.
+        bytes: object.components().try_fold(0_u64, |sum, component| Some(sum.saturating_add(component.length()?))),
         stored: Some(
             object.components().map(|component| component.stored()).map(|bytes| bytes.end - bytes.start).sum(),
         ),

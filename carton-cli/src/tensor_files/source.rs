@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use carton_core::package::Package;
-use carton_tensor::files::RawTensor;
+use carton_tensor::files::{RawTensor, TensorFileFormat};
 use carton_tensor::npy::{self, Array, Npz};
 use carton_tensor::safetensors::{self, Sharded};
-use carton_tensor::ztensor::{self, Format};
+use carton_tensor::ztensor::{self, Checks, Format};
 use carton_tensor::{NestedTensor, StringTensor, Tensor};
 
 use super::error::TensorFileError;
@@ -30,6 +30,8 @@ pub(crate) struct Source {
     pub(crate) place: String,
     pub(crate) opened: Opened,
     listed: Vec<Listed>,
+    /// The file that was opened, if it is one.
+    path: Option<PathBuf>,
 }
 
 /// What was opened.
@@ -81,7 +83,8 @@ impl Place {
 impl Source {
     /// Opens a tensor file. What it is its first bytes say, and its name for a sharded checkpoint.
     pub(crate) fn open(path: &Path, only: Option<&str>) -> Result<Self, TensorFileError> {
-        Self::new(path.display().to_string(), open(path)?, only)
+        let source = Self::new(path.display().to_string(), open(path)?, only)?;
+        Ok(Self { path: Some(path.to_path_buf()), ..source })
     }
 
     /// The tensors of a carton.
@@ -90,7 +93,7 @@ impl Source {
     }
 
     fn new(place: String, opened: Opened, only: Option<&str>) -> Result<Self, TensorFileError> {
-        let mut source = Self { listed: list(&opened)?, opened, place };
+        let mut source = Self { listed: list(&opened)?, opened, place, path: None };
         if let Some(only) = only {
             source.keep(only)?;
         }
@@ -152,10 +155,33 @@ impl Source {
 
     /// The file that is read, if it is one.
     pub(crate) fn path(&self) -> Option<&Path> {
-        match &self.opened {
-            Opened::Carton(_) => None,
-            _ => Some(Path::new(&self.place)),
+        self.path.as_deref()
+    }
+
+    /// All files that are read.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        let Some(path) = &self.path else { return Vec::new() };
+        let mut files = vec![path.clone()];
+        if let Opened::Sharded(sharded) = &self.opened {
+            files.extend(sharded.shards().map(|(name, _)| path.with_file_name(name)));
         }
+        files
+    }
+
+    /// The same, and each digest is compared with the bytes that are read: for what is written again must not be damaged.
+    pub(crate) fn verifying(self) -> Self {
+        let opened = match self.opened {
+            Opened::Ztensor(reader) => {
+                Opened::Ztensor(Box::new(reader.checking(Checks { digests: true, bools: false })))
+            }
+            other => other,
+        };
+        Self { opened, ..self }
+    }
+
+    /// The bytes of all tensors, as far as that is known. What a file claims may be more than there can be.
+    pub(crate) fn total(&self) -> u64 {
+        self.listed.iter().filter_map(|listed| listed.bytes).fold(0, u64::saturating_add)
     }
 }
 
@@ -182,17 +208,18 @@ fn open(path: &Path) -> Result<Opened, TensorFileError> {
     // What the bytes say comes first: a file may be called anything. Where they say nothing that is known, the reader that the
     // name asks for says what is wrong with it.
     let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
-    match (first.as_slice(), extension.as_deref().unwrap_or_default()) {
-        ([0x93, b'N', b'U', b'M', ..], _) => Ok(Opened::Npy(path.to_path_buf())),
-        ([b'P', b'K', ..], _) => Ok(Opened::Npz(Mutex::new(Npz::open(path)?))),
-        ([b'Z', b'T', b'E', b'N', ..] | [0x89, b'Z', b'T', b'2', ..], _) | (_, "zt") => {
-            Ok(Opened::Ztensor(Box::new(ztensor::Reader::open(path)?)))
-        }
-        ([_, _, _, _, _, _, _, _, b'{'], _) | (_, "safetensors") => {
-            Ok(Opened::Safetensors(Box::new(safetensors::Reader::open(path)?)))
-        }
-        (_, "npz") => Ok(Opened::Npz(Mutex::new(Npz::open(path)?))),
-        (_, "npy") => Ok(Opened::Npy(path.to_path_buf())),
+    let format = TensorFileFormat::of_bytes(&first).or(match extension.as_deref() {
+        Some("safetensors") => Some(TensorFileFormat::Safetensors),
+        Some("zt") => Some(TensorFileFormat::ZTensor),
+        Some("npz") => Some(TensorFileFormat::Npz),
+        Some("npy") => Some(TensorFileFormat::Npy),
+        _ => None,
+    });
+    match format {
+        Some(TensorFileFormat::Safetensors) => Ok(Opened::Safetensors(Box::new(safetensors::Reader::open(path)?))),
+        Some(TensorFileFormat::ZTensor) => Ok(Opened::Ztensor(Box::new(ztensor::Reader::open(path)?))),
+        Some(TensorFileFormat::Npz) => Ok(Opened::Npz(Mutex::new(Npz::open(path)?))),
+        Some(TensorFileFormat::Npy) => Ok(Opened::Npy(path.to_path_buf())),
         _ => Err(TensorFileError::UnknownFormat { path: path.to_path_buf() }),
     }
 }

@@ -19,6 +19,9 @@ use crate::source::FileIdentity;
 /// The folder whose stored files are verified together, because parts of them are read.
 const TENSORS: &str = "tensor_data/";
 
+/// How many files are kept open. Our writer makes one that is read in parts; another may make thousands.
+const MOST_OPEN: usize = 8;
+
 /// Where the bytes of a file are in an open one, for who maps them.
 #[derive(Clone, Debug)]
 pub struct MappableFile {
@@ -107,6 +110,9 @@ impl Contents {
             return Ok(Arc::clone(found));
         }
         let found = Arc::new(self.verify_for_parts(index)?);
+        if verified.len() >= MOST_OPEN {
+            verified.clear();
+        }
         verified.insert(index, Arc::clone(&found));
         Ok(found)
     }

@@ -62,7 +62,12 @@ pub(super) async fn run(arguments: TensorCatArgs, context: &Context<'_>) -> Resu
             Some(slice) => slice::slice(tensor, slice)?,
             None => tensor.clone(),
         };
-        Ok(Value::Numbers(first.and_then(|first| slice::first(&part, first)).unwrap_or(part)))
+        let Some(first) = first else { return Ok(Value::Numbers(part)) };
+        let part = slice::first(&part, first).ok_or_else(|| TensorFileError::Slice {
+            slice: format!("--first {first}"),
+            reason: format!("so many numbers of {} do not end between bytes", part.dtype()),
+        });
+        Ok(Value::Numbers(part?))
     })
     .await?;
     output.progress().finish();

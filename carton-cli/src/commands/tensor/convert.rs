@@ -1,5 +1,6 @@
 //! `carton tensor convert`: tensors into a file of another format, one at a time.
 
+use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,7 +31,7 @@ pub(super) struct Written {
 
 pub(super) async fn run(arguments: TensorConvertArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
-    let source = super::open_some(arguments.source, arguments.only, context).await?;
+    let source = super::open_some(arguments.source, arguments.only, context).await?.verifying();
     let (sink, dequantize, progress) = (arguments.sink, arguments.dequantize, output.progress().clone());
     let written =
         interrupt::blocking(move |wanted| Ok(convert(&source, &sink, dequantize, &progress, wanted)?)).await?;
@@ -68,14 +69,14 @@ fn convert(
     let planned: Vec<Planned> = listed.iter().map(planned).collect();
     let metadata = metadata(source, format, &mut warnings)?;
     let mut sink = Sink::create(arguments, &planned, &metadata, wanted)?;
-    let total = listed.iter().filter_map(|listed| listed.bytes).sum();
-    let mut done = 0;
+    let total = source.total();
+    let mut done = 0_u64;
     for position in sink.order() {
         checkpoint(wanted)?;
         progress.update("converting", done, Some(total), true);
         let (Some(listed), Some(planned)) = (listed.get(position), planned.get(position)) else { continue };
         sink.write(&planned.name, piece(source, listed, format, dequantize, &mut warnings)?)?;
-        done += listed.bytes.unwrap_or(0);
+        done = done.saturating_add(listed.bytes.unwrap_or(0));
     }
     checkpoint(wanted)?;
     Ok(Written { path: arguments.output.clone(), tensors: planned.len(), size: sink.finish()?, warnings })
@@ -96,12 +97,11 @@ pub(super) fn expanded<'a>(source: &'a Source, warnings: &mut Vec<String>) -> Ve
 /// Refuses to replace what is read.
 pub(super) fn check_output(source: &Source, output: &Path) -> Result<(), TensorFileError> {
     let identity = |path: &Path| std::fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()));
-    match source.path().and_then(identity) {
-        found @ Some(_) if found == identity(output) => {
-            Err(TensorFileError::OutputIsSource { path: output.to_path_buf() })
-        }
-        _ => Ok(()),
+    let existing = identity(output);
+    if existing.is_some() && source.files().iter().any(|file| identity(file) == existing) {
+        return Err(TensorFileError::OutputIsSource { path: output.to_path_buf() });
     }
+    Ok(())
 }
 
 /// What a tensor will be in a file of this format.
@@ -183,7 +183,15 @@ pub(super) fn metadata(
             reader.metadata().iter().map(text).collect()
         }
         Opened::Ztensor(reader) => reader.manifest().attributes()?.into_iter().collect(),
-        Opened::Sharded(_) | Opened::Npy(_) | Opened::Npz(_) | Opened::Carton(_) => Vec::new(),
+        Opened::Sharded(sharded) => {
+            // Each shard has the same; a key that differs is told by its first value.
+            let mut all = BTreeMap::new();
+            for (key, value) in sharded.shards().flat_map(|(_, shard)| shard.metadata().iter()) {
+                all.entry(key.to_owned()).or_insert_with(|| Attribute::Text(value.to_owned()));
+            }
+            all.into_iter().collect()
+        }
+        Opened::Npy(_) | Opened::Npz(_) | Opened::Carton(_) => Vec::new(),
     };
     let all = metadata.len();
     match format {

@@ -42,8 +42,7 @@ pub(super) async fn run(arguments: TensorLsArgs, context: &Context<'_>) -> Resul
         ]);
     }
     output.text(&table.lines(&|row, _, cell| if row == 0 { output.paint(Role::Heading, &cell) } else { cell }))?;
-    let bytes = tensors.iter().filter_map(|tensor| tensor.bytes).sum();
-    output.note(&format!("{}, {}", count(tensors.len(), "tensor"), byte_size(bytes)));
+    output.note(&format!("{}, {}", count(tensors.len(), "tensor"), byte_size(source.total())));
     Ok(Exit::Ok)
 }
 

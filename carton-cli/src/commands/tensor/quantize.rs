@@ -45,7 +45,7 @@ enum Role {
 
 pub(super) async fn run(arguments: TensorQuantizeArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
-    let source = super::open_source(arguments.source, context).await?;
+    let source = super::open_source(arguments.source, context).await?.verifying();
     let (sink, only, progress) = (arguments.sink, arguments.only, output.progress().clone());
     let report = interrupt::blocking(move |wanted| quantize(&source, &sink, &only, &progress, wanted)).await?;
     output.progress().finish();
@@ -71,7 +71,8 @@ pub(super) async fn run(arguments: TensorQuantizeArgs, context: &Context<'_>) ->
 
 fn is_quantized(listed: &Listed, only: &[String]) -> bool {
     listed.format == "dense"
-        && listed.element_type.is_some_and(ElementType::is_float)
+        // An unknown logical type may mean anything, whatever it is stored as.
+        && listed.element_type.is_some_and(|dtype| dtype.is_float() && listed.dtype.as_deref() == Some(dtype.name()))
         && (only.is_empty() || matches_any(only, &listed.name))
 }
 
@@ -107,9 +108,8 @@ fn quantize(
     }
     let metadata = convert::metadata(source, format, &mut warnings)?;
     let mut sink = Sink::create(arguments, &planned, &metadata, wanted)?;
-    let total =
-        roles.iter().filter(|(_, role)| !matches!(role, Role::Scale)).filter_map(|(listed, _)| listed.bytes).sum();
-    let (mut done, mut quantized) = (0, Vec::new());
+    let total = source.total();
+    let (mut done, mut quantized) = (0_u64, Vec::new());
     for position in sink.order() {
         checkpoint(wanted)?;
         progress.update("quantizing", done, Some(total), true);
@@ -126,7 +126,7 @@ fn quantize(
         };
         sink.write(&planned.name, piece)?;
         if !matches!(role, Role::Scale) {
-            done += listed.bytes.unwrap_or(0);
+            done = done.saturating_add(listed.bytes.unwrap_or(0));
         }
     }
     checkpoint(wanted)?;

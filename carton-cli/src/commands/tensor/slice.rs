@@ -34,7 +34,11 @@ pub(super) fn slice(tensor: &RawTensor, text: &str) -> Result<RawTensor, TensorF
         });
     }
     let mut bytes = Vec::new();
-    gather(tensor.bytes(), size, shape, &taken, 0, &mut bytes);
+    // Other dimensions may be of any size where one is 0.
+    let is_empty = tensor.n_elements() == 0 || taken.iter().any(|taken| taken.count == 0);
+    if !is_empty {
+        gather(tensor.bytes(), size, shape, &taken, 0, &mut bytes);
+    }
     let shape = taken.iter().filter(|taken| !taken.is_index).map(|taken| taken.count).collect();
     RawTensor::new(tensor.dtype(), shape, SharedBytes::from(bytes)).map_err(|error| refused(error.to_string()))
 }

@@ -112,12 +112,12 @@ fn measure(
     progress: &ProgressDisplay,
     wanted: &interrupt::Wanted,
 ) -> Result<Measured, Failure> {
-    let total: u64 = source.listed().iter().filter_map(|listed| listed.bytes).sum();
-    let (mut tensors, mut passed_over, mut done) = (Vec::new(), Vec::new(), 0);
+    let total = source.total();
+    let (mut tensors, mut passed_over, mut done) = (Vec::new(), Vec::new(), 0_u64);
     for listed in source.listed() {
         checkpoint(wanted)?;
         progress.update("measuring", done, Some(total), true);
-        done += listed.bytes.unwrap_or(0);
+        done = done.saturating_add(listed.bytes.unwrap_or(0));
         let is_complex = listed.element_type.is_some_and(|dtype| dtype.name().starts_with("complex"));
         let is_numeric = listed.element_type.is_some() || listed.format == "quantized_group";
         let tensor = if is_numeric && !is_complex { numbers(source.read(&listed.name)?) } else { None };

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use carton_tensor::files::TensorFile;
-use carton_tensor::weights::{self, Description, DescriptionError, LoadOptions, LoaderStatistics, Validation, Weights};
+use carton_tensor::weights::{
+    self, Description, DescriptionError, Filter, LoadOptions, LoaderStatistics, Validation, Weights,
+};
 use serde::Serialize;
 
 use super::{Context, checkpoint, numbers};
@@ -87,7 +89,14 @@ fn validate(source: &Source, description: &Description, wanted: &Wanted) -> Resu
         }
         (_, Some(path)) => {
             let file = TensorFile::open(path).map_err(Failure::new)?;
-            weights::validate(&file, description, &LoadOptions::default()).map_err(Failure::new)
+            let names = source.listed().iter().map(|listed| listed.name.as_str());
+            // Of a part of a file nothing is missing.
+            let filter = match file.entries().count() == source.listed().len() {
+                true => Filter::ALL,
+                false => Filter::names(names),
+            };
+            let options = LoadOptions::default().filter(filter);
+            weights::validate(&file, description, &options).map_err(Failure::new)
         }
     }
 }

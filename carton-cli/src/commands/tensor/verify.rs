@@ -13,7 +13,7 @@ use crate::failure::{Exit, Failure, causes_in_one_line};
 use crate::interrupt::{self, Wanted};
 use crate::output::{Role, byte_size, count, one_line};
 use crate::progress::ProgressDisplay;
-use crate::tensor_files::{Opened, Source};
+use crate::tensor_files::{Opened, Source, TensorFileError};
 
 /// What `--json` prints.
 #[derive(Default, Serialize)]
@@ -59,22 +59,29 @@ pub(super) async fn run(arguments: TensorVerifyArgs, context: &Context<'_>) -> R
 
 fn verify(source: &Source, progress: &Arc<ProgressDisplay>, wanted: &Wanted) -> Result<Report, Failure> {
     let listed = source.listed();
-    let total = listed.iter().filter_map(|listed| listed.bytes).sum();
+    let total = source.total();
     let mut report = Report { tensors: listed.len(), bytes: total, ..Report::default() };
     if let Opened::Ztensor(reader) = &source.opened {
         let verified = reader.verify_all();
         report.digests = verified.n_verified;
-        report.problems.extend(verified.failures.iter().map(|error| causes_in_one_line(error)));
+        for failure in verified.failures.into_iter().map(TensorFileError::from) {
+            match failure.is_malformed() {
+                true => report.problems.push(causes_in_one_line(&failure)),
+                false => return Err(failure.into()),
+            }
+        }
     }
-    let mut done = 0;
+    let mut done = 0_u64;
     for listed in listed {
         checkpoint(wanted)?;
         progress.update("verifying", done, Some(total), true);
-        done += listed.bytes.unwrap_or(0);
+        done = done.saturating_add(listed.bytes.unwrap_or(0));
         let result = match &source.opened {
             // What opening it checked is all that there is.
             Opened::Safetensors(_) | Opened::Sharded(_) => Ok(()),
-            Opened::Ztensor(reader) => look_at(reader, &listed.name).map_err(Failure::new),
+            Opened::Ztensor(reader) => {
+                look_at(reader, &listed.name).map_err(|error| TensorFileError::from(error).into())
+            }
             Opened::Npy(_) | Opened::Npz(_) | Opened::Carton(_) => {
                 source.read(&listed.name).map(drop).map_err(Failure::from)
             }
@@ -82,7 +89,7 @@ fn verify(source: &Source, progress: &Arc<ProgressDisplay>, wanted: &Wanted) -> 
         match result {
             Ok(()) => {}
             // What keeps a file from being read says nothing about it.
-            Err(failure) if matches!(failure.exit(), Exit::Network | Exit::Interrupted) => return Err(failure),
+            Err(failure) if failure.exit() != Exit::Integrity => return Err(failure),
             Err(failure) => {
                 let causes: Vec<String> = std::iter::once(failure.message()).chain(failure.causes()).collect();
                 report.problems.push(causes.join(": "));
@@ -99,7 +106,11 @@ fn look_at(reader: &ztensor::Reader, name: &str) -> Result<(), ztensor::ZTensorE
     match object.format() {
         Format::SparseCsr => drop(reader.csr(name)?),
         Format::SparseCoo => drop(reader.coo(name)?),
-        Format::QuantizedGroup => drop(reader.quantized_group(name)?),
+        // Packings that are not known can be read component by component.
+        Format::QuantizedGroup => match reader.quantized_group(name) {
+            Ok(_) | Err(ztensor::ZTensorError::QuantizedAttribute { .. }) => {}
+            Err(error) => return Err(error),
+        },
         Format::Dense | Format::Other(_) => {
             for component in object.components() {
                 if component.encoding() != Encoding::Raw || component.element_type() == ElementType::Bool {
