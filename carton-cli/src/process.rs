@@ -104,7 +104,7 @@ fn keep_end(mut pipe: impl Read, kept: &Mutex<Vec<u8>>) {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::panic, clippy::unwrap_used)]
 
     use super::*;
 
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn the_end_of_what_a_program_says_is_kept() {
         let (ended, _) = sh("yes line | head -n 100000; echo last; echo error >&2; exit 3", None, &|| true);
-        let Ended::Exited { status, stdout, stderr } = ended else { unreachable!("{ended:?}") };
+        let Ended::Exited { status, stdout, stderr } = ended else { panic!("{ended:?}") };
         assert_eq!((status.code(), stderr.as_str()), (Some(3), "error"));
         assert!(stdout.ends_with("line\nlast") && stdout.len() <= 2 * MAX_OUTPUT, "{} bytes", stdout.len());
     }
