@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(bar(1, 1_000_000), "▏");
         assert_eq!(bar(10, 10), "█".repeat(50));
         assert_eq!(bar(5, 10), "█".repeat(25));
-        assert_eq!(bar(1, 80), "█████");
+        assert_eq!(bar(1, 80), "▋");
         let drawn = histogram(&[0.0, 1.0]).unwrap().drawn();
         assert_eq!(drawn.lines().count(), 20);
         assert!(drawn.starts_with("0.0000e0 │█"), "{drawn}");
