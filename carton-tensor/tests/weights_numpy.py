@@ -47,8 +47,8 @@ def cases():
 
 
 def int8(values):
-    """Float32 where the type has 32 bits or fewer, float64 above, as the rule says; floor(|x| + 0.5) is exact in float64."""
-    wide = np.float64 if values.dtype == np.float64 else np.float32
+    """In float32 where that holds every number of the type, else in float64, as the rule says."""
+    wide = np.float64 if values.dtype in (np.float64, np.int32, np.int64) else np.float32
     values = values.astype(wide)
     finite = np.isfinite(values)
     largest = np.max(np.abs(values[finite]), initial=0)

@@ -116,6 +116,12 @@ pub(super) fn select<'a>(file: &'a TensorFile, filter: &Filter) -> Result<Vec<En
     }
 }
 
+/// Verifies all digests before anything is made of the bytes, and says how many tensors had one.
+pub(super) fn verify(entries: &[Entry<'_>], n_threads: usize) -> Result<usize, WeightsError> {
+    let verified = share(entries.len(), n_threads, || (), |(), index| Ok::<_, WeightsError>(entries[index].verify()?))?;
+    Ok(verified.into_iter().filter(|&n_components| n_components > 0).count())
+}
+
 /// Tells the hook how far a load is.
 pub(super) struct Reporter<'a> {
     hook: Option<&'a ProgressHook>,

@@ -8,7 +8,7 @@ use std::time::Instant;
 use super::WeightsError;
 use super::arena::{Arena, lock};
 use super::kernels::{Float, Largest, Level, Quantized, Scale, largest, quantize as quantize_block, with_encoding};
-use super::load::{Reporter, select};
+use super::load::{Reporter, select, verify};
 use super::options::{LoadOptions, LoaderStatistics, Placement};
 use super::parallel::{available_threads, share};
 use super::pieces::{Data, Job, piece_size};
@@ -136,12 +136,6 @@ pub fn load_quantized(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Q
     let n_tensors = floats.len() + others.len();
     let statistics = LoaderStatistics::new(n_tensors, reporter.total_bytes(), n_verified, started.elapsed());
     Ok(QuantizedWeights { quantized, unchanged: unchanged.into_iter().collect(), statistics })
-}
-
-/// Verifies all digests before anything is made of the bytes, and says how many tensors had one.
-fn verify(entries: &[Entry<'_>], n_threads: usize) -> Result<usize, WeightsError> {
-    let verified = share(entries.len(), n_threads, || (), |(), index| Ok::<_, WeightsError>(entries[index].verify()?))?;
-    Ok(verified.into_iter().filter(|&n_components| n_components > 0).count())
 }
 
 /// A tensor to be quantized.

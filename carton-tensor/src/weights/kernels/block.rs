@@ -23,13 +23,20 @@ pub(crate) trait Source {
     }
 }
 
+/// What is done with each block. A trait and no closure, because its method must be inlined: what is not inlined into a kernel
+/// is compiled without the kernel's instructions.
+pub(super) trait Visit<F> {
+    /// Looks at the next numbers. To be marked `#[inline(always)]`.
+    fn visit(&mut self, values: &[F]);
+}
+
 /// Calls `visit` with the elements of `bytes`, at most [`BLOCK`] at a time. Bytes behind the last whole element are ignored: callers
 /// pass tensors, whose size was checked.
 #[inline(always)]
-pub(super) fn for_each_block<S: Source>(bytes: &[u8], mut visit: impl FnMut(&[S::Wide])) {
+pub(super) fn for_each_block<S: Source>(bytes: &[u8], visitor: &mut impl Visit<S::Wide>) {
     if let Some(values) = S::in_place(bytes) {
         for block in values.chunks(BLOCK) {
-            visit(block);
+            visitor.visit(block);
         }
         return;
     }
@@ -37,6 +44,6 @@ pub(super) fn for_each_block<S: Source>(bytes: &[u8], mut visit: impl FnMut(&[S:
     for block in bytes.chunks(BLOCK / 8 * S::BITS) {
         let wide = &mut wide[..block.len() * 8 / S::BITS];
         S::widen(block, wide);
-        visit(wide);
+        visitor.visit(wide);
     }
 }

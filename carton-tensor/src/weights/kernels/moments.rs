@@ -6,7 +6,7 @@
 //! than four bits would be lost is replaced by the mean, and the block is summed again. Blocks are merged by the formula
 //! of Chan, Golub and LeVeque (1983), which keeps the accuracy.
 
-use super::block::{BLOCK, Source, for_each_block};
+use super::block::{BLOCK, Source, Visit, for_each_block};
 use super::float::Float;
 use super::level::at_every_level;
 
@@ -73,8 +73,15 @@ at_every_level! {
     /// The moments of the elements in `bytes`.
     fn moments<S: Source>(bytes: &[u8]) -> Moments {
         let mut moments = Moments::NONE;
-        for_each_block::<S>(bytes, |values| moments = moments.merge(block::<S::Wide, 16>(values)));
+        for_each_block::<S>(bytes, &mut moments);
         moments
+    }
+}
+
+impl<F: Float> Visit<F> for Moments {
+    #[inline(always)]
+    fn visit(&mut self, values: &[F]) {
+        *self = self.merge(block::<F, 16>(values));
     }
 }
 
@@ -108,21 +115,32 @@ impl Sums {
         let first = values.first().copied().unwrap_or(F::ZERO);
         let (mut sum, mut squares) = ([0.0; LANES], [0.0; LANES]);
         let (mut min, mut max) = ([first; LANES], [first; LANES]);
-        let mut add = |lane: usize, value: F| {
+        let (chunks, rest) = values.as_chunks::<LANES>();
+        for chunk in chunks {
+            // Loops of their own, so that each becomes a few instructions over all lanes.
+            let mut distance = [0.0; LANES];
+            for lane in 0..LANES {
+                distance[lane] = chunk[lane].to_f64() - shift;
+            }
+            for lane in 0..LANES {
+                sum[lane] += distance[lane];
+            }
+            for lane in 0..LANES {
+                squares[lane] += distance[lane] * distance[lane];
+            }
+            for lane in 0..LANES {
+                min[lane] = if chunk[lane] < min[lane] { chunk[lane] } else { min[lane] };
+            }
+            for lane in 0..LANES {
+                max[lane] = if chunk[lane] > max[lane] { chunk[lane] } else { max[lane] };
+            }
+        }
+        for (lane, &value) in rest.iter().enumerate() {
             let distance = value.to_f64() - shift;
             sum[lane] += distance;
             squares[lane] += distance * distance;
             min[lane] = if value < min[lane] { value } else { min[lane] };
             max[lane] = if value > max[lane] { value } else { max[lane] };
-        };
-        let (chunks, rest) = values.as_chunks::<LANES>();
-        for chunk in chunks {
-            for (lane, &value) in chunk.iter().enumerate() {
-                add(lane, value);
-            }
-        }
-        for (lane, &value) in rest.iter().enumerate() {
-            add(lane, value);
         }
         let (mut least, mut most) = (min[0], max[0]);
         for lane in 1..LANES {
@@ -170,25 +188,18 @@ fn finite_sums<F: Float>(values: &[F], shift: f64) -> (Sums, [u64; 2]) {
     let (mut sum, mut squares) = ([0.0; 16], [0.0; 16]);
     let (mut min, mut max) = ([f64::INFINITY; 16], [f64::NEG_INFINITY; 16]);
     let (mut n_nan, mut n_infinite) = ([0_u32; 16], [0_u32; 16]);
-    let mut add = |lane: usize, value: F| {
-        let finite = value.magnitude() < F::INFINITE;
-        let number = value.to_f64();
-        let distance = if finite { number - shift } else { 0.0 };
-        sum[lane] += distance;
-        squares[lane] += distance * distance;
-        min[lane] = if finite && number < min[lane] { number } else { min[lane] };
-        max[lane] = if finite && number > max[lane] { number } else { max[lane] };
-        n_nan[lane] += u32::from(value.magnitude() > F::INFINITE);
-        n_infinite[lane] += u32::from(value.magnitude() == F::INFINITE);
-    };
-    let (chunks, rest) = values.as_chunks::<16>();
-    for chunk in chunks {
+    for chunk in values.chunks(16) {
         for (lane, &value) in chunk.iter().enumerate() {
-            add(lane, value);
+            let finite = value.magnitude() < F::INFINITE;
+            let number = value.to_f64();
+            let distance = if finite { number - shift } else { 0.0 };
+            sum[lane] += distance;
+            squares[lane] += distance * distance;
+            min[lane] = if finite && number < min[lane] { number } else { min[lane] };
+            max[lane] = if finite && number > max[lane] { number } else { max[lane] };
+            n_nan[lane] += u32::from(value.magnitude() > F::INFINITE);
+            n_infinite[lane] += u32::from(value.magnitude() == F::INFINITE);
         }
-    }
-    for (lane, &value) in rest.iter().enumerate() {
-        add(lane, value);
     }
     let sums = Sums {
         shift,

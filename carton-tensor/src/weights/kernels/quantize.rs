@@ -1,6 +1,6 @@
 //! The largest absolute value of a tensor, and its numbers as int8 (spec/weights.md, "Quantization").
 
-use super::block::{Source, for_each_block};
+use super::block::{Source, Visit, for_each_block};
 use super::float::Float;
 use super::level::at_every_level;
 
@@ -60,8 +60,15 @@ at_every_level! {
     /// The largest absolute value of the elements in `bytes`.
     fn largest<S: Source>(bytes: &[u8]) -> Largest<S::Wide> {
         let mut largest = Largest::NONE;
-        for_each_block::<S>(bytes, |values| largest = largest.merge(largest_of_block::<S::Wide, 32>(values)));
+        for_each_block::<S>(bytes, &mut largest);
         largest
+    }
+}
+
+impl<F: Float> Visit<F> for Largest<F> {
+    #[inline(always)]
+    fn visit(&mut self, values: &[F]) {
+        *self = self.merge(largest_of_block::<F, 32>(values));
     }
 }
 
@@ -102,48 +109,55 @@ pub(crate) struct Quantized<'a, F> {
 at_every_level! {
     /// The elements of `bytes` as int8.
     fn quantize<S: Source>(bytes: &[u8], quantized: Quantized<'_, S::Wide>) -> () {
-        let Quantized { scale, mut out, others } = quantized;
-        for_each_block::<S>(bytes, |values| {
-            let length = values.len().min(out.len());
-            let (block, rest) = std::mem::take(&mut out).split_at_mut(length);
-            out = rest;
-            if others {
-                for (out, &value) in block.iter_mut().zip(values) {
-                    let value = if value.magnitude() < S::Wide::INFINITE { value } else { S::Wide::ZERO };
-                    *out = value.times(scale.lift).times(scale.scale).round_to_i8();
-                }
-            } else {
-                for (out, &value) in block.iter_mut().zip(values) {
-                    *out = value.times(scale.lift).times(scale.scale).round_to_i8();
-                }
+        let mut quantized = quantized;
+        for_each_block::<S>(bytes, &mut quantized);
+    }
+}
+
+impl<F: Float> Visit<F> for Quantized<'_, F> {
+    #[inline(always)]
+    fn visit(&mut self, values: &[F]) {
+        let length = values.len().min(self.out.len());
+        let (block, rest) = std::mem::take(&mut self.out).split_at_mut(length);
+        self.out = rest;
+        let Scale { lift, scale } = self.scale;
+        if self.others {
+            for (out, &value) in block.iter_mut().zip(values) {
+                let value = if value.magnitude() < F::INFINITE { value } else { F::ZERO };
+                *out = value.times(lift).times(scale).round_to_i8();
             }
-        });
+        } else {
+            for (out, &value) in block.iter_mut().zip(values) {
+                *out = value.times(lift).times(scale).round_to_i8();
+            }
+        }
     }
 }
 
 at_every_level! {
     /// The smallest absolute value above zero among finite numbers; infinite if there is none.
     fn smallest<S: Source>(bytes: &[u8]) -> f64 {
-        let mut smallest = S::Wide::INFINITE;
-        for_each_block::<S>(bytes, |values| {
-            let mut lanes = [S::Wide::INFINITE; 16];
-            let mut look = |lane: usize, value: S::Wide| {
+        let mut smallest = Smallest(S::Wide::INFINITE);
+        for_each_block::<S>(bytes, &mut smallest);
+        S::Wide::of_magnitude(smallest.0).to_f64()
+    }
+}
+
+/// The bits of the smallest magnitude above zero.
+struct Smallest<F: Float>(F::Bits);
+
+impl<F: Float> Visit<F> for Smallest<F> {
+    #[inline(always)]
+    fn visit(&mut self, values: &[F]) {
+        let mut lanes = [F::INFINITE; 16];
+        for chunk in values.chunks(16) {
+            for (lane, &value) in lanes.iter_mut().zip(chunk) {
                 let magnitude = value.magnitude();
-                let magnitude = if magnitude == Default::default() { S::Wide::INFINITE } else { magnitude };
-                lanes[lane] = lanes[lane].min(magnitude);
-            };
-            let (chunks, rest) = values.as_chunks::<16>();
-            for chunk in chunks {
-                for (lane, &value) in chunk.iter().enumerate() {
-                    look(lane, value);
-                }
+                let magnitude = if magnitude == F::Bits::default() { F::INFINITE } else { magnitude };
+                *lane = (*lane).min(magnitude);
             }
-            for (lane, &value) in rest.iter().enumerate() {
-                look(lane, value);
-            }
-            smallest = lanes.into_iter().fold(smallest, Ord::min);
-        });
-        S::Wide::of_magnitude(smallest).to_f64()
+        }
+        self.0 = lanes.into_iter().fold(self.0, Ord::min);
     }
 }
 
@@ -151,14 +165,24 @@ at_every_level! {
 pub(crate) fn n_off_grid<S: Source>(bytes: &[u8], scale: f64) -> u64 {
     /// What the rounding of a number and of the scale may cost.
     const TOLERANCE: f64 = 1e-3;
-    let mut n_off = 0;
-    for_each_block::<S>(bytes, |values| {
-        let off = |value: &&S::Wide| {
-            let scaled = value.to_f64() * scale;
-            value.magnitude() < S::Wide::INFINITE
-                && !((scaled - scaled.round()).abs() <= TOLERANCE && scaled.abs() <= 127.0 + TOLERANCE)
-        };
-        n_off += values.iter().filter(off).count() as u64;
-    });
-    n_off
+    let mut off = OffGrid { scale, tolerance: TOLERANCE, n_off: 0 };
+    for_each_block::<S>(bytes, &mut off);
+    off.n_off
+}
+
+struct OffGrid {
+    scale: f64,
+    tolerance: f64,
+    n_off: u64,
+}
+
+impl<F: Float> Visit<F> for OffGrid {
+    #[inline(always)]
+    fn visit(&mut self, values: &[F]) {
+        for value in values.iter().filter(|value| value.magnitude() < F::INFINITE) {
+            let scaled = value.to_f64() * self.scale;
+            let on = (scaled - scaled.round()).abs() <= self.tolerance && scaled.abs() <= 127.0 + self.tolerance;
+            self.n_off += u64::from(!on);
+        }
+    }
 }

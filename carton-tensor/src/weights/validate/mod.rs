@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::description::{Description, ExpectedTensor, Quantization, ValueRange};
 use super::kernels::{Level, Moments, n_off_grid, smallest, with_encoding};
-use super::load::select;
+use super::load::{select, verify};
 use super::options::LoadOptions;
 use super::parallel::available_threads;
 use super::pieces::{Data, Job, for_each_piece};
@@ -39,9 +39,7 @@ pub fn validate(
         Err(error) => return Err(error),
     };
     if options.verify {
-        for entry in &entries {
-            entry.verify()?;
-        }
+        verify(&entries, options.threads())?;
     }
     let failed = |source| WeightsError::from(TensorFileError::Io { place: file.place().to_owned(), source });
     let decoders: Vec<_> = entries.iter().map(|entry| || Ok(entry.dequantize()?)).collect();
@@ -186,6 +184,9 @@ impl<'a> Subject<'a> {
     }
 }
 
+/// What a piece of a tensor tells: its moments, the smallest magnitude above 0, and how many numbers are not on the grid.
+type Part = (Moments, f64, u64);
+
 /// What the numbers of a tensor are like.
 struct Found {
     statistics: Statistics,
@@ -319,7 +320,7 @@ fn look_at(
         }
         Ok(Some((moments, least, n_off)))
     })?;
-    let merge = |(job, parts): (&Job<'_>, Vec<Option<(Moments, f64, u64)>>)| {
+    let merge = |(job, parts): (&Job<'_>, Vec<Option<Part>>)| {
         if !parts.iter().all(Option::is_some) || matches!(job.dtype, ElementType::Complex64 | ElementType::Complex128) {
             return None;
         }
