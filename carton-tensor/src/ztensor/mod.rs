@@ -14,6 +14,7 @@ mod append;
 mod attributes;
 mod cbor;
 mod component;
+mod create;
 mod digest;
 mod error;
 mod footer;
@@ -28,6 +29,7 @@ mod writer;
 
 pub use append::AppendFile;
 pub use attributes::{Attribute, Attributes};
+pub use create::NewFile;
 pub use digest::{Digest, DigestAlgorithm};
 pub use error::{Bytes, Name, Place, ZTensorError};
 pub use footer::{ALIGNMENT, Footer, MAGIC, MAX_MANIFEST, check_header};

@@ -1,9 +1,7 @@
 //! Writes a file from front to back (spec/ztensor.md §6).
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, BufWriter, Read, Write};
-use std::path::Path;
+use std::io::{self, Read, Write};
 
 use minicbor::Encoder;
 
@@ -75,18 +73,6 @@ pub(super) struct Head {
     pub(super) others: Vec<Vec<u8>>,
 }
 
-impl Writer<BufWriter<File>> {
-    /// Makes a file at `path`, in place of the one that is there.
-    ///
-    /// # Errors
-    /// [`Open`](ZTensorError::Open), [`Io`](ZTensorError::Io).
-    pub fn create(path: impl AsRef<Path>) -> Result<Self, ZTensorError> {
-        let path = path.as_ref();
-        let file = File::create(path).map_err(|source| ZTensorError::Open { path: path.to_owned(), source })?;
-        Self::new(BufWriter::new(file))
-    }
-}
-
 impl<W: Write> Writer<W> {
     /// Begins a file of version 1.2.
     ///
@@ -100,9 +86,18 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     /// [`Io`](ZTensorError::Io).
-    pub fn with_version(mut inner: W, version: Version) -> Result<Self, ZTensorError> {
+    pub fn with_version(inner: W, version: Version) -> Result<Self, ZTensorError> {
+        Self::begin(inner, version, W::flush)
+    }
+
+    /// Begins a file, at whose end something is done.
+    pub(super) fn begin(
+        mut inner: W,
+        version: Version,
+        commit: fn(&mut W) -> io::Result<()>,
+    ) -> Result<Self, ZTensorError> {
         inner.write_all(&MAGIC)?;
-        Ok(Self::resume(inner, MAGIC.len() as u64, version, W::flush))
+        Ok(Self::resume(inner, MAGIC.len() as u64, version, commit))
     }
 
     /// Goes on after `offset` bytes.

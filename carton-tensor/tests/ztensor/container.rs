@@ -308,6 +308,12 @@ fn appending_keeps_what_was_there() {
         writer.add("b", &new, StoreAs::RAW).unwrap();
         writer.finish().unwrap()
     };
+    let before = std::fs::read(&path).unwrap();
+    let mut writer = Writer::create(&path).unwrap();
+    writer.add("a", &old, StoreAs::RAW).unwrap();
+    drop(writer);
+    // Neither changed nor beside another.
+    assert_eq!((std::fs::read(&path).unwrap(), std::fs::read_dir(place.path()).unwrap().count()), (before, 1));
     let mut writer = Writer::create(&path).unwrap();
     writer.set_attributes(&attributes).unwrap();
     writer.add("a", &old, StoreAs::RAW).unwrap();
