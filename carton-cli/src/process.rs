@@ -105,7 +105,6 @@ fn keep_end(mut pipe: impl Read, kept: &Mutex<Vec<u8>>) {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::panic, clippy::unwrap_used)]
-    #![allow(clippy::unwrap_used, clippy::unreachable)]
 
     use super::*;
 
