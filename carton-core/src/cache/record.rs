@@ -85,7 +85,9 @@ impl Cache {
     /// Whether the carton with this identity was verified against this MANIFEST, at least as far as `scope`.
     pub fn is_carton_verified(&self, identity: &FileIdentity, manifest: &Sha256Digest, scope: Scope) -> bool {
         match self.verified(identity) {
-            Some(Verified::Carton { manifest_sha256, scope: found }) => manifest_sha256 == *manifest && found.covers(scope),
+            Some(Verified::Carton { manifest_sha256, scope: found }) => {
+                manifest_sha256 == *manifest && found.covers(scope)
+            }
             _ => false,
         }
     }

@@ -266,7 +266,11 @@ impl Contents {
 }
 
 /// Where an entry is stored as it is in a file that can be mapped.
-pub(super) fn stored_range(archive: &Archive, entry: usize, path: &str) -> Result<Option<std::ops::Range<u64>>, ContentsError> {
+pub(super) fn stored_range(
+    archive: &Archive,
+    entry: usize,
+    path: &str,
+) -> Result<Option<std::ops::Range<u64>>, ContentsError> {
     let entry: Option<&Entry> = archive.entries().get(entry);
     match (entry, archive.source().file()) {
         (Some(entry), Some(_)) => archive.stored_range(entry).map_err(ContentsError::archive(path)),

@@ -220,7 +220,9 @@ impl Shared {
         let mut outbound = Outbound::of_call(id);
         let cap = self.options.frame_cap;
         // Before they are copied.
-        if let Some((input, input_bytes, bytes)) = inline_sizes(&self.link.memory, &inputs).filter(|sizes| sizes.2 > cap) {
+        if let Some((input, input_bytes, bytes)) =
+            inline_sizes(&self.link.memory, &inputs).filter(|sizes| sizes.2 > cap)
+        {
             return Err(CallError::InputsTooLarge { input: input.to_owned(), input_bytes, bytes, cap });
         }
         let buffers = self.pool_buffers(&pool_needs(&self.link.memory, &inputs), deadline).await?;

@@ -145,7 +145,9 @@ fn descr(dtype: ElementType) -> Result<&'static str, Problem> {
             Some(DataType::Uint32) => "<u4",
             Some(DataType::Uint64) => "<u8",
             Some(DataType::String) | None => {
-                return Err(Problem::Unsupported(format!("NumPy has no dtype for {dtype}; safetensors and zTensor do")));
+                return Err(Problem::Unsupported(format!(
+                    "NumPy has no dtype for {dtype}; safetensors and zTensor do"
+                )));
             }
         },
     })
@@ -162,8 +164,13 @@ mod tests {
 
     fn file(descr: &str, fortran_order: &str, shape: &str, elements: &[u8]) -> Vec<u8> {
         let header = format!("{{'descr': '{descr}', 'fortran_order': {fortran_order}, 'shape': {shape}, }}\n");
-        [b"\x93NUMPY\x01\x00", u16::try_from(header.len()).unwrap().to_le_bytes().as_slice(), header.as_bytes(), elements]
-            .concat()
+        [
+            b"\x93NUMPY\x01\x00",
+            u16::try_from(header.len()).unwrap().to_le_bytes().as_slice(),
+            header.as_bytes(),
+            elements,
+        ]
+        .concat()
     }
 
     // The elements are what NumPy's `tobytes` gives.

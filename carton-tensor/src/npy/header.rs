@@ -357,9 +357,7 @@ impl StoredType {
     /// Refuses what a carton's tensors cannot hold.
     pub(super) fn check_ours(&self) -> Result<(), Problem> {
         match self.kind {
-            Kind::Other(_) => {
-                Err(Self::not_ours(&self.descr, self.descr.trim_start_matches(['<', '>', '=', '|'])))
-            }
+            Kind::Other(_) => Err(Self::not_ours(&self.descr, self.descr.trim_start_matches(['<', '>', '=', '|']))),
             Kind::Number(_) | Kind::Unicode(_) | Kind::Bytes(_) => Ok(()),
         }
     }

@@ -163,10 +163,9 @@ fn libraries() {
     let open_model = |model: &str, engine: EngineChoice, libraries: &SearchPath| {
         let mut warnings = Vec::new();
         let options = ModelOptions { engine, ..ModelOptions::default() };
-        let opened =
-            Onnx::open(&TestFiles::of_model(model), &options, None, (&[], &[]), libraries, &mut |warning| {
-                warnings.push(warning);
-            });
+        let opened = Onnx::open(&TestFiles::of_model(model), &options, None, (&[], &[]), libraries, &mut |warning| {
+            warnings.push(warning);
+        });
         (
             opened
                 .map(drop)
@@ -199,7 +198,9 @@ fn libraries() {
     assert_eq!(warnings, ["ORT_DYLIB_PATH names /no/such.so, which is not there; using the built-in engine"]);
 
     // A model that the built-in engine cannot run.
-    for (libraries, way_out) in [(&nowhere, "ONNX Runtime can run it: `carton runner install onnx`"), (&missing, another)] {
+    for (libraries, way_out) in
+        [(&nowhere, "ONNX Runtime can run it: `carton runner install onnx`"), (&missing, another)]
+    {
         let (opened, _) = open_model("half.onnx", EngineChoice::Auto, libraries);
         let (message, hint, is_unavailable) = opened.unwrap_err();
         assert!(hint.unwrap_or_default().starts_with(way_out) && is_unavailable, "{message}");
