@@ -182,6 +182,25 @@ fn shards_merge_into_one_file() {
     let error = merge("3.safetensors").unwrap_err();
     assert!(matches!(error, WeightsError::Duplicate { .. }) && error.to_string().contains("`empty`"), "{error}");
     assert!(matches!(merge("4.safetensors"), Err(WeightsError::Metadata { .. })));
+
+    // Whole objects, or an error.
+    let mut writer = ztensor::Writer::create(path("5.zt")).unwrap();
+    let tensor = &all[3].1;
+    let attributes = [("bits".to_owned(), 4.into())].into();
+    let parts = [("data", tensor, StoreAs::RAW.digest(DigestAlgorithm::Sha256)), ("extra", tensor, StoreAs::RAW)];
+    writer.object("whole", tensor.shape(), "dense", &attributes, &parts).unwrap();
+    writer.set_attributes(&[("number".to_owned(), 7.into())].into()).unwrap();
+    writer.finish().unwrap();
+    let options = LoadOptions::default().verified();
+    let statistics = weights::merge([path("5.zt"), path("3.safetensors")], path("whole.zt"), &options).unwrap();
+    assert_eq!((statistics.n_tensors, statistics.n_verified), (2, 1));
+    let reader = ztensor::Reader::open(path("whole.zt")).unwrap();
+    let object = reader.object("whole").unwrap();
+    assert_eq!((object.attributes().unwrap(), object.components().len()), (attributes, 2));
+    assert!(object.component("data").unwrap().digest().unwrap().is_some());
+    assert_eq!(reader.manifest().attributes().unwrap()["number"], 7.into());
+    let error = weights::merge([path("5.zt")], path("bad.safetensors"), &LoadOptions::default()).unwrap_err();
+    assert!(format!("{error:?}").contains("no text, which safetensors cannot hold"), "{error:?}");
     let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(left.len(), 7, "nothing unfinished is left: {left:?}");
+    assert_eq!(left.len(), 9, "nothing unfinished is left: {left:?}");
 }

@@ -1,4 +1,4 @@
-//! Joins the tensors of several files into one (spec/weights.md §5), holding no more than a piece of them in memory.
+//! Joins the tensors of several files into one (spec/weights.md §5), with at most one of them in memory.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -12,7 +12,7 @@ use super::load::Reporter;
 use super::options::{LoadOptions, LoaderStatistics};
 use crate::files::{Entry, FileBytes, RawTensor, TensorFile};
 use crate::safetensors::{self, Layout, Metadata};
-use crate::ztensor::{self, Attribute, Attributes, Checks, Encoding, Object, StoreAs, ZTensorError};
+use crate::ztensor::{self, Attribute, Checks, Encoding, Format, Object, StoreAs, ZTensorError};
 
 /// What is copied at a time.
 const PIECE: usize = 4 << 20;
@@ -20,8 +20,8 @@ const PIECE: usize = 4 << 20;
 /// Joins the tensors of several files, the shards of a checkpoint for example, into the file `output`: zTensor if its name
 /// ends in `.zt`, else safetensors. It appears under its name when it is complete.
 ///
-/// What files say of themselves is joined too. Of `options`, the filter and the hook count, and `verify`, which checks what has a
-/// digest before it is copied.
+/// What files say of themselves is joined too, and objects of zTensor stay whole; what the output cannot say is an error. Of
+/// `options`, the filter and the hook count, and `verify`, which checks the bytes that are copied where they have a digest.
 ///
 /// # Errors
 /// [`WeightsError::Duplicate`], [`WeightsError::Metadata`] when files contradict each other; [`WeightsError::Write`];
@@ -36,12 +36,12 @@ pub fn merge<P: AsRef<Path>>(
     let files = inputs.into_iter().map(|path| Ok(TensorFile::open(path)?)).collect::<Result<Vec<_>, WeightsError>>()?;
     let entries = collect(&files, options)?;
     let metadata = joined_metadata(&files)?;
-    let mut n_verified = 0;
-    if options.verify {
-        for entry in &entries {
-            n_verified += usize::from(entry.verify()? > 0);
-        }
-    }
+    let checks = Checks { digests: options.verify, ..Checks::default() };
+    let has_digest = |entry: &&Entry<'_>| {
+        let mut components = entry.as_ztensor().into_iter().flat_map(|object| object.components());
+        components.any(|component| component.digest_text().is_some())
+    };
+    let n_verified = if options.verify { entries.iter().filter(has_digest).count() } else { 0 };
     let reporter = Reporter::new(options.progress.as_ref(), &entries);
     let failed = |source: Box<dyn std::error::Error + Send + Sync>| WeightsError::Write {
         place: output.display().to_string(),
@@ -53,9 +53,9 @@ pub fn merge<P: AsRef<Path>>(
     let writer = BufWriter::with_capacity(1 << 16, temporary.as_file());
     let is_ztensor = output.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("zt"));
     if is_ztensor {
-        write_ztensor(writer, &entries, &metadata, &reporter, &failed)?;
+        write_ztensor(writer, &entries, metadata, checks, &reporter, &failed)?;
     } else {
-        write_safetensors(writer, &entries, &metadata, &reporter, &failed)?;
+        write_safetensors(writer, &entries, &metadata, checks, &reporter, &failed)?;
     }
     temporary.persist(output).map_err(|error| failed(error.error.into()))?;
     Ok(LoaderStatistics::new(entries.len(), reporter.total_bytes(), n_verified, started.elapsed()))
@@ -101,21 +101,32 @@ fn collect<'a>(files: &'a [TensorFile], options: &LoadOptions) -> Result<Vec<Ent
 }
 
 /// What the files say of themselves, in the order in which it is said first.
-fn joined_metadata(files: &[TensorFile]) -> Result<Vec<(String, String)>, WeightsError> {
-    let mut joined: Vec<(String, String)> = Vec::new();
+fn joined_metadata(files: &[TensorFile]) -> Result<Vec<(String, Attribute)>, WeightsError> {
+    let mut joined: Vec<(String, Attribute)> = Vec::new();
     let mut positions: HashMap<String, usize> = HashMap::new();
     for file in files {
-        for (key, value) in file.metadata()? {
+        let said: Vec<(String, Attribute)> = match file.as_ztensor() {
+            Some(reader) => {
+                let attributes = reader.manifest().attributes().map_err(|source| of_ztensor(file.place(), source))?;
+                attributes.into_iter().collect()
+            }
+            None => file.metadata()?.into_iter().map(|(key, value)| (key, Attribute::Text(value))).collect(),
+        };
+        for (key, value) in said {
             let Some(&position) = positions.get(&key) else {
                 positions.insert(key.clone(), joined.len());
                 joined.push((key, value));
                 continue;
             };
             if joined[position].1 != value {
+                let shown = |value: &Attribute| {
+                    let text = value.as_text().map_or_else(|| format!("{value:?}"), str::to_owned);
+                    text.chars().take(100).flat_map(char::escape_debug).collect()
+                };
                 return Err(WeightsError::Metadata {
                     key: key.escape_debug().to_string(),
-                    first: joined[position].1.escape_debug().take(100).collect(),
-                    second: value.escape_debug().take(100).collect(),
+                    first: shown(&joined[position].1),
+                    second: shown(&value),
                     place: file.place().to_owned(),
                 });
             }
@@ -124,22 +135,52 @@ fn joined_metadata(files: &[TensorFile]) -> Result<Vec<(String, String)>, Weight
     Ok(joined)
 }
 
+fn of_ztensor(place: &str, source: ZTensorError) -> WeightsError {
+    crate::files::TensorFileError::ZTensor { place: place.to_owned(), source: Box::new(source) }.into()
+}
+
+/// Refuses what a safetensors file cannot say of a tensor.
+fn check_plain(object: &Object<'_>, failed: Failed<'_>) -> Result<(), WeightsError> {
+    let name = object.name().escape_debug();
+    if !object.attributes().map_err(|source| of_ztensor(object.name(), source))?.is_empty() {
+        return Err(failed(format!("object `{name}` has attributes, which safetensors cannot hold").into()));
+    }
+    if object.format() == Format::Dense && object.components().len() > 1 {
+        return Err(failed(format!("object `{name}` has further components, which safetensors cannot hold").into()));
+    }
+    check_known(object, failed)
+}
+
+/// Refuses types that nobody here knows: their bytes would be written as something else.
+fn check_known(object: &Object<'_>, failed: Failed<'_>) -> Result<(), WeightsError> {
+    let Some(unknown) = object.components().find_map(|component| component.unknown_type()) else { return Ok(()) };
+    let (name, unknown) = (object.name().escape_debug(), unknown.escape_debug());
+    Err(failed(format!("object `{name}` has the unknown type `{unknown}`, which would be lost").into()))
+}
+
 fn write_safetensors(
     writer: BufWriter<&File>,
     entries: &[Entry<'_>],
-    metadata: &[(String, String)],
+    metadata: &[(String, Attribute)],
+    checks: Checks,
     reporter: &Reporter<'_>,
     failed: Failed<'_>,
 ) -> Result<(), WeightsError> {
     let write_error = |error: safetensors::SafetensorsError| failed(error.into());
-    let metadata = if metadata.is_empty() {
-        Metadata::default()
-    } else {
-        let pairs = metadata.iter().map(|(key, value)| (key, value));
-        Metadata::new(pairs).map_err(|error| failed(error.into()))?
-    };
+    let mut pairs = Vec::with_capacity(metadata.len());
+    for (key, value) in metadata {
+        let text = value.as_text().ok_or_else(|| {
+            failed(format!("attribute `{}` is no text, which safetensors cannot hold", key.escape_debug()).into())
+        })?;
+        pairs.push((key, text));
+    }
+    let metadata = if pairs.is_empty() { Ok(Metadata::default()) } else { Metadata::new(pairs) };
+    let metadata = metadata.map_err(|error| failed(error.into()))?;
     let mut described = Vec::with_capacity(entries.len());
     for entry in entries {
+        if let Some(object) = entry.as_ztensor() {
+            check_plain(object, failed)?;
+        }
         // What has no element type of its own cannot be read, and reading it says why.
         let dtype = entry.dtype().map_or_else(|| entry.read().map(|tensor| tensor.dtype()), Ok)?;
         described.push((entry.name(), dtype, entry.shape()));
@@ -149,14 +190,27 @@ fn write_safetensors(
     let mut writer = safetensors::Writer::new(writer, layout).map_err(write_error)?;
     let mut buffer = Vec::new();
     for entry in order.into_iter().filter_map(|position| entries.get(position)) {
-        match entry.location() {
-            Some((bytes, range)) => {
+        let verified = checks.digests && entry.digest().is_some();
+        match (entry.in_ztensor(), entry.location()) {
+            (Some((reader, object)), _) if verified => {
+                for component in object.components() {
+                    let bytes = reader.read_component(&component, checks);
+                    let bytes = bytes.map_err(|source| of_ztensor(entry.name(), source))?;
+                    writer.write(entry.name(), &bytes).map_err(write_error)?;
+                }
+            }
+            (_, Some((bytes, range))) => {
                 let mut source = Source { bytes, range };
                 while let Some(piece) = source.next(&mut buffer).map_err(|error| read_error(entry, error))? {
                     writer.write(entry.name(), piece).map_err(write_error)?;
                 }
             }
-            None => writer.write(entry.name(), entry.read()?.bytes()).map_err(write_error)?,
+            (_, None) => {
+                if checks.digests {
+                    entry.verify()?;
+                }
+                writer.write(entry.name(), entry.read()?.bytes()).map_err(write_error)?;
+            }
         }
         reporter.done(entry);
     }
@@ -167,26 +221,23 @@ fn write_safetensors(
 fn write_ztensor(
     writer: BufWriter<&File>,
     entries: &[Entry<'_>],
-    metadata: &[(String, String)],
+    metadata: Vec<(String, Attribute)>,
+    checks: Checks,
     reporter: &Reporter<'_>,
     failed: Failed<'_>,
 ) -> Result<(), WeightsError> {
     let write_error = |error: ZTensorError| failed(error.into());
     let mut writer = ztensor::Writer::new(writer).map_err(write_error)?;
-    let attributes: Attributes =
-        metadata.iter().map(|(key, value)| (key.clone(), Attribute::from(value.as_str()))).collect();
-    writer.set_attributes(&attributes).map_err(write_error)?;
+    writer.set_attributes(&metadata.into_iter().collect()).map_err(write_error)?;
     for entry in entries {
         match (entry.in_ztensor(), entry.location(), entry.dtype()) {
-            (Some((reader, object)), None, _) => {
-                copy_object(reader, &object, &mut writer).map_err(write_error)?;
+            (Some((reader, object)), _, _) => {
+                check_known(&object, failed)?;
+                copy_object(reader, &object, checks, &mut writer).map_err(write_error)?;
             }
-            (_, Some((bytes, range)), Some(dtype)) => {
-                let digest = entry.expected_digest().ok().flatten().map(|digest| digest.algorithm());
+            (None, Some((bytes, range)), Some(dtype)) => {
                 let mut source = Source { bytes, range };
-                writer
-                    .add_from(entry.name(), dtype, entry.shape(), &mut source, StoreAs { zstd: None, digest })
-                    .map_err(write_error)?;
+                writer.add_from(entry.name(), dtype, entry.shape(), &mut source, StoreAs::RAW).map_err(write_error)?;
             }
             _ => writer.add(entry.name(), &entry.read()?, StoreAs::RAW).map_err(write_error)?,
         }
@@ -196,15 +247,17 @@ fn write_ztensor(
     Ok(())
 }
 
-/// Copies an object of any format, component by component, compressed as it was and with a digest of the same kind.
+/// Copies an object of any format, with its attributes and all components, compressed as they were and with digests of the
+/// same kind.
 fn copy_object<W: Write>(
     reader: &ztensor::Reader,
     object: &Object<'_>,
+    checks: Checks,
     writer: &mut ztensor::Writer<W>,
 ) -> Result<(), ZTensorError> {
     let mut parts = Vec::new();
     for component in object.components() {
-        let bytes = reader.read_component(&component, Checks::default())?;
+        let bytes = reader.read_component(&component, checks)?;
         let store_as = StoreAs {
             zstd: (component.encoding() == Encoding::Zstd).then_some(DEFAULT_LEVEL),
             digest: component.digest()?.map(|digest| digest.algorithm()),

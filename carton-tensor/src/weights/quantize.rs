@@ -92,6 +92,7 @@ pub fn load_quantized(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Q
     let entries = select(&file, &options.filter)?;
     let reporter = Reporter::new(options.progress.as_ref(), &entries);
     let n_verified = if options.verify { verify(&entries, options.threads())? } else { 0 };
+    // Strings and objects of unknown formats are no numbers at all, and reading them says so.
     let is_float = |entry: &Entry<'_>| entry.dtype().is_none_or(ElementType::is_float);
     let (floats, others): (Vec<Entry<'_>>, Vec<Entry<'_>>) = entries.into_iter().partition(is_float);
 

@@ -1,7 +1,9 @@
 //! What the weights of a model should be: a TOML file, or one that is built in (spec/weights.md §3).
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::files::ElementType;
 
@@ -9,6 +11,12 @@ mod raw;
 
 /// Tensors that a description may expand to: more than any model has, and few enough to hold.
 const MAX_TENSORS: usize = 1_000_000;
+
+/// Bytes of a description: repetition is what makes few of them describe many tensors.
+const MAX_FILE: u64 = 4 << 20;
+
+/// Bytes of all names that a description expands to.
+const MAX_NAMES: usize = 256 << 20;
 
 /// What the weights of a model should be.
 ///
@@ -65,8 +73,9 @@ pub enum Quantization {
 /// A tensor that should be there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExpectedTensor {
-    shape: Vec<usize>,
-    dtypes: Option<Vec<ElementType>>,
+    /// Shared by all tensors of an entry.
+    shape: Arc<[usize]>,
+    dtypes: Option<Arc<[ElementType]>>,
     quantized: bool,
 }
 
@@ -138,8 +147,13 @@ impl Description {
     /// [`DescriptionError`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self, DescriptionError> {
         let path = path.as_ref();
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| DescriptionError::Io { place: path.display().to_string(), source })?;
+        let mut text = String::new();
+        let read = std::fs::File::open(path).and_then(|file| file.take(MAX_FILE + 1).read_to_string(&mut text));
+        let size = read.map_err(|source| DescriptionError::Io { place: path.display().to_string(), source })?;
+        if size as u64 > MAX_FILE {
+            let problem = format!("expected at most {MAX_FILE} bytes of description");
+            return Err(DescriptionError::Invalid { place: path.display().to_string(), problem, section: 4 });
+        }
         text.parse()
     }
 

@@ -1,12 +1,13 @@
 //! A description as TOML has it, and what it means. Pure: text in, description out.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::{Description, DescriptionError, ExpectedTensor, MAX_TENSORS, Quantization, ValueRange};
-use crate::element_count;
+use super::{Description, DescriptionError, ExpectedTensor, MAX_NAMES, MAX_TENSORS, Quantization, ValueRange};
 use crate::files::ElementType;
+use crate::{MAX_RANK, element_count};
 
 /// What stands for the number of the layer in a name.
 const LAYER: &str = "{layer}";
@@ -75,9 +76,9 @@ pub(super) fn parse(text: &str) -> Result<Description, DescriptionError> {
     debug_assert_eq!(raw.version, version);
     let values = values(&raw.values)?;
     let quantization = raw.quantization.as_ref().map(quantization).transpose()?;
-    let mut tensors = BTreeMap::new();
+    let (mut tensors, mut n_name_bytes) = (BTreeMap::new(), 0);
     for tensor in &raw.tensors {
-        expand(tensor, &raw.sizes, quantization, &mut tensors)?;
+        expand(tensor, &raw.sizes, quantization, &mut n_name_bytes, &mut tensors)?;
     }
     let mut n_parameters = 0_u64;
     for (name, tensor) in &tensors {
@@ -141,6 +142,7 @@ fn expand(
     raw: &RawTensor,
     sizes: &BTreeMap<String, usize>,
     quantization: Option<Quantization>,
+    n_name_bytes: &mut usize,
     tensors: &mut BTreeMap<String, ExpectedTensor>,
 ) -> Result<(), DescriptionError> {
     let size = |size: &Size| match size {
@@ -149,9 +151,13 @@ fn expand(
             invalid(&raw.name, 4, format!("`{}` is none of the numbers in `sizes`", name.escape_debug()))
         }),
     };
+    if raw.shape.len() > MAX_RANK {
+        let problem = format!("expected at most {MAX_RANK} dimensions, found {}", raw.shape.len());
+        return Err(invalid(&raw.name, 4, problem));
+    }
     let tensor = ExpectedTensor {
         shape: raw.shape.iter().map(size).collect::<Result<_, _>>()?,
-        dtypes: raw.dtypes.as_ref().map(|names| dtypes(&raw.name, names)).transpose()?,
+        dtypes: raw.dtypes.as_ref().map(|names| dtypes(&raw.name, names).map(Arc::from)).transpose()?,
         quantized: raw.quantized,
     };
     if raw.quantized && quantization.is_none() {
@@ -165,6 +171,11 @@ fn expand(
     let count = count.unwrap_or(1);
     if count > MAX_TENSORS.saturating_sub(tensors.len()) {
         return Err(invalid(&raw.name, 4, format!("expected at most {MAX_TENSORS} tensors in all")));
+    }
+    // Each `{layer}` becomes a number of at most seven digits, which is as long.
+    *n_name_bytes = n_name_bytes.saturating_add(count.saturating_mul(raw.name.len()));
+    if *n_name_bytes > MAX_NAMES {
+        return Err(invalid(&raw.name, 4, format!("expected at most {MAX_NAMES} bytes of names")));
     }
     for layer in 0..count {
         let name = raw.name.replace(LAYER, &layer.to_string());

@@ -35,6 +35,9 @@ fn what_cannot_be_is_refused() {
     check("tensors = [{ name = 'a{layer}', shape = [], repeat = 1000001 }]", "at most 1000000 tensors");
     check("tensors = [{ name = 'a', shape = [4294967296, 4294967296, 2] }]", "64 bits");
     check("tensors = [{ name = 'a', shape = [1], quantized = true }]", "there is no `quantization`");
+    let (deep, long) = ("1, ".repeat(100), "x".repeat(1000));
+    check(&format!("tensors = [{{ name = 'a', shape = [{deep}] }}]"), "dimensions, found 100");
+    check(&format!("tensors = [{{ name = '{long}{{layer}}', shape = [], repeat = 1000000 }}]"), "bytes of names");
     check("dtypes = ['float31']\ntensors = []", "unknown dtype `float31`");
     check("quantization = { method = 'int4' }\ntensors = []", "expected `ternary` or `int8`, found `int4`");
     check("quantization = { method = 'int8', scale = 0.0 }\ntensors = []", "above 0");
