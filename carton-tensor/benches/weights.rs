@@ -313,10 +313,14 @@ fn numbers(files: &Files, rounds: usize) {
         };
         tensors.iter().map(seen).collect()
     };
-    let halves: Vec<RawTensor> =
-        tensors.iter().map(|tensor| narrowed(tensor, |number| half::f16::from_f32(number).to_bits())).collect();
-    let brains: Vec<RawTensor> =
-        tensors.iter().map(|tensor| narrowed(tensor, |number| half::bf16::from_f32(number).to_bits())).collect();
+    let halves: Vec<RawTensor> = tensors
+        .iter()
+        .map(|tensor| narrowed(tensor, ElementType::Float16, |number| half::f16::from_f32(number).to_bits()))
+        .collect();
+    let brains: Vec<RawTensor> = tensors
+        .iter()
+        .map(|tensor| narrowed(tensor, ElementType::BFloat16, |number| half::bf16::from_f32(number).to_bits()))
+        .collect();
     let bytes: Vec<RawTensor> = seen_as(ElementType::Int8);
     let reading = "reading the bytes once on all cores";
     let race = Race::new()
@@ -344,13 +348,13 @@ fn numbers(files: &Files, rounds: usize) {
     }
 }
 
-fn narrowed(tensor: &RawTensor, narrow: impl Fn(f32) -> u16) -> RawTensor {
+fn narrowed(tensor: &RawTensor, dtype: ElementType, narrow: impl Fn(f32) -> u16) -> RawTensor {
     let mut bytes = AlignedBytes::zeroed(tensor.bytes().len() / 2);
     let numbers = tensor.bytes().as_chunks::<4>().0;
     for (narrowed, number) in bytes.as_mut_slice().as_chunks_mut::<2>().0.iter_mut().zip(numbers) {
         *narrowed = narrow(f32::from_le_bytes(*number)).to_le_bytes();
     }
-    RawTensor::new(ElementType::Float16, tensor.shape().to_vec(), bytes.into()).unwrap()
+    RawTensor::new(dtype, tensor.shape().to_vec(), bytes.into()).unwrap()
 }
 
 fn opening_many(n_names: usize, rounds: usize) {

@@ -32,6 +32,8 @@ fn halves_are_widened_as_the_half_crate_does() {
     }
 }
 
+type Widen = fn(&[u8]) -> Vec<f32>;
+
 /// What sign, exponent and mantissa mean by the definition of the formats, in float64.
 fn by_definition(bits: u8, exponent_bits: u32, mantissa_bits: u32, bias: i32) -> f32 {
     let mantissa = f64::from(bits & ((1 << mantissa_bits) - 1)) / f64::from(1 << mantissa_bits);
@@ -45,7 +47,7 @@ fn by_definition(bits: u8, exponent_bits: u32, mantissa_bits: u32, bias: i32) ->
 #[test]
 fn small_floats_are_widened_as_they_are_defined() {
     let bytes: Vec<u8> = (0..=255).collect();
-    let all: [(fn(&[u8]) -> Vec<f32>, _); 4] = [
+    let all: [(Widen, (u32, u32, i32)); 4] = [
         (widened::<F8E4m3>, (4, 3, 7)),
         (widened::<F8E5m2>, (5, 2, 15)),
         (widened::<F8E4m3Fnuz>, (4, 3, 8)),
