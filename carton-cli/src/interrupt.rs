@@ -3,11 +3,13 @@
 //! An interrupted command's future is dropped: that cancels calls, ends runner processes, and tells work on other threads
 //! to stop and remove its temporary files, which is waited for.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::io;
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use carton_core::runner::launch::end_all;
@@ -64,6 +66,9 @@ pub(crate) fn run<T>(command: impl Future<Output = Result<T, Failure>>) -> Resul
     watchdog.abort();
     runtime.shutdown_timeout(CLEANING_UP);
     let interrupted = result.as_ref().is_err_and(|failure| failure.exit() == Exit::Interrupted);
+    if interrupted {
+        remove_leftovers();
+    }
     end_all(if interrupted { RUNNERS_GRACE_INTERRUPTED } else { RUNNERS_GRACE });
     result
 }
@@ -107,8 +112,35 @@ async fn end_when_deaf(noticed: Arc<AtomicBool>) {
         tokio::time::sleep(DEAF_AFTER).await;
         if !noticed.load(Ordering::Relaxed) {
             end_all(RUNNERS_GRACE_INTERRUPTED);
+            remove_leftovers();
             std::process::exit(i32::from(Exit::Interrupted as u8));
         }
+    }
+}
+
+/// The files that only the work on other threads would remove, if it ended in time.
+static LEFTOVERS: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+/// A file that is removed when the process ends by a signal while this is alive, even if the thread that writes it is stuck.
+pub(crate) struct Leftover(PathBuf);
+
+impl Leftover {
+    pub(crate) fn new(path: PathBuf) -> Self {
+        LEFTOVERS.lock().unwrap_or_else(PoisonError::into_inner).insert(path.clone());
+        Self(path)
+    }
+}
+
+impl Drop for Leftover {
+    fn drop(&mut self) {
+        LEFTOVERS.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.0);
+    }
+}
+
+fn remove_leftovers() {
+    for path in LEFTOVERS.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        // Nothing is left to be told if it cannot be removed.
+        let _ = std::fs::remove_file(path);
     }
 }
 

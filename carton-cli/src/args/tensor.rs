@@ -147,7 +147,7 @@ pub(crate) struct TensorCatArgs {
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
 
-    /// A part of it, as NumPy writes it: `0:3,:,-1`
+    /// A part of it, as NumPy writes it: `0:3,:,-1`; steps are positive, and `...` is not known
     #[arg(long, value_name = "SLICE", allow_hyphen_values = true)]
     pub(crate) slice: Option<String>,
 

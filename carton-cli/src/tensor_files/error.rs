@@ -1,5 +1,6 @@
 //! What can be wrong with tensor files on the command line.
 
+use std::error::Error;
 use std::io;
 use std::path::PathBuf;
 
@@ -26,6 +27,10 @@ pub(crate) enum TensorFileError {
     NoneMatches { place: String, patterns: Vec<String> },
     #[error("`{place}` has {}, and one was expected", count(*found, "tensor"))]
     NotOne { place: String, found: usize },
+    #[error("an .npy file holds one tensor, and {} would go to `{}`", count(*found, "tensor"), path.display())]
+    OneFits { path: PathBuf, found: usize },
+    #[error("`{}` is not a valid zTensor file", path.display())]
+    NoZtensor { path: PathBuf, source: ZTensorError },
     #[error("tensor `{name}` is of a kind that this version does not know")]
     UnknownKind { name: String },
     #[error("cannot write to `{}`: its extension names no format", path.display())]
@@ -75,20 +80,25 @@ impl TensorFileError {
                 _ => true,
             },
             Self::Npy(error) => matches!(error, NpyError::Format { .. }),
-            Self::Ztensor(error) => !matches!(
-                error,
-                ZTensorError::Open { .. }
-                    | ZTensorError::Io(_)
-                    | ZTensorError::Memory { .. }
-                    | ZTensorError::OtherVersion { .. }
-                    | ZTensorError::NoSuchObject { .. }
-                    | ZTensorError::WrongFormat { .. }
-                    | ZTensorError::NotInVersion { .. }
-                    | ZTensorError::QuantizedAttribute { .. }
-            ),
-            Self::Tensor { .. } => true,
+            Self::Ztensor(error) => Self::is_malformed_ztensor(error),
+            Self::Tensor { .. } | Self::NoZtensor { .. } => true,
             _ => false,
         }
+    }
+
+    /// The same for zTensor files, whose errors are of all sorts.
+    pub(crate) fn is_malformed_ztensor(error: &ZTensorError) -> bool {
+        !matches!(
+            error,
+            ZTensorError::Open { .. }
+                | ZTensorError::Io(_)
+                | ZTensorError::Memory { .. }
+                | ZTensorError::OtherVersion { .. }
+                | ZTensorError::NoSuchObject { .. }
+                | ZTensorError::WrongFormat { .. }
+                | ZTensorError::NotInVersion { .. }
+                | ZTensorError::QuantizedAttribute { .. }
+        )
     }
 
     fn hint(&self) -> Option<String> {
@@ -96,7 +106,8 @@ impl TensorFileError {
             Self::NoSuchTensor { present, .. } if present.is_empty() => Some("it has none".to_owned()),
             Self::NoSuchTensor { present, .. } => {
                 const SHOWN: usize = 5;
-                let shown: Vec<&str> = present.iter().take(SHOWN).map(String::as_str).collect();
+                // Names are a file's: what would move the cursor is not printed as it is.
+                let shown: Vec<String> = present.iter().take(SHOWN).map(|name| shown_name(name)).collect();
                 let more = present.len().saturating_sub(SHOWN);
                 let more = if more > 0 { format!(" and {more} more") } else { String::new() };
                 Some(format!("it has `{}`{more}; `carton tensor ls` shows all", shown.join("`, `")))
@@ -104,6 +115,7 @@ impl TensorFileError {
             Self::NothingToQuantize { .. } => {
                 Some("`carton tensor ls` shows their dtypes, and --only chooses by name".to_owned())
             }
+            Self::OneFits { .. } => Some("choose one with --only NAME, or write an .npz file".to_owned()),
             Self::NoneMatches { .. } | Self::NotOne { .. } => Some("`carton tensor ls` shows their names".to_owned()),
             Self::UnknownFormat { .. } => Some(
                 "read are .safetensors, .safetensors.index.json, .zt, .npy, .npz and MODEL.carton#tensor_data"
@@ -120,6 +132,31 @@ impl TensorFileError {
     }
 }
 
+/// A name as one line of text shows it: without control characters, and not for pages.
+pub(super) fn shown_name(name: &str) -> String {
+    const LONGEST: usize = 100;
+    let mut shown: String = name.chars().take(LONGEST).flat_map(char::escape_debug).collect();
+    if name.chars().nth(LONGEST).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// What the operating system said, where that is why writing failed, whichever format was being written.
+pub(super) fn io_cause(error: &TensorFileError) -> Option<io::Error> {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if let Some(io) = error.downcast_ref::<io::Error>() {
+            return Some(match io.raw_os_error() {
+                Some(code) => io::Error::from_raw_os_error(code),
+                None => io::Error::new(io.kind(), io.to_string()),
+            });
+        }
+        cause = error.source();
+    }
+    None
+}
+
 impl From<TensorFileError> for Failure {
     fn from(error: TensorFileError) -> Self {
         let hint = error.hint();
@@ -131,6 +168,7 @@ impl From<TensorFileError> for Failure {
             | TensorFileError::NotForFormat { .. }
             | TensorFileError::OutputIsSource { .. }
             | TensorFileError::Slice { .. }
+            | TensorFileError::OneFits { .. }
             | TensorFileError::NotOne { .. }) => Self::usage(error),
             error => Self::new(error),
         };

@@ -13,10 +13,13 @@ use carton_tensor::safetensors::{self, Layout, Metadata, SafetensorsError};
 use carton_tensor::ztensor::{self, Attribute, Attributes, StoreAs};
 use tempfile::NamedTempFile;
 
-use super::error::TensorFileError;
+use super::error::{TensorFileError, io_cause, shown_name};
 use super::source::Value;
 use crate::args::SinkArgs;
-use crate::interrupt::Wanted;
+use crate::interrupt::{Leftover, Wanted};
+
+/// The longest name of a tensor in an .npz file: an entry's name has at most 65,535 bytes, `.npy` included.
+const LONGEST_NPZ_NAME: usize = 65_535 - ".npy".len();
 
 /// A format of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +90,8 @@ pub(crate) struct ObjectCopy {
 pub(crate) struct Sink {
     path: PathBuf,
     file: NamedTempFile,
+    /// Dropped after the file has its name, or is gone.
+    _leftover: Leftover,
     writer: Writer,
     store_as: StoreAs,
     order: Vec<usize>,
@@ -138,11 +143,11 @@ impl Sink {
         check_names(planned)?;
         planned.iter().try_for_each(|planned| check(planned, format))?;
         if format == OutputFormat::Npy && planned.len() != 1 {
-            let place = path.display().to_string();
-            return Err(TensorFileError::NotOne { place, found: planned.len() });
+            return Err(TensorFileError::OneFits { path, found: planned.len() });
         }
         let unwritable = |source| TensorFileError::Io { action: "write", path: path.clone(), source };
         let file = temporary_file_for(&path).map_err(unwritable)?;
+        let leftover = Leftover::new(file.path().to_path_buf());
         let output = Stoppable { file: file.reopen().map_err(unwritable)?, wanted: wanted.clone() };
         let store_as = StoreAs { zstd: arguments.zstd, digest: arguments.digest.map(Into::into) };
         let mut order: Vec<usize> = (0..planned.len()).collect();
@@ -170,7 +175,7 @@ impl Sink {
             OutputFormat::Npz => Writer::Npz(Box::new(NpzWriter::new(output))),
             OutputFormat::Npy => Writer::Npy(BufWriter::new(output)),
         };
-        Ok(Self { path, file, writer, store_as, order })
+        Ok(Self { path, file, _leftover: leftover, writer, store_as, order })
     }
 
     /// In which order the tensors are to be written, by their place among those that were planned.
@@ -180,6 +185,11 @@ impl Sink {
 
     /// Writes the tensor whose turn it is.
     pub(crate) fn write(&mut self, name: &str, piece: Piece) -> Result<(), TensorFileError> {
+        let path = self.path.clone();
+        self.write_piece(name, piece).map_err(|error| unwritable(&path, error))
+    }
+
+    fn write_piece(&mut self, name: &str, piece: Piece) -> Result<(), TensorFileError> {
         let refused = |what: &str| TensorFileError::CannotHold {
             format: "this file",
             name: name.to_owned(),
@@ -212,17 +222,35 @@ impl Sink {
 
     /// Completes the file and gives it its name. Returns how many bytes it has.
     pub(crate) fn finish(self) -> Result<u64, TensorFileError> {
-        let path = self.path;
-        let unwritable = |source: io::Error| TensorFileError::Io { action: "write", path: path.clone(), source };
-        match self.writer {
-            Writer::Safetensors(writer) => drop(writer.finish()?),
-            Writer::Ztensor(writer) => drop(writer.finish()?),
-            Writer::Npz(writer) => writer.finish()?,
-            Writer::Npy(mut writer) => writer.flush().map_err(unwritable)?,
-        }
-        let length = self.file.as_file().metadata().map_err(unwritable)?.len();
-        self.file.persist(&path).map_err(|error| unwritable(error.error))?;
+        let Self { path, file, writer, _leftover, .. } = self;
+        let failed = |source| TensorFileError::Io { action: "write", path: path.clone(), source };
+        writer.finish().map_err(|error| unwritable(&path, error))?;
+        let length = file.as_file().metadata().map_err(failed)?.len();
+        file.persist(&path).map_err(|error| failed(error.error))?;
         Ok(length)
+    }
+}
+
+impl Writer {
+    fn finish(self) -> Result<(), TensorFileError> {
+        match self {
+            Self::Safetensors(writer) => drop(writer.finish()?),
+            Self::Ztensor(writer) => drop(writer.finish()?),
+            Self::Npz(writer) => writer.finish()?,
+            Self::Npy(mut writer) => writer.flush().map_err(|source| {
+                // Which file it is the caller knows.
+                TensorFileError::Io { action: "write", path: PathBuf::new(), source }
+            })?,
+        }
+        Ok(())
+    }
+}
+
+/// A failure to write, told by the file that the user named: the formats' errors know a temporary file, or none.
+fn unwritable(path: &Path, error: TensorFileError) -> TensorFileError {
+    match io_cause(&error) {
+        Some(source) => TensorFileError::Io { action: "write", path: path.to_path_buf(), source },
+        None => error,
     }
 }
 
@@ -254,8 +282,11 @@ fn check_names(planned: &[Planned]) -> Result<(), TensorFileError> {
 /// Refuses what a file of this format cannot hold.
 fn check(planned: &Planned, format: OutputFormat) -> Result<(), TensorFileError> {
     let refused = |what: String, hint| {
-        Err(TensorFileError::CannotHold { format: format.name(), name: planned.name.clone(), what, hint })
+        Err(TensorFileError::CannotHold { format: format.name(), name: shown_name(&planned.name), what, hint })
     };
+    if format == OutputFormat::Npz && planned.name.len() > LONGEST_NPZ_NAME {
+        return refused("whose name is too long for the entry of a zip".to_owned(), "write a .safetensors or .zt file");
+    }
     match (&planned.kind, format) {
         (Kind::Nested, _) => refused(
             "a list of tensors".to_owned(),

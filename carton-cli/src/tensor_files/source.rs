@@ -217,7 +217,15 @@ fn open(path: &Path) -> Result<Opened, TensorFileError> {
     });
     match format {
         Some(TensorFileFormat::Safetensors) => Ok(Opened::Safetensors(Box::new(safetensors::Reader::open(path)?))),
-        Some(TensorFileFormat::ZTensor) => Ok(Opened::Ztensor(Box::new(ztensor::Reader::open(path)?))),
+        Some(TensorFileFormat::ZTensor) => {
+            let reader = ztensor::Reader::open(path).map_err(|error| match TensorFileError::from(error) {
+                TensorFileError::Ztensor(source) if TensorFileError::is_malformed_ztensor(&source) => {
+                    TensorFileError::NoZtensor { path: path.to_path_buf(), source }
+                }
+                other => other,
+            })?;
+            Ok(Opened::Ztensor(Box::new(reader)))
+        }
         Some(TensorFileFormat::Npz) => Ok(Opened::Npz(Mutex::new(Npz::open(path)?))),
         Some(TensorFileFormat::Npy) => Ok(Opened::Npy(path.to_path_buf())),
         _ => Err(TensorFileError::UnknownFormat { path: path.to_path_buf() }),
