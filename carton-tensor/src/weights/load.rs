@@ -10,6 +10,7 @@ use super::options::{LoadOptions, LoaderStatistics, Placement, Progress, Progres
 use super::parallel::share;
 use super::{Filter, WeightsError};
 use crate::files::{ElementType, Entry, RawTensor, SharedBytes, TensorFile, TensorFileError};
+use crate::ztensor::{self, Checks};
 
 /// What a thread copies at a time where nothing is hashed.
 const PIECE: usize = 8 << 20;
@@ -116,10 +117,10 @@ pub(super) fn select<'a>(file: &'a TensorFile, filter: &Filter) -> Result<Vec<En
     }
 }
 
-/// Verifies all digests before anything is made of the bytes, and says how many tensors had one.
-pub(super) fn verify(entries: &[Entry<'_>], n_threads: usize) -> Result<usize, WeightsError> {
-    let verified = share(entries.len(), n_threads, || (), |(), index| Ok::<_, WeightsError>(entries[index].verify()?))?;
-    Ok(verified.into_iter().filter(|&n_components| n_components > 0).count())
+/// A reader of the same file that verifies the very bytes that it gives, where that is wanted and the file can have digests.
+pub(super) fn verifying_reader(file: &TensorFile, verify: bool) -> Option<ztensor::Reader> {
+    let reader = file.as_ztensor().filter(|_| verify)?;
+    Some(reader.clone().checking(Checks { digests: true, ..Checks::default() }))
 }
 
 /// Tells the hook how far a load is.
@@ -156,7 +157,9 @@ enum Item {
 }
 
 fn load_since(started: Instant, file: &TensorFile, options: &LoadOptions) -> Result<Weights, WeightsError> {
+    let verifying = verifying_reader(file, options.verify);
     let entries = select(file, &options.filter)?;
+    let entries: Vec<Entry<'_>> = entries.into_iter().map(|entry| entry.read_by(verifying.as_ref())).collect();
     let reporter = Reporter::new(options.progress.as_ref(), &entries);
     // A tensor whose bytes are in the file as they are goes into the arena, the whole of it at once if it is hashed.
     let copied: Vec<usize> = (0..entries.len())

@@ -37,11 +37,7 @@ pub fn merge<P: AsRef<Path>>(
     let entries = collect(&files, options)?;
     let metadata = joined_metadata(&files)?;
     let checks = Checks { digests: options.verify, ..Checks::default() };
-    let has_digest = |entry: &&Entry<'_>| {
-        let mut components = entry.as_ztensor().into_iter().flat_map(|object| object.components());
-        components.any(|component| component.digest_text().is_some())
-    };
-    let n_verified = if options.verify { entries.iter().filter(has_digest).count() } else { 0 };
+    let n_verified = if options.verify { entries.iter().filter(|entry| entry.has_digest()).count() } else { 0 };
     let reporter = Reporter::new(options.progress.as_ref(), &entries);
     let failed = |source: Box<dyn std::error::Error + Send + Sync>| WeightsError::Write {
         place: output.display().to_string(),

@@ -8,7 +8,7 @@ use std::time::Instant;
 use super::WeightsError;
 use super::arena::{Arena, lock};
 use super::kernels::{Float, Largest, Level, Quantized, Scale, largest, quantize as quantize_block, with_encoding};
-use super::load::{Reporter, select, verify};
+use super::load::{Reporter, select, verifying_reader};
 use super::options::{LoadOptions, LoaderStatistics, Placement};
 use super::parallel::{available_threads, share};
 use super::pieces::{Data, Job, piece_size};
@@ -89,9 +89,13 @@ pub fn load_quantized(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Q
         Placement::Copied => TensorFile::open(path)?,
         Placement::Mapped => TensorFile::map(path)?,
     };
+    let verifying = verifying_reader(&file, options.verify);
     let entries = select(&file, &options.filter)?;
+    let entries: Vec<Entry<'_>> = entries.into_iter().map(|entry| entry.read_by(verifying.as_ref())).collect();
     let reporter = Reporter::new(options.progress.as_ref(), &entries);
-    let n_verified = if options.verify { verify(&entries, options.threads())? } else { 0 };
+    // What has a digest is read whole by the reader that verifies it, so that no other bytes are used than those that were hashed.
+    let is_verified = |entry: &Entry<'_>| options.verify && entry.has_digest();
+    let n_verified = entries.iter().filter(|entry| is_verified(entry)).count();
     // Strings and objects of unknown formats are no numbers at all, and reading them says so.
     let is_float = |entry: &Entry<'_>| entry.dtype().is_none_or(ElementType::is_float);
     let (floats, others): (Vec<Entry<'_>>, Vec<Entry<'_>>) = entries.into_iter().partition(is_float);
@@ -101,14 +105,14 @@ pub fn load_quantized(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Q
     let mut works = Vec::with_capacity(floats.len());
     let mut mapped = Vec::with_capacity(floats.len());
     for entry in &floats {
-        let view = match entry.location() {
+        let view = match entry.location().filter(|_| !is_verified(entry)) {
             Some((bytes, range)) if bytes.is_in_memory() => Some(bytes.read(range).map_err(failed)?),
             _ => None,
         };
         mapped.push(view);
     }
     for ((entry, view), decode) in floats.iter().zip(&mapped).zip(&decoders) {
-        let data = match (view, entry.location()) {
+        let data = match (view, entry.location().filter(|_| !is_verified(entry))) {
             (Some(view), _) => Data::Memory(view),
             (None, Some((bytes, range))) => Data::File(bytes, range, &failed),
             (None, None) => Data::Decoded(decode),

@@ -232,6 +232,20 @@ impl<'a> Entry<'a> {
         }
     }
 
+    /// The same tensor, read by another reader of its zTensor file, which may check more.
+    pub(crate) fn read_by(self, reader: Option<&'a ztensor::Reader>) -> Self {
+        match (self.source, reader) {
+            (Source::ZTensor(_, object), Some(reader)) => Self { source: Source::ZTensor(reader, object), ..self },
+            (source, _) => Self { source, ..self },
+        }
+    }
+
+    /// Whether any of its components has a digest.
+    pub(crate) fn has_digest(&self) -> bool {
+        let mut components = self.as_ztensor().into_iter().flat_map(|object| object.components());
+        components.any(|component| component.digest_text().is_some())
+    }
+
     /// Verifies the digests of all its components that have one, and says how many these are. Formats without digests have
     /// none.
     ///

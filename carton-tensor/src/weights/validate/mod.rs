@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::description::{Description, ExpectedTensor, Quantization, ValueRange};
 use super::kernels::{Level, Moments, n_off_grid, smallest, with_encoding};
-use super::load::{select, verify};
+use super::load::{select, verifying_reader};
 use super::options::LoadOptions;
 use super::parallel::available_threads;
 use super::pieces::{Data, Job, for_each_piece};
@@ -38,9 +38,8 @@ pub fn validate(
         }
         Err(error) => return Err(error),
     };
-    if options.verify {
-        verify(&entries, options.threads())?;
-    }
+    let verifying = verifying_reader(file, options.verify);
+    let entries: Vec<_> = entries.into_iter().map(|entry| entry.read_by(verifying.as_ref())).collect();
     let failed = |source| WeightsError::from(TensorFileError::Io { place: file.place().to_owned(), source });
     let decoders: Vec<_> = entries.iter().map(|entry| || Ok(entry.dequantize()?)).collect();
     let mut subjects = Vec::with_capacity(entries.len());
@@ -50,7 +49,8 @@ pub fn validate(
             shape: entry.shape().to_vec(),
             dtype: entry.dtype(),
             n_bytes: None,
-            data: match entry.location() {
+            // What has a digest that is to be verified is read whole, by the reader that does so.
+            data: match entry.location().filter(|_| !(options.verify && entry.has_digest())) {
                 Some((bytes, range)) => Data::File(bytes, range, &failed),
                 None => Data::Decoded(decode),
             },
