@@ -6,6 +6,8 @@ use carton_tensor::files::RawTensor;
 use carton_tensor::weights::Statistics;
 use serde::Serialize;
 
+use super::stats::short;
+
 /// Into how many parts the range is cut.
 const N_BINS: usize = 20;
 /// The longest bar, in characters.
@@ -48,7 +50,10 @@ impl Histogram {
     /// A line for each part: where it begins, a bar, and how many there are.
     pub(super) fn drawn(&self) -> String {
         let largest = self.counts.iter().copied().max().unwrap_or(0).max(1);
-        let labels: Vec<String> = self.edges.iter().map(|edge| format!("{edge:.4e}")).collect();
+        let range = self.edges.last().zip(self.edges.first()).map_or(0.0, |(last, first)| last - first);
+        // What is left of zero by adding up parts is no number anyone wants to read.
+        let cleaned = |edge: f64| if edge.abs() < range * 1e-9 { 0.0 } else { edge };
+        let labels: Vec<String> = self.edges.iter().map(|&edge| short(Some(cleaned(edge)))).collect();
         let label_width = labels.iter().map(String::len).max().unwrap_or(0);
         let mut text = String::new();
         for (label, &count) in labels.iter().zip(&self.counts) {
@@ -107,6 +112,6 @@ mod tests {
         assert_eq!(bar(1, 80), "▋");
         let drawn = histogram(&[0.0, 1.0]).unwrap().drawn();
         assert_eq!(drawn.lines().count(), 20);
-        assert!(drawn.starts_with("0.0000e0 │█"), "{drawn}");
+        assert!(drawn.starts_with("   0 │█") && drawn.contains("\n0.05 │ 0\n"), "{drawn}");
     }
 }

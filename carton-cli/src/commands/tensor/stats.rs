@@ -133,7 +133,7 @@ fn measure(
 }
 
 /// A number in six digits.
-fn short(number: Option<f64>) -> String {
+pub(super) fn short(number: Option<f64>) -> String {
     match number {
         None => "-".to_owned(),
         Some(0.0) => "0".to_owned(),
