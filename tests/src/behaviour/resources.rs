@@ -130,7 +130,7 @@ impl Held {
             let now = Self::now(stage);
             let grown = now.anonymous.saturating_sub(self.anonymous) / MIB;
             let is_restored = (0..2).all(|side| now.n_descriptors[side] <= self.n_descriptors[side] + 2);
-            if is_restored && now.n_maps <= self.n_maps + 2 && grown <= 8 {
+            if is_restored && now.n_maps <= self.n_maps + 2 && grown <= stage.subject.kept_memory() {
                 return;
             }
             assert!(Instant::now() < deadline, "{}: held {self:?}, holds {now:?}", stage.subject.name());

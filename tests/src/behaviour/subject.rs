@@ -22,6 +22,11 @@ pub trait Subject: Sync {
         None
     }
 
+    /// Memory in MiB by which its process may grow over a thousand calls without leaking: what its allocator keeps.
+    fn kept_memory(&self) -> u64 {
+        8
+    }
+
     /// Which of several installed releases of the runner is meant.
     fn framework_version(&self) -> Option<String> {
         None
