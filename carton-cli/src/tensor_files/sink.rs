@@ -17,6 +17,7 @@ use super::error::{TensorFileError, io_cause, shown_name};
 use super::source::Value;
 use crate::args::SinkArgs;
 use crate::interrupt::{Leftover, Wanted};
+use crate::tensors::temporary_file_for;
 
 /// The longest name of a tensor in an .npz file: an entry's name has at most 65,535 bytes, `.npy` included.
 const LONGEST_NPZ_NAME: usize = 65_535 - ".npy".len();
@@ -315,15 +316,4 @@ fn check(planned: &Planned, format: OutputFormat) -> Result<(), TensorFileError>
 fn is_in_numpy(dtype: ElementType) -> bool {
     dtype.data_type().is_some()
         || matches!(dtype, ElementType::Bool | ElementType::Float16 | ElementType::Complex64 | ElementType::Complex128)
-}
-
-/// A file next to `path` that goes away unless it is renamed, with the permissions that a new file gets.
-fn temporary_file_for(path: &Path) -> io::Result<NamedTempFile> {
-    use std::os::unix::fs::PermissionsExt;
-    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    tempfile::Builder::new()
-        .prefix(".carton-")
-        .suffix(".tmp")
-        .permissions(std::fs::Permissions::from_mode(0o666))
-        .tempfile_in(folder)
 }

@@ -137,7 +137,7 @@ impl Destinations {
 }
 
 /// A file next to `path` that goes away unless it is renamed, with the permissions that a new file gets.
-fn temporary_file_for(path: &Path) -> io::Result<NamedTempFile> {
+pub(crate) fn temporary_file_for(path: &Path) -> io::Result<NamedTempFile> {
     use std::os::unix::fs::PermissionsExt;
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     tempfile::Builder::new()
