@@ -1,0 +1,24 @@
+//! Sharded safetensors datasets (spec/dataset.md): folders that any number of writers fill and any number of readers share.
+//!
+//! ```text
+//! dataset/
+//!   part-00000-0000-550e8400-e29b-41d4-a716-446655440000.safetensors    shards: task, number within it, attempt
+//!   part-00001-0000-….safetensors
+//!   dataset_manifest.json                                               what there is; written last
+//!   _tensor_index.parquet                                               in which shard each tensor is; if asked for
+//! ```
+//!
+//! Rows come as Arrow record batches. In *batch mode* so many rows become one shard, a tensor of each column; in *key-value
+//! mode* each row becomes tensors of its own, named after it, and shards are closed when they are large enough.
+
+mod error;
+mod manifest;
+mod options;
+mod part_name;
+mod report;
+
+pub use error::{ColumnProblem, DatasetError};
+pub use manifest::{FORMAT_VERSION, MANIFEST_NAME, Manifest, ManifestError, SAFETENSORS_VERSION, Shard, TensorSchema};
+pub use options::{Duplicates, KeyValue, Mode, Rounding, TailStrategy, WriteOptions};
+pub use part_name::PartName;
+pub use report::TaskReport;

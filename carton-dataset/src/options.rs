@@ -1,0 +1,122 @@
+//! What callers say about writing (spec/dataset.md §4). Pure.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+
+use carton_tensor::files::ElementType;
+
+/// How rows become tensors and shards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// So many rows make a shard, in which each column is one tensor of shape `[rows, *shape of a sample]`.
+    Batch {
+        /// The rows of a shard.
+        batch_size: NonZeroUsize,
+        /// What becomes of the last rows when they are fewer.
+        tail: TailStrategy,
+    },
+    /// Each row makes a tensor of every column but the one that names it.
+    KeyValue(KeyValue),
+}
+
+/// What becomes of the rows after the last full batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TailStrategy {
+    /// They are left out.
+    Drop,
+    /// Rows of zeros are added.
+    Pad,
+    /// They are a shard of fewer rows.
+    #[default]
+    Write,
+}
+
+/// How key-value mode names tensors and cuts shards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyValue {
+    /// The column that names the rows.
+    pub name_column: String,
+    /// What stands between a row's name and a column's in a tensor's name.
+    pub separator: String,
+    /// A shard is closed when its tensors reach this many bytes, with [`OVERHEAD_PER_TENSOR`](Self::OVERHEAD_PER_TENSOR) for each.
+    pub target_shard_bytes: u64,
+    /// What happens when a name comes twice in a shard.
+    pub duplicates: Duplicates,
+}
+
+impl KeyValue {
+    /// The separator unless another is given.
+    pub const SEPARATOR: &str = "__";
+    /// The size of shards unless another is given.
+    pub const TARGET_SHARD_BYTES: u64 = 300 << 20;
+    /// The sizes that can be asked for.
+    pub const TARGET_SHARD_BYTES_RANGE: std::ops::RangeInclusive<u64> = 50 << 20..=1000 << 20;
+    /// What a tensor's entry in the header counts as.
+    pub const OVERHEAD_PER_TENSOR: u64 = 200;
+
+    /// Rows named by this column, the rest as most people want it.
+    #[must_use]
+    pub fn new(name_column: impl Into<String>) -> Self {
+        Self {
+            name_column: name_column.into(),
+            separator: Self::SEPARATOR.to_owned(),
+            target_shard_bytes: Self::TARGET_SHARD_BYTES,
+            duplicates: Duplicates::default(),
+        }
+    }
+}
+
+/// What happens when two rows have the same name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Duplicates {
+    /// Writing fails.
+    #[default]
+    Fail,
+    /// The last one counts.
+    LastWins,
+}
+
+/// How floats become floats of fewer bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rounding {
+    /// To the nearest, of two equally near ones to the even one: what every library does.
+    #[default]
+    NearestEven,
+    /// The lower bits of the pattern are cut off, as the Spark connector does it.
+    Truncate,
+}
+
+/// How a dataset is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteOptions {
+    /// Rows to tensors.
+    pub mode: Mode,
+    /// The columns that are written, all if `None`.
+    pub columns: Option<Vec<String>>,
+    /// The element type of every column; numbers keep their own if `None`, and binary columns need one.
+    pub dtype: Option<ElementType>,
+    /// The element type of single columns, before `dtype`.
+    pub dtypes: BTreeMap<String, ElementType>,
+    /// The shape of one sample of a column; lists are vectors without it.
+    pub shapes: BTreeMap<String, Vec<usize>>,
+    /// How floats become shorter.
+    pub rounding: Rounding,
+    /// Whether `_tensor_index.parquet` is written.
+    pub generate_index: bool,
+}
+
+impl WriteOptions {
+    /// Writes in this mode, the rest as most people want it.
+    #[must_use]
+    pub fn new(mode: Mode) -> Self {
+        Self {
+            mode,
+            columns: None,
+            dtype: None,
+            dtypes: BTreeMap::new(),
+            shapes: BTreeMap::new(),
+            rounding: Rounding::default(),
+            generate_index: false,
+        }
+    }
+}
