@@ -9,6 +9,7 @@ use carton_tensor::files::{ElementType, RawTensor, TensorFile, TensorFileFormat}
 use carton_tensor::safetensors::{self, Metadata};
 use carton_tensor::weights::{self, Filter, LoadOptions, WeightsError};
 use carton_tensor::ztensor::{self, DigestAlgorithm, StoreAs};
+use carton_tensor::{Tensor, npy};
 
 /// Tensors of several types; one is cut into pieces by every thread, one has no elements.
 fn tensors() -> Vec<(String, RawTensor)> {
@@ -133,6 +134,43 @@ fn damage_is_found_where_verification_is_asked_for() {
             assert!(source.contains("digest mismatch for component `data` of object `big`"), "{source}");
         }
     }
+}
+
+/// What is no tensor of numbers is left out with its reason, and what is quantized already is not quantized again.
+#[test]
+fn what_cannot_be_quantized_does_not_fail_the_rest() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mixed.zt");
+    let tensor = |dtype, shape: &[usize], n_bytes| RawTensor::new(dtype, shape.to_vec(), vec![0_u8; n_bytes].into());
+    let (floats, codes) = (tensor(ElementType::Float32, &[2], 8), tensor(ElementType::Int8, &[4], 4));
+    let (scale, scales) = (tensor(ElementType::Float64, &[], 8), tensor(ElementType::Float64, &[4], 32));
+    let [floats, codes, scale, scales] = [floats, codes, scale, scales].map(Result::unwrap);
+    let mut writer = ztensor::Writer::create(&path).unwrap();
+    for (name, tensor) in
+        [("w", &floats), ("w.scale", &scale), ("q", &codes), ("q.scale", &scale), ("p", &codes), ("p.scale", &scales)]
+    {
+        writer.add(name, tensor, StoreAs::RAW).unwrap();
+    }
+    for (name, format) in [("odd", "none_that_is_known"), ("group", "quantized_group")] {
+        let parts = ["packed_weight", "scales", "zeros"].map(|role| (role, &floats, StoreAs::RAW));
+        writer.object(name, &[2], format, &[].into(), &parts).unwrap();
+    }
+    writer.finish().unwrap();
+
+    let loaded = weights::load_quantized(&path, &LoadOptions::default()).unwrap();
+    // Only a single number beside int8 numbers is a scale.
+    assert_eq!(loaded.quantized.keys().collect::<Vec<_>>(), ["p.scale", "w", "w.scale"]);
+    assert_eq!(loaded.unchanged.keys().collect::<Vec<_>>(), ["p", "q", "q.scale"]);
+    assert_eq!(loaded.unchanged["q.scale"], scale);
+    let skipped: Vec<(&str, &str)> = loaded.skipped.iter().map(|(name, why)| (name.as_str(), why.as_str())).collect();
+    assert_eq!(skipped, [("group", "quantized already, in groups"), ("odd", "of the format `none_that_is_known`")]);
+
+    let (words, numbers) = (Tensor::from_strings(["a"], vec![1]).unwrap(), Tensor::from_vec(vec![1.0_f32], vec![1]));
+    let path = folder.path().join("mixed.npz");
+    let file = std::fs::File::create(&path).unwrap();
+    npy::write_npz(file, [("words", &words), ("numbers", &numbers.unwrap())]).unwrap();
+    let loaded = weights::load_quantized(&path, &LoadOptions::default()).unwrap();
+    assert_eq!((loaded.quantized.len(), loaded.skipped["words"].as_str()), (1, "an array of strings"));
 }
 
 #[test]

@@ -301,6 +301,14 @@ pub enum SafetensorsError {
     },
 }
 
+impl SafetensorsError {
+    /// Whether it is what the file holds that is wrong, and not that it could not be read.
+    #[cfg(feature = "weights")]
+    pub(crate) fn is_about_content(&self) -> bool {
+        matches!(self, Self::Header { .. })
+    }
+}
+
 /// A name from a file as it may be shown: control characters escaped, and cut where nobody reads on.
 pub(super) fn quoted(name: &str) -> impl fmt::Display {
     const SHOWN: usize = 200;

@@ -21,7 +21,7 @@ pub use filter::Filter;
 pub use load::{TensorMetadata, Weights, file_size, load, load_file, load_metadata};
 pub use merge::merge;
 pub use options::{LoadOptions, LoaderStatistics, Placement, Progress, ProgressHook};
-pub use quantize::{QuantizedTensor, QuantizedWeights, load_quantized, quantize, quantize_all};
+pub use quantize::{QuantizedTensor, QuantizedWeights, SCALE_SUFFIX, load_quantized, quantize, quantize_all};
 pub use statistics::{Statistics, stats, stats_of_all};
 pub use validate::{
     Category, Finding, LayerStructure, Validation, check_numerical_stability, validate, validate_dtype_consistency,

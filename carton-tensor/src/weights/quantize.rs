@@ -13,6 +13,7 @@ use super::options::{LoadOptions, LoaderStatistics, Placement};
 use super::parallel::{available_threads, share};
 use super::pieces::{Data, Job, piece_size};
 use crate::files::{ElementType, Entry, RawTensor, SharedBytes, TensorFile, TensorFileError};
+use crate::ztensor::Format;
 use crate::{AlignedBytes, element_count};
 
 /// A tensor that was quantized.
@@ -67,19 +68,25 @@ pub fn quantize_all<'a>(
     tensors.iter().zip(done).map(|(tensor, done)| done.into_tensor(tensor.shape())).collect()
 }
 
+/// What the name of a tensor's scale ends in, in files of quantized tensors (spec/weights.md §2.3).
+pub const SCALE_SUFFIX: &str = ".scale";
+
 /// What was quantized of a file, and what was not.
 #[derive(Clone, Debug)]
 pub struct QuantizedWeights {
     /// The tensors of floats.
     pub quantized: BTreeMap<String, QuantizedTensor>,
-    /// The others, as they are: integers, bools, complex numbers.
+    /// The others, as they are: integers, bools, complex numbers, elements of a logical type that is not known, and the scales
+    /// of tensors that are quantized already (spec/weights.md §2.3).
     pub unchanged: BTreeMap<String, RawTensor>,
+    /// What was left out, with the reason: strings, objects of formats that are not known, and those that are quantized in groups.
+    pub skipped: BTreeMap<String, String>,
     /// How it went. The bytes are those of the file.
     pub statistics: LoaderStatistics,
 }
 
 /// Loads the tensors of the file at `path` and quantizes those of floats on the way: of these, only the integers and a few
-/// megabytes for each thread are held in memory.
+/// megabytes for each thread are held in memory. What is quantized already is left as it is.
 ///
 /// # Errors
 /// As [`load`](super::load).
@@ -92,13 +99,23 @@ pub fn load_quantized(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Q
     let verifying = verifying_reader(&file, options.verify);
     let entries = select(&file, &options.filter)?;
     let entries: Vec<Entry<'_>> = entries.into_iter().map(|entry| entry.read_by(verifying.as_ref())).collect();
+    let mut skipped = BTreeMap::new();
+    let entries: Vec<Entry<'_>> = entries
+        .into_iter()
+        .filter(|entry| match reason_to_skip(entry) {
+            Some(reason) => {
+                skipped.insert(entry.name().to_owned(), reason);
+                false
+            }
+            None => true,
+        })
+        .collect();
     let reporter = Reporter::new(options.progress.as_ref(), &entries);
     // What has a digest is read whole by the reader that verifies it, so that no other bytes are used than those that were hashed.
     let is_verified = |entry: &Entry<'_>| options.verify && entry.has_digest();
     let n_verified = entries.iter().filter(|entry| is_verified(entry)).count();
-    // Strings and objects of unknown formats are no numbers at all, and reading them says so.
-    let is_float = |entry: &Entry<'_>| entry.dtype().is_none_or(ElementType::is_float);
-    let (floats, others): (Vec<Entry<'_>>, Vec<Entry<'_>>) = entries.into_iter().partition(is_float);
+    let (floats, others): (Vec<Entry<'_>>, Vec<Entry<'_>>) =
+        entries.into_iter().partition(|entry| is_quantizable(&file, entry));
 
     let failed = |source| WeightsError::from(TensorFileError::Io { place: file.place().to_owned(), source });
     let decoders: Vec<_> = floats.iter().map(|entry| || Ok(entry.dequantize()?)).collect();
@@ -119,7 +136,7 @@ pub fn load_quantized(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Q
         };
         // Opening the file compared the shape with the bytes. What is decoded brings a size of its own.
         let n_elements = data.len().and(element_count(entry.shape())).unwrap_or_default();
-        // What is made of a `quantized_group` is float32.
+        // They are floats because they have such a type.
         let dtype = entry.dtype().unwrap_or(ElementType::Float32);
         works.push(Work { job: Job { dtype, data }, n_elements });
     }
@@ -140,7 +157,27 @@ pub fn load_quantized(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Q
     )?;
     let n_tensors = floats.len() + others.len();
     let statistics = LoaderStatistics::new(n_tensors, reporter.total_bytes(), n_verified, started.elapsed());
-    Ok(QuantizedWeights { quantized, unchanged: unchanged.into_iter().collect(), statistics })
+    Ok(QuantizedWeights { quantized, unchanged: unchanged.into_iter().collect(), skipped, statistics })
+}
+
+/// Why there is nothing to quantize, or to keep as one tensor.
+fn reason_to_skip(entry: &Entry<'_>) -> Option<String> {
+    let is_group = entry.as_ztensor().is_some_and(|object| object.format() == Format::QuantizedGroup);
+    entry.not_numbers().or_else(|| is_group.then(|| "quantized already, in groups".to_owned()))
+}
+
+/// Whether a tensor is one of floats that are not quantized yet.
+fn is_quantizable(file: &TensorFile, entry: &Entry<'_>) -> bool {
+    let data = entry.as_ztensor().and_then(|object| object.component("data"));
+    // A logical type that is not known may mean anything, whatever it is stored as.
+    let is_unknown = data.is_some_and(|data| data.unknown_type().is_some());
+    entry.dtype().is_some_and(ElementType::is_float) && !is_unknown && !is_scale(file, entry)
+}
+
+/// Whether a tensor is the scale of another one of the file, which is quantized (spec/weights.md §2.3).
+fn is_scale(file: &TensorFile, entry: &Entry<'_>) -> bool {
+    let of = entry.name().strip_suffix(SCALE_SUFFIX).and_then(|name| file.entry(name).ok());
+    element_count(entry.shape()) == Some(1) && of.is_some_and(|of| of.dtype() == Some(ElementType::Int8))
 }
 
 /// A tensor to be quantized.

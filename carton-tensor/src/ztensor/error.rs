@@ -540,6 +540,23 @@ pub enum ZTensorError {
     },
 }
 
+impl ZTensorError {
+    /// Whether it is what the file holds that is wrong, and not that it could not be read or has not what was asked for.
+    #[cfg(feature = "weights")]
+    pub(crate) fn is_about_content(&self) -> bool {
+        !matches!(
+            self,
+            Self::Open { .. }
+                | Self::Io(_)
+                | Self::Memory { .. }
+                | Self::NoSuchObject { .. }
+                | Self::NoSuchComponent { .. }
+                | Self::Unfinished
+                | Self::Locked { .. }
+        )
+    }
+}
+
 /// What an error is about: the whole file, an object of it, or a component of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {

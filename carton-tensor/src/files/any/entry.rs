@@ -15,6 +15,9 @@ pub struct Entry<'a> {
     source: Source<'a>,
 }
 
+/// What an array of strings is said to be.
+const STRINGS: &str = "an array of strings";
+
 #[derive(Clone)]
 enum Source<'a> {
     Safetensors(&'a safetensors::Reader, TensorInfo<'a>),
@@ -107,6 +110,23 @@ impl<'a> Entry<'a> {
         match &self.source {
             Source::ZTensor(_, object) => object.format().name(),
             Source::Safetensors(..) | Source::Array(_) => "dense",
+        }
+    }
+
+    /// What it is, where it is no tensor of numbers: strings, an array of NumPy of a type that tensors cannot have, or an object of a
+    /// format that is not known. Reading it is an error then.
+    #[must_use]
+    pub fn not_numbers(&self) -> Option<String> {
+        match &self.source {
+            Source::ZTensor(_, object) => match object.format() {
+                Format::Other(name) => Some(format!("of the format `{}`", name.escape_debug())),
+                Format::Dense | Format::SparseCsr | Format::SparseCoo | Format::QuantizedGroup => None,
+            },
+            Source::Array(Array { unsupported: Some(problem), .. }) => {
+                Some(format!("an array that is of no use: {problem}"))
+            }
+            Source::Array(array) if array.info.dtype.is_none() => Some(STRINGS.to_owned()),
+            Source::Safetensors(..) | Source::Array(_) => None,
         }
     }
 
@@ -211,10 +231,16 @@ impl<'a> Entry<'a> {
                 };
                 tensor.map_err(|source| self.file.ztensor_error(source))
             }
-            Source::Array(array) => match self.file.read_array(&array.name)? {
-                npy::Array::Numbers(tensor) => Ok(tensor),
-                npy::Array::Strings(_) => Err(self.no_tensor("an array of strings")),
-            },
+            Source::Array(array) => {
+                let strings = || self.no_tensor(STRINGS);
+                if array.info.dtype.is_none() && array.unsupported.is_none() {
+                    return Err(strings());
+                }
+                match self.file.read_array(&array.name)? {
+                    npy::Array::Numbers(tensor) => Ok(tensor),
+                    npy::Array::Strings(_) => Err(strings()),
+                }
+            }
         }
     }
 

@@ -111,6 +111,26 @@ enum Inner {
 struct Array {
     name: String,
     info: ArrayInfo,
+    /// Why it is of no use here, if it is that: then nothing is known of it but its name.
+    unsupported: Option<String>,
+}
+
+impl Array {
+    fn known(name: String, info: ArrayInfo) -> Self {
+        Self { name, info, unsupported: None }
+    }
+
+    /// One of several in a file. What NumPy can store and tensors cannot have does not keep the others from being read.
+    fn in_archive(name: String, info: Result<ArrayInfo, NpyError>) -> Result<Self, NpyError> {
+        match info {
+            Ok(info) => Ok(Self::known(name, info)),
+            Err(NpyError::Unsupported { problem, .. }) => {
+                let info = ArrayInfo { dtype: None, shape: Vec::new(), n_bytes: 0 };
+                Ok(Self { name, info, unsupported: Some(problem) })
+            }
+            Err(error) => Err(error),
+        }
+    }
 }
 
 /// What the one array of an `.npy` file is called.
@@ -175,6 +195,39 @@ pub enum TensorFileError {
     },
 }
 
+impl TensorFileError {
+    /// Whether it is what the file holds that is wrong. Otherwise nothing is known of that, because the file could not be read,
+    /// or something was asked for that is not there.
+    #[must_use]
+    pub fn is_about_content(&self) -> bool {
+        match self {
+            Self::Safetensors(error) => error.is_about_content(),
+            Self::Sharded(ShardedError::Shard(error)) => error.is_about_content(),
+            Self::Sharded(ShardedError::Io { .. } | ShardedError::NoSuchTensor { .. }) => false,
+            Self::Sharded(_) | Self::Unknown { .. } | Self::NoTensor { .. } => true,
+            Self::ZTensor { source, .. } => source.is_about_content(),
+            Self::Npy(error) => !matches!(error, NpyError::Io { .. } | NpyError::NoSuchArray { .. }),
+            Self::Io { .. } | Self::NoSuchTensor { .. } => false,
+        }
+    }
+
+    /// What is wrong, in one line, without the name of the file.
+    pub(crate) fn reason(&self) -> String {
+        let mut cause: &(dyn std::error::Error + 'static) = match self {
+            Self::ZTensor { source, .. } => source.as_ref(),
+            Self::NoTensor { found, .. } => return format!("it is {found}, expected a tensor of numbers"),
+            other => other,
+        };
+        let mut text = cause.to_string();
+        while let Some(source) = cause.source() {
+            cause = source;
+            text.push_str(": ");
+            text.push_str(&cause.to_string());
+        }
+        text
+    }
+}
+
 impl TensorFile {
     /// Opens the file at `path`. Its tensors are copied out of it when they are read.
     ///
@@ -237,13 +290,16 @@ impl TensorFile {
             }
             Some(TensorFileFormat::Npy) => {
                 let reader = BufReader::new(FileReader::new(bytes.clone()));
-                Inner::Npy(Array { name: NPY_NAME.to_owned(), info: npy::array_info_of(reader, &place)? })
+                Inner::Npy(Array::known(NPY_NAME.to_owned(), npy::array_info_of(reader, &place)?))
             }
             Some(TensorFileFormat::Npz) => {
                 let mut npz = Npz::from_reader(BufReader::new(FileReader::new(bytes.clone())), &place)?;
                 let names = npz.names().to_vec();
-                let array = |name: String| npz.array_info(&name).map(|info| Array { name, info });
-                let arrays = names.into_iter().map(array).collect::<Result<_, NpyError>>()?;
+                let mut arrays = Vec::with_capacity(names.len());
+                for name in names {
+                    let info = npz.array_info(&name);
+                    arrays.push(Array::in_archive(name, info)?);
+                }
                 Inner::Npz(Mutex::new(npz), arrays)
             }
             // `of_bytes` knows none: its files have to be found by a path.

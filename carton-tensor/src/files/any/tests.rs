@@ -34,6 +34,27 @@ fn files() -> Vec<(TensorFileFormat, Vec<u8>)> {
     ]
 }
 
+/// An array that NumPy can store and tensors cannot have does not keep the others from being read.
+#[test]
+fn arrays_of_no_use_are_listed() {
+    use std::io::Write;
+    let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    let header = "{'descr': '|O', 'fortran_order': False, 'shape': (1,), }\n";
+    let length = u16::try_from(header.len()).unwrap().to_le_bytes();
+    zip.start_file("objects.npy", zip::write::SimpleFileOptions::default()).unwrap();
+    zip.write_all(&[b"\x93NUMPY\x01\x00", length.as_slice(), header.as_bytes(), b"pickled"].concat()).unwrap();
+    zip.start_file("data.npy", zip::write::SimpleFileOptions::default()).unwrap();
+    npy::write(&mut zip, &numbers().to_numeric().unwrap().into()).unwrap();
+    let file = TensorFile::new(zip.finish().unwrap().into_inner(), "a.npz").unwrap();
+    assert_eq!(file.read("data").unwrap(), numbers());
+    let objects = file.entry("objects").unwrap();
+    assert_eq!((objects.dtype(), objects.shape()), (None, [].as_slice()));
+    let reason = objects.not_numbers().unwrap();
+    assert!(reason.contains("Python objects"), "{reason}");
+    let error = objects.read().unwrap_err();
+    assert!(matches!(error, TensorFileError::Npy(NpyError::Unsupported { .. })), "{error}");
+}
+
 #[test]
 fn every_format_gives_the_same_tensor() {
     let folder = tempfile::tempdir().unwrap();

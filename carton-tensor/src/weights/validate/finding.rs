@@ -57,6 +57,10 @@ impl fmt::Display for Finding {
 pub enum Category {
     /// Error: there are no tensors.
     NoTensors,
+    /// Error: there are tensors, and the description has none of them, so that nothing was compared.
+    NoExpectedTensors,
+    /// Error: the bytes of a tensor break a rule of its format, or one of the description is no tensor of numbers.
+    Unreadable,
     /// Error: a tensor has no dimensions where some are expected.
     EmptyShape,
     /// Error: a dimension is zero.
@@ -77,6 +81,8 @@ pub enum Category {
     ValueRange,
     /// Error: a tensor is not quantized as the description says.
     Quantization,
+    /// Warning: something that the description does not have is no tensor of numbers, so that nobody looked at it.
+    NotNumbers,
     /// Warning: tensors of the description are not there.
     MissingLayers,
     /// Warning: tensors are there that the description does not have.
@@ -91,7 +97,14 @@ impl Category {
     /// Whether it is an error; else it is a warning.
     #[must_use]
     pub const fn is_error(self) -> bool {
-        !matches!(self, Self::MissingLayers | Self::UnexpectedTensors | Self::ParameterCount | Self::InconsistentDtypes)
+        !matches!(
+            self,
+            Self::NotNumbers
+                | Self::MissingLayers
+                | Self::UnexpectedTensors
+                | Self::ParameterCount
+                | Self::InconsistentDtypes
+        )
     }
 
     /// About the tensor `name`.

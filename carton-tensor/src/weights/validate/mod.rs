@@ -1,6 +1,7 @@
 //! Are weights what a description says, and are they sound (spec/weights.md §4)?
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
 
 use super::description::{Description, ExpectedTensor, Quantization, ValueRange};
 use super::kernels::{Level, Moments, n_off_grid, smallest, with_encoding};
@@ -11,7 +12,7 @@ use super::pieces::{Data, Job, for_each_piece};
 use super::statistics::{Statistics, moments_of};
 use super::{Weights, WeightsError};
 use crate::element_count;
-use crate::files::{ElementType, RawTensor, TensorFile, TensorFileError};
+use crate::files::{ElementType, Entry, RawTensor, TensorFile, TensorFileError};
 
 mod finding;
 
@@ -20,7 +21,8 @@ pub use finding::{Category, Finding, Validation};
 
 /// Compares the tensors of a file with a description, and looks at all of their numbers, in little memory.
 ///
-/// `options` say which tensors, whether digests are verified, and with how many threads.
+/// `options` say which tensors, whether digests are verified, and with how many threads. What is wrong with one tensor, whose bytes
+/// break a rule or are no numbers, is a finding about it, and the others are looked at nevertheless.
 ///
 /// # Errors
 /// What keeps the file from being read: findings are no errors of this kind. Also [`WeightsError::NoneSelected`].
@@ -41,9 +43,12 @@ pub fn validate(
     let verifying = verifying_reader(file, options.verify);
     let entries: Vec<_> = entries.into_iter().map(|entry| entry.read_by(verifying.as_ref())).collect();
     let failed = |source| WeightsError::from(TensorFileError::Io { place: file.place().to_owned(), source });
-    let decoders: Vec<_> = entries.iter().map(|entry| || Ok(entry.dequantize()?)).collect();
+    let problems: Vec<OnceLock<String>> = entries.iter().map(|_| OnceLock::new()).collect();
+    let decode = |(entry, problem)| move || decode_or_tell(entry, problem);
+    let decoders: Vec<_> = entries.iter().zip(&problems).map(decode).collect();
     let mut subjects = Vec::with_capacity(entries.len());
-    for (entry, decode) in entries.iter().zip(&decoders) {
+    for ((entry, decode), problem) in entries.iter().zip(&decoders).zip(&problems) {
+        let not_numbers = entry.not_numbers();
         subjects.push(Subject {
             name: entry.name().to_owned(),
             shape: entry.shape().to_vec(),
@@ -51,12 +56,28 @@ pub fn validate(
             n_bytes: None,
             // What has a digest that is to be verified is read whole, by the reader that does so.
             data: match entry.location().filter(|_| !(options.verify && entry.has_digest())) {
+                _ if not_numbers.is_some() => Data::Memory(&[]),
                 Some((bytes, range)) => Data::File(bytes, range, &failed),
                 None => Data::Decoded(decode),
             },
+            not_numbers,
+            problem: Some(problem),
         });
     }
     judge(&subjects, description, &options.filter, options.threads())
+}
+
+/// The numbers of a tensor. If it has none because of what the file holds, `problem` says so, and there are none.
+fn decode_or_tell(entry: &Entry<'_>, problem: &OnceLock<String>) -> Result<RawTensor, WeightsError> {
+    match entry.dequantize() {
+        Err(error) if error.is_about_content() => {
+            problem.get_or_init(|| error.reason());
+            let dtype = entry.dtype().unwrap_or(ElementType::Float32);
+            let nothing = RawTensor::new(dtype, vec![0], Vec::<u8>::new().into());
+            nothing.map_err(|_| error.into())
+        }
+        tensor => Ok(tensor?),
+    }
 }
 
 /// As [`validate`], of weights that were loaded.
@@ -169,6 +190,10 @@ struct Subject<'a> {
     dtype: Option<ElementType>,
     /// The bytes that there are, where nobody compared them with the shape yet.
     n_bytes: Option<usize>,
+    /// What it is, if it is no tensor of numbers.
+    not_numbers: Option<String>,
+    /// Why its numbers cannot be read, once somebody tried.
+    problem: Option<&'a OnceLock<String>>,
     data: Data<'a>,
 }
 
@@ -179,6 +204,8 @@ impl<'a> Subject<'a> {
             shape: tensor.shape().to_vec(),
             dtype: Some(tensor.dtype()),
             n_bytes: Some(tensor.bytes().len()),
+            not_numbers: None,
+            problem: None,
             data: Data::Memory(tensor.bytes()),
         }
     }
@@ -210,6 +237,11 @@ fn judge(
     let found = look_at(subjects, &|index| quantization_of(&subjects[index].name), n_threads)?;
     for (subject, found) in subjects.iter().zip(&found) {
         let expected = description.tensor(&subject.name);
+        if let Some(what) = &subject.not_numbers {
+            let category = if expected.is_some() { Category::Unreadable } else { Category::NotNumbers };
+            validation.add(category.of(&subject.name, format!("is no tensor of numbers, it is {what}")));
+            continue;
+        }
         for finding in shape_findings(subject, expected.map(ExpectedTensor::shape)) {
             validation.add(finding);
         }
@@ -224,6 +256,10 @@ fn judge(
         }
         let count = element_count(&subject.shape).unwrap_or_default() as u64;
         validation.n_parameters = validation.n_parameters.saturating_add(count);
+        if let Some(problem) = subject.problem.and_then(OnceLock::get) {
+            validation.add(Category::Unreadable.of(&subject.name, format!("cannot be read: {problem}")));
+            continue;
+        }
         let Some(found) = found else { continue };
         for finding in number_findings(&subject.name, found.statistics) {
             validation.add(finding);
@@ -251,7 +287,11 @@ fn whole_findings(
     let mut structure = verify_layer_structure(subjects.iter().map(|subject| subject.name.as_str()), description);
     // What nobody asked for is not missing.
     structure.missing.retain(|name| filter.accepts(name));
-    if !structure.missing.is_empty() {
+    if structure.unexpected.len() == subjects.len() && description.n_tensors() > 0 {
+        let names = some_names(description.tensors().map(|(name, _)| name));
+        let message = format!("No expected tensors found: none is one of the {} ({names})", description.n_tensors());
+        validation.add(Category::NoExpectedTensors.of_all(message));
+    } else if !structure.missing.is_empty() {
         let (n_missing, names) = (structure.missing.len(), some_names(structure.missing.iter().map(String::as_str)));
         validation.add(Category::MissingLayers.of_all(format!(
             "Some expected layers are missing: {n_missing} of {} tensors ({names})",

@@ -124,6 +124,64 @@ fn warnings_are_worded_as_their_specification_words_them() {
 }
 
 #[test]
+fn nothing_of_what_is_expected_is_an_error() {
+    use Category::*;
+    let others = [("norm", None), ("layers.0.w", None), ("layers.1.w", None), ("x", Some(floats(&[2], &[0.0; 2])))];
+    check(
+        &others,
+        &[NoExpectedTensors, UnexpectedTensors, ParameterCount],
+        "No expected tensors found: none is one of the 3 (layers.0.w, layers.1.w, norm)",
+    );
+}
+
+fn u64s(numbers: &[u64]) -> RawTensor {
+    let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+    RawTensor::new(ElementType::Uint64, vec![numbers.len()], bytes.into()).unwrap()
+}
+
+/// One object that cannot be read does not keep the others from being looked at.
+#[test]
+fn what_is_wrong_with_one_object_is_a_finding_about_it() {
+    use Category::*;
+    let description: Description = TINY.parse().unwrap();
+    let mut writer = crate::ztensor::Writer::new(Vec::new()).unwrap();
+    let raw = crate::ztensor::StoreAs::RAW;
+    let (values, outside) = (floats(&[1], &[1.0]), u64s(&[0, 2]));
+    let coo = [("values", &values, raw), ("coords", &outside, raw)];
+    writer.object("layers.0.w", &[2, 2], "sparse_coo", &[].into(), &coo).unwrap();
+    writer.object("layers.1.w", &[2, 2], "none_that_is_known", &[].into(), &[("x", &values, raw)]).unwrap();
+    writer.object("extra", &[1], "none_that_is_known", &[].into(), &[("x", &values, raw)]).unwrap();
+    writer.add("norm", &floats(&[2], &[f32::NAN, 0.0]), raw).unwrap();
+    let file = TensorFile::new(writer.finish().unwrap(), "tiny.zt").unwrap();
+    let validation = validate(&file, &description, &LoadOptions::default()).unwrap();
+    let all: Vec<_> = validation.errors.iter().chain(&validation.warnings).collect();
+    let has = |category, message: &str| {
+        assert!(
+            all.iter().any(|finding| finding.category == category && finding.message.contains(message)),
+            "{category:?} {message} in {all:#?}"
+        );
+    };
+    has(Unreadable, "Tensor layers.0.w cannot be read: component `coords` of object `layers.0.w` has the index 2");
+    has(Unreadable, "Tensor layers.1.w is no tensor of numbers, it is of the format `none_that_is_known`");
+    has(NotNumbers, "Tensor extra is no tensor of numbers");
+    has(ContainsNan, "Tensor norm contains NaN");
+    assert_eq!((validation.errors.len(), validation.n_tensors), (3, 4), "{all:#?}");
+}
+
+#[test]
+fn strings_are_findings() {
+    let mut npz = std::io::Cursor::new(Vec::new());
+    let strings = crate::Tensor::from_strings(["a"], vec![1]).unwrap();
+    let numbers: crate::Tensor = floats(&[2], &[0.5, 7.5]).to_numeric().unwrap().into();
+    crate::npy::write_npz(&mut npz, [("layers.0.w", &strings), ("words", &strings), ("norm", &numbers)]).unwrap();
+    let file = TensorFile::new(npz.into_inner(), "tiny.npz").unwrap();
+    let validation = validate(&file, &TINY.parse().unwrap(), &LoadOptions::default()).unwrap();
+    assert_eq!(validation.errors.len(), 1, "{validation:?}");
+    assert_eq!(validation.errors[0].message, "Tensor layers.0.w is no tensor of numbers, it is an array of strings");
+    assert!(validation.warnings.iter().any(|finding| finding.category == Category::NotNumbers));
+}
+
+#[test]
 fn what_a_filter_leaves_out_is_not_missing() {
     let mut bytes = Vec::new();
     let tensors = good();
