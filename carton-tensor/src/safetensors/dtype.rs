@@ -29,9 +29,22 @@ const DTYPES: [(ElementType, &str); 22] = [
     (ElementType::Bool, "BOOL"),
 ];
 
-/// The element type that the format calls `name`.
-pub(super) fn parse(name: &str) -> Option<ElementType> {
+/// The element type that the format calls `name`: `F32`, `BF16` and so on.
+///
+/// ```
+/// use carton_tensor::{files::ElementType, safetensors};
+/// assert_eq!(safetensors::parse_dtype("BF16"), Some(ElementType::BFloat16));
+/// assert_eq!(safetensors::parse_dtype("bfloat16"), None);
+/// ```
+#[must_use]
+pub fn parse_dtype(name: &str) -> Option<ElementType> {
     DTYPES.iter().find(|(_, known)| *known == name).map(|&(dtype, _)| dtype)
+}
+
+/// What the format calls an element type; `None` for one that it lacks.
+#[must_use]
+pub fn dtype_name(dtype: ElementType) -> Option<&'static str> {
+    name_and_rank(dtype).map(|(name, _)| name)
 }
 
 /// The format's name of an element type, and its place in the order of writing; `None` for a type that the format

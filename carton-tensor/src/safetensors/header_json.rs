@@ -376,7 +376,7 @@ impl Visitor<'_> for DtypeSeed<'_> {
     }
 
     fn visit_str<E: Error>(self, name: &str) -> Result<ElementType, E> {
-        dtype::parse(name).ok_or_else(|| {
+        dtype::parse_dtype(name).ok_or_else(|| {
             let tensor = self.0.name();
             self.0.refuse(HeaderError::UnknownDtype { tensor, dtype: name.to_owned() })
         })

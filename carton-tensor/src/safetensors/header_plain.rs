@@ -51,7 +51,7 @@ fn metadata(cursor: &mut Cursor<'_>) -> Option<Metadata> {
 /// A tensor's entry, from within the quotes of its first field on.
 fn tensor(cursor: &mut Cursor<'_>, dimensions: &mut Vec<usize>) -> Option<Entry> {
     cursor.skip(b"dtype\":\"")?;
-    let dtype = dtype::parse(cursor.string()?)?;
+    let dtype = dtype::parse_dtype(cursor.string()?)?;
     cursor.skip(b",\"shape\":[")?;
     let first = dimensions.len();
     if cursor.skip(b"]").is_none() {

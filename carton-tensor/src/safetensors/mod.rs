@@ -24,6 +24,7 @@ mod sharded_writer;
 mod string_table;
 mod writer;
 
+pub use dtype::{dtype_name, parse_dtype};
 pub use error::{HeaderError, SafetensorsError};
 pub use header::{Header, TensorInfo};
 pub use index::{Index, IndexError};
