@@ -3,10 +3,11 @@
 use std::io;
 use std::path::PathBuf;
 
-use arrow_schema::{ArrowError, DataType};
+use arrow_schema::DataType;
 use carton_tensor::files::ElementType;
 use carton_tensor::safetensors::SafetensorsError;
 
+use crate::input::InputError;
 use crate::manifest::ManifestError;
 
 /// Why a dataset cannot be written or read.
@@ -63,7 +64,7 @@ pub enum DatasetError {
         place: String,
         /// Why.
         #[source]
-        source: ArrowError,
+        source: InputError,
     },
     /// A folder has a dataset already.
     #[error("`{}` has a dataset already", .folder.display())]

@@ -12,12 +12,14 @@
 //! mode* each row becomes tensors of its own, named after it, and shards are closed when they are large enough.
 
 mod error;
+mod input;
 mod manifest;
 mod options;
 mod part_name;
 mod report;
 
 pub use error::{ColumnProblem, DatasetError};
+pub use input::{Input, InputError};
 pub use manifest::{FORMAT_VERSION, MANIFEST_NAME, Manifest, ManifestError, SAFETENSORS_VERSION, Shard, TensorSchema};
 pub use options::{Duplicates, KeyValue, Mode, Rounding, TailStrategy, WriteOptions};
 pub use part_name::PartName;

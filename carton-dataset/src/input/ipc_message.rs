@@ -1,0 +1,211 @@
+//! Arrow IPC messages: where one ends and the next begins, and whether what one says can be so.
+//!
+//! `arrow-ipc` decodes them. What it would believe is checked here first: it slices by what a message says without looking, and
+//! takes the memory that a compressed buffer claims to need, which ends the process where there is not so much.
+
+use std::io::Read;
+
+use arrow_buffer::{Buffer, MutableBuffer};
+use arrow_ipc::{Message, MessageHeader, RecordBatch, root_as_message};
+
+use super::InputError;
+
+/// What stands before the length of a message since Arrow 0.15.
+const CONTINUATION: [u8; 4] = [0xff; 4];
+/// The longest message without its body.
+pub(super) const MAX_METADATA: u64 = 64 << 20;
+/// What the buffers of a compressed message may become, if their size does not allow more.
+const MAX_DECOMPRESSED: u64 = 1 << 30;
+/// What each byte of a compressed message may become: LZ4 cannot do more.
+const MAX_COMPRESSION: u64 = 255;
+/// The values of an array at most; far more than fit in memory, and so few that their bits and bytes can be counted.
+const MAX_VALUES: i64 = 1 << 40;
+/// The rows of a batch: columns of nothing but nulls take no bytes, so that bytes do not bound them.
+const MAX_ROWS: i64 = i32::MAX as i64;
+/// How much is read at a time of what nobody knows the true size of.
+const PIECE: usize = 16 << 20;
+
+/// Whether a stream can begin so: with a message that is not empty. Streams older than Arrow 0.15 begin with its length.
+pub(super) fn begins_a_stream(start: &[u8]) -> bool {
+    match start.split_first_chunk::<4>() {
+        Some((first, _)) if *first == CONTINUATION => true,
+        Some((first, _)) => (1..=MAX_METADATA).contains(&u64::from(u32::from_le_bytes(*first))),
+        None => false,
+    }
+}
+
+/// A message and its body.
+pub(super) struct Encapsulated {
+    /// A flatbuffer that was verified.
+    metadata: Vec<u8>,
+    pub(super) body: Buffer,
+}
+
+impl Encapsulated {
+    /// What the message says of its body, and `body` as long as that.
+    pub(super) fn new(
+        metadata: Vec<u8>,
+        read_body: impl FnOnce(u64) -> Result<Buffer, InputError>,
+    ) -> Result<Self, InputError> {
+        let n_bytes = body_length(&metadata)?;
+        let body = read_body(n_bytes)?;
+        Ok(Self { metadata, body })
+    }
+
+    pub(super) fn message(&self) -> Result<Message<'_>, InputError> {
+        parse(&self.metadata)
+    }
+
+    /// The rows or values that the message brings, none for a schema, after the batch was [checked](check).
+    pub(super) fn check(&self) -> Result<u64, InputError> {
+        let message = self.message()?;
+        let n_bytes = self.body.len() as u64;
+        match message.header_type() {
+            MessageHeader::RecordBatch => {
+                let batch = message.header_as_record_batch().ok_or_else(|| invalid("a message without its batch"))?;
+                check(batch, &self.body)?;
+                row_count(batch)
+            }
+            MessageHeader::DictionaryBatch => {
+                let dictionary = message.header_as_dictionary_batch();
+                let batch = dictionary.and_then(|dictionary| dictionary.data());
+                let batch = batch.ok_or_else(|| invalid("a dictionary without its values"))?;
+                check(batch, &self.body)?;
+                row_count(batch)
+            }
+            _ if n_bytes > 0 => Err(invalid(format!("a body of {n_bytes} bytes where there is none"))),
+            _ => Ok(0),
+        }
+    }
+}
+
+/// The message that a flatbuffer is; its offsets are verified.
+pub(super) fn parse(metadata: &[u8]) -> Result<Message<'_>, InputError> {
+    root_as_message(metadata).map_err(|error| invalid(format!("a message that cannot be read: {error}")))
+}
+
+fn body_length(metadata: &[u8]) -> Result<u64, InputError> {
+    let found = parse(metadata)?.bodyLength();
+    u64::try_from(found).map_err(|_| invalid(format!("a body of {found} bytes")))
+}
+
+/// The rows of a batch, which were checked to be countable.
+pub(super) fn row_count(batch: RecordBatch<'_>) -> Result<u64, InputError> {
+    let n_rows = batch.length();
+    if !(0..=MAX_ROWS).contains(&n_rows) {
+        return Err(invalid(format!("a batch of {n_rows} rows, expected 0 to {MAX_ROWS}")));
+    }
+    Ok(n_rows.unsigned_abs())
+}
+
+/// Reads the next message of a stream, `None` at the end-of-stream marker. Takes no more memory than twice what is really there, and
+/// 16 MiB.
+pub(super) fn read(reader: &mut impl Read) -> Result<Option<Encapsulated>, InputError> {
+    let mut length = [0; 4];
+    match super::read_start(&mut *reader, &mut length)? {
+        4 => {}
+        0 => return Err(InputError::EndsEarly),
+        _ => return Err(ends_inside()),
+    }
+    if length == CONTINUATION && super::read_start(&mut *reader, &mut length)? < 4 {
+        return Err(ends_inside());
+    }
+    let length = u64::from(u32::from_le_bytes(length));
+    if length == 0 {
+        return Ok(None);
+    }
+    check_metadata_length(length)?;
+    let mut metadata = Vec::new();
+    let n_bytes = (&mut *reader).take(length).read_to_end(&mut metadata)?;
+    if n_bytes as u64 != length {
+        return Err(ends_inside());
+    }
+    Encapsulated::new(metadata, |n_bytes| read_body(reader, n_bytes)).map(Some)
+}
+
+pub(super) fn check_metadata_length(length: u64) -> Result<(), InputError> {
+    if length > MAX_METADATA {
+        return Err(invalid(format!("a message of {length} bytes without its body, expected at most {MAX_METADATA}")));
+    }
+    Ok(())
+}
+
+fn read_body(reader: &mut impl Read, n_bytes: u64) -> Result<Buffer, InputError> {
+    let n_bytes = usize::try_from(n_bytes).map_err(|_| invalid(format!("a body of {n_bytes} bytes")))?;
+    let mut body = zeroed(n_bytes.min(PIECE))?;
+    let mut filled = 0;
+    while filled < n_bytes {
+        let target = body.len();
+        let piece = body.as_slice_mut().get_mut(filled..target).unwrap_or_default();
+        if super::read_start(&mut *reader, piece)? < piece.len() {
+            return Err(ends_inside());
+        }
+        filled = target;
+        if filled < n_bytes {
+            let longer = n_bytes.min(target.saturating_mul(2));
+            body.try_resize(longer, 0).map_err(|error| invalid(format!("a body of {n_bytes} bytes: {error}")))?;
+        }
+    }
+    Ok(body.into())
+}
+
+/// Memory that is aligned as Arrow wants it.
+pub(super) fn zeroed(n_bytes: usize) -> Result<MutableBuffer, InputError> {
+    MutableBuffer::try_from_len_zeroed(n_bytes).map_err(|error| invalid(format!("a body of {n_bytes} bytes: {error}")))
+}
+
+/// Whether all arrays of a batch can lie in its body.
+fn check(batch: RecordBatch<'_>, body: &Buffer) -> Result<(), InputError> {
+    let n_bytes = body.len() as u64;
+    for node in batch.nodes().into_iter().flatten() {
+        let (length, null_count) = (node.length(), node.null_count());
+        if !(0..=MAX_VALUES).contains(&length) || !(0..=length).contains(&null_count) {
+            return Err(invalid(format!("an array of {length} values, {null_count} of them null")));
+        }
+    }
+    let is_compressed = batch.compression().is_some();
+    let mut decompressed = 0_u64;
+    for buffer in batch.buffers().into_iter().flatten() {
+        let (offset, length) = (buffer.offset(), buffer.length());
+        let outside = || invalid(format!("a buffer of {length} bytes at {offset}, in a body of {n_bytes}"));
+        let start = usize::try_from(offset).map_err(|_| outside())?;
+        let end = usize::try_from(length).ok().and_then(|length| start.checked_add(length)).ok_or_else(outside)?;
+        let bytes = body.get(start..end).ok_or_else(outside)?;
+        if is_compressed && !bytes.is_empty() {
+            let length = bytes.first_chunk().map(|length| i64::from_le_bytes(*length));
+            let length = length.ok_or_else(|| invalid("a compressed buffer without its length"))?;
+            match u64::try_from(length) {
+                Ok(length) => decompressed = decompressed.saturating_add(length),
+                // Not compressed after all.
+                Err(_) if length == -1 => {}
+                Err(_) => return Err(invalid(format!("a compressed buffer of {length} bytes"))),
+            }
+        }
+    }
+    let most = MAX_DECOMPRESSED.max(n_bytes.saturating_mul(MAX_COMPRESSION));
+    if decompressed > most {
+        let problem =
+            format!("a body of {n_bytes} compressed bytes that claims to be {decompressed}, more than {most}");
+        return Err(invalid(problem));
+    }
+    Ok(())
+}
+
+pub(super) fn invalid(problem: impl Into<String>) -> InputError {
+    InputError::Invalid(problem.into())
+}
+
+fn ends_inside() -> InputError {
+    invalid("the stream ends inside a message")
+}
+
+/// The message of a file's block, which begins with its length.
+pub(super) fn strip_length(block: &[u8]) -> Result<Vec<u8>, InputError> {
+    let block = block.strip_prefix(CONTINUATION.as_slice()).unwrap_or(block);
+    let (length, rest) = block.split_first_chunk::<4>().ok_or_else(|| invalid("a message without its length"))?;
+    let length = u32::from_le_bytes(*length);
+    let message = usize::try_from(length).ok().and_then(|length| rest.get(..length));
+    let n_bytes = rest.len();
+    let message = message.ok_or_else(|| invalid(format!("a message of {length} bytes in {n_bytes}")))?;
+    Ok(message.to_vec())
+}

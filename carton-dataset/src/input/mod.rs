@@ -1,0 +1,261 @@
+//! Rows to be written (spec/dataset.md §4): record batches from Parquet files, Arrow IPC files and Arrow IPC streams.
+//!
+//! Which of them a file is, its first bytes say, never its name. Batches have a bounded number of rows, and only the columns that
+//! are asked for are decoded. The files may be anybody's: what they claim is compared with what is there before memory is
+//! taken for it ([`ipc_message`], [`parquet`]), and where the libraries below give up on a corrupt file by a panic, that is an
+//! error here ([`guard`]).
+
+mod error;
+mod guard;
+mod ipc;
+mod ipc_message;
+mod parquet;
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+
+pub use self::error::InputError;
+use crate::error::DatasetError;
+
+/// The rows of a batch at most, unless [`Input::max_rows`] says otherwise.
+const MAX_ROWS: usize = 65_536;
+
+/// Record batches from a file or a stream.
+///
+/// ```no_run
+/// use carton_dataset::Input;
+/// let input = Input::open("rows.parquet")?.project(&["image", "label"])?;
+/// println!("{} rows of {}", input.n_rows().unwrap_or_default(), input.schema());
+/// for batch in input {
+///     println!("{} rows", batch?.num_rows());
+/// }
+/// # Ok::<(), carton_dataset::DatasetError>(())
+/// ```
+pub struct Input {
+    place: String,
+    /// `None` after the last batch, and after the first error.
+    rows: Option<Box<dyn Rows>>,
+    schema: SchemaRef,
+    n_rows: Option<u64>,
+    max_rows: usize,
+    /// A batch of the file that has more rows than one of ours, and how many of them were handed out.
+    rest: Option<(RecordBatch, usize)>,
+}
+
+/// One kind of file.
+trait Rows: Send {
+    /// All columns, or those that were asked for.
+    fn schema(&self) -> SchemaRef;
+
+    /// The number of rows, where it is known before they are read.
+    fn n_rows(&self) -> Option<u64>;
+
+    /// Reads these columns alone from now on; asked at most once, before the first batch.
+    fn project(&mut self, columns: Vec<usize>) -> Result<(), InputError>;
+
+    /// At most about `max_rows` rows; not asked again after the last, nor after an error.
+    fn next_batch(&mut self, max_rows: usize) -> Result<Option<RecordBatch>, InputError>;
+}
+
+impl Input {
+    /// Opens a Parquet file, an Arrow IPC file or an Arrow IPC stream. What is no regular file, such as a named pipe, is read as a
+    /// [`stream`](Self::stream).
+    ///
+    /// # Errors
+    /// [`DatasetError::Input`]: what cannot be read, is neither of them, or is not valid.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, DatasetError> {
+        let path = path.as_ref();
+        let place = path.display().to_string();
+        Self::from_path(path, &place).map_err(|source| DatasetError::Input { place, source })
+    }
+
+    fn from_path(path: &Path, place: &str) -> Result<Self, InputError> {
+        let mut file = File::open(path)?;
+        let metadata = file.metadata()?;
+        if metadata.is_dir() {
+            return Err(InputError::Io(io::ErrorKind::IsADirectory.into()));
+        }
+        if !metadata.is_file() {
+            return Self::from_stream(file, place);
+        }
+        let mut start = [0; Kind::BYTES];
+        let n_bytes = read_start(&mut file, &mut start)?;
+        let start = start.get(..n_bytes).unwrap_or_default();
+        let rows: Box<dyn Rows> = match Kind::of(start)? {
+            Kind::Parquet => guard::guarded(|| parquet::ParquetRows::open(file, metadata.len()))?,
+            Kind::IpcFile => guard::guarded(|| ipc::IpcFile::open(file))?,
+            Kind::IpcStream => {
+                io::Seek::rewind(&mut file)?;
+                guard::guarded(|| ipc::IpcStream::open(Box::new(file), Some(metadata.len())))?
+            }
+        };
+        Ok(Self::new(rows, place))
+    }
+
+    /// Reads an Arrow IPC stream, such as standard input. `place` is what errors call it. Nothing is read past the end-of-stream
+    /// marker, and a stream without one is an error: whoever wrote it was stopped before it was whole.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn stream(stream: impl Read + Send + 'static, place: impl Into<String>) -> Result<Self, DatasetError> {
+        let place = place.into();
+        Self::from_stream(stream, &place).map_err(|source| DatasetError::Input { place, source })
+    }
+
+    fn from_stream(mut stream: impl Read + Send + 'static, place: &str) -> Result<Self, InputError> {
+        let mut start = [0; Kind::BYTES];
+        let n_bytes = read_start(&mut stream, &mut start)?;
+        let start = start.get(..n_bytes).unwrap_or_default().to_vec();
+        match Kind::of(&start)? {
+            Kind::IpcStream => {}
+            Kind::Parquet => return Err(InputError::NeedsFile("Parquet")),
+            Kind::IpcFile => return Err(InputError::NeedsFile("an Arrow IPC file")),
+        }
+        let whole = io::Cursor::new(start).chain(stream);
+        Ok(Self::new(guard::guarded(|| ipc::IpcStream::open(Box::new(whole), None))?, place))
+    }
+
+    fn new(rows: Box<dyn Rows>, place: &str) -> Self {
+        let (schema, n_rows) = (rows.schema(), rows.n_rows());
+        Self { place: place.to_owned(), rows: Some(rows), schema, n_rows, max_rows: MAX_ROWS, rest: None }
+    }
+
+    /// Reads these columns alone. They stay in the order of the file.
+    ///
+    /// # Errors
+    /// [`DatasetError::NoColumn`].
+    pub fn project<S: AsRef<str>>(mut self, columns: &[S]) -> Result<Self, DatasetError> {
+        let fields = self.schema.fields();
+        for column in columns {
+            if !fields.iter().any(|field| field.name() == column.as_ref()) {
+                return Err(DatasetError::NoColumn {
+                    column: column.as_ref().escape_debug().to_string(),
+                    columns: fields.iter().map(|field| field.name().escape_debug().to_string()).collect(),
+                });
+            }
+        }
+        let is_asked_for = |name: &str| columns.iter().any(|column| column.as_ref() == name);
+        let positions = fields.iter().enumerate().filter(|(_, field)| is_asked_for(field.name())).map(|(i, _)| i);
+        let positions: Vec<usize> = positions.collect();
+        let wrong = |source| DatasetError::Input { place: self.place.clone(), source };
+        if let Some(rows) = &mut self.rows {
+            guard::guarded(|| rows.project(positions)).map_err(wrong)?;
+            self.schema = rows.schema();
+        }
+        Ok(self)
+    }
+
+    /// Batches of at most so many rows.
+    #[must_use]
+    pub fn max_rows(self, max_rows: std::num::NonZeroUsize) -> Self {
+        Self { max_rows: max_rows.get(), ..self }
+    }
+
+    /// The columns that are read.
+    #[must_use]
+    pub fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    /// The number of rows, as the file says it; a stream does not.
+    #[must_use]
+    pub fn n_rows(&self) -> Option<u64> {
+        self.n_rows
+    }
+
+    /// What errors call the file.
+    #[must_use]
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>, InputError> {
+        loop {
+            if let Some((batch, start)) = self.rest.take() {
+                let n_rows = self.max_rows.min(batch.num_rows().saturating_sub(start));
+                if n_rows > 0 {
+                    let slice = batch.slice(start, n_rows);
+                    self.rest = Some((batch, start + n_rows));
+                    return Ok(Some(slice));
+                }
+            }
+            let (max_rows, Some(rows)) = (self.max_rows, &mut self.rows) else { return Ok(None) };
+            match guard::guarded(|| rows.next_batch(max_rows))? {
+                Some(batch) => self.rest = Some((batch, 0)),
+                None => return Ok(None),
+            }
+        }
+    }
+}
+
+impl Iterator for Input {
+    type Item = Result<RecordBatch, DatasetError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.next_batch() {
+            Ok(Some(batch)) => Some(Ok(batch)),
+            Ok(None) => {
+                self.rows = None;
+                None
+            }
+            Err(source) => {
+                self.rows = None;
+                Some(Err(DatasetError::Input { place: self.place.clone(), source }))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Input {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Input").field("place", &self.place).field("schema", &self.schema).finish_non_exhaustive()
+    }
+}
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Parquet,
+    IpcFile,
+    IpcStream,
+}
+
+impl Kind {
+    /// The bytes that tell.
+    const BYTES: usize = 8;
+
+    fn of(start: &[u8]) -> Result<Self, InputError> {
+        if start.starts_with(b"PAR1") {
+            return Ok(Self::Parquet);
+        }
+        if start.starts_with(b"PARE") {
+            return Err(InputError::Encrypted);
+        }
+        if start.starts_with(b"ARROW1") {
+            return Ok(Self::IpcFile);
+        }
+        match ipc_message::begins_a_stream(start) {
+            true => Ok(Self::IpcStream),
+            false => Err(InputError::Unrecognized { start: start.to_vec() }),
+        }
+    }
+}
+
+/// Fills `start`, or as much of it as there is.
+fn read_start(mut reader: impl Read, start: &mut [u8]) -> io::Result<usize> {
+    let mut n_bytes = 0;
+    while let Some(rest) = start.get_mut(n_bytes..).filter(|rest| !rest.is_empty()) {
+        match reader.read(rest) {
+            Ok(0) => break,
+            Ok(read) => n_bytes += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(n_bytes)
+}

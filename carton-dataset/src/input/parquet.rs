@@ -1,0 +1,160 @@
+//! Parquet files, row group after row group.
+
+use std::fs::File;
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+use parquet::basic::Type;
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
+
+use super::ipc_message::invalid;
+use super::{InputError, Rows};
+
+/// What a file ends with, after the length of its metadata.
+const MAGIC: &[u8; 4] = b"PAR1";
+/// The longest metadata.
+const MAX_METADATA: u64 = 256 << 20;
+/// What the rows of a batch should take.
+const BATCH_BYTES: u64 = 32 << 20;
+/// What one row may take.
+const MAX_ROW_BYTES: u64 = 4 << 30;
+
+/// The rows of a Parquet file.
+pub(super) struct ParquetRows {
+    state: State,
+    schema: SchemaRef,
+    /// The columns that are read, all if `None`.
+    columns: Option<Vec<usize>>,
+    n_rows: u64,
+    read: u64,
+}
+
+enum State {
+    Opened(Box<ParquetRecordBatchReaderBuilder<File>>),
+    Reading(ParquetRecordBatchReader),
+    Done,
+}
+
+impl ParquetRows {
+    pub(super) fn open(file: File, file_length: u64) -> Result<Box<dyn Rows>, InputError> {
+        check_trailer(&file, file_length)?;
+        let builder = ParquetRecordBatchReaderBuilder::try_new(file)?;
+        let n_rows = check_rows(builder.metadata())?;
+        let schema = builder.schema().clone();
+        Ok(Box::new(Self { state: State::Opened(Box::new(builder)), schema, columns: None, n_rows, read: 0 }))
+    }
+
+    fn start(
+        &self,
+        builder: ParquetRecordBatchReaderBuilder<File>,
+        max_rows: usize,
+    ) -> Result<ParquetRecordBatchReader, InputError> {
+        let mask = match &self.columns {
+            Some(columns) => ProjectionMask::roots(builder.parquet_schema(), columns.iter().copied()),
+            None => ProjectionMask::all(),
+        };
+        let row_bytes = row_bytes(builder.metadata(), &mask)?;
+        let n_rows = usize::try_from(BATCH_BYTES / row_bytes.max(1)).unwrap_or(usize::MAX).clamp(1, max_rows);
+        Ok(builder.with_projection(mask).with_batch_size(n_rows).build()?)
+    }
+}
+
+impl Rows for ParquetRows {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    fn n_rows(&self) -> Option<u64> {
+        Some(self.n_rows)
+    }
+
+    fn project(&mut self, columns: Vec<usize>) -> Result<(), InputError> {
+        self.schema = self.schema.project(&columns)?.into();
+        self.columns = Some(columns);
+        Ok(())
+    }
+
+    fn next_batch(&mut self, max_rows: usize) -> Result<Option<RecordBatch>, InputError> {
+        let mut reader = match std::mem::replace(&mut self.state, State::Done) {
+            State::Opened(builder) => self.start(*builder, max_rows)?,
+            State::Reading(reader) => reader,
+            State::Done => return Ok(None),
+        };
+        let Some(batch) = reader.next().transpose()? else {
+            // Rows that are missing are told as such, not as the end.
+            return match self.read == self.n_rows {
+                true => Ok(None),
+                false => Err(InputError::RowCount { expected: self.n_rows, found: self.read }),
+            };
+        };
+        self.read = self.read.saturating_add(batch.num_rows() as u64);
+        if self.read > self.n_rows {
+            return Err(InputError::RowCount { expected: self.n_rows, found: self.read });
+        }
+        self.state = State::Reading(reader);
+        Ok(Some(batch))
+    }
+}
+
+/// Whether the metadata can lie in the file.
+fn check_trailer(file: &File, file_length: u64) -> Result<(), InputError> {
+    let file = carton_tensor::files::FileBytes::from_file(file.try_clone()?)?;
+    let stop = || invalid("the file does not end with `PAR1`: its writer was stopped before it was done");
+    let start = file_length.checked_sub(8).ok_or_else(stop)?;
+    let trailer = file.read(start..file_length)?;
+    let (length, magic) = trailer.split_first_chunk::<4>().unwrap_or((&[0; 4], &[]));
+    if magic != MAGIC {
+        return Err(stop());
+    }
+    let (length, most) = (u64::from(u32::from_le_bytes(*length)), MAX_METADATA.min(start));
+    if length > most {
+        return Err(invalid(format!("metadata of {length} bytes, expected at most {most}")));
+    }
+    Ok(())
+}
+
+/// The number of rows, which must be that of all row groups.
+fn check_rows(metadata: &ParquetMetaData) -> Result<u64, InputError> {
+    let count = |n_rows: i64| u64::try_from(n_rows).map_err(|_| invalid(format!("{n_rows} rows")));
+    let expected = count(metadata.file_metadata().num_rows())?;
+    let mut found = 0_u64;
+    for row_group in metadata.row_groups() {
+        found = found.saturating_add(count(row_group.num_rows())?);
+    }
+    if found != expected {
+        return Err(InputError::RowCount { expected, found });
+    }
+    Ok(expected)
+}
+
+/// What a row takes when it is decoded: the mean of the row group in which it is largest. (What the pages take says little: the same
+/// value a million times over takes some bytes.)
+fn row_bytes(metadata: &ParquetMetaData, mask: &ProjectionMask) -> Result<u64, InputError> {
+    let mut largest = 0;
+    for row_group in metadata.row_groups() {
+        let columns = row_group.columns().iter().enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf));
+        let n_bytes = columns.fold(0_u64, |sum, (_, column)| sum.saturating_add(decoded_bytes(column)));
+        let n_rows = u64::try_from(row_group.num_rows()).unwrap_or_default();
+        largest = largest.max(n_bytes.div_ceil(n_rows.max(1)));
+    }
+    if largest > MAX_ROW_BYTES {
+        return Err(invalid(format!("rows of {largest} bytes, expected at most {MAX_ROW_BYTES}")));
+    }
+    Ok(largest)
+}
+
+fn decoded_bytes(column: &ColumnChunkMetaData) -> u64 {
+    let width = match column.column_type() {
+        Type::BOOLEAN => 1,
+        Type::INT32 | Type::FLOAT => 4,
+        Type::INT64 | Type::DOUBLE => 8,
+        Type::INT96 => 12,
+        // An offset, and at least as much as in the pages.
+        Type::BYTE_ARRAY => 8,
+        Type::FIXED_LEN_BYTE_ARRAY => u64::try_from(column.column_descr().type_length()).unwrap_or_default(),
+    };
+    let n_values = u64::try_from(column.num_values()).unwrap_or_default();
+    n_values.saturating_mul(width).max(u64::try_from(column.uncompressed_size()).unwrap_or_default())
+}
