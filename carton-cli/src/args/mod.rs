@@ -23,8 +23,8 @@ pub(crate) use runner::{
 };
 pub(crate) use shrink::ShrinkArgs;
 pub(crate) use tensor::{
-    OnlyArgs, SinkArgs, SourceArgs, TensorCatArgs, TensorCommand, TensorConvertArgs, TensorLsArgs, TensorQuantizeArgs,
-    TensorStatsArgs, TensorValidateArgs, TensorVerifyArgs,
+    DenseArgs, OnlyArgs, SinkArgs, SourceArgs, TensorCatArgs, TensorCommand, TensorConvertArgs, TensorLsArgs,
+    TensorQuantizeArgs, TensorStatsArgs, TensorValidateArgs, TensorVerifyArgs,
 };
 pub(crate) use values::{InputArgument, InputValue, MiscArgument, OutputArgument};
 

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use carton_tensor::ztensor::DigestAlgorithm;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
+use super::values::size;
+
 /// `carton tensor …`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TensorCommand {
@@ -76,9 +78,17 @@ pub(crate) struct SourceArgs {
 /// Which tensors.
 #[derive(Args, Debug)]
 pub(crate) struct OnlyArgs {
-    /// Only tensors whose name matches; `*` stands for any characters. May be given several times
+    /// Only tensors whose name matches; `*` stands for any characters, `?` for one. May be given several times
     #[arg(long, value_name = "PATTERN")]
     pub(crate) only: Vec<String>,
+}
+
+/// How large sparse tensors may become.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct DenseArgs {
+    /// The most that a sparse tensor may take when it is made dense, such as `64GB` [default: 4GiB]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) max_dense: Option<u64>,
 }
 
 /// Where tensors go, and how they are stored there.
@@ -131,6 +141,8 @@ pub(crate) struct TensorStatsArgs {
     pub(crate) source: SourceArgs,
     #[command(flatten)]
     pub(crate) only: OnlyArgs,
+    #[command(flatten)]
+    pub(crate) dense: DenseArgs,
 
     /// Draw how the numbers of each tensor are distributed
     #[arg(long)]
@@ -142,6 +154,8 @@ pub(crate) struct TensorStatsArgs {
 pub(crate) struct TensorCatArgs {
     #[command(flatten)]
     pub(crate) source: SourceArgs,
+    #[command(flatten)]
+    pub(crate) dense: DenseArgs,
 
     /// The tensor; may be left out where there is one only
     #[arg(value_name = "NAME")]
@@ -169,6 +183,8 @@ pub(crate) struct TensorConvertArgs {
     pub(crate) sink: SinkArgs,
     #[command(flatten)]
     pub(crate) only: OnlyArgs,
+    #[command(flatten)]
+    pub(crate) dense: DenseArgs,
 
     /// Write the float32 numbers that quantized groups of a .zt file stand for
     #[arg(long)]
@@ -187,6 +203,8 @@ pub(crate) struct TensorVerifyArgs {
 pub(crate) struct TensorValidateArgs {
     #[command(flatten)]
     pub(crate) source: SourceArgs,
+    #[command(flatten)]
+    pub(crate) dense: DenseArgs,
 
     /// What the model should have: `bitnet-7b`, or a description in a TOML file
     #[arg(long, value_name = "NAME|FILE.toml")]
@@ -204,4 +222,7 @@ pub(crate) struct TensorQuantizeArgs {
     /// Quantize only tensors whose name matches, and write the others as they are; `*` stands for any characters
     #[arg(long, value_name = "PATTERN")]
     pub(crate) only: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) dense: DenseArgs,
 }

@@ -4,9 +4,10 @@ use std::error::Error;
 use std::io;
 use std::path::PathBuf;
 
-use carton_tensor::files::RawTensorError;
+use carton_tensor::files::{self, RawTensorError};
 use carton_tensor::npy::NpyError;
-use carton_tensor::safetensors::{SafetensorsError, ShardedError};
+use carton_tensor::safetensors::SafetensorsError;
+use carton_tensor::weights::WeightsError;
 use carton_tensor::ztensor::ZTensorError;
 
 use crate::failure::{Exit, Failure};
@@ -19,8 +20,8 @@ pub(crate) enum TensorFileError {
     Io { action: &'static str, path: PathBuf, source: io::Error },
     #[error("`{}` is no file", path.display())]
     NotAFile { path: PathBuf },
-    #[error("`{}` is in no format that is known", path.display())]
-    UnknownFormat { path: PathBuf },
+    #[error("`{place}` is in no format that is known")]
+    UnknownFormat { place: String },
     #[error("`{place}` has no tensor `{name}`")]
     NoSuchTensor { place: String, name: String, present: Vec<String> },
     #[error("no tensor of `{place}` is called `{}`", patterns.join("` or `"))]
@@ -29,8 +30,6 @@ pub(crate) enum TensorFileError {
     NotOne { place: String, found: usize },
     #[error("an .npy file holds one tensor, and {} would go to `{}`", count(*found, "tensor"), path.display())]
     OneFits { path: PathBuf, found: usize },
-    #[error("`{}` is not a valid zTensor file", path.display())]
-    NoZtensor { path: PathBuf, source: ZTensorError },
     #[error("tensor `{name}` is of a kind that this version does not know")]
     UnknownKind { name: String },
     #[error("cannot write to `{}`: its extension names no format", path.display())]
@@ -44,7 +43,7 @@ pub(crate) enum TensorFileError {
     #[error("two tensors would be called `{name}`")]
     TwoOfOneName { name: String },
     #[error("`{place}` has no tensor of floats to quantize")]
-    NothingToQuantize { place: String },
+    NothingToQuantize { place: String, already: usize },
     #[error("tensor `{name}` is malformed")]
     Tensor { name: String, source: RawTensorError },
     #[error("interrupted")]
@@ -52,13 +51,15 @@ pub(crate) enum TensorFileError {
     #[error("cannot use the slice `{slice}`: {reason}")]
     Slice { slice: String, reason: String },
     #[error(transparent)]
-    Safetensors(#[from] SafetensorsError),
+    File(files::TensorFileError),
     #[error(transparent)]
-    Sharded(#[from] ShardedError),
+    Safetensors(#[from] SafetensorsError),
     #[error(transparent)]
     Ztensor(#[from] ZTensorError),
     #[error(transparent)]
     Npy(#[from] NpyError),
+    #[error(transparent)]
+    Pattern(#[from] WeightsError),
     #[error(transparent)]
     Carton(#[from] Box<carton_core::Error>),
 }
@@ -69,36 +70,34 @@ impl From<carton_core::Error> for TensorFileError {
     }
 }
 
+impl From<files::TensorFileError> for TensorFileError {
+    fn from(error: files::TensorFileError) -> Self {
+        match error {
+            files::TensorFileError::Unknown { place, .. } => Self::UnknownFormat { place },
+            error => Self::File(error),
+        }
+    }
+}
+
 impl TensorFileError {
     /// Whether it is the file that breaks a rule of its format.
     pub(crate) fn is_malformed(&self) -> bool {
         match self {
-            Self::Safetensors(error) => matches!(error, SafetensorsError::Header { .. }),
-            Self::Sharded(error) => match error {
-                ShardedError::Shard(error) => matches!(error, SafetensorsError::Header { .. }),
-                ShardedError::Io { .. } | ShardedError::NoSuchTensor { .. } => false,
-                _ => true,
-            },
-            Self::Npy(error) => matches!(error, NpyError::Format { .. }),
-            Self::Ztensor(error) => Self::is_malformed_ztensor(error),
-            Self::Tensor { .. } | Self::NoZtensor { .. } => true,
+            Self::File(error) => error.is_malformed(),
+            Self::Ztensor(error) => error.is_malformed(),
+            Self::Tensor { .. } => true,
             _ => false,
         }
     }
 
-    /// The same for zTensor files, whose errors are of all sorts.
-    pub(crate) fn is_malformed_ztensor(error: &ZTensorError) -> bool {
-        !matches!(
-            error,
-            ZTensorError::Open { .. }
-                | ZTensorError::Io(_)
-                | ZTensorError::Memory { .. }
-                | ZTensorError::OtherVersion { .. }
-                | ZTensorError::NoSuchObject { .. }
-                | ZTensorError::WrongFormat { .. }
-                | ZTensorError::NotInVersion { .. }
-                | ZTensorError::QuantizedAttribute { .. }
-        )
+    /// Whether it is that a sparse tensor would be too large.
+    fn is_too_large(&self) -> bool {
+        let error = match self {
+            Self::File(files::TensorFileError::ZTensor { source, .. }) => source,
+            Self::Ztensor(error) => error,
+            _ => return false,
+        };
+        matches!(error, ZTensorError::DenseSize { .. })
     }
 
     fn hint(&self) -> Option<String> {
@@ -111,6 +110,9 @@ impl TensorFileError {
                 let more = present.len().saturating_sub(SHOWN);
                 let more = if more > 0 { format!(" and {more} more") } else { String::new() };
                 Some(format!("it has `{}`{more}; `carton tensor ls` shows all", shown.join("`, `")))
+            }
+            Self::NothingToQuantize { already: 1.., .. } => {
+                Some("what it has is quantized already, and would only lose precision".to_owned())
             }
             Self::NothingToQuantize { .. } => {
                 Some("`carton tensor ls` shows their dtypes, and --only chooses by name".to_owned())
@@ -127,6 +129,9 @@ impl TensorFileError {
             Self::OutputIsSource { .. } => Some("write to another file, and rename it afterwards".to_owned()),
             Self::CannotHold { hint, .. } => Some((*hint).to_owned()),
             Self::Carton(error) => error.hint(),
+            error if error.is_too_large() => {
+                Some("if it should be that large, allow it with --max-dense SIZE, such as 64GB".to_owned())
+            }
             _ => None,
         }
     }
@@ -168,6 +173,7 @@ impl From<TensorFileError> for Failure {
             | TensorFileError::NotForFormat { .. }
             | TensorFileError::OutputIsSource { .. }
             | TensorFileError::Slice { .. }
+            | TensorFileError::Pattern(_)
             | TensorFileError::OneFits { .. }
             | TensorFileError::NotOne { .. }) => Self::usage(error),
             error => Self::new(error),

@@ -2,12 +2,12 @@
 
 mod error;
 mod listing;
-mod pattern;
+mod metadata;
 mod sink;
 mod source;
 
 pub(crate) use error::TensorFileError;
 pub(crate) use listing::Listed;
-pub(crate) use pattern::matches_any;
+pub(crate) use metadata::{Metadata, object as metadata_object, to_json as attribute_to_json};
 pub(crate) use sink::{Kind, ObjectCopy, OutputFormat, Piece, Planned, Sink};
-pub(crate) use source::{Opened, Place, Source, Value};
+pub(crate) use source::{Place, Source, Value};

@@ -69,6 +69,8 @@ pub(crate) enum Kind {
     /// An object of several components, or one that means more than its numbers: only a zTensor file holds it as it is.
     Object(String),
     Nested,
+    /// What cannot be read at all, and why.
+    Unusable(String),
 }
 
 /// What is written for one of them.
@@ -293,12 +295,16 @@ fn check(planned: &Planned, format: OutputFormat) -> Result<(), TensorFileError>
             "a list of tensors".to_owned(),
             "the tensors in the list have names of their own: convert them instead",
         ),
+        (Kind::Unusable(reason), _) => {
+            refused(format!("which cannot be read: {reason}"), "choose the others with --only")
+        }
         (Kind::Strings, OutputFormat::Safetensors | OutputFormat::Ztensor) => {
             refused("strings".to_owned(), "write strings to an .npz or .npy file, or leave them out with --only")
         }
         (Kind::Object(what), OutputFormat::Safetensors | OutputFormat::Npz | OutputFormat::Npy) => refused(
             what.clone(),
-            "write a .zt file, which keeps it as it is; --dequantize makes float32 numbers of quantized groups",
+            "write a .zt file, which keeps it as it is; `carton tensor convert --dequantize` makes float32 numbers of quantized \
+             groups",
         ),
         (Kind::Numbers(dtype, _), OutputFormat::Npz | OutputFormat::Npy) if !is_in_numpy(*dtype) => {
             refused(format!("numbers of {dtype}"), "write a .safetensors or .zt file")

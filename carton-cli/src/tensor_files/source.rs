@@ -1,20 +1,17 @@
 //! Where the tensors of `carton tensor` come from: files of several formats, and cartons. Opening one reads names, dtypes and shapes;
 //! a tensor is read when it is asked for.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use carton_core::package::Package;
-use carton_tensor::files::{RawTensor, TensorFileFormat};
-use carton_tensor::npy::{self, Array, Npz};
-use carton_tensor::safetensors::{self, Sharded};
-use carton_tensor::ztensor::{self, Checks, Format};
+use carton_tensor::files::{Entry, RawTensor, TensorFile, TensorFileFormat};
+use carton_tensor::npy::Array;
+use carton_tensor::weights::Filter;
+use carton_tensor::ztensor::{self, Checks};
 use carton_tensor::{NestedTensor, StringTensor, Tensor};
 
 use super::error::TensorFileError;
 use super::listing::{Listed, list};
-use super::pattern::matches_any;
 
 /// A tensor that was read.
 #[derive(Clone, Debug)]
@@ -28,19 +25,13 @@ pub(crate) enum Value {
 pub(crate) struct Source {
     /// As it was given, for messages.
     pub(crate) place: String,
-    pub(crate) opened: Opened,
+    opened: Opened,
     listed: Vec<Listed>,
-    /// The file that was opened, if it is one.
-    path: Option<PathBuf>,
 }
 
 /// What was opened.
-pub(crate) enum Opened {
-    Safetensors(Box<safetensors::Reader>),
-    Sharded(Box<Sharded>),
-    Ztensor(Box<ztensor::Reader>),
-    Npy(PathBuf),
-    Npz(Mutex<Npz>),
+pub(super) enum Opened {
+    File(Box<TensorFile>, PathBuf),
     Carton(Package),
 }
 
@@ -60,9 +51,9 @@ impl Place {
     /// Takes apart `FILE#NAME` and `CARTON#tensor_data/NAME`. A file whose own name has a `#` is taken as it is.
     pub(crate) fn parse(source: &Path) -> Self {
         let Some(text) = source.to_str() else { return Self::File(source.to_path_buf(), None) };
-        if let Some((carton, rest)) = text.rsplit_once(TENSOR_DATA)
-            && (rest.is_empty() || rest.starts_with('/'))
-        {
+        // The first of them: the name of a tensor may have another one in it.
+        let ends = |rest: &str| rest.is_empty() || rest.starts_with('/');
+        if let Some((carton, rest)) = split_where(text, TENSOR_DATA, |_, rest| ends(rest)) {
             let name = rest.strip_prefix('/').filter(|name| !name.is_empty());
             return Self::Carton(carton.into(), name.map(str::to_owned));
         }
@@ -71,20 +62,36 @@ impl Place {
         if is_url || is_folder || text.ends_with(".carton") {
             return Self::Carton(text.into(), None);
         }
-        match text.rsplit_once('#') {
-            Some((file, name)) if !source.exists() && Path::new(file).exists() => {
-                Self::File(file.into(), Some(name.to_owned()))
-            }
-            _ => Self::File(text.into(), None),
+        if source.exists() {
+            return Self::File(text.into(), None);
+        }
+        match split_where(text, "#", |file, _| Path::new(file).is_file()) {
+            Some((file, name)) => Self::File(file.into(), Some(name.to_owned())),
+            None => Self::File(text.into(), None),
         }
     }
 }
 
+/// Splits the text at the first separator that this is true of, given what is before and behind it.
+fn split_where<'a>(
+    text: &'a str,
+    separator: &str,
+    is_right: impl Fn(&str, &str) -> bool,
+) -> Option<(&'a str, &'a str)> {
+    let mut places = text.match_indices(separator).map(|(at, found)| (&text[..at], &text[at + found.len()..]));
+    places.find(|(before, behind)| is_right(before, behind))
+}
+
 impl Source {
-    /// Opens a tensor file. What it is its first bytes say, and its name for a sharded checkpoint.
+    /// Opens a tensor file. What it is its first bytes say, and its name where they say nothing that is known.
     pub(crate) fn open(path: &Path, only: Option<&str>) -> Result<Self, TensorFileError> {
-        let source = Self::new(path.display().to_string(), open(path)?, only)?;
-        Ok(Self { path: Some(path.to_path_buf()), ..source })
+        let unreadable = |source| TensorFileError::Io { action: "open", path: path.to_path_buf(), source };
+        let metadata = std::fs::metadata(path).map_err(unreadable)?;
+        if !metadata.is_file() {
+            return Err(TensorFileError::NotAFile { path: path.to_path_buf() });
+        }
+        let file = Box::new(TensorFile::open(path)?);
+        Self::new(path.display().to_string(), Opened::File(file, path.to_path_buf()), only)
     }
 
     /// The tensors of a carton.
@@ -93,11 +100,21 @@ impl Source {
     }
 
     fn new(place: String, opened: Opened, only: Option<&str>) -> Result<Self, TensorFileError> {
-        let mut source = Self { listed: list(&opened)?, opened, place, path: None };
+        let mut source = Self { listed: list(&opened), opened, place };
         if let Some(only) = only {
             source.keep(only)?;
         }
         Ok(source)
+    }
+
+    /// The same, whose sparse tensors may have up to so many bytes when they are made dense.
+    pub(crate) fn with_max_dense(self, n_bytes: Option<u64>) -> Self {
+        match (self.opened, n_bytes) {
+            (Opened::File(file, path), Some(n_bytes)) => {
+                Self { opened: Opened::File(Box::new(file.with_max_dense(n_bytes)), path), ..self }
+            }
+            (opened, _) => Self { opened, ..self },
+        }
     }
 
     /// Leaves only the tensor of this name.
@@ -116,7 +133,8 @@ impl Source {
         if patterns.is_empty() {
             return Ok(());
         }
-        self.listed.retain(|listed| matches_any(patterns, &listed.name));
+        let filter = Filter::any_glob(patterns)?;
+        self.listed.retain(|listed| filter.accepts(&listed.name));
         match self.listed.is_empty() {
             true => Err(TensorFileError::NoneMatches { place: self.place.clone(), patterns: patterns.to_vec() }),
             false => Ok(()),
@@ -131,19 +149,10 @@ impl Source {
     /// Reads a tensor; one that is stored sparse or quantized becomes dense.
     pub(crate) fn read(&self, name: &str) -> Result<Value, TensorFileError> {
         match &self.opened {
-            Opened::Safetensors(reader) => Ok(Value::Numbers(reader.read(name)?)),
-            Opened::Sharded(sharded) => Ok(Value::Numbers(sharded.read(name)?)),
-            Opened::Ztensor(reader) => {
-                let object = reader.object(name)?;
-                Ok(Value::Numbers(match object.format() {
-                    Format::SparseCsr => reader.csr(name)?.to_dense()?,
-                    Format::SparseCoo => reader.coo(name)?.to_dense()?,
-                    Format::QuantizedGroup => reader.quantized_group(name)?.dequantize()?,
-                    Format::Dense | Format::Other(_) => reader.read_object(&object)?,
-                }))
-            }
-            Opened::Npy(path) => Ok(npy::read_array(path)?.into()),
-            Opened::Npz(npz) => Ok(npz.lock().unwrap_or_else(PoisonError::into_inner).read_array(name)?.into()),
+            Opened::File(file, _) => Ok(match entry(file, name)?.read_array()? {
+                Array::Numbers(tensor) => Value::Numbers(tensor),
+                Array::Strings(tensor) => Value::Strings(tensor),
+            }),
             Opened::Carton(package) => Ok(match package.tensor(name).map_err(carton_core::Error::from)? {
                 Tensor::Numeric(tensor) => Value::Numbers(RawTensor::from(&tensor)),
                 Tensor::String(tensor) => Value::Strings(tensor),
@@ -154,25 +163,30 @@ impl Source {
     }
 
     /// The file that is read, if it is one.
-    pub(crate) fn path(&self) -> Option<&Path> {
-        self.path.as_deref()
+    pub(crate) fn file(&self) -> Option<&TensorFile> {
+        match &self.opened {
+            Opened::File(file, _) => Some(file),
+            Opened::Carton(_) => None,
+        }
     }
 
-    /// All files that are read.
-    pub(crate) fn files(&self) -> Vec<PathBuf> {
-        let Some(path) = &self.path else { return Vec::new() };
-        let mut files = vec![path.clone()];
-        if let Opened::Sharded(sharded) = &self.opened {
-            files.extend(sharded.shards().map(|(name, _)| path.with_file_name(name)));
-        }
-        files
+    /// The same, if it is a zTensor file.
+    pub(crate) fn as_ztensor(&self) -> Option<&ztensor::Reader> {
+        self.file().and_then(TensorFile::as_ztensor)
+    }
+
+    /// The paths of all files that are read.
+    pub(crate) fn paths(&self) -> Vec<PathBuf> {
+        let Opened::File(file, path) = &self.opened else { return Vec::new() };
+        let shards = file.as_sharded().into_iter().flat_map(|sharded| sharded.shards());
+        std::iter::once(path.clone()).chain(shards.map(|(name, _)| path.with_file_name(name))).collect()
     }
 
     /// The same, and each digest is compared with the bytes that are read: for what is written again must not be damaged.
     pub(crate) fn verifying(self) -> Self {
         let opened = match self.opened {
-            Opened::Ztensor(reader) => {
-                Opened::Ztensor(Box::new(reader.checking(Checks { digests: true, bools: false })))
+            Opened::File(file, path) => {
+                Opened::File(Box::new(file.checking(Checks { digests: true, bools: false })), path)
             }
             other => other,
         };
@@ -185,50 +199,12 @@ impl Source {
     }
 }
 
-impl From<Array> for Value {
-    fn from(array: Array) -> Self {
-        match array {
-            Array::Numbers(tensor) => Self::Numbers(tensor),
-            Array::Strings(tensor) => Self::Strings(tensor),
-        }
-    }
-}
-
-fn open(path: &Path) -> Result<Opened, TensorFileError> {
-    let unreadable = |source| TensorFileError::Io { action: "open", path: path.to_path_buf(), source };
-    let metadata = std::fs::metadata(path).map_err(unreadable)?;
-    if !metadata.is_file() {
-        return Err(TensorFileError::NotAFile { path: path.to_path_buf() });
-    }
-    if path.to_string_lossy().to_ascii_lowercase().ends_with(".index.json") {
-        return Ok(Opened::Sharded(Box::new(Sharded::open(path)?)));
-    }
-    let mut first = Vec::new();
-    std::fs::File::open(path).and_then(|file| file.take(9).read_to_end(&mut first)).map_err(unreadable)?;
-    // What the bytes say comes first: a file may be called anything. Where they say nothing that is known, the reader that the
-    // name asks for says what is wrong with it.
-    let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
-    let format = TensorFileFormat::of_bytes(&first).or(match extension.as_deref() {
-        Some("safetensors") => Some(TensorFileFormat::Safetensors),
-        Some("zt") => Some(TensorFileFormat::ZTensor),
-        Some("npz") => Some(TensorFileFormat::Npz),
-        Some("npy") => Some(TensorFileFormat::Npy),
-        _ => None,
-    });
-    match format {
-        Some(TensorFileFormat::Safetensors) => Ok(Opened::Safetensors(Box::new(safetensors::Reader::open(path)?))),
-        Some(TensorFileFormat::ZTensor) => {
-            let reader = ztensor::Reader::open(path).map_err(|error| match TensorFileError::from(error) {
-                TensorFileError::Ztensor(source) if TensorFileError::is_malformed_ztensor(&source) => {
-                    TensorFileError::NoZtensor { path: path.to_path_buf(), source }
-                }
-                other => other,
-            })?;
-            Ok(Opened::Ztensor(Box::new(reader)))
-        }
-        Some(TensorFileFormat::Npz) => Ok(Opened::Npz(Mutex::new(Npz::open(path)?))),
-        Some(TensorFileFormat::Npy) => Ok(Opened::Npy(path.to_path_buf())),
-        _ => Err(TensorFileError::UnknownFormat { path: path.to_path_buf() }),
+/// The tensor of this name. The one array of an .npy file has none, and is listed by the name of the file.
+fn entry<'a>(file: &'a TensorFile, name: &str) -> Result<Entry<'a>, TensorFileError> {
+    let only = if file.format() == TensorFileFormat::Npy { file.entries().next() } else { None };
+    match only {
+        Some(only) => Ok(only),
+        None => Ok(file.entry(name)?),
     }
 }
 
@@ -243,6 +219,8 @@ mod tests {
         check("none.zt", Place::File("none.zt".into(), None));
         check("none.zt#x", Place::File("none.zt#x".into(), None));
         check("Cargo.toml#x", Place::File("Cargo.toml".into(), name("x")));
+        check("Cargo.toml#x#y", Place::File("Cargo.toml".into(), name("x#y")));
+        check("m.carton#tensor_data/x#tensor_data", Place::Carton("m.carton".into(), name("x#tensor_data")));
         check("m.carton", Place::Carton("m.carton".into(), None));
         check("m.carton#tensor_data", Place::Carton("m.carton".into(), None));
         check("m.carton#tensor_data/", Place::Carton("m.carton".into(), None));

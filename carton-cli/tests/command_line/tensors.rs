@@ -68,6 +68,9 @@ fn tensors_are_listed_without_being_read() {
     int64     [1]         8       8  raw       dense   ids
     float32   [2, 2]     16      16  raw       dense   layer.0.weight
     bfloat16  [2]         4       4  raw       dense   layer.0.bias
+
+    metadata
+      format: pt
     ----- stderr -----
     3 tensors, 28 B
     ");
@@ -79,11 +82,18 @@ fn tensors_are_listed_without_being_read() {
     int64     [1]         8       8  raw, crc32c  dense       ids
     bfloat16  [2]         4       4  raw, crc32c  dense       layer.0.bias
     float32   [2, 2]     36      36  raw, crc32c  sparse_csr  sparse
+
+    metadata
+      format: pt
     ----- stderr -----
     3 tensors, 48 B
     ");
     let json = sandbox.carton("tensor ls w.zt#layer.0.bias --json").expect_code(0).json();
-    assert_snapshot!(json, @r#"{"tensors":[{"bytes":4,"digest":"crc32c","dtype":"bfloat16","encoding":"raw","format":"dense","name":"layer.0.bias","shape":[2],"stored":4}]}"#);
+    assert_snapshot!(json, @r#"{"metadata":{"format":"pt"},"tensors":[{"bytes":4,"digest":"crc32c","dtype":"bfloat16","encoding":"raw","format":"dense","name":"layer.0.bias","shape":[2],"stored":4}]}"#);
+    let json = sandbox.carton("tensor ls w.zt#other --json").expect_code(0).json();
+    assert_eq!(json["tensors"][0]["attributes"], serde_json::json!({"answer": 42}));
+    let listed = sandbox.carton("tensor ls w.zt#other").expect_code(0).stdout;
+    assert!(listed.contains("\nattributes of other\n  answer: 42\n"), "{listed}");
     assert_snapshot!(sandbox.carton("tensor ls w.zt#nothing"), @"
     exit code: 1
     ----- stdout -----
@@ -113,6 +123,26 @@ fn tensors_are_listed_without_being_read() {
     hint: read are .safetensors, .safetensors.index.json, .zt, .npy, .npz and MODEL.carton#tensor_data
     ");
     assert_eq!(sandbox.carton("tensor ls none.zt").code, 1);
+}
+
+/// The header of an .npy file says how large it is, and names may have what separates them from files.
+#[test]
+fn headers_that_lie_and_names_with_a_number_sign() {
+    let sandbox = Sandbox::new();
+    let mut bytes = Vec::new();
+    npy::write(&mut bytes, &Tensor::from_vec(vec![1.0_f32; 4], vec![4]).unwrap()).unwrap();
+    sandbox.write("cut.npy", &bytes[..bytes.len() - 1]);
+    assert_snapshot!(sandbox.carton("tensor ls cut.npy"), @"
+    exit code: 4
+    ----- stdout -----
+
+    ----- stderr -----
+    error: `cut.npy` is not a valid NumPy file: shape [4] of dtype `<f4` needs 16 bytes after the header, found 15
+    ");
+    write_safetensors(&sandbox, "a#b.safetensors", &[("x#y", floats(&[1.0], &[1])), ("z", floats(&[2.0], &[1]))]);
+    let cat = |source: &str| sandbox.run(["tensor", "cat", source]).expect_code(0).stdout;
+    assert_eq!(cat("a#b.safetensors#x#y"), "x#y  float32 [1]\n[1.]\n");
+    assert_eq!(cat("a#b.safetensors#z"), "z  float32 [1]\n[2.]\n");
 }
 
 #[test]
@@ -171,7 +201,7 @@ fn elements_are_printed() {
     ----- stdout -----
 
     ----- stderr -----
-    error: object `other` has the format `my_format`, expected `dense` [spec/ztensor.md §5]
+    error: `other` in `w.zt` is of the format `my_format`, expected a tensor of numbers
     ");
     let output = sandbox.command(["tensor", "cat", "w.zt", "ids", "--npy"]).output().unwrap();
     assert_eq!(npy::read(output.stdout.as_slice(), 1000).unwrap(), Tensor::from_vec(vec![7_i64], vec![1]).unwrap());
@@ -240,7 +270,7 @@ fn objects_of_ztensor_files_are_copied_as_they_are() {
     ----- stderr -----
     error: a safetensors file cannot hold tensor `other`, of the format `my_format`
 
-    hint: write a .zt file, which keeps it as it is; --dequantize makes float32 numbers of quantized groups
+    hint: write a .zt file, which keeps it as it is; `carton tensor convert --dequantize` makes float32 numbers of quantized groups
     ");
     assert_snapshot!(sandbox.carton("tensor convert w.zt sparse.npz --only sparse"), @"
     exit code: 0
@@ -473,13 +503,121 @@ fn floats_become_int8_with_their_scale() {
     ");
 }
 
+/// Sparse tensors become dense first, and what is quantized already is not quantized again.
+#[test]
+fn what_is_quantized_and_what_is_not() {
+    let sandbox = Sandbox::new();
+    write_ztensor(&sandbox, "w.zt");
+    sandbox.carton("tensor quantize w.zt q.zt").expect_code(0);
+    let quantized = Reader::new(read(&sandbox, "q.zt").into()).unwrap();
+    let sparse = quantized.read("sparse").unwrap();
+    assert_eq!((sparse.dtype(), &**sparse.bytes()), (ElementType::Int8, [0, 0, 127, 0].as_slice()));
+    assert_eq!(quantized.read("sparse.scale").unwrap().to_f64().unwrap(), [f64::from(127.0_f32 / 3.0)]);
+    assert_eq!(quantized.object("other").unwrap().format().name(), "my_format");
+    assert_snapshot!(sandbox.carton("tensor quantize q.zt again.zt"), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: `q.zt` has no tensor of floats to quantize
+
+    hint: what it has is quantized already, and would only lose precision
+    ");
+    let part = floats(&[0.0], &[1]);
+    let mut writer = Writer::new(Vec::new()).unwrap();
+    writer.add("w", &floats(&[1.0], &[1]), StoreAs::RAW).unwrap();
+    let parts = ["packed_weight", "scales", "zeros"].map(|role| (role, &part, StoreAs::RAW));
+    writer.object("group", &[1, 1], "quantized_group", &Attributes::new(), &parts).unwrap();
+    sandbox.write("group.zt", writer.finish().unwrap());
+    assert_snapshot!(sandbox.carton("tensor quantize group.zt out.zt"), @"
+    exit code: 0
+    ----- stdout -----
+    wrote out.zt (674 B): 1 tensor quantized, 1 as they were
+    ----- stderr -----
+    warning: written as they are, because they are quantized already: `group`
+    ");
+    assert_snapshot!(sandbox.carton("tensor quantize group.zt out.safetensors"), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: a safetensors file cannot hold tensor `group`, of the format `quantized_group`
+
+    hint: write a .zt file, which keeps it as it is; `carton tensor convert --dequantize` makes float32 numbers of quantized groups
+    ");
+}
+
+/// A few hundred bytes that claim a tensor of terabytes.
+#[test]
+fn sparse_tensors_are_made_dense_up_to_a_limit() {
+    let sandbox = Sandbox::new();
+    let (values, indices) = (floats(&[1.0], &[1]), tensor(ElementType::Uint8, &[1], [0]));
+    let indptr = tensor(ElementType::Uint8, &[2], [0, 1]);
+    let parts =
+        [("values", &values, StoreAs::RAW), ("indices", &indices, StoreAs::RAW), ("indptr", &indptr, StoreAs::RAW)];
+    let mut writer = Writer::new(Vec::new()).unwrap();
+    writer.object("huge", &[1, 1 << 40], "sparse_csr", &Attributes::new(), &parts).unwrap();
+    sandbox.write("huge.zt", writer.finish().unwrap());
+    assert_snapshot!(sandbox.carton("tensor stats huge.zt"), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: cannot read `huge.zt`
+
+    Caused by:
+      object `huge` has 4398046511104 bytes when it is dense, at most 4294967296 are allowed [spec/ztensor.md §5.1]
+
+    hint: if it should be that large, allow it with --max-dense SIZE, such as 64GB
+    ");
+    for command in ["cat huge.zt", "convert huge.zt huge.npz", "quantize huge.zt huge.safetensors"] {
+        let outcome = sandbox.carton(&format!("tensor {command}")).expect_code(1);
+        assert!(outcome.stderr.contains("--max-dense"), "{outcome}");
+    }
+    // It is what the format allows, and its parts can be copied.
+    sandbox.carton("tensor verify huge.zt").expect_code(0);
+    sandbox.carton("tensor convert huge.zt copy.zt").expect_code(0);
+    writer = Writer::new(Vec::new()).unwrap();
+    writer.object("small", &[1, 1000], "sparse_csr", &Attributes::new(), &parts).unwrap();
+    sandbox.write("small.zt", writer.finish().unwrap());
+    sandbox.carton("tensor stats small.zt --max-dense 3999").expect_code(1);
+    sandbox.carton("tensor stats small.zt --max-dense 4kB").expect_code(0);
+}
+
 #[test]
 fn weights_are_compared_with_a_description() {
     let sandbox = Sandbox::new();
     write_safetensors(&sandbox, "w.safetensors", &example());
+    // A file of another model is not valid, though nothing that it has is wrong.
+    let json = sandbox.carton("tensor validate w.safetensors --model bitnet-7b --json").expect_code(4).json();
+    assert_eq!((&json["passed"], &json["errors"][0]["category"]), (&false.into(), &"no_expected_tensors".into()));
     // Missing layers are odd, no more than that.
-    let json = sandbox.carton("tensor validate w.safetensors --model bitnet-7b --json").expect_code(0).json();
+    sandbox.write(
+        "tiny.toml",
+        "version = 1\nname = 'tiny'\ntensors = [{ name = 'ids', shape = [1] }, { name = 'b', shape = [1] }]",
+    );
+    let json = sandbox.carton("tensor validate w.safetensors --model tiny.toml --json").expect_code(0).json();
     assert_eq!((&json["passed"], &json["warnings"][0]["category"]), (&true.into(), &"missing_layers".into()));
+    // What cannot be read is a finding, and the rest is looked at.
+    write_ztensor(&sandbox, "w.zt");
+    let outcome = sandbox.carton("tensor validate w.zt --model tiny.toml").expect_code(0);
+    assert!(outcome.stdout.contains("warning Tensor other is no tensor of numbers"), "{outcome}");
+    sandbox.write("bad.toml", "version = 1\nname = 'tiny'\nlayers = 3\ntensors = []");
+    assert_snapshot!(sandbox.carton("tensor validate w.zt --model bad.toml"), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: `bad.toml` is no description of a model
+
+    Caused by:
+      the description is not valid TOML, or not what spec/weights.md §3 asks for
+      TOML parse error at line 3, column 1
+        |
+      3 | layers = 3
+        | ^^^^^^
+      unknown field `layers`, expected one of `version`, `name`, `dtypes`, `n_parameters`, `sizes`, `values`, `quantization`, `tensors`
+    ");
     write_safetensors(&sandbox, "bad.safetensors", &[("lm_head.weight", floats(&[1.0, 2.0], &[2]))]);
     let outcome = sandbox.carton("tensor validate bad.safetensors --model bitnet-7b").expect_code(4);
     assert!(outcome.stdout.starts_with("error "), "{outcome}");

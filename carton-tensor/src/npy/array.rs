@@ -1,13 +1,12 @@
 //! Arrays with every dtype that NumPy and tensor files share: bool, float16 and complex numbers too, which a carton lacks.
 
-use std::fs::File;
 use std::io::{BufReader, Read, Write};
 use std::path::Path;
 
 use super::elements;
 use super::error::{NpyError, Problem};
-use super::header::{self, Header, Kind, OtherNumber};
-use super::{Size, UNNAMED, read_elements};
+use super::header::{self, Kind, OtherNumber};
+use super::{Size, UNNAMED, check_size, read_elements, read_file};
 use crate::files::{ElementType, RawTensor, SharedBytes};
 use crate::{DataType, StringTensor};
 
@@ -32,19 +31,21 @@ pub struct ArrayInfo {
 }
 
 impl ArrayInfo {
-    pub(super) fn of(header: &Header) -> Result<Self, Problem> {
-        Ok(Self { dtype: element_type(header.dtype.kind), shape: header.shape.clone(), n_bytes: header.n_bytes()? })
+    /// What the header that `reader` begins with says, which must fit the size of the file.
+    pub(super) fn read(mut reader: impl Read, size: Size) -> Result<Self, Problem> {
+        let (header, header_size) = header::read(&mut reader)?;
+        let n_bytes = header.n_bytes()?;
+        check_size(&header, header_size.saturating_add(n_bytes), size, header_size)?;
+        Ok(Self { dtype: element_type(header.dtype.kind), shape: header.shape, n_bytes })
     }
 }
 
-/// What the header of the file at `path` says.
+/// What the header of the file at `path` says, which must be as long as that says.
 ///
 /// # Errors
 /// [`NpyError`], naming the path.
 pub fn array_info(path: impl AsRef<Path>) -> Result<ArrayInfo, NpyError> {
-    let path = path.as_ref();
-    let read = || ArrayInfo::of(&header::read(&mut BufReader::new(File::open(path)?))?.0);
-    read().map_err(|problem: Problem| problem.at(&path.display().to_string()))
+    read_file(path.as_ref(), |file, size| ArrayInfo::read(BufReader::new(file), size))
 }
 
 /// Reads the array of the file at `path`, as [`read_path`](super::read_path) does, with the dtypes that only tensor files have.
@@ -52,21 +53,13 @@ pub fn array_info(path: impl AsRef<Path>) -> Result<ArrayInfo, NpyError> {
 /// # Errors
 /// [`NpyError`], naming the path.
 pub fn read_array(path: impl AsRef<Path>) -> Result<Array, NpyError> {
-    let path = path.as_ref();
-    let read = || {
-        let file = File::open(path)?;
-        let metadata = file.metadata()?;
-        let size = if metadata.is_file() { Size::Known(metadata.len()) } else { Size::Unknown };
-        read_bounded(file, size, u64::MAX)
-    };
-    read().map_err(|problem: Problem| problem.at(&path.display().to_string()))
+    read_file(path.as_ref(), |file, size| read_bounded(file, size, u64::MAX))
 }
 
-/// What the header that `reader` begins with says; `place` is what errors call it.
+/// What the header of a file that has `size` bytes says; `place` is what errors call it.
 #[cfg(feature = "weights")]
-pub(crate) fn array_info_of(mut reader: impl Read, place: &str) -> Result<ArrayInfo, NpyError> {
-    let header = header::read(&mut reader).and_then(|(header, _)| ArrayInfo::of(&header));
-    header.map_err(|problem| problem.at(place))
+pub(crate) fn array_info_of(reader: impl Read, size: u64, place: &str) -> Result<ArrayInfo, NpyError> {
+    ArrayInfo::read(reader, Size::Known(size)).map_err(|problem| problem.at(place))
 }
 
 /// Reads the array of a file that has `size` bytes; `place` is what errors call it.

@@ -61,15 +61,19 @@ pub fn read(reader: impl Read, limit: u64) -> Result<Tensor, NpyError> {
 /// # Errors
 /// [`NpyError`], naming the path.
 pub fn read_path(path: impl AsRef<Path>) -> Result<Tensor, NpyError> {
-    let path = path.as_ref();
-    let read = || {
+    read_file(path.as_ref(), |file, size| read_bounded(file, size, u64::MAX))
+}
+
+/// Calls `read` with the file at `path` and what is known of its size. Errors name the path.
+fn read_file<T>(path: &Path, read: impl FnOnce(File, Size) -> Result<T, Problem>) -> Result<T, NpyError> {
+    let open = || {
         let file = File::open(path)?;
         let metadata = file.metadata()?;
         // A pipe or a device has no size to compare with.
         let size = if metadata.is_file() { Size::Known(metadata.len()) } else { Size::Unknown };
-        read_bounded(file, size, u64::MAX)
+        read(file, size)
     };
-    read().map_err(|problem: Problem| problem.at(&path.display().to_string()))
+    open().map_err(|problem: Problem| problem.at(&path.display().to_string()))
 }
 
 /// Writes `tensor` as NumPy's `save` would: version 1, little-endian, C order, strings as `<U`.
@@ -108,16 +112,7 @@ fn read_elements(
 ) -> Result<AlignedBytes, Problem> {
     let n_bytes = header.n_bytes()?;
     let needed = header_size.saturating_add(n_bytes);
-    if let Size::Claimed(size) | Size::Known(size) = size
-        && size != needed
-    {
-        return Err(Problem::Format(format!(
-            "shape {:?} of dtype `{}` needs {n_bytes} bytes after the header, found {}",
-            header.shape,
-            header.dtype.descr,
-            size.saturating_sub(header_size)
-        )));
-    }
+    check_size(header, needed, size, header_size)?;
     if needed > limit {
         return Err(Problem::TooLarge { needed, limit });
     }
@@ -126,6 +121,20 @@ fn read_elements(
         return Err(Problem::Format(format!("there are bytes after the {n_bytes} bytes of the array")));
     }
     Ok(bytes)
+}
+
+/// Refuses a header that asks for another number of bytes than there are.
+fn check_size(header: &Header, needed: u64, size: Size, header_size: u64) -> Result<(), Problem> {
+    match size {
+        Size::Claimed(size) | Size::Known(size) if size != needed => Err(Problem::Format(format!(
+            "shape {:?} of dtype `{}` needs {} bytes after the header, found {}",
+            header.shape,
+            header.dtype.descr,
+            needed.saturating_sub(header_size),
+            size.saturating_sub(header_size)
+        ))),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -116,7 +116,7 @@ impl<R: Read + Seek> Npz<R> {
     /// As [`read`](Self::read).
     #[cfg(feature = "files")]
     pub fn array_info(&mut self, name: &str) -> Result<ArrayInfo, NpyError> {
-        self.with_entry(name, |mut entry, _, _| ArrayInfo::of(&super::header::read(&mut entry)?.0))
+        self.with_entry(name, |entry, size, _| ArrayInfo::read(entry, size))
     }
 
     /// As [`read`](Self::read), with the dtypes that only tensor files have.

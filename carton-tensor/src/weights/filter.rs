@@ -11,6 +11,7 @@ use super::WeightsError;
 /// use carton_tensor::weights::Filter;
 /// let filter = Filter::glob("model.layers.*.q_proj.*")?;
 /// assert!(filter.accepts("model.layers.11.q_proj.weight") && !filter.accepts("model.norm.weight"));
+/// assert!(Filter::glob("blocks[0].weight")?.accepts("blocks[0].weight"));
 /// assert!(Filter::prefix("model.").accepts("model.norm.weight"));
 /// assert!(Filter::names(["a", "b"]).accepts("b"));
 /// assert!(Filter::matching(|name| name.len() == 1).accepts("c"));
@@ -26,7 +27,8 @@ impl Filter {
     /// All tensors.
     pub const ALL: Self = Self(None);
 
-    /// Names of this pattern, in which `*` stands for any characters, `?` for one, and `[abc]` for one of these.
+    /// Names of this pattern, in which `*` stands for any characters, `?` for one, and `[abc]` for one of these; and a name that is
+    /// the pattern itself to the letter.
     ///
     /// # Errors
     /// [`WeightsError::Pattern`].
@@ -45,7 +47,7 @@ impl Filter {
                 .map_err(|source| WeightsError::Pattern { pattern: pattern.escape_debug().to_string(), source })
         };
         let patterns = patterns.into_iter().map(parse).collect::<Result<Vec<_>, _>>()?;
-        Ok(Self::matching(move |name| patterns.iter().any(|pattern| pattern.matches(name))))
+        Ok(Self::matching(move |name| patterns.iter().any(|pattern| pattern.matches(name) || pattern.as_str() == name)))
     }
 
     /// Names that start with this.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use super::arena::{Arena, lock};
-use super::options::{LoadOptions, LoaderStatistics, Placement, Progress, ProgressHook};
+use super::options::{LoadOptions, LoaderStatistics, Progress, ProgressHook};
 use super::parallel::share;
 use super::{Filter, WeightsError};
 use crate::files::{ElementType, Entry, RawTensor, SharedBytes, TensorFile, TensorFileError};
@@ -61,10 +61,7 @@ pub struct TensorMetadata {
 /// [`WeightsError`]; [`WeightsError::NoTensors`] and [`WeightsError::NoneSelected`] when there is nothing to load.
 pub fn load(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Weights, WeightsError> {
     let started = Instant::now();
-    let file = match options.placement {
-        Placement::Copied => TensorFile::open(path)?,
-        Placement::Mapped => TensorFile::map(path)?,
-    };
+    let file = options.open(path)?;
     load_since(started, &file, options)
 }
 

@@ -1,12 +1,15 @@
 //! What callers say about loading, and what they are told of it.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
 
 use super::Filter;
+use crate::files::{TensorFile, TensorFileError};
+use crate::ztensor::MAX_DENSE;
 
 /// Where the bytes of loaded tensors are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,6 +33,9 @@ pub struct LoadOptions {
     /// Whether the digests of zTensor files are verified. Tensors without a digest load nevertheless:
     /// [`LoaderStatistics::n_verified`] says how many had one.
     pub verify: bool,
+    /// How many bytes a sparse object of a file that is opened for this may have when it is dense; [`MAX_DENSE`](crate::ztensor::MAX_DENSE)
+    /// if `None`. A file that is open has [a limit of its own](crate::files::TensorFile::with_max_dense).
+    pub max_dense: Option<u64>,
     /// How many threads; all cores if `None`.
     pub n_threads: Option<usize>,
     /// Is told of each tensor.
@@ -59,6 +65,15 @@ impl LoadOptions {
     #[must_use]
     pub fn on_progress(self, hook: impl Fn(&Progress<'_>) + Send + Sync + 'static) -> Self {
         Self { progress: Some(ProgressHook(Arc::new(hook))), ..self }
+    }
+
+    /// Opens the file at `path` as these options say.
+    pub(super) fn open(&self, path: impl AsRef<Path>) -> Result<TensorFile, TensorFileError> {
+        let file = match self.placement {
+            Placement::Copied => TensorFile::open(path)?,
+            Placement::Mapped => TensorFile::map(path)?,
+        };
+        Ok(file.with_max_dense(self.max_dense.unwrap_or(MAX_DENSE)))
     }
 
     pub(super) fn threads(&self) -> usize {

@@ -11,7 +11,7 @@ use super::kernels::{
     BLOCK, Float, Largest, Level, Quantized, Scale, largest, quantize as quantize_block, with_encoding,
 };
 use super::load::{Reporter, select, verifying_reader};
-use super::options::{LoadOptions, LoaderStatistics, Placement};
+use super::options::{LoadOptions, LoaderStatistics};
 use super::parallel::{available_threads, share};
 use super::pieces::{Data, Job, piece_size};
 use crate::files::{ElementType, Entry, RawTensor, SharedBytes, TensorFile, TensorFileError};
@@ -94,10 +94,7 @@ pub struct QuantizedWeights {
 /// As [`load`](super::load).
 pub fn load_quantized(path: impl AsRef<Path>, options: &LoadOptions) -> Result<QuantizedWeights, WeightsError> {
     let started = Instant::now();
-    let file = match options.placement {
-        Placement::Copied => TensorFile::open(path)?,
-        Placement::Mapped => TensorFile::map(path)?,
-    };
+    let file = options.open(path)?;
     let verifying = verifying_reader(&file, options.verify);
     let entries = select(&file, &options.filter)?;
     let entries: Vec<Entry<'_>> = entries.into_iter().map(|entry| entry.read_by(verifying.as_ref())).collect();

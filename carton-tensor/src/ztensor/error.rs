@@ -451,6 +451,16 @@ pub enum ZTensorError {
         /// Their type.
         dtype: ElementType,
     },
+    /// §5.1: a sparse tensor that would be larger when it is dense than the caller allows.
+    #[error("{at} has {n_bytes} bytes when it is dense, at most {limit} are allowed [spec/ztensor.md §5.1]")]
+    DenseSize {
+        /// The object.
+        at: Box<Place>,
+        /// The size of the dense tensor.
+        n_bytes: u64,
+        /// The most that is made.
+        limit: u64,
+    },
     /// §5.4: an attribute of a quantized group that is missing, or not what it must be.
     #[error("the attribute `{attribute}` of {at} is {found}, expected {expected} [spec/ztensor.md §5.4]")]
     QuantizedAttribute {
@@ -541,6 +551,26 @@ pub enum ZTensorError {
 }
 
 impl ZTensorError {
+    /// Whether the file breaks a rule of the format. What is only too new, too large or too odd for this library breaks none.
+    #[must_use]
+    pub fn is_malformed(&self) -> bool {
+        !matches!(
+            self,
+            Self::Open { .. }
+                | Self::Io(_)
+                | Self::Memory { .. }
+                | Self::OtherVersion { .. }
+                | Self::NoSuchObject { .. }
+                | Self::NoSuchComponent { .. }
+                | Self::WrongFormat { .. }
+                | Self::NotInVersion { .. }
+                | Self::QuantizedAttribute { .. }
+                | Self::DenseSize { .. }
+                | Self::Unfinished
+                | Self::Locked { .. }
+        )
+    }
+
     /// Whether it is what the file holds that is wrong, and not that it could not be read or has not what was asked for.
     #[cfg(feature = "weights")]
     pub(crate) fn is_about_content(&self) -> bool {

@@ -36,6 +36,6 @@ pub use footer::{ALIGNMENT, Footer, MAGIC, MAX_MANIFEST, check_header};
 pub use manifest::{Component, Encoding, Format, Manifest, Object};
 pub use quantized_group::QuantizedGroup;
 pub use reader::{Checks, Reader, Verified};
-pub use sparse::{Coo, Csr};
+pub use sparse::{Coo, Csr, MAX_DENSE};
 pub use version::Version;
 pub use writer::{Part, StoreAs, Writer};

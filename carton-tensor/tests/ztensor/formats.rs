@@ -1,7 +1,7 @@
 //! Sparse and quantized tensors.
 
 use carton_tensor::files::{ElementType, RawTensor, SharedBytes};
-use carton_tensor::ztensor::{Attributes, Coo, Csr, Reader, StoreAs, Writer, ZTensorError};
+use carton_tensor::ztensor::{Attributes, Coo, Csr, MAX_DENSE, Reader, StoreAs, Writer, ZTensorError};
 use serde_json::Value;
 
 use crate::peers::{python, run_script, unhex};
@@ -12,6 +12,20 @@ fn raw(dtype: ElementType, shape: &[usize], bytes: impl Into<SharedBytes>) -> Ra
 
 fn u64s(numbers: &[u64]) -> RawTensor {
     raw(ElementType::Uint64, &[numbers.len()], numbers.to_vec())
+}
+
+/// A few bytes may claim any number of zeros, which are made only up to a limit.
+#[test]
+fn dense_forms_have_a_limit() {
+    let csr = Csr::new(&[1, 1 << 40], raw(ElementType::Uint8, &[1], vec![7_u8]), &u64s(&[5]), &u64s(&[0, 1])).unwrap();
+    let coo = Coo::new(&[1 << 20, 1 << 20], raw(ElementType::Uint8, &[1], vec![7_u8]), &u64s(&[0, 5])).unwrap();
+    for error in [csr.to_dense().unwrap_err(), coo.to_dense().unwrap_err()] {
+        let ZTensorError::DenseSize { n_bytes, limit, .. } = error else { panic!("{error}") };
+        assert_eq!((n_bytes, limit), (1 << 40, MAX_DENSE));
+    }
+    let csr = Csr::new(&[1, 8], raw(ElementType::Uint8, &[1], vec![7_u8]), &u64s(&[5]), &u64s(&[0, 1])).unwrap();
+    assert!(matches!(csr.to_dense_within(7), Err(ZTensorError::DenseSize { n_bytes: 8, limit: 7, .. })));
+    assert_eq!(csr.to_dense_within(8).unwrap().bytes()[..], [0, 0, 0, 0, 0, 7, 0, 0]);
 }
 
 #[test]

@@ -35,7 +35,7 @@ impl Serialize for Answer<'_> {
 
 pub(super) async fn run(arguments: TensorCatArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
-    let mut source = super::open_source(arguments.source, context).await?;
+    let mut source = super::open_source(arguments.source, context).await?.with_max_dense(arguments.dense.max_dense);
     if let Some(name) = &arguments.name {
         source.keep(name)?;
     }

@@ -1,12 +1,11 @@
 //! `carton tensor convert`: tensors into a file of another format, one at a time.
 
-use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use carton_tensor::files::{ElementType, RawTensor};
-use carton_tensor::ztensor::{self, Attribute, Checks, Component, Format, Object};
+use carton_tensor::ztensor::{self, Checks, Component, Format, Object};
 use serde::Serialize;
 
 use super::{Context, checkpoint};
@@ -16,7 +15,7 @@ use crate::interrupt::{self, Wanted};
 use crate::output::{Output, byte_size, count, one_line};
 use crate::progress::ProgressDisplay;
 use crate::tensor_files::{
-    Kind, Listed, ObjectCopy, Opened, OutputFormat, Piece, Planned, Sink, Source, TensorFileError,
+    Kind, Listed, Metadata, ObjectCopy, OutputFormat, Piece, Planned, Sink, Source, TensorFileError,
 };
 
 /// What `--json` prints.
@@ -31,7 +30,7 @@ pub(super) struct Written {
 
 pub(super) async fn run(arguments: TensorConvertArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
-    let source = super::open_some(arguments.source, arguments.only, context).await?.verifying();
+    let source = super::open_some(arguments.source, arguments.only, arguments.dense, context).await?.verifying();
     let (sink, dequantize, progress) = (arguments.sink, arguments.dequantize, output.progress().clone());
     let written =
         interrupt::blocking(move |wanted| Ok(convert(&source, &sink, dequantize, &progress, wanted)?)).await?;
@@ -98,7 +97,7 @@ pub(super) fn expanded<'a>(source: &'a Source, warnings: &mut Vec<String>) -> Ve
 pub(super) fn check_output(source: &Source, output: &Path) -> Result<(), TensorFileError> {
     let identity = |path: &Path| std::fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()));
     let existing = identity(output);
-    if existing.is_some() && source.files().iter().any(|file| identity(file) == existing) {
+    if existing.is_some() && source.paths().iter().any(|file| identity(file) == existing) {
         return Err(TensorFileError::OutputIsSource { path: output.to_path_buf() });
     }
     Ok(())
@@ -107,6 +106,9 @@ pub(super) fn check_output(source: &Source, output: &Path) -> Result<(), TensorF
 /// What a tensor will be in a file of this format.
 pub(super) fn kind(listed: &Listed, format: OutputFormat, dequantize: bool) -> Kind {
     let shape = || listed.shape.clone().unwrap_or_default();
+    if let Some(reason) = &listed.unusable {
+        return Kind::Unusable(reason.clone());
+    }
     match (listed.format.as_str(), listed.element_type) {
         ("nested", _) => Kind::Nested,
         ("dense", Some(dtype)) if listed.dtype.as_deref() == Some(dtype.name()) => Kind::Numbers(dtype, shape()),
@@ -126,7 +128,7 @@ pub(super) fn piece(
     dequantize: bool,
     warnings: &mut Vec<String>,
 ) -> Result<Piece, TensorFileError> {
-    let Opened::Ztensor(reader) = &source.opened else { return Ok(Piece::Value(source.read(&listed.name)?)) };
+    let Some(reader) = source.as_ztensor() else { return Ok(Piece::Value(source.read(&listed.name)?)) };
     let object = reader.object(&listed.name)?;
     let becomes_dense = dequantize && object.format() == Format::QuantizedGroup;
     if format == OutputFormat::Ztensor && !becomes_dense {
@@ -176,23 +178,8 @@ pub(super) fn metadata(
     source: &Source,
     format: OutputFormat,
     warnings: &mut Vec<String>,
-) -> Result<Vec<(String, Attribute)>, TensorFileError> {
-    let mut metadata: Vec<(String, Attribute)> = match &source.opened {
-        Opened::Safetensors(reader) => {
-            let text = |(key, value): (&str, &str)| (key.to_owned(), Attribute::Text(value.to_owned()));
-            reader.metadata().iter().map(text).collect()
-        }
-        Opened::Ztensor(reader) => reader.manifest().attributes()?.into_iter().collect(),
-        Opened::Sharded(sharded) => {
-            // Each shard has the same; a key that differs is told by its first value.
-            let mut all = BTreeMap::new();
-            for (key, value) in sharded.shards().flat_map(|(_, shard)| shard.metadata().iter()) {
-                all.entry(key.to_owned()).or_insert_with(|| Attribute::Text(value.to_owned()));
-            }
-            all.into_iter().collect()
-        }
-        Opened::Npy(_) | Opened::Npz(_) | Opened::Carton(_) => Vec::new(),
-    };
+) -> Result<Metadata, TensorFileError> {
+    let mut metadata = source.metadata()?;
     let all = metadata.len();
     match format {
         OutputFormat::Ztensor => {}

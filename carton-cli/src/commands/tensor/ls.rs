@@ -1,26 +1,62 @@
 //! `carton tensor ls`: which tensors there are, without reading them.
 
+use carton_tensor::ztensor::Attribute;
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 use super::Context;
-use crate::args::TensorLsArgs;
+use crate::args::{DenseArgs, TensorLsArgs};
 use crate::failure::{Exit, Failure};
-use crate::output::{Align, Role, Table, byte_size, count};
-use crate::tensor_files::Listed;
+use crate::output::{Align, Output, Role, Table, byte_size, count, one_line, shortened};
+use crate::tensor_files::{Listed, TensorFileError, attribute_to_json, metadata_object};
 
+/// What `--json` prints.
 #[derive(Serialize)]
 struct Listing<'a> {
-    tensors: &'a [Listed],
+    tensors: Vec<Described<'a>>,
+    /// What the file says about itself; left out if it says nothing.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    metadata: Map<String, Value>,
+}
+
+/// A tensor, and what a zTensor file says about it.
+#[derive(Serialize)]
+struct Described<'a> {
+    #[serde(flatten)]
+    listed: &'a Listed,
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    attributes: Map<String, Value>,
 }
 
 pub(super) async fn run(arguments: TensorLsArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
-    let source = super::open_some(arguments.source, arguments.only, context).await?;
-    let tensors = source.listed();
+    let nothing = DenseArgs { max_dense: None };
+    let source = super::open_some(arguments.source, arguments.only, nothing, context).await?;
+    let metadata = source.metadata()?;
+    let attributes = |listed: &Listed| source.attributes(&listed.name);
     if output.is_json() {
-        output.json(&Listing { tensors })?;
+        let describe = |listed| Ok(Described { listed, attributes: metadata_object(&attributes(listed)?) });
+        let tensors = source.listed().iter().map(describe).collect::<Result<_, TensorFileError>>()?;
+        output
+            .json(&Listing { tensors, metadata: metadata_object(metadata.iter().map(|(key, value)| (key, value))) })?;
         return Ok(Exit::Ok);
     }
+    let mut text = table(source.listed(), output);
+    text.push_str(&described("metadata", metadata.iter().map(|(key, value)| (key, value)), output));
+    for listed in source.listed() {
+        text.push_str(&described(&format!("attributes of {}", listed.name), &attributes(listed)?, output));
+    }
+    output.text(&text)?;
+    for listed in source.listed() {
+        if let Some(reason) = &listed.unusable {
+            output.note(&one_line(&format!("`{}` cannot be read: {reason}", listed.name)));
+        }
+    }
+    output.note(&format!("{}, {}", count(source.listed().len(), "tensor"), byte_size(source.total())));
+    Ok(Exit::Ok)
+}
+
+fn table(tensors: &[Listed], output: &Output) -> String {
     let text = |text: Option<&str>| text.unwrap_or("-").to_owned();
     let number = |number: Option<u64>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
     let mut table =
@@ -41,9 +77,22 @@ pub(super) async fn run(arguments: TensorLsArgs, context: &Context<'_>) -> Resul
             tensor.name.clone(),
         ]);
     }
-    output.text(&table.lines(&|row, _, cell| if row == 0 { output.paint(Role::Heading, &cell) } else { cell }))?;
-    output.note(&format!("{}, {}", count(tensors.len(), "tensor"), byte_size(source.total())));
-    Ok(Exit::Ok)
+    table.lines(&|row, _, cell| if row == 0 { output.paint(Role::Heading, &cell) } else { cell })
+}
+
+/// What is said about something, a line for each key; nothing if nothing is said.
+fn described<'a>(title: &str, pairs: impl IntoIterator<Item = (&'a String, &'a Attribute)>, output: &Output) -> String {
+    let mut text = String::new();
+    for (key, value) in pairs {
+        let value = match value {
+            Attribute::Text(value) => value.clone(),
+            other => attribute_to_json(other).to_string(),
+        };
+        // A value may be a whole document, and for programs there is --json.
+        text.push_str(&shortened(&format!("  {}: {}", one_line(key), one_line(&value))));
+        text.push('\n');
+    }
+    if text.is_empty() { text } else { format!("\n{}\n{text}", output.paint(Role::Heading, &one_line(title))) }
 }
 
 /// `[2, 3]`.

@@ -13,7 +13,7 @@ mod verify;
 use carton_tensor::files::RawTensor;
 
 use super::{Context, open};
-use crate::args::{ModelArgs, OnlyArgs, SourceArgs, TensorCommand};
+use crate::args::{DenseArgs, ModelArgs, OnlyArgs, SourceArgs, TensorCommand};
 use crate::failure::{Exit, Failure};
 use crate::interrupt::{self, Wanted};
 use crate::tensor_files::{Place, Source, TensorFileError, Value};
@@ -43,8 +43,13 @@ async fn open_source(source: SourceArgs, context: &Context<'_>) -> Result<Source
 }
 
 /// As [`open_source`], with only the tensors that were asked for.
-async fn open_some(source: SourceArgs, only: OnlyArgs, context: &Context<'_>) -> Result<Source, Failure> {
-    let mut source = open_source(source, context).await?;
+async fn open_some(
+    source: SourceArgs,
+    only: OnlyArgs,
+    dense: DenseArgs,
+    context: &Context<'_>,
+) -> Result<Source, Failure> {
+    let mut source = open_source(source, context).await?.with_max_dense(dense.max_dense);
     source.keep_matching(&only.only)?;
     Ok(source)
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::stats::short;
 
-/// Into how many parts the range is cut.
+/// Into how many parts the range is cut, or a few less.
 const N_BINS: usize = 20;
 /// The longest bar, in characters.
 const WIDTH: usize = 50;
@@ -27,33 +27,33 @@ impl Histogram {
     /// The finite numbers of a tensor; `None` if there are none.
     pub(super) fn of(tensor: &RawTensor, statistics: &Statistics) -> Option<Self> {
         let (min, max) = (statistics.min?, statistics.max?);
-        // Numbers that are all the same have one part.
-        let n_bins = if min < max { N_BINS } else { 1 };
-        let width = (max / N_BINS as f64) - (min / N_BINS as f64);
         let dtype = tensor.dtype();
+        let edges = edges(min, max, !dtype.is_float());
+        let (first, last) = (*edges.first()?, *edges.last()?);
+        let n_bins = edges.len() - 1;
+        let width = last / n_bins as f64 - first / n_bins as f64;
         // Whole bytes for types of any width.
         let n_bytes = dtype.n_bytes(AT_ONCE).filter(|n_bytes| *n_bytes > 0)?;
         let mut counts = vec![0_u64; n_bins];
         for piece in tensor.bytes().chunks(n_bytes) {
-            for number in dtype.to_f64(piece)? {
-                if number.is_finite() {
-                    let bin = ((number / width - min / width) as usize).min(n_bins - 1);
-                    counts[bin] += 1;
+            for number in dtype.to_f64(piece)?.into_iter().filter(|number| number.is_finite()) {
+                let mut bin = ((number / width - first / width) as usize).min(n_bins - 1);
+                // Rounding may have put a number that is an edge beside it.
+                if bin > 0 && number < edges[bin] {
+                    bin -= 1;
+                } else if bin + 1 < n_bins && number >= edges[bin + 1] {
+                    bin += 1;
                 }
+                counts[bin] += 1;
             }
         }
-        let mut edges: Vec<f64> = (0..n_bins).map(|bin| width.mul_add(bin as f64, min)).collect();
-        edges.push(max);
         Some(Self { edges, counts })
     }
 
     /// A line for each part: where it begins, a bar, and how many there are.
     pub(super) fn drawn(&self) -> String {
         let largest = self.counts.iter().copied().max().unwrap_or(0).max(1);
-        let range = self.edges.last().zip(self.edges.first()).map_or(0.0, |(last, first)| last - first);
-        // What is left of zero by adding up parts is no number anyone wants to read.
-        let cleaned = |edge: f64| if edge.abs() < range * 1e-9 { 0.0 } else { edge };
-        let labels: Vec<String> = self.edges.iter().map(|&edge| short(Some(cleaned(edge)))).collect();
+        let labels: Vec<String> = self.edges.iter().map(|&edge| short(Some(edge))).collect();
         let label_width = labels.iter().map(String::len).max().unwrap_or(0);
         let mut text = String::new();
         for (label, &count) in labels.iter().zip(&self.counts) {
@@ -62,6 +62,37 @@ impl Histogram {
         }
         text
     }
+}
+
+/// Where parts of the range begin and end: at multiples of 1, 2 or 5 times a power of ten, as people would draw them, so that the first
+/// begins at the smallest number or before it. Integers are never cut apart.
+fn edges(min: f64, max: f64, of_integers: bool) -> Vec<f64> {
+    if min >= max {
+        // Numbers that are all the same have one part.
+        return vec![min, max];
+    }
+    // Divided first: the difference may be more than there can be.
+    let least = max / N_BINS as f64 - min / N_BINS as f64;
+    let least = if of_integers { least.max(1.0) } else { least };
+    let evenly = || (0..N_BINS).map(|bin| least.mul_add(bin as f64, min)).chain([max]).collect();
+    let exponent = least.log10().floor();
+    // Beyond these, powers of ten and multiples of them are not what they should be.
+    if !(-300.0..300.0).contains(&exponent) {
+        return evenly();
+    }
+    // Multiples of a power of ten below one are divided by it inverse, which rounds as the number itself is written.
+    let power = 10_f64.powf(exponent.abs());
+    let at = |multiple: f64| if exponent < 0.0 { multiple / power } else { multiple * power };
+    // A little less, so that a width that is one of these but for rounding is taken as it is.
+    let step = [1.0, 2.0, 5.0].into_iter().find(|step| at(*step) >= least * (1.0 - 1e-9)).unwrap_or(10.0);
+    let first = (min / at(step)).floor();
+    let last = if of_integers { (max / at(step)).floor() + 1.0 } else { (max / at(step)).ceil() };
+    let n_bins = last - first;
+    // Where all numbers are much larger than they differ, rounding leaves no such multiples.
+    if !(1.0..=2.0 * N_BINS as f64).contains(&n_bins) || first.abs().max(last.abs()) > 1e15 {
+        return evenly();
+    }
+    (0..=n_bins as usize).map(|bin| at((first + bin as f64) * step)).collect()
 }
 
 /// A bar in eighths of a character. What is there at all is seen.
@@ -96,11 +127,35 @@ mod tests {
         // numpy.histogram(range(41), bins=20)
         assert_eq!(found.counts, [&[2_u64; 19][..], &[3]].concat());
         assert_eq!((found.edges[0], found.edges[1], found.edges[20]), (0.0, 2.0, 40.0));
+        // numpy.histogram(numpy.arange(0, 1, 0.01), bins=numpy.arange(21) / 20), whose edges are not all exact
+        let hundredths = (0..100_u8).flat_map(|n| (f64::from(n) / 100.0).to_le_bytes()).collect::<Vec<u8>>();
+        let tensor = RawTensor::new(ElementType::Float64, vec![100], hundredths.into()).unwrap();
+        assert_eq!(Histogram::of(&tensor, &weights::stats(&tensor).unwrap()).unwrap().counts, [5; 20]);
         let found = histogram(&[f32::NAN, 1.0, f32::INFINITY, 1.0]).unwrap();
         assert_eq!((found.counts, found.edges), (vec![2], vec![1.0, 1.0]));
         assert!(histogram(&[f32::NAN]).is_none() && histogram(&[]).is_none());
         let found = histogram(&[f32::MIN, f32::MAX]).unwrap();
-        assert_eq!((found.counts[0], found.counts[19]), (1, 1));
+        assert_eq!((found.counts.first(), found.counts.last(), found.counts.iter().sum()), (Some(&1), Some(&1), 2_u64));
+    }
+
+    #[test]
+    fn parts_begin_where_people_would_begin_them() {
+        let check = |min, max, of_integers, expected: &[f64]| {
+            let edges = edges(min, max, of_integers);
+            assert_eq!([edges[0], edges[1], edges[edges.len() - 1]], expected, "{edges:?}");
+            assert!(edges[0] <= min && edges[edges.len() - 1] >= max && edges.len() <= 22, "{edges:?}");
+        };
+        check(-2.98, 3.17, false, &[-3.0, -2.5, 3.5]);
+        check(-0.0713, 0.0682, false, &[-0.08, -0.07, 0.07]);
+        check(0.0, 1.0, false, &[0.0, 0.05, 1.0]);
+        check(0.0, 255.0, true, &[0.0, 20.0, 260.0]);
+        check(0.0, 3.0, true, &[0.0, 1.0, 4.0]);
+        check(-127.0, 127.0, true, &[-140.0, -120.0, 140.0]);
+        check(1e-10, 3e-10, false, &[1e-10, 1.1e-10, 3e-10]);
+        // Numbers for which there are no such multiples.
+        check(1.0, 1.0 + f64::EPSILON, false, &[1.0, 1.0, 1.0 + f64::EPSILON]);
+        check(f64::MIN, f64::MAX, false, &[f64::MIN, f64::MIN * 0.9, f64::MAX]);
+        check(0.0, 5e-324, false, &[0.0, 0.0, 5e-324]);
     }
 
     #[test]

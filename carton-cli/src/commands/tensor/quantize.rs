@@ -1,9 +1,11 @@
 //! `carton tensor quantize`: float tensors as int8, each with its scale.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use carton_tensor::element_count;
 use carton_tensor::files::{ElementType, RawTensor, SharedBytes};
-use carton_tensor::weights::{self, QuantizedTensor};
+use carton_tensor::weights::{self, Filter, QuantizedTensor, SCALE_SUFFIX};
 use serde::Serialize;
 
 use super::convert::{self, Written};
@@ -13,9 +15,7 @@ use crate::failure::{Exit, Failure};
 use crate::interrupt::{self, Wanted};
 use crate::output::{byte_size, count, one_line};
 use crate::progress::ProgressDisplay;
-use crate::tensor_files::{
-    Kind, Listed, OutputFormat, Piece, Planned, Sink, Source, TensorFileError, Value, matches_any,
-};
+use crate::tensor_files::{Kind, Listed, OutputFormat, Piece, Planned, Sink, Source, TensorFileError, Value};
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -45,9 +45,14 @@ enum Role {
 
 pub(super) async fn run(arguments: TensorQuantizeArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
-    let source = super::open_source(arguments.source, context).await?.verifying();
-    let (sink, only, progress) = (arguments.sink, arguments.only, output.progress().clone());
-    let report = interrupt::blocking(move |wanted| quantize(&source, &sink, &only, &progress, wanted)).await?;
+    let source = super::open_source(arguments.source, context).await?;
+    let source = source.with_max_dense(arguments.dense.max_dense).verifying();
+    let filter = match arguments.only.is_empty() {
+        true => Filter::ALL,
+        false => Filter::any_glob(&arguments.only).map_err(TensorFileError::from)?,
+    };
+    let (sink, progress) = (arguments.sink, output.progress().clone());
+    let report = interrupt::blocking(move |wanted| quantize(&source, &sink, &filter, &progress, wanted)).await?;
     output.progress().finish();
     let lost: u64 = report.quantized.iter().map(|quantized| quantized.non_finite).sum();
     if lost > 0 {
@@ -64,22 +69,43 @@ pub(super) async fn run(arguments: TensorQuantizeArgs, context: &Context<'_>) ->
     }
     let Written { path, tensors, size, .. } = &report.written;
     let (quantized, path) = (count(report.quantized.len(), "tensor"), path.display().to_string());
-    let (size, others) = (byte_size(*size), tensors - 2 * report.quantized.len());
+    let (size, others) = (byte_size(*size), tensors.saturating_sub(2 * report.quantized.len()));
     output.text(&format!("wrote {} ({size}): {quantized} quantized, {others} as they were\n", one_line(&path)))?;
     Ok(Exit::Ok)
 }
 
-fn is_quantized(listed: &Listed, only: &[String]) -> bool {
-    listed.format == "dense"
+/// Whether a tensor is one of floats, stored dense or sparse.
+fn is_float(listed: &Listed) -> bool {
+    matches!(listed.format.as_str(), "dense" | "sparse_csr" | "sparse_coo")
         // An unknown logical type may mean anything, whatever it is stored as.
         && listed.element_type.is_some_and(|dtype| dtype.is_float() && listed.dtype.as_deref() == Some(dtype.name()))
-        && (only.is_empty() || matches_any(only, &listed.name))
+}
+
+/// The names of what is quantized already: of int8 tensors that have a scale beside them, of these scales, and of groups
+/// (spec/weights.md §2.3).
+fn quantized_already(listed: &[Listed]) -> BTreeSet<&str> {
+    let integers: BTreeSet<&str> = listed
+        .iter()
+        .filter(|listed| listed.element_type == Some(ElementType::Int8))
+        .map(|listed| listed.name.as_str())
+        .collect();
+    let mut names = BTreeSet::new();
+    for listed in listed {
+        let is_one = listed.shape.as_deref().and_then(element_count) == Some(1);
+        let of = listed.name.strip_suffix(SCALE_SUFFIX).and_then(|name| integers.get(name));
+        match of {
+            Some(of) if is_one && is_float(listed) => names.extend([*of, listed.name.as_str()]),
+            _ if listed.format == "quantized_group" => drop(names.insert(listed.name.as_str())),
+            _ => {}
+        }
+    }
+    names
 }
 
 fn quantize(
     source: &Source,
     arguments: &SinkArgs,
-    only: &[String],
+    filter: &Filter,
     progress: &Arc<ProgressDisplay>,
     wanted: &Wanted,
 ) -> Result<Report, Failure> {
@@ -88,11 +114,12 @@ fn quantize(
     let mut warnings = Vec::new();
     let mut planned = Vec::new();
     let mut roles: Vec<(&Listed, Role)> = Vec::new();
+    let already = quantized_already(source.listed());
     for listed in convert::expanded(source, &mut warnings) {
         let name = listed.name.clone();
-        if is_quantized(listed, only) {
+        if is_float(listed) && !already.contains(name.as_str()) && filter.accepts(&name) {
             let shape = listed.shape.clone().unwrap_or_default();
-            let scale = format!("{name}.scale");
+            let scale = format!("{name}{SCALE_SUFFIX}");
             planned.push(Planned { name, kind: Kind::Numbers(ElementType::Int8, shape) });
             roles.push((listed, Role::Integers));
             planned.push(Planned { name: scale, kind: Kind::Numbers(ElementType::Float64, Vec::new()) });
@@ -103,8 +130,14 @@ fn quantize(
         }
     }
     if !roles.iter().any(|(_, role)| matches!(role, Role::Integers)) {
-        let place = source.place.clone();
-        return Err(TensorFileError::NothingToQuantize { place }.into());
+        let (place, already) = (source.place.clone(), already.len());
+        return Err(TensorFileError::NothingToQuantize { place, already }.into());
+    }
+    if !already.is_empty() {
+        let names: Vec<&str> = already.iter().copied().take(5).collect();
+        let more = if already.len() > names.len() { " and others" } else { "" };
+        warnings
+            .push(format!("written as they are, because they are quantized already: `{}`{more}", names.join("`, `")));
     }
     let metadata = convert::metadata(source, format, &mut warnings)?;
     let mut sink = Sink::create(arguments, &planned, &metadata, wanted)?;

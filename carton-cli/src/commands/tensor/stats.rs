@@ -51,7 +51,7 @@ impl TensorStats {
 
 pub(super) async fn run(arguments: TensorStatsArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
-    let source = super::open_some(arguments.source, arguments.only, context).await?;
+    let source = super::open_some(arguments.source, arguments.only, arguments.dense, context).await?;
     let (plot, progress) = (arguments.plot, output.progress().clone());
     let (tensors, passed_over) = interrupt::blocking(move |wanted| measure(&source, plot, &progress, wanted)).await?;
     output.progress().finish();

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use carton_tensor::files::TensorFile;
 use carton_tensor::weights::{
     self, Description, DescriptionError, Filter, LoadOptions, LoaderStatistics, Validation, Weights,
 };
@@ -14,7 +13,7 @@ use crate::args::TensorValidateArgs;
 use crate::failure::{Exit, Failure};
 use crate::interrupt::{self, Wanted};
 use crate::output::{Role, count, one_line};
-use crate::tensor_files::{Opened, Source};
+use crate::tensor_files::Source;
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -34,7 +33,7 @@ struct NoDescription {
 pub(super) async fn run(arguments: TensorValidateArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
     let description = description(&arguments.model)?;
-    let source = super::open_source(arguments.source, context).await?;
+    let source = super::open_source(arguments.source, context).await?.with_max_dense(arguments.dense.max_dense);
     let validation = interrupt::blocking(move |wanted| validate(&source, &description, wanted)).await?;
     output.progress().finish();
     let passed = validation.is_valid();
@@ -75,8 +74,8 @@ fn description(name: &str) -> Result<Description, Failure> {
 }
 
 fn validate(source: &Source, description: &Description, wanted: &Wanted) -> Result<Validation, Failure> {
-    match (&source.opened, source.path()) {
-        (Opened::Carton(_), _) | (_, None) => {
+    match source.file() {
+        None => {
             let mut tensors = BTreeMap::new();
             for listed in source.listed() {
                 checkpoint(wanted)?;
@@ -87,8 +86,7 @@ fn validate(source: &Source, description: &Description, wanted: &Wanted) -> Resu
             let weights = Weights { tensors, statistics: LoaderStatistics::default() };
             weights::validate_weights(&weights, description).map_err(Failure::new)
         }
-        (_, Some(path)) => {
-            let file = TensorFile::open(path).map_err(Failure::new)?;
+        Some(file) => {
             let names = source.listed().iter().map(|listed| listed.name.as_str());
             // Of a part of a file nothing is missing.
             let filter = match file.entries().count() == source.listed().len() {
@@ -96,7 +94,7 @@ fn validate(source: &Source, description: &Description, wanted: &Wanted) -> Resu
                 false => Filter::names(names),
             };
             let options = LoadOptions::default().filter(filter);
-            weights::validate(&file, description, &options).map_err(Failure::new)
+            weights::validate(file, description, &options).map_err(Failure::new)
         }
     }
 }

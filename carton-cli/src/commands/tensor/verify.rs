@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use carton_tensor::files::ElementType;
+use carton_tensor::files::{ElementType, TensorFile, TensorFileFormat};
 use carton_tensor::ztensor::{self, Checks, Encoding, Format};
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ use crate::failure::{Exit, Failure, causes_in_one_line};
 use crate::interrupt::{self, Wanted};
 use crate::output::{Role, byte_size, count, one_line};
 use crate::progress::ProgressDisplay;
-use crate::tensor_files::{Opened, Source, TensorFileError};
+use crate::tensor_files::{Source, TensorFileError};
 
 /// What `--json` prints.
 #[derive(Default, Serialize)]
@@ -61,7 +61,7 @@ fn verify(source: &Source, progress: &Arc<ProgressDisplay>, wanted: &Wanted) -> 
     let listed = source.listed();
     let total = source.total();
     let mut report = Report { tensors: listed.len(), bytes: total, ..Report::default() };
-    if let Opened::Ztensor(reader) = &source.opened {
+    if let Some(reader) = source.as_ztensor() {
         let verified = reader.verify_all();
         report.digests = verified.n_verified;
         for failure in verified.failures.into_iter().map(TensorFileError::from) {
@@ -76,15 +76,15 @@ fn verify(source: &Source, progress: &Arc<ProgressDisplay>, wanted: &Wanted) -> 
         checkpoint(wanted)?;
         progress.update("verifying", done, Some(total), true);
         done = done.saturating_add(listed.bytes.unwrap_or(0));
-        let result = match &source.opened {
+        let result = match source.file().map(TensorFile::format) {
             // What opening it checked is all that there is.
-            Opened::Safetensors(_) | Opened::Sharded(_) => Ok(()),
-            Opened::Ztensor(reader) => {
-                look_at(reader, &listed.name).map_err(|error| TensorFileError::from(error).into())
-            }
-            Opened::Npy(_) | Opened::Npz(_) | Opened::Carton(_) => {
-                source.read(&listed.name).map(drop).map_err(Failure::from)
-            }
+            Some(TensorFileFormat::Safetensors | TensorFileFormat::Sharded) => Ok(()),
+            // What it is was checked, and what it holds is nothing that is known here.
+            _ if listed.unusable.is_some() => Ok(()),
+            _ => match source.as_ztensor() {
+                Some(reader) => look_at(reader, &listed.name).map_err(|error| TensorFileError::from(error).into()),
+                None => source.read(&listed.name).map(drop).map_err(Failure::from),
+            },
         };
         match result {
             Ok(()) => {}

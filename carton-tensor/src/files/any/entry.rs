@@ -130,6 +130,15 @@ impl<'a> Entry<'a> {
         }
     }
 
+    /// Why an array of NumPy is of no use here, if it is of a type that tensors cannot have: then nothing else is known of it.
+    #[must_use]
+    pub fn unsupported(&self) -> Option<&'a str> {
+        match &self.source {
+            Source::Array(array) => array.unsupported.as_deref(),
+            Source::Safetensors(..) | Source::ZTensor(..) => None,
+        }
+    }
+
     /// The object, in a zTensor file.
     #[must_use]
     pub fn as_ztensor(&self) -> Option<&Object<'a>> {
@@ -154,6 +163,18 @@ impl<'a> Entry<'a> {
             Source::Safetensors(_, tensor) => tensor.range.end - tensor.range.start,
             Source::ZTensor(_, object) => object.components().map(|part| part.stored()).map(length).sum(),
             Source::Array(array) => array.info.n_bytes,
+        }
+    }
+
+    /// The bytes of its elements; of an object of zTensor those of all components, as far as the file tells how many these have
+    /// when they are decompressed.
+    #[must_use]
+    pub fn n_bytes(&self) -> Option<u64> {
+        match &self.source {
+            Source::ZTensor(_, object) => {
+                object.components().try_fold(0_u64, |sum, part| Some(sum.saturating_add(part.length()?)))
+            }
+            Source::Safetensors(..) | Source::Array(_) => Some(self.stored_bytes()),
         }
     }
 
@@ -225,8 +246,12 @@ impl<'a> Entry<'a> {
             Source::ZTensor(reader, object) => {
                 let tensor = match object.format() {
                     Format::Dense => reader.read_object(object),
-                    Format::SparseCsr => reader.csr(object.name()).and_then(|matrix| matrix.to_dense()),
-                    Format::SparseCoo => reader.coo(object.name()).and_then(|matrix| matrix.to_dense()),
+                    Format::SparseCsr => {
+                        reader.csr(object.name()).and_then(|matrix| matrix.to_dense_within(self.file.max_dense))
+                    }
+                    Format::SparseCoo => {
+                        reader.coo(object.name()).and_then(|matrix| matrix.to_dense_within(self.file.max_dense))
+                    }
                     other => return Err(self.no_tensor(&format!("of the format `{}`", other.name().escape_debug()))),
                 };
                 tensor.map_err(|source| self.file.ztensor_error(source))
@@ -287,19 +312,27 @@ impl<'a> Entry<'a> {
         Ok(n_verified)
     }
 
+    /// Reads the tensor as [`dequantize`](Self::dequantize) does, or the strings of an array of NumPy's files.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_array(&self) -> Result<npy::Array, TensorFileError> {
+        if let Source::Array(array) = &self.source {
+            return Ok(self.file.read_array(&array.name)?);
+        }
+        Ok(npy::Array::Numbers(self.dequantize()?))
+    }
+
     /// Reads the tensor as cartons have them; arrays of strings of NumPy's files too.
     ///
     /// # Errors
     /// As [`read`](Self::read); an element type that a carton cannot hold is [`TensorFileError::NoTensor`].
     pub fn read_tensor(&self) -> Result<Tensor, TensorFileError> {
-        if let Source::Array(array) = &self.source
-            && array.info.dtype.is_none()
-            && let npy::Array::Strings(strings) = self.file.read_array(&array.name)?
-        {
-            return Ok(strings.into());
-        }
-        let tensor =
-            self.read()?.to_numeric().map_err(|error| self.no_tensor(&format!("none for cartons: {error}")))?;
+        let tensor = match self.read_array()? {
+            npy::Array::Strings(strings) => return Ok(strings.into()),
+            npy::Array::Numbers(tensor) => tensor,
+        };
+        let tensor = tensor.to_numeric().map_err(|error| self.no_tensor(&format!("none for cartons: {error}")))?;
         Ok(tensor.into())
     }
 

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use super::FileBytes;
 use crate::npy::{self, ArrayInfo, NpyError, Npz};
 use crate::safetensors::{self, SafetensorsError, Sharded, ShardedError};
-use crate::ztensor::{self, Attribute, ZTensorError};
+use crate::ztensor::{self, Attribute, Checks, MAX_DENSE, ZTensorError};
 
 mod entry;
 mod file_reader;
@@ -42,6 +42,13 @@ impl TensorFileFormat {
             Self::Npy => "npy",
             Self::Npz => "npz",
         }
+    }
+
+    /// The format that the extension of a file claims.
+    fn of_name(name: &str) -> Option<Self> {
+        let named =
+            [(".safetensors", Self::Safetensors), (".zt", Self::ZTensor), (".npz", Self::Npz), (".npy", Self::Npy)];
+        named.into_iter().find(|(ending, _)| has_ending(name, ending)).map(|(_, format)| format)
     }
 
     /// The format that a file with these first bytes claims to have. Other versions of zTensor count as zTensor, which then
@@ -96,6 +103,8 @@ pub struct TensorFile {
     place: String,
     bytes: FileBytes,
     inner: Inner,
+    /// How many bytes a sparse object may have when it is made dense.
+    max_dense: u64,
 }
 
 enum Inner {
@@ -164,7 +173,7 @@ pub enum TensorFileError {
     #[error(transparent)]
     Sharded(#[from] ShardedError),
     /// It is no valid zTensor file, or cannot be read as one.
-    #[error("cannot read `{place}`")]
+    #[error("{}", told(.source, .place))]
     ZTensor {
         /// The file.
         place: String,
@@ -195,7 +204,29 @@ pub enum TensorFileError {
     },
 }
 
+/// What is said of a zTensor file, beside which rule it breaks.
+fn told(error: &ZTensorError, place: &str) -> String {
+    if error.is_malformed() {
+        format!("`{place}` is not a valid zTensor file")
+    } else {
+        format!("cannot read `{place}`")
+    }
+}
+
 impl TensorFileError {
+    /// Whether the file breaks a rule of its format. What is only too new, too large or too odd for this library breaks none.
+    #[must_use]
+    pub fn is_malformed(&self) -> bool {
+        match self {
+            Self::Safetensors(error) => error.is_about_content(),
+            Self::Sharded(ShardedError::Shard(error)) => error.is_about_content(),
+            Self::Sharded(error) => !matches!(error, ShardedError::Io { .. } | ShardedError::NoSuchTensor { .. }),
+            Self::ZTensor { source, .. } => source.is_malformed(),
+            Self::Npy(error) => matches!(error, NpyError::Format { .. }),
+            Self::Io { .. } | Self::Unknown { .. } | Self::NoSuchTensor { .. } | Self::NoTensor { .. } => false,
+        }
+    }
+
     /// Whether it is what the file holds that is wrong. Otherwise nothing is known of that, because the file could not be read,
     /// or something was asked for that is not there.
     #[must_use]
@@ -257,9 +288,10 @@ impl TensorFile {
         let mut start = [0; 16];
         let start = read_start(&bytes, &mut start).map_err(failed)?;
         // Nothing else begins like JSON: the length that a safetensors file begins with is below 100 MB.
-        if TensorFileFormat::of_bytes(start).is_none() && start.trim_ascii_start().starts_with(b"{") {
+        let is_json = || start.trim_ascii_start().starts_with(b"{") || has_ending(&place, ".index.json");
+        if TensorFileFormat::of_bytes(start).is_none() && is_json() {
             let inner = Inner::Sharded(open_index(path)?);
-            return Ok(Self { place, bytes, inner });
+            return Ok(Self { place, bytes, inner, max_dense: MAX_DENSE });
         }
         Self::new(bytes, place)
     }
@@ -275,10 +307,8 @@ impl TensorFile {
             Ok(start) => start,
             Err(source) => return Err(TensorFileError::Io { place, source }),
         };
-        let format = TensorFileFormat::of_bytes(start)
-            // What is named as a safetensors file is told what is wrong with it as one.
-            .or_else(|| place.ends_with(".safetensors").then_some(TensorFileFormat::Safetensors))
-            .or_else(|| place.ends_with(".zt").then_some(TensorFileFormat::ZTensor));
+        // What is named as a safetensors file is told what is wrong with it as one.
+        let format = TensorFileFormat::of_bytes(start).or_else(|| TensorFileFormat::of_name(&place));
         let inner = match format {
             Some(TensorFileFormat::Safetensors) => {
                 Inner::Safetensors(safetensors::Reader::new(bytes.clone(), place.as_str())?)
@@ -290,7 +320,7 @@ impl TensorFile {
             }
             Some(TensorFileFormat::Npy) => {
                 let reader = BufReader::new(FileReader::new(bytes.clone()));
-                Inner::Npy(Array::known(NPY_NAME.to_owned(), npy::array_info_of(reader, &place)?))
+                Inner::Npy(Array::known(NPY_NAME.to_owned(), npy::array_info_of(reader, bytes.len(), &place)?))
             }
             Some(TensorFileFormat::Npz) => {
                 let mut npz = Npz::from_reader(BufReader::new(FileReader::new(bytes.clone())), &place)?;
@@ -307,7 +337,24 @@ impl TensorFile {
                 return Err(TensorFileError::Unknown { place, found: start.escape_ascii().to_string() });
             }
         };
-        Ok(Self { place, bytes, inner })
+        Ok(Self { place, bytes, inner, max_dense: MAX_DENSE })
+    }
+
+    /// The same file, whose sparse objects may have up to so many bytes when they are read, which makes them dense. Otherwise it is
+    /// [`MAX_DENSE`].
+    #[must_use]
+    pub fn with_max_dense(self, n_bytes: u64) -> Self {
+        Self { max_dense: n_bytes, ..self }
+    }
+
+    /// The same file, with these checks for all that is read of a zTensor file from now on. Other formats have nothing to check.
+    #[must_use]
+    pub fn checking(self, checks: Checks) -> Self {
+        let inner = match self.inner {
+            Inner::ZTensor(reader) => Inner::ZTensor(reader.checking(checks)),
+            other => other,
+        };
+        Self { inner, ..self }
     }
 
     /// The format.
@@ -398,6 +445,12 @@ impl TensorFile {
             _ => npy::read_array_of(FileReader::new(self.bytes.clone()), self.bytes.len(), &self.place),
         }
     }
+}
+
+/// Whether a name ends in this, in letters of either case.
+fn has_ending(name: &str, ending: &str) -> bool {
+    let start = name.len().checked_sub(ending.len());
+    start.and_then(|start| name.get(start..)).is_some_and(|end| end.eq_ignore_ascii_case(ending))
 }
 
 /// The first bytes of a file, as many of them as there are.

@@ -107,8 +107,17 @@ pub enum DescriptionError {
         source: std::io::Error,
     },
     /// It is no TOML, or lacks something, or has something unknown.
-    #[error("the description is not valid: {0}")]
+    #[error("the description is not valid TOML, or not what spec/weights.md §3 asks for")]
     Toml(#[from] Box<toml::de::Error>),
+    /// It is a file, and this is wrong with it.
+    #[error("`{place}` is no description of a model")]
+    File {
+        /// The file.
+        place: String,
+        /// What is wrong.
+        #[source]
+        source: Box<DescriptionError>,
+    },
     /// It is of a version that is not known.
     #[error("the description has version {found}, expected 1 [spec/weights.md §3.1]")]
     Version {
@@ -155,6 +164,7 @@ impl Description {
             return Err(DescriptionError::Invalid { place: path.display().to_string(), problem, section: 4 });
         }
         text.parse()
+            .map_err(|source| DescriptionError::File { place: path.display().to_string(), source: Box::new(source) })
     }
 
     /// The model's name.

@@ -20,7 +20,9 @@ fn bitnet_is_built_in() {
 }
 
 fn check(text: &str, expected: &str) {
-    let error = format!("version = 1\nname = \"x\"\n{text}").parse::<Description>().unwrap_err().to_string();
+    let error = format!("version = 1\nname = \"x\"\n{text}").parse::<Description>().unwrap_err();
+    let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+    let error = format!("{error}: {cause}");
     assert!(error.contains(expected), "{error}");
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use super::{Values, index};
+use super::{MAX_DENSE, Values, index};
 use crate::files::RawTensor;
 use crate::ztensor::error::Place;
 use crate::ztensor::manifest::{Format, Object};
@@ -54,9 +54,18 @@ impl Coo {
     /// The same tensor, dense; values at one place are added up.
     ///
     /// # Errors
-    /// [`DuplicateEntry`](ZTensorError::DuplicateEntry), [`TooLarge`](ZTensorError::TooLarge),
-    /// [`Memory`](ZTensorError::Memory).
+    /// [`DenseSize`](ZTensorError::DenseSize) for more than [`MAX_DENSE`], and those of
+    /// [`to_dense_within`](Self::to_dense_within).
     pub fn to_dense(&self) -> Result<RawTensor, ZTensorError> {
+        self.to_dense_within(MAX_DENSE)
+    }
+
+    /// As [`to_dense`](Self::to_dense), up to `limit` bytes.
+    ///
+    /// # Errors
+    /// [`DenseSize`](ZTensorError::DenseSize), [`DuplicateEntry`](ZTensorError::DuplicateEntry),
+    /// [`TooLarge`](ZTensorError::TooLarge), [`Memory`](ZTensorError::Memory).
+    pub fn to_dense_within(&self, limit: u64) -> Result<RawTensor, ZTensorError> {
         let (n_values, shape) = (self.values.values.n_elements(), self.shape());
         let positions = (0..n_values).map(|value| {
             shape.iter().enumerate().fold(0_usize, |position, (dimension, &size)| {
@@ -64,7 +73,7 @@ impl Coo {
                 position.saturating_mul(size).saturating_add(index as usize)
             })
         });
-        self.values.to_dense(positions)
+        self.values.to_dense(positions, limit)
     }
 
     /// The dimensions.

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use super::{Values, index};
+use super::{MAX_DENSE, Values, index};
 use crate::files::RawTensor;
 use crate::ztensor::error::Place;
 use crate::ztensor::manifest::{Format, Object};
@@ -98,16 +98,25 @@ impl Csr {
     /// The same matrix, dense; values at one place are added up.
     ///
     /// # Errors
-    /// [`DuplicateEntry`](ZTensorError::DuplicateEntry), [`TooLarge`](ZTensorError::TooLarge),
-    /// [`Memory`](ZTensorError::Memory).
+    /// [`DenseSize`](ZTensorError::DenseSize) for more than [`MAX_DENSE`], and those of
+    /// [`to_dense_within`](Self::to_dense_within).
     pub fn to_dense(&self) -> Result<RawTensor, ZTensorError> {
+        self.to_dense_within(MAX_DENSE)
+    }
+
+    /// As [`to_dense`](Self::to_dense), up to `limit` bytes.
+    ///
+    /// # Errors
+    /// [`DenseSize`](ZTensorError::DenseSize), [`DuplicateEntry`](ZTensorError::DuplicateEntry),
+    /// [`TooLarge`](ZTensorError::TooLarge), [`Memory`](ZTensorError::Memory).
+    pub fn to_dense_within(&self, limit: u64) -> Result<RawTensor, ZTensorError> {
         let rows = self.indptr.windows(2).enumerate();
         let row_of_each = rows.flat_map(|(row, ends)| std::iter::repeat_n(row, (ends[1] - ends[0]) as usize));
         // Below rows times columns, which the dense tensor has room for, or else is not made.
         let positions = row_of_each
             .zip(&self.indices)
             .map(|(row, &column)| row.saturating_mul(self.columns).saturating_add(column as usize));
-        self.values.to_dense(positions)
+        self.values.to_dense(positions, limit)
     }
 
     /// Rows and columns.

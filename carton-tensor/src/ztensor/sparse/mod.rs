@@ -13,6 +13,10 @@ use super::error::Place;
 use crate::element_count;
 use crate::files::{ElementType, RawTensor, SharedBytes};
 
+/// The bytes up to which [`Csr::to_dense`] and [`Coo::to_dense`] make a sparse tensor dense: 4 GiB. A few bytes of a file can
+/// stand for any number of zeros, so more than this is made only for a caller who says how much.
+pub const MAX_DENSE: u64 = 4 << 30;
+
 /// What sparse tensors share: a shape and values of one dimension.
 #[derive(Clone, Debug)]
 struct Values {
@@ -31,13 +35,16 @@ fn element_size(dtype: ElementType, at: &Place) -> Result<usize, ZTensorError> {
 }
 
 impl Values {
-    /// A dense tensor with each value at the place that `positions` tells, in C order.
-    fn to_dense(&self, positions: impl Iterator<Item = usize>) -> Result<RawTensor, ZTensorError> {
+    /// A dense tensor of at most `limit` bytes, with each value at the place that `positions` tells, in C order.
+    fn to_dense(&self, positions: impl Iterator<Item = usize>, limit: u64) -> Result<RawTensor, ZTensorError> {
         let (dtype, at) = (self.values.dtype(), &*self.at);
         let size = element_size(dtype, at)?;
         let too_large = || ZTensorError::TooLarge { at: Box::new(at.clone()) };
         let n_bytes = element_count(&self.shape).and_then(|count| count.checked_mul(size)).ok_or_else(too_large)?;
         let memory = || ZTensorError::Memory { at: Box::new(at.clone()), n_bytes: n_bytes as u64 };
+        if n_bytes as u64 > limit {
+            return Err(ZTensorError::DenseSize { at: Box::new(at.clone()), n_bytes: n_bytes as u64, limit });
+        }
         let mut dense = crate::AlignedBytes::try_zeroed(n_bytes).ok_or_else(memory)?;
         // Which places have a value already. Two values at one place are rare, and cost a bit each to find.
         let taken = bytemuck::allocation::try_zeroed_vec::<u64>((n_bytes / size).div_ceil(64));

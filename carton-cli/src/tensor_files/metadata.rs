@@ -1,0 +1,59 @@
+//! What files say about themselves and their tensors, beside the tensors.
+
+use carton_tensor::files::TensorFile;
+use carton_tensor::ztensor::{Attribute, Attributes};
+use serde_json::{Map, Number, Value};
+
+use super::error::TensorFileError;
+use super::source::Source;
+
+/// Names and what they stand for, in the order of the file.
+pub(crate) type Metadata = Vec<(String, Attribute)>;
+
+impl Source {
+    /// What the file says about itself: `__metadata__` of safetensors, the attributes of zTensor.
+    pub(crate) fn metadata(&self) -> Result<Metadata, TensorFileError> {
+        if let Some(reader) = self.as_ztensor() {
+            return Ok(reader.manifest().attributes()?.into_iter().collect());
+        }
+        let pairs = self.file().map(TensorFile::metadata).transpose()?.unwrap_or_default();
+        Ok(pairs.into_iter().map(|(key, value)| (key, Attribute::Text(value))).collect())
+    }
+
+    /// What a zTensor file says about an object.
+    pub(crate) fn attributes(&self, name: &str) -> Result<Attributes, TensorFileError> {
+        match self.as_ztensor() {
+            Some(reader) => Ok(reader.object(name)?.attributes()?),
+            None => Ok(Attributes::new()),
+        }
+    }
+}
+
+/// As JSON has it. What JSON lacks is text: bytes in hexadecimal digits, large integers and NaN as they are written. Values without a
+/// meaning of their own are null.
+pub(crate) fn to_json(attribute: &Attribute) -> Value {
+    match attribute {
+        Attribute::Bool(value) => Value::Bool(*value),
+        Attribute::Integer(value) => {
+            let number = i64::try_from(*value).map(Number::from).or_else(|_| u64::try_from(*value).map(Number::from));
+            number.map_or_else(|_| Value::String(value.to_string()), Value::Number)
+        }
+        Attribute::Float(value) => {
+            Number::from_f64(*value).map_or_else(|| Value::String(value.to_string()), Value::Number)
+        }
+        Attribute::Text(text) => Value::String(text.clone()),
+        Attribute::Bytes(bytes) => Value::String(bytes.iter().map(|byte| format!("{byte:02x}")).collect()),
+        Attribute::Array(values) => Value::Array(values.iter().map(to_json).collect()),
+        Attribute::Map(pairs) => {
+            let key = |key: &Attribute| key.as_text().map_or_else(|| to_json(key).to_string(), str::to_owned);
+            Value::Object(pairs.iter().map(|(name, value)| (key(name), to_json(value))).collect())
+        }
+        Attribute::Tagged(_, value) => to_json(value),
+        _ => Value::Null,
+    }
+}
+
+/// Several of them as one JSON object.
+pub(crate) fn object<'a>(pairs: impl IntoIterator<Item = (&'a String, &'a Attribute)>) -> Map<String, Value> {
+    pairs.into_iter().map(|(key, value)| (key.clone(), to_json(value))).collect()
+}
