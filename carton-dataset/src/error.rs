@@ -7,6 +7,7 @@ use arrow_schema::DataType;
 use carton_tensor::files::ElementType;
 use carton_tensor::safetensors::SafetensorsError;
 
+use crate::index::IndexError;
 use crate::input::InputError;
 use crate::manifest::ManifestError;
 
@@ -86,6 +87,15 @@ pub enum DatasetError {
         /// Why.
         #[source]
         source: ManifestError,
+    },
+    /// The index is not accepted, or cannot be written.
+    #[error("`{place}`")]
+    Index {
+        /// The file or folder.
+        place: String,
+        /// Why.
+        #[source]
+        source: IndexError,
     },
     /// A shard is no safetensors file, or cannot be read or written.
     #[error("shard `{shard}`")]

@@ -12,11 +12,13 @@
 //! mode* each row becomes tensors of its own, named after it, and shards are closed when they are large enough.
 
 mod error;
+pub mod index;
 mod input;
 mod manifest;
 mod options;
 mod part_name;
 mod report;
+mod shard_path;
 
 pub use error::{ColumnProblem, DatasetError};
 pub use input::{Input, InputError};

@@ -1,8 +1,12 @@
 //! `dataset_manifest.json` (spec/dataset.md §3). Pure: bytes in, entries out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
+use serde::de::{Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
+
+use crate::shard_path;
 
 /// What the manifest is called.
 pub const MANIFEST_NAME: &str = "dataset_manifest.json";
@@ -11,21 +15,35 @@ pub const FORMAT_VERSION: &str = "1.0";
 /// The version of the shards' format.
 pub const SAFETENSORS_VERSION: &str = "1.0";
 
-/// What a dataset holds. What can be parsed is consistent in itself; [`verify`](crate) compares it with the files.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// What a dataset holds: consistent in itself. [`verify`](crate::verify) compares it with the files.
+///
+/// ```
+/// use carton_dataset::Manifest;
+/// let json = br#"{
+///     "format_version": "1.0", "safetensors_version": "1.0", "total_samples": 2, "total_bytes": 72,
+///     "shards": [{"shard_path": "part-0.safetensors", "samples_count": 2, "bytes": 72}],
+///     "schema": {"x": {"dtype": "F32", "shape": [2]}}
+/// }"#;
+/// let manifest = Manifest::parse(json)?;
+/// assert_eq!((manifest.total_samples(), manifest.shards().len()), (2, 1));
+/// assert_eq!(Manifest::parse(&manifest.to_json()?)?, manifest);
+/// # Ok::<(), carton_dataset::ManifestError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
-    /// [`FORMAT_VERSION`].
-    pub format_version: String,
-    /// [`SAFETENSORS_VERSION`].
-    pub safetensors_version: String,
-    /// The samples of all shards, rows of padding among them.
-    pub total_samples: u64,
-    /// The bytes of all shards.
-    pub total_bytes: u64,
-    /// The shards, sorted by path.
-    pub shards: Vec<Shard>,
-    /// One entry for each tensor name: what the first shard that has it says. In batch mode a tail may have fewer rows.
-    pub schema: BTreeMap<String, TensorSchema>,
+    raw: RawManifest,
+}
+
+/// The manifest as it is in the file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct RawManifest {
+    format_version: String,
+    safetensors_version: String,
+    total_samples: u64,
+    total_bytes: u64,
+    shards: Vec<Shard>,
+    #[serde(deserialize_with = "unique_keys")]
+    schema: BTreeMap<String, TensorSchema>,
 }
 
 /// One file of a dataset.
@@ -48,11 +66,290 @@ pub struct TensorSchema {
     pub shape: Vec<u64>,
 }
 
-/// Why a manifest is not accepted.
+/// The rule that a manifest breaks.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ManifestError {
+    /// Longer than is read.
+    #[error("{length} bytes, expected at most {} (spec/dataset.md §3.1)", Manifest::MAX_LENGTH)]
+    TooLong {
+        /// Its size.
+        length: u64,
+    },
     /// It is no JSON, or not this JSON.
-    #[error("is not a manifest")]
+    #[error("is not a manifest (spec/dataset.md §3.1)")]
     Json(#[from] serde_json::Error),
+    /// A version of the layout that may mean something else.
+    #[error("format_version `{}`, expected 1.x (spec/dataset.md §3.2)", .found.escape_debug())]
+    Version {
+        /// What it says.
+        found: String,
+    },
+    /// A path that leads elsewhere, or could.
+    #[error("shard_path `{}` is no path below the dataset's folder (spec/dataset.md §3.3)", .path.escape_debug())]
+    Path {
+        /// The path.
+        path: String,
+    },
+    /// One file twice.
+    #[error("shard `{}` is there twice (spec/dataset.md §3.3)", .path.escape_debug())]
+    DuplicateShard {
+        /// Its path.
+        path: String,
+    },
+    /// A total that is not the sum of the shards.
+    #[error("{field} is {found}, expected {expected}, the sum of the shards (spec/dataset.md §3.4)")]
+    Total {
+        /// `total_samples` or `total_bytes`.
+        field: &'static str,
+        /// What it says.
+        found: u64,
+        /// The sum.
+        expected: u64,
+    },
+    /// More samples or bytes than can be counted.
+    #[error("the shards have more than 2^64 - 1 {unit} (spec/dataset.md §3.4)")]
+    Overflow {
+        /// `samples` or `bytes`.
+        unit: &'static str,
+    },
+}
+
+impl Manifest {
+    /// The longest manifest that is read, in bytes.
+    pub const MAX_LENGTH: u64 = 256 << 20;
+
+    /// The manifest of these shards, in any order, and of the tensors in them.
+    ///
+    /// # Errors
+    /// [`ManifestError::Path`], [`ManifestError::DuplicateShard`], [`ManifestError::Overflow`].
+    pub fn new(mut shards: Vec<Shard>, schema: BTreeMap<String, TensorSchema>) -> Result<Self, ManifestError> {
+        shards.sort_by(|a, b| a.shard_path.cmp(&b.shard_path));
+        check_paths(&shards)?;
+        let (total_samples, total_bytes) = totals(&shards)?;
+        let (format_version, safetensors_version) = (FORMAT_VERSION.to_owned(), SAFETENSORS_VERSION.to_owned());
+        Ok(Self {
+            raw: RawManifest { format_version, safetensors_version, total_samples, total_bytes, shards, schema },
+        })
+    }
+
+    /// Reads a manifest. Fields that are not known are ignored.
+    ///
+    /// # Errors
+    /// The rule that it breaks.
+    pub fn parse(json: &[u8]) -> Result<Self, ManifestError> {
+        let length = json.len() as u64;
+        if length > Self::MAX_LENGTH {
+            return Err(ManifestError::TooLong { length });
+        }
+        // The version first, so that what a later one changes is told as that.
+        let Version { format_version: found } = serde_json::from_slice(json)?;
+        if !is_known(&found) {
+            return Err(ManifestError::Version { found });
+        }
+        let mut raw: RawManifest = serde_json::from_slice(json)?;
+        raw.shards.sort_by(|a, b| a.shard_path.cmp(&b.shard_path));
+        check_paths(&raw.shards)?;
+        let (total_samples, total_bytes) = totals(&raw.shards)?;
+        for (field, found, expected) in
+            [("total_samples", raw.total_samples, total_samples), ("total_bytes", raw.total_bytes, total_bytes)]
+        {
+            if found != expected {
+                return Err(ManifestError::Total { field, found, expected });
+            }
+        }
+        Ok(Self { raw })
+    }
+
+    /// The manifest as it is written: the same bytes for the same shards and tensors.
+    ///
+    /// # Errors
+    /// [`ManifestError::Json`], which does not happen.
+    pub fn to_json(&self) -> Result<Vec<u8>, ManifestError> {
+        let mut json = serde_json::to_vec_pretty(&self.raw)?;
+        json.push(b'\n');
+        Ok(json)
+    }
+
+    /// The version of the layout, 1.x.
+    #[must_use]
+    pub fn format_version(&self) -> &str {
+        &self.raw.format_version
+    }
+
+    /// The samples of all shards, rows of padding among them.
+    #[must_use]
+    pub fn total_samples(&self) -> u64 {
+        self.raw.total_samples
+    }
+
+    /// The bytes of all shards.
+    #[must_use]
+    pub fn total_bytes(&self) -> u64 {
+        self.raw.total_bytes
+    }
+
+    /// The shards, sorted by path.
+    #[must_use]
+    pub fn shards(&self) -> &[Shard] {
+        &self.raw.shards
+    }
+
+    /// One entry for each tensor name: what one of the shards that have it says. In batch mode a tail may have fewer rows.
+    #[must_use]
+    pub fn schema(&self) -> &BTreeMap<String, TensorSchema> {
+        &self.raw.schema
+    }
+}
+
+/// What is read first.
+#[derive(Deserialize)]
+struct Version {
+    format_version: String,
+}
+
+/// Whether a version is 1.x.
+fn is_known(version: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    version.split_once('.').is_some_and(|(major, minor)| major == "1" && is_number(minor))
+}
+
+/// Whether each shard of a sorted list is below the folder, and there once.
+fn check_paths(shards: &[Shard]) -> Result<(), ManifestError> {
+    let mut seen = BTreeSet::new();
+    for shard in shards {
+        let path = &shard.shard_path;
+        if !shard_path::is_below(path) {
+            return Err(ManifestError::Path { path: path.clone() });
+        }
+        if !seen.insert(path.as_str()) {
+            return Err(ManifestError::DuplicateShard { path: path.clone() });
+        }
+    }
+    Ok(())
+}
+
+fn totals(shards: &[Shard]) -> Result<(u64, u64), ManifestError> {
+    let sum = |unit, number: fn(&Shard) -> u64| {
+        let sum = shards.iter().try_fold(0_u64, |sum, shard| sum.checked_add(number(shard)));
+        sum.ok_or(ManifestError::Overflow { unit })
+    };
+    Ok((sum("samples", |shard| shard.samples_count)?, sum("bytes", |shard| shard.bytes)?))
+}
+
+/// An object without a key twice, of which serde would keep the last.
+fn unique_keys<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, TensorSchema>, D::Error> {
+    struct Unique;
+
+    impl<'de> Visitor<'de> for Unique {
+        type Value = BTreeMap<String, TensorSchema>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object of tensors")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut schema = BTreeMap::new();
+            while let Some((name, tensor)) = map.next_entry::<String, TensorSchema>()? {
+                if schema.contains_key(&name) {
+                    let shown: String = name.chars().take(200).flat_map(char::escape_debug).collect();
+                    return Err(serde::de::Error::custom(format!("duplicate tensor `{shown}`")));
+                }
+                schema.insert(name, tensor);
+            }
+            Ok(schema)
+        }
+    }
+
+    deserializer.deserialize_map(Unique)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    const TWO: &str = r#"{
+  "format_version": "1.0",
+  "safetensors_version": "1.0",
+  "total_samples": 3,
+  "total_bytes": 150,
+  "shards": [
+    {
+      "shard_path": "part-a.safetensors",
+      "samples_count": 2,
+      "bytes": 100
+    },
+    {
+      "shard_path": "part-b.safetensors",
+      "samples_count": 1,
+      "bytes": 50
+    }
+  ],
+  "schema": {
+    "é": {
+      "dtype": "BF16",
+      "shape": [
+        2
+      ]
+    }
+  }
+}
+"#;
+
+    fn shard(path: &str, samples_count: u64, bytes: u64) -> Shard {
+        Shard { shard_path: path.to_owned(), samples_count, bytes }
+    }
+
+    #[test]
+    fn the_bytes_do_not_depend_on_the_order() {
+        let schema = BTreeMap::from([("é".to_owned(), TensorSchema { dtype: "BF16".to_owned(), shape: vec![2] })]);
+        let (a, b) = (shard("part-a.safetensors", 2, 100), shard("part-b.safetensors", 1, 50));
+        for shards in [vec![a.clone(), b.clone()], vec![b, a]] {
+            let manifest = Manifest::new(shards, schema.clone()).unwrap();
+            assert_eq!(String::from_utf8(manifest.to_json().unwrap()).unwrap(), TWO);
+            assert_eq!(Manifest::parse(TWO.as_bytes()).unwrap(), manifest);
+        }
+        assert_eq!(Manifest::new(Vec::new(), BTreeMap::new()).unwrap().total_bytes(), 0);
+    }
+
+    #[test]
+    fn what_is_not_consistent_is_refused() {
+        let check = |from: &str, to: &str, expected: &str| {
+            assert!(TWO.contains(from), "{from}");
+            let error = Manifest::parse(TWO.replace(from, to).as_bytes()).unwrap_err();
+            let cause = std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
+            let message = format!("{error}{cause}");
+            assert!(message.starts_with(expected), "{message}");
+        };
+        check("\"1.0\",\n  \"safe", "\"2.0\",\n  \"safe", "format_version `2.0`, expected 1.x");
+        check("\"1.0\",\n  \"safe", "\"1\",\n  \"safe", "format_version `1`, expected 1.x");
+        check("\"1.0\",\n  \"safe", "\"1.x\",\n  \"safe", "format_version `1.x`, expected 1.x");
+        check("\"1.0\",\n  \"safe", "\"10.0\",\n  \"safe", "format_version `10.0`, expected 1.x");
+        check(": 150", ": 151", "total_bytes is 151, expected 150, the sum of the shards");
+        check(": 3,", ": 4,", "total_samples is 4, expected 3, the sum of the shards");
+        check(": 50", ": 18446744073709551516", "the shards have more than 2^64 - 1 bytes");
+        check(": 50", ": -50", "is not a manifest (spec/dataset.md §3.1): invalid value: integer `-50`");
+        check(": 50", ": 50.5", "is not a manifest (spec/dataset.md §3.1): invalid type: floating point");
+        check("part-b", "part-a", "shard `part-a.safetensors` is there twice");
+        for path in ["../a", "/etc/a", "C:/a", "a/../b", "./a", "a//b", "a/", "", "a\\\\b", "a\\u0000"] {
+            let expected = "shard_path `";
+            check("part-b.safetensors", path, expected);
+        }
+        let tensor = r#""é": {"dtype": "F32", "shape": []}, "é""#;
+        check("\"é\"", tensor, "is not a manifest (spec/dataset.md §3.1): duplicate tensor `é`");
+        check("\"total_samples\": 3,", "", "is not a manifest (spec/dataset.md §3.1): missing field `total_samples`");
+        let twice = "\"total_samples\": 3, \"total_samples\": 3,";
+        check("\"total_samples\": 3,", twice, "is not a manifest (spec/dataset.md §3.1): duplicate field");
+        check("}\n", "}\n}", "is not a manifest (spec/dataset.md §3.1): trailing characters");
+    }
+
+    #[test]
+    fn what_is_unknown_is_ignored() {
+        let more = TWO.replace("\"bytes\": 50", "\"bytes\": 50, \"sha256\": [1]").replace("\"1.0\"", "\"1.7\"");
+        let more = more.replacen('{', "{\"x\": {\"y\": [{}]},", 1);
+        let manifest = Manifest::parse(more.as_bytes()).unwrap();
+        assert_eq!((manifest.format_version(), manifest.shards().len()), ("1.7", 2));
+    }
 }
