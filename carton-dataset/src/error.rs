@@ -73,6 +73,22 @@ pub enum DatasetError {
         /// The folder.
         folder: PathBuf,
     },
+    /// The attempts at tasks are not such that a dataset can be made of them.
+    #[error("the tasks of `{}` cannot be committed: {problem}", .folder.display())]
+    Attempts {
+        /// The folder of the dataset.
+        folder: PathBuf,
+        /// Why.
+        problem: String,
+    },
+    /// A file that writers leave for those that come after them is not as they write it.
+    #[error("`{}`: {problem}", .path.display())]
+    Staging {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
     /// A folder has no manifest, so that nobody knows whether its shards are all there are.
     #[error("`{}` is no dataset: there is no dataset_manifest.json", .folder.display())]
     NoManifest {
@@ -127,6 +143,9 @@ pub enum ColumnProblem {
     /// Its type has no tensors.
     #[error("values of type {0} cannot become tensors")]
     Unsupported(DataType),
+    /// Its values cannot name rows.
+    #[error("values of type {0} cannot name rows, expected strings")]
+    NotNames(DataType),
     /// Bytes whose meaning nobody said.
     #[error("binary values need a dtype")]
     NeedsDtype,
@@ -158,6 +177,66 @@ pub enum ColumnProblem {
         found: usize,
         /// The shape.
         shape: Vec<usize>,
+    },
+    /// Lists of lists of numbers of another shape than was asked for, and as many numbers.
+    #[error("has shape {found:?}, expected {expected:?}")]
+    OtherShape {
+        /// What was asked for.
+        expected: Vec<usize>,
+        /// The lengths of the lists.
+        found: Vec<usize>,
+    },
+    /// Lists side by side that differ in length.
+    #[error("its lists along axis {axis} have {expected} and {found} elements")]
+    Ragged {
+        /// The axis, 0 for the outermost.
+        axis: usize,
+        /// The length of the first.
+        expected: usize,
+        /// The length of another.
+        found: usize,
+    },
+    /// A sample of another dtype or shape than the samples before it, where all have to be alike.
+    #[error("is {found_dtype} of shape {found:?}, expected {expected_dtype} of shape {expected:?} as the rows before")]
+    Differs {
+        /// The element type of the samples before.
+        expected_dtype: ElementType,
+        /// Their shape.
+        expected: Vec<usize>,
+        /// The sample's element type.
+        found_dtype: ElementType,
+        /// Its shape.
+        found: Vec<usize>,
+    },
+    /// Bytes that end within an element.
+    #[error("has {found} bytes, which are no whole number of {dtype}")]
+    PartialElement {
+        /// The element type.
+        dtype: ElementType,
+        /// What is there.
+        found: u64,
+    },
+    /// A tensor that ends within a byte, or is larger than memory.
+    #[error("{dtype} of shape {shape:?} takes no whole number of bytes that fits in memory")]
+    NoSize {
+        /// The element type.
+        dtype: ElementType,
+        /// The shape.
+        shape: Vec<usize>,
+    },
+    /// Numbers that are no shape.
+    #[error("{found:?} is no shape: dimensions are not negative, and at most 63")]
+    NoShape {
+        /// The numbers, cut off where they are many.
+        found: Vec<i64>,
+    },
+    /// A record batch has other columns than those before it.
+    #[error("has values of type {found}, expected {expected}")]
+    OtherType {
+        /// What was announced.
+        expected: DataType,
+        /// What is there.
+        found: DataType,
     },
     /// Bytes of another number than dtype and shape ask for.
     #[error("has {found} bytes, expected {expected}")]

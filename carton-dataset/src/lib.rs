@@ -11,6 +11,7 @@
 //! Rows come as Arrow record batches. In *batch mode* so many rows become one shard, a tensor of each column; in *key-value
 //! mode* each row becomes tensors of its own, named after it, and shards are closed when they are large enough.
 
+mod column;
 mod error;
 pub mod index;
 mod input;
@@ -19,6 +20,7 @@ mod options;
 mod part_name;
 mod report;
 mod shard_path;
+mod write;
 
 pub use error::{ColumnProblem, DatasetError};
 pub use input::{Input, InputError};
@@ -26,3 +28,4 @@ pub use manifest::{FORMAT_VERSION, MANIFEST_NAME, Manifest, ManifestError, SAFET
 pub use options::{Duplicates, KeyValue, Mode, Rounding, TailStrategy, WriteOptions};
 pub use part_name::PartName;
 pub use report::TaskReport;
+pub use write::{CommitOptions, TaskWriter, WriteProgress, commit, merge, write};

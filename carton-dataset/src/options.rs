@@ -82,7 +82,8 @@ pub enum Rounding {
     /// To the nearest, of two equally near ones to the even one: what every library does.
     #[default]
     NearestEven,
-    /// The lower bits of the pattern are cut off, as the Spark connector does it.
+    /// Where they become F16 or BF16, the lower bits of the pattern of an F32 are cut off, and what would be a subnormal F16
+    /// is zero: as the Spark connector does it.
     Truncate,
 }
 
@@ -103,6 +104,8 @@ pub struct WriteOptions {
     pub rounding: Rounding,
     /// Whether `_tensor_index.parquet` is written.
     pub generate_index: bool,
+    /// Whether a dataset that is in the folder already may be replaced.
+    pub overwrite: bool,
 }
 
 impl WriteOptions {
@@ -117,6 +120,7 @@ impl WriteOptions {
             shapes: BTreeMap::new(),
             rounding: Rounding::default(),
             generate_index: false,
+            overwrite: false,
         }
     }
 }

@@ -1,0 +1,105 @@
+//! Binary values: the bytes of tensors whose dtype, and perhaps shape, was said.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{BinaryViewType, ByteViewType};
+use arrow_array::{Array, ArrayRef, GenericBinaryArray, GenericByteViewArray, OffsetSizeTrait};
+use arrow_buffer::Buffer;
+use arrow_data::{ByteView, MAX_INLINE_VIEW_LEN};
+use arrow_schema::DataType;
+use carton_tensor::element_count;
+use carton_tensor::files::ElementType;
+
+use super::run::{Gathered, slice};
+use super::{Fault, Run, Target};
+use crate::error::ColumnProblem;
+
+/// Whether the values of a type are binary.
+pub(super) fn is_binary(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_))
+}
+
+/// The tensors of an array of binary values without missing ones.
+pub(super) fn runs(array: &ArrayRef, target: &Target) -> Result<Vec<Run>, Fault> {
+    match array.data_type() {
+        DataType::Binary => of_offsets(array.as_binary::<i32>(), target),
+        DataType::LargeBinary => of_offsets(array.as_binary::<i64>(), target),
+        DataType::BinaryView => {
+            let array = array.as_byte_view::<BinaryViewType>();
+            let mut gathered = Gathered::default();
+            for row in 0..array.len() {
+                let bytes = of_view(array, row);
+                let shape = shape(bytes.len(), target).map_err(|problem| Fault { row, problem })?;
+                gathered.push(target.dtype, &shape, bytes);
+            }
+            Ok(gathered.finish())
+        }
+        DataType::FixedSizeBinary(_) if array.is_empty() => Ok(Vec::new()),
+        DataType::FixedSizeBinary(_) => {
+            let array = array.as_fixed_size_binary();
+            let length = array.value_size();
+            let shape = shape(length, target).map_err(|problem| Fault { row: 0, problem })?;
+            let bytes = slice(array.values(), 0, length * array.len());
+            Ok(vec![Run { dtype: target.dtype, shape, n_rows: array.len(), bytes }])
+        }
+        other => Err(Fault { row: 0, problem: ColumnProblem::Unsupported(other.clone()) }),
+    }
+}
+
+/// The values follow one another in a buffer.
+fn of_offsets<O: OffsetSizeTrait>(array: &GenericBinaryArray<O>, target: &Target) -> Result<Vec<Run>, Fault> {
+    let offsets = array.value_offsets();
+    let mut runs: Vec<Run> = Vec::new();
+    let mut start = offsets.first().map_or(0, |first| first.as_usize());
+    // Rows `first..row` are of one length and begin at `start`.
+    let mut first = 0;
+    let length = |row: usize| array.value_length(row).as_usize();
+    for row in 0..array.len() {
+        if row + 1 < array.len() && length(row + 1) == length(first) {
+            continue;
+        }
+        let n_rows = row + 1 - first;
+        let shape = shape(length(first), target).map_err(|problem| Fault { row: first, problem })?;
+        let n_bytes = length(first) * n_rows;
+        runs.push(Run { dtype: target.dtype, shape, n_rows, bytes: slice(array.values(), start, n_bytes) });
+        (start, first) = (start + n_bytes, row + 1);
+    }
+    Ok(runs)
+}
+
+/// A value of an array whose values lie anywhere.
+fn of_view(array: &GenericByteViewArray<BinaryViewType>, row: usize) -> Buffer {
+    let bytes: &<BinaryViewType as ByteViewType>::Native = array.value(row);
+    let view = array.views().get(row).map(|view| ByteView::from(*view));
+    match view {
+        Some(view) if view.length > MAX_INLINE_VIEW_LEN => match array.data_buffers().get(view.buffer_index as usize) {
+            Some(buffer) => slice(buffer, view.offset as usize, view.length as usize),
+            None => Buffer::from(bytes),
+        },
+        _ => Buffer::from(bytes),
+    }
+}
+
+/// The shape of a tensor of so many bytes: the one that was asked for, or a vector.
+pub(super) fn shape(n_bytes: usize, target: &Target) -> Result<Vec<usize>, ColumnProblem> {
+    let dtype = target.dtype;
+    if let Some(shape) = &target.shape {
+        let expected = size(dtype, shape)?;
+        if expected != n_bytes {
+            return Err(ColumnProblem::Bytes { expected: expected as u64, found: n_bytes as u64 });
+        }
+        return Ok(shape.clone());
+    }
+    let n_bits = n_bytes.checked_mul(8).unwrap_or(0);
+    if n_bits.is_multiple_of(dtype.bits()) {
+        Ok(vec![n_bits / dtype.bits()])
+    } else {
+        Err(ColumnProblem::PartialElement { dtype, found: n_bytes as u64 })
+    }
+}
+
+/// The bytes of a tensor.
+pub(super) fn size(dtype: ElementType, shape: &[usize]) -> Result<usize, ColumnProblem> {
+    element_count(shape)
+        .and_then(|n_elements| dtype.n_bytes(n_elements))
+        .ok_or_else(|| ColumnProblem::NoSize { dtype, shape: shape.to_vec() })
+}

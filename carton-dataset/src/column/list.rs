@@ -1,0 +1,249 @@
+//! Numbers, and lists of lists of them: the shape of each row, and its elements.
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, OffsetSizeTrait};
+use arrow_buffer::OffsetBuffer;
+use arrow_schema::DataType;
+use carton_tensor::element_count;
+
+use super::run::slice;
+use super::{Fault, Run, Target, first_null, number};
+use crate::error::ColumnProblem;
+use crate::options::Rounding;
+
+/// What the innermost elements of lists are.
+pub(super) fn leaf(data_type: &DataType) -> &DataType {
+    item(data_type).map_or(data_type, leaf)
+}
+
+/// What the elements of lists are; `None` where there are no lists.
+pub(super) fn item(data_type: &DataType) -> Option<&DataType> {
+    match data_type {
+        DataType::FixedSizeList(field, _) | DataType::List(field) | DataType::LargeList(field) => {
+            Some(field.data_type())
+        }
+        _ => None,
+    }
+}
+
+/// The tensors of an array of numbers or lists.
+pub(super) fn runs(array: &ArrayRef, target: &Target, rounding: Rounding) -> Result<Vec<Run>, Fault> {
+    let nested = Nested::new(array)?;
+    let bytes = number::to_bytes(&nested.leaf, target.dtype, rounding)
+        .map_err(|fault| Fault { row: nested.row_of(fault.row, nested.levels.len()), ..fault })?;
+    // Every dtype that numbers become has elements of whole bytes.
+    let element_bytes = target.dtype.bits() / 8;
+    let mut runs: Vec<Run> = Vec::new();
+    let mut start = 0;
+    for group in nested.shapes()? {
+        let shape =
+            agreed(&group.shape, target.shape.as_deref()).map_err(|problem| Fault { row: group.first_row, problem })?;
+        // The shape of a part of the array has no more elements than the array.
+        let n_bytes = group.n_rows * element_count(&shape).unwrap_or(0) * element_bytes;
+        match runs.last_mut() {
+            Some(last) if last.shape == shape => {
+                last.n_rows += group.n_rows;
+                let length = last.bytes.len() + n_bytes;
+                last.bytes = slice(&bytes, start - last.bytes.len(), length);
+            }
+            _ => runs.push(Run {
+                dtype: target.dtype,
+                shape,
+                n_rows: group.n_rows,
+                bytes: slice(&bytes, start, n_bytes),
+            }),
+        }
+        start += n_bytes;
+    }
+    Ok(runs)
+}
+
+/// The shape that a sample gets, given the lengths of its lists and the shape that was asked for. Flat lists are given any
+/// shape of as many elements; nested ones may be flattened or split, but not turned.
+fn agreed(natural: &[Option<usize>], asked: Option<&[usize]>) -> Result<Vec<usize>, ColumnProblem> {
+    let Some(asked) = asked else { return Ok(natural.iter().map(|size| size.unwrap_or(0)).collect()) };
+    let found = natural.iter().map(|size| size.unwrap_or(0)).product();
+    // Checked when the column was planned.
+    let expected = element_count(asked).unwrap_or(usize::MAX);
+    let differs = |(natural, asked): (&Option<usize>, &usize)| natural.is_some_and(|natural| natural != *asked);
+    let is_turned = natural.len() > 1 && natural.len() == asked.len() && natural.iter().zip(asked).any(differs);
+    if found != expected {
+        return Err(ColumnProblem::Shape { expected, found, shape: asked.to_vec() });
+    }
+    if is_turned {
+        let natural = natural.iter().map(|size| size.unwrap_or(0)).collect();
+        return Err(ColumnProblem::OtherShape { expected: asked.to_vec(), found: natural });
+    }
+    Ok(asked.to_vec())
+}
+
+/// An array of lists taken apart: where the lists of each level begin, and all elements.
+struct Nested {
+    n_rows: usize,
+    levels: Vec<Level>,
+    leaf: ArrayRef,
+}
+
+/// The lists of one level, one after another.
+enum Level {
+    /// All of this length.
+    Fixed {
+        length: usize,
+    },
+    Small(OffsetBuffer<i32>),
+    Large(OffsetBuffer<i64>),
+}
+
+/// Neighbouring rows of one shape.
+struct Group {
+    first_row: usize,
+    n_rows: usize,
+    /// The lengths of the lists, from the outermost on; `None` where there is no list to tell it.
+    shape: Vec<Option<usize>>,
+}
+
+impl Level {
+    /// Where a list begins, counted in lists or elements of the next level. The end of the last one is also asked for.
+    fn start(&self, list: usize) -> usize {
+        match self {
+            Self::Fixed { length } => list.saturating_mul(*length),
+            Self::Small(offsets) => start(offsets, list),
+            Self::Large(offsets) => start(offsets, list),
+        }
+    }
+
+    fn length(&self, list: usize) -> usize {
+        self.start(list + 1) - self.start(list)
+    }
+
+    /// The length that all lists have; none where they differ, or there are none.
+    fn common_length(&self) -> Option<usize> {
+        match self {
+            Self::Fixed { length } => Some(*length),
+            Self::Small(offsets) => common_length(offsets),
+            Self::Large(offsets) => common_length(offsets),
+        }
+    }
+
+    /// The list that has the element at this position.
+    fn list_of(&self, position: usize) -> usize {
+        match self {
+            Self::Fixed { length } => position.checked_div(*length).unwrap_or(0),
+            Self::Small(offsets) => list_of(offsets, position),
+            Self::Large(offsets) => list_of(offsets, position),
+        }
+    }
+}
+
+/// Arrow has checked that offsets are not negative, and never decrease; there is always one.
+fn start<O: OffsetSizeTrait>(offsets: &[O], list: usize) -> usize {
+    let offset = |position: Option<&O>| position.map_or(0, |offset| offset.as_usize());
+    offset(offsets.get(list).or(offsets.last())) - offset(offsets.first())
+}
+
+fn common_length<O: OffsetSizeTrait>(offsets: &[O]) -> Option<usize> {
+    let mut lengths = offsets.windows(2).map(|pair| pair[1] - pair[0]);
+    let first = lengths.next()?;
+    lengths.all(|length| length == first).then(|| first.as_usize())
+}
+
+fn list_of<O: OffsetSizeTrait>(offsets: &[O], position: usize) -> usize {
+    let first = offsets.first().map_or(0, |first| first.as_usize());
+    // Of the lists that begin there the last one: those before it are empty.
+    offsets.partition_point(|offset| offset.as_usize() - first <= position).saturating_sub(1)
+}
+
+/// Where the elements of all lists begin, and how many they are.
+fn used<O: OffsetSizeTrait>(offsets: &[O]) -> (usize, usize) {
+    let first = offsets.first().map_or(0, |first| first.as_usize());
+    (first, offsets.last().map_or(0, |last| last.as_usize()) - first)
+}
+
+impl Nested {
+    fn new(array: &ArrayRef) -> Result<Self, Fault> {
+        let mut nested = Self { n_rows: array.len(), levels: Vec::new(), leaf: array.clone() };
+        loop {
+            if let Some(position) = first_null(&nested.leaf) {
+                let row = nested.row_of(position, nested.levels.len());
+                return Err(Fault { row, problem: ColumnProblem::Null });
+            }
+            let (level, next) = match nested.leaf.data_type() {
+                DataType::FixedSizeList(_, length) => {
+                    let values = nested.leaf.as_fixed_size_list().values();
+                    (Level::Fixed { length: usize::try_from(*length).unwrap_or(0) }, values.clone())
+                }
+                DataType::List(_) => {
+                    let list = nested.leaf.as_list::<i32>();
+                    let (start, n) = used(list.offsets());
+                    (Level::Small(list.offsets().clone()), list.values().slice(start, n))
+                }
+                DataType::LargeList(_) => {
+                    let list = nested.leaf.as_list::<i64>();
+                    let (start, n) = used(list.offsets());
+                    (Level::Large(list.offsets().clone()), list.values().slice(start, n))
+                }
+                _ => return Ok(nested),
+            };
+            nested.levels.push(level);
+            nested.leaf = next;
+        }
+    }
+
+    /// The row that has the element or list at this position of a level.
+    fn row_of(&self, position: usize, level: usize) -> usize {
+        self.levels.iter().take(level).rev().fold(position, |position, level| level.list_of(position))
+    }
+
+    /// The shapes of all rows, in order.
+    fn shapes(&self) -> Result<Vec<Group>, Fault> {
+        if self.n_rows == 0 {
+            return Ok(Vec::new());
+        }
+        if let Some(shape) = self.common_shape() {
+            return Ok(vec![Group { first_row: 0, n_rows: self.n_rows, shape }]);
+        }
+        let mut groups: Vec<Group> = Vec::new();
+        for row in 0..self.n_rows {
+            let shape = self.shape(row).map_err(|problem| Fault { row, problem })?;
+            match groups.last_mut() {
+                Some(last) if last.shape == shape => last.n_rows += 1,
+                _ => groups.push(Group { first_row: row, n_rows: 1, shape }),
+            }
+        }
+        Ok(groups)
+    }
+
+    /// The shape of all rows, if the lists of each level have one length.
+    fn common_shape(&self) -> Option<Vec<Option<usize>>> {
+        let mut n = self.n_rows;
+        let mut shape = Vec::new();
+        for level in &self.levels {
+            let length = level.common_length();
+            if length.is_none() && n > 0 {
+                return None;
+            }
+            n = level.start(n);
+            shape.push(length);
+        }
+        Some(shape)
+    }
+
+    fn shape(&self, row: usize) -> Result<Vec<Option<usize>>, ColumnProblem> {
+        let mut lists = row..row + 1;
+        let mut shape = Vec::with_capacity(self.levels.len());
+        for (axis, level) in self.levels.iter().enumerate() {
+            let length = match level {
+                Level::Fixed { length } => Some(*length),
+                _ => lists.clone().next().map(|first| level.length(first)),
+            };
+            if let Some(expected) = length
+                && let Some(found) = lists.clone().map(|list| level.length(list)).find(|found| *found != expected)
+            {
+                return Err(ColumnProblem::Ragged { axis, expected, found });
+            }
+            shape.push(length);
+            lists = level.start(lists.start)..level.start(lists.end);
+        }
+        Ok(shape)
+    }
+}

@@ -1,0 +1,151 @@
+//! One Arrow column becomes the bytes of tensors (spec/dataset.md §4.2). Knows neither shards nor files.
+//!
+//! What Arrow has in the right form already is handed on as slices of its buffers; the rest is converted, a record batch at a
+//! time. `list` finds the shapes of nested lists, `binary` the bytes of binary values, `tensor_struct` takes apart structs that
+//! say their dtype and shape themselves, `number` converts and `rounding` rounds.
+
+mod binary;
+mod list;
+mod number;
+mod rounding;
+mod run;
+mod tensor_struct;
+
+use arrow_array::{Array, ArrayRef};
+use arrow_schema::{DataType, Field};
+use carton_tensor::files::ElementType;
+use carton_tensor::{MAX_RANK, element_count};
+
+pub(crate) use run::Run;
+
+use crate::error::{ColumnProblem, DatasetError};
+use crate::options::{Rounding, WriteOptions};
+
+/// A column, and what its values become.
+#[derive(Clone, Debug)]
+pub(crate) struct Column {
+    name: String,
+    data_type: DataType,
+    values: Values,
+    rounding: Rounding,
+}
+
+/// What the values of a column are.
+#[derive(Clone, Debug)]
+enum Values {
+    /// Numbers, or lists of lists of them.
+    Numbers(Target),
+    /// Bytes of tensors.
+    Binary(Target),
+    /// Structs of data, shape and dtype.
+    Structs,
+}
+
+/// What a value becomes.
+#[derive(Clone, Debug)]
+struct Target {
+    dtype: ElementType,
+    /// The shape of a sample, where one was asked for.
+    shape: Option<Vec<usize>>,
+}
+
+/// What is wrong with a value, and in which row of the array.
+#[derive(Debug)]
+struct Fault {
+    row: usize,
+    problem: ColumnProblem,
+}
+
+impl Column {
+    /// Decides what the values of a column become.
+    ///
+    /// # Errors
+    /// [`DatasetError::Column`] for types and options that make no tensors, [`DatasetError::Options`].
+    pub(crate) fn plan(field: &Field, options: &WriteOptions) -> Result<Self, DatasetError> {
+        let name = field.name();
+        let fail = |problem| DatasetError::Column { column: name.escape_debug().to_string(), problem };
+        let shape = options.shapes.get(name);
+        if let Some(shape) = shape
+            && (shape.len() >= MAX_RANK || element_count(shape).is_none())
+        {
+            let name = name.escape_debug();
+            return Err(DatasetError::Options(format!("column `{name}` cannot have samples of shape {shape:?}")));
+        }
+        let own = options.dtypes.get(name).copied();
+        let dtype = own.or(options.dtype);
+        let values = match field.data_type() {
+            DataType::Struct(fields) => {
+                tensor_struct::check(field.data_type(), fields).map_err(fail)?;
+                if own.is_some() || shape.is_some() {
+                    let name = name.escape_debug();
+                    return Err(DatasetError::Options(format!(
+                        "the values of column `{name}` say their dtype and shape themselves"
+                    )));
+                }
+                Values::Structs
+            }
+            data_type if binary::is_binary(data_type) => {
+                let dtype = dtype.ok_or_else(|| fail(ColumnProblem::NeedsDtype))?;
+                Values::Binary(Target { dtype, shape: shape.cloned() })
+            }
+            data_type => {
+                let leaf = list::leaf(data_type);
+                let unsupported = || fail(ColumnProblem::Unsupported(data_type.clone()));
+                let natural = number::natural(leaf).ok_or_else(unsupported)?;
+                let dtype = dtype.unwrap_or(natural);
+                number::check(leaf, dtype).map_err(fail)?;
+                Values::Numbers(Target { dtype, shape: shape.cloned() })
+            }
+        };
+        Ok(Self { name: name.clone(), data_type: field.data_type().clone(), values, rounding: options.rounding })
+    }
+
+    /// What the column is called.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The tensors of an array's rows, neighbours alike in dtype and shape together. The array's first row is the
+    /// `first_row`th of all that was given.
+    ///
+    /// # Errors
+    /// [`DatasetError::Row`], [`DatasetError::Column`] for an array of another type than was planned for.
+    pub(crate) fn runs(&self, array: &ArrayRef, first_row: u64) -> Result<Vec<Run>, DatasetError> {
+        if array.data_type() != &self.data_type {
+            let problem =
+                ColumnProblem::OtherType { expected: self.data_type.clone(), found: array.data_type().clone() };
+            return Err(DatasetError::Column { column: self.escaped_name(), problem });
+        }
+        let runs = check_nulls(array).and_then(|()| match &self.values {
+            Values::Numbers(target) => list::runs(array, target, self.rounding),
+            Values::Binary(target) => binary::runs(array, target),
+            Values::Structs => tensor_struct::runs(array, self.rounding),
+        });
+        runs.map_err(|Fault { row, problem }| self.row_error(first_row + row as u64, problem))
+    }
+
+    /// Something is wrong with the value in a row, counted over all that was given.
+    pub(crate) fn row_error(&self, row: u64, problem: ColumnProblem) -> DatasetError {
+        DatasetError::Row { row, column: self.escaped_name(), problem }
+    }
+
+    fn escaped_name(&self) -> String {
+        self.name.escape_debug().to_string()
+    }
+}
+
+/// Tensors have no place for missing values.
+fn check_nulls(array: &dyn Array) -> Result<(), Fault> {
+    match first_null(array) {
+        Some(row) => Err(Fault { row, problem: ColumnProblem::Null }),
+        None => Ok(()),
+    }
+}
+
+/// The first missing value.
+fn first_null(array: &dyn Array) -> Option<usize> {
+    if array.null_count() == 0 {
+        return None;
+    }
+    array.nulls().and_then(|nulls| nulls.iter().position(|is_valid| !is_valid))
+}

@@ -1,0 +1,229 @@
+//! Numbers become numbers of the element type that was asked for: exactly, or, from floats to shorter floats, rounded.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
+    UInt32Type, UInt64Type,
+};
+use arrow_array::{Array, ArrayRef};
+use arrow_buffer::{ArrowNativeType, Buffer};
+use arrow_schema::DataType;
+use carton_tensor::files::ElementType;
+use half::{bf16, f16};
+
+use super::{Fault, rounding};
+use crate::error::ColumnProblem;
+use crate::options::Rounding;
+
+/// The element type that numbers have as they are; `None` for what are no numbers.
+pub(super) fn natural(data_type: &DataType) -> Option<ElementType> {
+    Some(match data_type {
+        DataType::Boolean => ElementType::Bool,
+        DataType::UInt8 => ElementType::Uint8,
+        DataType::Int8 => ElementType::Int8,
+        DataType::UInt16 => ElementType::Uint16,
+        DataType::Int16 => ElementType::Int16,
+        DataType::UInt32 => ElementType::Uint32,
+        DataType::Int32 => ElementType::Int32,
+        DataType::UInt64 => ElementType::Uint64,
+        DataType::Int64 => ElementType::Int64,
+        DataType::Float16 => ElementType::Float16,
+        DataType::Float32 => ElementType::Float32,
+        DataType::Float64 => ElementType::Float64,
+        _ => return None,
+    })
+}
+
+/// Whether numbers of an Arrow type can become such elements at all.
+pub(super) fn check(from: &DataType, to: ElementType) -> Result<(), ColumnProblem> {
+    use ElementType as E;
+    let is_number = matches!(
+        to,
+        E::Uint8
+            | E::Int8
+            | E::Uint16
+            | E::Int16
+            | E::Uint32
+            | E::Int32
+            | E::Uint64
+            | E::Int64
+            | E::Float16
+            | E::BFloat16
+            | E::Float32
+            | E::Float64
+    );
+    if is_number || to == E::Bool && !from.is_floating() {
+        Ok(())
+    } else {
+        Err(ColumnProblem::Conversion { from: from.to_string(), to })
+    }
+}
+
+/// The elements of an array without missing values. Those that have the right type already are not copied.
+pub(super) fn to_bytes(array: &ArrayRef, to: ElementType, rounding: Rounding) -> Result<Buffer, Fault> {
+    macro_rules! numbers {
+        ($arrow:ty) => {{
+            let values = array.as_primitive::<$arrow>().values();
+            if natural(array.data_type()) == Some(to) {
+                Ok(values.inner().clone())
+            } else {
+                convert(values, to, rounding)
+            }
+        }};
+    }
+    match array.data_type() {
+        DataType::UInt8 => numbers!(UInt8Type),
+        DataType::Int8 => numbers!(Int8Type),
+        DataType::UInt16 => numbers!(UInt16Type),
+        DataType::Int16 => numbers!(Int16Type),
+        DataType::UInt32 => numbers!(UInt32Type),
+        DataType::Int32 => numbers!(Int32Type),
+        DataType::UInt64 => numbers!(UInt64Type),
+        DataType::Int64 => numbers!(Int64Type),
+        DataType::Float16 => numbers!(Float16Type),
+        DataType::Float32 => numbers!(Float32Type),
+        DataType::Float64 => numbers!(Float64Type),
+        DataType::Boolean => {
+            let values: Vec<u8> = array.as_boolean().values().iter().map(u8::from).collect();
+            if matches!(to, ElementType::Bool | ElementType::Uint8) {
+                Ok(Buffer::from_vec(values))
+            } else {
+                convert(&values, to, rounding)
+            }
+        }
+        other => Err(Fault { row: 0, problem: ColumnProblem::Unsupported(other.clone()) }),
+    }
+}
+
+/// A number of an Arrow array.
+trait Number: ArrowNativeType {
+    /// The same as an integer, if it is one.
+    fn integer(self) -> Option<i128>;
+    /// The nearest one, unless it is an integer that would be lost.
+    fn to_f64(self) -> Option<f64>;
+    /// As [`to_f64`](Self::to_f64).
+    fn to_f32(self) -> Option<f32>;
+    /// As [`to_f64`](Self::to_f64).
+    fn to_f16(self, rounding: Rounding) -> Option<f16>;
+    /// As [`to_f64`](Self::to_f64).
+    fn to_bf16(self, rounding: Rounding) -> Option<bf16>;
+}
+
+fn convert<N: Number>(values: &[N], to: ElementType, rounding: Rounding) -> Result<Buffer, Fault> {
+    macro_rules! integers {
+        ($to:ty) => {
+            each(values, to, |value| <$to>::try_from(value.integer()?).ok())
+        };
+    }
+    match to {
+        ElementType::Bool => {
+            each(values, to, |value| value.integer().filter(|bit| (0..=1).contains(bit)).map(|bit| bit as u8))
+        }
+        ElementType::Uint8 => integers!(u8),
+        ElementType::Int8 => integers!(i8),
+        ElementType::Uint16 => integers!(u16),
+        ElementType::Int16 => integers!(i16),
+        ElementType::Uint32 => integers!(u32),
+        ElementType::Int32 => integers!(i32),
+        ElementType::Uint64 => integers!(u64),
+        ElementType::Int64 => integers!(i64),
+        ElementType::Float64 => each(values, to, N::to_f64),
+        ElementType::Float32 => each(values, to, N::to_f32),
+        ElementType::Float16 => each(values, to, |value| value.to_f16(rounding)),
+        ElementType::BFloat16 => each(values, to, |value| value.to_bf16(rounding).map(bf16::to_bits)),
+        _ => Err(Fault { row: 0, problem: ColumnProblem::Conversion { from: "a number".to_owned(), to } }),
+    }
+}
+
+fn each<N: Number, T: ArrowNativeType>(
+    values: &[N],
+    to: ElementType,
+    convert: impl Fn(N) -> Option<T>,
+) -> Result<Buffer, Fault> {
+    let mut converted = Vec::with_capacity(values.len());
+    for (row, &value) in values.iter().enumerate() {
+        let lost = || Fault { row, problem: ColumnProblem::OutOfRange { value: format!("{value:?}"), to } };
+        converted.push(convert(value).ok_or_else(lost)?);
+    }
+    Ok(Buffer::from_vec(converted))
+}
+
+macro_rules! integers {
+    ($($integer:ty),*) => {$(
+        impl Number for $integer {
+            fn integer(self) -> Option<i128> {
+                Some(i128::from(self))
+            }
+
+            fn to_f64(self) -> Option<f64> {
+                // Too large ones become the nearest float, which is another integer.
+                Some(self as f64).filter(|float| *float as i128 == i128::from(self))
+            }
+
+            fn to_f32(self) -> Option<f32> {
+                Some(self as f32).filter(|float| *float as i128 == i128::from(self))
+            }
+
+            fn to_f16(self, _: Rounding) -> Option<f16> {
+                self.to_f32().and_then(|float| Some(f16::from_f32(float)).filter(|short| short.to_f32() == float))
+            }
+
+            fn to_bf16(self, _: Rounding) -> Option<bf16> {
+                self.to_f32().and_then(|float| Some(bf16::from_f32(float)).filter(|short| short.to_f32() == float))
+            }
+        }
+    )*};
+}
+
+integers!(u8, i8, u16, i16, u32, i32, u64, i64);
+
+impl Number for f64 {
+    fn integer(self) -> Option<i128> {
+        // Casts saturate, and are exact for whole numbers in range; all that tensors hold are.
+        Some(self as i128).filter(|integer| *integer as f64 == self)
+    }
+
+    fn to_f64(self) -> Option<f64> {
+        Some(self)
+    }
+
+    fn to_f32(self) -> Option<f32> {
+        Some(self as f32)
+    }
+
+    fn to_f16(self, rounding: Rounding) -> Option<f16> {
+        Some(rounding::f16_of_f64(self, rounding))
+    }
+
+    fn to_bf16(self, rounding: Rounding) -> Option<bf16> {
+        Some(rounding::bf16_of_f64(self, rounding))
+    }
+}
+
+macro_rules! short_floats {
+    ($($float:ty),*) => {$(
+        impl Number for $float {
+            fn integer(self) -> Option<i128> {
+                f64::from(self).integer()
+            }
+
+            fn to_f64(self) -> Option<f64> {
+                Some(f64::from(self))
+            }
+
+            fn to_f32(self) -> Option<f32> {
+                Some(f32::from(self))
+            }
+
+            fn to_f16(self, rounding: Rounding) -> Option<f16> {
+                Some(rounding::f16_of_f32(f32::from(self), rounding))
+            }
+
+            fn to_bf16(self, rounding: Rounding) -> Option<bf16> {
+                Some(rounding::bf16_of_f32(f32::from(self), rounding))
+            }
+        }
+    )*};
+}
+
+short_floats!(f16, f32);

@@ -1,0 +1,85 @@
+//! Tensors that lie one after another.
+
+use arrow_buffer::Buffer;
+use carton_tensor::files::ElementType;
+
+/// The tensors of neighbouring rows that have the same dtype and shape, one after another.
+#[derive(Clone, Debug)]
+pub(crate) struct Run {
+    /// The element type of each.
+    pub(crate) dtype: ElementType,
+    /// The shape of each.
+    pub(crate) shape: Vec<usize>,
+    /// How many there are.
+    pub(crate) n_rows: usize,
+    /// Their elements.
+    pub(crate) bytes: Buffer,
+}
+
+impl Run {
+    /// The bytes of each tensor.
+    pub(crate) fn row_bytes(&self) -> usize {
+        self.bytes.len().checked_div(self.n_rows).unwrap_or(0)
+    }
+
+    /// The bytes of one tensor; none where there is no such row.
+    pub(crate) fn row(&self, row: usize) -> Buffer {
+        slice(&self.bytes, row * self.row_bytes(), self.row_bytes())
+    }
+}
+
+/// The bytes from `start` on, or none where they are not all there.
+pub(crate) fn slice(buffer: &Buffer, start: usize, length: usize) -> Buffer {
+    if start.checked_add(length).is_some_and(|end| end <= buffer.len()) {
+        buffer.slice_with_length(start, length)
+    } else {
+        Buffer::from_vec(Vec::<u8>::new())
+    }
+}
+
+/// Puts tensors that lie in different places together where they are alike and small.
+#[derive(Debug, Default)]
+pub(super) struct Gathered {
+    runs: Vec<Run>,
+    /// The bytes of the last run, while it may grow.
+    growing: Vec<u8>,
+}
+
+impl Gathered {
+    /// Larger tensors are not copied.
+    const SMALL: usize = 16 << 10;
+
+    /// Adds the tensor of the next row.
+    pub(super) fn push(&mut self, dtype: ElementType, shape: &[usize], bytes: Buffer) {
+        let is_small = bytes.len() < Self::SMALL;
+        if is_small
+            && !self.growing.is_empty()
+            && let Some(run) = self.runs.last_mut()
+            && run.dtype == dtype
+            && run.shape == shape
+        {
+            run.n_rows += 1;
+            self.growing.extend_from_slice(&bytes);
+            return;
+        }
+        self.settle();
+        if is_small {
+            self.growing.extend_from_slice(&bytes);
+        }
+        self.runs.push(Run { dtype, shape: shape.to_vec(), n_rows: 1, bytes });
+    }
+
+    /// Nothing is added to the last run any more.
+    fn settle(&mut self) {
+        if !self.growing.is_empty()
+            && let Some(run) = self.runs.last_mut()
+        {
+            run.bytes = Buffer::from_vec(std::mem::take(&mut self.growing));
+        }
+    }
+
+    pub(super) fn finish(mut self) -> Vec<Run> {
+        self.settle();
+        self.runs
+    }
+}

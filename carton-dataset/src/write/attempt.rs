@@ -1,0 +1,126 @@
+//! The folder of one attempt at a task (spec/dataset.md §5.1): shards go there first, and count once the attempt has said what it
+//! wrote.
+//!
+//! ```text
+//! dataset/_tasks/00003-550e8400-e29b-41d4-a716-446655440000/
+//!   part-00003-0000-550e8400-….safetensors
+//!   part-00003-0001-550e8400-….safetensors.partial    being written
+//!   task.json                                         written last
+//! ```
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use uuid::Uuid;
+
+use crate::error::DatasetError;
+use crate::manifest::MANIFEST_NAME;
+use crate::part_name::PartName;
+use crate::report::TaskReport;
+
+/// Where attempts are, below the folder of a dataset.
+pub(super) const TASKS: &str = "_tasks";
+/// What an attempt says when it is done.
+pub(super) const REPORT: &str = "task.json";
+
+/// An attempt under way. Dropped unfinished, it removes what it wrote.
+#[derive(Debug)]
+pub(super) struct Attempt {
+    /// The folder of the dataset.
+    dataset: PathBuf,
+    task: u32,
+    id: Uuid,
+    is_finished: bool,
+}
+
+impl Attempt {
+    /// Begins an attempt.
+    ///
+    /// # Errors
+    /// [`DatasetError::Exists`] where there is a dataset already, unless it is to be replaced; [`DatasetError::Io`].
+    pub(super) fn create(dataset: &Path, task: u32, overwrite: bool) -> Result<Self, DatasetError> {
+        let check = || match dataset.join(MANIFEST_NAME).symlink_metadata() {
+            Ok(_) if !overwrite => Err(DatasetError::Exists { folder: dataset.to_owned() }),
+            _ => Ok(()),
+        };
+        check()?;
+        fs::create_dir_all(dataset).map_err(io_error(dataset))?;
+        let attempt = Self { dataset: dataset.to_owned(), task, id: Uuid::new_v4(), is_finished: false };
+        let folder = attempt.folder();
+        let tasks = dataset.join(TASKS);
+        loop {
+            match fs::create_dir(&tasks) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(io_error(&tasks)(error)),
+                _ => {}
+            }
+            match fs::create_dir(&folder) {
+                Ok(()) => break,
+                // Another attempt was the last one and has removed the folder of all.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && dataset.is_dir() => {}
+                Err(error) => return Err(io_error(&folder)(error)),
+            }
+        }
+        // The tasks may have been committed since: an attempt that begins too late leaves nothing beside a dataset.
+        check()?;
+        Ok(attempt)
+    }
+
+    pub(super) fn id(&self) -> Uuid {
+        self.id
+    }
+
+    pub(super) fn folder(&self) -> PathBuf {
+        folder(&self.dataset, self.task, self.id)
+    }
+
+    /// What the shard of this number is called.
+    pub(super) fn part_name(&self, shard: u32) -> PartName {
+        PartName { task: self.task, shard, attempt: self.id }
+    }
+
+    /// Says what was written. From now on the attempt counts.
+    pub(super) fn finish(mut self, report: &TaskReport) -> Result<(), DatasetError> {
+        let path = self.folder().join(REPORT);
+        let json = serde_json::to_vec_pretty(report).map_err(|source| io_error(&path)(source.into()))?;
+        write_whole(&path, &json)?;
+        self.is_finished = true;
+        Ok(())
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            // What cannot be removed is below `_tasks`, without a report, and so is no part of any dataset.
+            let _ = fs::remove_dir_all(self.folder());
+            let _ = fs::remove_dir(self.dataset.join(TASKS));
+        }
+    }
+}
+
+/// The folder of an attempt.
+pub(super) fn folder(dataset: &Path, task: u32, attempt: Uuid) -> PathBuf {
+    dataset.join(TASKS).join(format!("{task:05}-{}", attempt.hyphenated()))
+}
+
+/// Writes a file that has its name only when it is complete, in place of one that has it already.
+pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), DatasetError> {
+    let temporary = temporary(path);
+    let written = fs::write(&temporary, bytes).and_then(|()| fs::rename(&temporary, path));
+    written.map_err(|error| {
+        let _ = fs::remove_file(&temporary);
+        io_error(path)(error)
+    })
+}
+
+/// A name next to the final one, for as long as a file is incomplete. No two processes use the same.
+pub(super) fn temporary(path: &Path) -> PathBuf {
+    let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    path.with_file_name(format!(".{name}.{}.partial", Uuid::new_v4().simple()))
+}
+
+pub(super) fn io_error(path: &Path) -> impl FnOnce(io::Error) -> DatasetError + use<> {
+    let path = path.to_owned();
+    move |source| DatasetError::Io { path, source }
+}

@@ -1,0 +1,112 @@
+//! Which attempts count (spec/dataset.md §5.2): one of each task, of those that have said what they wrote.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use uuid::Uuid;
+
+use super::attempt::{REPORT, TASKS, folder, io_error};
+use super::commit_record::read_capped;
+use crate::error::DatasetError;
+use crate::part_name::PartName;
+use crate::report::TaskReport;
+
+/// The attempts that there are, by task: with their reports, if they are complete.
+pub(super) type Found = BTreeMap<u32, BTreeMap<Uuid, Option<TaskReport>>>;
+
+/// The attempts below a dataset's folder, with what they say.
+///
+/// # Errors
+/// [`DatasetError::Staging`] for a report that is not as we write them or does not go with the files, [`DatasetError::Io`].
+pub(super) fn find(dataset: &Path) -> Result<Found, DatasetError> {
+    let mut found = Found::new();
+    for (task, attempt) in attempts(dataset)? {
+        found.entry(task).or_default().insert(attempt, report(dataset, task, attempt)?);
+    }
+    Ok(found)
+}
+
+/// The attempts below a dataset's folder: task and id.
+///
+/// # Errors
+/// [`DatasetError::Io`].
+pub(super) fn attempts(dataset: &Path) -> Result<Vec<(u32, Uuid)>, DatasetError> {
+    let tasks = dataset.join(TASKS);
+    let entries = match fs::read_dir(&tasks) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(io_error(&tasks)(error)),
+    };
+    let mut attempts = Vec::new();
+    for entry in entries {
+        let name = entry.map_err(io_error(&tasks))?.file_name();
+        attempts.extend(name.to_str().and_then(parse_folder));
+    }
+    Ok(attempts)
+}
+
+/// Takes a task's number and an attempt's id from the name of its folder.
+fn parse_folder(name: &str) -> Option<(u32, Uuid)> {
+    let (task, attempt) = name.split_once('-')?;
+    let (task, attempt) = (task.parse().ok()?, Uuid::try_parse(attempt).ok()?);
+    (format!("{task:05}-{}", attempt.hyphenated()) == name).then_some((task, attempt))
+}
+
+/// What an attempt said, compared with what is there; `None` where it has said nothing.
+fn report(dataset: &Path, task: u32, attempt: Uuid) -> Result<Option<TaskReport>, DatasetError> {
+    let folder = folder(dataset, task, attempt);
+    let path = folder.join(REPORT);
+    let Some(json) = read_capped(&path)? else { return Ok(None) };
+    let wrong = |problem: String| DatasetError::Staging { path: path.clone(), problem };
+    let report: TaskReport = serde_json::from_slice(&json).map_err(|error| wrong(error.to_string()))?;
+    if (report.task, report.attempt) != (task, attempt) {
+        return Err(wrong("is the report of another attempt".to_owned()));
+    }
+    for (shard, number) in report.shards.iter().zip(0..) {
+        if PartName::parse(&shard.shard_path) != Some(PartName { task, shard: number, attempt }) {
+            return Err(wrong(format!("names `{}` as shard {number}", shard.shard_path.escape_debug())));
+        }
+        let path = folder.join(&shard.shard_path);
+        let found = fs::symlink_metadata(&path).map_err(io_error(&path))?;
+        if !found.is_file() || found.len() != shard.bytes {
+            let problem = format!("{} bytes, expected a file of {}", found.len(), shard.bytes);
+            return Err(DatasetError::Staging { path, problem });
+        }
+    }
+    Ok(Some(report))
+}
+
+/// One complete attempt of each task: of those that are named, or the first. Pure.
+///
+/// # Errors
+/// What keeps them from being a dataset, in words.
+pub(super) fn choose(found: Found, named: Option<&[Uuid]>) -> Result<Vec<TaskReport>, String> {
+    let Some(named) = named else {
+        let chosen = found.into_iter().map(|(task, attempts)| {
+            let n_attempts = attempts.len();
+            let complete = attempts.into_values().flatten().next();
+            complete.ok_or_else(|| format!("none of the {n_attempts} attempts at task {task} is complete"))
+        });
+        return chosen.collect();
+    };
+    let mut missing: BTreeSet<Uuid> = named.iter().copied().collect();
+    let mut chosen: Vec<TaskReport> = Vec::new();
+    for (task, attempts) in found {
+        for (attempt, report) in attempts {
+            if !missing.remove(&attempt) {
+                continue;
+            }
+            let report = report.ok_or_else(|| format!("attempt {attempt} at task {task} is not complete"))?;
+            if let Some(other) = chosen.last().filter(|other| other.task == task) {
+                return Err(format!("attempts {} and {attempt} are both at task {task}", other.attempt));
+            }
+            chosen.push(report);
+        }
+    }
+    match missing.first() {
+        Some(attempt) => Err(format!("there is no attempt {attempt}")),
+        None => Ok(chosen),
+    }
+}

@@ -1,0 +1,128 @@
+//! Which columns are written, and under which names. Pure.
+
+use std::collections::BTreeSet;
+
+use arrow_schema::{DataType, Schema};
+
+use crate::column::Column;
+use crate::error::{ColumnProblem, DatasetError};
+use crate::options::{Mode, WriteOptions};
+
+/// A column that is written, and where it is in the record batches.
+#[derive(Clone, Debug)]
+pub(super) struct Chosen {
+    pub(super) position: usize,
+    pub(super) column: Column,
+}
+
+/// What is written of the columns of a schema.
+#[derive(Clone, Debug)]
+pub(super) struct Columns {
+    pub(super) chosen: Vec<Chosen>,
+    /// Where the names of the rows are, in key-value mode.
+    pub(super) names: Option<usize>,
+}
+
+impl Columns {
+    /// Chooses columns as the options say.
+    pub(super) fn choose(schema: &Schema, options: &WriteOptions) -> Result<Self, DatasetError> {
+        let name_column = match &options.mode {
+            Mode::Batch { .. } => None,
+            Mode::KeyValue(key_value) => Some(key_value.name_column.as_str()),
+        };
+        let names = name_column.map(|name| find(schema, name)).transpose()?;
+        if let Some(position) = names {
+            check_names(schema, position)?;
+        }
+        let positions = match &options.columns {
+            None => (0..schema.fields().len()).filter(|position| Some(*position) != names).collect(),
+            Some(columns) => columns.iter().map(|name| find(schema, name)).collect::<Result<Vec<_>, _>>()?,
+        };
+        let mut chosen: Vec<Chosen> = Vec::new();
+        let mut seen = BTreeSet::new();
+        for position in positions {
+            let field = schema.field(position);
+            let name = field.name().escape_debug();
+            if Some(position) == names {
+                return Err(DatasetError::Options(format!("column `{name}` names the rows, and is no tensor as well")));
+            }
+            if !seen.insert(field.name()) {
+                return Err(DatasetError::Options(format!("there are two columns `{name}`")));
+            }
+            check_name(field.name()).map_err(|problem| DatasetError::Column { column: name.to_string(), problem })?;
+            chosen.push(Chosen { position, column: Column::plan(field, options)? });
+        }
+        if chosen.is_empty() {
+            return Err(DatasetError::Options("there is no column to write".to_owned()));
+        }
+        for name in options.shapes.keys().chain(options.dtypes.keys()) {
+            if !seen.contains(name) {
+                return Err(no_column(name, seen.iter().map(|name| name.as_str())));
+            }
+        }
+        if let Mode::KeyValue(key_value) = &options.mode {
+            check_names_are_unambiguous(&chosen, &key_value.separator)?;
+        }
+        Ok(Self { chosen, names })
+    }
+}
+
+/// What tensors can be called: any text without control characters, but what headers keep for their own.
+pub(super) fn check_name(name: &str) -> Result<(), ColumnProblem> {
+    if name.is_empty() || name == "__metadata__" || name.contains(char::is_control) {
+        Err(ColumnProblem::Name(name.escape_debug().to_string()))
+    } else {
+        Ok(())
+    }
+}
+
+fn find(schema: &Schema, name: &str) -> Result<usize, DatasetError> {
+    let mut positions = (0..schema.fields().len()).filter(|position| schema.field(*position).name() == name);
+    match (positions.next(), positions.next()) {
+        (Some(position), None) => Ok(position),
+        (None, _) => Err(no_column(name, schema.fields().iter().map(|field| field.name().as_str()))),
+        (Some(_), Some(_)) => Err(DatasetError::Options(format!("there are two columns `{}`", name.escape_debug()))),
+    }
+}
+
+fn no_column<'a>(name: &str, columns: impl Iterator<Item = &'a str>) -> DatasetError {
+    let columns = columns.map(|column| column.escape_debug().to_string()).collect();
+    DatasetError::NoColumn { column: name.escape_debug().to_string(), columns }
+}
+
+fn check_names(schema: &Schema, position: usize) -> Result<(), DatasetError> {
+    let field = schema.field(position);
+    match field.data_type() {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Ok(()),
+        other => {
+            let column = field.name().escape_debug().to_string();
+            Err(DatasetError::Column { column, problem: ColumnProblem::NotNames(other.clone()) })
+        }
+    }
+}
+
+/// No two rows of different names may make the same tensor: `a__b` with `c`, and `a` with `b__c`. They can only where one
+/// column's name ends with another's, and what comes before could end with the separator.
+fn check_names_are_unambiguous(chosen: &[Chosen], separator: &str) -> Result<(), DatasetError> {
+    if separator.contains(char::is_control) {
+        let separator = separator.escape_debug();
+        return Err(DatasetError::Options(format!("the separator `{separator}` has control characters")));
+    }
+    for long in chosen {
+        for short in chosen {
+            let (long, short) = (long.column.name(), short.column.name());
+            if let Some(before) = long.strip_suffix(short)
+                && !before.is_empty()
+                && format!("{separator}{before}").ends_with(separator)
+            {
+                return Err(DatasetError::Options(format!(
+                    "the names of tensors would be ambiguous: column `{}` ends with `{}`, after the separator `{}`",
+                    long.escape_debug(),
+                    short.escape_debug(),
+                    separator.escape_debug()
+                )));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,210 @@
+//! Key-value mode: each row becomes tensors named after it, and shards are closed when they are large enough
+//! (spec/dataset.md §4.4).
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef};
+use arrow_buffer::Buffer;
+use arrow_schema::DataType;
+use carton_tensor::files::ElementType;
+use carton_tensor::safetensors::{Header, Layout, SafetensorsError};
+
+use super::attempt::Attempt;
+use super::batch::next_number;
+use super::columns::{Chosen, check_name};
+use super::progress::Meter;
+use super::shard_file::{ShardFile, metadata};
+use crate::column::Run;
+use crate::error::{ColumnProblem, DatasetError};
+use crate::options::{Duplicates, KeyValue};
+use crate::report::TaskReport;
+
+/// What `dataset.mode` is in key-value mode.
+const MODE: &str = "key-value";
+
+/// The rows of the shard that is filled next.
+#[derive(Debug)]
+pub(super) struct Filling {
+    options: KeyValue,
+    columns: Vec<String>,
+    rows: Vec<Row>,
+    /// Where the row of each name is.
+    positions: HashMap<Arc<str>, usize>,
+    /// The bytes of all tensors, with what their entries count as.
+    size: u64,
+    /// What the header takes at most.
+    header_length: u64,
+}
+
+/// A row, and its tensors in the order of the columns.
+#[derive(Debug)]
+struct Row {
+    name: Arc<str>,
+    /// Its number among all that were given.
+    number: u64,
+    tensors: Vec<Tensor>,
+}
+
+#[derive(Debug)]
+struct Tensor {
+    dtype: ElementType,
+    shape: Vec<usize>,
+    bytes: Buffer,
+}
+
+impl Filling {
+    pub(super) fn new(options: &KeyValue, chosen: &[Chosen]) -> Self {
+        Self {
+            options: options.clone(),
+            columns: chosen.iter().map(|chosen| chosen.column.name().to_owned()).collect(),
+            rows: Vec::new(),
+            positions: HashMap::new(),
+            size: 0,
+            header_length: 0,
+        }
+    }
+
+    /// Adds the rows of a record batch, whose columns have become `columns`, and writes the shards that they fill.
+    pub(super) fn push(
+        &mut self,
+        names: &ArrayRef,
+        columns: Vec<Vec<Run>>,
+        first_row: u64,
+        attempt: &Attempt,
+        report: &mut TaskReport,
+        meter: &mut Meter,
+    ) -> Result<(), DatasetError> {
+        let mut columns: Vec<_> = columns.into_iter().map(|runs| tensors(runs, self.options.duplicates)).collect();
+        for (row, number) in (0..names.len()).zip(first_row..) {
+            let name = self.name(names, row, number)?;
+            let tensors: Vec<Tensor> = columns.iter_mut().filter_map(Iterator::next).collect();
+            let header_length = self.header_length_of(&name, &tensors);
+            if !self.rows.is_empty() && self.header_length + header_length > Header::MAX_LENGTH - HEADER_RESERVE {
+                self.write_shard(attempt, report, meter)?;
+            }
+            self.add(Row { name, number, tensors }, header_length)?;
+            if self.size >= self.options.target_shard_bytes {
+                self.write_shard(attempt, report, meter)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn name(&self, names: &ArrayRef, row: usize, number: u64) -> Result<Arc<str>, DatasetError> {
+        let fail = |problem| {
+            let column = self.options.name_column.escape_debug().to_string();
+            DatasetError::Row { row: number, column, problem }
+        };
+        if names.is_null(row) {
+            return Err(fail(ColumnProblem::Null));
+        }
+        let name = match names.data_type() {
+            DataType::Utf8 => names.as_string::<i32>().value(row),
+            DataType::LargeUtf8 => names.as_string::<i64>().value(row),
+            DataType::Utf8View => names.as_string_view().value(row),
+            other => return Err(fail(ColumnProblem::NotNames(other.clone()))),
+        };
+        check_name(name).map_err(fail)?;
+        Ok(name.into())
+    }
+
+    fn add(&mut self, row: Row, header_length: u64) -> Result<(), DatasetError> {
+        self.header_length += header_length;
+        self.size += size(&row);
+        match self.positions.entry(row.name.clone()) {
+            Entry::Vacant(place) => {
+                place.insert(self.rows.len());
+                self.rows.push(row);
+            }
+            Entry::Occupied(place) => {
+                let Some(first) = self.rows.get_mut(*place.get()) else { return Ok(()) };
+                if self.options.duplicates == Duplicates::Fail {
+                    return Err(DatasetError::DuplicateName {
+                        row: row.number,
+                        column: self.options.name_column.escape_debug().to_string(),
+                        name: row.name.escape_debug().to_string(),
+                        first: first.number,
+                    });
+                }
+                self.size -= size(first);
+                self.header_length -= header_length;
+                *first = row;
+            }
+        }
+        Ok(())
+    }
+
+    /// What the entries of a row's tensors take in the header, at most: names are written with escapes, numbers have up to twenty
+    /// digits.
+    fn header_length_of(&self, name: &str, tensors: &[Tensor]) -> u64 {
+        const DIGITS: usize = 20;
+        let entry = r#","":{"dtype":"F8_E4M3FNUZ","shape":[],"data_offsets":[,]}"#.len() + 2 * DIGITS;
+        let text = |text: &str| text.len() + text.matches(['"', '\\']).count();
+        let named = text(name) + text(&self.options.separator) + entry;
+        let lengths = self.columns.iter().zip(tensors);
+        lengths.map(|(column, tensor)| named + text(column) + tensor.shape.len() * (DIGITS + 1)).sum::<usize>() as u64
+    }
+
+    /// Writes the rows as a shard; none if there are none.
+    pub(super) fn write_shard(
+        &mut self,
+        attempt: &Attempt,
+        report: &mut TaskReport,
+        meter: &mut Meter,
+    ) -> Result<(), DatasetError> {
+        let rows = std::mem::take(&mut self.rows);
+        self.positions.clear();
+        (self.size, self.header_length) = (0, 0);
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let samples = rows.len() as u64;
+        let metadata = metadata(MODE, samples, Some(&self.options.separator))?;
+        let separator = &self.options.separator;
+        let tensors: Vec<(String, Tensor)> = rows
+            .into_iter()
+            .flat_map(|row| {
+                let name = row.name;
+                let named = move |(column, tensor)| (format!("{name}{separator}{column}"), tensor);
+                self.columns.iter().zip(row.tensors).map(named)
+            })
+            .collect();
+        let number = next_number(report)?;
+        let described = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor.dtype, tensor.shape.as_slice()));
+        let layout = Layout::new(described, &metadata).map_err(|source| DatasetError::Shard {
+            shard: attempt.part_name(number).to_string(),
+            source: SafetensorsError::Unwritable(source),
+        })?;
+        let order = layout.order().to_vec();
+        let mut file = ShardFile::create(attempt, number, layout)?;
+        for (name, tensor) in order.into_iter().filter_map(|position| tensors.get(position)) {
+            file.write(name, &tensor.bytes, meter)?;
+        }
+        file.finish(samples, report, meter)
+    }
+}
+
+/// Room for braces, the metadata and the padding.
+const HEADER_RESERVE: u64 = 64 << 10;
+
+/// What a row counts as.
+fn size(row: &Row) -> u64 {
+    row.tensors.iter().map(|tensor| tensor.bytes.len() as u64 + KeyValue::OVERHEAD_PER_TENSOR).sum()
+}
+
+/// The tensors of a column, row by row.
+///
+/// They are slices of the record batch's memory, which stays as long as one of them is there. Where later rows can take the
+/// place of earlier ones that could keep any number of record batches for the sake of a few rows, so they are copied.
+fn tensors(runs: Vec<Run>, duplicates: Duplicates) -> impl Iterator<Item = Tensor> {
+    runs.into_iter().flat_map(move |run| {
+        (0..run.n_rows).map(move |row| {
+            let bytes = run.row(row);
+            let bytes = if duplicates == Duplicates::LastWins { Buffer::from(bytes.as_slice()) } else { bytes };
+            Tensor { dtype: run.dtype, shape: run.shape.clone(), bytes }
+        })
+    })
+}

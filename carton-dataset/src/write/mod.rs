@@ -1,0 +1,73 @@
+//! Record batches become the shards of a dataset (spec/dataset.md §5 and §6).
+//!
+//! `columns` decides what is written; `task` is one attempt at one task, which cuts rows into shards with `batch` or `key_value`
+//! and writes each with `shard_file` into the folder of the `attempt`. `commit` makes a dataset of one attempt at each task: which,
+//! is the `choice`, and what is done then, the `commit_record`. `merge` makes one of shards that came without reports.
+
+mod attempt;
+mod batch;
+mod choice;
+mod columns;
+mod commit;
+mod commit_record;
+mod key_value;
+mod merge;
+mod progress;
+mod shard_file;
+mod task;
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+
+pub use commit::{CommitOptions, commit};
+pub use merge::merge;
+pub use progress::WriteProgress;
+pub use task::TaskWriter;
+
+use crate::error::DatasetError;
+use crate::manifest::Manifest;
+use crate::options::WriteOptions;
+
+/// Writes a dataset into `folder` from record batches of one schema: one task, committed.
+///
+/// `on_progress` is told how far it has come, and ends it by [`ControlFlow::Break`].
+///
+/// ```
+/// use std::{num::NonZeroUsize, ops::ControlFlow, sync::Arc};
+/// use arrow_array::{Float32Array, RecordBatch};
+/// use carton_dataset::{Mode, TailStrategy, WriteOptions, write};
+/// # let parent = tempfile::tempdir()?;
+/// # let folder = parent.path().join("numbers");
+/// let rows = RecordBatch::try_from_iter([("x", Arc::new(Float32Array::from(vec![1.0, 2.0, 3.0])) as _)])?;
+/// let batch_size = NonZeroUsize::new(2).ok_or("is zero")?;
+/// let options = WriteOptions::new(Mode::Batch { batch_size, tail: TailStrategy::Write });
+/// let manifest = write(&rows.schema(), [Ok(rows)], &folder, &options, |_| ControlFlow::Continue(()))?;
+/// assert_eq!((manifest.total_samples(), manifest.shards().len()), (3, 2));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// What the record batches fail with; as [`TaskWriter`] and [`commit`]. Nothing is left of what was written.
+pub fn write(
+    schema: &SchemaRef,
+    batches: impl IntoIterator<Item = Result<RecordBatch, DatasetError>>,
+    folder: &Path,
+    options: &WriteOptions,
+    on_progress: impl FnMut(&WriteProgress) -> ControlFlow<()> + Send + 'static,
+) -> Result<Manifest, DatasetError> {
+    let mut writer = TaskWriter::create(folder, schema, options, 0)?;
+    writer.on_progress(on_progress);
+    for batch in batches {
+        writer.write(&batch?)?;
+    }
+    let report = writer.finish()?;
+    let options = CommitOptions {
+        attempts: Some(vec![report.attempt]),
+        generate_index: options.generate_index,
+        overwrite: options.overwrite,
+    };
+    commit(folder, &options)
+}

@@ -1,0 +1,98 @@
+//! One shard, written from beginning to end. It has its name only when it is complete.
+
+use std::fs::{self, File};
+use std::io::BufWriter;
+use std::path::PathBuf;
+
+use carton_tensor::files::ElementType;
+use carton_tensor::safetensors::{Layout, Metadata, SafetensorsError, Writer, dtype_name};
+
+use super::attempt::{Attempt, io_error};
+use super::progress::Meter;
+use crate::error::DatasetError;
+use crate::manifest::{Shard, TensorSchema};
+use crate::report::TaskReport;
+
+/// What shards say of themselves (spec/dataset.md §2.2).
+pub(crate) const MODE_KEY: &str = "dataset.mode";
+/// How many rows a shard has.
+pub(crate) const SAMPLES_KEY: &str = "dataset.samples";
+/// What stands between the names of rows and columns, in key-value mode.
+pub(crate) const SEPARATOR_KEY: &str = "dataset.separator";
+
+/// The bytes that are written at a time, between which others are told of progress.
+const PIECE: usize = 8 << 20;
+/// Smaller pieces are gathered; larger ones go to the file as they are.
+const BUFFER: usize = 256 << 10;
+
+/// A shard that is being written.
+pub(super) struct ShardFile {
+    partial: PathBuf,
+    path: PathBuf,
+    writer: Writer<BufWriter<File>>,
+}
+
+impl ShardFile {
+    /// Begins the next shard of an attempt with its header.
+    pub(super) fn create(attempt: &Attempt, number: u32, layout: Layout) -> Result<Self, DatasetError> {
+        let path = attempt.folder().join(attempt.part_name(number).to_string());
+        let mut partial = path.clone().into_os_string();
+        partial.push(".partial");
+        let partial = PathBuf::from(partial);
+        let file = File::create_new(&partial).map_err(io_error(&partial))?;
+        let output = BufWriter::with_capacity(BUFFER, file);
+        let writer = Writer::new(output, layout).map_err(|error| named(&partial, error))?;
+        Ok(Self { partial, path, writer })
+    }
+
+    /// Writes the next bytes of a tensor, in the order of the layout.
+    pub(super) fn write(&mut self, name: &str, bytes: &[u8], meter: &mut Meter) -> Result<(), DatasetError> {
+        for piece in bytes.chunks(PIECE) {
+            self.writer.write(name, piece).map_err(|error| named(&self.partial, error))?;
+            meter.progress.bytes += piece.len() as u64;
+            if piece.len() == PIECE {
+                meter.tell()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the shard its name, and says in the report that there is one.
+    pub(super) fn finish(self, samples: u64, report: &mut TaskReport, meter: &mut Meter) -> Result<(), DatasetError> {
+        let layout = self.writer.layout();
+        let bytes = layout.file_length();
+        for tensor in layout.header().iter() {
+            if !report.schema.contains_key(tensor.name) {
+                report.schema.insert(tensor.name.to_owned(), schema(tensor.dtype, tensor.shape));
+            }
+        }
+        self.writer.finish().map_err(|error| named(&self.partial, error))?;
+        fs::rename(&self.partial, &self.path).map_err(io_error(&self.path))?;
+        let shard_path = self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        report.shards.push(Shard { shard_path, samples_count: samples, bytes });
+        meter.progress.shards += 1;
+        meter.tell()
+    }
+}
+
+pub(super) fn schema(dtype: ElementType, shape: &[usize]) -> TensorSchema {
+    // A layout holds only what the format has a name for.
+    let dtype = dtype_name(dtype).unwrap_or_default().to_owned();
+    TensorSchema { dtype, shape: shape.iter().map(|size| *size as u64).collect() }
+}
+
+/// What a shard says of itself.
+pub(super) fn metadata(mode: &str, samples: u64, separator: Option<&str>) -> Result<Metadata, DatasetError> {
+    let samples = samples.to_string();
+    let mut pairs = vec![(MODE_KEY, mode), (SAMPLES_KEY, samples.as_str())];
+    pairs.extend(separator.map(|separator| (SEPARATOR_KEY, separator)));
+    Metadata::new(pairs).map_err(|error| DatasetError::Options(error.to_string()))
+}
+
+/// Names the file in what the system says of it.
+fn named(path: &std::path::Path, error: SafetensorsError) -> DatasetError {
+    match error {
+        SafetensorsError::Io { source, .. } => io_error(path)(source),
+        source => DatasetError::Shard { shard: path.display().to_string(), source },
+    }
+}

@@ -1,0 +1,181 @@
+//! One attempt at one task: record batches in, shards out (spec/dataset.md §4 and §5.1).
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use arrow_array::RecordBatch;
+use arrow_schema::{Schema, SchemaRef};
+use uuid::Uuid;
+
+use super::attempt::Attempt;
+use super::columns::{Chosen, Columns};
+use super::progress::{Meter, WriteProgress};
+use super::{batch, key_value};
+use crate::error::DatasetError;
+use crate::options::{Mode, TailStrategy, WriteOptions};
+use crate::report::TaskReport;
+
+/// Writes the rows of one task, in one attempt of any number: another one, here or elsewhere, is told apart by its id, and
+/// replaces nothing of this one.
+///
+/// Nothing of it is part of a dataset before it was [committed](crate::commit). Dropped without [`finish`](Self::finish), and
+/// after any error, it removes what it wrote. Holds the rows of one shard, and of one record batch, as slices of the memory
+/// that they came in.
+pub struct TaskWriter {
+    schema: SchemaRef,
+    columns: Columns,
+    rows: Rows,
+    attempt: Attempt,
+    report: TaskReport,
+    meter: Meter,
+    has_failed: bool,
+}
+
+/// Rows that are in no shard yet.
+enum Rows {
+    Batch { pending: batch::Pending, batch_size: NonZeroUsize, tail: TailStrategy },
+    KeyValue(key_value::Filling),
+}
+
+impl TaskWriter {
+    /// Begins an attempt at a task, whose record batches will have this schema, for the dataset in `folder`, which is made if
+    /// need be.
+    ///
+    /// # Errors
+    /// [`DatasetError::Exists`] where there is a dataset already, unless the options say `overwrite`;
+    /// [`DatasetError::Options`], [`DatasetError::NoColumn`] and [`DatasetError::Column`] for options that do not go with
+    /// the schema; [`DatasetError::Io`].
+    pub fn create(folder: &Path, schema: &SchemaRef, options: &WriteOptions, task: u32) -> Result<Self, DatasetError> {
+        let columns = Columns::choose(schema, options)?;
+        let rows = match &options.mode {
+            Mode::Batch { batch_size, tail } => Rows::Batch {
+                pending: batch::Pending::new(columns.chosen.iter().map(|chosen| chosen.column.name())),
+                batch_size: *batch_size,
+                tail: *tail,
+            },
+            Mode::KeyValue(options) => Rows::KeyValue(key_value::Filling::new(options, &columns.chosen)),
+        };
+        let attempt = Attempt::create(folder, task, options.overwrite)?;
+        let report = TaskReport { task, attempt: attempt.id(), shards: Vec::new(), schema: BTreeMap::new() };
+        let meter = Meter::default();
+        Ok(Self { schema: schema.clone(), columns, rows, attempt, report, meter, has_failed: false })
+    }
+
+    /// Calls `tell` after every record batch and shard, and within large shards. When it says
+    /// [`Break`](ControlFlow::Break), writing ends with [`DatasetError::Interrupted`].
+    pub fn on_progress(&mut self, tell: impl FnMut(&WriteProgress) -> ControlFlow<()> + Send + 'static) {
+        self.meter.on_progress = Some(Box::new(tell));
+    }
+
+    /// The folder of the attempt, which is removed when writing fails or is given up. Who ends the process without dropping
+    /// the writer removes it.
+    #[must_use]
+    pub fn folder(&self) -> PathBuf {
+        self.attempt.folder()
+    }
+
+    /// Which attempt it is.
+    #[must_use]
+    pub fn attempt(&self) -> Uuid {
+        self.attempt.id()
+    }
+
+    /// How far it has come.
+    #[must_use]
+    pub fn progress(&self) -> WriteProgress {
+        self.meter.progress
+    }
+
+    /// Writes the next rows: what fills shards is in files when this returns.
+    ///
+    /// # Errors
+    /// [`DatasetError::Row`] for a value that makes no tensor, or, in batch mode, none like those before;
+    /// [`DatasetError::DuplicateName`]; [`DatasetError::Column`] for a record batch of another schema; [`DatasetError::Io`];
+    /// [`DatasetError::Interrupted`]. After an error nothing more can be written.
+    pub fn write(&mut self, batch: &RecordBatch) -> Result<(), DatasetError> {
+        self.check()?;
+        self.has_failed = true;
+        self.write_rows(batch)?;
+        self.meter.progress.rows += batch.num_rows() as u64;
+        self.meter.tell()?;
+        self.has_failed = false;
+        Ok(())
+    }
+
+    /// Writes what is left, and the report. From then on the attempt can be [committed](crate::commit).
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn finish(mut self) -> Result<TaskReport, DatasetError> {
+        self.check()?;
+        let Self { rows, attempt, mut report, mut meter, .. } = self;
+        match rows {
+            Rows::Batch { mut pending, batch_size, tail } => {
+                let n_rows = pending.n_rows();
+                let padded = match tail {
+                    TailStrategy::Drop => 0,
+                    TailStrategy::Pad => batch_size.get(),
+                    TailStrategy::Write => n_rows,
+                };
+                if n_rows > 0 && padded > 0 {
+                    pending.write_shard(n_rows, padded, &attempt, &mut report, &mut meter)?;
+                }
+            }
+            Rows::KeyValue(mut filling) => filling.write_shard(&attempt, &mut report, &mut meter)?,
+        }
+        attempt.finish(&report)?;
+        Ok(report)
+    }
+
+    fn check(&mut self) -> Result<(), DatasetError> {
+        if self.has_failed {
+            return Err(DatasetError::Options("nothing can be written after an error".to_owned()));
+        }
+        Ok(())
+    }
+
+    fn write_rows(&mut self, batch: &RecordBatch) -> Result<(), DatasetError> {
+        check_schema(&self.schema, batch)?;
+        let first_row = self.meter.progress.rows;
+        let runs = |chosen: &Chosen| chosen.column.runs(batch.column(chosen.position), first_row);
+        match &mut self.rows {
+            Rows::Batch { pending, batch_size, .. } => {
+                for (position, chosen) in self.columns.chosen.iter().enumerate() {
+                    pending.push(position, &chosen.column, runs(chosen)?, first_row)?;
+                }
+                pending.add_rows(batch.num_rows());
+                let batch_size = batch_size.get();
+                while pending.n_rows() >= batch_size {
+                    pending.write_shard(batch_size, batch_size, &self.attempt, &mut self.report, &mut self.meter)?;
+                }
+            }
+            Rows::KeyValue(filling) => {
+                let columns = self.columns.chosen.iter().map(runs).collect::<Result<Vec<_>, _>>()?;
+                // In key-value mode there is a column of names.
+                if let Some(names) = self.columns.names {
+                    let names = batch.column(names);
+                    filling.push(names, columns, first_row, &self.attempt, &mut self.report, &mut self.meter)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Record batches have the columns that were announced, in their order.
+fn check_schema(schema: &Schema, batch: &RecordBatch) -> Result<(), DatasetError> {
+    let found = batch.schema_ref();
+    if std::ptr::eq(schema, found.as_ref()) {
+        return Ok(());
+    }
+    let names = |schema: &Schema| {
+        schema.fields().iter().map(|field| field.name().escape_debug().to_string()).collect::<Vec<_>>()
+    };
+    if found.fields().iter().map(|field| field.name()).eq(schema.fields().iter().map(|field| field.name())) {
+        return Ok(());
+    }
+    let (expected, found) = (names(schema).join(", "), names(found).join(", "));
+    Err(DatasetError::Options(format!("a record batch has the columns {found}, expected {expected}")))
+}
