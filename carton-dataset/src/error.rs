@@ -122,6 +122,56 @@ pub enum DatasetError {
         #[source]
         source: SafetensorsError,
     },
+    /// A shard that the manifest names is not there.
+    #[error("shard `{shard}` is not there")]
+    MissingShard {
+        /// The file.
+        shard: String,
+    },
+    /// A shard has another size than the manifest says.
+    #[error("shard `{shard}` has {found} bytes, expected {expected}")]
+    ShardSize {
+        /// The file.
+        shard: String,
+        /// What the manifest says.
+        expected: u64,
+        /// Its size.
+        found: u64,
+    },
+    /// A shard is a link to somewhere else.
+    #[error("shard `{shard}` is a link that leads out of the dataset's folder")]
+    ShardOutside {
+        /// The file.
+        shard: String,
+    },
+    /// The tensors of a shard are not as many samples as the manifest says.
+    #[error("shard `{shard}`: {problem}")]
+    Samples {
+        /// The file.
+        shard: String,
+        /// What is there.
+        problem: String,
+    },
+    /// A name that several shards have.
+    #[error("{n_shards} shards have a tensor `{name}`, `{first}` among them")]
+    Ambiguous {
+        /// The name, escaped.
+        name: String,
+        /// How many.
+        n_shards: usize,
+        /// The first of them.
+        first: String,
+    },
+    /// The index says of a tensor what its shard does not.
+    #[error("the index says that tensor `{name}` is in `{shard}`: {problem}")]
+    IndexDisagrees {
+        /// The name, escaped.
+        name: String,
+        /// The shard.
+        shard: String,
+        /// What is there.
+        problem: String,
+    },
     /// A file or folder cannot be read or written.
     #[error("`{}`", .path.display())]
     Io {

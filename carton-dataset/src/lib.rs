@@ -18,6 +18,7 @@ mod input;
 mod manifest;
 mod options;
 mod part_name;
+mod read;
 mod report;
 mod shard_path;
 mod write;
@@ -27,5 +28,8 @@ pub use input::{Input, InputError};
 pub use manifest::{FORMAT_VERSION, MANIFEST_NAME, Manifest, ManifestError, SAFETENSORS_VERSION, Shard, TensorSchema};
 pub use options::{Duplicates, KeyValue, Mode, Rounding, TailStrategy, WriteOptions};
 pub use part_name::PartName;
+pub use read::{
+    Assignment, Batch, Category, Checks, Dataset, Finding, Sample, Shards, Verification, VerifyProgress, verify,
+};
 pub use report::TaskReport;
 pub use write::{CommitOptions, TaskWriter, WriteProgress, commit, merge, write};

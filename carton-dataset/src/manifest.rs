@@ -117,7 +117,7 @@ pub enum ManifestError {
 
 impl Manifest {
     /// The longest manifest that is read, in bytes.
-    pub const MAX_LENGTH: u64 = 256 << 20;
+    pub const MAX_LENGTH: u64 = 2 << 30;
 
     /// The manifest of these shards, in any order, and of the tensors in them.
     ///
@@ -342,7 +342,7 @@ mod tests {
         check("\"total_samples\": 3,", "", "is not a manifest (spec/dataset.md §3.1): missing field `total_samples`");
         let twice = "\"total_samples\": 3, \"total_samples\": 3,";
         check("\"total_samples\": 3,", twice, "is not a manifest (spec/dataset.md §3.1): duplicate field");
-        check("}\n", "}\n}", "is not a manifest (spec/dataset.md §3.1): trailing characters");
+        check("  }\n}\n", "  }\n}\n}", "is not a manifest (spec/dataset.md §3.1): trailing characters");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::builder::{FixedSizeListBuilder, Float32Builder};
-use arrow_array::{ArrayRef, BinaryArray, DictionaryArray, Int64Array, RecordBatch, StringArray, types::Int32Type};
+use arrow_array::{ArrayRef, BinaryArray, DictionaryArray, Int32Array, Int64Array, RecordBatch, StringArray};
 use arrow_ipc::CompressionType;
 use arrow_ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
 use arrow_schema::SchemaRef;
@@ -29,7 +29,9 @@ fn rows(from: i64, n: i64) -> RecordBatch {
     }
     let names = StringArray::from_iter_values((from..from + n).map(|row| format!("row {row}")));
     let bytes = BinaryArray::from_iter((from..from + n).map(|row| (row % 3 > 0).then(|| row.to_le_bytes())));
-    let words: DictionaryArray<Int32Type> = (from..from + n).map(|row| ["a", "b"][row as usize % 2]).collect();
+    // Files have one dictionary for all batches.
+    let keys = Int32Array::from_iter_values((from..from + n).map(|row| row as i32 % 2));
+    let words = DictionaryArray::new(keys, Arc::new(StringArray::from_iter_values(["a", "b"])));
     let columns: [(&str, ArrayRef); 5] = [
         ("id", Arc::new(ids)),
         ("vector", Arc::new(vectors.finish())),

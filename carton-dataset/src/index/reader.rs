@@ -29,6 +29,12 @@ pub struct TensorIndex {
 }
 
 impl TensorIndex {
+    /// Of tensors that are known to be unique.
+    pub(crate) fn from_rows(mut rows: Vec<IndexRow>) -> Self {
+        rows.sort_unstable();
+        Self { rows }
+    }
+
     /// All rows, sorted by key and then by file.
     #[must_use]
     pub fn rows(&self) -> &[IndexRow] {

@@ -1,0 +1,238 @@
+//! A shard as a batch of tensors, and its rows as samples.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use carton_tensor::files::{ElementType, RawTensor, SharedBytes};
+use carton_tensor::safetensors::{Header, Reader};
+
+use crate::error::DatasetError;
+use crate::manifest::Shard;
+use crate::options::KeyValue;
+
+/// What a shard says of itself (spec/dataset.md §2.3): hints, which are checked.
+const MODE_KEY: &str = "dataset.mode";
+const SEPARATOR_KEY: &str = "dataset.separator";
+
+/// A shard: its tensors by name.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    shard: Shard,
+    reader: Arc<Reader>,
+}
+
+/// How the samples of a shard lie in its tensors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Samples {
+    /// The first dimension of every tensor counts them.
+    Rows,
+    /// Each is the tensors of one name, which this separates from the names of columns.
+    Named(String),
+}
+
+impl Batch {
+    pub(super) fn new(shard: Shard, reader: Arc<Reader>) -> Self {
+        Self { shard, reader }
+    }
+
+    /// What the manifest says of it.
+    #[must_use]
+    pub fn shard(&self) -> &Shard {
+        &self.shard
+    }
+
+    /// The file: its header, and the metadata that its writer left.
+    #[must_use]
+    pub fn reader(&self) -> &Reader {
+        &self.reader
+    }
+
+    /// The names of the tensors, in the order of their data.
+    pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.reader.names()
+    }
+
+    /// The tensor of this name, over the mapped file; `None` where there is none.
+    ///
+    /// # Errors
+    /// [`DatasetError::Shard`].
+    pub fn get(&self, name: &str) -> Result<Option<RawTensor>, DatasetError> {
+        if self.reader.get(name).is_none() {
+            return Ok(None);
+        }
+        let wrong = |source| DatasetError::Shard { shard: self.reader.place().to_owned(), source };
+        self.reader.read(name).map(Some).map_err(wrong)
+    }
+
+    /// All tensors, in the order of their data.
+    pub fn tensors(&self) -> impl Iterator<Item = Result<(&str, RawTensor), DatasetError>> {
+        self.names().filter_map(|name| self.get(name).transpose().map(|tensor| Ok((name, tensor?))))
+    }
+
+    /// The samples: in batch mode the rows of all tensors; in key-value mode the tensors that share a name. Nothing is copied out
+    /// of a mapped file.
+    ///
+    /// # Errors
+    /// [`DatasetError::Samples`] where the tensors are not as many samples as the manifest says;
+    /// [`DatasetError::Shard`].
+    pub fn samples(&self) -> Result<impl Iterator<Item = Sample> + use<>, DatasetError> {
+        let samples = self.check_samples()?;
+        let mut tensors = Vec::with_capacity(self.names().len());
+        for tensor in self.tensors() {
+            let (name, tensor) = tensor?;
+            tensors.push((name.to_owned(), tensor));
+        }
+        Ok(match samples {
+            Samples::Rows => SampleIter::Rows(Rows { tensors, next: 0, n_rows: self.shard.samples_count }),
+            Samples::Named(separator) => SampleIter::Named(named(tensors, &separator).into_iter()),
+        })
+    }
+
+    fn check_samples(&self) -> Result<Samples, DatasetError> {
+        let header = self.reader.header();
+        kind(header, self.shard.samples_count)
+            .and_then(|samples| check(header, self.shard.samples_count, &samples).map(|()| samples))
+            .map_err(|problem| DatasetError::Samples { shard: self.reader.place().to_owned(), problem })
+    }
+}
+
+/// What the samples of a shard are: what it says, or else what fits.
+pub(super) fn kind(header: &Header, samples_count: u64) -> Result<Samples, String> {
+    let metadata = header.metadata();
+    let separator = metadata.get(SEPARATOR_KEY).unwrap_or(KeyValue::SEPARATOR);
+    let named = Samples::Named(separator.to_owned());
+    match metadata.get(MODE_KEY) {
+        Some("batch") => return Ok(Samples::Rows),
+        Some("key-value") => return Ok(named),
+        _ => {}
+    }
+    [Samples::Rows, named]
+        .into_iter()
+        .find(|samples| check(header, samples_count, samples).is_ok())
+        .ok_or_else(|| format!("its tensors are neither of {samples_count} rows nor of {samples_count} names"))
+}
+
+/// Whether a shard has as many samples as it should.
+pub(super) fn check(header: &Header, samples_count: u64, samples: &Samples) -> Result<(), String> {
+    let Samples::Named(separator) = samples else {
+        for tensor in header.iter() {
+            let name = tensor.name.escape_debug();
+            let n_rows = tensor.shape.first().map(|&n_rows| n_rows as u64);
+            match n_rows {
+                Some(n_rows) if n_rows == samples_count => {
+                    if !has_whole_rows(tensor.dtype, tensor.shape) {
+                        return Err(format!(
+                            "the rows of tensor `{name}`, of {}, do not end between bytes",
+                            tensor.dtype
+                        ));
+                    }
+                }
+                Some(n_rows) => return Err(format!("tensor `{name}` has {n_rows} rows, expected {samples_count}")),
+                None => return Err(format!("tensor `{name}` is a scalar, expected {samples_count} rows")),
+            }
+        }
+        return Ok(());
+    };
+    let mut names: Vec<&str> = header.names().map(|name| split(name, separator).0).collect();
+    names.sort_unstable();
+    names.dedup();
+    match names.len() as u64 {
+        found if found == samples_count => Ok(()),
+        found => Err(format!("its tensors have {found} names, expected {samples_count}")),
+    }
+}
+
+/// The name of a sample and that of a column, at the last separator.
+fn split<'n>(name: &'n str, separator: &str) -> (&'n str, &'n str) {
+    if separator.is_empty() {
+        return (name, "");
+    }
+    name.rsplit_once(separator).unwrap_or((name, ""))
+}
+
+fn named(tensors: Vec<(String, RawTensor)>, separator: &str) -> Vec<Sample> {
+    let mut samples: BTreeMap<String, Vec<(String, RawTensor)>> = BTreeMap::new();
+    for (name, tensor) in tensors {
+        let (sample, column) = split(&name, separator);
+        samples.entry(sample.to_owned()).or_default().push((column.to_owned(), tensor));
+    }
+    samples.into_iter().map(|(name, tensors)| Sample { name: Some(name), tensors }).collect()
+}
+
+/// A sample: a tensor for each column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sample {
+    name: Option<String>,
+    tensors: Vec<(String, RawTensor)>,
+}
+
+impl Sample {
+    /// Its name, in key-value mode.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// The columns and their tensors, in the order of the shard. A tensor without a separator in its name has the column `""`.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &RawTensor)> {
+        self.tensors.iter().map(|(column, tensor)| (column.as_str(), tensor))
+    }
+
+    /// The tensor of a column.
+    #[must_use]
+    pub fn get(&self, column: &str) -> Option<&RawTensor> {
+        self.iter().find(|(name, _)| *name == column).map(|(_, tensor)| tensor)
+    }
+}
+
+enum SampleIter {
+    Rows(Rows),
+    Named(std::vec::IntoIter<Sample>),
+}
+
+impl Iterator for SampleIter {
+    type Item = Sample;
+
+    fn next(&mut self) -> Option<Sample> {
+        match self {
+            Self::Rows(rows) => rows.next(),
+            Self::Named(samples) => samples.next(),
+        }
+    }
+}
+
+/// The rows of tensors that all have as many.
+struct Rows {
+    tensors: Vec<(String, RawTensor)>,
+    next: u64,
+    n_rows: u64,
+}
+
+impl Iterator for Rows {
+    type Item = Sample;
+
+    fn next(&mut self) -> Option<Sample> {
+        if self.next >= self.n_rows {
+            return None;
+        }
+        let position = usize::try_from(self.next).ok()?;
+        self.next += 1;
+        let row = |(name, tensor): &(String, RawTensor)| Some((name.clone(), row(tensor, position)?));
+        Some(Sample { name: None, tensors: self.tensors.iter().filter_map(row).collect() })
+    }
+}
+
+/// A row of a tensor that has so many, over the same memory.
+fn row(tensor: &RawTensor, position: usize) -> Option<RawTensor> {
+    let (n_rows, shape) = tensor.shape().split_first()?;
+    let n_bytes = tensor.bytes().len() / (*n_rows).max(1);
+    let start = position.checked_mul(n_bytes)?;
+    let bytes: SharedBytes = tensor.bytes().slice(start..start.checked_add(n_bytes)?)?;
+    RawTensor::new(tensor.dtype(), shape.to_vec(), bytes).ok()
+}
+
+/// Whether the rows of a tensor are whole bytes.
+fn has_whole_rows(dtype: ElementType, shape: &[usize]) -> bool {
+    let row = shape.iter().skip(1).try_fold(1_usize, |product, &size| product.checked_mul(size));
+    row.is_some_and(|n_elements| dtype.n_bytes(n_elements).is_some())
+}

@@ -1,0 +1,108 @@
+//! The folder of a dataset: its manifest, and where its shards really are.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use carton_tensor::files::FileBytes;
+use carton_tensor::safetensors::Reader;
+
+use crate::error::DatasetError;
+use crate::manifest::{MANIFEST_NAME, Manifest, ManifestError, Shard};
+
+/// Where the files of a dataset may be.
+#[derive(Clone, Debug)]
+pub(super) struct Folder {
+    /// As it is named.
+    pub(super) named: PathBuf,
+    /// The same without links, and the folder that the manifest really is in: caches keep files in one place and link to them.
+    real: [PathBuf; 2],
+}
+
+/// Where a shard is.
+pub(super) enum Found {
+    /// At this path, without links, and of this size.
+    File(PathBuf, u64),
+    /// Nowhere.
+    Missing,
+    /// Something else than a file.
+    NoFile,
+    /// Behind a link that leads out of the folder.
+    Outside,
+}
+
+impl Folder {
+    /// The folder at `path`, and the manifest in it.
+    pub(super) fn open(path: &Path) -> Result<(Self, Manifest), DatasetError> {
+        let manifest_path = path.join(MANIFEST_NAME);
+        let io = |source| DatasetError::Io { path: manifest_path.clone(), source };
+        let bytes = match FileBytes::open(&manifest_path) {
+            Ok(bytes) => bytes,
+            // The folder may not be there, either, which is another matter.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && path.is_dir() => {
+                return Err(DatasetError::NoManifest { folder: path.to_owned() });
+            }
+            Err(error) => return Err(io(error)),
+        };
+        let wrong = |source| DatasetError::Manifest { place: manifest_path.display().to_string(), source };
+        let length = bytes.len();
+        if length > Manifest::MAX_LENGTH {
+            return Err(wrong(ManifestError::TooLong { length }));
+        }
+        let manifest = Manifest::parse(&bytes.read(0..length).map_err(io)?).map_err(wrong)?;
+        let mut target = fs::canonicalize(&manifest_path).map_err(io)?;
+        target.pop();
+        let real = [fs::canonicalize(path).map_err(io)?, target];
+        Ok((Self { named: path.to_owned(), real }, manifest))
+    }
+
+    /// Looks for a shard.
+    pub(super) fn find(&self, shard_path: &str) -> Result<Found, DatasetError> {
+        let path = self.named.join(shard_path);
+        let io = |source| DatasetError::Io { path: path.clone(), source };
+        let real = match fs::canonicalize(&path) {
+            Ok(real) => real,
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                return Ok(Found::Missing);
+            }
+            Err(error) => return Err(io(error)),
+        };
+        if !self.real.iter().any(|folder| real.starts_with(folder)) {
+            return Ok(Found::Outside);
+        }
+        let metadata = fs::metadata(&real).map_err(io)?;
+        Ok(if metadata.is_file() { Found::File(real, metadata.len()) } else { Found::NoFile })
+    }
+
+    /// Opens a shard that is as large as the manifest says.
+    pub(super) fn read(&self, shard: &Shard, access: Access) -> Result<Reader, DatasetError> {
+        let name = || self.named.join(&shard.shard_path).display().to_string();
+        let path = match self.find(&shard.shard_path)? {
+            Found::File(path, _) => path,
+            Found::Missing | Found::NoFile => return Err(DatasetError::MissingShard { shard: name() }),
+            Found::Outside => return Err(DatasetError::ShardOutside { shard: name() }),
+        };
+        let bytes = access.bytes(&path).map_err(|source| DatasetError::Io { path: path.clone(), source })?;
+        let (expected, found) = (shard.bytes, bytes.len());
+        if found != expected {
+            return Err(DatasetError::ShardSize { shard: name(), expected, found });
+        }
+        Reader::new(bytes, name()).map_err(|source| DatasetError::Shard { shard: name(), source })
+    }
+}
+
+/// How the bytes of shards are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    Map,
+    Copy,
+}
+
+impl Access {
+    pub(super) fn bytes(self, path: &Path) -> io::Result<FileBytes> {
+        match self {
+            Self::Map => FileBytes::map(path),
+            Self::Copy => FileBytes::open(path),
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Datasets, read (spec/dataset.md): shard after shard, sample after sample, or one tensor by its name.
+//!
+//! A shard is opened when it is its turn, and its tensors are views of the mapped file. What the manifest says of a shard is
+//! checked when it is opened; [`verify`] checks all of them, and everything else that can be compared.
+
+mod assignment;
+mod batch;
+mod finding;
+mod folder;
+mod shards;
+mod verify;
+
+use std::collections::VecDeque;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use carton_tensor::files::RawTensor;
+use carton_tensor::safetensors::Reader;
+
+pub use self::assignment::Assignment;
+pub use self::batch::{Batch, Sample};
+pub use self::finding::{Category, Finding};
+use self::folder::{Access, Folder};
+pub use self::shards::Shards;
+pub use self::verify::{Checks, Verification, VerifyProgress, verify};
+use crate::error::DatasetError;
+use crate::index::{self, INDEX_NAME, IndexRow, TensorIndex};
+use crate::manifest::{Manifest, Shard};
+
+/// The shards that stay open for those who ask for tensors by name.
+const KEPT_OPEN: usize = 64;
+
+/// An open dataset: its manifest was read, its shards are opened when they are needed. Any number of threads may read at once.
+///
+/// ```no_run
+/// use std::num::NonZeroUsize;
+/// use carton_dataset::{Assignment, Dataset};
+/// let dataset = Dataset::open("images")?;
+/// let four = NonZeroUsize::MIN.saturating_add(3);
+/// for sample in dataset.worker(0, four, Assignment::Balanced)?.samples() {
+///     let sample = sample?;
+///     println!("{:?}", sample.get("image").map(|tensor| tensor.shape()));
+/// }
+/// # Ok::<(), carton_dataset::DatasetError>(())
+/// ```
+#[derive(Debug)]
+pub struct Dataset {
+    folder: Folder,
+    manifest: Manifest,
+    access: Access,
+    index: OnceLock<TensorIndex>,
+    /// By position, the last one used at the end.
+    open: Mutex<VecDeque<(usize, Arc<Reader>)>>,
+}
+
+impl Dataset {
+    /// Opens the dataset in the folder at `path`. Shards are mapped, and nothing is copied out of them.
+    ///
+    /// For datasets that nobody writes to meanwhile: [`FileBytes::map`](carton_tensor::files::FileBytes::map) tells what happens
+    /// otherwise. Writers of this crate never touch a file that has its final name.
+    ///
+    /// # Errors
+    /// [`DatasetError::NoManifest`], [`DatasetError::Manifest`], [`DatasetError::Io`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, DatasetError> {
+        Self::with_access(path.as_ref(), Access::Map)
+    }
+
+    /// As [`open`](Self::open), with tensors copied out of the shards when they are read: for files that somebody may truncate.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_copying(path: impl AsRef<Path>) -> Result<Self, DatasetError> {
+        Self::with_access(path.as_ref(), Access::Copy)
+    }
+
+    fn with_access(path: &Path, access: Access) -> Result<Self, DatasetError> {
+        let (folder, manifest) = Folder::open(path)?;
+        Ok(Self { folder, manifest, access, index: OnceLock::new(), open: Mutex::default() })
+    }
+
+    /// The folder, as it was named.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder.named
+    }
+
+    /// What it says of itself.
+    #[must_use]
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// All shards, in the order of their paths.
+    #[must_use]
+    pub fn shards(&self) -> Shards<'_> {
+        Shards { dataset: self, positions: (0..self.manifest.shards().len()).collect() }
+    }
+
+    /// The shards of worker `worker` of `n_workers`, counted from 0.
+    ///
+    /// # Errors
+    /// [`DatasetError::Options`] if there is no such worker.
+    pub fn worker(
+        &self,
+        worker: usize,
+        n_workers: NonZeroUsize,
+        assignment: Assignment,
+    ) -> Result<Shards<'_>, DatasetError> {
+        if worker >= n_workers.get() {
+            return Err(DatasetError::Options(format!("worker {worker} of {n_workers}, which are counted from 0")));
+        }
+        let sizes: Vec<u64> = self.manifest.shards().iter().map(|shard| shard.bytes).collect();
+        let positions = assignment.divide(&sizes, n_workers).into_iter().nth(worker).unwrap_or_default();
+        Ok(Shards { dataset: self, positions })
+    }
+
+    /// Opens one shard after another.
+    pub fn batches(&self) -> impl Iterator<Item = Result<Batch, DatasetError>> {
+        self.shards().batches()
+    }
+
+    /// The samples of one shard after another. Ends after the first error.
+    pub fn samples(&self) -> impl Iterator<Item = Result<Sample, DatasetError>> {
+        self.shards().samples()
+    }
+
+    /// Opens the shard at this position of the manifest.
+    ///
+    /// # Errors
+    /// [`DatasetError::MissingShard`], [`DatasetError::ShardSize`], [`DatasetError::ShardOutside`], [`DatasetError::Shard`],
+    /// [`DatasetError::Io`].
+    pub fn batch(&self, position: usize) -> Result<Batch, DatasetError> {
+        let shards = self.manifest.shards();
+        let shard = shards.get(position).ok_or_else(|| {
+            DatasetError::Options(format!("shard {position} of {}, which are counted from 0", shards.len()))
+        })?;
+        Ok(Batch::new(shard.clone(), Arc::new(self.folder.read(shard, self.access)?)))
+    }
+
+    /// The tensor of this name: through the index, or where there is none through the headers of all shards, which are then read
+    /// once. `None` where no shard has it.
+    ///
+    /// # Errors
+    /// [`DatasetError::Ambiguous`] where several shards have it, as in batch mode all do: ask the [batch](Self::batch).
+    /// [`DatasetError::IndexDisagrees`]; as [`batch`](Self::batch) and [`index`](Self::index).
+    pub fn get(&self, name: &str) -> Result<Option<RawTensor>, DatasetError> {
+        let row = match self.index()?.find(name) {
+            [] => return Ok(None),
+            [row] => row,
+            rows => {
+                return Err(DatasetError::Ambiguous {
+                    name: name.escape_debug().to_string(),
+                    n_shards: rows.len(),
+                    first: rows.first().map(|row| row.file_name.to_string()).unwrap_or_default(),
+                });
+            }
+        };
+        let disagrees = |problem: String| DatasetError::IndexDisagrees {
+            name: name.escape_debug().to_string(),
+            shard: row.file_name.to_string(),
+            problem,
+        };
+        let shards = self.manifest.shards();
+        let position = shards.binary_search_by(|shard| shard.shard_path.as_str().cmp(&row.file_name));
+        let position = position.map_err(|_| disagrees("the manifest has no such shard".to_owned()))?;
+        let reader = self.reader(position)?;
+        let tensor = reader.get(name).ok_or_else(|| disagrees("the shard does not have it".to_owned()))?;
+        verify::check_row(row, &tensor).map_err(disagrees)?;
+        reader.read(name).map(Some).map_err(|source| DatasetError::Shard { shard: reader.place().to_owned(), source })
+    }
+
+    /// Which shards have which tensors: the index, or what the headers say where there is none. Read once, and then kept.
+    ///
+    /// # Errors
+    /// [`DatasetError::Index`], [`DatasetError::Input`]; without an index as [`batch`](Self::batch).
+    pub fn index(&self) -> Result<&TensorIndex, DatasetError> {
+        if let Some(index) = self.index.get() {
+            return Ok(index);
+        }
+        // Two threads may both read it; one of them is kept.
+        let index = self.read_index()?;
+        Ok(self.index.get_or_init(|| index))
+    }
+
+    fn read_index(&self) -> Result<TensorIndex, DatasetError> {
+        let path = self.folder.named.join(INDEX_NAME);
+        if path.try_exists().map_err(|source| DatasetError::Io { path: path.clone(), source })? {
+            return index::read(&path);
+        }
+        let mut rows: Vec<IndexRow> = Vec::new();
+        for shard in self.manifest.shards() {
+            // Of a mapped file that is read once, the header alone is touched; reading it is the same and needs no map.
+            rows.extend(index::rows_of(&shard.shard_path, self.folder.read(shard, Access::Copy)?.header()));
+        }
+        Ok(TensorIndex::from_rows(rows))
+    }
+
+    /// A shard that is asked for tensors by name.
+    fn reader(&self, position: usize) -> Result<Arc<Reader>, DatasetError> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = open.iter().position(|(kept, _)| *kept == position)
+            && let Some((_, reader)) = open.remove(found)
+        {
+            open.push_back((position, Arc::clone(&reader)));
+            return Ok(reader);
+        }
+        drop(open);
+        let shard: Option<&Shard> = self.manifest.shards().get(position);
+        let shard = shard.ok_or_else(|| DatasetError::Options(format!("there is no shard {position}")))?;
+        let reader = Arc::new(self.folder.read(shard, self.access)?);
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.len() >= KEPT_OPEN {
+            open.pop_front();
+        }
+        open.push_back((position, Arc::clone(&reader)));
+        Ok(reader)
+    }
+}
