@@ -120,7 +120,7 @@ pub enum DatasetError {
         shard: String,
         /// Why.
         #[source]
-        source: SafetensorsError,
+        source: Box<SafetensorsError>,
     },
     /// A shard that the manifest names is not there.
     #[error("shard `{shard}` is not there")]
@@ -302,6 +302,13 @@ pub enum ColumnProblem {
     /// A name that tensors cannot have.
     #[error("`{0}` cannot name a tensor")]
     Name(String),
+}
+
+impl DatasetError {
+    /// What is wrong with a shard.
+    pub(crate) fn shard(shard: impl ToString, source: SafetensorsError) -> Self {
+        Self::Shard { shard: shard.to_string(), source: Box::new(source) }
+    }
 }
 
 fn list(names: &[String]) -> String {

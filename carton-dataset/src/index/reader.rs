@@ -171,11 +171,11 @@ fn column<'b>(batch: &'b RecordBatch, column: &'static str) -> Result<&'b ArrayR
     batch.column_by_name(column).ok_or(IndexError::NoColumn { column })
 }
 
-/// The string at a position; `None` where there is none.
-fn strings<'b>(
-    batch: &'b RecordBatch,
-    name: &'static str,
-) -> Result<Box<dyn Fn(usize) -> Option<&'b str> + 'b>, IndexError> {
+/// A value for each position; `None` where there is none.
+type At<'b, T> = Box<dyn Fn(usize) -> Option<T> + 'b>;
+
+/// The strings of a column.
+fn strings<'b>(batch: &'b RecordBatch, name: &'static str) -> Result<At<'b, &'b str>, IndexError> {
     let array = column(batch, name)?;
     let at = move |position| array.is_valid(position).then_some(position);
     let wrong = || IndexError::ColumnType { column: name, expected: "string", found: array.data_type().clone() };
@@ -205,13 +205,8 @@ fn strings<'b>(
     })
 }
 
-type Sizes = Vec<Option<i64>>;
-
-/// The numbers of the list at a position; `None` where there is none.
-fn shapes<'b>(
-    batch: &'b RecordBatch,
-    name: &'static str,
-) -> Result<Box<dyn Fn(usize) -> Option<Sizes> + 'b>, IndexError> {
+/// The lists of numbers of a column.
+fn shapes<'b>(batch: &'b RecordBatch, name: &'static str) -> Result<At<'b, Vec<Option<i64>>>, IndexError> {
     let array = column(batch, name)?;
     let found = || array.data_type().clone();
     let wrong = || IndexError::ColumnType { column: name, expected: "list of int32 or int64", found: found() };

@@ -60,7 +60,7 @@ impl Batch {
         if self.reader.get(name).is_none() {
             return Ok(None);
         }
-        let wrong = |source| DatasetError::Shard { shard: self.reader.place().to_owned(), source };
+        let wrong = |source| DatasetError::shard(self.reader.place(), source);
         self.reader.read(name).map(Some).map_err(wrong)
     }
 

@@ -87,7 +87,7 @@ impl Folder {
         if found != expected {
             return Err(DatasetError::ShardSize { shard: name(), expected, found });
         }
-        Reader::new(bytes, name()).map_err(|source| DatasetError::Shard { shard: name(), source })
+        Reader::new(bytes, name()).map_err(|source| DatasetError::shard(name(), source))
     }
 }
 

@@ -167,7 +167,7 @@ impl Dataset {
         let reader = self.reader(position)?;
         let tensor = reader.get(name).ok_or_else(|| disagrees("the shard does not have it".to_owned()))?;
         verify::check_row(row, &tensor).map_err(disagrees)?;
-        reader.read(name).map(Some).map_err(|source| DatasetError::Shard { shard: reader.place().to_owned(), source })
+        reader.read(name).map(Some).map_err(|source| DatasetError::shard(reader.place(), source))
     }
 
     /// Which shards have which tensors: the index, or what the headers say where there is none. Read once, and then kept.

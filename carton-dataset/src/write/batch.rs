@@ -102,11 +102,8 @@ impl Pending {
             let shape: Vec<usize> = std::iter::once(padded).chain(sample.shape.iter().copied()).collect();
             Some((column.name.as_str(), sample.dtype, shape))
         });
-        let layout =
-            Layout::new(tensors, &metadata(MODE, padded as u64, None)?).map_err(|source| DatasetError::Shard {
-                shard: attempt.part_name(number).to_string(),
-                source: SafetensorsError::Unwritable(source),
-            })?;
+        let layout = Layout::new(tensors, &metadata(MODE, padded as u64, None)?)
+            .map_err(|source| DatasetError::shard(attempt.part_name(number), SafetensorsError::Unwritable(source)))?;
         let order = layout.order().to_vec();
         let mut file = ShardFile::create(attempt, number, layout)?;
         for position in order {

@@ -165,7 +165,7 @@ fn index_rows(folder: &Path, shard_path: &str) -> Result<Vec<index::IndexRow>, D
 
 /// Opens a shard, of which the header is read and compared with the file's length.
 pub(super) fn open_shard(folder: &Path, shard_path: &str) -> Result<Reader, DatasetError> {
-    Reader::open(folder.join(shard_path)).map_err(|source| DatasetError::Shard { shard: shard_path.to_owned(), source })
+    Reader::open(folder.join(shard_path)).map_err(|source| DatasetError::shard(shard_path, source))
 }
 
 /// Does what was recorded, as far as it is not done yet.

@@ -174,10 +174,8 @@ impl Filling {
             .collect();
         let number = next_number(report)?;
         let described = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor.dtype, tensor.shape.as_slice()));
-        let layout = Layout::new(described, &metadata).map_err(|source| DatasetError::Shard {
-            shard: attempt.part_name(number).to_string(),
-            source: SafetensorsError::Unwritable(source),
-        })?;
+        let layout = Layout::new(described, &metadata)
+            .map_err(|source| DatasetError::shard(attempt.part_name(number), SafetensorsError::Unwritable(source)))?;
         let order = layout.order().to_vec();
         let mut file = ShardFile::create(attempt, number, layout)?;
         for (name, tensor) in order.into_iter().filter_map(|position| tensors.get(position)) {

@@ -93,6 +93,6 @@ pub(super) fn metadata(mode: &str, samples: u64, separator: Option<&str>) -> Res
 fn named(path: &std::path::Path, error: SafetensorsError) -> DatasetError {
     match error {
         SafetensorsError::Io { source, .. } => io_error(path)(source),
-        source => DatasetError::Shard { shard: path.display().to_string(), source },
+        source => DatasetError::shard(path.display(), source),
     }
 }
