@@ -11,13 +11,13 @@ use parquet::errors::ParquetError;
 #[non_exhaustive]
 pub enum IndexError {
     /// A column is missing.
-    #[error("there is no column `{column}` (spec/dataset.md §5.1)")]
+    #[error("there is no column `{column}` (spec/dataset.md §6.1)")]
     NoColumn {
         /// Its name.
         column: &'static str,
     },
     /// A column of another type.
-    #[error("column `{column}` is of type {found}, expected {expected} (spec/dataset.md §5.1)")]
+    #[error("column `{column}` is of type {found}, expected {expected} (spec/dataset.md §6.1)")]
     ColumnType {
         /// Its name.
         column: &'static str,
@@ -27,7 +27,7 @@ pub enum IndexError {
         found: DataType,
     },
     /// A missing value.
-    #[error("row {row} of column `{column}` is null (spec/dataset.md §5.2)")]
+    #[error("row {row} of column `{column}` is null (spec/dataset.md §6.2)")]
     Null {
         /// The row, counted from 0.
         row: u64,
@@ -35,7 +35,7 @@ pub enum IndexError {
         column: &'static str,
     },
     /// A dimension that there is not, or that the column cannot hold.
-    #[error("tensor `{}` has a dimension of {size}, expected 0 to {} (spec/dataset.md §5.2)", .tensor.escape_debug(), i32::MAX)]
+    #[error("tensor `{}` has a dimension of {size}, expected 0 to {} (spec/dataset.md §6.2)", .tensor.escape_debug(), i32::MAX)]
     Dimension {
         /// The tensor's name.
         tensor: String,
@@ -43,7 +43,7 @@ pub enum IndexError {
         size: i128,
     },
     /// More dimensions than a tensor has.
-    #[error("tensor `{}` has {found} dimensions, expected at most {MAX_RANK} (spec/dataset.md §5.2)", .tensor.escape_debug())]
+    #[error("tensor `{}` has {found} dimensions, expected at most {MAX_RANK} (spec/dataset.md §6.2)", .tensor.escape_debug())]
     TooManyDimensions {
         /// The tensor's name.
         tensor: String,
@@ -51,7 +51,7 @@ pub enum IndexError {
         found: usize,
     },
     /// A path that leads elsewhere, or could.
-    #[error("tensor `{}` is said to be in `{}`, which is no path below the dataset's folder (spec/dataset.md §5.2)", .tensor.escape_debug(), .file.escape_debug())]
+    #[error("tensor `{}` is said to be in `{}`, which is no path below the dataset's folder (spec/dataset.md §6.2)", .tensor.escape_debug(), .file.escape_debug())]
     Path {
         /// The tensor's name.
         tensor: String,
@@ -59,7 +59,7 @@ pub enum IndexError {
         file: String,
     },
     /// The same tensor of the same file twice.
-    #[error("tensor `{}` of `{}` is there twice (spec/dataset.md §5.2)", .tensor.escape_debug(), .file.escape_debug())]
+    #[error("tensor `{}` of `{}` is there twice (spec/dataset.md §6.2)", .tensor.escape_debug(), .file.escape_debug())]
     Duplicate {
         /// The tensor's name.
         tensor: String,
@@ -67,7 +67,7 @@ pub enum IndexError {
         file: String,
     },
     /// More rows than so small a file has.
-    #[error("more than {most} rows, the most that is read from files of {n_bytes} bytes (spec/dataset.md §5.3)")]
+    #[error("more than {most} rows, the most that is read from files of {n_bytes} bytes (spec/dataset.md §6.3)")]
     TooManyRows {
         /// What is accepted.
         most: u64,

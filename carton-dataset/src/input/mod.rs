@@ -1,4 +1,4 @@
-//! Rows to be written (spec/dataset.md §4): record batches from Parquet files, Arrow IPC files and Arrow IPC streams.
+//! Rows to be written (spec/dataset.md §4.1): record batches from Parquet files, Arrow IPC files and Arrow IPC streams.
 //!
 //! Which of them a file is, its first bytes say, never its name. Batches have a bounded number of rows, and only the columns that
 //! are asked for are decoded. The files may be anybody's: what they claim is compared with what is there before memory is

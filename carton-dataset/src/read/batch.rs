@@ -9,10 +9,7 @@ use carton_tensor::safetensors::{Header, Reader};
 use crate::error::DatasetError;
 use crate::manifest::Shard;
 use crate::options::KeyValue;
-
-/// What a shard says of itself (spec/dataset.md §2.3): hints, which are checked.
-const MODE_KEY: &str = "dataset.mode";
-const SEPARATOR_KEY: &str = "dataset.separator";
+use crate::write::shard_file::{MODE_KEY, SEPARATOR_KEY};
 
 /// A shard: its tensors by name.
 #[derive(Clone, Debug)]
@@ -96,7 +93,7 @@ impl Batch {
     }
 }
 
-/// What the samples of a shard are: what it says, or else what fits.
+/// What the samples of a shard are: what it says (spec/dataset.md §2.2), or else what fits.
 pub(super) fn kind(header: &Header, samples_count: u64) -> Result<Samples, String> {
     let metadata = header.metadata();
     let separator = metadata.get(SEPARATOR_KEY).unwrap_or(KeyValue::SEPARATOR);

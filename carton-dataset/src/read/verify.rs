@@ -1,4 +1,4 @@
-//! Everything that can be compared in a dataset: the manifest with the files, their headers and the index (spec/dataset.md §6).
+//! Everything that can be compared in a dataset: the manifest with the files, their headers and the index (spec/dataset.md §7).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -15,9 +15,8 @@ use super::{Category, Finding};
 use crate::error::DatasetError;
 use crate::index::{self, INDEX_NAME, IndexRow};
 use crate::manifest::{Manifest, Shard, TensorSchema};
+use crate::write::attempt::TASKS;
 
-/// Where writers keep what is not finished (spec/dataset.md §8).
-const TASKS_FOLDER: &str = "_tasks";
 /// The findings that are told one by one: where everything is wrong, nobody reads on.
 const MOST_FINDINGS: usize = 1000;
 
@@ -332,7 +331,7 @@ fn find_others(folder: &Folder, manifest: &Manifest, verification: &mut Verifica
         names.sort_unstable();
         for name in names {
             let file = format!("{below}{name}");
-            if below.is_empty() && name == TASKS_FOLDER {
+            if below.is_empty() && name == TASKS {
                 verification.add(Category::Unfinished, &file, "a writer was stopped here, or is not done yet");
             } else if name.ends_with(".safetensors") && !shards.contains(file.as_str()) {
                 verification.add(Category::Extra, &file, "the manifest does not name it");

@@ -20,7 +20,7 @@ use crate::part_name::PartName;
 use crate::report::TaskReport;
 
 /// Where attempts are, below the folder of a dataset.
-pub(super) const TASKS: &str = "_tasks";
+pub(crate) const TASKS: &str = "_tasks";
 /// What an attempt says when it is done.
 pub(super) const REPORT: &str = "task.json";
 

@@ -4,7 +4,7 @@
 //! and writes each with `shard_file` into the folder of the `attempt`. `commit` makes a dataset of one attempt at each task: which,
 //! is the `choice`, and what is done then, the `commit_record`. `merge` makes one of shards that came without reports.
 
-mod attempt;
+pub(crate) mod attempt;
 mod batch;
 mod choice;
 mod columns;
@@ -13,7 +13,7 @@ mod commit_record;
 mod key_value;
 mod merge;
 mod progress;
-mod shard_file;
+pub(crate) mod shard_file;
 mod task;
 
 use std::ops::ControlFlow;
