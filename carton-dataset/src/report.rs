@@ -15,6 +15,8 @@ pub struct TaskReport {
     pub task: u32,
     /// The attempt.
     pub attempt: Uuid,
+    /// `batch` or `key-value`: what `dataset.mode` is in its shards.
+    pub mode: String,
     /// Its shards, in order.
     pub shards: Vec<Shard>,
     /// The first entry of each tensor name, as in the manifest.

@@ -13,8 +13,8 @@ use carton_tensor::safetensors::Reader;
 use uuid::Uuid;
 
 use super::attempt::{TASKS, folder, io_error, write_whole};
-use super::choice;
 use super::commit_record::{self, CommitRecord, RECORD};
+use super::{batch, choice};
 use crate::error::DatasetError;
 use crate::index::{self, INDEX_NAME};
 use crate::manifest::{MANIFEST_NAME, Manifest, Shard, TensorSchema};
@@ -41,8 +41,8 @@ pub struct CommitOptions {
 ///
 /// # Errors
 /// [`DatasetError::Exists`] where there is a dataset already, unless it is to be replaced; [`DatasetError::Attempts`] where not
-/// every task has a complete attempt, and for shards that belong to none; [`DatasetError::Staging`]; [`DatasetError::Index`],
-/// for a tensor that is in two shards for example; [`DatasetError::Io`].
+/// every task has a complete attempt, and for shards that belong to none; [`DatasetError::Staging`]; [`DatasetError::Index`];
+/// [`DatasetError::Io`].
 pub fn commit(folder: &Path, options: &CommitOptions) -> Result<Manifest, DatasetError> {
     let record = match CommitRecord::read(folder)? {
         Some(record) => record,
@@ -69,7 +69,7 @@ pub fn commit(folder: &Path, options: &CommitOptions) -> Result<Manifest, Datase
 }
 
 /// The dataset, if it is made of the attempts that are named, and none of them is left to be committed.
-fn done(folder: &Path, options: &CommitOptions) -> Result<Option<Manifest>, DatasetError> {
+pub(super) fn done(folder: &Path, options: &CommitOptions) -> Result<Option<Manifest>, DatasetError> {
     let Some(named) = &options.attempts else { return Ok(None) };
     let Some(json) = commit_record::read_capped(&folder.join(MANIFEST_NAME))? else { return Ok(None) };
     let Ok(manifest) = Manifest::parse(&json) else { return Ok(None) };
@@ -96,7 +96,7 @@ fn prepare(folder: &Path, options: &CommitOptions) -> Result<CommitRecord, Datas
     {
         return Err(attempts_error(format!("shard `{part}` is there already, and belongs to none of them")));
     }
-    let manifest = manifest_of(&reports, &place)?;
+    let manifest = manifest_of(&reports, folder)?;
     let index = options.generate_index.then(|| write_index(folder, &reports)).transpose()?;
     let replaced = options.overwrite.then(|| present.iter().map(PartName::to_string).collect());
     let attempts = reports.iter().map(|report| report.attempt).collect();
@@ -119,17 +119,41 @@ pub(super) fn parts_in(folder: &Path) -> Result<Vec<PartName>, DatasetError> {
 }
 
 /// The manifest of what attempts have written. Of a tensor in several shards the first one's entry is taken.
-fn manifest_of(reports: &[TaskReport], place: &Path) -> Result<Manifest, DatasetError> {
+fn manifest_of(reports: &[TaskReport], folder: &Path) -> Result<Manifest, DatasetError> {
+    let differ = |problem| DatasetError::Attempts { folder: folder.to_owned(), problem };
     let mut schema: BTreeMap<String, TensorSchema> = BTreeMap::new();
-    for (name, entry) in reports.iter().flat_map(|report| &report.schema) {
-        if !schema.contains_key(name) {
-            schema.insert(name.clone(), entry.clone());
+    for report in reports {
+        if let Some(first) = reports.first().filter(|first| first.mode != report.mode) {
+            return Err(differ(format!("tasks {} and {} have written in different modes", first.task, report.task)));
+        }
+        for (name, entry) in &report.schema {
+            match schema.get(name) {
+                None => drop(schema.insert(name.clone(), entry.clone())),
+                Some(first) if report.mode == batch::MODE && !are_alike(first, entry) => {
+                    return Err(differ(format!(
+                        "task {} has written `{}` as {} of shape {:?}, and another one as {} of shape {:?}",
+                        report.task,
+                        name.escape_debug(),
+                        entry.dtype.escape_debug(),
+                        entry.shape,
+                        first.dtype.escape_debug(),
+                        first.shape
+                    )));
+                }
+                Some(_) => {}
+            }
         }
     }
     let shards = reports.iter().flat_map(|report| report.shards.iter().cloned()).collect();
-    let manifest = commit_record::manifest(shards, schema, place)?;
-    to_json(&manifest, place)?;
+    let place = folder.join(MANIFEST_NAME);
+    let manifest = commit_record::manifest(shards, schema, &place)?;
+    to_json(&manifest, &place)?;
     Ok(manifest)
+}
+
+/// Whether samples of two shards can be in one dataset: they differ in the number of rows alone.
+fn are_alike(a: &TensorSchema, b: &TensorSchema) -> bool {
+    a.dtype == b.dtype && a.shape.get(1..) == b.shape.get(1..)
 }
 
 /// The manifest's bytes, which a reader takes.

@@ -23,7 +23,7 @@ use crate::options::{Duplicates, KeyValue};
 use crate::report::TaskReport;
 
 /// What `dataset.mode` is in key-value mode.
-const MODE: &str = "key-value";
+pub(super) const MODE: &str = "key-value";
 
 /// The rows of the shard that is filled next.
 #[derive(Debug)]
@@ -37,6 +37,8 @@ pub(super) struct Filling {
     size: u64,
     /// What the header takes at most.
     header_length: u64,
+    /// What it may take.
+    max_header_length: u64,
 }
 
 /// A row, and its tensors in the order of the columns.
@@ -64,6 +66,7 @@ impl Filling {
             positions: HashMap::new(),
             size: 0,
             header_length: 0,
+            max_header_length: Header::MAX_LENGTH - HEADER_RESERVE,
         }
     }
 
@@ -82,7 +85,7 @@ impl Filling {
             let name = self.name(names, row, number)?;
             let tensors: Vec<Tensor> = columns.iter_mut().filter_map(Iterator::next).collect();
             let header_length = self.header_length_of(&name, &tensors);
-            if !self.rows.is_empty() && self.header_length + header_length > Header::MAX_LENGTH - HEADER_RESERVE {
+            if !self.rows.is_empty() && self.header_length + header_length > self.max_header_length {
                 self.write_shard(attempt, report, meter)?;
             }
             self.add(Row { name, number, tensors }, header_length)?;
@@ -205,4 +208,45 @@ fn tensors(runs: Vec<Run>, duplicates: Duplicates) -> impl Iterator<Item = Tenso
             Tensor { dtype: run.dtype, shape: run.shape.clone(), bytes }
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::collections::BTreeMap;
+
+    use arrow_array::{Int8Array, RecordBatch, StringArray};
+
+    use super::*;
+    use crate::options::{Mode, WriteOptions};
+    use crate::write::columns::Columns;
+
+    /// Many small tensors have a header that is too long before their shard is as large as was asked for.
+    #[test]
+    fn a_shard_is_closed_before_its_header_is_too_long() {
+        let folder = tempfile::tempdir().unwrap();
+        let names: ArrayRef = Arc::new(StringArray::from_iter_values((0..9).map(|row| format!("\"{row}"))));
+        let x: ArrayRef = Arc::new(Int8Array::from(vec![0; 9]));
+        let rows = RecordBatch::try_from_iter([("name", names.clone()), ("x", x.clone())]).unwrap();
+        let options = WriteOptions::new(Mode::KeyValue(KeyValue::new("name")));
+        let columns = Columns::choose(&rows.schema(), &options).unwrap();
+        let Mode::KeyValue(key_value) = &options.mode else { return };
+        let mut filling = Filling::new(key_value, &columns.chosen);
+        filling.max_header_length = 420;
+        let attempt = Attempt::create(folder.path(), 0, false).unwrap();
+        let (mode, shards, schema) = (MODE.to_owned(), Vec::new(), BTreeMap::new());
+        let mut report = TaskReport { task: 0, attempt: attempt.id(), mode, shards, schema };
+        let mut meter = Meter::default();
+        let runs = vec![columns.chosen[0].column.runs(&x, 0).unwrap()];
+        filling.push(&names, runs, 0, &attempt, &mut report, &mut meter).unwrap();
+        filling.write_shard(&attempt, &mut report, &mut meter).unwrap();
+        let samples: Vec<u64> = report.shards.iter().map(|shard| shard.samples_count).collect();
+        assert_eq!(samples, [4, 4, 1]);
+        for shard in &report.shards {
+            let file = std::fs::read(attempt.folder().join(&shard.shard_path)).unwrap();
+            let header = Header::end(&file, file.len() as u64).unwrap();
+            assert!(header < 420 + HEADER_RESERVE, "{header}");
+        }
+    }
 }

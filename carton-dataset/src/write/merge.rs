@@ -8,7 +8,7 @@ use carton_tensor::safetensors::Header;
 use uuid::Uuid;
 
 use super::attempt::write_whole;
-use super::commit::{CommitOptions, commit, open_shard, parts_in, to_json};
+use super::commit::{CommitOptions, commit, done, open_shard, parts_in, to_json};
 use super::commit_record::{self, CommitRecord};
 use super::shard_file::{self, MODE_KEY, SAMPLES_KEY};
 use super::{batch, choice};
@@ -30,6 +30,9 @@ pub fn merge(folder: &Path, options: &CommitOptions) -> Result<Manifest, Dataset
     }
     let place = folder.join(MANIFEST_NAME);
     if place.symlink_metadata().is_ok() && !options.overwrite {
+        if let Some(manifest) = done(folder, options)? {
+            return Ok(manifest);
+        }
         return Err(DatasetError::Exists { folder: folder.to_owned() });
     }
     let attempts_error = |problem| DatasetError::Attempts { folder: folder.to_owned(), problem };

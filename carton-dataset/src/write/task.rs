@@ -58,7 +58,17 @@ impl TaskWriter {
             Mode::KeyValue(options) => Rows::KeyValue(key_value::Filling::new(options, &columns.chosen)),
         };
         let attempt = Attempt::create(folder, task, options.overwrite)?;
-        let report = TaskReport { task, attempt: attempt.id(), shards: Vec::new(), schema: BTreeMap::new() };
+        let mode = match &rows {
+            Rows::Batch { .. } => batch::MODE,
+            Rows::KeyValue(_) => key_value::MODE,
+        };
+        let report = TaskReport {
+            task,
+            attempt: attempt.id(),
+            mode: mode.to_owned(),
+            shards: Vec::new(),
+            schema: BTreeMap::new(),
+        };
         let meter = Meter::default();
         Ok(Self { schema: schema.clone(), columns, rows, attempt, report, meter, has_failed: false })
     }

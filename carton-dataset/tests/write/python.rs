@@ -1,0 +1,89 @@
+//! Conversions beside NumPy and `ml_dtypes`, and files beside Python's `safetensors`. They need an interpreter that has these, named
+//! by `CARTON_TEST_PYTHON`; without one they are skipped.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Float32Array, Float64Array, RecordBatch};
+use carton_dataset::{Rounding, TailStrategy};
+use carton_tensor::files::ElementType;
+
+use crate::support::{batch_mode, dataset};
+
+/// Numbers that are between the ones of 16 bits, exactly or by a little, and others of all magnitudes.
+fn numbers() -> Vec<f64> {
+    let mut numbers =
+        vec![0.0, -0.0, f64::INFINITY, f64::NEG_INFINITY, 65_504.0, 65_519.999_999, 65_520.0, 65_536.0, 1e300];
+    numbers.extend([
+        5e-324,
+        f64::MAX,
+        f64::MIN_POSITIVE,
+        3.4e38,
+        f64::from(f32::MAX),
+        f64::from(f32::MIN_POSITIVE),
+        1e-45,
+    ]);
+    let mut state = 1_u64;
+    let mut random = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state ^ state >> 29
+    };
+    for _ in 0..400 {
+        let pattern = random() as u16;
+        for short in [f64::from(half::f16::from_bits(pattern)), f64::from(half::bf16::from_bits(pattern))] {
+            if !short.is_finite() {
+                continue;
+            }
+            numbers.push(short);
+            // The middle to the next one of each, and both sides of it, near and far.
+            for half_step in [2_f64.powi(-11), 2_f64.powi(-8), 2_f64.powi(-9)] {
+                let middle = short * (1.0 + half_step);
+                let near = f64::from_bits(middle.to_bits() + 1);
+                let below = f64::from_bits(middle.to_bits().saturating_sub(1));
+                numbers.extend([
+                    middle,
+                    near,
+                    below,
+                    middle * (1.0 + 2_f64.powi(-30)),
+                    middle * (1.0 - 2_f64.powi(-30)),
+                ]);
+            }
+        }
+        numbers.push(f64::from_bits(random()));
+        numbers.push(f64::from(f32::from_bits(random() as u32)));
+    }
+    numbers.retain(|number| !number.is_nan());
+    numbers
+}
+
+#[test]
+fn floats_are_rounded_as_by_numpy_and_read_by_python() {
+    let Some(python) = std::env::var_os("CARTON_TEST_PYTHON") else {
+        eprintln!("skipped: CARTON_TEST_PYTHON names no python3 that has NumPy, ml_dtypes and safetensors");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let longs = numbers();
+    let shorts: Vec<f32> = longs.iter().map(|number| *number as f32).collect();
+    for dtype in [ElementType::Float16, ElementType::BFloat16, ElementType::Float32, ElementType::Float64] {
+        let columns: [(&str, ArrayRef); 2] = [
+            ("f64", Arc::new(Float64Array::from(longs.clone()))),
+            ("f32", Arc::new(Float32Array::from(shorts.clone()))),
+        ];
+        let mut options = batch_mode(1 << 30, TailStrategy::Write);
+        options.dtype = Some(dtype);
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        dataset(&folder.path().join(dtype.name()), &options, [batch.clone()]).unwrap();
+        options.rounding = Rounding::Truncate;
+        dataset(&folder.path().join(format!("{dtype}-truncated")), &options, [batch]).unwrap();
+    }
+    let bytes = |name: &str, bytes: Vec<u8>| fs::write(folder.path().join(name), bytes).unwrap();
+    bytes("f64", longs.iter().flat_map(|number| number.to_le_bytes()).collect());
+    bytes("f32", shorts.iter().flat_map(|number| number.to_le_bytes()).collect());
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/write/rounding.py");
+    let output = Command::new(python).arg(script).arg(folder.path()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), format!("{} numbers are the same", longs.len()));
+}

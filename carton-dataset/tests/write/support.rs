@@ -1,0 +1,99 @@
+//! Rows in, tensors out.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, FixedSizeListArray, Float32Array, Int64Array, RecordBatch};
+use arrow_schema::{DataType, Field};
+use carton_dataset::{DatasetError, KeyValue, Manifest, Mode, TailStrategy, WriteOptions, write};
+use safetensors::{Dtype, SafeTensors};
+
+/// A tensor as the `safetensors` library reads it.
+pub(crate) type Tensor = (Dtype, Vec<usize>, Vec<u8>);
+
+/// The tensors of a file.
+pub(crate) fn tensors(path: &Path) -> BTreeMap<String, Tensor> {
+    let bytes = std::fs::read(path).unwrap();
+    let file = SafeTensors::deserialize(&bytes).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let tensor = |(name, view): (String, safetensors::tensor::TensorView<'_>)| {
+        (name, (view.dtype(), view.shape().to_vec(), view.data().to_vec()))
+    };
+    file.tensors().into_iter().map(tensor).collect()
+}
+
+/// The tensors of each shard, in the order of the manifest, which must say what is there and nothing else.
+pub(crate) fn shards(folder: &Path) -> Vec<BTreeMap<String, Tensor>> {
+    let manifest = Manifest::parse(&std::fs::read(folder.join("dataset_manifest.json")).unwrap()).unwrap();
+    let mut expected: Vec<String> = manifest.shards().iter().map(|shard| shard.shard_path.clone()).collect();
+    expected.push("dataset_manifest.json".to_owned());
+    let mut found = files(folder);
+    found.retain(|name| name != "_tensor_index.parquet");
+    expected.sort();
+    assert_eq!(found, expected);
+    let shards = manifest.shards().iter().map(|shard| {
+        let path = folder.join(&shard.shard_path);
+        assert_eq!(path.metadata().unwrap().len(), shard.bytes);
+        tensors(&path)
+    });
+    shards.collect()
+}
+
+/// The names in a folder, sorted.
+pub(crate) fn files(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten();
+    let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// Writes record batches, of one schema, as a dataset.
+pub(crate) fn dataset(
+    folder: &Path,
+    options: &WriteOptions,
+    batches: impl IntoIterator<Item = RecordBatch>,
+) -> Result<Manifest, DatasetError> {
+    let mut batches = batches.into_iter().peekable();
+    let schema = batches.peek().unwrap().schema();
+    write(&schema, batches.map(Ok), folder, options, |_| ControlFlow::Continue(()))
+}
+
+pub(crate) fn batch_mode(batch_size: usize, tail: TailStrategy) -> WriteOptions {
+    WriteOptions::new(Mode::Batch { batch_size: NonZeroUsize::new(batch_size).unwrap(), tail })
+}
+
+pub(crate) fn key_value_mode(target_shard_bytes: u64) -> WriteOptions {
+    WriteOptions::new(Mode::KeyValue(KeyValue { target_shard_bytes, ..KeyValue::new("name") }))
+}
+
+/// The `n_rows` rows from `first` on: three floats each, and the row's number.
+pub(crate) fn rows(first: usize, n_rows: usize) -> RecordBatch {
+    let values: Vec<f32> = (first * 3..(first + n_rows) * 3).map(|value| value as f32).collect();
+    let item = Arc::new(Field::new_list_field(DataType::Float32, false));
+    let lists = FixedSizeListArray::new(item, 3, Arc::new(Float32Array::from(values)), None);
+    let labels = Int64Array::from_iter_values((first..first + n_rows).map(|row| row as i64));
+    RecordBatch::try_from_iter([("x", Arc::new(lists) as ArrayRef), ("label", Arc::new(labels))]).unwrap()
+}
+
+/// The row numbers of [`rows`] that a dataset holds, in its order.
+pub(crate) fn labels(folder: &Path) -> Vec<i64> {
+    let labels = shards(folder).into_iter().flat_map(|shard| {
+        let (_, shape, x) = &shard["x"];
+        let (_, _, label) = &shard["label"];
+        let labels: Vec<i64> = label.as_chunks().0.iter().map(|value| i64::from_le_bytes(*value)).collect();
+        assert_eq!(*shape, [labels.len(), 3]);
+        let x = x.as_chunks().0.iter().map(|value| f32::from_le_bytes(*value));
+        assert!(x.eq(labels.iter().flat_map(|label| (label * 3..label * 3 + 3).map(|value| value as f32))));
+        labels
+    });
+    labels.collect()
+}
+
+/// An error and what it was caused by, on one line.
+pub(crate) fn told(error: &DatasetError) -> String {
+    let causes = std::iter::successors(Some(error as &dyn Error), |&error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
