@@ -19,6 +19,7 @@ mod model;
 mod protocol_error;
 pub mod runner;
 mod shared_memory;
+mod spin;
 mod tensor_encoding;
 mod transport;
 pub mod version;

@@ -463,6 +463,36 @@ async fn a_model_may_lie_in_more_files_than_one_message_passes() {
     }
 }
 
+/// The threads of a runner that take turns at reading lose no message, whether it comes while one of them is still awake or not.
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_are_answered_whenever_they_come() {
+    for kind in KINDS {
+        for n_callers in [1, 4] {
+            let pair = loaded(kind, json!({"max_concurrency": 3})).await;
+            let callers: Vec<_> = (0..n_callers)
+                .map(|caller| {
+                    let connection = pair.connection.clone();
+                    tokio::spawn(async move {
+                        for call in 0..600_u64 {
+                            std::thread::sleep(Duration::from_micros((call * 37 + caller * 101) % 300));
+                            let inputs = tensors([("x", floats(3))]);
+                            let outputs =
+                                connection.infer(inputs.clone(), within(Duration::from_secs(10))).await.unwrap();
+                            assert!(same_all(&inputs, &outputs));
+                            if call % 5 == 0 {
+                                connection.ping(within(Duration::from_secs(10))).await.unwrap();
+                            }
+                        }
+                    })
+                })
+                .collect();
+            for caller in callers {
+                caller.await.unwrap();
+            }
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn shutdown_lets_running_calls_finish() {
     for kind in KINDS {

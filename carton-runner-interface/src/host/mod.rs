@@ -10,7 +10,6 @@ mod dispatch;
 mod error;
 mod files;
 mod shared;
-mod spin;
 mod stream;
 
 use std::fs::File;

@@ -2,17 +2,18 @@
 //! and how all of them end together.
 
 use std::future::poll_fn;
+use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tracing::Instrument;
 
 use super::calls::{Answer, Calls, Kind, Waiter};
 use super::dispatch::{dispatch, last_words, read_hello};
-use super::spin::Spin;
 use super::{CallError, CallOptions, CallTimings, CloseReason, ConnectionOptions, Event, Loaded, Peer, Phase};
 use crate::housekeeper::{Elapsed, Housekeeper};
 use crate::link::{Link, Outbound, SendError};
@@ -21,9 +22,13 @@ use crate::model::Tensors;
 use crate::protocol_error::ProtocolError;
 use crate::runner::RunnerError;
 use crate::shared_memory::pool::{PoolBuffer, PoolError};
+use crate::spin::Spin;
 use crate::tensor_encoding::{encode, inline_sizes, pool_needs, split_off_borrowed};
 use crate::transport::reader::FrameReader;
 use crate::version;
+
+/// How long a caller spins for its answer at most.
+const LONGEST_SPIN: Duration = Duration::from_micros(40);
 
 /// One connection, as its threads and its callers share it.
 pub(super) struct Shared {
@@ -53,7 +58,7 @@ impl Shared {
             loaded: OnceLock::new(),
             slots: Arc::new(Semaphore::new(0)),
             n_queued: AtomicUsize::new(0),
-            spin: Spin::new(),
+            spin: Spin::new(LONGEST_SPIN),
             taking_buffers: tokio::sync::Mutex::default(),
             last_id: AtomicU64::new(0),
             closed: watch::Sender::new(None),
@@ -312,7 +317,12 @@ impl Shared {
         self.calls.add(id, kind, Waiter::Answer(waiter), 0, slot)?;
         self.send_call(id, message, outbound).await?;
         let _cancel = CancelOnDrop { shared: self, id };
-        if let Some(answer) = self.spin.receive(&mut answer) {
+        let answered = self.spin.wait(|| match answer.try_recv() {
+            Ok(answer) => ControlFlow::Break(Some(answer)),
+            Err(TryRecvError::Closed) => ControlFlow::Break(None),
+            Err(TryRecvError::Empty) => ControlFlow::Continue(()),
+        });
+        if let Some(answer) = answered {
             return answer;
         }
         match self.housekeeper.within(deadline, answer).await {

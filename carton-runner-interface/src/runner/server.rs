@@ -5,6 +5,7 @@
 
 use std::any::Any;
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -17,6 +18,7 @@ use crate::link::{Link, LinkOptions};
 use crate::message::{self, Message, Parsed, Side, WireError, code, parse};
 use crate::protocol_error::ProtocolError;
 use crate::shared_memory::peer::MapError;
+use crate::spin::Spin;
 use crate::transport::Transport;
 use crate::transport::reader::{FrameReader, ReadError};
 use crate::transport::turn::Turn;
@@ -28,6 +30,10 @@ const FRAME_CAP: u64 = 4 << 30;
 const PEER_CAP: u64 = 8 << 40;
 /// Frameworks expect the stack of a main thread.
 const STACK: usize = 8 << 20;
+
+/// How long a thread that has answered a call spins for the next one at most: about as long as a host takes that makes one
+/// call after the other.
+const LONGEST_SPIN: Duration = Duration::from_micros(150);
 
 /// Why a runner stopped serving, other than by the end of its host.
 #[derive(Debug, thiserror::Error)]
@@ -84,6 +90,7 @@ pub fn serve<R: Runner>(transport: Transport, options: ServeOptions) -> Result<(
         options,
         link,
         turn,
+        spin: Spin::new(LONGEST_SPIN),
         reader: Mutex::new(FrameReader::new(receiver, FRAME_CAP)),
         n_waiting: AtomicUsize::new(0),
         model: OnceLock::new(),
@@ -105,6 +112,7 @@ pub(super) struct Server<R> {
     pub(super) options: ServeOptions,
     pub(super) link: Arc<Link>,
     turn: Turn,
+    spin: Spin,
     reader: Mutex<FrameReader>,
     /// Threads that wait for their turn.
     n_waiting: AtomicUsize,
@@ -234,12 +242,8 @@ impl<R: Runner> Server<R> {
 
     fn next_job(&self) -> Option<Job> {
         self.n_waiting.fetch_add(1, Ordering::AcqRel);
-        let waited = self.turn.wait();
-        let mut reader = lock(&self.reader);
+        let mut reader = self.take_turn().unwrap_or_else(|| self.wait_for_turn());
         self.n_waiting.fetch_sub(1, Ordering::AcqRel);
-        if let Err(error) = waited {
-            self.finish(End::Failed(error.into()));
-        }
         let mut job = None;
         while job.is_none() && !self.has_ended() {
             match reader.next().map_err(End::from).and_then(|frame| self.dispatch(&mut reader, frame)) {
@@ -250,6 +254,39 @@ impl<R: Runner> Server<R> {
         // Once everything has ended, this is how the other threads learn of it.
         self.pass_turn(reader);
         job
+    }
+
+    fn wait_for_turn(&self) -> MutexGuard<'_, FrameReader> {
+        loop {
+            if let Err(error) = self.turn.wait() {
+                self.finish(End::Failed(error.into()));
+            }
+            let reader = lock(&self.reader);
+            // A thread that took the turn may have read what this one was woken for, and has passed the turn since, or will.
+            if reader.is_readable() != Some(false) || self.has_ended() {
+                return reader;
+            }
+        }
+    }
+
+    /// The turn, if the next message comes at once: this thread, which has just answered a call, is awake, and its caches
+    /// are warm. No other thread is woken meanwhile.
+    fn take_turn(&self) -> Option<MutexGuard<'_, FrameReader>> {
+        let attempt = self.spin.attempt()?;
+        let reader = self.reader.try_lock().ok()?;
+        if !self.turn.take().ok()? {
+            return None;
+        }
+        let found = attempt.wait(|| match reader.is_readable() {
+            Some(true) => ControlFlow::Break(Some(())),
+            Some(false) => ControlFlow::Continue(()),
+            None => ControlFlow::Break(None),
+        });
+        if found.is_some() {
+            return Some(reader);
+        }
+        self.pass_turn(reader);
+        None
     }
 
     fn pass_turn(&self, reader: MutexGuard<'_, FrameReader>) {

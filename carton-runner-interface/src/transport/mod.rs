@@ -110,4 +110,12 @@ impl Receiver {
             Self::InMemory(end) => end.receive(buffer, descriptors),
         }
     }
+
+    /// Whether there is something to be read, or the connection is over. `None` where that cannot be told.
+    pub(crate) fn is_readable(&self) -> Option<bool> {
+        match self {
+            Self::Unix(socket) => unix::is_readable(socket).ok(),
+            Self::InMemory(_) => None,
+        }
+    }
 }

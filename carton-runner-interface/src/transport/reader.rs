@@ -73,6 +73,11 @@ impl FrameReader {
         self.start < self.end
     }
 
+    /// Whether [`next`](Self::next) has something to begin with. `None` where that cannot be told.
+    pub(crate) fn is_readable(&self) -> Option<bool> {
+        if self.has_read_ahead() { Some(true) } else { self.receiver.is_readable() }
+    }
+
     /// Takes the next `n_descriptors` that came, in order.
     pub(crate) fn claim(&mut self, message: &'static str, n_descriptors: usize) -> Result<Vec<OwnedFd>, ProtocolError> {
         let found = self.descriptors.len();

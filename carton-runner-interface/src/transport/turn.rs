@@ -31,6 +31,12 @@ impl Turn {
     pub(crate) fn pass(&self, more: bool) -> io::Result<()> {
         self.0.as_ref().map_or(Ok(()), |epoll| epoll.pass(more))
     }
+
+    /// Takes the turn without waiting for it, for the thread that holds the lock on the reader: nobody else is woken before
+    /// the turn is passed again. `false` where turns cannot be taken.
+    pub(crate) fn take(&self) -> io::Result<bool> {
+        self.0.as_ref().map_or(Ok(false), |epoll| epoll.take().map(|()| true))
+    }
 }
 
 #[cfg(target_os = "linux")]
@@ -70,6 +76,14 @@ mod imp {
             // The kernel does not know of bytes that were read ahead. A socket that can be written to wakes the next
             // thread too, and one that cannot will be, because hosts always read.
             let interest = if more { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
+            self.set(interest)
+        }
+
+        pub(super) fn take(&self) -> io::Result<()> {
+            self.set(EventFlags::empty())
+        }
+
+        fn set(&self, interest: EventFlags) -> io::Result<()> {
             Ok(epoll::modify(&self.epoll, &self.socket, EventData::new_u64(0), interest | EventFlags::ONESHOT)?)
         }
     }
@@ -93,6 +107,10 @@ mod imp {
         }
 
         pub(super) fn pass(&self, _: bool) -> io::Result<()> {
+            match *self {}
+        }
+
+        pub(super) fn take(&self) -> io::Result<()> {
             match *self {}
         }
     }

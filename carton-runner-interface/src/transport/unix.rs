@@ -4,7 +4,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
@@ -15,9 +15,9 @@ use rustix::net::{
 const DESCRIPTORS_PER_MESSAGE: usize = 253;
 
 #[cfg(target_os = "linux")]
-const RECEIVE_FLAGS: RecvFlags = RecvFlags::CMSG_CLOEXEC;
+const RECEIVE_FLAGS: RecvFlags = RecvFlags::DONTWAIT.union(RecvFlags::CMSG_CLOEXEC);
 #[cfg(not(target_os = "linux"))]
-const RECEIVE_FLAGS: RecvFlags = RecvFlags::empty();
+const RECEIVE_FLAGS: RecvFlags = RecvFlags::DONTWAIT;
 
 #[cfg(target_os = "linux")]
 const SEND_FLAGS: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
@@ -54,13 +54,22 @@ fn send(socket: &OwnedFd, parts: &[IoSlice<'_>], ancillary: &mut SendAncillaryBu
 }
 
 pub(super) fn wait_writable(socket: &OwnedFd) -> io::Result<()> {
-    let mut poll = [PollFd::new(socket, PollFlags::OUT)];
+    wait(socket, PollFlags::OUT)
+}
+
+fn wait(socket: &OwnedFd, what: PollFlags) -> io::Result<()> {
+    let mut poll = [PollFd::new(socket, what)];
     loop {
         match rustix::event::poll(&mut poll, None) {
             Err(Errno::INTR) => {}
             result => return Ok(result.map(drop)?),
         }
     }
+}
+
+/// Whether there is something to be read, or the connection is over.
+pub(super) fn is_readable(socket: &OwnedFd) -> io::Result<bool> {
+    Ok(rustix::event::poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&Timespec::default()))? > 0)
 }
 
 pub(super) fn shut_down(socket: &OwnedFd) {
@@ -80,6 +89,8 @@ pub(super) fn receive(socket: &OwnedFd, buffer: &mut [u8], descriptors: &mut Vec
         }
         match result {
             Err(Errno::INTR) => {}
+            // Never blocks in `recvmsg`: a thread that does is also woken each time the peer reads what was sent to it.
+            Err(Errno::AGAIN) => wait(socket, PollFlags::IN)?,
             // The peer ended with bytes of ours unread: as much the end as a plain one.
             Err(Errno::CONNRESET | Errno::PIPE | Errno::NOTCONN) => return Ok(0),
             result => return Ok(result?.bytes),

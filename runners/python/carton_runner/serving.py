@@ -23,6 +23,7 @@ from carton_runner.host_memory import HostMemory
 from carton_runner.model import close
 from carton_runner.pool import Pool
 from carton_runner.requests import load_fields, pack_fields, packed_json
+from carton_runner.spin import Spin
 from carton_runner.watcher import Watcher
 
 #: Calls that may be known at once; the host, once it has an answer, may be ahead by some.
@@ -50,6 +51,7 @@ class Server:
         self._decoder = Decoder(self.host_memory, self.pool)
         self._encoder = Encoder(roots, self.host_memory, self.pool)
         self._reader = FrameReader(socket, self._before_waiting)
+        self._spin = Spin(socket.fileno())
         #: Held by the thread that reads.
         self.reading = threading.Lock()
         #: The call that runs, and how many there were.
@@ -148,6 +150,8 @@ class Server:
     def _before_waiting(self):
         if self.connection.has_backlog():
             self.connection.wait()
+        else:
+            self._spin.wait()
 
     def read(self):
         """Reads one message and does what it asks for, or returns the call that it makes. Only the thread that reads."""
