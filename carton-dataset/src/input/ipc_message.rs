@@ -6,7 +6,7 @@
 use std::io::Read;
 
 use arrow_buffer::{Buffer, MutableBuffer};
-use arrow_ipc::{Message, MessageHeader, RecordBatch, root_as_message};
+use arrow_ipc::{CompressionType, Message, MessageHeader, RecordBatch, root_as_message};
 
 use super::InputError;
 
@@ -16,8 +16,11 @@ const CONTINUATION: [u8; 4] = [0xff; 4];
 pub(super) const MAX_METADATA: u64 = 64 << 20;
 /// What the buffers of a compressed message may become, if their size does not allow more.
 const MAX_DECOMPRESSED: u64 = 1 << 30;
-/// What each byte of a compressed message may become: LZ4 cannot do more.
-const MAX_COMPRESSION: u64 = 255;
+/// What a byte can become at most: LZ4 repeats what it has 255 times with each byte.
+const LZ4_RATIO: u64 = 255;
+/// A block of zstd takes four bytes and is at most 128 KiB.
+const ZSTD_RATIO: u64 = ZSTD_BLOCK / 4;
+const ZSTD_BLOCK: u64 = 128 << 10;
 /// The values of an array at most; far more than fit in memory, and so few that their bits and bytes can be counted.
 const MAX_VALUES: i64 = 1 << 40;
 /// The rows of a batch: columns of nothing but nulls take no bytes, so that bytes do not bound them.
@@ -163,7 +166,10 @@ fn check(batch: RecordBatch<'_>, body: &Buffer) -> Result<(), InputError> {
             return Err(invalid(format!("an array of {length} values, {null_count} of them null")));
         }
     }
-    let is_compressed = batch.compression().is_some();
+    let ratio = batch.compression().map(|compression| match compression.codec() {
+        CompressionType::LZ4_FRAME => LZ4_RATIO,
+        _ => ZSTD_RATIO,
+    });
     let mut decompressed = 0_u64;
     for buffer in batch.buffers().into_iter().flatten() {
         let (offset, length) = (buffer.offset(), buffer.length());
@@ -171,18 +177,29 @@ fn check(batch: RecordBatch<'_>, body: &Buffer) -> Result<(), InputError> {
         let start = usize::try_from(offset).map_err(|_| outside())?;
         let end = usize::try_from(length).ok().and_then(|length| start.checked_add(length)).ok_or_else(outside)?;
         let bytes = body.get(start..end).ok_or_else(outside)?;
-        if is_compressed && !bytes.is_empty() {
+        if let Some(ratio) = ratio
+            && !bytes.is_empty()
+        {
             let length = bytes.first_chunk().map(|length| i64::from_le_bytes(*length));
             let length = length.ok_or_else(|| invalid("a compressed buffer without its length"))?;
             match u64::try_from(length) {
-                Ok(length) => decompressed = decompressed.saturating_add(length),
+                Ok(length) => {
+                    let most = (bytes.len() as u64).saturating_mul(ratio).max(ZSTD_BLOCK);
+                    if length > most {
+                        let found = bytes.len();
+                        return Err(invalid(format!(
+                            "{found} compressed bytes that claim to be {length}, more than {most}"
+                        )));
+                    }
+                    decompressed = decompressed.saturating_add(length);
+                }
                 // Not compressed after all.
                 Err(_) if length == -1 => {}
                 Err(_) => return Err(invalid(format!("a compressed buffer of {length} bytes"))),
             }
         }
     }
-    let most = MAX_DECOMPRESSED.max(n_bytes.saturating_mul(MAX_COMPRESSION));
+    let most = MAX_DECOMPRESSED.max(n_bytes.saturating_mul(LZ4_RATIO));
     if decompressed > most {
         let problem =
             format!("a body of {n_bytes} compressed bytes that claims to be {decompressed}, more than {most}");

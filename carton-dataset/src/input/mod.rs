@@ -10,6 +10,8 @@ mod guard;
 mod ipc;
 mod ipc_message;
 mod parquet;
+mod parquet_footer;
+mod parquet_pages;
 
 use std::fmt;
 use std::fs::File;

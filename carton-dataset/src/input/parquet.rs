@@ -1,16 +1,19 @@
 //! Parquet files, row group after row group.
 
 use std::fs::File;
+use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+use carton_tensor::files::FileBytes;
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader};
+use parquet::arrow::{ProjectionMask, parquet_to_arrow_field_levels};
 use parquet::basic::Type;
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 
 use super::ipc_message::invalid;
-use super::{InputError, Rows};
+use super::parquet_pages::Chunks;
+use super::{InputError, Rows, parquet_footer};
 
 /// What a file ends with, after the length of its metadata.
 const MAGIC: &[u8; 4] = b"PAR1";
@@ -32,32 +35,37 @@ pub(super) struct ParquetRows {
 }
 
 enum State {
-    Opened(Box<ParquetRecordBatchReaderBuilder<File>>),
+    Opened(Arc<File>, Box<ArrowReaderMetadata>),
     Reading(ParquetRecordBatchReader),
     Done,
 }
 
 impl ParquetRows {
     pub(super) fn open(file: File, file_length: u64) -> Result<Box<dyn Rows>, InputError> {
-        check_trailer(&file, file_length)?;
-        let builder = ParquetRecordBatchReaderBuilder::try_new(file)?;
-        let n_rows = check_rows(builder.metadata())?;
-        let schema = builder.schema().clone();
-        Ok(Box::new(Self { state: State::Opened(Box::new(builder)), schema, columns: None, n_rows, read: 0 }))
+        check_footer(&file, file_length)?;
+        let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())?;
+        let n_rows = check_rows(metadata.metadata())?;
+        let schema = metadata.schema().clone();
+        let state = State::Opened(Arc::new(file), Box::new(metadata));
+        Ok(Box::new(Self { state, schema, columns: None, n_rows, read: 0 }))
     }
 
     fn start(
         &self,
-        builder: ParquetRecordBatchReaderBuilder<File>,
+        file: Arc<File>,
+        metadata: &ArrowReaderMetadata,
         max_rows: usize,
     ) -> Result<ParquetRecordBatchReader, InputError> {
         let mask = match &self.columns {
-            Some(columns) => ProjectionMask::roots(builder.parquet_schema(), columns.iter().copied()),
+            Some(columns) => ProjectionMask::roots(metadata.parquet_schema(), columns.iter().copied()),
             None => ProjectionMask::all(),
         };
-        let row_bytes = row_bytes(builder.metadata(), &mask)?;
+        let row_bytes = row_bytes(metadata.metadata(), &mask)?;
         let n_rows = usize::try_from(BATCH_BYTES / row_bytes.max(1)).unwrap_or(usize::MAX).clamp(1, max_rows);
-        Ok(builder.with_projection(mask).with_batch_size(n_rows).build()?)
+        let fields = metadata.schema().fields();
+        let levels = parquet_to_arrow_field_levels(metadata.parquet_schema(), mask, Some(fields))?;
+        let chunks = Chunks { file, metadata: Arc::clone(metadata.metadata()) };
+        Ok(ParquetRecordBatchReader::try_new_with_row_groups(&levels, &chunks, n_rows, None)?)
     }
 }
 
@@ -78,7 +86,7 @@ impl Rows for ParquetRows {
 
     fn next_batch(&mut self, max_rows: usize) -> Result<Option<RecordBatch>, InputError> {
         let mut reader = match std::mem::replace(&mut self.state, State::Done) {
-            State::Opened(builder) => self.start(*builder, max_rows)?,
+            State::Opened(file, metadata) => self.start(file, &metadata, max_rows)?,
             State::Reading(reader) => reader,
             State::Done => return Ok(None),
         };
@@ -98,21 +106,21 @@ impl Rows for ParquetRows {
     }
 }
 
-/// Whether the metadata can lie in the file.
-fn check_trailer(file: &File, file_length: u64) -> Result<(), InputError> {
-    let file = carton_tensor::files::FileBytes::from_file(file.try_clone()?)?;
+/// Whether the metadata lies in the file, and has a schema that can be walked.
+fn check_footer(file: &File, file_length: u64) -> Result<(), InputError> {
+    let file = FileBytes::from_file(file.try_clone()?)?;
     let stop = || invalid("the file does not end with `PAR1`: its writer was stopped before it was done");
-    let start = file_length.checked_sub(8).ok_or_else(stop)?;
-    let trailer = file.read(start..file_length)?;
+    let end = file_length.checked_sub(8).ok_or_else(stop)?;
+    let trailer = file.read(end..file_length)?;
     let (length, magic) = trailer.split_first_chunk::<4>().unwrap_or((&[0; 4], &[]));
     if magic != MAGIC {
         return Err(stop());
     }
-    let (length, most) = (u64::from(u32::from_le_bytes(*length)), MAX_METADATA.min(start));
+    let (length, most) = (u64::from(u32::from_le_bytes(*length)), MAX_METADATA.min(end));
     if length > most {
         return Err(invalid(format!("metadata of {length} bytes, expected at most {most}")));
     }
-    Ok(())
+    parquet_footer::check(&file.read(end - length..end)?)
 }
 
 /// The number of rows, which must be that of all row groups.
