@@ -1,15 +1,18 @@
 //! A shard as a batch of tensors, and its rows as samples.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use carton_tensor::files::{ElementType, RawTensor, SharedBytes};
-use carton_tensor::safetensors::{Header, Reader};
+use carton_tensor::safetensors::{Header, Metadata, Reader};
 
 use crate::error::DatasetError;
 use crate::manifest::Shard;
 use crate::options::KeyValue;
 use crate::write::shard_file::{MODE_KEY, SEPARATOR_KEY};
+
+/// In key-value mode, the names of the columns: a JSON list.
+const COLUMNS_KEY: &str = "dataset.columns";
 
 /// A shard: its tensors by name.
 #[derive(Clone, Debug)]
@@ -23,8 +26,36 @@ pub struct Batch {
 pub(super) enum Samples {
     /// The first dimension of every tensor counts them.
     Rows,
-    /// Each is the tensors of one name, which this separates from the names of columns.
-    Named(String),
+    /// Each is the tensors of one name.
+    Named(Names),
+}
+
+/// How the names of tensors are made of those of samples and columns.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Names {
+    separator: String,
+    /// Those that the writer named; empty if it did not.
+    columns: HashSet<String>,
+}
+
+impl Names {
+    /// What a shard says of its names, or else what most have.
+    fn of(metadata: &Metadata) -> Self {
+        let columns = metadata.get(COLUMNS_KEY).and_then(|columns| serde_json::from_str(columns).ok());
+        let separator = metadata.get(SEPARATOR_KEY).unwrap_or(KeyValue::SEPARATOR).to_owned();
+        Self { separator, columns: columns.unwrap_or_default() }
+    }
+
+    /// The name of the sample and that of the column: at the first separator that a known column follows, or else at the last one.
+    fn split<'n>(&self, name: &'n str) -> (&'n str, &'n str) {
+        let at = |position: usize| Some((name.get(..position)?, name.get(position..)?.strip_prefix(&self.separator)?));
+        let is_known = |(_, column): &(&str, &str)| self.columns.contains(*column);
+        let known = (0..name.len()).filter_map(at).find(is_known);
+        if known.is_none() && self.separator.is_empty() {
+            return (name, "");
+        }
+        known.or_else(|| name.rsplit_once(&self.separator)).unwrap_or((name, ""))
+    }
 }
 
 impl Batch {
@@ -81,7 +112,7 @@ impl Batch {
         }
         Ok(match samples {
             Samples::Rows => SampleIter::Rows(Rows { tensors, next: 0, n_rows: self.shard.samples_count }),
-            Samples::Named(separator) => SampleIter::Named(named(tensors, &separator).into_iter()),
+            Samples::Named(names) => SampleIter::Named(named(tensors, &names).into_iter()),
         })
     }
 
@@ -96,8 +127,7 @@ impl Batch {
 /// What the samples of a shard are: what it says (spec/dataset.md §2.2), or else what fits.
 pub(super) fn kind(header: &Header, samples_count: u64) -> Result<Samples, String> {
     let metadata = header.metadata();
-    let separator = metadata.get(SEPARATOR_KEY).unwrap_or(KeyValue::SEPARATOR);
-    let named = Samples::Named(separator.to_owned());
+    let named = Samples::Named(Names::of(metadata));
     match metadata.get(MODE_KEY) {
         Some("batch") => return Ok(Samples::Rows),
         Some("key-value") => return Ok(named),
@@ -111,7 +141,7 @@ pub(super) fn kind(header: &Header, samples_count: u64) -> Result<Samples, Strin
 
 /// Whether a shard has as many samples as it should.
 pub(super) fn check(header: &Header, samples_count: u64, samples: &Samples) -> Result<(), String> {
-    let Samples::Named(separator) = samples else {
+    let Samples::Named(parts) = samples else {
         for tensor in header.iter() {
             let name = tensor.name.escape_debug();
             let n_rows = tensor.shape.first().map(|&n_rows| n_rows as u64);
@@ -130,7 +160,7 @@ pub(super) fn check(header: &Header, samples_count: u64, samples: &Samples) -> R
         }
         return Ok(());
     };
-    let mut names: Vec<&str> = header.names().map(|name| split(name, separator).0).collect();
+    let mut names: Vec<&str> = header.names().map(|name| parts.split(name).0).collect();
     names.sort_unstable();
     names.dedup();
     match names.len() as u64 {
@@ -139,18 +169,10 @@ pub(super) fn check(header: &Header, samples_count: u64, samples: &Samples) -> R
     }
 }
 
-/// The name of a sample and that of a column, at the last separator.
-fn split<'n>(name: &'n str, separator: &str) -> (&'n str, &'n str) {
-    if separator.is_empty() {
-        return (name, "");
-    }
-    name.rsplit_once(separator).unwrap_or((name, ""))
-}
-
-fn named(tensors: Vec<(String, RawTensor)>, separator: &str) -> Vec<Sample> {
+fn named(tensors: Vec<(String, RawTensor)>, names: &Names) -> Vec<Sample> {
     let mut samples: BTreeMap<String, Vec<(String, RawTensor)>> = BTreeMap::new();
     for (name, tensor) in tensors {
-        let (sample, column) = split(&name, separator);
+        let (sample, column) = names.split(&name);
         samples.entry(sample.to_owned()).or_default().push((column.to_owned(), tensor));
     }
     samples.into_iter().map(|(name, tensors)| Sample { name: Some(name), tensors }).collect()
@@ -232,4 +254,26 @@ fn row(tensor: &RawTensor, position: usize) -> Option<RawTensor> {
 fn has_whole_rows(dtype: ElementType, shape: &[usize]) -> bool {
     let row = shape.iter().skip(1).try_fold(1_usize, |product, &size| product.checked_mul(size));
     row.is_some_and(|n_elements| dtype.n_bytes(n_elements).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_taken_apart_at_a_known_column() {
+        let check = |separator: &str, columns: &[&str], name: &str, expected: (&str, &str)| {
+            let columns = columns.iter().map(|&column| column.to_owned()).collect();
+            let names = Names { separator: separator.to_owned(), columns };
+            assert_eq!(names.split(name), expected);
+        };
+        check("__", &[], "a__b__x", ("a__b", "x"));
+        check("__", &[], "a", ("a", ""));
+        check("__", &["input__ids", "x"], "r__input__ids", ("r", "input__ids"));
+        check("__", &["_x"], "a___x", ("a", "_x"));
+        check("__", &["y"], "a__b__x", ("a__b", "x"));
+        check("__", &["x"], "é__x", ("é", "x"));
+        check("", &["x", "y"], "ax", ("a", "x"));
+        check("", &[], "ax", ("ax", ""));
+    }
 }

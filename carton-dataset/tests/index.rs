@@ -1,0 +1,168 @@
+//! Indexes, written, read, and refused.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::builder::{Int32Builder, ListBuilder};
+use arrow_array::types::{Int32Type, Int64Type};
+use arrow_array::{Array, ArrayRef, Int32Array, Int64Array, LargeStringArray, ListArray, RecordBatch, StringArray};
+use carton_dataset::DatasetError;
+use carton_dataset::index::{self, IndexRow};
+use parquet::arrow::ArrowWriter;
+use proptest::prelude::*;
+
+fn row(key: &str, file: &str, shape: &[u64]) -> IndexRow {
+    IndexRow { tensor_key: key.into(), file_name: file.into(), shape: shape.to_vec(), dtype: "F32".into() }
+}
+
+fn refusal<T: std::fmt::Debug>(result: Result<T, DatasetError>) -> String {
+    std::error::Error::source(&result.unwrap_err()).unwrap().to_string()
+}
+
+/// One row of an index, a column at a time.
+fn columns() -> [(&'static str, ArrayRef); 4] {
+    let shape = ListArray::from_iter_primitive::<Int32Type, _, _>([Some([Some(2), Some(3)])]);
+    [
+        ("tensor_key", Arc::new(StringArray::from(vec!["x"]))),
+        ("file_name", Arc::new(StringArray::from(vec!["a.safetensors"]))),
+        ("shape", Arc::new(shape)),
+        ("dtype", Arc::new(StringArray::from(vec!["F32"]))),
+    ]
+}
+
+fn save<'c>(path: &Path, columns: impl IntoIterator<Item = (&'c str, ArrayRef)>) {
+    let rows = RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, array)| (name, array, true)));
+    let rows = rows.unwrap();
+    let mut file = ArrowWriter::try_new(fs::File::create(path).unwrap(), rows.schema(), None).unwrap();
+    file.write(&rows).unwrap();
+    file.close().unwrap();
+}
+
+/// What is read when one column is another.
+fn with(column: &str, array: impl Array + 'static) -> Result<Vec<IndexRow>, DatasetError> {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("index");
+    let array: ArrayRef = Arc::new(array);
+    let columns = columns().map(|(name, old)| (name, if name == column { Arc::clone(&array) } else { old }));
+    save(&path, columns);
+    index::read(&path).map(|index| index.rows().to_vec())
+}
+
+#[test]
+fn other_writers_may_have_other_types() {
+    let expected = vec![row("x", "a.safetensors", &[2, 3])];
+    assert_eq!(with("none", StringArray::from(vec!["x"])).unwrap(), expected);
+    assert_eq!(with("tensor_key", LargeStringArray::from(vec!["x"])).unwrap(), expected);
+    let longs = ListArray::from_iter_primitive::<Int64Type, _, _>([Some([Some(2), Some(3)])]);
+    assert_eq!(with("shape", longs).unwrap(), expected);
+    let scalar = ListArray::from_iter_primitive::<Int32Type, _, _>([Some(Vec::<Option<i32>>::new())]);
+    assert_eq!(with("shape", scalar).unwrap()[0].shape, Vec::<u64>::new());
+
+    // The order of the columns, and others among them, do not matter.
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("index");
+    let [key, file, shape, dtype] = columns();
+    save(&path, [("more", Arc::new(Int32Array::from(vec![1])) as ArrayRef), dtype, shape, file, key]);
+    assert_eq!(index::read(&path).unwrap().rows(), expected);
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let check = |result, expected: &str| assert_eq!(refusal::<Vec<IndexRow>>(result), expected);
+    let null = |column| format!("row 0 of column `{column}` is null (spec/dataset.md §6.2)");
+    for column in ["tensor_key", "file_name", "dtype"] {
+        check(with(column, StringArray::from(vec![None::<&str>])), &null(column));
+    }
+    let no_shape = ListArray::from_iter_primitive::<Int32Type, _, _>([None::<[Option<i32>; 0]>]);
+    check(with("shape", no_shape), &null("shape"));
+    let no_size = ListArray::from_iter_primitive::<Int32Type, _, _>([Some([Some(1), None])]);
+    check(with("shape", no_size), &null("shape"));
+    check(
+        with("shape", Int64Array::from(vec![1])),
+        "column `shape` is of type Int64, expected list of int32 or int64 (spec/dataset.md §6.1)",
+    );
+    check(
+        with("dtype", Int32Array::from(vec![1])),
+        "column `dtype` is of type Int32, expected string (spec/dataset.md §6.1)",
+    );
+    let negative = ListArray::from_iter_primitive::<Int32Type, _, _>([Some([Some(-1)])]);
+    check(with("shape", negative), "tensor `x` has a dimension of -1, expected 0 to 2147483647 (spec/dataset.md §6.2)");
+    let many = ListArray::from_iter_primitive::<Int32Type, _, _>([Some([Some(1); 65])]);
+    check(with("shape", many), "tensor `x` has 65 dimensions, expected at most 64 (spec/dataset.md §6.2)");
+    for path in ["../a", "/a", "", "a\\b", "C:a"] {
+        let error = refusal(with("file_name", StringArray::from(vec![path])));
+        assert!(error.ends_with("which is no path below the dataset's folder (spec/dataset.md §6.2)"), "{error}");
+    }
+
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("index");
+    for missing in 0..4 {
+        let mut left = columns().to_vec();
+        let (column, _) = left.remove(missing);
+        save(&path, left);
+        let expected = format!("there is no column `{column}` (spec/dataset.md §6.1)");
+        assert_eq!(refusal(index::read(&path)), expected);
+    }
+    let twice = columns().map(|(name, array)| (name, arrow_select::concat::concat(&[&array, &array]).unwrap()));
+    save(&path, twice);
+    let expected = "tensor `x` of `a.safetensors` is there twice (spec/dataset.md §6.2)";
+    assert_eq!(refusal(index::read(&path)), expected);
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    fs::write(path.join("_SUCCESS"), "").unwrap();
+    assert_eq!(refusal(index::read(&path)), "is a folder without a Parquet file");
+}
+
+#[test]
+fn rows_that_take_no_bytes_are_not_read_without_end() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("index");
+    let n = 5 << 18;
+    let same = |value: &str| Arc::new(StringArray::from_iter_values(std::iter::repeat_n(value, n))) as ArrayRef;
+    let mut shapes = ListBuilder::new(Int32Builder::new());
+    (0..n).for_each(|_| shapes.append(true));
+    let columns = [
+        ("tensor_key", same("x")),
+        ("file_name", same("a")),
+        ("shape", Arc::new(shapes.finish()) as _),
+        ("dtype", same("F32")),
+    ];
+    save(&path, columns);
+    let n_bytes = fs::metadata(&path).unwrap().len();
+    let error = refusal(index::read(&path));
+    assert!(n_bytes < 100_000 && error.starts_with("more than "), "{error}");
+}
+
+#[test]
+fn what_the_column_cannot_hold_is_not_written() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("index");
+    let error = refusal(index::write(&path, [row("x", "a", &[1 << 31])]));
+    assert_eq!(error, "tensor `x` has a dimension of 2147483648, expected 0 to 2147483647 (spec/dataset.md §6.2)");
+    let error = refusal(index::write(&path, [row("x", "a", &[1]), row("x", "a", &[2])]));
+    assert_eq!(error, "tensor `x` of `a` is there twice (spec/dataset.md §6.2)");
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn what_is_written_is_read(
+        rows in prop::collection::btree_map(("\\PC{0,9}", "[a-z]{1,3}(/[a-z]{1,3})?"), prop::collection::vec(0..=i32::MAX as u64, 0..5), 0..40),
+    ) {
+        let rows: Vec<IndexRow> = rows.iter().map(|((key, file), shape)| row(key, file, shape)).collect();
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("index");
+        index::write(&path, rows.iter().rev().cloned()).unwrap();
+        let index = index::read(&path).unwrap();
+        prop_assert_eq!(index.rows(), &rows);
+        for expected in &rows {
+            prop_assert!(index.find(&expected.tensor_key).contains(expected));
+        }
+        prop_assert!(index.find("none of these").is_empty());
+    }
+}
