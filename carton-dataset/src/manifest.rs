@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use carton_tensor::MAX_RANK;
+use carton_tensor::safetensors::parse_dtype;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
@@ -97,6 +99,14 @@ pub enum ManifestError {
         /// Its path.
         path: String,
     },
+    /// A tensor that no safetensors file has.
+    #[error("tensor `{}` {problem} (spec/dataset.md §3.5)", shown(.name))]
+    Tensor {
+        /// Its name.
+        name: String,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// A total that is not the sum of the shards.
     #[error("{field} is {found}, expected {expected}, the sum of the shards (spec/dataset.md §3.4)")]
     Total {
@@ -122,10 +132,11 @@ impl Manifest {
     /// The manifest of these shards, in any order, and of the tensors in them.
     ///
     /// # Errors
-    /// [`ManifestError::Path`], [`ManifestError::DuplicateShard`], [`ManifestError::Overflow`].
+    /// [`ManifestError::Path`], [`ManifestError::DuplicateShard`], [`ManifestError::Tensor`], [`ManifestError::Overflow`].
     pub fn new(mut shards: Vec<Shard>, schema: BTreeMap<String, TensorSchema>) -> Result<Self, ManifestError> {
         shards.sort_by(|a, b| a.shard_path.cmp(&b.shard_path));
         check_paths(&shards)?;
+        check_schema(&schema)?;
         let (total_samples, total_bytes) = totals(&shards)?;
         let (format_version, safetensors_version) = (FORMAT_VERSION.to_owned(), SAFETENSORS_VERSION.to_owned());
         Ok(Self {
@@ -150,6 +161,7 @@ impl Manifest {
         let mut raw: RawManifest = serde_json::from_slice(json)?;
         raw.shards.sort_by(|a, b| a.shard_path.cmp(&b.shard_path));
         check_paths(&raw.shards)?;
+        check_schema(&raw.schema)?;
         let (total_samples, total_bytes) = totals(&raw.shards)?;
         for (field, found, expected) in
             [("total_samples", raw.total_samples, total_samples), ("total_bytes", raw.total_bytes, total_bytes)]
@@ -229,6 +241,28 @@ fn check_paths(shards: &[Shard]) -> Result<(), ManifestError> {
     Ok(())
 }
 
+/// Whether each tensor is one that a safetensors file can have.
+fn check_schema(schema: &BTreeMap<String, TensorSchema>) -> Result<(), ManifestError> {
+    for (name, tensor) in schema {
+        let problem = if name == "__metadata__" {
+            "cannot have this name".to_owned()
+        } else if parse_dtype(&tensor.dtype).is_none() {
+            format!("is of dtype `{}`, which there is not", shown(&tensor.dtype))
+        } else if tensor.shape.len() > MAX_RANK {
+            format!("has {} dimensions, expected at most {MAX_RANK}", tensor.shape.len())
+        } else {
+            continue;
+        };
+        return Err(ManifestError::Tensor { name: name.clone(), problem });
+    }
+    Ok(())
+}
+
+/// The beginning of a name.
+fn shown(name: &str) -> String {
+    name.chars().take(200).flat_map(char::escape_debug).collect()
+}
+
 fn totals(shards: &[Shard]) -> Result<(u64, u64), ManifestError> {
     let sum = |unit, number: fn(&Shard) -> u64| {
         let sum = shards.iter().try_fold(0_u64, |sum, shard| sum.checked_add(number(shard)));
@@ -252,8 +286,7 @@ fn unique_keys<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<St
             let mut schema = BTreeMap::new();
             while let Some((name, tensor)) = map.next_entry::<String, TensorSchema>()? {
                 if schema.contains_key(&name) {
-                    let shown: String = name.chars().take(200).flat_map(char::escape_debug).collect();
-                    return Err(serde::de::Error::custom(format!("duplicate tensor `{shown}`")));
+                    return Err(serde::de::Error::custom(format!("duplicate tensor `{}`", shown(&name))));
                 }
                 schema.insert(name, tensor);
             }
@@ -340,6 +373,10 @@ mod tests {
         let tensor = r#""é": {"dtype": "F32", "shape": []}, "é""#;
         check("\"é\"", tensor, "is not a manifest (spec/dataset.md §3.1): duplicate tensor `é`");
         check("\"total_samples\": 3,", "", "is not a manifest (spec/dataset.md §3.1): missing field `total_samples`");
+        check("\"BF16\"", "\"bfloat16\"", "tensor `é` is of dtype `bfloat16`, which there is not");
+        check("\"é\"", "\"__metadata__\"", "tensor `__metadata__` cannot have this name");
+        let shape = format!("[{}2", "1,".repeat(64));
+        check("[\n        2", &shape, "tensor `é` has 65 dimensions, expected at most 64");
         let twice = "\"total_samples\": 3, \"total_samples\": 3,";
         check("\"total_samples\": 3,", twice, "is not a manifest (spec/dataset.md §3.1): duplicate field");
         check("  }\n}\n", "  }\n}\n}", "is not a manifest (spec/dataset.md §3.1): trailing characters");

@@ -60,7 +60,7 @@ fn what_pyarrow_and_the_connector_write_is_read() {
     let keys: Vec<&str> = index.rows().iter().map(|row| &*row.tensor_key).collect();
     assert_eq!(keys, ["a", "b", "c"]);
     let row = &index.find("b")[0];
-    assert_eq!((&*row.file_name, row.shape.as_slice(), &*row.dtype), ("b.safetensors", &[1, 2][..], "BF16"));
+    assert_eq!((&*row.file_name, &*row.shape, &*row.dtype), ("b.safetensors", &[1, 2][..], "BF16"));
 
     let dataset = place.path().join("dataset");
     let verification = verify(&dataset, Checks::Headers, |_| ControlFlow::Continue(())).unwrap();
@@ -82,7 +82,7 @@ fn pyarrow_reads_our_index() {
     let row = |key: &str, file: &str, shape: &[u64], dtype: &str| IndexRow {
         tensor_key: key.into(),
         file_name: file.into(),
-        shape: shape.to_vec(),
+        shape: shape.into(),
         dtype: dtype.into(),
     };
     let mut rows = vec![

@@ -161,7 +161,7 @@ fn an_index_that_lies_is_told() {
     let with_file = |file: &str| IndexRow { file_name: file.into(), ..row.clone() };
     check(with_file(B), "dog__x", "the shard does not have it");
     check(with_file("none.safetensors"), "dog__x", "the manifest has no such shard");
-    check(IndexRow { shape: vec![2], ..row.clone() }, "dog__x", "the index says shape [2], the shard [1]");
+    check(IndexRow { shape: [2].into(), ..row.clone() }, "dog__x", "the index says shape [2], the shard [1]");
     check(IndexRow { dtype: "F16".into(), ..row.clone() }, "dog__x", "the index says F16, the shard F32");
     let added = IndexRow { tensor_key: "bird__x".into(), ..row.clone() };
     check(added, "bird__x", "the shard does not have it");
@@ -215,10 +215,10 @@ fn edit_manifest(place: &Path, from: &str, to: &str) {
 #[test]
 fn every_damage_is_named() {
     use Category::*;
-    let cut = |place: &Path, n_bytes: u64| {
+    let cut = |place: &Path, n_bytes: i64| {
         let file = fs::File::options().write(true).open(place.join(A)).unwrap();
         let length = file.metadata().unwrap().len();
-        file.set_len(length.saturating_add_signed(n_bytes as i64)).unwrap();
+        file.set_len(length.saturating_add_signed(n_bytes)).unwrap();
     };
     check_damage(batches, |place| fs::remove_file(place.join(B)).unwrap(), &[(Missing, B, "is not there")]);
     check_damage(
@@ -229,7 +229,7 @@ fn every_damage_is_named() {
         },
         &[(Missing, B, "is no file")],
     );
-    check_damage(batches, |place| cut(place, -1_i64 as u64), &[(Truncated, A, "167 bytes, expected 168")]);
+    check_damage(batches, |place| cut(place, -1), &[(Truncated, A, "167 bytes, expected 168")]);
     check_damage(batches, |place| cut(place, 1), &[(Altered, A, "169 bytes, expected 168")]);
     check_damage(
         batches,
@@ -287,6 +287,24 @@ fn every_damage_is_named() {
     batches(dataset.path());
     more_samples(dataset.path());
     assert!(Dataset::open(dataset.path()).unwrap().samples().next().unwrap().is_err());
+}
+
+#[test]
+fn samples_without_bytes_end() {
+    let check = |shape: Option<&[usize]>, samples_count: u64, expected: Option<&str>| {
+        let place = tempfile::tempdir().unwrap();
+        let tensors = shape.map(|shape| ("x", f32s(shape, 0.0)));
+        write(place.path(), &[(A, samples_count, tensors.into_iter().collect())]);
+        let findings = found(place.path()).findings;
+        assert_eq!(findings.first().map(|finding| finding.category), expected.map(|_| Category::Samples));
+        let first = Dataset::open(place.path()).unwrap().samples().next();
+        let error = first.and_then(Result::err).map(|error| error.to_string());
+        assert!(error.as_deref().unwrap_or_default().ends_with(expected.unwrap_or_default()), "{error:?}");
+    };
+    check(None, 0, None);
+    check(None, u64::MAX, Some("neither of 18446744073709551615 rows nor of 18446744073709551615 names"));
+    check(Some(&[1 << 20, 0]), 1 << 20, None);
+    check(Some(&[1 << 40, 0]), 1 << 40, Some("neither of 1099511627776 rows nor of 1099511627776 names"));
 }
 
 #[cfg(unix)]
@@ -369,6 +387,9 @@ proptest! {
             prop_assert!(verification.is_err() || !verification.unwrap().is_sound());
         }
         if let Ok(dataset) = Dataset::open_copying(place.path()) {
+            if verify(place.path(), Checks::Headers, |_| ControlFlow::Continue(())).is_ok_and(|found| found.is_sound()) {
+                prop_assert!(dataset.samples().all(|sample| sample.is_ok()));
+            }
             let n_samples = dataset.samples().filter(Result::is_ok).count() as u64;
             prop_assert!(n_samples <= dataset.manifest().total_samples());
             let _ = (dataset.get("dog__x").is_ok(), Header::parse(&bytes, bytes.len() as u64).is_ok());

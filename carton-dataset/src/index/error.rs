@@ -74,8 +74,8 @@ pub enum IndexError {
         /// The size of the files.
         n_bytes: u64,
     },
-    /// A folder without one file of rows.
-    #[error("is a folder without a Parquet file")]
+    /// Neither a file nor a folder of files.
+    #[error("is neither a Parquet file nor a folder of them (spec/dataset.md §6.3)")]
     NoFiles,
     /// It cannot be encoded.
     #[error(transparent)]

@@ -29,7 +29,7 @@ pub struct IndexRow {
     /// The path of the shard below the dataset's folder.
     pub file_name: Arc<str>,
     /// The dimensions.
-    pub shape: Vec<u64>,
+    pub shape: Arc<[u64]>,
     /// The element type in the words of safetensors.
     pub dtype: Arc<str>,
 }

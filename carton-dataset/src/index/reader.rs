@@ -13,13 +13,13 @@ use carton_tensor::MAX_RANK;
 
 use super::{COLUMNS, IndexError, IndexRow};
 use crate::error::DatasetError;
-use crate::input::Input;
+use crate::input::{self, Input};
 use crate::shard_path;
 
 /// The rows that are read however small the file is.
 const ROWS_OF_ANY_FILE: u64 = 1 << 20;
 /// The rows that each byte of a file may stand for: names that repeat take some bits, and a hostile file has many rows in few bytes.
-const ROWS_PER_BYTE: u64 = 16;
+const ROWS_PER_BYTE: u64 = 2;
 
 /// In which shards each tensor is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,6 +39,11 @@ impl TensorIndex {
     #[must_use]
     pub fn rows(&self) -> &[IndexRow] {
         &self.rows
+    }
+
+    /// All rows, for those who keep them.
+    pub(crate) fn into_rows(self) -> Vec<IndexRow> {
+        self.rows
     }
 
     /// The rows with this key: one in key-value mode; in batch mode one for each shard.
@@ -62,7 +67,7 @@ pub fn read(path: &Path) -> Result<TensorIndex, DatasetError> {
     let most = n_bytes.saturating_mul(ROWS_PER_BYTE).saturating_add(ROWS_OF_ANY_FILE);
     let mut rows = Rows::default();
     for (file, _) in &files {
-        let input = Input::open(file)?;
+        let input = Input::open_parquet(file)?;
         for column in COLUMNS {
             if input.schema().field_with_name(column).is_err() {
                 return Err(wrong(file, IndexError::NoColumn { column }));
@@ -74,7 +79,10 @@ pub fn read(path: &Path) -> Result<TensorIndex, DatasetError> {
             if rows.rows.len() as u64 + batch.num_rows() as u64 > most {
                 return Err(wrong(path, IndexError::TooManyRows { most, n_bytes }));
             }
-            rows.append(&batch, first_row).map_err(|source| wrong(file, source))?;
+            let appended = input::guarded(|| Ok(rows.append(&batch, first_row)));
+            let appended =
+                appended.map_err(|source| DatasetError::Input { place: file.display().to_string(), source })?;
+            appended.map_err(|source| wrong(file, source))?;
             first_row += batch.num_rows() as u64;
         }
     }
@@ -101,6 +109,9 @@ pub(super) fn check_unique(rows: &[IndexRow]) -> Result<(), IndexError> {
 fn files(path: &Path) -> Result<Vec<(PathBuf, u64)>, IndexError> {
     let metadata = fs::metadata(path)?;
     if !metadata.is_dir() {
+        if !metadata.is_file() {
+            return Err(IndexError::NoFiles);
+        }
         return Ok(vec![(path.to_owned(), metadata.len())]);
     }
     let mut files = Vec::new();
@@ -119,11 +130,13 @@ fn files(path: &Path) -> Result<Vec<(PathBuf, u64)>, IndexError> {
     if files.is_empty() { Err(IndexError::NoFiles) } else { Ok(files) }
 }
 
-/// The rows so far, and every string of them once: Parquet keeps a string that repeats once, too.
+/// The rows so far, and every string and shape of them once: Parquet keeps what repeats once, too.
 #[derive(Default)]
 struct Rows {
     rows: Vec<IndexRow>,
     strings: HashSet<Arc<str>>,
+    /// Every shape once.
+    shapes: HashSet<Arc<[u64]>>,
 }
 
 impl Rows {
@@ -151,7 +164,14 @@ impl Rows {
                 u64::try_from(size).map_err(wrong)
             };
             let shape = sizes.into_iter().map(|found| size(found.ok_or_else(|| null(shape))?));
-            let shape = shape.collect::<Result<Vec<_>, _>>()?;
+            let shape = shape.collect::<Result<Arc<[u64]>, _>>()?;
+            let shape = match self.shapes.get(&shape) {
+                Some(known) => Arc::clone(known),
+                None => {
+                    self.shapes.insert(Arc::clone(&shape));
+                    shape
+                }
+            };
             self.rows.push(IndexRow { tensor_key: Arc::clone(&tensor_key), file_name, shape, dtype });
         }
         Ok(())
@@ -195,6 +215,10 @@ fn strings<'b>(batch: &'b RecordBatch, name: &'static str) -> Result<At<'b, &'b 
         DataType::Dictionary(_, _) => {
             let dictionary = array.as_any_dictionary_opt().ok_or_else(wrong)?;
             let values = dictionary.values().as_string_opt::<i32>().ok_or_else(wrong)?;
+            // Of none there are no keys, which the next call takes for granted.
+            if values.is_empty() {
+                return Ok(Box::new(|_| None));
+            }
             let keys = dictionary.normalized_keys();
             Box::new(move |position| {
                 let key = *keys.get(at(position)?)?;

@@ -83,7 +83,7 @@ fn batch(rows: &[IndexRow]) -> Result<RecordBatch, IndexError> {
         keys.append_value(&row.tensor_key);
         files.append_value(&row.file_name);
         dtypes.append_value(&row.dtype);
-        for &size in &row.shape {
+        for &size in row.shape.iter() {
             let too_large = |_| IndexError::Dimension { tensor: row.tensor_key.to_string(), size: size.into() };
             shapes.values().append_value(i32::try_from(size).map_err(too_large)?);
         }

@@ -2,7 +2,8 @@
 //!
 //! `arrow` and `parquet` mean to return errors, but where they index and slice by what a file says, a panic is what a
 //! corrupt one can end in. Such a panic ends here, as an error. Whoever catches it drops what was being read and never touches it again.
-//! (The panic hook, which prints to standard error, belongs to the program and still runs.)
+//! What is no panic it does not see: a stack that overflows and memory that cannot be had end the process, which is why what files
+//! claim is checked before. (The panic hook, which prints to standard error, belongs to the program and still runs.)
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

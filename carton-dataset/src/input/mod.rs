@@ -22,6 +22,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
 pub use self::error::InputError;
+pub(crate) use self::guard::guarded;
 use crate::error::DatasetError;
 
 /// The rows of a batch at most, unless [`Input::max_rows`] says otherwise.
@@ -74,6 +75,25 @@ impl Input {
         let path = path.as_ref();
         let place = path.display().to_string();
         Self::from_path(path, &place).map_err(|source| DatasetError::Input { place, source })
+    }
+
+    /// Opens a Parquet file, and nothing else.
+    pub(crate) fn open_parquet(path: &Path) -> Result<Self, DatasetError> {
+        let place = path.display().to_string();
+        let open = || {
+            let mut file = File::open(path)?;
+            let metadata = file.metadata()?;
+            let mut start = [0; Kind::BYTES];
+            let n_bytes = if metadata.is_file() { read_start(&mut file, &mut start)? } else { 0 };
+            match Kind::of(start.get(..n_bytes).unwrap_or_default())? {
+                Kind::Parquet => parquet::ParquetRows::open(file, metadata.len()),
+                _ => Err(InputError::Invalid("is Arrow IPC, expected Parquet".to_owned())),
+            }
+        };
+        match guard::guarded(open) {
+            Ok(rows) => Ok(Self::new(rows, &place)),
+            Err(source) => Err(DatasetError::Input { place, source }),
+        }
     }
 
     fn from_path(path: &Path, place: &str) -> Result<Self, InputError> {

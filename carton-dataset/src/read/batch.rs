@@ -9,10 +9,13 @@ use carton_tensor::safetensors::{Header, Metadata, Reader};
 use crate::error::DatasetError;
 use crate::manifest::Shard;
 use crate::options::KeyValue;
-use crate::write::shard_file::{MODE_KEY, SEPARATOR_KEY};
+use crate::write::shard_file::{MODE_KEY, SAMPLES_KEY, SEPARATOR_KEY};
 
 /// In key-value mode, the names of the columns: a JSON list.
 const COLUMNS_KEY: &str = "dataset.columns";
+
+/// The samples that a shard may have beyond the number of its bytes.
+const SAMPLES_WITHOUT_BYTES: u64 = 1 << 20;
 
 /// A shard: its tensors by name.
 #[derive(Clone, Debug)]
@@ -141,7 +144,18 @@ pub(super) fn kind(header: &Header, samples_count: u64) -> Result<Samples, Strin
 
 /// Whether a shard has as many samples as it should.
 pub(super) fn check(header: &Header, samples_count: u64, samples: &Samples) -> Result<(), String> {
+    if let Some(said) = header.metadata().get(SAMPLES_KEY)
+        && said.parse() != Ok(samples_count)
+    {
+        return Err(format!("it says that it has `{}` samples, expected {samples_count}", said.escape_debug()));
+    }
     let Samples::Named(parts) = samples else {
+        // A sample without bytes costs nothing, and a file could claim any number of them.
+        let n_bytes = header.iter().next_back().map_or(0, |last| last.range.end - header.data_start());
+        let most = if header.is_empty() { 0 } else { n_bytes.saturating_add(SAMPLES_WITHOUT_BYTES) };
+        if samples_count > most {
+            return Err(format!("its tensors have {n_bytes} bytes, too few for {samples_count} samples"));
+        }
         for tensor in header.iter() {
             let name = tensor.name.escape_debug();
             let n_rows = tensor.shape.first().map(|&n_rows| n_rows as u64);

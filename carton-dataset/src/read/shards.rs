@@ -45,7 +45,6 @@ impl<'d> Shards<'d> {
 
     /// The samples of one shard after another. Ends after the first error.
     pub fn samples(&self) -> impl Iterator<Item = Result<Sample, DatasetError>> + use<'d> {
-        let mut has_failed = false;
         let batches = self.batches().flat_map(|batch| {
             let samples = batch.and_then(|batch| batch.samples());
             let (samples, error) = match samples {
@@ -54,6 +53,21 @@ impl<'d> Shards<'d> {
             };
             samples.into_iter().flatten().map(Ok).chain(error)
         });
-        batches.take_while(move |sample| !std::mem::replace(&mut has_failed, sample.is_err()))
+        UntilError(Some(batches))
+    }
+}
+
+/// Ends with the first error: what would come after it is not even looked for.
+struct UntilError<I>(Option<I>);
+
+impl<T, E, I: Iterator<Item = Result<T, E>>> Iterator for UntilError<I> {
+    type Item = Result<T, E>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let item = self.0.as_mut()?.next();
+        if !matches!(item, Some(Ok(_))) {
+            self.0 = None;
+        }
+        item
     }
 }

@@ -206,9 +206,10 @@ impl<'m> SchemaCheck<'m> {
                 }
                 // The schema has what one of the shards says: of a name that several have, another may have another shape.
                 Samples::Named(_) => {
-                    let other = self.seen.entry(name).or_insert_with(|| Some((file.to_owned(), problem())));
                     if is_same {
-                        *other = None;
+                        self.seen.insert(name, None);
+                    } else {
+                        self.seen.entry(name).or_insert_with(|| Some((file.to_owned(), problem())));
                     }
                 }
             }
@@ -257,10 +258,10 @@ impl IndexCheck {
             }
         };
         let mut rows: BTreeMap<String, Vec<IndexRow>> = BTreeMap::new();
-        for row in index.rows() {
+        for row in index.into_rows() {
             match rows.get_mut(&*row.file_name) {
-                Some(rows) => rows.push(row.clone()),
-                None => drop(rows.insert(row.file_name.to_string(), vec![row.clone()])),
+                Some(rows) => rows.push(row),
+                None => drop(rows.insert(row.file_name.to_string(), vec![row])),
             }
         }
         Some(Self { rows })
