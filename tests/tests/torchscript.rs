@@ -1,5 +1,7 @@
 //! Models made by Python's torch, packed, loaded and run with the installed torchscript runner. What Python computed is recorded
 //! beside them (runners/torchscript/tests/models/make.py).
+//!
+//! Runner and models are those of the series 1.13, or of the one that CARTON_TEST_TORCHSCRIPT_SERIES names.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -13,7 +15,18 @@ use carton_tests::place::Place;
 use serde_json::Value;
 
 const RUNNER: &str = env!("CARGO_BIN_EXE_carton-test-runner");
-const MODELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../runners/torchscript/tests/models/1.13");
+const MODELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../runners/torchscript/tests/models");
+
+/// The release of libtorch whose runner is tested, and the folder of the models that its Python made.
+fn release() -> (&'static str, PathBuf) {
+    let series = std::env::var("CARTON_TEST_TORCHSCRIPT_SERIES").unwrap_or_else(|_| "1.13".to_owned());
+    let release = match series.as_str() {
+        "1.13" => "1.13.1",
+        "2.13" => "2.13.0",
+        other => panic!("CARTON_TEST_TORCHSCRIPT_SERIES is {other}, expected 1.13 or 2.13"),
+    };
+    (release, Path::new(MODELS).join(series))
+}
 
 /// A place for one test with the installed runner in it.
 struct Stage {
@@ -28,8 +41,9 @@ impl Stage {
             eprintln!("skipped: CARTON_TEST_RUNNERS names no folder where the torchscript runner is installed");
             return None;
         };
-        if !runners.join("torchscript-1.13.1/runner.toml").exists() {
-            eprintln!("skipped: no torchscript 1.13.1 is installed in {}", runners.display());
+        let (release, _) = release();
+        if !runners.join(format!("torchscript-{release}/runner.toml")).exists() {
+            eprintln!("skipped: no torchscript {release} is installed in {}", runners.display());
             return None;
         }
         let stage = Self { place: Place::new(RUNNER), installed: runners };
@@ -38,7 +52,7 @@ impl Stage {
 
     /// The installed runner alone, with this value of `files` in its descriptor.
     fn with_files(self, files: &str) -> Self {
-        let installed = self.installed.join("torchscript-1.13.1");
+        let installed = self.installed.join(format!("torchscript-{}", release().0));
         let folder = self.place.config().runner_dir.join("torchscript");
         std::fs::create_dir_all(&folder).unwrap();
         let text = std::fs::read_to_string(installed.join("runner.toml")).unwrap();
@@ -69,12 +83,12 @@ impl Stage {
 }
 
 fn model(name: &str) -> PathBuf {
-    Path::new(MODELS).join(format!("{name}.pt"))
+    release().1.join(format!("{name}.pt"))
 }
 
 /// What Python recorded of a model.
 fn cases(name: &str) -> Vec<Value> {
-    let text = std::fs::read_to_string(Path::new(MODELS).join("cases.json")).unwrap();
+    let text = std::fs::read_to_string(release().1.join("cases.json")).unwrap();
     let cases: Vec<Value> = serde_json::from_str(&text).unwrap();
     cases.into_iter().filter(|case| case["model"] == name).collect()
 }
@@ -185,7 +199,7 @@ async fn self_tests_with_a_signature() {
     let loaded = stage.load(&carton).await;
     let report = loaded.self_test(Tolerance::default()).await.unwrap();
     assert!(report.passed && report.self_tests.len() == 1, "{report:?}");
-    assert_eq!(loaded.runner().framework_version.to_string(), "1.13.1");
+    assert_eq!(loaded.runner().framework_version.to_string(), release().0);
 }
 
 #[tokio::test]
