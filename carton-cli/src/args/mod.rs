@@ -1,6 +1,7 @@
 //! What can be said on the command line. Pure: nothing here touches a file.
 
 mod cache;
+mod dataset;
 mod model;
 mod pack;
 mod run;
@@ -15,6 +16,10 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use cache::{CacheCommand, PruneArgs};
+pub(crate) use dataset::{
+    DatasetCatArgs, DatasetCommand, DatasetLsArgs, DatasetMergeArgs, DatasetVerifyArgs, DatasetWriteArgs,
+    DtypeArgument, DuplicatesChoice, RoundingChoice, TailChoice,
+};
 pub(crate) use model::ModelArgs;
 pub(crate) use pack::{CompressionChoice, PackArgs, TensorFormatChoice};
 pub(crate) use run::{RunArgs, SignatureChoice};
@@ -59,7 +64,7 @@ Exit codes:
   1    failure
   2    the arguments make no sense
   3    a self-test's outputs differ from the expected ones
-  4    the carton or tensor file is malformed, incomplete or tampered with
+  4    the carton, tensor file or dataset is malformed, incomplete or tampered with
   5    no installed runner fits the model
   6    the runner crashed or refused the model
   7    the network failed, or is needed and --offline was given
@@ -150,6 +155,9 @@ pub(crate) enum Command {
     /// Look at, check and convert tensor files and the tensors of cartons
     #[command(subcommand, arg_required_else_help = true)]
     Tensor(TensorCommand),
+    /// Write, check and look into datasets of many safetensors files
+    #[command(subcommand, arg_required_else_help = true)]
+    Dataset(DatasetCommand),
     /// See, check and clear the cache of model files
     #[command(subcommand, arg_required_else_help = true)]
     Cache(CacheCommand),

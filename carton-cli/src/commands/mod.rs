@@ -2,6 +2,7 @@
 
 mod cache;
 mod completions;
+mod dataset;
 mod hash;
 mod info;
 mod ls;
@@ -50,6 +51,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit, Failure> {
         Command::Hash(model) => interrupt::run(hash::run(model, &context)),
         Command::Run(arguments) => interrupt::run(run::run(*arguments, &context)),
         Command::Tensor(command) => interrupt::run(tensor::run(command, &context)),
+        Command::Dataset(command) => interrupt::run(dataset::run(command, &context)),
         Command::Runner(command) => interrupt::run(runner::run(command, &context)),
         Command::Cache(command) => interrupt::run(cache::run(command, &context)),
         Command::Completions { .. } => Ok(Exit::Ok),

@@ -25,6 +25,7 @@ fn the_commands_are_listed() {
       run          Run a model, or its self-tests
       runner       See and install runners, the programs that run models
       tensor       Look at, check and convert tensor files and the tensors of cartons
+      dataset      Write, check and look into datasets of many safetensors files
       cache        See, check and clear the cache of model files
       completions  Print a script that completes this command in a shell
 
@@ -317,7 +318,9 @@ fn run_explains_itself() {
 #[test]
 fn every_command_has_help() {
     let sandbox = Sandbox::new();
-    for command in ["pack", "unpack", "shrink", "info", "ls", "verify", "hash", "run", "runner", "completions"] {
+    for command in
+        ["pack", "unpack", "shrink", "info", "ls", "verify", "hash", "run", "runner", "completions", "dataset write"]
+    {
         for help in [format!("{command} -h"), format!("{command} --help")] {
             let outcome = sandbox.carton(&help).expect_code(0);
             assert!(outcome.stdout.contains("Usage: carton"), "{outcome}");

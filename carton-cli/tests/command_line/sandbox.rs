@@ -61,6 +61,7 @@ impl Sandbox {
             (r"\.carton-\w+\.(tmp|partial)".to_owned(), ".carton-[RANDOM].$1"),
             (r"PLATFORM +PATH".to_owned(), "PLATFORM  PATH"),
             (r"[0-9a-f]{64}".to_owned(), "[HASH]"),
+            (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}".to_owned(), "[UUID]"),
             (r"\b\d+(\.\d+)? (µs|ms|s)\b".to_owned(), "[TIME]"),
             (r"largest difference .* in ".to_owned(), "largest difference [DIFFERENCE] in "),
             (r"\w+-unknown-linux-gnu\b".to_owned(), "[PLATFORM]"),

@@ -12,7 +12,7 @@ use super::{Context, ls, slice};
 use crate::args::TensorCatArgs;
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
-use crate::output::{Role, one_line, printable};
+use crate::output::{Output, Role, one_line, printable};
 use crate::tensor_files::{TensorFileError, Value};
 use crate::tensors::{JsonTensor, summary};
 
@@ -45,41 +45,53 @@ pub(super) async fn run(arguments: TensorCatArgs, context: &Context<'_>) -> Resu
     };
     let (slice, first) = (arguments.slice, arguments.first);
     let read = name.clone();
-    let value = interrupt::blocking(move |_| {
-        let value = source.read(&read)?;
-        let (Value::Numbers(tensor), true) = (&value, slice.is_some() || first.is_some()) else {
-            return match (&value, &slice, first) {
-                (_, None, None) => Ok(value),
-                (Value::Strings(strings), None, Some(first)) => Ok(Value::Strings(first_strings(strings, first))),
-                _ => Err(TensorFileError::Slice {
-                    slice: slice.unwrap_or_default(),
-                    reason: "only tensors of numbers are sliced".to_owned(),
-                }
-                .into()),
-            };
-        };
-        let part = match &slice {
-            Some(slice) => slice::slice(tensor, slice)?,
-            None => tensor.clone(),
-        };
-        let Some(first) = first else { return Ok(Value::Numbers(part)) };
-        let part = slice::first(&part, first).ok_or_else(|| TensorFileError::Slice {
-            slice: format!("--first {first}"),
-            reason: format!("so many numbers of {} do not end between bytes", part.dtype()),
-        });
-        Ok(Value::Numbers(part?))
-    })
-    .await?;
+    let value = interrupt::blocking(move |_| cut(source.read(&read)?, slice.as_deref(), first)).await?;
     output.progress().finish();
-    if arguments.npy {
+    print(&name, value, arguments.first.is_some(), arguments.npy, output)
+}
+
+/// The part of a tensor that was asked for: a slice, or the first so many elements of that.
+pub(in crate::commands) fn cut(value: Value, slice: Option<&str>, first: Option<usize>) -> Result<Value, Failure> {
+    let (Value::Numbers(tensor), true) = (&value, slice.is_some() || first.is_some()) else {
+        return match (&value, slice, first) {
+            (_, None, None) => Ok(value),
+            (Value::Strings(strings), None, Some(first)) => Ok(Value::Strings(first_strings(strings, first))),
+            _ => Err(TensorFileError::Slice {
+                slice: slice.unwrap_or_default().to_owned(),
+                reason: "only tensors of numbers are sliced".to_owned(),
+            }
+            .into()),
+        };
+    };
+    let part = match slice {
+        Some(slice) => slice::slice(tensor, slice)?,
+        None => tensor.clone(),
+    };
+    let Some(first) = first else { return Ok(Value::Numbers(part)) };
+    let part = slice::first(&part, first).ok_or_else(|| TensorFileError::Slice {
+        slice: format!("--first {first}"),
+        reason: format!("so many numbers of {} do not end between bytes", part.dtype()),
+    });
+    Ok(Value::Numbers(part?))
+}
+
+/// Prints a tensor: as people read it, an element a line, as an .npy file, or as JSON.
+pub(in crate::commands) fn print(
+    name: &str,
+    value: Value,
+    an_element_a_line: bool,
+    npy: bool,
+    output: &Output,
+) -> Result<Exit, Failure> {
+    if npy {
         return write_npy(value);
     }
     let (dtype, tensor) = shown(value)?;
     if output.is_json() {
-        output.json(&Answer { name: &name, dtype: &dtype, tensor: &tensor })?;
+        output.json(&Answer { name, dtype: &dtype, tensor: &tensor })?;
         return Ok(Exit::Ok);
     }
-    if first.is_some() {
+    if an_element_a_line {
         output.text(&lines(&tensor))?;
         return Ok(Exit::Ok);
     }
@@ -90,7 +102,7 @@ pub(super) async fn run(arguments: TensorCatArgs, context: &Context<'_>) -> Resu
         other => format!("{dtype} {}", ls::shape(other.shape())),
     };
     let values = printable(&values);
-    output.text(&format!("{}  {kind}\n{values}\n", output.paint(Role::Heading, &one_line(&name))))?;
+    output.text(&format!("{}  {kind}\n{values}\n", output.paint(Role::Heading, &one_line(name))))?;
     Ok(Exit::Ok)
 }
 

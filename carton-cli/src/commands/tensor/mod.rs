@@ -1,6 +1,6 @@
 //! `carton tensor …`: the tensors in files and cartons.
 
-mod cat;
+pub(super) mod cat;
 mod convert;
 mod ls;
 mod plot;

@@ -1,0 +1,287 @@
+//! `carton dataset …`.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use carton_tensor::files::ElementType;
+use carton_tensor::safetensors::parse_dtype;
+use clap::{ArgGroup, Args, Subcommand, ValueEnum, ValueHint};
+
+/// `carton dataset …`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum DatasetCommand {
+    /// Write the rows of Parquet and Arrow files as a dataset
+    #[command(after_long_help = WRITE_EXAMPLES)]
+    Write(Box<DatasetWriteArgs>),
+    /// Commit what tasks have written as one dataset, or make a manifest for shards that have none
+    #[command(after_long_help = MERGE_EXAMPLES)]
+    Merge(DatasetMergeArgs),
+    /// List the shards of a dataset, or its tensors
+    #[command(visible_alias = "list")]
+    Ls(DatasetLsArgs),
+    /// Check that every shard is there, whole, and as the manifest and the index say
+    Verify(DatasetVerifyArgs),
+    /// Print the elements of a tensor
+    #[command(after_long_help = CAT_EXAMPLES)]
+    Cat(DatasetCatArgs),
+}
+
+const WRITE_EXAMPLES: &str = "\
+With --batch-size each so many rows become one shard with a tensor of every column, of shape [rows, *shape of a sample]. With
+--name-col each row becomes tensors of its own, NAME__COLUMN, and shards are closed when they are large enough.
+
+Numbers keep their type unless --dtype says another; binary columns need a dtype. Lists are vectors unless --shapes says otherwise.
+A column of structs {data, shape, dtype} says both for each row.
+
+Several programs can write one dataset: each writes with a --task of its own, and `carton dataset merge` commits what they wrote.
+
+Examples:
+  carton dataset write train.parquet dataset/ --batch-size 64 --shapes '{\"image\": [3, 224, 224]}'
+  carton dataset write embeddings.parquet dataset/ --name-col id --dtype BF16 --generate-index
+  producer | carton dataset write - dataset/ --batch-size 256 --task 3 --json";
+
+const MERGE_EXAMPLES: &str = "\
+Of tasks that were attempted several times one attempt counts: those of --attempts and no other, or the first complete one. Nothing
+has its final name before this, and the manifest is written last.
+
+A folder with shards and no tasks, brought together from many machines, gets a manifest of the shards that are there.
+
+Examples:
+  carton dataset merge dataset/ --generate-index
+  carton dataset merge dataset/ --attempts - < attempts.txt";
+
+const CAT_EXAMPLES: &str = "\
+Examples:
+  carton dataset cat dataset/ sample-17__image --slice 0,:8,:8
+  carton dataset cat dataset/ label --shard 2 --first 10
+  carton dataset cat dataset/ sample-17__image --npy > image.npy";
+
+/// The folder of a dataset.
+#[derive(Args, Debug)]
+pub(crate) struct DatasetArgs {
+    /// The folder of the dataset
+    #[arg(value_name = "DATASET", value_hint = ValueHint::DirPath)]
+    pub(crate) dataset: PathBuf,
+}
+
+/// `carton dataset write`.
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("mode").required(true).args(["batch_size", "name_col"]))]
+pub(crate) struct DatasetWriteArgs {
+    /// Files of rows: Parquet, Arrow IPC files, Arrow IPC streams; `-` is a stream on standard input
+    #[arg(value_name = "INPUT", required = true, num_args = 1.., value_hint = ValueHint::FilePath)]
+    pub(crate) inputs: Vec<PathBuf>,
+
+    /// The folder to write into
+    #[arg(value_name = "OUT", required = true, value_hint = ValueHint::DirPath)]
+    pub(crate) output: PathBuf,
+
+    /// Make a shard of every N rows, with a tensor of each column
+    #[arg(long, value_name = "N")]
+    pub(crate) batch_size: Option<NonZeroUsize>,
+
+    /// Make tensors of every row, named after its value in this column
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name_col: Option<String>,
+
+    /// Write only these columns
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    pub(crate) columns: Option<Vec<String>>,
+
+    /// The type of the elements, as safetensors names it (F32, BF16, …); `COLUMN=F32` for one column. May be given several times
+    #[arg(long, value_name = "[COLUMN=]DTYPE")]
+    pub(crate) dtype: Vec<DtypeArgument>,
+
+    /// The shape of a sample of each column, as JSON: {"image": [3, 224, 224]}
+    #[arg(long, value_name = "JSON", value_parser = shapes)]
+    pub(crate) shapes: Option<Shapes>,
+
+    /// What becomes of the last rows when they are fewer than a batch [default: write]
+    #[arg(long, value_name = "STRATEGY", conflicts_with = "name_col")]
+    pub(crate) tail_strategy: Option<TailChoice>,
+
+    /// What stands between the name of a row and of a column [default: __]
+    #[arg(long, value_name = "S", conflicts_with = "batch_size")]
+    pub(crate) kv_separator: Option<String>,
+
+    /// How large shards become, 50 to 1000 MiB [default: 300]
+    #[arg(long, value_name = "N", conflicts_with = "batch_size", value_parser = clap::value_parser!(u64).range(50..=1000))]
+    pub(crate) target_shard_size_mb: Option<u64>,
+
+    /// What happens when two rows have the same name [default: fail]
+    #[arg(long, value_name = "WHAT", conflicts_with = "batch_size")]
+    pub(crate) duplicates: Option<DuplicatesChoice>,
+
+    /// How floats become F16 and BF16: `truncate` is what the Spark connector does
+    #[arg(long, value_name = "HOW", default_value = "nearest-even")]
+    pub(crate) rounding: RoundingChoice,
+
+    /// Write an index of all tensors as well, _tensor_index.parquet
+    #[arg(long, conflicts_with = "task")]
+    pub(crate) generate_index: bool,
+
+    /// Write what is task N of many, and do not commit it: `carton dataset merge` does
+    #[arg(long, value_name = "N")]
+    pub(crate) task: Option<u32>,
+
+    /// Replace the dataset that is in the folder
+    #[arg(long)]
+    pub(crate) overwrite: bool,
+}
+
+/// `carton dataset merge`.
+#[derive(Args, Debug)]
+pub(crate) struct DatasetMergeArgs {
+    #[command(flatten)]
+    pub(crate) dataset: DatasetArgs,
+
+    /// The attempts that count, as `write --task` printed them; `-` reads them from standard input, one a line
+    #[arg(long, value_name = "UUID,…", value_delimiter = ',')]
+    pub(crate) attempts: Option<Vec<String>>,
+
+    /// Write an index of all tensors as well, _tensor_index.parquet
+    #[arg(long)]
+    pub(crate) generate_index: bool,
+
+    /// Replace the dataset that is in the folder
+    #[arg(long)]
+    pub(crate) overwrite: bool,
+}
+
+/// `carton dataset ls`.
+#[derive(Args, Debug)]
+pub(crate) struct DatasetLsArgs {
+    #[command(flatten)]
+    pub(crate) dataset: DatasetArgs,
+
+    /// List the tensors, and in which shards they are
+    #[arg(long)]
+    pub(crate) tensors: bool,
+}
+
+/// `carton dataset verify`.
+#[derive(Args, Debug)]
+pub(crate) struct DatasetVerifyArgs {
+    #[command(flatten)]
+    pub(crate) dataset: DatasetArgs,
+
+    /// Look at the files' sizes alone, and open none
+    #[arg(long)]
+    pub(crate) sizes: bool,
+}
+
+/// `carton dataset cat`.
+#[derive(Args, Debug)]
+pub(crate) struct DatasetCatArgs {
+    #[command(flatten)]
+    pub(crate) dataset: DatasetArgs,
+
+    /// The tensor's name
+    #[arg(value_name = "KEY")]
+    pub(crate) key: String,
+
+    /// The shard to look into, by its name or its number in `carton dataset ls`, from 0
+    #[arg(long, value_name = "SHARD")]
+    pub(crate) shard: Option<String>,
+
+    /// A part of it, as NumPy writes it: `0:3,:,-1`; steps are positive, and `...` is not known
+    #[arg(long, value_name = "SLICE", allow_hyphen_values = true)]
+    pub(crate) slice: Option<String>,
+
+    /// The first so many elements, each on a line, none abbreviated
+    #[arg(short = 'n', long, value_name = "COUNT")]
+    pub(crate) first: Option<usize>,
+
+    /// Write the elements to standard output as an .npy file
+    #[arg(long, conflicts_with_all = ["first", "json"])]
+    pub(crate) npy: bool,
+}
+
+/// `--tail-strategy`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TailChoice {
+    /// They are left out
+    Drop,
+    /// Rows of zeros are added
+    Pad,
+    /// They are a smaller shard
+    Write,
+}
+
+/// `--duplicates`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DuplicatesChoice {
+    /// Nothing is written
+    Fail,
+    /// The last one of a shard counts
+    #[value(alias = "lastWin")]
+    LastWin,
+}
+
+/// `--rounding`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RoundingChoice {
+    /// To the nearest, as NumPy and PyTorch do
+    NearestEven,
+    /// The lower bits are cut off
+    Truncate,
+}
+
+/// `--dtype [COLUMN=]DTYPE`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DtypeArgument {
+    /// The column it is for; all without one.
+    pub(crate) column: Option<String>,
+    /// The element type.
+    pub(crate) dtype: ElementType,
+}
+
+impl std::str::FromStr for DtypeArgument {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        // A column's name may have a `=` in it, a dtype's has none.
+        let (column, name) = match text.rsplit_once('=') {
+            Some((column, name)) => (Some(column.to_owned()), name),
+            None => (None, text),
+        };
+        let dtype = parse_dtype(name).ok_or("expected a dtype of safetensors such as F32, F16, BF16, I64 or U8")?;
+        Ok(Self { column, dtype })
+    }
+}
+
+/// `--shapes`.
+pub(crate) type Shapes = BTreeMap<String, Vec<usize>>;
+
+fn shapes(text: &str) -> Result<Shapes, String> {
+    serde_json::from_str(text).map_err(|error| format!("expected JSON such as {{\"image\": [3, 224, 224]}}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn dtypes() {
+        let check = |text: &str, expected: Option<(Option<&str>, ElementType)>| {
+            let expected = expected.map(|(column, dtype)| DtypeArgument { column: column.map(str::to_owned), dtype });
+            assert_eq!(text.parse().ok(), expected, "{text}");
+        };
+        check("F32", Some((None, ElementType::Float32)));
+        check("image=BF16", Some((Some("image"), ElementType::BFloat16)));
+        check("a=b=I64", Some((Some("a=b"), ElementType::Int64)));
+        check("float32", None);
+        check("image=", None);
+        check("", None);
+    }
+
+    #[test]
+    fn shapes_of_samples() {
+        assert_eq!(shapes(r#"{"image": [3, 2], "label": []}"#).unwrap()["image"], [3, 2]);
+        assert!(shapes("[3, 2]").is_err());
+        assert!(shapes(r#"{"image": [-1]}"#).is_err());
+    }
+}

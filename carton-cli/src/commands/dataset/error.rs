@@ -1,0 +1,73 @@
+//! The errors of datasets, as this command ends with them.
+
+use std::error::Error;
+use std::io;
+
+use carton_dataset::{ColumnProblem, DatasetError, InputError};
+
+use crate::failure::{Exit, Failure};
+use crate::interrupt::InterruptError;
+
+/// What the command ends with when a dataset cannot be read or written. Rows that cannot become tensors are no damaged file: what is
+/// read may be all right, and something else was expected of it.
+pub(super) fn failure(error: DatasetError) -> Failure {
+    let hint = hint(&error);
+    let exit = match &error {
+        DatasetError::Interrupted => return Failure::with_exit(Exit::Interrupted, InterruptError::Interrupted),
+        DatasetError::Options(_) => Exit::Usage,
+        error if is_io(error) => Exit::Failure,
+        DatasetError::Input { .. }
+        | DatasetError::NoManifest { .. }
+        | DatasetError::Manifest { .. }
+        | DatasetError::Index { .. }
+        | DatasetError::Attempts { .. }
+        | DatasetError::Staging { .. }
+        | DatasetError::Shard { .. }
+        | DatasetError::MissingShard { .. }
+        | DatasetError::ShardSize { .. }
+        | DatasetError::ShardOutside { .. }
+        | DatasetError::Samples { .. }
+        | DatasetError::IndexDisagrees { .. } => Exit::Integrity,
+        _ => Exit::Failure,
+    };
+    let failure = Failure::with_exit(exit, error);
+    match hint {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}
+
+/// Whether the operating system is behind it.
+fn is_io(error: &DatasetError) -> bool {
+    // Parsers report an early end as an error of reading.
+    let is_system = |error: &io::Error| error.kind() != io::ErrorKind::UnexpectedEof;
+    if let DatasetError::Input { source: InputError::Io(error), .. } = error {
+        return is_system(error);
+    }
+    let causes = std::iter::successors(Some(error as &(dyn Error + 'static)), |&error| error.source());
+    causes.filter_map(|error| error.downcast_ref()).any(is_system)
+}
+
+fn hint(error: &DatasetError) -> Option<String> {
+    let hint = match error {
+        DatasetError::Exists { .. } => "--overwrite replaces it",
+        DatasetError::NoManifest { .. } => {
+            "`carton dataset merge` makes it of what tasks have written, or of the shards that are there"
+        }
+        DatasetError::Column { problem: ColumnProblem::NeedsDtype, .. }
+        | DatasetError::Row { problem: ColumnProblem::NeedsDtype, .. } => "say what they are: --dtype COLUMN=F32",
+        DatasetError::Row { problem: ColumnProblem::Shape { .. }, .. } => {
+            "--shapes says which shape samples have, and without it lists are vectors"
+        }
+        DatasetError::Row { problem: ColumnProblem::Differs { .. }, .. } => {
+            "with --batch-size all samples of a column are alike; --name-col allows each its own shape"
+        }
+        DatasetError::Column { problem: ColumnProblem::Unsupported(_), .. } => {
+            "--columns A,B writes only some columns; --name-col takes a column of strings as names"
+        }
+        DatasetError::NoColumn { .. } => "names are told apart by case",
+        DatasetError::DuplicateName { .. } => "--duplicates last-win keeps the last one",
+        _ => return None,
+    };
+    Some(hint.to_owned())
+}

@@ -1,0 +1,65 @@
+//! `carton dataset merge`: what tasks have written becomes one dataset.
+
+use std::io::{self, Read};
+
+use carton_dataset::{CommitOptions, merge};
+use uuid::Uuid;
+
+use super::{Context, committed, failure};
+use crate::args::DatasetMergeArgs;
+use crate::failure::{Exit, Failure};
+use crate::interrupt;
+
+/// What a list of attempts may have at most: a million of them.
+const MAX_LIST: u64 = 40 << 20;
+
+#[derive(Debug, thiserror::Error)]
+enum AttemptsError {
+    #[error("cannot read standard input")]
+    Read(#[source] io::Error),
+    #[error("standard input has more than {MAX_LIST} bytes, too many for a list of attempts")]
+    TooLong,
+    #[error("`{}` names no attempt, expected a UUID", .0.escape_debug())]
+    NoUuid(String),
+}
+
+pub(super) async fn run(arguments: DatasetMergeArgs, context: &Context<'_>) -> Result<Exit, Failure> {
+    let output = context.output;
+    let (path, index) = (arguments.dataset.dataset.clone(), arguments.generate_index);
+    let manifest = interrupt::blocking(move |_| {
+        let attempts = match arguments.attempts.as_deref() {
+            Some([only]) if only == "-" => Some(parse(&listed()?)?),
+            Some(attempts) => Some(parse(&attempts.join("\n"))?),
+            None => None,
+        };
+        let options = CommitOptions {
+            attempts,
+            generate_index: arguments.generate_index,
+            overwrite: arguments.overwrite,
+            ..CommitOptions::default()
+        };
+        merge(&arguments.dataset.dataset, &options).map_err(failure)
+    })
+    .await?;
+    committed(&path, &manifest, index, output)
+}
+
+/// What is on standard input.
+fn listed() -> Result<String, Failure> {
+    let mut text = String::new();
+    let read = io::stdin().lock().take(MAX_LIST + 1).read_to_string(&mut text);
+    match read.map_err(|error| Failure::new(AttemptsError::Read(error)))? {
+        length if length as u64 > MAX_LIST => Err(Failure::usage(AttemptsError::TooLong)),
+        _ => Ok(text),
+    }
+}
+
+fn parse(text: &str) -> Result<Vec<Uuid>, Failure> {
+    let attempt = |name: &str| {
+        Uuid::try_parse(name).map_err(|_| {
+            let hint = "`carton dataset write --task N` prints it: attempt 550e8400-…";
+            Failure::usage(AttemptsError::NoUuid(name.to_owned())).hint(hint)
+        })
+    };
+    text.lines().map(str::trim).filter(|name| !name.is_empty()).map(attempt).collect()
+}

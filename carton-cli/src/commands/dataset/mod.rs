@@ -1,0 +1,56 @@
+//! `carton dataset …`: folders of many safetensors files.
+
+mod cat;
+mod error;
+mod ls;
+mod merge;
+mod rows;
+mod verify;
+mod write;
+
+use carton_dataset::Manifest;
+use error::failure;
+use serde::Serialize;
+
+use super::Context;
+use crate::args::DatasetCommand;
+use crate::failure::{Exit, Failure};
+use crate::output::{Output, byte_size, count, one_line};
+
+pub(super) async fn run(command: DatasetCommand, context: &Context<'_>) -> Result<Exit, Failure> {
+    match command {
+        DatasetCommand::Write(arguments) => write::run(*arguments, context).await,
+        DatasetCommand::Merge(arguments) => merge::run(arguments, context).await,
+        DatasetCommand::Ls(arguments) => ls::run(arguments, context).await,
+        DatasetCommand::Verify(arguments) => verify::run(arguments, context).await,
+        DatasetCommand::Cat(arguments) => cat::run(arguments, context).await,
+    }
+}
+
+/// What `--json` prints of a dataset that is now there.
+#[derive(Serialize)]
+struct Committed<'a> {
+    path: &'a std::path::Path,
+    samples: u64,
+    bytes: u64,
+    shards: usize,
+    index: bool,
+}
+
+/// Says what is in the folder now.
+fn committed(path: &std::path::Path, manifest: &Manifest, index: bool, output: &Output) -> Result<Exit, Failure> {
+    let (samples, bytes, shards) = (manifest.total_samples(), manifest.total_bytes(), manifest.shards().len());
+    if output.is_json() {
+        output.json(&Committed { path, samples, bytes, shards, index })?;
+        return Ok(Exit::Ok);
+    }
+    let path = one_line(&path.display().to_string());
+    output.text(&format!("wrote {path}: {}\n", contents(samples, bytes, shards)))?;
+    Ok(Exit::Ok)
+}
+
+/// `1000 samples in 16 shards, 2.3 MiB`.
+fn contents(samples: u64, bytes: u64, shards: usize) -> String {
+    let samples = count(usize::try_from(samples).unwrap_or(usize::MAX), "sample");
+    format!("{samples} in {}, {}", count(shards, "shard"), byte_size(bytes))
+}

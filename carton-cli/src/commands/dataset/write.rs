@@ -1,0 +1,176 @@
+//! `carton dataset write`: rows into shards.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use carton_dataset::{
+    CommitOptions, DatasetError, Duplicates, KeyValue, Manifest, Mode, Rounding, TailStrategy, TaskReport, TaskWriter,
+    WriteOptions, commit,
+};
+use carton_tensor::files::ElementType;
+
+use super::rows::Rows;
+use super::{Context, committed, contents, failure};
+use crate::args::{DatasetWriteArgs, DtypeArgument, DuplicatesChoice, RoundingChoice, TailChoice};
+use crate::failure::{Exit, Failure};
+use crate::interrupt::{self, Leftover, Wanted};
+use crate::output::one_line;
+use crate::progress::ProgressDisplay;
+
+#[derive(Debug, thiserror::Error)]
+enum WriteArgumentError {
+    #[error("two dtypes are given for {}", .column.as_ref().map_or_else(|| "all columns".to_owned(), |name| format!("column `{name}`")))]
+    TwoDtypes { column: Option<String> },
+}
+
+/// What was written.
+enum Written {
+    /// The dataset.
+    Dataset(Manifest),
+    /// One task of many.
+    Task(TaskReport),
+}
+
+pub(super) async fn run(arguments: DatasetWriteArgs, context: &Context<'_>) -> Result<Exit, Failure> {
+    let output = context.output;
+    let (path, index) = (arguments.output.clone(), arguments.generate_index);
+    let options = options(&arguments)?;
+    let progress = output.progress().clone();
+    let written = interrupt::blocking(move |wanted| write(&arguments, &options, &progress, wanted)).await?;
+    output.progress().finish();
+    let report = match written {
+        Written::Dataset(manifest) => return committed(&path, &manifest, index, output),
+        Written::Task(report) => report,
+    };
+    if output.is_json() {
+        output.json(&report)?;
+        return Ok(Exit::Ok);
+    }
+    let samples = report.shards.iter().map(|shard| shard.samples_count).sum();
+    let bytes = report.shards.iter().map(|shard| shard.bytes).sum();
+    let contents = contents(samples, bytes, report.shards.len());
+    let (task, attempt, path) = (report.task, report.attempt, one_line(&path.display().to_string()));
+    output.text(&format!("task {task}: {contents}\nattempt {attempt}\n"))?;
+    output.note(&format!("`carton dataset merge {path}` makes it part of the dataset"));
+    Ok(Exit::Ok)
+}
+
+fn write(
+    arguments: &DatasetWriteArgs,
+    options: &WriteOptions,
+    progress: &Arc<ProgressDisplay>,
+    wanted: &Wanted,
+) -> Result<Written, Failure> {
+    let rows = Rows::open(&arguments.inputs, columns_read(options).as_deref(), wanted)?;
+    let made = Made::unless_there(&arguments.output);
+    let mut writer =
+        TaskWriter::create(&arguments.output, &rows.schema(), options, arguments.task.unwrap_or(0)).map_err(failure)?;
+    // A signal may come while a file or a pipe that is read from gives nothing.
+    let _removed = Leftover::new(writer.folder());
+    let (total, display, still_wanted) = (rows.n_rows(), Arc::clone(progress), wanted.clone());
+    writer.on_progress(move |progress| {
+        display.update("writing", progress.rows, total, false);
+        still_wanted.control()
+    });
+    for input in rows.into_inputs() {
+        for batch in input {
+            // What reading says of a signal is not why it ended.
+            if wanted.control().is_break() {
+                return Err(failure(DatasetError::Interrupted));
+            }
+            writer.write(&batch.map_err(failure)?).map_err(failure)?;
+        }
+    }
+    let report = writer.finish().map_err(failure)?;
+    if arguments.task.is_some() {
+        made.keep();
+        return Ok(Written::Task(report));
+    }
+    let options = CommitOptions {
+        attempts: Some(vec![report.attempt]),
+        generate_index: arguments.generate_index,
+        overwrite: arguments.overwrite,
+    };
+    let manifest = commit(&arguments.output, &options).map_err(failure)?;
+    made.keep();
+    Ok(Written::Dataset(manifest))
+}
+
+/// A folder that goes again if nothing comes into it.
+struct Made<'a>(Option<&'a Path>);
+
+impl<'a> Made<'a> {
+    fn unless_there(folder: &'a Path) -> Self {
+        Self((!folder.exists()).then_some(folder))
+    }
+
+    fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Made<'_> {
+    fn drop(&mut self) {
+        if let Some(folder) = self.0 {
+            // Something else is in it, or it was not made.
+            let _ = fs::remove_dir(folder);
+        }
+    }
+}
+
+/// The columns that have to be read: those that are written, and the one that names the rows.
+fn columns_read(options: &WriteOptions) -> Option<Vec<String>> {
+    let mut columns = options.columns.clone()?;
+    if let Mode::KeyValue(mode) = &options.mode
+        && !columns.contains(&mode.name_column)
+    {
+        columns.push(mode.name_column.clone());
+    }
+    Some(columns)
+}
+
+fn options(arguments: &DatasetWriteArgs) -> Result<WriteOptions, Failure> {
+    let mode = match (arguments.batch_size, &arguments.name_col) {
+        (Some(batch_size), _) => Mode::Batch {
+            batch_size,
+            tail: match arguments.tail_strategy {
+                None | Some(TailChoice::Write) => TailStrategy::Write,
+                Some(TailChoice::Drop) => TailStrategy::Drop,
+                Some(TailChoice::Pad) => TailStrategy::Pad,
+            },
+        },
+        (None, name) => {
+            let mut mode = KeyValue::new(name.clone().unwrap_or_default());
+            if let Some(separator) = &arguments.kv_separator {
+                separator.clone_into(&mut mode.separator);
+            }
+            if let Some(megabytes) = arguments.target_shard_size_mb {
+                mode.target_shard_bytes = megabytes << 20;
+            }
+            if arguments.duplicates == Some(DuplicatesChoice::LastWin) {
+                mode.duplicates = Duplicates::LastWins;
+            }
+            Mode::KeyValue(mode)
+        }
+    };
+    let mut options = WriteOptions::new(mode);
+    options.columns.clone_from(&arguments.columns);
+    options.shapes = arguments.shapes.clone().unwrap_or_default();
+    options.rounding = match arguments.rounding {
+        RoundingChoice::NearestEven => Rounding::NearestEven,
+        RoundingChoice::Truncate => Rounding::Truncate,
+    };
+    options.generate_index = arguments.generate_index;
+    options.overwrite = arguments.overwrite;
+    for DtypeArgument { column, dtype } in &arguments.dtype {
+        let before: Option<ElementType> = match column {
+            Some(column) => options.dtypes.insert(column.clone(), *dtype),
+            None => options.dtype.replace(*dtype),
+        };
+        if before.is_some() {
+            return Err(Failure::usage(WriteArgumentError::TwoDtypes { column: column.clone() }));
+        }
+    }
+    Ok(options)
+}
