@@ -1,0 +1,316 @@
+"""A Spark data source for sharded safetensors datasets: `spark.read.format("carton")` and `df.write.format("carton")`.
+
+Executors write in parallel. Each task pipes its rows, as an Arrow stream, into a process of the `carton` command, which writes the
+task's shards into a folder of that attempt. When all tasks are done, the driver commits one attempt of each with `carton dataset
+merge`: only then do shards appear under their final names, and a manifest that says that the dataset is whole. Attempts that
+failed, and duplicates that Spark started in case one is faster, are never part of it.
+
+Every shard is one partition when a dataset is read.
+
+Needs Spark 4, PyArrow and NumPy; for writing also the `carton` command on every machine, and a folder that all of them share.
+"""
+
+import contextlib
+import json
+import math
+import mmap
+import struct
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Optional
+
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+
+MANIFEST = "dataset_manifest.json"
+
+# Options of `df.write` that are options of `carton dataset write`, and of `carton dataset merge`.
+WRITE_OPTIONS = {
+    "batch_size",
+    "name_col",
+    "columns",
+    "dtype",
+    "shapes",
+    "tail_strategy",
+    "kv_separator",
+    "target_shard_size_mb",
+    "duplicates",
+    "rounding",
+}
+# Arrow batches that are handed to Spark are about as large as this.
+BATCH_BYTES = 16 << 20
+
+# The element types of safetensors: in NumPy, and in Spark, which has no unsigned and no short floating-point numbers.
+DTYPES = {
+    "BOOL": ("?", "boolean"),
+    "I8": ("i1", "tinyint"),
+    "U8": ("u1", "smallint"),
+    "I16": ("<i2", "smallint"),
+    "U16": ("<u2", "int"),
+    "I32": ("<i4", "int"),
+    "U32": ("<u4", "bigint"),
+    "I64": ("<i8", "bigint"),
+    "U64": ("<u8", "decimal(20,0)"),
+    "F16": ("<f2", "float"),
+    # Made float32 by hand: NumPy does not have it.
+    "BF16": ("<u2", "float"),
+    "F32": ("<f4", "float"),
+    "F64": ("<f8", "double"),
+}
+ARROW_TYPES = {
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "decimal(20,0)": pa.decimal128(20, 0),
+    "float": pa.float32(),
+    "double": pa.float64(),
+}
+TENSOR_COLUMNS = "tensor_key string, file_name string, dtype string, shape array<bigint>, data binary"
+
+
+def register(spark):
+    """Makes the format known to a session, and this file to its executors."""
+    spark.sparkContext.addPyFile(__file__)
+    spark.dataSource.register(CartonDataset)
+
+
+class CartonDataset(DataSource):
+    """A folder of shards, `dataset_manifest.json` and perhaps `_tensor_index.parquet`.
+
+    Options: `path`; for writing those of `carton dataset write`, with underscores (`batch_size`, `name_col`, …), `generate_index`,
+    and `carton`, where the command is if it is not in PATH; for reading `layout`, which is `samples` (a row for each sample)
+    or `tensors` (a row for each tensor), the first where the shards allow it.
+    """
+
+    @classmethod
+    def name(cls):
+        return "carton"
+
+    def schema(self):
+        return Reader(self.options).columns()
+
+    def reader(self, schema):
+        return Reader(self.options)
+
+    def writer(self, schema, overwrite):
+        return Writer(dict(self.options), overwrite)
+
+
+# Writing
+
+
+@dataclass
+class Attempt(WriterCommitMessage):
+    """What one attempt at a task tells the driver. `attempt` is what its shards have in their names."""
+
+    task: int
+    attempt: str
+
+
+class Writer(DataSourceArrowWriter):
+    def __init__(self, options, overwrite):
+        self.path = options.pop("path")
+        self.carton = options.pop("carton", "carton")
+        self.merge = ["--overwrite"] if overwrite else []
+        if options.pop("generate_index", "false").lower() == "true":
+            self.merge.append("--generate-index")
+        # What Spark calls options is not told apart by case.
+        unknown = set(options) - WRITE_OPTIONS
+        if unknown:
+            raise ValueError(f"unknown options {sorted(unknown)}; there are {sorted(WRITE_OPTIONS)}")
+        self.write_options = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
+
+    def write(self, batches) -> Optional[WriterCommitMessage]:
+        """Runs on an executor, once for each attempt at a task."""
+        first = next(batches, None)
+        if first is None:
+            return None
+        task = TaskContext.get().partitionId()
+        command = [self.carton, "dataset", "write", "-", self.path, f"--task={task}", "--json", *self.write_options]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            try:
+                # Closing the writer ends the stream properly. A stream that just stops, because this process was killed, is an error.
+                with pa.ipc.new_stream(process.stdin, first.schema) as stream:
+                    stream.write_batch(first)
+                    for batch in batches:
+                        stream.write_batch(batch)
+            except BrokenPipeError:
+                # The command gave up, and says why.
+                pass
+            except BaseException:
+                process.kill()
+                raise
+            report = answer(process)
+        return Attempt(report["task"], report["attempt"])
+
+    def commit(self, messages):
+        """Runs on the driver, when one attempt of every task has succeeded."""
+        attempts = "\n".join(message.attempt for message in messages if message is not None)
+        command = [self.carton, "dataset", "merge", self.path, "--attempts=-", "--json", *self.merge]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(attempts.encode())
+            answer(process)
+
+    def abort(self, messages):
+        """Runs on the driver when a task failed for good. What was written stays in `_tasks`, until the next write into this folder."""
+
+
+def answer(process):
+    """The object that the command prints once its input has ended, or its error."""
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.close()
+    printed, code = process.stdout.read(), process.wait()
+    try:
+        result = json.loads(printed)
+    except ValueError:
+        raise RuntimeError(f"{process.args[0]} ended with {code} and printed {printed[:1000]!r}") from None
+    if code != 0:
+        error = result["error"]
+        hint = f" (hint: {error['hint']})" if error["hint"] else ""
+        raise RuntimeError(": ".join([error["message"], *error["causes"]]) + hint)
+    return result
+
+
+# Reading
+
+
+@dataclass
+class Part(InputPartition):
+    """One shard, as the manifest has it."""
+
+    name: str
+    samples: int
+    size: int
+
+
+class Reader(DataSourceReader):
+    def __init__(self, options):
+        self.folder = Path(options["path"])
+        manifest = self.folder / MANIFEST
+        if not manifest.is_file():
+            raise ValueError(f"{self.folder} is no dataset: there is no {MANIFEST}")
+        self.manifest = json.loads(manifest.read_bytes())
+        self.parts = [Part(s["shard_path"], s["samples_count"], s["bytes"]) for s in self.manifest["shards"]]
+        layout = options.get("layout") or ("samples" if self.has_samples() else "tensors")
+        if layout not in ("samples", "tensors"):
+            raise ValueError(f"the layout is samples or tensors, not {layout}")
+        self.samples = layout == "samples"
+
+    def has_samples(self):
+        """Whether the first dimension of every tensor counts samples."""
+        if not self.parts:
+            return True
+        with Shard(self.folder, self.parts[0]) as shard:
+            lengths = {tuple(tensor["shape"][:1]) for tensor in shard.tensors.values()}
+            return set(shard.tensors) == set(self.manifest["schema"]) and lengths == {(self.parts[0].samples,)}
+
+    def columns(self):
+        """What a row has, as Spark writes it."""
+        if not self.samples:
+            return TENSOR_COLUMNS
+        columns = []
+        for name, tensor in self.manifest["schema"].items():
+            kind = DTYPES[tensor["dtype"]][1]
+            for _ in tensor["shape"][1:]:
+                kind = f"array<{kind}>"
+            columns.append(f"`{name.replace('`', '``')}` {kind}")
+        return ", ".join(columns)
+
+    def partitions(self):
+        return self.parts
+
+    def read(self, part):
+        """Runs on an executor, once for each shard."""
+        with Shard(self.folder, part) as shard:
+            yield from self.sample_rows(shard) if self.samples else self.tensor_rows(shard)
+
+    def sample_rows(self, shard):
+        schema = self.manifest["schema"]
+        for name, tensor in schema.items():
+            found = shard.tensors.get(name)
+            expected = (tensor["dtype"], [shard.part.samples, *tensor["shape"][1:]])
+            if found is None or (found["dtype"], found["shape"]) != expected:
+                raise ValueError(f"{shard.path} has no tensor {name} of {expected}")
+        arrays = {name: shard.array(name) for name in schema}
+        sample_bytes = sum(array[:1].nbytes for array in arrays.values())
+        rows = max(1, BATCH_BYTES // max(1, sample_bytes))
+        for start in range(0, shard.part.samples, rows):
+            columns = [column(array[start : start + rows], schema[name]["dtype"]) for name, array in arrays.items()]
+            yield pa.RecordBatch.from_arrays(columns, names=list(arrays))
+
+    def tensor_rows(self, shard):
+        for name, tensor in shard.tensors.items():
+            row = {
+                "tensor_key": [name],
+                "file_name": [shard.part.name],
+                "dtype": [tensor["dtype"]],
+                "shape": pa.array([tensor["shape"]], pa.list_(pa.int64())),
+                "data": pa.array([shard.bytes(name)], pa.binary()),
+            }
+            yield pa.RecordBatch.from_pydict(row)
+
+
+class Shard:
+    """A safetensors file, mapped: 8 bytes that say how long the header is, the header as JSON, and the numbers."""
+
+    def __init__(self, folder, part):
+        if Path(part.name).name != part.name:
+            raise ValueError(f"{part.name!r} is no name of a shard")
+        self.part = part
+        self.path = folder / part.name
+        with open(self.path, "rb") as file:
+            self.map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        if len(self.map) != part.size:
+            raise ValueError(f"{self.path} has {len(self.map)} bytes, and {part.size} in the manifest")
+        (length,) = struct.unpack_from("<Q", self.map)
+        self.data = 8 + length
+        self.tensors = json.loads(self.map[8 : self.data])
+        self.tensors.pop("__metadata__", None)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        # The map goes when the last array that looks into it does.
+        del self.map
+
+    def range(self, name):
+        begin, end = self.tensors[name]["data_offsets"]
+        return self.data + begin, self.data + end
+
+    def bytes(self, name):
+        begin, end = self.range(name)
+        return self.map[begin:end]
+
+    def array(self, name):
+        """The numbers in place."""
+        tensor = self.tensors[name]
+        begin, _ = self.range(name)
+        dtype = np.dtype(DTYPES[tensor["dtype"]][0])
+        return np.frombuffer(self.map, dtype, math.prod(tensor["shape"]), begin).reshape(tensor["shape"])
+
+
+def column(array, dtype):
+    """Samples as Arrow has them for Spark: numbers, or lists of lists of numbers."""
+    numbers = np.ascontiguousarray(array).reshape(-1)
+    if dtype == "BF16":
+        numbers = (numbers.astype("<u4") << 16).view("<f4")
+    kind = ARROW_TYPES[DTYPES[dtype][1]]
+    result = pa.array(numbers).cast(kind) if dtype == "U64" else pa.array(numbers.astype(kind.to_pandas_dtype()), kind)
+    for depth in range(array.ndim - 1, 0, -1):
+        # A dimension of a million rows has a million and one offsets; one of length 0 has as many, all 0.
+        n_lists, length = math.prod(array.shape[:depth]), array.shape[depth]
+        result = pa.ListArray.from_arrays(pa.array(np.arange(n_lists + 1, dtype="i4") * length, pa.int32()), result)
+    return result

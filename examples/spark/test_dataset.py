@@ -1,0 +1,259 @@
+"""The tests of the data source, with real Spark.
+
+    CARTON=path/to/carton python -m unittest -v test_dataset.Local       in one process
+    CARTON=path/to/carton python -m unittest -v test_dataset.Cluster     a master and two workers; takes minutes, and two cores at least
+"""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+
+import carton_dataset
+from carton_dataset import CartonDataset, Writer
+
+HERE = Path(__file__).resolve().parent
+# Without it Spark starts whichever python3 is in PATH.
+os.environ["PYSPARK_PYTHON"] = sys.executable
+CARTON = os.environ.get("CARTON") or shutil.which("carton")
+N = 1000
+N_PARTITIONS = 4
+SAMPLES = f"""
+    select id,
+           cast(id * 0.25 as float) as quarter,
+           transform(sequence(0, 5), i -> cast(id * 6 + i as float)) as picture
+    from range(0, {N}, 1, {N_PARTITIONS})
+"""
+BATCHES = {"batch_size": "64", "shapes": '{"picture": [2, 3]}', "carton": CARTON}
+
+
+def session(master, **settings):
+    # A session on another master would be taken for this one.
+    active = SparkSession.getActiveSession()
+    if active:
+        active.stop()
+    builder = SparkSession.builder.master(master).appName("carton-dataset-test")
+    settings = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "1",
+        # Several Arrow batches a task.
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "50",
+        "spark.executorEnv.PYTHONPATH": str(HERE),
+        **settings,
+    }
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    carton_dataset.register(spark)
+    return spark
+
+
+def carton(*arguments):
+    """Runs the command; what it prints as JSON."""
+    answer = subprocess.run([CARTON, "dataset", *map(str, arguments), "--json"], stdout=subprocess.PIPE, check=False)
+    return {"code": answer.returncode, **json.loads(answer.stdout)}
+
+
+class Base(unittest.TestCase):
+    def setUp(self):
+        if not CARTON:
+            self.skipTest("there is no carton; CARTON may say where it is")
+        self.folder = Path(tempfile.mkdtemp(prefix="carton-spark-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.out = self.folder / "dataset"
+
+    def check_samples(self, spark, shards):
+        """Every sample once, with the numbers that were written, a partition a shard."""
+        manifest = json.loads((self.out / "dataset_manifest.json").read_text())
+        self.assertEqual((manifest["total_samples"], len(manifest["shards"])), (N, shards))
+        self.assertEqual(manifest["schema"]["picture"]["dtype"], "F32")
+        self.assertEqual(manifest["schema"]["picture"]["shape"][1:], [2, 3])
+        found = spark.read.format("carton").load(str(self.out))
+        self.assertEqual(found.rdd.getNumPartitions(), shards)
+        self.assertEqual(dict(found.dtypes), {"id": "bigint", "quarter": "float", "picture": "array<array<float>>"})
+        rows = sorted(found.select("id", "quarter", "picture").collect())
+        self.assertEqual([row["id"] for row in rows], list(range(N)))
+        self.assertEqual([row["quarter"] for row in rows], [number * 0.25 for number in range(N)])
+        expected = np.arange(N * 6, dtype=np.float64).reshape(N, 2, 3).tolist()
+        self.assertEqual([row["picture"] for row in rows], expected)
+        verified = carton("verify", self.out)
+        self.assertEqual((verified["code"], verified["passed"]), (0, True), verified)
+
+    def names(self):
+        """What is in the dataset's folder, but for its shards."""
+        return sorted(path.name for path in self.out.iterdir() if not path.name.startswith("part-"))
+
+
+class Local(Base):
+    """One process. What writing in parallel needs is tested by `Cluster`."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.spark = session("local[1]")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.spark.stop()
+
+    def write(self, query, mode="append", **options):
+        self.spark.sql(query).write.format("carton").mode(mode).options(**{"carton": CARTON, **options}).save(str(self.out))
+
+    def test_samples_come_back(self):
+        self.write(SAMPLES, **BATCHES | {"generate_index": "true"})
+        # 250 rows a task: three full batches and the rest.
+        self.check_samples(self.spark, 16)
+        self.assertEqual(self.names(), ["_tensor_index.parquet", "dataset_manifest.json"])
+
+    def test_named_tensors_come_back(self):
+        query = "select cast(id as string) as name, array(id, -id) as pair from range(0, 30, 1, 2)"
+        self.write(query, name_col="name", dtype="I64")
+        found = self.spark.read.format("carton").load(str(self.out)).collect()
+        pairs = {row["tensor_key"]: (row["dtype"], row["shape"], np.frombuffer(row["data"], "<i8").tolist()) for row in found}
+        self.assertEqual(pairs, {f"{i}__pair": ("I64", [2], [i, -i]) for i in range(30)})
+
+    def test_what_cannot_be_written_is_told_and_leaves_no_dataset(self):
+        ragged = "select id, if(id = 7, array(1.0f), array(1.0f, 2.0f)) as numbers from range(0, 10, 1, 2)"
+        with self.assertRaisesRegex(Exception, "(?s)row 2 of column `numbers`"):
+            self.write(ragged, batch_size="4")
+        self.assertEqual([name for name in self.names() if name != "_tasks"], [])
+        self.assertEqual(list(self.out.glob("part-*")), [])
+        # What it left behind is no part of what comes next.
+        self.write(SAMPLES, **BATCHES)
+        self.check_samples(self.spark, 16)
+        self.assertEqual(self.names(), ["dataset_manifest.json"])
+
+    def test_a_dataset_is_replaced_on_request_only(self):
+        self.write("select id from range(0, 10, 1, 1)", batch_size="5")
+        with self.assertRaisesRegex(Exception, "has a dataset already"):
+            self.write(SAMPLES, **BATCHES)
+        self.write(SAMPLES, mode="overwrite", **BATCHES)
+        self.check_samples(self.spark, 16)
+
+
+class FaultyDataset(CartonDataset):
+    """Writes with accidents, each of which happens once."""
+
+    @classmethod
+    def name(cls):
+        return "faulty"
+
+    def writer(self, schema, overwrite):
+        options = dict(self.options)
+        marks = Path(options.pop("marks"))
+        return FaultyWriter(options, overwrite, marks)
+
+
+class FaultyWriter(Writer):
+    def __init__(self, options, overwrite, marks):
+        super().__init__(options, overwrite)
+        self.marks = marks
+
+    def write(self, batches):
+        task = TaskContext.get()
+        (self.marks / f"task-{task.partitionId()}-{task.taskAttemptId()}").touch()
+        return super().write(self.with_accidents(task.partitionId(), batches))
+
+    def with_accidents(self, partition, batches):
+        for number, batch in enumerate(batches):
+            if number == 2 and partition == 1 and self.once("killed"):
+                # The process above the one that forks Python workers is the executor.
+                daemon = os.getppid()
+                executor = int(Path(f"/proc/{daemon}/stat").read_text().rpartition(")")[2].split()[1])
+                os.kill(executor, signal.SIGKILL)
+            if number == 2 and partition == 2 and self.once("slow"):
+                time.sleep(600)
+            yield batch
+
+    def once(self, name):
+        try:
+            (self.marks / name).touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
+
+
+class Cluster(Base):
+    """A master, and two workers that look like two machines: Spark starts no duplicate of a task where the first one runs."""
+
+    def start(self, *arguments):
+        spark = Path(sys.modules["pyspark"].__file__).parent
+        log = open(self.folder / f"{arguments[0].rpartition('.')[2]}-{time.monotonic_ns()}.log", "wb")
+        self.addCleanup(log.close)
+        environment = {**os.environ, "SPARK_HOME": str(spark)}
+        command = [spark / "bin" / "spark-class", *arguments]
+        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+        # The script becomes Java; the executors are its children, and end with it.
+        self.addCleanup(process.wait)
+        self.addCleanup(process.terminate)
+
+    def cluster(self):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        master = ["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
+        self.start(*master)
+        for host in ("127.0.0.2", "127.0.0.3"):
+            worker = ["org.apache.spark.deploy.worker.Worker", "--host", host, "--cores", "2", "--memory", "1g"]
+            work = ["--work-dir", str(self.folder / host), "--webui-port", "0"]
+            self.start(*worker, *work, f"spark://127.0.0.1:{port}")
+        return f"spark://127.0.0.1:{port}"
+
+    def test_a_killed_executor_and_duplicates(self):
+        marks = self.folder / "marks"
+        marks.mkdir()
+        spark = session(
+            self.cluster(),
+            **{
+                "spark.executor.memory": "512m",
+                "spark.executor.cores": "2",
+                "spark.speculation": "true",
+                "spark.speculation.interval": "200ms",
+                "spark.speculation.multiplier": "1.5",
+                "spark.speculation.quantile": "0.5",
+            },
+        )
+        self.addCleanup(spark.stop)
+        spark.dataSource.register(FaultyDataset)
+
+        # A job that was given up had finished task 3, with other rows.
+        table = pa.table({"id": pa.array([7] * 9), "quarter": pa.array([0.0] * 9, pa.float32()),
+                          "picture": pa.array([[0.0] * 6] * 9, pa.list_(pa.float32()))})
+        with pa.OSFile(str(self.folder / "old.arrows"), "wb") as file, pa.ipc.new_stream(file, table.schema) as stream:
+            stream.write_table(table)
+        old = carton("write", self.folder / "old.arrows", self.out, "--task=3", "--batch-size=64", f"--shapes={BATCHES['shapes']}")
+        self.assertEqual((old["code"], old["task"]), (0, 3))
+
+        begun = time.monotonic()
+        options = BATCHES | {"marks": str(marks), "generate_index": "true"}
+        spark.sql(SAMPLES).write.format("faulty").mode("append").options(**options).save(str(self.out))
+        self.assertLess(time.monotonic() - begun, 500, "it waited for the slow attempt")
+
+        # Both accidents happened, and their tasks were attempted again.
+        self.assertTrue((marks / "killed").exists() and (marks / "slow").exists())
+        attempts = [sum(1 for _ in marks.glob(f"task-{task}-*")) for task in range(N_PARTITIONS)]
+        self.assertGreaterEqual(min(attempts[1:3]), 2, attempts)
+        self.check_samples(spark, 16)
+        spark.stop()
+        # Nothing of the attempts that lost, also after the last of them has ended.
+        self.assertEqual(self.names(), ["_tensor_index.parquet", "dataset_manifest.json"])
+        parts = {tuple(path.name.split("-", 3)[1:2] + path.name.split("-", 3)[3:]) for path in self.out.glob("part-*")}
+        self.assertEqual(len(parts), N_PARTITIONS, "one attempt of each task")
+        self.assertNotIn(("00003", f"{old['attempt']}.safetensors"), parts)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
