@@ -229,3 +229,24 @@ fn schemas_are_not_walked_without_end() {
     let source = std::error::Error::source(&error).unwrap().to_string();
     assert_eq!(source, "a schema of more than 64 groups in each other");
 }
+
+/// One long value in a dictionary, which every row has.
+#[test]
+fn a_value_that_repeats_does_not_fill_the_memory() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("rows");
+    let value = vec![7_u8; 1 << 20];
+    let rows = BinaryArray::from_iter_values(std::iter::repeat_n(&value, 64));
+    let rows = RecordBatch::try_from_iter([("value", Arc::new(rows) as ArrayRef)]).unwrap();
+    let properties = WriterProperties::builder().set_dictionary_page_size_limit(4 << 20).build();
+    let mut writer = ArrowWriter::try_new(fs::File::create(&path).unwrap(), rows.schema(), Some(properties)).unwrap();
+    for _ in 0..8 {
+        writer.write(&rows).unwrap();
+    }
+    writer.close().unwrap();
+    assert!(fs::metadata(&path).unwrap().len() < 2 << 20);
+    let mut n_rows = 0;
+    let peak = peak(|| n_rows = Input::open(&path).unwrap().map(|batch| batch.unwrap().num_rows()).sum());
+    assert_eq!(n_rows, 512);
+    assert!(peak < 200 << 20, "{peak}");
+}

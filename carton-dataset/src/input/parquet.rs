@@ -9,10 +9,10 @@ use carton_tensor::files::FileBytes;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader};
 use parquet::arrow::{ProjectionMask, parquet_to_arrow_field_levels};
 use parquet::basic::Type;
-use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
+use parquet::file::metadata::ParquetMetaData;
 
 use super::ipc_message::invalid;
-use super::parquet_pages::Chunks;
+use super::parquet_pages::RowGroup;
 use super::{InputError, Rows, parquet_footer};
 
 /// What a file ends with, after the length of its metadata.
@@ -26,46 +26,40 @@ const MAX_ROW_BYTES: u64 = 4 << 30;
 
 /// The rows of a Parquet file.
 pub(super) struct ParquetRows {
-    state: State,
+    file: Arc<File>,
+    metadata: ArrowReaderMetadata,
     schema: SchemaRef,
     /// The columns that are read, all if `None`.
     columns: Option<Vec<usize>>,
+    /// The row group that is read next.
+    next: usize,
+    reader: Option<ParquetRecordBatchReader>,
     n_rows: u64,
     read: u64,
-}
-
-enum State {
-    Opened(Arc<File>, Box<ArrowReaderMetadata>),
-    Reading(ParquetRecordBatchReader),
-    Done,
 }
 
 impl ParquetRows {
     pub(super) fn open(file: File, file_length: u64) -> Result<Box<dyn Rows>, InputError> {
         check_footer(&file, file_length)?;
         let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())?;
-        let n_rows = check_rows(metadata.metadata())?;
-        let schema = metadata.schema().clone();
-        let state = State::Opened(Arc::new(file), Box::new(metadata));
-        Ok(Box::new(Self { state, schema, columns: None, n_rows, read: 0 }))
+        let (n_rows, schema) = (check_rows(metadata.metadata())?, metadata.schema().clone());
+        let file = Arc::new(file);
+        Ok(Box::new(Self { file, metadata, schema, columns: None, next: 0, reader: None, n_rows, read: 0 }))
     }
 
-    fn start(
-        &self,
-        file: Arc<File>,
-        metadata: &ArrowReaderMetadata,
-        max_rows: usize,
-    ) -> Result<ParquetRecordBatchReader, InputError> {
+    /// Reads a row group, in batches as large as its rows allow.
+    fn start(&self, position: usize, max_rows: usize) -> Result<ParquetRecordBatchReader, InputError> {
+        let columns = self.metadata.parquet_schema();
         let mask = match &self.columns {
-            Some(columns) => ProjectionMask::roots(metadata.parquet_schema(), columns.iter().copied()),
+            Some(roots) => ProjectionMask::roots(columns, roots.iter().copied()),
             None => ProjectionMask::all(),
         };
-        let row_bytes = row_bytes(metadata.metadata(), &mask)?;
+        let (file, metadata) = (Arc::clone(&self.file), Arc::clone(self.metadata.metadata()));
+        let row_group = RowGroup { file, metadata, position };
+        let row_bytes = row_bytes(&row_group, &mask)?;
         let n_rows = usize::try_from(BATCH_BYTES / row_bytes.max(1)).unwrap_or(usize::MAX).clamp(1, max_rows);
-        let fields = metadata.schema().fields();
-        let levels = parquet_to_arrow_field_levels(metadata.parquet_schema(), mask, Some(fields))?;
-        let chunks = Chunks { file, metadata: Arc::clone(metadata.metadata()) };
-        Ok(ParquetRecordBatchReader::try_new_with_row_groups(&levels, &chunks, n_rows, None)?)
+        let levels = parquet_to_arrow_field_levels(columns, mask, Some(self.metadata.schema().fields()))?;
+        Ok(ParquetRecordBatchReader::try_new_with_row_groups(&levels, &row_group, n_rows, None)?)
     }
 }
 
@@ -85,24 +79,25 @@ impl Rows for ParquetRows {
     }
 
     fn next_batch(&mut self, max_rows: usize) -> Result<Option<RecordBatch>, InputError> {
-        let mut reader = match std::mem::replace(&mut self.state, State::Done) {
-            State::Opened(file, metadata) => self.start(file, &metadata, max_rows)?,
-            State::Reading(reader) => reader,
-            State::Done => return Ok(None),
-        };
-        let Some(batch) = reader.next().transpose()? else {
-            // Rows that are missing are told as such, not as the end.
-            return match self.read == self.n_rows {
-                true => Ok(None),
-                false => Err(InputError::RowCount { expected: self.n_rows, found: self.read }),
-            };
-        };
-        self.read = self.read.saturating_add(batch.num_rows() as u64);
-        if self.read > self.n_rows {
-            return Err(InputError::RowCount { expected: self.n_rows, found: self.read });
+        loop {
+            if let Some(batch) = self.reader.as_mut().and_then(Iterator::next).transpose()? {
+                self.read = self.read.saturating_add(batch.num_rows() as u64);
+                if self.read > self.n_rows {
+                    break;
+                }
+                return Ok(Some(batch));
+            }
+            if self.next >= self.metadata.metadata().num_row_groups() {
+                break;
+            }
+            self.reader = Some(self.start(self.next, max_rows)?);
+            self.next += 1;
         }
-        self.state = State::Reading(reader);
-        Ok(Some(batch))
+        // Rows that are missing are told as such, not as the end.
+        match self.read == self.n_rows {
+            true => Ok(None),
+            false => Err(InputError::RowCount { expected: self.n_rows, found: self.read }),
+        }
     }
 }
 
@@ -137,32 +132,29 @@ fn check_rows(metadata: &ParquetMetaData) -> Result<u64, InputError> {
     Ok(expected)
 }
 
-/// What a row takes when it is decoded: the mean of the row group in which it is largest. (What the pages take says little: the same
-/// value a million times over takes some bytes.)
-fn row_bytes(metadata: &ParquetMetaData, mask: &ProjectionMask) -> Result<u64, InputError> {
-    let mut largest = 0;
-    for row_group in metadata.row_groups() {
-        let columns = row_group.columns().iter().enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf));
-        let n_bytes = columns.fold(0_u64, |sum, (_, column)| sum.saturating_add(decoded_bytes(column)));
-        let n_rows = u64::try_from(row_group.num_rows()).unwrap_or_default();
-        largest = largest.max(n_bytes.div_ceil(n_rows.max(1)));
+/// What a row of a row group takes when it is decoded, in the mean. What the pages take says little: the same value a million times over
+/// takes some bytes.
+fn row_bytes(row_group: &RowGroup, mask: &ProjectionMask) -> Result<u64, InputError> {
+    let Some(described) = row_group.described() else { return Ok(0) };
+    let mut n_bytes = 0_u64;
+    for (leaf, column) in described.columns().iter().enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf)) {
+        let width = match column.column_type() {
+            Type::BOOLEAN => 1,
+            Type::INT32 | Type::FLOAT => 4,
+            Type::INT64 | Type::DOUBLE => 8,
+            Type::INT96 => 12,
+            Type::FIXED_LEN_BYTE_ARRAY => u64::try_from(column.column_descr().type_length()).unwrap_or_default(),
+            // An offset, and what a dictionary gives for some bits.
+            Type::BYTE_ARRAY => 8 + row_group.longest_in_dictionary(leaf)?,
+        };
+        let n_values = u64::try_from(column.num_values()).unwrap_or_default();
+        let in_pages = u64::try_from(column.uncompressed_size()).unwrap_or_default();
+        n_bytes = n_bytes.saturating_add(n_values.saturating_mul(width)).saturating_add(in_pages);
     }
-    if largest > MAX_ROW_BYTES {
-        return Err(invalid(format!("rows of {largest} bytes, expected at most {MAX_ROW_BYTES}")));
+    let n_rows = u64::try_from(described.num_rows()).unwrap_or_default();
+    let row_bytes = n_bytes.div_ceil(n_rows.max(1));
+    if row_bytes > MAX_ROW_BYTES {
+        return Err(invalid(format!("rows of {row_bytes} bytes, expected at most {MAX_ROW_BYTES}")));
     }
-    Ok(largest)
-}
-
-fn decoded_bytes(column: &ColumnChunkMetaData) -> u64 {
-    let width = match column.column_type() {
-        Type::BOOLEAN => 1,
-        Type::INT32 | Type::FLOAT => 4,
-        Type::INT64 | Type::DOUBLE => 8,
-        Type::INT96 => 12,
-        // An offset, and at least as much as in the pages.
-        Type::BYTE_ARRAY => 8,
-        Type::FIXED_LEN_BYTE_ARRAY => u64::try_from(column.column_descr().type_length()).unwrap_or_default(),
-    };
-    let n_values = u64::try_from(column.num_values()).unwrap_or_default();
-    n_values.saturating_mul(width).max(u64::try_from(column.uncompressed_size()).unwrap_or_default())
+    Ok(row_bytes)
 }

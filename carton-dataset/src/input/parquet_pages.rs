@@ -13,24 +13,58 @@ use parquet::file::serialized_reader::SerializedPageReader;
 /// The strings of a page whose lengths are kept all at once. Writers end pages after some ten thousand values.
 const MAX_STRINGS: u64 = 1 << 24;
 
-/// All row groups of a file.
-pub(super) struct Chunks {
+/// One row group of a file.
+#[derive(Clone)]
+pub(super) struct RowGroup {
     pub(super) file: Arc<File>,
     pub(super) metadata: Arc<ParquetMetaData>,
+    pub(super) position: usize,
 }
 
-impl RowGroups for Chunks {
+impl RowGroup {
+    /// What the file says of it.
+    pub(super) fn described(&self) -> Option<&RowGroupMetaData> {
+        self.metadata.row_groups().get(self.position)
+    }
+
+    fn pages(&self, column: usize) -> Result<CheckedPages> {
+        let described = self.described();
+        let chunk = described.and_then(|row_group| Some((row_group.num_rows(), row_group.columns().get(column)?)));
+        let Some((n_rows, chunk)) = chunk else {
+            return Err(ParquetError::General(format!("row group {} has no column {column}", self.position)));
+        };
+        let descriptor = chunk.column_descr();
+        let levels = [descriptor.max_rep_level() > 0, descriptor.max_def_level() > 0];
+        let n_rows = usize::try_from(n_rows).unwrap_or_default();
+        Ok(CheckedPages { pages: SerializedPageReader::new(Arc::clone(&self.file), chunk, n_rows, None)?, levels })
+    }
+
+    /// The length of the longest byte string in the dictionary of a column; 0 if it has none. A row can have it for some bits.
+    pub(super) fn longest_in_dictionary(&self, column: usize) -> Result<u64> {
+        let Some(Page::DictionaryPage { buf, .. }) = self.pages(column)?.get_next_page()? else { return Ok(0) };
+        let mut rest = buf.as_ref();
+        let mut longest = 0;
+        while let Some((length, after)) = rest.split_first_chunk() {
+            let length = u32::from_le_bytes(*length);
+            longest = longest.max(length.into());
+            let after = usize::try_from(length).ok().and_then(|length| after.get(length..));
+            rest = after.ok_or_else(|| ParquetError::EOF("a dictionary that ends inside a value".into()))?;
+        }
+        Ok(longest)
+    }
+}
+
+impl RowGroups for RowGroup {
     fn num_rows(&self) -> usize {
-        usize::try_from(self.metadata.file_metadata().num_rows()).unwrap_or_default()
+        self.described().and_then(|row_group| usize::try_from(row_group.num_rows()).ok()).unwrap_or_default()
     }
 
     fn column_chunks(&self, column: usize) -> Result<Box<dyn PageIterator>> {
-        let (file, metadata) = (Arc::clone(&self.file), Arc::clone(&self.metadata));
-        Ok(Box::new(ColumnPages { file, metadata, column, next: 0 }))
+        Ok(Box::new(Chunk(Some(self.pages(column)?))))
     }
 
     fn row_groups(&self) -> Box<dyn Iterator<Item = &RowGroupMetaData> + '_> {
-        Box::new(self.metadata.row_groups().iter())
+        Box::new(self.described().into_iter())
     }
 
     fn metadata(&self) -> &ParquetMetaData {
@@ -38,32 +72,18 @@ impl RowGroups for Chunks {
     }
 }
 
-/// The chunks of a column, one a row group.
-struct ColumnPages {
-    file: Arc<File>,
-    metadata: Arc<ParquetMetaData>,
-    column: usize,
-    next: usize,
-}
+/// The chunk of a column, the only one in its row group.
+struct Chunk(Option<CheckedPages>);
 
-impl Iterator for ColumnPages {
+impl Iterator for Chunk {
     type Item = Result<Box<dyn PageReader>>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let row_group = self.metadata.row_groups().get(self.next)?;
-        self.next += 1;
-        let Some(chunk) = row_group.columns().get(self.column) else {
-            return Some(Err(ParquetError::General(format!("row group {} has no column {}", self.next, self.column))));
-        };
-        let n_rows = usize::try_from(row_group.num_rows()).unwrap_or_default();
-        let column = chunk.column_descr();
-        let levels = [column.max_rep_level() > 0, column.max_def_level() > 0];
-        let pages = SerializedPageReader::new(Arc::clone(&self.file), chunk, n_rows, None);
-        Some(pages.map(|pages| Box::new(CheckedPages { pages, levels }) as Box<dyn PageReader>))
+        Some(Ok(Box::new(self.0.take()?)))
     }
 }
 
-impl PageIterator for ColumnPages {}
+impl PageIterator for Chunk {}
 
 /// The pages of a chunk, each checked.
 struct CheckedPages {
