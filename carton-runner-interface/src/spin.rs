@@ -12,23 +12,33 @@ use std::time::{Duration, Instant};
 
 /// After so many waits that were in vain, the next ones are not tried.
 const PATIENCE: u32 = 3;
-/// How many waits later it is tried again.
+/// How many waits later it is tried again, at first; each time that this is in vain too, twice as many.
 const TRY_AGAIN_AFTER: u32 = 64;
+/// How often that is doubled: a wait costs milliseconds where others keep the core that was given away.
+const DOUBLINGS: u32 = 4;
 
 /// What the waits of one kind on one connection have learnt.
 pub(crate) struct Spin {
     longest: Duration,
     has_cores: bool,
     is_spinning: AtomicBool,
-    /// Waits in a row that were too long, and then waits since.
-    slow: AtomicU32,
+    /// Waits in a row that were in vain.
+    in_vain: AtomicU32,
+    /// Waits that are not tried before the next one that is.
+    rest: AtomicU32,
 }
 
 impl Spin {
     /// Spins for at most `longest`.
     pub(crate) fn new(longest: Duration) -> Self {
         let has_cores = std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1);
-        Self { longest, has_cores, is_spinning: AtomicBool::new(false), slow: AtomicU32::new(0) }
+        Self {
+            longest,
+            has_cores,
+            is_spinning: AtomicBool::new(false),
+            in_vain: AtomicU32::new(0),
+            rest: AtomicU32::new(0),
+        }
     }
 
     /// What `look` breaks with, if it does so at once. Blocks the thread for a few microseconds.
@@ -44,13 +54,22 @@ impl Spin {
     }
 
     fn is_worth_it(&self) -> bool {
-        let slow = self.slow.load(Ordering::Relaxed);
-        if slow < PATIENCE {
-            return true;
+        let rest = self.rest.load(Ordering::Relaxed);
+        // Two threads that count at once count once: it is tried a little later.
+        self.rest.store(rest.saturating_sub(1), Ordering::Relaxed);
+        rest == 0
+    }
+
+    fn learn(&self, was_worth_it: bool) {
+        if was_worth_it {
+            self.in_vain.store(0, Ordering::Relaxed);
+            return;
         }
-        let next = if slow >= PATIENCE + TRY_AGAIN_AFTER { PATIENCE - 1 } else { slow + 1 };
-        self.slow.store(next, Ordering::Relaxed);
-        false
+        let in_vain = self.in_vain.load(Ordering::Relaxed).saturating_add(1);
+        self.in_vain.store(in_vain, Ordering::Relaxed);
+        if let Some(beyond) = in_vain.checked_sub(PATIENCE) {
+            self.rest.store(TRY_AGAIN_AFTER << beyond.min(DOUBLINGS), Ordering::Relaxed);
+        }
     }
 }
 
@@ -71,11 +90,7 @@ impl Attempt<'_> {
         };
         // Where others keep the core for long once it is given away, waiting properly is faster: whoever sleeps is woken, and comes
         // before those who run.
-        if found.is_some() && Instant::now() < until {
-            self.0.slow.store(0, Ordering::Relaxed);
-        } else {
-            self.0.slow.fetch_add(1, Ordering::Relaxed);
-        }
+        self.0.learn(found.is_some() && Instant::now() < until);
         found
     }
 }
@@ -117,7 +132,7 @@ mod tests {
             (0..200).map(|_| spin.attempt().map(|attempt| attempt.wait(nothing)).is_some()).collect();
         assert_eq!(tried.iter().take_while(|&&tried| tried).count(), PATIENCE as usize);
         let n_tried = tried.iter().filter(|&&tried| tried).count();
-        assert!((PATIENCE as usize + 1..10).contains(&n_tried), "{n_tried}");
+        assert!((PATIENCE as usize + 1..=PATIENCE as usize + 5).contains(&n_tried), "{n_tried}");
     }
 
     #[test]
@@ -131,6 +146,16 @@ mod tests {
             assert_eq!(found, Some(()));
         }
         assert!(spin.attempt().is_none());
+    }
+
+    #[test]
+    fn it_is_tried_as_before_once_it_was_worth_it_again() {
+        let spin = spin();
+        for _ in 0..100 {
+            let _: Option<()> = spin.wait(nothing);
+        }
+        assert!((0..1000).any(|_| spin.wait(|| ControlFlow::Break(Some(()))).is_some()));
+        assert!((0..100).all(|_| spin.wait(|| ControlFlow::Break(Some(()))).is_some()));
     }
 
     #[test]

@@ -13,8 +13,10 @@ import time
 _LONGEST = 150e-6
 #: After so many waits that were in vain, the next ones are not tried.
 _PATIENCE = 3
-#: How many waits later it is tried again.
+#: How many waits later it is tried again, at first; each time that this is in vain too, twice as many.
 _TRY_AGAIN_AFTER = 64
+#: How often that is doubled: a wait costs milliseconds where others keep the core that was given away.
+_DOUBLINGS = 4
 
 
 class Spin:
@@ -24,8 +26,10 @@ class Spin:
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLIN)
         self._has_cores = (os.cpu_count() or 1) > 1 and hasattr(os, "sched_yield")
-        #: Waits in a row that were too long, and then waits since.
-        self._slow = 0
+        #: Waits in a row that were in vain.
+        self._in_vain = 0
+        #: Waits that are not tried before the next one that is.
+        self._rest = 0
 
     def wait(self):
         """Returns when there is something to be read, or the connection is over."""
@@ -35,19 +39,27 @@ class Spin:
         self._poll.poll()
 
     def _is_worth_it(self):
-        if self._slow < _PATIENCE:
-            return True
-        self._slow = _PATIENCE - 1 if self._slow >= _PATIENCE + _TRY_AGAIN_AFTER else self._slow + 1
-        return False
+        if self._rest:
+            self._rest -= 1
+            return False
+        return True
 
     def _spin(self):
         poll, clock, give_away = self._poll.poll, time.perf_counter, os.sched_yield
         until = clock() + _LONGEST
         while not poll(0):
             if clock() >= until:
-                self._slow += 1
+                self._learn(False)
                 return False
             give_away()
         # Where others keep the core for long once it is given away, waiting properly is faster.
-        self._slow = 0 if clock() < until else self._slow + 1
+        self._learn(clock() < until)
         return True
+
+    def _learn(self, was_worth_it):
+        if was_worth_it:
+            self._in_vain = 0
+            return
+        self._in_vain += 1
+        if self._in_vain >= _PATIENCE:
+            self._rest = _TRY_AGAIN_AFTER << min(self._in_vain - _PATIENCE, _DOUBLINGS)
