@@ -207,16 +207,19 @@ fn tasks_are_merged_and_one_attempt_of_each_counts() {
     assert_eq!(tree(&out), ["dataset_manifest.json", "part-00000-0000", "part-00001-0000"]);
     assert!(names(&out).iter().all(|name| !name.contains(&second)));
     sandbox.carton("dataset verify out").expect_code(0);
-    assert_snapshot!(sandbox.carton("dataset write input out --batch-size 4 --columns id --task 2"), @"
-    exit code: 4
+    // A task that starts too late leaves the dataset alone.
+    let late =
+        with_input(&sandbox, "dataset write - out --batch-size 4 --columns id --task 2", &stream(&[rows(1, 2)], true));
+    assert_snapshot!(late, @"
+    exit code: 1
     ----- stdout -----
 
     ----- stderr -----
-    error: cannot read rows from `input`
+    error: `out` has a dataset already
 
-    Caused by:
-      is neither Parquet nor Arrow IPC: it begins with `a1bcc515`
+    hint: --overwrite replaces it
     ");
+    assert_eq!(tree(&out).len(), 3);
     assert_snapshot!(sandbox.carton("dataset merge out --attempts 1"), @"
     exit code: 2
     ----- stdout -----
