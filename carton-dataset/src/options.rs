@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
 use carton_tensor::files::ElementType;
+use uuid::Uuid;
 
 /// How rows become tensors and shards.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +50,7 @@ impl KeyValue {
     pub const SEPARATOR: &str = "__";
     /// The size of shards unless another is given.
     pub const TARGET_SHARD_BYTES: u64 = 300 << 20;
-    /// The sizes that can be asked for.
+    /// The sizes that the Spark connector and the command take.
     pub const TARGET_SHARD_BYTES_RANGE: std::ops::RangeInclusive<u64> = 50 << 20..=1000 << 20;
     /// What a tensor's entry in the header counts as.
     pub const OVERHEAD_PER_TENSOR: u64 = 200;
@@ -69,10 +70,10 @@ impl KeyValue {
 /// What happens when two rows have the same name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Duplicates {
-    /// Writing fails.
+    /// Writing fails, and so does the commit of tasks that have written the same name.
     #[default]
     Fail,
-    /// The last one counts.
+    /// The last one in a shard counts. Shards know nothing of each other.
     LastWins,
 }
 
@@ -83,7 +84,7 @@ pub enum Rounding {
     #[default]
     NearestEven,
     /// Where they become F16 or BF16, the lower bits of the pattern of an F32 are cut off, and what would be a subnormal F16
-    /// is zero: as the Spark connector does it.
+    /// is zero: as the Spark connector does it. An F64 becomes the nearest F32 before.
     Truncate,
 }
 
@@ -106,6 +107,8 @@ pub struct WriteOptions {
     pub generate_index: bool,
     /// Whether a dataset that is in the folder already may be replaced.
     pub overwrite: bool,
+    /// Which job the tasks are of. Attempts of one job are told from those that another one has left.
+    pub job: Option<Uuid>,
 }
 
 impl WriteOptions {
@@ -121,6 +124,7 @@ impl WriteOptions {
             rounding: Rounding::default(),
             generate_index: false,
             overwrite: false,
+            job: None,
         }
     }
 }

@@ -15,8 +15,14 @@ pub struct TaskReport {
     pub task: u32,
     /// The attempt.
     pub attempt: Uuid,
+    /// The job that it was done for, if one was named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<Uuid>,
     /// `batch` or `key-value`: what `dataset.mode` is in its shards.
     pub mode: String,
+    /// Whether no tensor of another task may have the name of one of its own: in key-value mode, where names must not come twice.
+    #[serde(default)]
+    pub has_unique_names: bool,
     /// Its shards, in order.
     pub shards: Vec<Shard>,
     /// The first entry of each tensor name, as in the manifest.

@@ -237,6 +237,7 @@ impl Nested {
                 _ => lists.clone().next().map(|first| level.length(first)),
             };
             if let Some(expected) = length
+                && !matches!(level, Level::Fixed { .. })
                 && let Some(found) = lists.clone().map(|list| level.length(list)).find(|found| *found != expected)
             {
                 return Err(ColumnProblem::Ragged { axis, expected, found });

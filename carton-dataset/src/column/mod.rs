@@ -16,7 +16,7 @@ use arrow_schema::{DataType, Field};
 use carton_tensor::files::ElementType;
 use carton_tensor::{MAX_RANK, element_count};
 
-pub(crate) use run::Run;
+pub(crate) use run::{Run, without_the_rest};
 
 use crate::error::{ColumnProblem, DatasetError};
 use crate::options::{Rounding, WriteOptions};

@@ -37,6 +37,12 @@ pub(crate) fn slice(buffer: &Buffer, start: usize, length: usize) -> Buffer {
     }
 }
 
+/// The same bytes, copied if they would keep much more memory than they take: all columns of a record batch that came through a file
+/// or a pipe can be one piece of memory.
+pub(crate) fn without_the_rest(bytes: &Buffer) -> Buffer {
+    if bytes.capacity() / 4 > bytes.len() { Buffer::from(bytes.as_slice()) } else { bytes.clone() }
+}
+
 /// Puts tensors that lie in different places together where they are alike and small.
 #[derive(Debug, Default)]
 pub(super) struct Gathered {

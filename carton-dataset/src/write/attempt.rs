@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use uuid::Uuid;
 
+use super::commit_record::RECORD;
 use crate::error::DatasetError;
 use crate::manifest::MANIFEST_NAME;
 use crate::part_name::PartName;
@@ -38,11 +39,18 @@ impl Attempt {
     /// Begins an attempt.
     ///
     /// # Errors
-    /// [`DatasetError::Exists`] where there is a dataset already, unless it is to be replaced; [`DatasetError::Io`].
+    /// [`DatasetError::Exists`] where there is a dataset already, unless it is to be replaced; [`DatasetError::Attempts`] while
+    /// others are committed; [`DatasetError::Io`].
     pub(super) fn create(dataset: &Path, task: u32, overwrite: bool) -> Result<Self, DatasetError> {
-        let check = || match dataset.join(MANIFEST_NAME).symlink_metadata() {
-            Ok(_) if !overwrite => Err(DatasetError::Exists { folder: dataset.to_owned() }),
-            _ => Ok(()),
+        let check = || {
+            if !overwrite && dataset.join(MANIFEST_NAME).symlink_metadata().is_ok() {
+                return Err(DatasetError::Exists { folder: dataset.to_owned() });
+            }
+            if dataset.join(TASKS).join(RECORD).symlink_metadata().is_ok() {
+                let problem = "a commit of attempts before this one has begun: finish it first".to_owned();
+                return Err(DatasetError::Attempts { folder: dataset.to_owned(), problem });
+            }
+            Ok(())
         };
         check()?;
         fs::create_dir_all(dataset).map_err(io_error(dataset))?;

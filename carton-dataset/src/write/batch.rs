@@ -9,7 +9,7 @@ use carton_tensor::safetensors::{Layout, SafetensorsError};
 use super::attempt::Attempt;
 use super::progress::Meter;
 use super::shard_file::{ShardFile, metadata};
-use crate::column::{Column, Run};
+use crate::column::{Column, Run, without_the_rest};
 use crate::error::{ColumnProblem, DatasetError};
 use crate::report::TaskReport;
 
@@ -85,6 +85,13 @@ impl Pending {
     /// Counts rows whose values were added.
     pub(super) fn add_rows(&mut self, n_rows: usize) {
         self.n_rows += n_rows;
+    }
+
+    /// Lets go of memory of record batches of which little is needed.
+    pub(super) fn settle(&mut self) {
+        for bytes in self.columns.iter_mut().filter_map(|column| column.bytes.back_mut()) {
+            *bytes = without_the_rest(bytes);
+        }
     }
 
     /// Writes the first `n_rows` rows as a shard, with rows of zeros up to `padded` in all.

@@ -78,19 +78,58 @@ fn report(dataset: &Path, task: u32, attempt: Uuid) -> Result<Option<TaskReport>
     Ok(Some(report))
 }
 
-/// One complete attempt of each task: of those that are named, or the first. Pure.
+/// One complete attempt of each task: of those that are named, or, if there is no doubt about them, of all. Pure.
 ///
 /// # Errors
 /// What keeps them from being a dataset, in words.
-pub(super) fn choose(found: Found, named: Option<&[Uuid]>) -> Result<Vec<TaskReport>, String> {
-    let Some(named) = named else {
-        let chosen = found.into_iter().map(|(task, attempts)| {
-            let n_attempts = attempts.len();
-            let complete = attempts.into_values().flatten().next();
-            complete.ok_or_else(|| format!("none of the {n_attempts} attempts at task {task} is complete"))
-        });
-        return chosen.collect();
+pub(super) fn choose(found: Found, named: Option<&[Uuid]>, n_tasks: Option<u32>) -> Result<Vec<TaskReport>, String> {
+    let chosen = match named {
+        Some(named) => of_names(found, named)?,
+        None => of_one_job(found)?,
     };
+    let last = chosen.iter().map(|report| report.task).max().unwrap_or(0);
+    // Who names attempts may leave out tasks, unless it is said how many there are.
+    let expected = n_tasks.or((named.is_none()).then_some(last.saturating_add(1)));
+    if let Some(expected) = expected {
+        let tasks: BTreeSet<u32> = chosen.iter().map(|report| report.task).collect();
+        if let Some(missing) = (0..expected).find(|task| !tasks.contains(task)) {
+            return Err(format!("no attempt at task {missing} is complete"));
+        }
+        if last >= expected {
+            return Err(format!("there is a task {last}, expected tasks 0 to {}", expected.saturating_sub(1)));
+        }
+    }
+    Ok(chosen)
+}
+
+/// All tasks, where every attempt that is complete is of one job.
+fn of_one_job(found: Found) -> Result<Vec<TaskReport>, String> {
+    let mut chosen: Vec<TaskReport> = Vec::new();
+    for (task, attempts) in found {
+        let n_attempts = attempts.len();
+        let complete: Vec<TaskReport> = attempts.into_values().flatten().collect();
+        let ids: Vec<String> = complete.iter().map(|report| report.attempt.to_string()).collect();
+        let is_one_job = complete.iter().all(|report| report.job.is_some());
+        let mut complete = complete.into_iter();
+        let first =
+            complete.next().ok_or_else(|| format!("none of the {n_attempts} attempts at task {task} is complete"))?;
+        if let Some(other) = chosen.iter().chain(complete.as_slice()).find(|other| other.job != first.job) {
+            let (one, another) = (first.attempt, other.attempt);
+            return Err(format!("attempts {one} and {another} are of different jobs: name those that count"));
+        }
+        if ids.len() > 1 && !is_one_job {
+            // Of which jobs they are, nobody said.
+            return Err(format!(
+                "task {task} was written more than once, by attempts {}: name those that count",
+                ids.join(", ")
+            ));
+        }
+        chosen.push(first);
+    }
+    Ok(chosen)
+}
+
+fn of_names(found: Found, named: &[Uuid]) -> Result<Vec<TaskReport>, String> {
     let mut missing: BTreeSet<Uuid> = named.iter().copied().collect();
     let mut chosen: Vec<TaskReport> = Vec::new();
     for (task, attempts) in found {

@@ -15,6 +15,9 @@ pub(super) struct Chosen {
     pub(super) column: Column,
 }
 
+/// The longest text between the names of row and column, in bytes.
+const MAX_SEPARATOR: usize = 256;
+
 /// What is written of the columns of a schema.
 #[derive(Clone, Debug)]
 pub(super) struct Columns {
@@ -107,6 +110,10 @@ fn check_names_are_unambiguous(chosen: &[Chosen], separator: &str) -> Result<(),
     if separator.contains(char::is_control) {
         let separator = separator.escape_debug();
         return Err(DatasetError::Options(format!("the separator `{separator}` has control characters")));
+    }
+    if separator.len() > MAX_SEPARATOR {
+        let (found, expected) = (separator.len(), MAX_SEPARATOR);
+        return Err(DatasetError::Options(format!("the separator has {found} bytes, expected at most {expected}")));
     }
     for long in chosen {
         for short in chosen {

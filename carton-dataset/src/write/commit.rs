@@ -2,9 +2,10 @@
 //!
 //! All that can be wrong with them is found out first, and the index is written, below `_tasks`. Then it is recorded what is
 //! done; from there on every step can be done again by whoever comes after a commit that was killed: shards move to their
-//! places, the index, the manifest, and `_tasks` goes. Until the manifest is there the folder is no dataset.
+//! places, the manifest appears, and `_tasks` goes. At every moment the folder has a whole dataset, the old or the new one, or no
+//! manifest. Commits of one folder take turns.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -12,8 +13,10 @@ use std::path::Path;
 use carton_tensor::safetensors::Reader;
 use uuid::Uuid;
 
-use super::attempt::{TASKS, folder, io_error, write_whole};
+use super::attempt::{TASKS, folder, io_error};
+use super::commit_lock::CommitLock;
 use super::commit_record::{self, CommitRecord, RECORD};
+use super::publish::{publish, remove, to_json};
 use super::{batch, choice};
 use crate::error::DatasetError;
 use crate::index::{self, INDEX_NAME};
@@ -24,9 +27,11 @@ use crate::report::TaskReport;
 /// How tasks become a dataset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommitOptions {
-    /// The attempts that count, one of each task; those of a driver that knows which of its tasks succeeded. Else, of each task
-    /// the first that is complete, by id.
+    /// The attempts that count, one of each task; those of a driver that knows which of its tasks succeeded. Else all that are
+    /// complete count, if there is no doubt about them: those of one job, and of each of its tasks the first by id.
     pub attempts: Option<Vec<Uuid>>,
+    /// How many tasks there are, numbered from 0: with less or more the commit is refused.
+    pub n_tasks: Option<u32>,
     /// Whether `_tensor_index.parquet` is written.
     pub generate_index: bool,
     /// Whether a dataset that is in the folder already is replaced.
@@ -36,46 +41,63 @@ pub struct CommitOptions {
 /// Makes a dataset of what [`TaskWriter`](crate::TaskWriter)s have written into `folder`, and removes all attempts, those that do
 /// not count among them.
 ///
-/// May be called again after it was killed or failed, and by two at once: what was begun is finished in the same way. Called
-/// again with the same attempts after it succeeded it gives the same manifest.
+/// May be called again after it was killed or failed: what was begun is finished in the same way. Several at once take turns.
+/// Called again with the same attempts, by name, after it succeeded, it gives the same manifest.
 ///
 /// # Errors
-/// [`DatasetError::Exists`] where there is a dataset already, unless it is to be replaced; [`DatasetError::Attempts`] where not
-/// every task has a complete attempt, and for shards that belong to none; [`DatasetError::Staging`]; [`DatasetError::Index`];
-/// [`DatasetError::Io`].
+/// [`DatasetError::Exists`] where there is a dataset already, unless it is to be replaced; [`DatasetError::Attempts`] where it is in
+/// doubt what the tasks have written, where one has no complete attempt, and for shards that belong to none;
+/// [`DatasetError::Staging`]; [`DatasetError::Index`]; [`DatasetError::Io`].
 pub fn commit(folder: &Path, options: &CommitOptions) -> Result<Manifest, DatasetError> {
-    let record = match CommitRecord::read(folder)? {
-        Some(record) => record,
-        None => match done(folder, options)? {
-            Some(manifest) => return Ok(manifest),
-            None => match prepare(folder, options).and_then(|record| record.settle(folder)) {
-                Ok(record) => record,
-                // Another commit may have begun meanwhile, and even ended.
-                Err(error) => match (CommitRecord::read(folder)?, done(folder, options)?) {
-                    (Some(record), _) => record,
-                    (None, Some(manifest)) => return Ok(manifest),
-                    (None, None) => return Err(error),
-                },
-            },
-        },
-    };
-    if let Some(named) = &options.attempts
-        && let Some(other) = named.iter().find(|attempt| !record.attempts.contains(attempt))
-    {
-        let problem = format!("a commit without attempt {other} has begun");
+    if options.attempts.as_ref().is_some_and(Vec::is_empty) {
+        let problem = "no attempts were named".to_owned();
         return Err(DatasetError::Attempts { folder: folder.to_owned(), problem });
     }
-    carry_out(folder, &record)
+    let _lock = CommitLock::take(folder)?;
+    if let Some(record) = CommitRecord::read(folder)? {
+        let manifest = carry_out(folder, &record, options.attempts.as_deref().unwrap_or_default())?;
+        let named = options.attempts.iter().flatten().collect::<BTreeSet<_>>();
+        if options.attempts.is_none() || named == record.attempts.iter().collect() {
+            return Ok(manifest);
+        }
+    }
+    if let Some(manifest) = done(folder, options)? {
+        return Ok(manifest);
+    }
+    let record = prepare(folder, options)?;
+    record.write(folder)?;
+    carry_out(folder, &record, &[])
 }
 
-/// The dataset, if it is made of the attempts that are named, and none of them is left to be committed.
+/// Removes attempts whose job has failed, so that none of them becomes part of a dataset.
+///
+/// # Errors
+/// [`DatasetError::Attempts`] for an attempt that a commit has begun with; [`DatasetError::Io`].
+pub fn abort(folder: &Path, attempts: &[Uuid]) -> Result<(), DatasetError> {
+    let _lock = CommitLock::take(folder)?;
+    let record = CommitRecord::read(folder)?;
+    let is_committed = |id: &Uuid| record.as_ref().is_some_and(|record| record.attempts.contains(id));
+    if let Some(attempt) = attempts.iter().find(|id| is_committed(id)) {
+        let problem = format!("a commit with attempt {attempt} has begun");
+        return Err(DatasetError::Attempts { folder: folder.to_owned(), problem });
+    }
+    for (task, attempt) in choice::attempts(folder)? {
+        if attempts.contains(&attempt) {
+            remove_attempt(folder, task, attempt);
+        }
+    }
+    Ok(())
+}
+
+/// The dataset, if it is made of the attempts that are named and of no others, and has the index that is asked for.
 pub(super) fn done(folder: &Path, options: &CommitOptions) -> Result<Option<Manifest>, DatasetError> {
     let Some(named) = &options.attempts else { return Ok(None) };
     let Some(json) = commit_record::read_capped(&folder.join(MANIFEST_NAME))? else { return Ok(None) };
     let Ok(manifest) = Manifest::parse(&json) else { return Ok(None) };
-    let is_named = |attempt: &Uuid| named.contains(attempt);
-    let is_made_of_them = manifest.shards().iter().all(|shard| attempt_of(shard).as_ref().is_some_and(is_named));
-    Ok((is_made_of_them && !choice::attempts(folder)?.iter().any(|(_, attempt)| is_named(attempt))).then_some(manifest))
+    let made_of: Option<BTreeSet<Uuid>> = manifest.shards().iter().map(attempt_of).collect();
+    let is_made_of_them = made_of.is_some_and(|attempts| attempts == named.iter().copied().collect());
+    let has_index = !options.generate_index || folder.join(INDEX_NAME).exists();
+    Ok((is_made_of_them && has_index).then_some(manifest))
 }
 
 /// Finds out what a commit has to do, and all that could keep it from being done.
@@ -89,18 +111,26 @@ fn prepare(folder: &Path, options: &CommitOptions) -> Result<CommitRecord, Datas
     if found.is_empty() {
         return Err(attempts_error("there are none".to_owned()));
     }
-    let reports = choice::choose(found, options.attempts.as_deref()).map_err(attempts_error)?;
-    let present = parts_in(folder)?;
-    if let Some(part) = present.first()
-        && !options.overwrite
-    {
+    let named = options.attempts.as_deref();
+    let reports = choice::choose(found, named, options.n_tasks).map_err(attempts_error)?;
+    let old = old_shards(&place)?;
+    let is_known = |part: &PartName| {
+        old.contains(&part.to_string()) || reports.iter().any(|report| report.attempt == part.attempt)
+    };
+    if let Some(part) = parts_in(folder)?.iter().find(|part| !is_known(part)) {
         return Err(attempts_error(format!("shard `{part}` is there already, and belongs to none of them")));
     }
     let manifest = manifest_of(&reports, folder)?;
     let index = options.generate_index.then(|| write_index(folder, &reports)).transpose()?;
-    let replaced = options.overwrite.then(|| present.iter().map(PartName::to_string).collect());
+    let replaced = options.overwrite.then_some(old);
     let attempts = reports.iter().map(|report| report.attempt).collect();
     Ok(CommitRecord::new(attempts, &manifest, index, replaced))
+}
+
+/// The shards of the dataset that is replaced; none where there is none that can be read.
+fn old_shards(place: &Path) -> Result<Vec<String>, DatasetError> {
+    let old = commit_record::read_capped(place)?.and_then(|json| Manifest::parse(&json).ok());
+    Ok(old.iter().flat_map(|manifest| manifest.shards()).map(|shard| shard.shard_path.clone()).collect())
 }
 
 fn attempt_of(shard: &Shard) -> Option<Uuid> {
@@ -140,6 +170,10 @@ fn manifest_of(reports: &[TaskReport], folder: &Path) -> Result<Manifest, Datase
                         first.shape
                     )));
                 }
+                Some(_) if report.has_unique_names => {
+                    let (task, name) = (report.task, name.escape_debug());
+                    return Err(differ(format!("task {task} has written `{name}`, as another one has")));
+                }
                 Some(_) => {}
             }
         }
@@ -154,17 +188,6 @@ fn manifest_of(reports: &[TaskReport], folder: &Path) -> Result<Manifest, Datase
 /// Whether samples of two shards can be in one dataset: they differ in the number of rows alone.
 fn are_alike(a: &TensorSchema, b: &TensorSchema) -> bool {
     a.dtype == b.dtype && a.shape.get(1..) == b.shape.get(1..)
-}
-
-/// The manifest's bytes, which a reader takes.
-pub(super) fn to_json(manifest: &Manifest, place: &Path) -> Result<Vec<u8>, DatasetError> {
-    let wrong = |source| DatasetError::Manifest { place: place.display().to_string(), source };
-    let json = manifest.to_json().map_err(wrong)?;
-    let length = json.len() as u64;
-    if length > Manifest::MAX_LENGTH {
-        return Err(wrong(crate::manifest::ManifestError::TooLong { length }));
-    }
-    Ok(json)
 }
 
 /// Writes the index below `_tasks`, and says what it is called there.
@@ -192,30 +215,32 @@ pub(super) fn open_shard(folder: &Path, shard_path: &str) -> Result<Reader, Data
     Reader::open(folder.join(shard_path)).map_err(|source| DatasetError::shard(shard_path, source))
 }
 
-/// Does what was recorded, as far as it is not done yet.
-fn carry_out(dataset: &Path, record: &CommitRecord) -> Result<Manifest, DatasetError> {
+/// Does what was recorded, as far as it is not done yet, and removes all attempts but those to `keep`.
+fn carry_out(dataset: &Path, record: &CommitRecord, keep: &[Uuid]) -> Result<Manifest, DatasetError> {
     let place = dataset.join(MANIFEST_NAME);
     let manifest = record.manifest(&place)?;
     let json = to_json(&manifest, &place)?;
     let present = commit_record::read_capped(&place)?;
-    if present.as_ref() != Some(&json) {
-        if present.is_some() && record.replaced.is_none() {
-            return Err(DatasetError::Exists { folder: dataset.to_owned() });
-        }
-        for (staged, path, n_bytes) in record.moves(dataset) {
-            put(&staged, &path, n_bytes)?;
-        }
-        if record.replaced.is_some() {
-            // From here on there is neither the old dataset nor the new one.
-            remove(&place)?;
-        }
-        put_index(dataset, record)?;
-        write_whole(&place, &json)?;
+    let is_there = present.as_ref() == Some(&json);
+    if present.is_some() && !is_there && record.replaced.is_none() {
+        return Err(DatasetError::Exists { folder: dataset.to_owned() });
     }
-    for part in record.replaced.iter().flatten() {
-        remove(&dataset.join(part))?;
+    for (staged, path, n_bytes) in record.moves(dataset) {
+        put(&staged, &path, n_bytes)?;
     }
-    remove_tasks(dataset);
+    publish(dataset, &json, is_there, &dataset.join(TASKS), record.index(dataset).as_deref())?;
+    for path in record.replaced.iter().flatten() {
+        remove_shard(dataset, path)?;
+    }
+    // What cannot be removed does the dataset no harm, and is passed over.
+    for (task, attempt) in choice::attempts(dataset)? {
+        if record.attempts.contains(&attempt) || !keep.contains(&attempt) {
+            remove_attempt(dataset, task, attempt);
+        }
+    }
+    // The record last: without it nobody would go on here, and other attempts may begin.
+    let record = dataset.join(TASKS).join(RECORD);
+    fs::remove_file(&record).map_err(io_error(&record))?;
     Ok(manifest)
 }
 
@@ -223,7 +248,7 @@ fn carry_out(dataset: &Path, record: &CommitRecord) -> Result<Manifest, DatasetE
 fn put(staged: &Path, path: &Path, n_bytes: u64) -> Result<(), DatasetError> {
     match fs::rename(staged, path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            // Moved by a commit that was killed, or by one that runs as well.
+            // Moved by a commit that was killed.
             let found = fs::symlink_metadata(path).map_err(|_| io_error(staged)(error))?;
             if found.len() == n_bytes {
                 return Ok(());
@@ -235,51 +260,22 @@ fn put(staged: &Path, path: &Path, n_bytes: u64) -> Result<(), DatasetError> {
     }
 }
 
-fn put_index(dataset: &Path, record: &CommitRecord) -> Result<(), DatasetError> {
-    let path = dataset.join(INDEX_NAME);
-    let staged = record.index.as_ref().map(|index| dataset.join(TASKS).join(index));
-    let is_moved = staged.as_ref().is_some_and(|staged| !staged.exists());
-    if is_moved && path.is_file() {
-        return Ok(());
-    }
-    // A rename replaces a file, but not the folder that Spark would have written.
-    if staged.is_none() || path.is_dir() {
+/// Removes a shard of a dataset that was replaced, if it is a file below the dataset's folder, and no link leads there.
+fn remove_shard(dataset: &Path, shard_path: &str) -> Result<(), DatasetError> {
+    let path = dataset.join(shard_path);
+    let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
+    let is_below = folder.zip(dataset.canonicalize().ok()).is_some_and(|(folder, dataset)| folder.starts_with(dataset));
+    if is_below && fs::symlink_metadata(&path).is_ok_and(|found| found.is_file()) {
         remove(&path)?;
     }
-    match staged {
-        Some(staged) => match fs::rename(&staged, &path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound && path.is_file() => Ok(()),
-            moved => moved.map_err(io_error(&path)),
-        },
-        None => Ok(()),
-    }
+    Ok(())
 }
 
-/// Removes a file or folder, if it is there.
-fn remove(path: &Path) -> Result<(), DatasetError> {
-    let removed = match fs::symlink_metadata(path) {
-        Ok(found) if found.is_dir() => fs::remove_dir_all(path),
-        Ok(_) => fs::remove_file(path),
-        Err(error) => Err(error),
-    };
-    match removed {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error(path)(error)),
-        _ => Ok(()),
+/// Removes an attempt, as far as it can be.
+pub(super) fn remove_attempt(dataset: &Path, task: u32, attempt: Uuid) {
+    // Who still writes there can make no more files once the folder has another name.
+    let doomed = dataset.join(TASKS).join(format!(".removed-{}", Uuid::new_v4().simple()));
+    if fs::rename(folder(dataset, task, attempt), &doomed).is_ok() {
+        let _ = remove(&doomed);
     }
-}
-
-/// Removes all attempts. The dataset is whole by now: what cannot be removed does it no harm, and is passed over.
-fn remove_tasks(dataset: &Path) {
-    let tasks = dataset.join(TASKS);
-    let entries = || fs::read_dir(&tasks).into_iter().flatten().flatten();
-    for entry in entries().filter(|entry| entry.file_name() != RECORD) {
-        // Who still writes there can make no more files once the folder has another name.
-        let doomed = tasks.join(format!(".removed-{}", Uuid::new_v4().simple()));
-        if fs::rename(entry.path(), &doomed).is_ok() {
-            let _ = remove(&doomed);
-        }
-    }
-    // The record last: without it nobody would go on here.
-    let _ = fs::remove_file(tasks.join(RECORD));
-    let _ = fs::remove_dir(&tasks);
 }

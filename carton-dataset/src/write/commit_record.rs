@@ -3,16 +3,17 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::attempt::{TASKS, folder, io_error};
+use super::attempt::{TASKS, folder, io_error, write_whole};
 use crate::error::DatasetError;
 use crate::manifest::{Manifest, Shard, TensorSchema};
 use crate::part_name::PartName;
+use crate::shard_path;
 
 /// What the record is called.
 pub(super) const RECORD: &str = "commit.json";
@@ -28,7 +29,7 @@ pub(super) struct CommitRecord {
     shards: Vec<Shard>,
     schema: BTreeMap<String, TensorSchema>,
     /// The file below `_tasks` that becomes the index, if there is to be one.
-    pub(super) index: Option<String>,
+    index: Option<String>,
     /// The shards of the dataset that is replaced, if one is.
     pub(super) replaced: Option<Vec<String>>,
 }
@@ -56,32 +57,33 @@ impl CommitRecord {
         if record.version != VERSION {
             return Err(wrong(format!("version {}, expected {VERSION}", record.version)));
         }
-        let is_ours = |name: &String| PartName::parse(name).is_some();
-        let is_index = |name: &String| name.starts_with('.') && !name.contains(['/', '\\']);
-        let shards = record.shards.iter().map(|shard| &shard.shard_path);
-        if !shards.chain(record.replaced.iter().flatten()).all(is_ours) || !record.index.iter().all(is_index) {
+        let is_ours = |shard: &Shard| PartName::parse(&shard.shard_path).is_some();
+        let is_new = |path: &String| record.shards.iter().any(|shard| shard.shard_path == *path);
+        let is_old = |path: &String| shard_path::is_below(path) && !is_new(path);
+        let is_index =
+            |name: &String| name.starts_with(".index-") && name.ends_with(".parquet") && !name.contains(['/', '\\']);
+        let is_right = record.shards.iter().all(is_ours)
+            && record.replaced.iter().flatten().all(is_old)
+            && record.index.iter().all(is_index);
+        if !is_right {
             return Err(wrong("names files that no commit has to do with".to_owned()));
         }
         Ok(Some(record))
     }
 
-    /// Records what is done from here on, unless another commit was faster: then that is what is done.
+    /// Records what is done from here on. The caller's turn it is to commit, and there is no record.
     ///
     /// # Errors
-    /// [`DatasetError::Io`], and as [`read`](Self::read).
-    pub(super) fn settle(self, dataset: &Path) -> Result<Self, DatasetError> {
+    /// [`DatasetError::Io`].
+    pub(super) fn write(&self, dataset: &Path) -> Result<(), DatasetError> {
         let path = dataset.join(TASKS).join(RECORD);
-        let json = serde_json::to_vec(&self).map_err(|source| io_error(&path)(source.into()))?;
-        let temporary = tempfile::Builder::new().prefix(".").suffix(".partial").tempfile_in(dataset.join(TASKS));
-        let mut temporary = temporary.map_err(io_error(&path))?;
-        temporary.write_all(&json).map_err(io_error(&path))?;
-        match temporary.persist_noclobber(&path) {
-            Ok(_) => Ok(self),
-            Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
-                Self::read(dataset)?.ok_or_else(|| io_error(&path)(error.error))
-            }
-            Err(error) => Err(io_error(&path)(error.error)),
-        }
+        let json = serde_json::to_vec(self).map_err(|source| io_error(&path)(source.into()))?;
+        write_whole(&path, &json)
+    }
+
+    /// Where the index is before it has its place.
+    pub(super) fn index(&self, dataset: &Path) -> Option<PathBuf> {
+        self.index.as_ref().map(|name| dataset.join(TASKS).join(name))
     }
 
     /// The manifest that the commit ends with.

@@ -17,7 +17,7 @@ use super::batch::next_number;
 use super::columns::{Chosen, check_name};
 use super::progress::Meter;
 use super::shard_file::{ShardFile, metadata};
-use crate::column::Run;
+use crate::column::{Run, without_the_rest};
 use crate::error::{ColumnProblem, DatasetError};
 use crate::options::{Duplicates, KeyValue};
 use crate::report::TaskReport;
@@ -31,14 +31,23 @@ pub(super) struct Filling {
     options: KeyValue,
     columns: Vec<String>,
     rows: Vec<Row>,
-    /// Where the row of each name is.
-    positions: HashMap<Arc<str>, usize>,
+    /// The rows by their names: those of the shard, or, where no name may come twice, of all shards of the task.
+    names: HashMap<Arc<str>, Place>,
     /// The bytes of all tensors, with what their entries count as.
     size: u64,
     /// What the header takes at most.
     header_length: u64,
     /// What it may take.
     max_header_length: u64,
+}
+
+/// Where a row is.
+#[derive(Debug)]
+struct Place {
+    /// Its position in the shard.
+    position: usize,
+    /// Its number among all that were given.
+    number: u64,
 }
 
 /// A row, and its tensors in the order of the columns.
@@ -48,6 +57,8 @@ struct Row {
     /// Its number among all that were given.
     number: u64,
     tensors: Vec<Tensor>,
+    /// What they take in the header, at most.
+    header_length: u64,
 }
 
 #[derive(Debug)]
@@ -63,10 +74,10 @@ impl Filling {
             options: options.clone(),
             columns: chosen.iter().map(|chosen| chosen.column.name().to_owned()).collect(),
             rows: Vec::new(),
-            positions: HashMap::new(),
+            names: HashMap::new(),
             size: 0,
             header_length: 0,
-            max_header_length: Header::MAX_LENGTH - HEADER_RESERVE,
+            max_header_length: Header::MAX_LENGTH - reserve(chosen),
         }
     }
 
@@ -84,11 +95,14 @@ impl Filling {
         for (row, number) in (0..names.len()).zip(first_row..) {
             let name = self.name(names, row, number)?;
             let tensors: Vec<Tensor> = columns.iter_mut().filter_map(Iterator::next).collect();
+            if tensors.len() != self.columns.len() {
+                return Err(DatasetError::Options("the columns of a record batch differ in length".to_owned()));
+            }
             let header_length = self.header_length_of(&name, &tensors);
             if !self.rows.is_empty() && self.header_length + header_length > self.max_header_length {
                 self.write_shard(attempt, report, meter)?;
             }
-            self.add(Row { name, number, tensors }, header_length)?;
+            self.add(Row { name, number, tensors, header_length })?;
             if self.size >= self.options.target_shard_bytes {
                 self.write_shard(attempt, report, meter)?;
             }
@@ -114,26 +128,26 @@ impl Filling {
         Ok(name.into())
     }
 
-    fn add(&mut self, row: Row, header_length: u64) -> Result<(), DatasetError> {
-        self.header_length += header_length;
-        self.size += size(&row);
-        match self.positions.entry(row.name.clone()) {
+    fn add(&mut self, row: Row) -> Result<(), DatasetError> {
+        match self.names.entry(row.name.clone()) {
             Entry::Vacant(place) => {
-                place.insert(self.rows.len());
+                place.insert(Place { position: self.rows.len(), number: row.number });
+                self.header_length += row.header_length;
+                self.size += size(&row);
                 self.rows.push(row);
             }
+            Entry::Occupied(place) if self.options.duplicates == Duplicates::Fail => {
+                return Err(DatasetError::DuplicateName {
+                    row: row.number,
+                    column: self.options.name_column.escape_debug().to_string(),
+                    name: row.name.escape_debug().to_string(),
+                    first: place.get().number,
+                });
+            }
             Entry::Occupied(place) => {
-                let Some(first) = self.rows.get_mut(*place.get()) else { return Ok(()) };
-                if self.options.duplicates == Duplicates::Fail {
-                    return Err(DatasetError::DuplicateName {
-                        row: row.number,
-                        column: self.options.name_column.escape_debug().to_string(),
-                        name: row.name.escape_debug().to_string(),
-                        first: first.number,
-                    });
-                }
-                self.size -= size(first);
-                self.header_length -= header_length;
+                let Some(first) = self.rows.get_mut(place.get().position) else { return Ok(()) };
+                self.header_length = self.header_length + row.header_length - first.header_length;
+                self.size = self.size + size(&row) - size(first);
                 *first = row;
             }
         }
@@ -159,13 +173,15 @@ impl Filling {
         meter: &mut Meter,
     ) -> Result<(), DatasetError> {
         let rows = std::mem::take(&mut self.rows);
-        self.positions.clear();
+        if self.options.duplicates == Duplicates::LastWins {
+            self.names.clear();
+        }
         (self.size, self.header_length) = (0, 0);
         if rows.is_empty() {
             return Ok(());
         }
         let samples = rows.len() as u64;
-        let metadata = metadata(MODE, samples, Some(&self.options.separator))?;
+        let metadata = metadata(MODE, samples, Some((&self.options.separator, &self.columns)))?;
         let separator = &self.options.separator;
         let tensors: Vec<(String, Tensor)> = rows
             .into_iter()
@@ -188,8 +204,11 @@ impl Filling {
     }
 }
 
-/// Room for braces, the metadata and the padding.
-const HEADER_RESERVE: u64 = 64 << 10;
+/// Room for braces, the padding, and the metadata, in which a name is written with escapes of escapes.
+fn reserve(chosen: &[Chosen]) -> u64 {
+    let columns: usize = chosen.iter().map(|chosen| 4 * chosen.column.name().len() + 8).sum();
+    ((64 << 10) + columns as u64).min(Header::MAX_LENGTH / 2)
+}
 
 /// What a row counts as.
 fn size(row: &Row) -> u64 {
@@ -199,9 +218,11 @@ fn size(row: &Row) -> u64 {
 /// The tensors of a column, row by row.
 ///
 /// They are slices of the record batch's memory, which stays as long as one of them is there. Where later rows can take the
-/// place of earlier ones that could keep any number of record batches for the sake of a few rows, so they are copied.
+/// place of earlier ones that could keep any number of record batches for the sake of a few rows, so they are copied; so are
+/// those that are a small part of their memory.
 fn tensors(runs: Vec<Run>, duplicates: Duplicates) -> impl Iterator<Item = Tensor> {
     runs.into_iter().flat_map(move |run| {
+        let run = Run { bytes: without_the_rest(&run.bytes), ..run };
         (0..run.n_rows).map(move |row| {
             let bytes = run.row(row);
             let bytes = if duplicates == Duplicates::LastWins { Buffer::from(bytes.as_slice()) } else { bytes };
@@ -236,7 +257,8 @@ mod tests {
         filling.max_header_length = 420;
         let attempt = Attempt::create(folder.path(), 0, false).unwrap();
         let (mode, shards, schema) = (MODE.to_owned(), Vec::new(), BTreeMap::new());
-        let mut report = TaskReport { task: 0, attempt: attempt.id(), mode, shards, schema };
+        let mut report =
+            TaskReport { task: 0, attempt: attempt.id(), job: None, mode, has_unique_names: true, shards, schema };
         let mut meter = Meter::default();
         let runs = vec![columns.chosen[0].column.runs(&x, 0).unwrap()];
         filling.push(&names, runs, 0, &attempt, &mut report, &mut meter).unwrap();
@@ -246,7 +268,7 @@ mod tests {
         for shard in &report.shards {
             let file = std::fs::read(attempt.folder().join(&shard.shard_path)).unwrap();
             let header = Header::end(&file, file.len() as u64).unwrap();
-            assert!(header < 420 + HEADER_RESERVE, "{header}");
+            assert!(header < 420 + reserve(&columns.chosen), "{header}");
         }
     }
 }

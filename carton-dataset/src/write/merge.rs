@@ -7,13 +7,13 @@ use std::path::Path;
 use carton_tensor::safetensors::Header;
 use uuid::Uuid;
 
-use super::attempt::write_whole;
-use super::commit::{CommitOptions, commit, done, open_shard, parts_in, to_json};
+use super::commit::{CommitOptions, commit, done, open_shard, parts_in};
 use super::commit_record::{self, CommitRecord};
+use super::publish::{publish, remove, to_json};
 use super::shard_file::{self, MODE_KEY, SAMPLES_KEY};
 use super::{batch, choice};
 use crate::error::DatasetError;
-use crate::index::{self, INDEX_NAME};
+use crate::index;
 use crate::manifest::{MANIFEST_NAME, Manifest, Shard};
 use crate::options::KeyValue;
 use crate::part_name::PartName;
@@ -56,11 +56,16 @@ pub fn merge(folder: &Path, options: &CommitOptions) -> Result<Manifest, Dataset
     }
     let manifest = commit_record::manifest(shards, schema, &place)?;
     let json = to_json(&manifest, &place)?;
-    if options.generate_index {
-        index::write(&folder.join(INDEX_NAME), rows)?;
+    let staged = folder.join(format!(".index-{}.parquet", Uuid::new_v4().simple()));
+    let staged = options.generate_index.then_some(staged);
+    if let Some(staged) = &staged {
+        index::write(staged, rows)?;
     }
-    write_whole(&place, &json)?;
-    Ok(manifest)
+    let published = publish(folder, &json, false, folder, staged.as_deref());
+    if let (Err(_), Some(staged)) = (&published, &staged) {
+        let _ = remove(staged);
+    }
+    published.map(|()| manifest)
 }
 
 /// The shards of one attempt at each task: of those that are named, or the only ones. Pure.

@@ -9,10 +9,12 @@ mod batch;
 mod choice;
 mod columns;
 mod commit;
+mod commit_lock;
 mod commit_record;
 mod key_value;
 mod merge;
 mod progress;
+mod publish;
 pub(crate) mod shard_file;
 mod task;
 
@@ -22,7 +24,7 @@ use std::path::Path;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
-pub use commit::{CommitOptions, commit};
+pub use commit::{CommitOptions, abort, commit};
 pub use merge::merge;
 pub use progress::WriteProgress;
 pub use task::TaskWriter;
@@ -50,7 +52,8 @@ use crate::options::WriteOptions;
 /// ```
 ///
 /// # Errors
-/// What the record batches fail with; as [`TaskWriter`] and [`commit`]. Nothing is left of what was written.
+/// What the record batches fail with; as [`TaskWriter`] and [`commit`]. Nothing is left of what was written, unless it fails in the
+/// middle of the commit, which [`merge`] then finishes.
 pub fn write(
     schema: &SchemaRef,
     batches: impl IntoIterator<Item = Result<RecordBatch, DatasetError>>,
@@ -66,8 +69,12 @@ pub fn write(
     let report = writer.finish()?;
     let options = CommitOptions {
         attempts: Some(vec![report.attempt]),
+        n_tasks: Some(1),
         generate_index: options.generate_index,
         overwrite: options.overwrite,
     };
-    commit(folder, &options)
+    commit(folder, &options).inspect_err(|_| {
+        // Refused where the commit has begun: then it can be finished.
+        let _ = abort(folder, &[report.attempt]);
+    })
 }

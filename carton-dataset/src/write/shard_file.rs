@@ -20,6 +20,9 @@ pub(crate) const SAMPLES_KEY: &str = "dataset.samples";
 /// What stands between the names of rows and columns, in key-value mode.
 pub(crate) const SEPARATOR_KEY: &str = "dataset.separator";
 
+/// The columns that each row has tensors of, in key-value mode, as a JSON list.
+pub(crate) const COLUMNS_KEY: &str = "dataset.columns";
+
 /// The bytes that are written at a time, between which others are told of progress.
 const PIECE: usize = 8 << 20;
 /// Smaller pieces are gathered; larger ones go to the file as they are.
@@ -81,11 +84,13 @@ pub(super) fn schema(dtype: ElementType, shape: &[usize]) -> TensorSchema {
     TensorSchema { dtype, shape: shape.iter().map(|size| *size as u64).collect() }
 }
 
-/// What a shard says of itself.
-pub(super) fn metadata(mode: &str, samples: u64, separator: Option<&str>) -> Result<Metadata, DatasetError> {
-    let samples = samples.to_string();
-    let mut pairs = vec![(MODE_KEY, mode), (SAMPLES_KEY, samples.as_str())];
-    pairs.extend(separator.map(|separator| (SEPARATOR_KEY, separator)));
+/// What a shard says of itself; more of it in key-value mode: separator and columns.
+pub(super) fn metadata(mode: &str, samples: u64, names: Option<(&str, &[String])>) -> Result<Metadata, DatasetError> {
+    let mut pairs = vec![(MODE_KEY, mode.to_owned()), (SAMPLES_KEY, samples.to_string())];
+    if let Some((separator, columns)) = names {
+        let columns = serde_json::Value::from(columns).to_string();
+        pairs.extend([(SEPARATOR_KEY, separator.to_owned()), (COLUMNS_KEY, columns)]);
+    }
     Metadata::new(pairs).map_err(|error| DatasetError::Options(error.to_string()))
 }
 

@@ -14,7 +14,7 @@ use super::columns::{Chosen, Columns};
 use super::progress::{Meter, WriteProgress};
 use super::{batch, key_value};
 use crate::error::DatasetError;
-use crate::options::{Mode, TailStrategy, WriteOptions};
+use crate::options::{Duplicates, Mode, TailStrategy, WriteOptions};
 use crate::report::TaskReport;
 
 /// Writes the rows of one task, in one attempt of any number: another one, here or elsewhere, is told apart by its id, and
@@ -45,6 +45,7 @@ impl TaskWriter {
     ///
     /// # Errors
     /// [`DatasetError::Exists`] where there is a dataset already, unless the options say `overwrite`;
+    /// [`DatasetError::Attempts`] while others are committed, also if that was killed and nobody has finished it;
     /// [`DatasetError::Options`], [`DatasetError::NoColumn`] and [`DatasetError::Column`] for options that do not go with
     /// the schema; [`DatasetError::Io`].
     pub fn create(folder: &Path, schema: &SchemaRef, options: &WriteOptions, task: u32) -> Result<Self, DatasetError> {
@@ -65,7 +66,9 @@ impl TaskWriter {
         let report = TaskReport {
             task,
             attempt: attempt.id(),
+            job: options.job,
             mode: mode.to_owned(),
+            has_unique_names: matches!(&options.mode, Mode::KeyValue(options) if options.duplicates == Duplicates::Fail),
             shards: Vec::new(),
             schema: BTreeMap::new(),
         };
@@ -102,8 +105,8 @@ impl TaskWriter {
     ///
     /// # Errors
     /// [`DatasetError::Row`] for a value that makes no tensor, or, in batch mode, none like those before;
-    /// [`DatasetError::DuplicateName`]; [`DatasetError::Column`] for a record batch of another schema; [`DatasetError::Io`];
-    /// [`DatasetError::Interrupted`]. After an error nothing more can be written.
+    /// [`DatasetError::DuplicateName`]; [`DatasetError::Column`] and [`DatasetError::Options`] for a record batch of another schema;
+    /// [`DatasetError::Io`]; [`DatasetError::Interrupted`]. After an error nothing more can be written.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<(), DatasetError> {
         self.check()?;
         self.has_failed = true;
@@ -160,6 +163,7 @@ impl TaskWriter {
                 while pending.n_rows() >= batch_size {
                     pending.write_shard(batch_size, batch_size, &self.attempt, &mut self.report, &mut self.meter)?;
                 }
+                pending.settle();
             }
             Rows::KeyValue(filling) => {
                 let columns = self.columns.chosen.iter().map(runs).collect::<Result<Vec<_>, _>>()?;

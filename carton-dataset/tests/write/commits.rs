@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use carton_dataset::{
-    CommitOptions, DatasetError, Manifest, PartName, TailStrategy, TaskReport, TaskWriter, WriteOptions, commit, index,
-    merge,
+    CommitOptions, DatasetError, Duplicates, KeyValue, Manifest, Mode, PartName, TailStrategy, TaskReport, TaskWriter,
+    WriteOptions, abort, commit, index, merge,
 };
 use uuid::Uuid;
 
@@ -51,12 +51,21 @@ fn tasks_on_many_threads_become_one_dataset() {
     assert_eq!(labels(folder.path()), of_tasks(&[0, 1, 2, 3, 4, 5, 6, 7]));
 }
 
+/// As [`attempt`], for a job.
+fn attempt_of_job(folder: &Path, task: u32, job: Option<Uuid>) -> TaskReport {
+    let options = WriteOptions { job, ..options() };
+    let mut writer = TaskWriter::create(folder, &rows(0, 0).schema(), &options, task).unwrap();
+    writer.write(&rows(10 * task as usize, 5)).unwrap();
+    writer.finish().unwrap()
+}
+
 #[test]
 fn of_several_attempts_at_a_task_one_counts() {
+    let job = Some(Uuid::new_v4());
     for named in [None, Some(0), Some(1)] {
         let folder = tempfile::tempdir().unwrap();
-        let attempts = [attempt(folder.path(), 0), attempt(folder.path(), 0)];
-        let other = attempt(folder.path(), 1);
+        let attempts = [0, 0].map(|task| attempt_of_job(folder.path(), task, job));
+        let other = attempt_of_job(folder.path(), 1, job);
         let options = named.map_or_else(CommitOptions::default, |named| of_attempts(&[&attempts[named], &other]));
         let manifest = commit(folder.path(), &options).unwrap();
         assert_eq!(labels(folder.path()), of_tasks(&[0, 1]));
@@ -64,6 +73,112 @@ fn of_several_attempts_at_a_task_one_counts() {
         let first = PartName::parse(&manifest.shards()[0].shard_path).unwrap();
         assert_eq!(first.attempt, expected);
     }
+}
+
+#[test]
+fn attempts_of_other_jobs_are_not_mixed_in() {
+    let check = |jobs: &[(u32, Option<u128>)], expected: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        for (task, job) in jobs {
+            attempt_of_job(folder.path(), *task, job.map(Uuid::from_u128));
+        }
+        let error = told(&commit(folder.path(), &CommitOptions::default()).unwrap_err());
+        assert!(error.contains(expected), "{error}");
+        assert_eq!(files(folder.path()), ["_tasks"]);
+    };
+    check(&[(0, None), (0, None)], "task 0 was written more than once, by attempts ");
+    check(&[(0, Some(1)), (0, Some(2))], "are of different jobs: name those that count");
+    check(&[(0, Some(1)), (1, Some(2))], "are of different jobs: name those that count");
+    check(&[(0, Some(1)), (1, None)], "are of different jobs: name those that count");
+    check(&[(0, None), (2, None)], "no attempt at task 1 is complete");
+}
+
+#[test]
+fn the_number_of_tasks_may_be_said() {
+    let check = |n_tasks, is_named: bool, expected: Result<u64, &str>| {
+        let folder = tempfile::tempdir().unwrap();
+        let attempts = [attempt(folder.path(), 0), attempt(folder.path(), 1)];
+        let options = if is_named { of_attempts(&[&attempts[0], &attempts[1]]) } else { CommitOptions::default() };
+        match (commit(folder.path(), &CommitOptions { n_tasks: Some(n_tasks), ..options }), expected) {
+            (Ok(manifest), Ok(expected)) => assert_eq!(manifest.total_samples(), expected),
+            (Err(error), Err(expected)) => assert!(told(&error).ends_with(expected), "{}", told(&error)),
+            (result, expected) => panic!("{result:?}, expected {expected:?}"),
+        }
+    };
+    for is_named in [true, false] {
+        check(2, is_named, Ok(10));
+        check(3, is_named, Err("no attempt at task 2 is complete"));
+        check(1, is_named, Err("there is a task 1, expected tasks 0 to 0"));
+    }
+}
+
+/// A commit was killed after it had begun: others do not begin before it is finished.
+#[test]
+fn what_was_begun_is_finished_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let (old, new) = (attempt(folder.path(), 0), attempt(folder.path(), 0));
+    let record = |report: &TaskReport| {
+        let shards = serde_json::to_value(&report.shards).unwrap();
+        serde_json::json!({
+            "version": 1, "attempts": [report.attempt], "shards": shards, "schema": report.schema,
+            "index": null, "replaced": null
+        })
+    };
+    fs::write(folder.path().join("_tasks/commit.json"), record(&old).to_string()).unwrap();
+    let late =
+        TaskWriter::create(folder.path(), &rows(0, 0).schema(), &WriteOptions { overwrite: true, ..options() }, 0);
+    assert!(told(&late.err().unwrap()).ends_with("a commit of attempts before this one has begun: finish it first"));
+    assert!(matches!(abort(folder.path(), &[old.attempt]), Err(DatasetError::Attempts { .. })));
+    // The other attempt survives the commit that is finished for it, and may replace it.
+    assert!(matches!(commit(folder.path(), &of_attempts(&[&new])), Err(DatasetError::Exists { .. })));
+    let manifest = Manifest::parse(&fs::read(folder.path().join("dataset_manifest.json")).unwrap()).unwrap();
+    assert_eq!(manifest.shards(), old.shards);
+    let replacing = CommitOptions { overwrite: true, ..of_attempts(&[&new]) };
+    assert_eq!(commit(folder.path(), &replacing).unwrap().shards(), new.shards);
+    assert_eq!(labels(folder.path()), of_tasks(&[0]));
+}
+
+#[test]
+fn a_job_that_failed_is_aborted() {
+    let folder = tempfile::tempdir().unwrap();
+    let attempts = [attempt(folder.path(), 0), attempt(folder.path(), 1)];
+    abort(folder.path(), &[attempts[0].attempt]).unwrap();
+    assert_eq!(files(&folder.path().join("_tasks")).len(), 1);
+    abort(folder.path(), &[attempts[1].attempt, Uuid::nil()]).unwrap();
+    assert_eq!(files(folder.path()), [] as [&str; 0]);
+}
+
+#[test]
+fn a_commit_again_is_not_done_by_another_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let attempts = [attempt(folder.path(), 0), attempt(folder.path(), 1)];
+    commit(folder.path(), &of_attempts(&[&attempts[0]])).unwrap();
+    let check = |options: &CommitOptions| {
+        assert!(matches!(commit(folder.path(), options), Err(DatasetError::Exists { .. })), "{options:?}");
+    };
+    check(&of_attempts(&[&attempts[0], &attempts[1]]));
+    check(&CommitOptions { generate_index: true, ..of_attempts(&[&attempts[0]]) });
+    let none = CommitOptions { attempts: Some(Vec::new()), overwrite: true, ..CommitOptions::default() };
+    assert!(told(&commit(folder.path(), &none).unwrap_err()).ends_with("no attempts were named"));
+    assert_eq!(labels(folder.path()), of_tasks(&[0]));
+}
+
+/// Whatever its shards are called: the manifest says which they are.
+#[test]
+fn a_dataset_of_others_is_replaced_as_a_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = attempt(folder.path(), 0);
+    commit(folder.path(), &of_attempts(&[&report])).unwrap();
+    fs::create_dir(folder.path().join("train")).unwrap();
+    let (part, place) = (&report.shards[0].shard_path, folder.path().join("dataset_manifest.json"));
+    fs::rename(folder.path().join(part), folder.path().join("train/a.safetensors")).unwrap();
+    let manifest = fs::read_to_string(&place).unwrap().replace(part, "train/a.safetensors");
+    fs::write(&place, manifest).unwrap();
+    let replaced = dataset(folder.path(), &WriteOptions { overwrite: true, ..options() }, [rows(7, 2)]);
+    replaced.unwrap();
+    assert_eq!(files(&folder.path().join("train")), [] as [&str; 0]);
+    fs::remove_dir(folder.path().join("train")).unwrap();
+    assert_eq!(labels(folder.path()), [7, 8]);
 }
 
 #[test]
@@ -272,26 +387,35 @@ fn a_dataset_is_replaced_only_when_asked() {
 }
 
 #[test]
-fn names_may_come_again_in_another_shard() {
-    let folder = tempfile::tempdir().unwrap();
-    let batch = |task: i64| {
-        let names = arrow_array::StringArray::from(vec!["a"]);
-        let x = arrow_array::Int64Array::from(vec![task]);
-        let columns: [(&str, arrow_array::ArrayRef); 2] =
-            [("name", std::sync::Arc::new(names)), ("x", std::sync::Arc::new(x))];
-        arrow_array::RecordBatch::try_from_iter(columns).unwrap()
-    };
-    for task in 0..2 {
-        let batch = batch(task.into());
-        let mut writer = TaskWriter::create(folder.path(), &batch.schema(), &key_value_mode(1), task).unwrap();
-        writer.write(&batch).unwrap();
-        writer.finish().unwrap();
+fn names_that_come_again_in_another_task() {
+    let mode = |duplicates| WriteOptions::new(Mode::KeyValue(KeyValue { duplicates, ..KeyValue::new("name") }));
+    for duplicates in [Duplicates::Fail, Duplicates::LastWins] {
+        let folder = tempfile::tempdir().unwrap();
+        let batch = |task: i64| {
+            let names = arrow_array::StringArray::from(vec!["a"]);
+            let x = arrow_array::Int64Array::from(vec![task]);
+            let columns: [(&str, arrow_array::ArrayRef); 2] =
+                [("name", std::sync::Arc::new(names)), ("x", std::sync::Arc::new(x))];
+            arrow_array::RecordBatch::try_from_iter(columns).unwrap()
+        };
+        for task in 0..2 {
+            let batch = batch(task.into());
+            let mut writer = TaskWriter::create(folder.path(), &batch.schema(), &mode(duplicates), task).unwrap();
+            writer.write(&batch).unwrap();
+            writer.finish().unwrap();
+        }
+        let options = CommitOptions { generate_index: true, ..CommitOptions::default() };
+        if duplicates == Duplicates::Fail {
+            let error = told(&commit(folder.path(), &options).unwrap_err());
+            assert!(error.ends_with("task 1 has written `a__x`, as another one has"), "{error}");
+            assert_eq!(files(folder.path()), ["_tasks"]);
+            continue;
+        }
+        assert_eq!(commit(folder.path(), &options).unwrap().shards().len(), 2);
+        let index = index::read(&folder.path().join(index::INDEX_NAME)).unwrap();
+        let keys: Vec<&str> = index.rows().iter().map(|row| &*row.tensor_key).collect();
+        assert_eq!(keys, ["a__x", "a__x"]);
     }
-    let options = CommitOptions { generate_index: true, ..CommitOptions::default() };
-    assert_eq!(commit(folder.path(), &options).unwrap().shards().len(), 2);
-    let index = index::read(&folder.path().join(index::INDEX_NAME)).unwrap();
-    let keys: Vec<&str> = index.rows().iter().map(|row| &*row.tensor_key).collect();
-    assert_eq!(keys, ["a__x", "a__x"]);
 }
 
 /// The shards of attempts, copied into a folder as from many machines.
@@ -332,6 +456,18 @@ fn shards_from_many_machines_are_merged() {
     let (_, result) = merged(&|_| false, &CommitOptions::default());
     let ambiguous = told(&result.unwrap_err());
     assert!(ambiguous.contains("task 1 was written more than once, by attempts"), "{ambiguous}");
+    // An index that is there is none of theirs.
+    let folder = tempfile::tempdir().unwrap();
+    copied(machines.path(), folder.path());
+    let index = folder.path().join(index::INDEX_NAME);
+    for is_asked in [false, true] {
+        fs::create_dir(&index).unwrap();
+        fs::write(index.join("part-0.parquet"), "").unwrap();
+        let options = CommitOptions { generate_index: is_asked, overwrite: true, ..of_attempts(&[&attempts[0]]) };
+        merge(folder.path(), &options).unwrap();
+        assert_eq!(index.is_file(), is_asked);
+        assert!(!index.is_dir());
+    }
     let (_, manifest) = merged(&|_| false, &of_attempts(&[&attempts[0], &again]));
     assert_eq!(manifest.unwrap().shards().len(), 6);
     let (_, result) = merged(&|name| name.starts_with("part-00002-0001") || of_again(name), &CommitOptions::default());

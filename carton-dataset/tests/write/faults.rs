@@ -13,7 +13,8 @@ const JOB: &str = "CARTON_DATASET_TEST_JOB";
 const ROWS: usize = 300;
 
 fn options() -> WriteOptions {
-    WriteOptions { generate_index: true, ..batch_mode(1, TailStrategy::Write) }
+    let job = Some(uuid::Uuid::from_u128(1));
+    WriteOptions { generate_index: true, job, ..batch_mode(1, TailStrategy::Write) }
 }
 
 /// Writes the rows `ROWS * task..`, a shard each.
@@ -83,7 +84,7 @@ fn moments(n_rounds: u32) -> impl Iterator<Item = f64> {
 }
 
 fn commit_options(overwrite: bool) -> CommitOptions {
-    CommitOptions { attempts: None, generate_index: true, overwrite }
+    CommitOptions { generate_index: true, overwrite, ..CommitOptions::default() }
 }
 
 #[test]

@@ -67,6 +67,14 @@ fn names_that_come_twice() {
     assert_eq!(told(&error), "row 2 of column `name`: the name `a` was there before, in row 0");
     assert_eq!(files(folder.path()), [] as [&str; 0]);
 
+    // In another shard, too.
+    let error = dataset(
+        folder.path(),
+        &WriteOptions::new(Mode::KeyValue(key_value.clone())),
+        [named(&["a", "b", "c"]), named(&["d", "a"])],
+    );
+    assert_eq!(told(&error.unwrap_err()), "row 4 of column `name`: the name `a` was there before, in row 0");
+
     key_value.duplicates = Duplicates::LastWins;
     let manifest = dataset(folder.path(), &WriteOptions::new(Mode::KeyValue(key_value)), batches()).unwrap();
     // In each shard for itself: the first is full with `c`.
@@ -77,6 +85,19 @@ fn names_that_come_twice() {
     let row = |name: &str, value: f32| (format!("{name}__x"), value.to_le_bytes().to_vec());
     assert_eq!(found, [vec![row("a", 2.0), row("b", 1.0), row("c", 0.0)], vec![row("a", 1.0)]]);
     assert_eq!(manifest.total_samples(), 4);
+}
+
+#[test]
+fn shards_say_how_their_tensors_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    dataset(folder.path(), &key_value_mode(1 << 20), [named(&["a", "b"])]).unwrap();
+    let shard = files(folder.path()).into_iter().find(|name| name.starts_with("part-")).unwrap();
+    let bytes = std::fs::read(folder.path().join(shard)).unwrap();
+    let (_, header) = safetensors::SafeTensors::read_metadata(&bytes).unwrap();
+    let mut metadata: Vec<_> = header.metadata().clone().unwrap().into_iter().collect();
+    metadata.sort();
+    let expected = [("columns", "[\"x\"]"), ("mode", "key-value"), ("samples", "2"), ("separator", "__")];
+    assert_eq!(metadata, expected.map(|(key, value)| (format!("dataset.{key}"), value.to_owned())));
 }
 
 #[test]

@@ -1,0 +1,80 @@
+//! A dataset appears: its index and manifest get their names, the shards being there (spec/dataset.md §5.2).
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use uuid::Uuid;
+
+use super::attempt::io_error;
+use crate::error::DatasetError;
+use crate::index::INDEX_NAME;
+use crate::manifest::{MANIFEST_NAME, Manifest, ManifestError};
+
+/// The manifest's bytes, which a reader takes.
+pub(super) fn to_json(manifest: &Manifest, place: &Path) -> Result<Vec<u8>, DatasetError> {
+    let wrong = |source| DatasetError::Manifest { place: place.display().to_string(), source };
+    let json = manifest.to_json().map_err(wrong)?;
+    let length = json.len() as u64;
+    if length > Manifest::MAX_LENGTH {
+        return Err(wrong(ManifestError::TooLong { length }));
+    }
+    Ok(json)
+}
+
+/// Gives index and manifest their names. An index is never beside a manifest that it does not belong to: that of a dataset which is
+/// replaced goes before the old manifest does, and the new one comes after the new manifest. Where there was no dataset the manifest
+/// is the last.
+///
+/// Done again after it was killed it does the rest; a staged index that is no longer there has its place. Temporary files are in
+/// `staging`.
+pub(super) fn publish(
+    dataset: &Path,
+    json: &[u8],
+    is_published: bool,
+    staging: &Path,
+    staged_index: Option<&Path>,
+) -> Result<(), DatasetError> {
+    let (place, index) = (dataset.join(MANIFEST_NAME), dataset.join(INDEX_NAME));
+    if !is_published {
+        if place.symlink_metadata().is_ok() || staged_index.is_none() {
+            remove(&index)?;
+        } else if let Some(staged) = staged_index {
+            put_index(staged, &index)?;
+        }
+        // Where what a killed commit leaves is removed.
+        let staged = staging.join(format!(".manifest-{}.json", Uuid::new_v4().simple()));
+        fs::write(&staged, json).and_then(|()| fs::rename(&staged, &place)).map_err(|error| {
+            let _ = fs::remove_file(&staged);
+            io_error(&place)(error)
+        })?;
+    }
+    match staged_index {
+        Some(staged) => put_index(staged, &index),
+        None => Ok(()),
+    }
+}
+
+fn put_index(staged: &Path, index: &Path) -> Result<(), DatasetError> {
+    if !staged.exists() {
+        return Ok(());
+    }
+    // A rename replaces a file, but not the folder that Spark would have written.
+    if index.is_dir() {
+        remove(index)?;
+    }
+    fs::rename(staged, index).map_err(io_error(index))
+}
+
+/// Removes a file or folder, if it is there.
+pub(super) fn remove(path: &Path) -> Result<(), DatasetError> {
+    let removed = match fs::symlink_metadata(path) {
+        Ok(found) if found.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(error) => Err(error),
+    };
+    match removed {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error(path)(error)),
+        _ => Ok(()),
+    }
+}
