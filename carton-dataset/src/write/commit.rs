@@ -186,7 +186,7 @@ fn manifest_of(reports: &[TaskReport], folder: &Path) -> Result<Manifest, Datase
 }
 
 /// Whether samples of two shards can be in one dataset: they differ in the number of rows alone.
-fn are_alike(a: &TensorSchema, b: &TensorSchema) -> bool {
+pub(super) fn are_alike(a: &TensorSchema, b: &TensorSchema) -> bool {
     a.dtype == b.dtype && a.shape.get(1..) == b.shape.get(1..)
 }
 

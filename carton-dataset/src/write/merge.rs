@@ -7,14 +7,14 @@ use std::path::Path;
 use carton_tensor::safetensors::Header;
 use uuid::Uuid;
 
-use super::commit::{CommitOptions, commit, done, open_shard, parts_in};
+use super::commit::{CommitOptions, are_alike, commit, done, open_shard, parts_in};
 use super::commit_record::{self, CommitRecord};
 use super::publish::{publish, remove, to_json};
 use super::shard_file::{self, MODE_KEY, SAMPLES_KEY};
 use super::{batch, choice};
 use crate::error::DatasetError;
 use crate::index;
-use crate::manifest::{MANIFEST_NAME, Manifest, Shard};
+use crate::manifest::{MANIFEST_NAME, Manifest, Shard, TensorSchema};
 use crate::options::KeyValue;
 use crate::part_name::PartName;
 
@@ -37,23 +37,46 @@ pub fn merge(folder: &Path, options: &CommitOptions) -> Result<Manifest, Dataset
     }
     let attempts_error = |problem| DatasetError::Attempts { folder: folder.to_owned(), problem };
     let parts = chosen(parts_in(folder)?, options.attempts.as_deref()).map_err(attempts_error)?;
-    let (mut shards, mut schema, mut rows) = (Vec::new(), BTreeMap::new(), Vec::new());
+    let (mut found, mut rows) = (Vec::new(), Vec::new());
+    let mut schema: BTreeMap<String, TensorSchema> = BTreeMap::new();
     for part in parts {
         let shard_path = part.to_string();
         let reader = open_shard(folder, &shard_path)?;
         let header = reader.header();
-        let samples_count =
-            samples(header).map_err(|problem| DatasetError::Staging { path: folder.join(&shard_path), problem })?;
+        let samples =
+            Samples::of(header).map_err(|problem| DatasetError::Staging { path: folder.join(&shard_path), problem })?;
         for tensor in header.iter() {
-            if !schema.contains_key(tensor.name) {
-                schema.insert(tensor.name.to_owned(), shard_file::schema(tensor.dtype, tensor.shape));
+            let entry = shard_file::schema(tensor.dtype, tensor.shape);
+            match schema.get(tensor.name) {
+                None => drop(schema.insert(tensor.name.to_owned(), entry)),
+                Some(first) if samples.is_batch() && !are_alike(first, &entry) => {
+                    let problem = format!(
+                        "has `{}` as {} of shape {:?}, and another shard as {} of shape {:?}",
+                        tensor.name.escape_debug(),
+                        entry.dtype,
+                        entry.shape,
+                        first.dtype,
+                        first.shape
+                    );
+                    return Err(DatasetError::Staging { path: folder.join(&shard_path), problem });
+                }
+                Some(_) => {}
             }
         }
         if options.generate_index {
             rows.extend(index::rows_of(&shard_path, header));
         }
-        shards.push(Shard { shard_path, samples_count, bytes: reader.bytes().len() });
+        found.push((shard_path, reader.bytes().len(), samples));
     }
+    let is_key_value = are_named_after_rows(found.iter().map(|(_, _, samples)| samples));
+    let shards = found.into_iter().map(|(shard_path, bytes, samples)| match samples.count(is_key_value) {
+        Some(samples_count) => Ok(Shard { shard_path, samples_count, bytes }),
+        None => {
+            let problem = "its tensors differ in their first dimension, so they are no batch of rows".to_owned();
+            Err(DatasetError::Staging { path: folder.join(shard_path), problem })
+        }
+    });
+    let shards = shards.collect::<Result<Vec<_>, _>>()?;
     let manifest = commit_record::manifest(shards, schema, &place)?;
     let json = to_json(&manifest, &place)?;
     let staged = folder.join(format!(".index-{}.parquet", Uuid::new_v4().simple()));
@@ -97,34 +120,71 @@ fn chosen(parts: Vec<PartName>, named: Option<&[Uuid]>) -> Result<Vec<PartName>,
     Ok(parts.into_iter().filter(is_chosen).collect())
 }
 
-/// The rows of a shard. Ours say how many; of others it is told by the tensors' names whether a row has tensors of its own.
-///
-/// # Errors
-/// What is wrong, in words.
-fn samples(header: &Header) -> Result<u64, String> {
-    let common = || {
+/// How many samples a shard may have.
+enum Samples {
+    /// What it says itself, and whether they are rows of a batch.
+    Said { n: u64, is_batch: bool },
+    /// What its tensors can mean: the rows of a batch, and the rows that they are named after, with what follows their names.
+    Guessed { rows: Option<u64>, names: Option<(u64, BTreeSet<String>)> },
+}
+
+impl Samples {
+    /// # Errors
+    /// What is wrong with what the shard says, in words.
+    fn of(header: &Header) -> Result<Self, String> {
         let mut firsts = header.iter().map(|tensor| tensor.shape.first().copied());
-        let first = firsts.next()??;
-        firsts.all(|other| other == Some(first)).then_some(first as u64)
-    };
-    let metadata = header.metadata();
-    if let Some(said) = metadata.get(SAMPLES_KEY) {
-        let n: u64 =
-            said.parse().map_err(|_| format!("`{SAMPLES_KEY}` is `{}`, expected a number", said.escape_debug()))?;
+        let first = firsts.next().flatten();
+        let rows = first.filter(|_| firsts.all(|other| other == first)).map(|rows| rows as u64);
+        let metadata = header.metadata();
+        let Some(said) = metadata.get(SAMPLES_KEY) else { return Ok(Self::Guessed { rows, names: names(header) }) };
+        let shown = said.escape_debug();
+        let n: u64 = said.parse().map_err(|_| format!("`{SAMPLES_KEY}` is `{shown}`, expected a number"))?;
         let is_batch = metadata.get(MODE_KEY) == Some(batch::MODE);
-        return match common() {
-            found if is_batch && found != Some(n) => {
-                Err(format!("`{SAMPLES_KEY}` is {n}, and the first dimension of its tensors is another"))
-            }
-            _ if n > header.len() as u64 && !is_batch => Err(format!("{n} samples in {} tensors", header.len())),
-            _ => Ok(n),
-        };
+        if is_batch && rows != Some(n) {
+            return Err(format!("`{SAMPLES_KEY}` is {n}, and the first dimension of its tensors is another"));
+        }
+        if !is_batch && n > header.len() as u64 {
+            return Err(format!("`{SAMPLES_KEY}` is {n}, and there are {} tensors", header.len()));
+        }
+        Ok(Self::Said { n, is_batch })
     }
-    let names: Option<BTreeSet<&str>> =
-        header.names().map(|name| name.rsplit_once(KeyValue::SEPARATOR).map(|(row, _)| row)).collect();
-    match names {
-        Some(names) if !names.is_empty() => Ok(names.len() as u64),
-        _ => common()
-            .ok_or_else(|| "its tensors differ in their first dimension, so they are no batch of rows".to_owned()),
+
+    fn is_batch(&self) -> bool {
+        matches!(self, Self::Said { is_batch: true, .. })
     }
+
+    fn count(&self, is_key_value: bool) -> Option<u64> {
+        match self {
+            Self::Said { n, .. } => Some(*n),
+            Self::Guessed { names, .. } if is_key_value => names.as_ref().map(|(n, _)| *n),
+            Self::Guessed { rows, .. } => *rows,
+        }
+    }
+}
+
+/// The rows that tensors are named after, and the columns that each of them has; `None` where they do not have the same.
+fn names(header: &Header) -> Option<(u64, BTreeSet<String>)> {
+    let mut rows: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for name in header.names() {
+        let (row, column) = name.rsplit_once(KeyValue::SEPARATOR)?;
+        rows.entry(row).or_default().insert(column);
+    }
+    let columns = rows.values().next()?;
+    let is_same = rows.values().all(|other| other == columns);
+    is_same.then(|| (rows.len() as u64, columns.iter().map(|column| (*column).to_owned()).collect()))
+}
+
+/// Whether the tensors of all shards that do not say it themselves are named after rows, and not each after its column.
+fn are_named_after_rows<'s>(samples: impl Iterator<Item = &'s Samples>) -> bool {
+    let mut columns: Option<&BTreeSet<String>> = None;
+    let mut has_several = false;
+    for samples in samples {
+        let Samples::Guessed { names, .. } = samples else { continue };
+        let Some((n, found)) = names else { return false };
+        if *columns.get_or_insert(found) != found {
+            return false;
+        }
+        has_several |= *n > 1;
+    }
+    has_several
 }

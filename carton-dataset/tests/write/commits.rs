@@ -488,20 +488,27 @@ fn shards_from_many_machines_are_merged() {
 #[test]
 fn samples_of_shards_that_do_not_say_how_many() {
     use safetensors::tensor::TensorView;
-    let check = |tensors: &[(&str, &[usize])], expected: Option<u64>| {
+    type Tensors<'t> = &'t [(&'t str, &'t [usize])];
+    let check = |shards: &[Tensors<'_>], expected: Option<u64>| {
         let folder = tempfile::tempdir().unwrap();
-        let part = PartName { task: 0, shard: 0, attempt: Uuid::new_v4() };
-        let tensors = tensors.iter().map(|(name, shape)| {
-            let bytes: &'static [u8] = &[0; 64];
-            let view = TensorView::new(safetensors::Dtype::U8, shape.to_vec(), &bytes[..shape.iter().product()]);
-            (*name, view.unwrap())
-        });
-        safetensors::serialize_to_file(tensors, None, &folder.path().join(part.to_string())).unwrap();
+        let attempt = Uuid::new_v4();
+        for (tensors, shard) in shards.iter().zip(0..) {
+            let part = PartName { task: 0, shard, attempt };
+            let tensors = tensors.iter().map(|(name, shape)| {
+                let bytes: &'static [u8] = &[0; 64];
+                let view = TensorView::new(safetensors::Dtype::U8, shape.to_vec(), &bytes[..shape.iter().product()]);
+                (*name, view.unwrap())
+            });
+            safetensors::serialize_to_file(tensors, None, &folder.path().join(part.to_string())).unwrap();
+        }
         let merged = merge(folder.path(), &CommitOptions::default());
         assert_eq!(merged.as_ref().ok().map(Manifest::total_samples), expected, "{merged:?}");
     };
-    check(&[("x", &[4, 2]), ("y", &[4])], Some(4));
-    check(&[("x", &[4, 2]), ("y", &[3])], None);
-    check(&[("x", &[])], None);
-    check(&[("a__x", &[4, 2]), ("a__y", &[4]), ("b__x", &[4, 2]), ("b__y", &[])], Some(2));
+    check(&[&[("x", &[4, 2]), ("y", &[4])]], Some(4));
+    check(&[&[("x", &[4, 2]), ("y", &[3])]], None);
+    check(&[&[("x", &[])]], None);
+    check(&[&[("a__x", &[4, 2]), ("a__y", &[4]), ("b__x", &[4, 2]), ("b__y", &[])]], Some(2));
+    // Columns of such names are no rows.
+    check(&[&[("input__ids", &[4, 2]), ("attention__mask", &[4, 2])]], Some(4));
+    check(&[&[("a__x", &[8]), ("b__x", &[8])], &[("c__x", &[8])]], Some(3));
 }
