@@ -161,7 +161,7 @@ fn named_rows_are_found_by_name() {
     let sandbox = Sandbox::new();
     sandbox.write("rows.arrows", stream(&[rows(5, 7)], true));
     let arguments = "dataset write rows.arrows out --name-col name --dtype pair=F16 --generate-index --json";
-    assert_snapshot!(sandbox.carton(arguments).json(), @r#"{"bytes":806,"index":true,"path":"out","samples":5,"shards":1}"#);
+    assert_snapshot!(sandbox.carton(arguments).json(), @r#"{"bytes":846,"index":true,"path":"out","samples":5,"shards":1}"#);
     assert_eq!(
         tree(&sandbox.work().join("out")),
         ["_tensor_index.parquet", "dataset_manifest.json", "part-00000-0000"]

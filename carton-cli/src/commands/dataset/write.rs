@@ -91,6 +91,7 @@ fn write(
         attempts: Some(vec![report.attempt]),
         generate_index: arguments.generate_index,
         overwrite: arguments.overwrite,
+        ..CommitOptions::default()
     };
     let manifest = commit(&arguments.output, &options).map_err(failure)?;
     made.keep();
