@@ -130,6 +130,33 @@ fn every_kind_of_file_is_read_as_it_was_written() {
 }
 
 #[test]
+fn columns_that_are_not_asked_for_are_not_read() {
+    let place = tempfile::tempdir().unwrap();
+    for compression in [None, Some(CompressionType::LZ4_FRAME)] {
+        let whole = ipc_file(&[rows(0, 5000)], compression);
+        let path = save(place.path(), &whole);
+        let expected = rows(0, 5000);
+        // The names are strings, which nothing but UTF-8 may be; compressed, nothing but a frame of LZ4.
+        let needle =
+            if compression.is_some() { [4, 0x22, 0x4d, 0x18].as_slice() } else { b"row 4000row 4001".as_slice() };
+        let mut damaged = whole.clone();
+        let hits: Vec<usize> = (0..whole.len() - 16).filter(|&at| whole[at..].starts_with(needle)).collect();
+        let hit = hits[hits.len() / 2];
+        damaged[hit..hit + 4].fill(0xff);
+        fs::write(&path, &damaged).unwrap();
+        assert!(Input::open(&path).and_then(read).is_err());
+        let readable: Vec<usize> = (0..5)
+            .filter(|&column| {
+                let name = expected.schema().field(column).name().clone();
+                let found = Input::open(&path).unwrap().project(&[name]).and_then(read);
+                found.is_ok_and(|found| found == expected.project(&[column]).unwrap())
+            })
+            .collect();
+        assert_eq!(readable.len(), 4, "{readable:?}");
+    }
+}
+
+#[test]
 fn a_stream_needs_no_file() {
     let batches = [rows(0, 10), rows(10, 10)];
     let bytes = stream(&batches, None);
@@ -224,4 +251,27 @@ fn a_named_pipe_is_a_stream() {
     };
     assert_eq!(read(Input::open(&path).unwrap()).unwrap(), rows(0, 10));
     writer.join().unwrap();
+}
+
+/// The bytes that this thread has asked the system for; `None` where it does not say.
+fn bytes_read() -> Option<u64> {
+    let counters = fs::read_to_string("/proc/thread-self/io").ok()?;
+    counters.lines().find_map(|line| line.strip_prefix("rchar: "))?.parse().ok()
+}
+
+#[test]
+fn a_projection_reads_little_of_a_file() {
+    let place = tempfile::tempdir().unwrap();
+    for bytes in [ipc_file(&[rows(0, 50_000)], None), parquet(&[rows(0, 50_000)], Compression::UNCOMPRESSED)] {
+        let path = save(place.path(), &bytes);
+        let Some(before) = bytes_read() else {
+            eprintln!("skipped: the system does not count what is read");
+            return;
+        };
+        let n_rows: usize =
+            Input::open(&path).unwrap().project(&["word"]).unwrap().map(|batch| batch.unwrap().num_rows()).sum();
+        let n_bytes = bytes_read().unwrap() - before;
+        assert_eq!(n_rows, 50_000);
+        assert!(n_bytes * 4 < bytes.len() as u64, "{n_bytes} of {}", bytes.len());
+    }
 }

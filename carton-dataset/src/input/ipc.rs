@@ -14,7 +14,7 @@ use arrow_schema::SchemaRef;
 use carton_tensor::files::FileBytes;
 
 use super::ipc_message::{self, Encapsulated, invalid};
-use super::{InputError, Rows};
+use super::{InputError, Rows, ipc_projection};
 
 /// What a file ends with, after the length of its footer.
 const MAGIC: &[u8; 6] = b"ARROW1";
@@ -189,15 +189,31 @@ impl IpcFile {
     }
 
     fn read(&self, place: &Place) -> Result<Encapsulated, InputError> {
-        Encapsulated::new(place.metadata(&self.file)?, |n_bytes| {
+        let metadata = place.metadata(&self.file)?;
+        let ranges = self.ranges(&metadata)?;
+        Encapsulated::new(metadata, |n_bytes| {
             let found = place.body.end - place.body.start;
             if n_bytes > found {
                 return Err(invalid(format!("a body of {n_bytes} bytes where the footer says {found}")));
             }
             let mut body = ipc_message::zeroed(usize::try_from(n_bytes).unwrap_or(usize::MAX))?;
-            self.file.read_into(place.body.start, body.as_slice_mut())?;
+            // What is not asked for is never touched, and takes no memory.
+            for range in ranges.unwrap_or_else(|| std::iter::once(0..n_bytes).collect()) {
+                let outside = || invalid(format!("a buffer that ends at {}, in a body of {n_bytes}", range.end));
+                let start = usize::try_from(range.start).map_err(|_| outside())?;
+                let end = usize::try_from(range.end).map_err(|_| outside())?;
+                let piece = body.as_slice_mut().get_mut(start..end).ok_or_else(outside)?;
+                self.file.read_into(place.body.start + range.start, piece)?;
+            }
             Ok(Buffer::from(body))
         })
+    }
+
+    /// What of a batch's body the columns need that are asked for; `None` for all of it.
+    fn ranges(&self, metadata: &[u8]) -> Result<Option<Vec<Range<u64>>>, InputError> {
+        let Some((columns, _)) = &self.decoder.projection else { return Ok(None) };
+        let batch = ipc_message::parse(metadata)?.header_as_record_batch();
+        Ok(batch.and_then(|batch| ipc_projection::ranges(&self.decoder.schema, columns, batch)))
     }
 }
 

@@ -9,6 +9,7 @@ mod error;
 mod guard;
 mod ipc;
 mod ipc_message;
+mod ipc_projection;
 mod parquet;
 mod parquet_footer;
 mod parquet_pages;
