@@ -9,6 +9,7 @@ use arrow_array::{Array, ArrayRef};
 use arrow_buffer::{ArrowNativeType, Buffer};
 use arrow_schema::DataType;
 use carton_tensor::files::ElementType;
+use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
 use super::{Fault, rounding};
@@ -107,6 +108,10 @@ trait Number: ArrowNativeType {
     fn to_f16(self, rounding: Rounding) -> Option<f16>;
     /// As [`to_f64`](Self::to_f64).
     fn to_bf16(self, rounding: Rounding) -> Option<bf16>;
+    /// All of them as shorter floats, where none can be lost and the loop is a tight one; `None` where they are taken one by one.
+    fn all_rounded(_: &[Self], _: ElementType, _: Rounding) -> Option<Buffer> {
+        None
+    }
 }
 
 fn convert<N: Number>(values: &[N], to: ElementType, rounding: Rounding) -> Result<Buffer, Fault> {
@@ -114,6 +119,9 @@ fn convert<N: Number>(values: &[N], to: ElementType, rounding: Rounding) -> Resu
         ($to:ty) => {
             each(values, to, |value| <$to>::try_from(value.integer()?).ok())
         };
+    }
+    if let Some(rounded) = N::all_rounded(values, to, rounding) {
+        return Ok(rounded);
     }
     match to {
         ElementType::Bool => {
@@ -198,10 +206,19 @@ impl Number for f64 {
     fn to_bf16(self, rounding: Rounding) -> Option<bf16> {
         Some(rounding::bf16_of_f64(self, rounding))
     }
+
+    fn all_rounded(values: &[Self], to: ElementType, rounding: Rounding) -> Option<Buffer> {
+        match to {
+            ElementType::Float32 => Some(collect(values, |value| value as f32)),
+            ElementType::BFloat16 => Some(collect(values, |value| rounding::bf16_of_f64(value, rounding).to_bits())),
+            ElementType::Float16 => Some(collect(values, |value| rounding::f16_of_f64(value, rounding))),
+            _ => None,
+        }
+    }
 }
 
 macro_rules! short_floats {
-    ($($float:ty),*) => {$(
+    ($($float:ty: $all_rounded:expr),*) => {$(
         impl Number for $float {
             fn integer(self) -> Option<i128> {
                 f64::from(self).integer()
@@ -222,8 +239,30 @@ macro_rules! short_floats {
             fn to_bf16(self, rounding: Rounding) -> Option<bf16> {
                 Some(rounding::bf16_of_f32(f32::from(self), rounding))
             }
+
+            fn all_rounded(values: &[Self], to: ElementType, rounding: Rounding) -> Option<Buffer> {
+                $all_rounded(values, to, rounding)
+            }
         }
     )*};
 }
 
-short_floats!(f16, f32);
+short_floats!(f16: |_, _, _| None, f32: all_f32_rounded);
+
+fn all_f32_rounded(values: &[f32], to: ElementType, rounding: Rounding) -> Option<Buffer> {
+    match (to, rounding) {
+        (ElementType::Float16, Rounding::NearestEven) => {
+            // With the processor's own instructions, where it has them.
+            let mut rounded = vec![f16::ZERO; values.len()];
+            rounded.convert_from_f32_slice(values);
+            Some(Buffer::from_vec(rounded))
+        }
+        (ElementType::Float16, _) => Some(collect(values, |value| rounding::f16_of_f32(value, rounding))),
+        (ElementType::BFloat16, _) => Some(collect(values, |value| rounding::bf16_of_f32(value, rounding).to_bits())),
+        _ => None,
+    }
+}
+
+fn collect<N: Copy, T: ArrowNativeType>(values: &[N], convert: impl Fn(N) -> T) -> Buffer {
+    Buffer::from_vec(values.iter().map(|value| convert(*value)).collect::<Vec<T>>())
+}

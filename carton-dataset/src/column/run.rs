@@ -89,3 +89,35 @@ impl Gathered {
         self.runs
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn memory_is_kept_only_if_much_of_it_is_needed() {
+        let all = Buffer::from_vec((0..=255_u8).cycle().take(10_000).collect::<Vec<u8>>());
+        let half = slice(&all, 5_000, 5_000);
+        assert_eq!(without_the_rest(&half).as_ptr(), half.as_ptr());
+        let little = without_the_rest(&slice(&all, 256, 300));
+        assert!(little.capacity() < 1_000);
+        assert_eq!(little.as_slice(), &all[256..556]);
+    }
+
+    #[test]
+    fn small_neighbours_are_put_together() {
+        let mut gathered = Gathered::default();
+        let byte = |value: u8| Buffer::from_vec(vec![value]);
+        let large = Buffer::from_vec(vec![9_u8; Gathered::SMALL]);
+        for bytes in [byte(1), byte(2), Buffer::from_vec(vec![3_u8, 4]), large.clone(), byte(5)] {
+            gathered.push(ElementType::Uint8, &[bytes.len()], bytes);
+        }
+        let runs = gathered.finish();
+        let found: Vec<(usize, usize)> = runs.iter().map(|run| (run.n_rows, run.bytes.len())).collect();
+        assert_eq!(found, [(2, 2), (1, 2), (1, Gathered::SMALL), (1, 1)]);
+        assert_eq!(runs.first().unwrap().row(1).as_slice(), [2]);
+        assert_eq!(runs.get(2).unwrap().bytes.as_ptr(), large.as_ptr());
+    }
+}
