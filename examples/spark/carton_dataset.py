@@ -18,11 +18,11 @@ import struct
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional
 
 import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
@@ -104,7 +104,7 @@ class CartonDataset(DataSource):
         return Reader(self.options)
 
     def writer(self, schema, overwrite):
-        return Writer(dict(self.options), overwrite)
+        return Writer(dict(self.options), schema, overwrite)
 
 
 # Writing
@@ -119,32 +119,35 @@ class Attempt(WriterCommitMessage):
 
 
 class Writer(DataSourceArrowWriter):
-    def __init__(self, options, overwrite):
+    def __init__(self, options, schema, overwrite):
         self.path = options.pop("path")
+        self.schema = to_arrow_schema(schema)
         self.carton = options.pop("carton", "carton")
-        self.merge = ["--overwrite"] if overwrite else []
+        overwrite = ["--overwrite"] if overwrite else []
+        self.merge = [*overwrite]
         if options.pop("generate_index", "false").lower() == "true":
             self.merge.append("--generate-index")
         # What Spark calls options is not told apart by case.
         unknown = set(options) - WRITE_OPTIONS
         if unknown:
             raise ValueError(f"unknown options {sorted(unknown)}; there are {sorted(WRITE_OPTIONS)}")
-        self.write_options = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
+        self.write_options = overwrite + [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
 
-    def write(self, batches) -> Optional[WriterCommitMessage]:
+    def write(self, batches) -> WriterCommitMessage:
         """Runs on an executor, once for each attempt at a task."""
-        first = next(batches, None)
-        if first is None:
-            return None
+        batch = next(batches, None)
+        # A task without rows has an attempt as well: one that is missing would be noticed.
+        schema = self.schema if batch is None else batch.schema
         task = TaskContext.get().partitionId()
         command = [self.carton, "dataset", "write", "-", self.path, f"--task={task}", "--json", *self.write_options]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
             try:
-                # Closing the writer ends the stream properly. A stream that just stops, because this process was killed, is an error.
-                with pa.ipc.new_stream(process.stdin, first.schema) as stream:
-                    stream.write_batch(first)
-                    for batch in batches:
-                        stream.write_batch(batch)
+                stream = pa.ipc.new_stream(process.stdin, schema)
+                while batch is not None:
+                    stream.write_batch(batch)
+                    batch = next(batches, None)
+                # Closed when all went well, and only then: a stream that just stops is an error for the command.
+                stream.close()
             except BrokenPipeError:
                 # The command gave up, and says why.
                 pass
@@ -156,7 +159,7 @@ class Writer(DataSourceArrowWriter):
 
     def commit(self, messages):
         """Runs on the driver, when one attempt of every task has succeeded."""
-        attempts = "\n".join(message.attempt for message in messages if message is not None)
+        attempts = "\n".join(message.attempt for message in messages)
         command = [self.carton, "dataset", "merge", self.path, "--attempts=-", "--json", *self.merge]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
             with contextlib.suppress(BrokenPipeError):

@@ -119,11 +119,12 @@ class Local(Base):
         self.assertEqual(self.names(), ["_tensor_index.parquet", "dataset_manifest.json"])
 
     def test_named_tensors_come_back(self):
-        query = "select cast(id as string) as name, array(id, -id) as pair from range(0, 30, 1, 2)"
+        # The first of four tasks has no rows.
+        query = "select cast(id as string) as name, array(id - 10, 10 - id) as pair from range(0, 40, 1, 4) where id >= 10"
         self.write(query, name_col="name", dtype="I64")
         found = self.spark.read.format("carton").load(str(self.out)).collect()
         pairs = {row["tensor_key"]: (row["dtype"], row["shape"], np.frombuffer(row["data"], "<i8").tolist()) for row in found}
-        self.assertEqual(pairs, {f"{i}__pair": ("I64", [2], [i, -i]) for i in range(30)})
+        self.assertEqual(pairs, {f"{i + 10}__pair": ("I64", [2], [i, -i]) for i in range(30)})
 
     def test_what_cannot_be_written_is_told_and_leaves_no_dataset(self):
         ragged = "select id, if(id = 7, array(1.0f), array(1.0f, 2.0f)) as numbers from range(0, 10, 1, 2)"
@@ -154,12 +155,12 @@ class FaultyDataset(CartonDataset):
     def writer(self, schema, overwrite):
         options = dict(self.options)
         marks = Path(options.pop("marks"))
-        return FaultyWriter(options, overwrite, marks)
+        return FaultyWriter(options, schema, overwrite, marks)
 
 
 class FaultyWriter(Writer):
-    def __init__(self, options, overwrite, marks):
-        super().__init__(options, overwrite)
+    def __init__(self, options, schema, overwrite, marks):
+        super().__init__(options, schema, overwrite)
         self.marks = marks
 
     def write(self, batches):
