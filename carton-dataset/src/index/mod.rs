@@ -1,6 +1,6 @@
 //! `_tensor_index.parquet` (spec/dataset.md §6): in which shard each tensor is.
 //!
-//! [`write`] writes one file. [`read`] reads one file, and a folder of part files as Spark leaves it.
+//! [`write()`] writes one file. [`read`] reads one file, and a folder of part files as Spark leaves it.
 
 mod error;
 mod reader;

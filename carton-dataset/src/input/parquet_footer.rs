@@ -8,25 +8,74 @@ use super::ipc_message::invalid;
 
 /// The groups in groups in a schema; also how deep what is skipped may be.
 const MAX_DEPTH: usize = 64;
-/// `FileMetaData.schema`.
+/// `FileMetaData.version`, and `FileMetaData.schema`.
+const VERSION_FIELD: i64 = 1;
 const SCHEMA_FIELD: i64 = 2;
 /// `SchemaElement.num_children`.
 const CHILDREN_FIELD: i64 = 5;
 
-/// Whether the schema in the metadata of a file is a tree of bounded depth that has as many nodes as it claims.
+/// What a field is. `parquet` takes a known field for what it should be, whatever type stands before it, and would read on elsewhere
+/// than we do; so each must have the right one.
+#[derive(Clone, Copy)]
+enum Layout {
+    Number,
+    Byte,
+    Bool,
+    Binary,
+    Struct(&'static [(i64, Layout)]),
+}
+
+const EMPTY: Layout = Layout::Struct(&[]);
+const TIME: Layout = Layout::Struct(&[(1, Layout::Bool), (2, Layout::Struct(&[(1, EMPTY), (2, EMPTY), (3, EMPTY)]))]);
+
+/// `SchemaElement`, whose field 10 is the union `LogicalType`.
+const NODE: &[(i64, Layout)] = &[
+    (1, Layout::Number),
+    (2, Layout::Number),
+    (3, Layout::Number),
+    (4, Layout::Binary),
+    (CHILDREN_FIELD, Layout::Number),
+    (6, Layout::Number),
+    (7, Layout::Number),
+    (8, Layout::Number),
+    (9, Layout::Number),
+    (10, Layout::Struct(LOGICAL_TYPE)),
+];
+const LOGICAL_TYPE: &[(i64, Layout)] = &[
+    (1, EMPTY),
+    (2, EMPTY),
+    (3, EMPTY),
+    (4, EMPTY),
+    (5, Layout::Struct(&[(1, Layout::Number), (2, Layout::Number)])),
+    (6, EMPTY),
+    (7, TIME),
+    (8, TIME),
+    (10, Layout::Struct(&[(1, Layout::Byte), (2, Layout::Bool)])),
+    (11, EMPTY),
+    (12, EMPTY),
+    (13, EMPTY),
+    (14, EMPTY),
+    (15, EMPTY),
+    (16, Layout::Struct(&[(1, Layout::Byte)])),
+    (17, Layout::Struct(&[(1, Layout::Binary)])),
+    (18, Layout::Struct(&[(1, Layout::Binary), (2, Layout::Number)])),
+    (19, EMPTY),
+];
+
+/// Whether the schema in the metadata of a file is a tree of bounded depth that has as many nodes as it claims. What comes after it
+/// does not matter: a second one is not read.
 pub(super) fn check(metadata: &[u8]) -> Result<(), InputError> {
     let mut thrift = Compact { rest: metadata };
-    let mut children = None;
     let mut id = 0;
     while let Some((kind, field)) = thrift.field(id)? {
         id = field;
-        if field != SCHEMA_FIELD || kind != LIST {
-            thrift.skip(kind, 0)?;
-        } else if children.replace(thrift.children()?).is_some() {
-            return Err(invalid("metadata with two schemas"));
+        match (field, kind) {
+            (VERSION_FIELD, NUMBER) => drop(thrift.varint()?),
+            (SCHEMA_FIELD, LIST) => return check_tree(&thrift.children()?),
+            _ => return Err(invalid(format!("metadata with field {field} of type {kind} before its schema"))),
         }
     }
-    check_tree(&children.unwrap_or_default())
+    Err(invalid("metadata without a schema"))
 }
 
 /// Whether nodes in the order of a walk, with so many children each, are one tree.
@@ -52,7 +101,10 @@ fn check_tree(children: &[i64]) -> Result<(), InputError> {
     if open.is_empty() { Ok(()) } else { Err(invalid("a schema that ends inside a group")) }
 }
 
+const TRUE: u8 = 1;
+const FALSE: u8 = 2;
 const BYTE: u8 = 3;
+const NUMBER: u8 = 5;
 const DOUBLE: u8 = 7;
 const BINARY: u8 = 8;
 const LIST: u8 = 9;
@@ -92,11 +144,15 @@ impl Compact<'_> {
     /// The type and id of the next field of a struct, whose last field was `previous`; `None` at its end.
     fn field(&mut self, previous: i64) -> Result<Option<(u8, i64)>, InputError> {
         let header = self.byte()?;
-        match (header & 0xf, header >> 4) {
-            (0, _) => Ok(None),
-            (kind, 0) => Ok(Some((kind, self.signed()?))),
-            (kind, delta) => Ok(Some((kind, previous.saturating_add(delta.into())))),
+        let (kind, id) = match (header & 0xf, header >> 4) {
+            (0, _) => return Ok(None),
+            (kind, 0) => (kind, self.signed()?),
+            (kind, delta) => (kind, previous.saturating_add(delta.into())),
+        };
+        if !(1..=i64::from(i16::MAX)).contains(&id) {
+            return Err(invalid(format!("metadata with a field {id}")));
         }
+        Ok(Some((kind, id)))
     }
 
     /// The type and number of the elements of a list, of which each takes a byte at least.
@@ -120,17 +176,39 @@ impl Compact<'_> {
         }
         let mut children = Vec::new();
         for _ in 0..n_elements {
-            let (mut n_children, mut id) = (0, 0);
-            while let Some((kind, field)) = self.field(id)? {
-                id = field;
-                match field {
-                    CHILDREN_FIELD => n_children = self.signed()?,
-                    _ => self.skip(kind, 1)?,
+            let mut n_children = 0;
+            self.walk(NODE, 0, &mut |field, value| {
+                if field == CHILDREN_FIELD {
+                    n_children = value;
                 }
-            }
+            })?;
             children.push(n_children);
         }
         Ok(children)
+    }
+
+    /// A struct of known fields, and the numbers among them. Others are skipped.
+    fn walk(
+        &mut self,
+        layout: &[(i64, Layout)],
+        depth: usize,
+        number: &mut dyn FnMut(i64, i64),
+    ) -> Result<(), InputError> {
+        let mut id = 0;
+        while let Some((kind, field)) = self.field(id)? {
+            id = field;
+            let known = layout.iter().find(|(known, _)| *known == field).map(|(_, layout)| *layout);
+            match (known, kind) {
+                (Some(Layout::Number), NUMBER) => number(field, self.signed()?),
+                (Some(Layout::Byte), BYTE) | (Some(Layout::Bool), TRUE | FALSE) | (Some(Layout::Binary), BINARY) => {
+                    self.skip(kind, depth + 1)?;
+                }
+                (Some(Layout::Struct(fields)), STRUCT) => self.walk(fields, depth + 1, &mut |_, _| {})?,
+                (None, _) if !layout.is_empty() => self.skip(kind, depth + 1)?,
+                _ => return Err(invalid(format!("a schema with a field {field} of type {kind}"))),
+            }
+        }
+        Ok(())
     }
 
     fn skip(&mut self, kind: u8, depth: usize) -> Result<(), InputError> {
@@ -139,7 +217,7 @@ impl Compact<'_> {
         }
         match kind {
             // The values of fields that are true or false are their types.
-            1 | 2 => {}
+            TRUE | FALSE => {}
             BYTE => drop(self.byte()?),
             4..=6 => drop(self.varint()?),
             DOUBLE => self.rest = self.rest.get(8..).ok_or_else(ends)?,
@@ -179,7 +257,7 @@ impl Compact<'_> {
     fn skip_element(&mut self, kind: u8, depth: usize) -> Result<(), InputError> {
         match kind {
             // In lists they take a byte.
-            1 | 2 => self.byte().map(drop),
+            TRUE | FALSE => self.byte().map(drop),
             kind => self.skip(kind, depth),
         }
     }
@@ -191,6 +269,8 @@ fn ends() -> InputError {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     #[test]
@@ -211,10 +291,10 @@ mod tests {
 
     #[test]
     fn metadata_ends_where_it_should() {
-        // A schema of two nodes, `num_children` of the first 1, and a field of each kind that is skipped.
-        let metadata =
-            [0x29, 0x2c, 0x55, 2, 0, 0, 0x18, 1, b'a', 0x11, 0x1b, 1, 0x33, 1, 2, 0x17, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-        assert!(check(&metadata).is_ok());
+        // A version, and a schema of two nodes: `num_children` of the first is 1, the second is a decimal and has an unknown field.
+        let leaf = [0x18, 1, b'a', 0x6c, 0x5c, 0x15, 2, 0x15, 2, 0, 0, 0x1b, 1, 0x33, 1, 2, 0];
+        let metadata = [[0x15, 2, 0x19, 0x2c, 0x55, 2, 0].as_slice(), &[0x48], &leaf[1..]].concat();
+        check(&metadata).unwrap();
         for end in 0..metadata.len() {
             assert!(check(&metadata[..end]).is_err(), "{end}");
         }

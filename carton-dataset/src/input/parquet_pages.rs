@@ -181,7 +181,8 @@ fn skip_delta(mut bytes: &[u8], most: u64) -> std::result::Result<&[u8], String>
         return Err(format!("{n_values} lengths of strings in a page of at most {most} values"));
     }
     varint(&mut bytes).ok_or_else(ends)?;
-    let per_miniblock = block_size.checked_div(n_miniblocks).filter(|size| *size > 0).ok_or_else(ends)?;
+    let per_miniblock =
+        block_size.checked_div(n_miniblocks).filter(|size| *size > 0 && size.is_multiple_of(32)).ok_or_else(ends)?;
     let mut left = n_values.saturating_sub(1);
     while left > 0 {
         varint(&mut bytes).ok_or_else(ends)?;

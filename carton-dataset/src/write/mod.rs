@@ -1,4 +1,4 @@
-//! Record batches become the shards of a dataset (spec/dataset.md §5 and §6).
+//! Record batches become the shards of a dataset (spec/dataset.md §4 and §5).
 //!
 //! `columns` decides what is written; `task` is one attempt at one task, which cuts rows into shards with `batch` or `key_value`
 //! and writes each with `shard_file` into the folder of the `attempt`. `commit` makes a dataset of one attempt at each task: which,
