@@ -117,6 +117,7 @@ impl Pending {
             let Some(column) = self.columns.get_mut(position) else { continue };
             let Some(n_bytes) = column.sample.as_ref().map(|sample| sample.n_bytes) else { continue };
             column.take(n_rows * n_bytes, |name, bytes| file.write(name, bytes, meter))?;
+            // The layout has such a tensor, so its bytes can be counted.
             write_zeros((padded - n_rows) * n_bytes, |bytes| file.write(&column.name, bytes, meter))?;
         }
         self.n_rows -= n_rows;

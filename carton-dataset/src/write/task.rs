@@ -22,7 +22,7 @@ use crate::report::TaskReport;
 ///
 /// Nothing of it is part of a dataset before it was [committed](crate::commit). Dropped without [`finish`](Self::finish), and
 /// after any error, it removes what it wrote. Holds the rows of one shard, and of one record batch, as slices of the memory
-/// that they came in.
+/// that they came in; and the names of all tensors of the task, which its report lists, in key-value mode a few for each row.
 pub struct TaskWriter {
     schema: SchemaRef,
     columns: Columns,
