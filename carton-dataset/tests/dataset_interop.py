@@ -7,6 +7,7 @@
 """
 
 import copy
+import decimal
 import json
 import struct
 import sys
@@ -38,6 +39,12 @@ def rows():
             "name": pa.array([f"row {row:06}" for row in range(N_ROWS)]),
             "bytes": pa.array([bytes([row % 256]) * (row % 9) for row in range(N_ROWS)], pa.binary()),
             "tensor": pa.array([{"data": b"ab", "shape": [2], "dtype": "U8"} for _ in range(N_ROWS)]),
+            # Types that tensors are not made of, which a file may have beside others.
+            "when": pa.array(numbers, pa.timestamp("us", tz="UTC")),
+            "time": pa.array(numbers, pa.time64("us")),
+            "price": pa.array([decimal.Decimal(row) / 4 for row in range(N_ROWS)], pa.decimal128(9, 2)),
+            "small": pa.array(numbers % 100, pa.uint8()),
+            "nothing": pa.nulls(N_ROWS),
             "word": pa.array([["a", "b", None][row % 3] for row in range(N_ROWS)]).dictionary_encode(),
         }
     )

@@ -167,7 +167,7 @@ fn read(path: &Path) -> bool {
 /// Mutated files of every kind. `CARTON_TEST_ROUNDS` asks for more of them.
 #[test]
 fn mutated_files_are_errors() {
-    let n_rounds: usize = std::env::var("CARTON_TEST_ROUNDS").map_or(400, |rounds| rounds.parse().unwrap());
+    let n_rounds: usize = std::env::var("CARTON_TEST_ROUNDS").map_or(200, |rounds| rounds.parse().unwrap());
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("rows");
     // Panics that the reader turns into errors would fill the screen.
