@@ -10,6 +10,23 @@ use crate::causes::in_one_line;
 use crate::progress::{ProgressEvent, Stage};
 use crate::{Carton, Error, ErrorKind, Inputs};
 
+/// How self-tests are run and judged.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SelfTestOptions {
+    /// How far outputs may be from what is expected.
+    pub tolerance: Tolerance,
+    /// Whether tensors are views of the mapped carton where they can be, instead of copies of it
+    /// ([`Package::mapped_tensor`](crate::package::Package::mapped_tensor)): for cartons that nobody writes to meanwhile. A carton that
+    /// is truncated then ends the process.
+    pub mapped: bool,
+}
+
+impl From<Tolerance> for SelfTestOptions {
+    fn from(tolerance: Tolerance) -> Self {
+        Self { tolerance, ..Self::default() }
+    }
+}
+
 /// How the self-tests of a carton went.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SelfTestReport {
@@ -64,7 +81,8 @@ impl Carton {
     ///
     /// # Errors
     /// A test that could not be judged: its tensors cannot be read, or the runner died.
-    pub async fn self_test(&self, tolerance: Tolerance) -> Result<SelfTestReport, Error> {
+    pub async fn self_test(&self, options: impl Into<SelfTestOptions>) -> Result<SelfTestReport, Error> {
+        let options = options.into();
         let (package, progress) = (self.package().clone(), self.progress());
         run_blocking(move |abandoned| {
             Ok(package.fetch_self_tests(&|done| {
@@ -77,17 +95,18 @@ impl Carton {
         .await?;
         let mut self_tests = Vec::new();
         for index in 0..self.package().metadata().self_tests().len() {
-            self_tests.push(self.run_self_test(index, tolerance).await?);
+            self_tests.push(self.run_self_test(index, options).await?);
         }
         Ok(SelfTestReport { passed: self_tests.iter().all(|test| test.passed), self_tests })
     }
 
-    async fn run_self_test(&self, index: usize, tolerance: Tolerance) -> Result<SelfTestResult, Error> {
+    async fn run_self_test(&self, index: usize, options: SelfTestOptions) -> Result<SelfTestResult, Error> {
         let package = self.package().clone();
         let (name, inputs, expected) = run_blocking(move |_| {
             let Some(test) = package.self_tests().nth(index) else {
                 return Err(Error::Internal(format!("no self-test {index}")));
             };
+            let test = if options.mapped { test.mapped() } else { test };
             Ok((test.label(), test.inputs()?, test.expected_out()?.unwrap_or_default()))
         })
         .await?;
@@ -103,8 +122,10 @@ impl Carton {
             }
             Err(error) => return Err(error),
         };
-        let outputs: Vec<OutputResult> =
-            expected.iter().map(|(name, expected)| compare(name, outputs.get(name), expected, tolerance)).collect();
+        let outputs: Vec<OutputResult> = expected
+            .iter()
+            .map(|(name, expected)| compare(name, outputs.get(name), expected, options.tolerance))
+            .collect();
         Ok(SelfTestResult { name, passed: outputs.iter().all(|output| output.passed), seconds, outputs, error: None })
     }
 }

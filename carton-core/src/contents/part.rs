@@ -4,7 +4,9 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
+
+use carton_tensor::files::{FileBytes, SharedBytes};
 
 use super::origin::{Origin, RawReader};
 use super::progress::{Meter, silent};
@@ -37,7 +39,19 @@ pub(super) enum Verified {
     /// All of it.
     Memory(Vec<u8>),
     /// A range of an open file, which must stay as it was when it was verified.
-    File { file: Arc<File>, range: Range<u64>, identity: FileIdentity },
+    File {
+        file: Arc<File>,
+        range: Range<u64>,
+        identity: FileIdentity,
+        /// The same bytes mapped, once somebody asked for that.
+        map: OnceLock<SharedBytes>,
+    },
+}
+
+impl Verified {
+    fn file(file: File, range: Range<u64>, identity: FileIdentity) -> Self {
+        Self::File { file: Arc::new(file), range, identity, map: OnceLock::new() }
+    }
 }
 
 impl Contents {
@@ -61,7 +75,7 @@ impl Contents {
                 buffer.copy_from_slice(part.ok_or_else(|| outside(bytes.len() as u64))?);
                 Ok(())
             }
-            Verified::File { file, range, identity } => {
+            Verified::File { file, range, identity, .. } => {
                 let length = range.end - range.start;
                 if offset.checked_add(buffer.len() as u64).is_none_or(|end| end > length) {
                     return Err(outside(length));
@@ -101,6 +115,43 @@ impl Contents {
         }
     }
 
+    /// The bytes of a file as a view of the mapped file that they are in, verified as [`read_range`](Self::read_range) does; `None`
+    /// for one that is in memory. Nothing is copied, and all that ask share one map.
+    ///
+    /// For cartons that nobody writes to as long as the bytes are used: truncated underneath them, the file ends the process with
+    /// SIGBUS, and bytes that are written to it are seen ([`FileBytes::map`]). That it has not changed since it was
+    /// verified is looked at when this is called. A file of the cache stays as it is, even if it is deleted.
+    ///
+    /// ```no_run
+    /// use carton_core::package::{OpenOptions, Package};
+    /// use carton_tensor::safetensors::Reader;
+    /// let package = Package::open("model.carton".as_ref(), OpenOptions::default())?;
+    /// let path = "tensor_data/tensors.safetensors";
+    /// let bytes = package.contents().map(path)?.ok_or("the carton is in memory")?;
+    /// let file = Reader::new(bytes, path)?;
+    /// let view = file.read("x")?; // Its elements are the bytes of the carton.
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`read_range`](Self::read_range); the system cannot map it.
+    pub fn map(&self, path: &str) -> Result<Option<SharedBytes>, ContentsError> {
+        let verified = self.verified(path)?;
+        let Verified::File { file, range, identity, map } = &*verified else { return Ok(None) };
+        let bytes = match map.get() {
+            Some(bytes) => bytes.clone(),
+            None => {
+                let bytes = FileBytes::map_range(file, range.clone());
+                let bytes = bytes.map_err(ContentsError::io("map", Path::new(path)))?;
+                map.get_or_init(|| bytes).clone()
+            }
+        };
+        if !is_unchanged(file, identity) {
+            return Err(ContentsError::Changed { location: self.location() });
+        }
+        Ok(Some(bytes))
+    }
+
     /// The file at this path, verified by this call or an earlier one.
     fn verified(&self, path: &str) -> Result<Arc<Verified>, ContentsError> {
         let index = self.follow(self.find(path)?);
@@ -134,7 +185,7 @@ impl Contents {
                 let file = file.map_err(ContentsError::io("open", Path::new(archive.source().location())))?;
                 if let (Some((range, identity)), Some(file)) = (in_place, file) {
                     self.verify_with_its_folder(index, &meter)?;
-                    return Ok(Verified::File { file: Arc::new(file), range, identity });
+                    return Ok(Verified::file(file, range, identity));
                 }
                 if self.is_small(index) || archive.source().file().is_none() {
                     return self.in_memory(index);
@@ -148,7 +199,7 @@ impl Contents {
                 let (folder, known) = self.known_of_folder(root)?;
                 let ((file, identity), line) = self.verified_in_folder(index, &known, &meter)?;
                 self.remember_in_folder(&folder, known, &[index], line.into_iter().collect());
-                Ok(Verified::File { file: Arc::new(file), range: 0..identity.size, identity })
+                Ok(Verified::file(file, 0..identity.size, identity))
             }
             _ => self.in_memory(index),
         }
@@ -204,7 +255,7 @@ impl Contents {
 fn whole(file: File, path: &Path) -> Result<Verified, ContentsError> {
     let metadata = file.metadata().map_err(ContentsError::io("inspect", &PathBuf::from(path)))?;
     let identity = FileIdentity::of(&metadata);
-    Ok(Verified::File { file: Arc::new(file), range: 0..identity.size, identity })
+    Ok(Verified::file(file, 0..identity.size, identity))
 }
 
 fn is_unchanged(file: &File, identity: &FileIdentity) -> bool {

@@ -3,6 +3,7 @@
 
 mod error;
 mod info;
+mod mapped;
 mod output;
 mod references;
 mod rewrite;
@@ -212,7 +213,7 @@ impl Package {
     /// The self-tests, with their tensors to be read when they are asked for.
     pub fn self_tests(&self) -> impl ExactSizeIterator<Item = SelfTestData<'_>> {
         let tests = self.metadata().self_tests().iter().enumerate();
-        tests.map(|(index, test)| SelfTestData { package: self, index, test })
+        tests.map(|(index, test)| SelfTestData { package: self, index, test, is_mapped: false })
     }
 
     /// The examples, with their tensors and files to be read when they are asked for.
@@ -244,6 +245,7 @@ pub struct SelfTestData<'package> {
     package: &'package Package,
     index: usize,
     test: &'package SelfTest,
+    is_mapped: bool,
 }
 
 impl SelfTestData<'_> {
@@ -257,6 +259,12 @@ impl SelfTestData<'_> {
     #[must_use]
     pub fn declared(&self) -> &SelfTest {
         self.test
+    }
+
+    /// The same test, whose tensors are views of the carton where they can be: [`Package::mapped_tensor`].
+    #[must_use]
+    pub fn mapped(self) -> Self {
+        Self { is_mapped: true, ..self }
     }
 
     /// Reads the inputs.
@@ -276,7 +284,8 @@ impl SelfTestData<'_> {
     }
 
     fn read(&self, tensors: &BTreeMap<String, String>) -> Result<BTreeMap<String, Tensor>, PackageError> {
-        tensors.iter().map(|(name, tensor)| Ok((name.clone(), self.package.tensor(tensor)?))).collect()
+        let read = |name| if self.is_mapped { self.package.mapped_tensor(name) } else { self.package.tensor(name) };
+        tensors.iter().map(|(name, tensor)| Ok((name.clone(), read(tensor)?))).collect()
     }
 }
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use memmap2::Mmap;
+use memmap2::{Mmap, MmapOptions};
 
 use super::SharedBytes;
 use crate::{AlignedBytes, Storage};
@@ -62,14 +62,37 @@ impl FileBytes {
     /// IO; `path` is no regular file.
     pub fn map(path: impl AsRef<Path>) -> io::Result<Self> {
         let (file, len) = open(path.as_ref())?;
-        if len == 0 {
-            return Ok(Self::from(SharedBytes::from(Vec::<u8>::new())));
+        Ok(Self::from(Self::map_range(&file, 0..len)?))
+    }
+
+    /// Maps a range of an open file, which need not start at a page: what [`map`](Self::map) says of whole files.
+    ///
+    /// ```
+    /// use carton_tensor::files::FileBytes;
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("bytes");
+    /// std::fs::write(&path, b"some bytes")?;
+    /// let bytes = FileBytes::map_range(&std::fs::File::open(&path)?, 5..10)?;
+    /// assert_eq!(&*bytes, b"bytes");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// IO; [`UnexpectedEof`](io::ErrorKind::UnexpectedEof) for a range past the end.
+    pub fn map_range(file: &File, range: Range<u64>) -> io::Result<SharedBytes> {
+        let len = file.metadata()?.len();
+        let length = range.end.checked_sub(range.start).filter(|_| range.end <= len);
+        let length = length.and_then(|length| usize::try_from(length).ok()).ok_or_else(|| past_the_end(&range, len))?;
+        if length == 0 {
+            return Ok(SharedBytes::from(Vec::<u8>::new()));
         }
+        let mut options = MmapOptions::new();
+        options.offset(range.start).len(length);
         // SAFETY: the map is only read. That the file stays as it is while it is mapped is the caller's promise above,
         // without which the process may end or numbers may change; no invariant of a type hangs on them, since every bit
         // pattern is a valid element.
-        let map = unsafe { Mmap::map(&file)? };
-        Ok(Self::from(SharedBytes::from(Mapped(map))))
+        let map = unsafe { options.map(file)? };
+        Ok(SharedBytes::from(Mapped(map)))
     }
 
     /// The number of bytes.
@@ -210,6 +233,23 @@ mod tests {
                 assert_eq!(bytes.read(range).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
             }
             assert_eq!(bytes.read_into(u64::MAX, &mut buffer).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        }
+    }
+
+    #[test]
+    fn ranges_that_are_mapped_are_in_the_file() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("bytes");
+        let bytes: Vec<u8> = (0..10_000_u32).map(|n| n as u8).collect();
+        std::fs::write(&path, &bytes).unwrap();
+        let file = File::open(&path).unwrap();
+        for range in [0..10_000, 1..9999, 4096..8192, 9999..10_000, 5000..5000] {
+            let expected = &bytes[range.start as usize..range.end as usize];
+            assert_eq!(&*FileBytes::map_range(&file, range).unwrap(), expected);
+        }
+        #[allow(clippy::reversed_empty_ranges)]
+        for range in [0..10_001, 10_001..10_001, 3..2, 0..u64::MAX] {
+            assert_eq!(FileBytes::map_range(&file, range).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
         }
     }
 

@@ -9,3 +9,4 @@ mod metadata;
 mod model_files;
 mod network;
 mod setting;
+mod tensor_files;

@@ -3,6 +3,8 @@
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use carton_tensor::{safetensors, ztensor};
+
 use super::*;
 use crate::cache::Scope;
 use crate::contents::MappableFile;
@@ -82,6 +84,90 @@ fn tensors_in_one_file_wherever_the_carton_is() {
             assert_eq!(std::fs::read(&again).unwrap(), std::fs::read(&carton).unwrap());
         }
     }
+}
+
+/// Whether the elements of a tensor, all of them, are in memory that the file at `path` is mapped to.
+fn is_view_of(tensor: &Tensor, path: &Path) -> bool {
+    let Tensor::Numeric(tensor) = tensor else { return false };
+    let address = tensor.bytes().as_ptr().addr()..tensor.bytes().as_ptr().addr() + tensor.bytes().len();
+    let path = path.canonicalize().unwrap();
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let mut of_file = maps.lines().filter(|line| line.ends_with(path.to_str().unwrap()));
+    of_file.any(|line| {
+        let (start, end) = line.split(' ').next().unwrap().split_once('-').unwrap();
+        let [start, end] = [start, end].map(|end| usize::from_str_radix(end, 16).unwrap());
+        start <= address.start && address.end <= end
+    })
+}
+
+#[test]
+fn tensors_are_views_of_the_mapped_carton_where_that_is_asked_for() {
+    for format in FORMATS {
+        let folder = Folder::new();
+        let path = format!("tensor_data/tensors{}", format.extension());
+        let input = input(&folder, format);
+        let carton = pack(&folder, "out.carton", &input).unwrap();
+        let package = open(&carton).unwrap();
+        let unpacked = folder.path("unpacked");
+        package.contents().unpack(&unpacked, &contents::silent).unwrap();
+        for (package, place) in [(package, carton.clone()), (open(&unpacked).unwrap(), unpacked.join(&path))] {
+            let x = package.mapped_tensor("x").unwrap();
+            assert!(is_view_of(&x, &place), "{format:?} is copied");
+            assert_eq!(elements(&x), "[2] [1.0, 2.0]");
+            let test = package.self_tests().next().unwrap();
+            assert!(is_view_of(&test.mapped().inputs().unwrap()["a"], &place));
+            // Only where it is asked for.
+            assert!(!is_view_of(&test.inputs().unwrap()["a"], &place));
+            assert!(!is_view_of(&package.tensor("x").unwrap(), &place));
+            // What is no file of many tensors is read as always.
+            assert_eq!(elements(&package.mapped_tensor("words").unwrap()), "[2] [\"a\", \"b\"]");
+            // The whole file, for whoever reads the format; tensors outlive the package.
+            let bytes = package.contents().map(&path).unwrap().unwrap();
+            drop(package);
+            let view = match format {
+                FileFormat::Safetensors => safetensors::Reader::new(bytes, path.as_str()).unwrap().read("x").unwrap(),
+                FileFormat::Ztensor => ztensor::Reader::new(bytes.into()).unwrap().read("x").unwrap(),
+            };
+            let view: Tensor = view.to_numeric().unwrap().into();
+            assert!(is_view_of(&view, &place), "{format:?} is copied");
+            assert_eq!((elements(&view), elements(&x)), ("[2] [1.0, 2.0]".to_owned(), "[2] [1.0, 2.0]".to_owned()));
+        }
+        // Compressed in the carton, it is mapped from where it is decompressed to.
+        let compressed = compressed_by_another_writer(&carton, &path, &folder.path("compressed.carton"));
+        let cache = Arc::new(Cache::open(&folder.path("cache")).unwrap());
+        let options = OpenOptions { cache: Some(cache), ..OpenOptions::default() };
+        let package = Package::open(&compressed, options).unwrap();
+        assert_eq!(elements(&package.mapped_tensor("x").unwrap()), "[2] [1.0, 2.0]");
+        assert!(!is_view_of(&package.mapped_tensor("x").unwrap(), &compressed));
+    }
+}
+
+/// The same carton, but that this entry is compressed.
+fn compressed_by_another_writer(carton: &Path, path: &str, output: &Path) -> PathBuf {
+    let mut archive = zip::ZipArchive::new(std::fs::File::open(carton).unwrap()).unwrap();
+    let mut writer = zip::ZipWriter::new(std::fs::File::create(output).unwrap());
+    for index in 0..archive.len() {
+        let mut entry = archive.by_index(index).unwrap();
+        let name = entry.name().unwrap().into_owned();
+        let method = if name == path { zip::CompressionMethod::Deflated } else { zip::CompressionMethod::Stored };
+        writer.start_file(&name, zip::write::SimpleFileOptions::default().compression_method(method)).unwrap();
+        std::io::copy(&mut entry, &mut writer).unwrap();
+    }
+    writer.finish().unwrap();
+    output.to_path_buf()
+}
+
+#[test]
+fn a_carton_that_changed_is_not_mapped_again() {
+    let folder = Folder::new();
+    let carton = pack(&folder, "out.carton", &input(&folder, FileFormat::Ztensor)).unwrap();
+    let package = open(&carton).unwrap();
+    package.mapped_tensor("x").unwrap();
+    // Past the tick of the clock in which the carton was written.
+    std::thread::sleep(std::time::Duration::from_millis(30));
+    std::fs::File::options().append(true).open(&carton).unwrap().write_all_at(b"?", 0).unwrap();
+    let error = package.mapped_tensor("x").unwrap_err();
+    assert!(chain(&error).contains("changed"), "{}", chain(&error));
 }
 
 #[test]

@@ -1,0 +1,101 @@
+//! Files of tensors that are on a server: those of a carton there, and those that a carton links to.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use carton_core::tensor_data::TensorFormat;
+use carton_core::{Carton, Inputs, PackOptions, Packed, RecordSelfTest, SelfTestOptions};
+use carton_tensor::{Tensor, Tolerance};
+use carton_tests::nginx::Nginx;
+use carton_tests::server::File;
+
+use crate::links::link;
+use crate::setting::{Setting, chain};
+
+const FORMATS: [(TensorFormat, &str); 2] =
+    [(TensorFormat::Safetensors, "tensors.safetensors"), (TensorFormat::Ztensor, "tensors.zt")];
+const LENGTH: usize = 1 << 20;
+
+/// A carton with a self-test of a megabyte of numbers beside a model of four, packed for the runner that returns its inputs.
+async fn pack(setting: &Setting, format: TensorFormat) -> Packed {
+    let model = setting.place.path().join("model");
+    std::fs::create_dir_all(&model).unwrap();
+    std::fs::write(model.join("weights.bin"), vec![7; 4 * LENGTH]).unwrap();
+    let numbers: Vec<f32> = (0..LENGTH / 4).map(|n| n as f32).collect();
+    let inputs: BTreeMap<String, Tensor> =
+        [("x".to_owned(), Tensor::from_vec(numbers, vec![LENGTH / 4]).unwrap())].into();
+    let options = PackOptions {
+        tensor_format: format,
+        record_self_tests: vec![RecordSelfTest { name: None, inputs: Inputs::Named(inputs) }],
+        config: Some(setting.place.config()),
+        ..PackOptions::default()
+    };
+    let output = setting.place.path().join("model.carton");
+    Carton::pack(&model, "noop", &output, options).await.unwrap_or_else(|error| panic!("{}", chain(&error)))
+}
+
+/// The self-test passes, and its tensors are views of a file of the cache.
+async fn check(setting: &Setting, model: &Carton) {
+    let options = SelfTestOptions { tolerance: Tolerance::default(), mapped: true };
+    let report = model.self_test(options).await.unwrap_or_else(|error| panic!("{}", chain(&error)));
+    assert!(report.passed && report.self_tests.len() == 1, "{report:?}");
+    let test = model.package().self_tests().next().unwrap();
+    let inputs = test.mapped().inputs().unwrap();
+    let Tensor::Numeric(x) = &inputs["x"] else { panic!("no numbers") };
+    assert_eq!(x.as_slice::<f32>().unwrap()[1000], 1000.0);
+    let address = x.bytes().as_ptr().addr();
+    let cache = setting.place.config().cache_dir.canonicalize().unwrap();
+    assert!(is_mapped_below(address, &cache), "it is a copy");
+}
+
+/// Whether the address is in a map of a file below the folder.
+fn is_mapped_below(address: usize, folder: &Path) -> bool {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    maps.lines().filter(|line| line.contains(folder.to_str().unwrap())).any(|line| {
+        let (start, end) = line.split(' ').next().unwrap().split_once('-').unwrap();
+        let [start, end] = [start, end].map(|end| usize::from_str_radix(end, 16).unwrap());
+        (start..end).contains(&address)
+    })
+}
+
+#[tokio::test]
+async fn a_file_of_tensors_in_a_carton_on_a_server() {
+    let Some(nginx) = Nginx::start("") else { return };
+    for (format, _) in FORMATS {
+        let setting = Setting::new();
+        let packed = pack(&setting, format).await;
+        assert!(packed.has_tensor_file);
+        std::fs::copy(&packed.path, nginx.root().join("model.carton")).unwrap();
+        let url = nginx.url("model.carton");
+        let model = setting.must_load(&url).await;
+        nginx.forget_requests();
+        check(&setting, &model).await;
+        let fetched: u64 = nginx.requests().iter().map(|request| request.body_bytes).sum();
+        assert!((LENGTH as u64..LENGTH as u64 + (64 << 10)).contains(&fetched), "{fetched} bytes were fetched");
+        // Once is enough.
+        nginx.forget_requests();
+        check(&setting, &setting.must_load(&url).await).await;
+        let fetched: u64 = nginx.requests().iter().map(|request| request.body_bytes).sum();
+        assert!(fetched < 64 << 10, "{fetched} bytes were fetched again");
+    }
+}
+
+#[tokio::test]
+async fn a_file_of_tensors_that_is_linked() {
+    for (format, name) in FORMATS {
+        let setting = Setting::new();
+        let packed = pack(&setting, format).await;
+        let path = format!("tensor_data/{name}");
+        let bytes = {
+            let package = Carton::open(packed.path.to_str().unwrap(), setting.open_options()).await.unwrap();
+            package.contents().read(&path, u64::MAX).unwrap()
+        };
+        let url = setting.server.url("/tensors");
+        let carton = link(&packed.path, &path, &bytes, &[url]);
+        setting.server.serve("/tensors", File::new(bytes));
+        let model = setting.must_load(carton.to_str().unwrap()).await;
+        assert!(setting.server.exchanges().is_empty(), "the tensors of self-tests are fetched when they are needed");
+        check(&setting, &model).await;
+        assert!(!setting.server.exchanges_for("/tensors").is_empty());
+    }
+}
