@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "ztensor/builders.rs"]
+mod builders;
 #[path = "ztensor/container.rs"]
 mod container;
 #[path = "ztensor/formats.rs"]

@@ -8,7 +8,8 @@ use minicbor::encode::Encoder;
 
 use super::ZTensorError;
 use super::cbor::{MAX_DEPTH, Walker};
-use super::error::{Name, Place};
+use super::name::Name;
+use super::place::Place;
 
 /// Attributes by name.
 pub type Attributes = BTreeMap<String, Attribute>;

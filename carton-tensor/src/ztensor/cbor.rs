@@ -7,8 +7,9 @@ use minicbor::Decoder;
 use minicbor::data::Type;
 
 use super::ZTensorError;
-use super::error::{Name, Place};
 use super::manifest::Span;
+use super::name::Name;
+use super::place::Place;
 
 /// How deep values may be nested.
 pub(super) const MAX_DEPTH: usize = 64;

@@ -5,7 +5,8 @@ use std::fmt;
 use sha2::{Digest as _, Sha256};
 
 use super::ZTensorError;
-use super::error::{Name, Place};
+use super::name::Name;
+use super::place::Place;
 
 /// How digests are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,12 @@
 //! What can be wrong with a zTensor file, and with what is asked of one.
 
-use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
 use super::DigestAlgorithm;
+use super::bytes::Bytes;
+use super::name::Name;
+use super::place::Place;
 use crate::files::{ElementType, RawTensorError};
 
 /// A rule of the format that a file breaks, or a request that cannot be met.
@@ -587,92 +589,8 @@ impl ZTensorError {
     }
 }
 
-/// What an error is about: the whole file, an object of it, or a component of an object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    object: Option<Name>,
-    role: Option<Name>,
-}
-
-impl Place {
-    /// The manifest itself.
-    pub(super) fn manifest() -> Box<Self> {
-        Box::new(Self { object: None, role: None })
-    }
-
-    pub(super) fn object(name: &str) -> Box<Self> {
-        Box::new(Self { object: Some(Name::new(name)), role: None })
-    }
-
-    pub(super) fn component(object: &str, role: &str) -> Box<Self> {
-        Box::new(Self { object: Some(Name::new(object)), role: Some(Name::new(role)) })
-    }
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.object, &self.role) {
-            (Some(object), Some(role)) => write!(f, "component {role} of object {object}"),
-            (Some(object), None) if object.0.is_empty() => f.write_str("the tensor"),
-            (Some(object), None) => write!(f, "object {object}"),
-            (None, _) => f.write_str("the manifest"),
-        }
-    }
-}
-
-/// A name as the file has it, shown in backticks, escaped and cut, so that no file can write to a terminal or fill a log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Name(Box<str>);
-
-/// The characters of a name that are shown.
-const SHOWN: usize = 200;
-
-impl Name {
-    pub(super) fn new(name: &str) -> Self {
-        // One more than is shown, to know that there are more.
-        Self(name.chars().take(SHOWN + 1).collect::<String>().into())
-    }
-}
-
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (shown, dots) = match self.0.char_indices().nth(SHOWN) {
-            Some((end, _)) => (&self.0[..end], "…"),
-            None => (&*self.0, ""),
-        };
-        write!(f, "`{}{dots}`", shown.escape_debug())
-    }
-}
-
-/// A number of bytes that is known, or only known to be too large.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bytes {
-    /// So many.
-    Exactly(u64),
-    /// More than so many; nobody looked how many.
-    MoreThan(u64),
-}
-
-impl fmt::Display for Bytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Exactly(n_bytes) => write!(f, "{n_bytes}"),
-            Self::MoreThan(n_bytes) => write!(f, "more than {n_bytes}"),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_escaped_and_cut() {
-        assert_eq!(Name::new("a\u{1b}[31m`").to_string(), "`a\\u{1b}[31m``");
-        assert_eq!(Name::new(&"é".repeat(1000)).to_string(), format!("`{}…`", "é".repeat(200)));
-        assert_eq!(Name::new(&"é".repeat(200)).to_string(), format!("`{}`", "é".repeat(200)));
-    }
-
     #[test]
     fn every_section_that_errors_cite_exists() {
         let specification = include_str!("../../../spec/ztensor.md");

@@ -7,7 +7,8 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use super::attributes::{self, Attributes};
-use super::error::{Name, Place};
+use super::name::Name;
+use super::place::Place;
 use super::{Digest, ZTensorError, parse, types};
 use crate::files::ElementType;
 

@@ -12,6 +12,7 @@
 
 mod append;
 mod attributes;
+mod bytes;
 mod cbor;
 mod component;
 mod create;
@@ -19,7 +20,9 @@ mod digest;
 mod error;
 mod footer;
 mod manifest;
+mod name;
 mod parse;
+mod place;
 mod quantized_group;
 mod reader;
 mod sparse;
@@ -29,11 +32,14 @@ mod writer;
 
 pub use append::AppendFile;
 pub use attributes::{Attribute, Attributes};
+pub use bytes::Bytes;
 pub use create::NewFile;
 pub use digest::{Digest, DigestAlgorithm};
-pub use error::{Bytes, Name, Place, ZTensorError};
+pub use error::ZTensorError;
 pub use footer::{ALIGNMENT, Footer, MAGIC, MAX_MANIFEST, check_header};
 pub use manifest::{Component, Encoding, Format, Manifest, Object};
+pub use name::Name;
+pub use place::Place;
 pub use quantized_group::QuantizedGroup;
 pub use reader::{Checks, Reader, Verified};
 pub use sparse::{Coo, Csr, MAX_DENSE};

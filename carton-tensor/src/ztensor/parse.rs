@@ -1,9 +1,10 @@
 //! From the manifest's CBOR to a [`Manifest`] whose ranges and sizes are checked (spec/ztensor.md §1.3 to §4.1).
 
 use super::cbor::Walker;
-use super::error::{Name, Place};
 use super::footer::{ALIGNMENT, MAX_MANIFEST};
 use super::manifest::{ComponentEntry, Encoding, FormatEntry, Logical, Manifest, ObjectEntry, Span};
+use super::name::Name;
+use super::place::Place;
 use super::{ZTensorError, types};
 use crate::files::ElementType;
 use crate::{MAX_RANK, element_count};

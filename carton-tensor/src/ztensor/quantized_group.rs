@@ -1,8 +1,8 @@
 //! Weights quantized in groups, as GPTQ does (spec/ztensor.md §5.4).
 
 use super::attributes::Attribute;
-use super::error::Place;
 use super::manifest::{Format, Object};
+use super::place::Place;
 use super::{Attributes, Reader, ZTensorError};
 use crate::files::{ElementType, RawTensor};
 

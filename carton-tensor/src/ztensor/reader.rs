@@ -5,8 +5,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::digest::Hasher;
-use super::error::{Name, Place};
 use super::manifest::{Component, Format, Manifest, Object};
+use super::name::Name;
+use super::place::Place;
 use super::{Footer, ZTensorError, component, footer};
 use crate::element_count;
 use crate::files::{FileBytes, RawTensor, SharedBytes};

@@ -7,9 +7,10 @@ use minicbor::Encoder;
 
 use super::attributes::{self, Attributes};
 use super::digest::Hasher;
-use super::error::{Name, Place};
 use super::footer::{ALIGNMENT, MAGIC, MAX_MANIFEST};
 use super::manifest::Encoding;
+use super::name::Name;
+use super::place::Place;
 use super::{Digest, DigestAlgorithm, Version, ZTensorError, types};
 use crate::files::{ElementType, RawTensor};
 use crate::{MAX_RANK, element_count};

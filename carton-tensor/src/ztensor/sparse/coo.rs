@@ -4,8 +4,8 @@ use std::io::Write;
 
 use super::{MAX_DENSE, Values, index};
 use crate::files::RawTensor;
-use crate::ztensor::error::Place;
 use crate::ztensor::manifest::{Format, Object};
+use crate::ztensor::place::Place;
 use crate::ztensor::{Attributes, Reader, StoreAs, Writer, ZTensorError};
 
 /// A sparse tensor of any rank, whose coordinates are checked: first the index of every value in the first dimension, then

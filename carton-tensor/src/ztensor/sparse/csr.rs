@@ -4,8 +4,8 @@ use std::io::Write;
 
 use super::{MAX_DENSE, Values, index};
 use crate::files::RawTensor;
-use crate::ztensor::error::Place;
 use crate::ztensor::manifest::{Format, Object};
+use crate::ztensor::place::Place;
 use crate::ztensor::{Attributes, Reader, StoreAs, Writer, ZTensorError};
 
 /// A sparse matrix by compressed rows, whose indices are checked: row `r` has the values from `indptr[r]` up to

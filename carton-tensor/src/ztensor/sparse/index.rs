@@ -2,7 +2,7 @@
 
 use crate::files::{ElementType, RawTensor};
 use crate::ztensor::ZTensorError;
-use crate::ztensor::error::Place;
+use crate::ztensor::place::Place;
 
 /// All indices, each below what `size` says for its position.
 pub(super) fn read(tensor: &RawTensor, at: &Place, size: impl Fn(usize) -> usize) -> Result<Vec<u64>, ZTensorError> {

@@ -9,7 +9,7 @@ pub use coo::Coo;
 pub use csr::Csr;
 
 use super::ZTensorError;
-use super::error::Place;
+use super::place::Place;
 use crate::element_count;
 use crate::files::{ElementType, RawTensor, SharedBytes};
 

@@ -1,0 +1,38 @@
+//! Which part of a file an error is about.
+
+use std::fmt;
+
+use super::name::Name;
+
+/// What an error is about: the whole file, an object of it, or a component of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    object: Option<Name>,
+    role: Option<Name>,
+}
+
+impl Place {
+    /// The manifest itself.
+    pub(super) fn manifest() -> Box<Self> {
+        Box::new(Self { object: None, role: None })
+    }
+
+    pub(super) fn object(name: &str) -> Box<Self> {
+        Box::new(Self { object: Some(Name::new(name)), role: None })
+    }
+
+    pub(super) fn component(object: &str, role: &str) -> Box<Self> {
+        Box::new(Self { object: Some(Name::new(object)), role: Some(Name::new(role)) })
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.object, &self.role) {
+            (Some(object), Some(role)) => write!(f, "component {role} of object {object}"),
+            (Some(object), None) if object.is_empty() => f.write_str("the tensor"),
+            (Some(object), None) => write!(f, "object {object}"),
+            (None, _) => f.write_str("the manifest"),
+        }
+    }
+}
