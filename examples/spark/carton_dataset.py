@@ -16,6 +16,7 @@ import math
 import mmap
 import struct
 import subprocess
+import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -131,7 +132,9 @@ class Writer(DataSourceArrowWriter):
         unknown = set(options) - WRITE_OPTIONS
         if unknown:
             raise ValueError(f"unknown options {sorted(unknown)}; there are {sorted(WRITE_OPTIONS)}")
-        self.write_options = overwrite + [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
+        # What tells the attempts of this job from those of one that failed before.
+        self.write_options = [*overwrite, f"--job={uuid.uuid4()}"]
+        self.write_options += [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
 
     def write(self, batches) -> WriterCommitMessage:
         """Runs on an executor, once for each attempt at a task."""
@@ -160,7 +163,7 @@ class Writer(DataSourceArrowWriter):
     def commit(self, messages):
         """Runs on the driver, when one attempt of every task has succeeded."""
         attempts = "\n".join(message.attempt for message in messages)
-        command = [self.carton, "dataset", "merge", self.path, "--attempts=-", "--json", *self.merge]
+        command = [self.carton, "dataset", "merge", self.path, f"--tasks={len(messages)}", "--attempts=-", "--json", *self.merge]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
             with contextlib.suppress(BrokenPipeError):
                 process.stdin.write(attempts.encode())

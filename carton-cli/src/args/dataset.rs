@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use carton_tensor::files::ElementType;
 use carton_tensor::safetensors::parse_dtype;
 use clap::{ArgGroup, Args, Subcommand, ValueEnum, ValueHint};
+use uuid::Uuid;
 
 /// `carton dataset …`.
 #[derive(Debug, Subcommand)]
@@ -42,13 +43,13 @@ Examples:
   producer | carton dataset write - dataset/ --batch-size 256 --task 3 --json";
 
 const MERGE_EXAMPLES: &str = "\
-Of tasks that were attempted several times one attempt counts: those of --attempts and no other, or the first complete one. Nothing
-has its final name before this, and the manifest is written last.
+One attempt of each task counts: those of --attempts and no other, or else the complete ones, if there is no doubt about them. Nothing has
+its final name before this, and the manifest is written last. A merge that was killed is finished by the next one.
 
 A folder with shards and no tasks, brought together from many machines, gets a manifest of the shards that are there.
 
 Examples:
-  carton dataset merge dataset/ --generate-index
+  carton dataset merge dataset/ --tasks 16 --generate-index
   carton dataset merge dataset/ --attempts - < attempts.txt";
 
 const CAT_EXAMPLES: &str = "\
@@ -125,6 +126,10 @@ pub(crate) struct DatasetWriteArgs {
     #[arg(long, value_name = "N")]
     pub(crate) task: Option<u32>,
 
+    /// Which job the task is of: its attempts are told from those of a job that failed earlier, and any complete one will do
+    #[arg(long, value_name = "UUID", requires = "task")]
+    pub(crate) job: Option<Uuid>,
+
     /// Replace the dataset that is in the folder
     #[arg(long)]
     pub(crate) overwrite: bool,
@@ -139,6 +144,10 @@ pub(crate) struct DatasetMergeArgs {
     /// The attempts that count, as `write --task` printed them; `-` reads them from standard input, one a line
     #[arg(long, value_name = "UUID,…", value_delimiter = ',')]
     pub(crate) attempts: Option<Vec<String>>,
+
+    /// How many tasks there must be, numbered from 0: one that is missing would not be noticed otherwise, if it is the last
+    #[arg(long, value_name = "N")]
+    pub(crate) tasks: Option<u32>,
 
     /// Write an index of all tensors as well, _tensor_index.parquet
     #[arg(long)]

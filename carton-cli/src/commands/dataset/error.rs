@@ -51,6 +51,7 @@ fn is_io(error: &DatasetError) -> bool {
 fn hint(error: &DatasetError) -> Option<String> {
     let hint = match error {
         DatasetError::Exists { .. } => "--overwrite replaces it",
+        DatasetError::Attempts { .. } => "--attempts names those that count, and --tasks says how many tasks there are",
         DatasetError::NoManifest { .. } => {
             "`carton dataset merge` makes it of what tasks have written, or of the shards that are there"
         }

@@ -34,9 +34,9 @@ pub(super) async fn run(arguments: DatasetMergeArgs, context: &Context<'_>) -> R
         };
         let options = CommitOptions {
             attempts,
+            n_tasks: arguments.tasks,
             generate_index: arguments.generate_index,
             overwrite: arguments.overwrite,
-            ..CommitOptions::default()
         };
         merge(&arguments.dataset.dataset, &options).map_err(failure)
     })

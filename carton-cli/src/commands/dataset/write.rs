@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use carton_dataset::{
     CommitOptions, DatasetError, Duplicates, KeyValue, Manifest, Mode, Rounding, TailStrategy, TaskReport, TaskWriter,
-    WriteOptions, commit,
+    WriteOptions, abort, commit,
 };
 use carton_tensor::files::ElementType;
 
@@ -87,13 +87,18 @@ fn write(
         made.keep();
         return Ok(Written::Task(report));
     }
+    let attempts = vec![report.attempt];
     let options = CommitOptions {
-        attempts: Some(vec![report.attempt]),
+        attempts: Some(attempts.clone()),
         generate_index: arguments.generate_index,
         overwrite: arguments.overwrite,
         ..CommitOptions::default()
     };
-    let manifest = commit(&arguments.output, &options).map_err(failure)?;
+    let manifest = commit(&arguments.output, &options).map_err(|error| {
+        // Nobody would commit it another time. Why it cannot be removed is no better reason than the first one.
+        let _ = abort(&arguments.output, &attempts);
+        failure(error)
+    })?;
     made.keep();
     Ok(Written::Dataset(manifest))
 }
@@ -164,6 +169,7 @@ fn options(arguments: &DatasetWriteArgs) -> Result<WriteOptions, Failure> {
     };
     options.generate_index = arguments.generate_index;
     options.overwrite = arguments.overwrite;
+    options.job = arguments.job;
     for DtypeArgument { column, dtype } in &arguments.dtype {
         let before: Option<ElementType> = match column {
             Some(column) => options.dtypes.insert(column.clone(), *dtype),
