@@ -62,7 +62,7 @@ pub(super) fn runs(array: &ArrayRef, target: &Target, rounding: Rounding) -> Res
 /// shape of as many elements; nested ones may be flattened or split, but not turned.
 fn agreed(natural: &[Option<usize>], asked: Option<&[usize]>) -> Result<Vec<usize>, ColumnProblem> {
     let Some(asked) = asked else { return Ok(natural.iter().map(|size| size.unwrap_or(0)).collect()) };
-    let found = natural.iter().map(|size| size.unwrap_or(0)).product();
+    let found = natural.iter().fold(1_usize, |product, size| product.saturating_mul(size.unwrap_or(0)));
     // Checked when the column was planned.
     let expected = element_count(asked).unwrap_or(usize::MAX);
     let differs = |(natural, asked): (&Option<usize>, &usize)| natural.is_some_and(|natural| natural != *asked);

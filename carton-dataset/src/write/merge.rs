@@ -44,7 +44,7 @@ pub fn merge(folder: &Path, options: &CommitOptions) -> Result<Manifest, Dataset
         let reader = open_shard(folder, &shard_path)?;
         let header = reader.header();
         let samples =
-            Samples::of(header).map_err(|problem| DatasetError::Staging { path: folder.join(&shard_path), problem })?;
+            Samples::of(header).map_err(|problem| DatasetError::Samples { shard: shard_path.clone(), problem })?;
         for tensor in header.iter() {
             let entry = shard_file::schema(tensor.dtype, tensor.shape);
             match schema.get(tensor.name) {
@@ -58,7 +58,7 @@ pub fn merge(folder: &Path, options: &CommitOptions) -> Result<Manifest, Dataset
                         first.dtype,
                         first.shape
                     );
-                    return Err(DatasetError::Staging { path: folder.join(&shard_path), problem });
+                    return Err(DatasetError::Samples { shard: shard_path, problem });
                 }
                 Some(_) => {}
             }
@@ -73,7 +73,7 @@ pub fn merge(folder: &Path, options: &CommitOptions) -> Result<Manifest, Dataset
         Some(samples_count) => Ok(Shard { shard_path, samples_count, bytes }),
         None => {
             let problem = "its tensors differ in their first dimension, so they are no batch of rows".to_owned();
-            Err(DatasetError::Staging { path: folder.join(shard_path), problem })
+            Err(DatasetError::Samples { shard: shard_path, problem })
         }
     });
     let shards = shards.collect::<Result<Vec<_>, _>>()?;
