@@ -215,10 +215,19 @@ fn what_is_committed_may_be_committed_again() {
 
 #[test]
 fn two_commits_at_once_do_the_same() {
-    for _ in 0..20 {
+    for round in 0..20 {
         let folder = tempfile::tempdir().unwrap();
-        let attempts = [attempt(folder.path(), 0), attempt(folder.path(), 0), attempt(folder.path(), 1)];
-        let options = of_attempts(&[&attempts[1], &attempts[2]]);
+        let overwrite = round % 2 == 1;
+        if overwrite {
+            dataset(folder.path(), &options(), [rows(70, 3)]).unwrap();
+        }
+        let attempts = [0, 0, 1].map(|task| {
+            let options = WriteOptions { overwrite, ..options() };
+            let mut writer = TaskWriter::create(folder.path(), &rows(0, 0).schema(), &options, task).unwrap();
+            writer.write(&rows(10 * task as usize, 5)).unwrap();
+            writer.finish().unwrap()
+        });
+        let options = CommitOptions { overwrite, generate_index: true, ..of_attempts(&[&attempts[1], &attempts[2]]) };
         let manifests: Vec<_> = std::thread::scope(|scope| {
             let commits: Vec<_> = (0..4).map(|_| scope.spawn(|| commit(folder.path(), &options))).collect();
             commits.into_iter().map(|commit| commit.join().unwrap()).collect()
@@ -227,6 +236,7 @@ fn two_commits_at_once_do_the_same() {
             assert_eq!(manifest.as_ref().unwrap(), manifests[0].as_ref().unwrap());
         }
         assert_eq!(labels(folder.path()), of_tasks(&[0, 1]));
+        assert_eq!(index::read(&folder.path().join(index::INDEX_NAME)).unwrap().rows().len(), 12);
     }
 }
 
