@@ -68,6 +68,17 @@ def carton(*arguments):
     return {"code": answer.returncode, **json.loads(answer.stdout)}
 
 
+def wait_for_port(port):
+    deadline = time.monotonic() + 120
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port)).close()
+        except ConnectionRefusedError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+
+
 class Base(unittest.TestCase):
     def setUp(self):
         if not CARTON:
@@ -123,7 +134,8 @@ class Local(Base):
         query = "select cast(id as string) as name, array(id - 10, 10 - id) as pair from range(0, 40, 1, 4) where id >= 10"
         self.write(query, name_col="name", dtype="I64")
         found = self.spark.read.format("carton").load(str(self.out)).collect()
-        pairs = {row["tensor_key"]: (row["dtype"], row["shape"], np.frombuffer(row["data"], "<i8").tolist()) for row in found}
+        numbers = {row["tensor_key"]: np.frombuffer(row["data"], "<i8").tolist() for row in found}
+        pairs = {row["tensor_key"]: (row["dtype"], row["shape"], numbers[row["tensor_key"]]) for row in found}
         self.assertEqual(pairs, {f"{i + 10}__pair": ("I64", [2], [i, -i]) for i in range(30)})
 
     def test_what_cannot_be_written_is_told_and_leaves_no_dataset(self):
@@ -207,6 +219,8 @@ class Cluster(Base):
             port = probe.getsockname()[1]
         master = ["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
         self.start(*master)
+        # Whoever finds nobody there tries again after 20 seconds.
+        wait_for_port(port)
         for host in ("127.0.0.2", "127.0.0.3"):
             worker = ["org.apache.spark.deploy.worker.Worker", "--host", host, "--cores", "2", "--memory", "1g"]
             work = ["--work-dir", str(self.folder / host), "--webui-port", "0"]
@@ -235,7 +249,8 @@ class Cluster(Base):
                           "picture": pa.array([[0.0] * 6] * 9, pa.list_(pa.float32()))})
         with pa.OSFile(str(self.folder / "old.arrows"), "wb") as file, pa.ipc.new_stream(file, table.schema) as stream:
             stream.write_table(table)
-        old = carton("write", self.folder / "old.arrows", self.out, "--task=3", "--batch-size=64", f"--shapes={BATCHES['shapes']}")
+        options = ["--task=3", "--batch-size=64", f"--shapes={BATCHES['shapes']}"]
+        old = carton("write", self.folder / "old.arrows", self.out, *options)
         self.assertEqual((old["code"], old["task"]), (0, 3))
 
         begun = time.monotonic()

@@ -469,6 +469,22 @@ fn an_interrupted_write_leaves_nothing() {
     }
 }
 
+#[test]
+fn an_interrupted_merge_does_not_wait_for_attempts() {
+    let sandbox = Sandbox::new();
+    let arguments = ["dataset", "merge", "out", "--attempts", "-"];
+    let mut child = sandbox.command(arguments).stdin(Stdio::piped()).spawn().unwrap();
+    // Open to the end, and empty.
+    let _stdin = child.stdin.take().unwrap();
+    // Before it listens to signals it would end by one, which is no exit code.
+    std::thread::sleep(Duration::from_millis(500));
+    let start = Instant::now();
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+}
+
 /// What Python's libraries say of what is written, and the other way round.
 #[test]
 fn python_reads_what_is_written() {

@@ -5,10 +5,11 @@ use std::io::{self, Read};
 use carton_dataset::{CommitOptions, merge};
 use uuid::Uuid;
 
+use super::rows::InterruptibleStdin;
 use super::{Context, committed, failure};
 use crate::args::DatasetMergeArgs;
 use crate::failure::{Exit, Failure};
-use crate::interrupt;
+use crate::interrupt::{self, Wanted};
 
 /// What a list of attempts may have at most: a million of them.
 const MAX_LIST: u64 = 40 << 20;
@@ -26,9 +27,9 @@ enum AttemptsError {
 pub(super) async fn run(arguments: DatasetMergeArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
     let (path, index) = (arguments.dataset.dataset.clone(), arguments.generate_index);
-    let manifest = interrupt::blocking(move |_| {
+    let manifest = interrupt::blocking(move |wanted| {
         let attempts = match arguments.attempts.as_deref() {
-            Some([only]) if only == "-" => Some(parse(&listed()?)?),
+            Some([only]) if only == "-" => Some(parse(&listed(wanted)?)?),
             Some(attempts) => Some(parse(&attempts.join("\n"))?),
             None => None,
         };
@@ -45,9 +46,9 @@ pub(super) async fn run(arguments: DatasetMergeArgs, context: &Context<'_>) -> R
 }
 
 /// What is on standard input.
-fn listed() -> Result<String, Failure> {
+fn listed(wanted: &Wanted) -> Result<String, Failure> {
     let mut text = String::new();
-    let read = io::stdin().lock().take(MAX_LIST + 1).read_to_string(&mut text);
+    let read = InterruptibleStdin::new(wanted).take(MAX_LIST + 1).read_to_string(&mut text);
     match read.map_err(|error| Failure::new(AttemptsError::Read(error)))? {
         length if length as u64 > MAX_LIST => Err(Failure::usage(AttemptsError::TooLong)),
         _ => Ok(text),

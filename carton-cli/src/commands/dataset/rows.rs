@@ -40,7 +40,7 @@ impl Rows {
         let mut inputs: Vec<Input> = Vec::with_capacity(paths.len());
         for path in paths {
             let input = match is_standard_input(path) {
-                true => Input::stream(InterruptibleStdin { wanted: wanted.clone() }, "standard input"),
+                true => Input::stream(InterruptibleStdin::new(wanted), "standard input"),
                 false => Input::open(path),
             };
             let input = match columns {
@@ -96,8 +96,14 @@ fn described(schema: &SchemaRef) -> String {
 }
 
 /// Standard input that is left alone when nobody wants it any more: a writer that is interrupted would wait for its next byte.
-struct InterruptibleStdin {
+pub(super) struct InterruptibleStdin {
     wanted: Wanted,
+}
+
+impl InterruptibleStdin {
+    pub(super) fn new(wanted: &Wanted) -> Self {
+        Self { wanted: wanted.clone() }
+    }
 }
 
 impl Read for InterruptibleStdin {
