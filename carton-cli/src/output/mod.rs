@@ -170,9 +170,8 @@ impl Output {
     /// Reports why the command failed: on standard error for people, on standard output with `--json`.
     pub(crate) fn failure(&self, failure: &Failure) {
         self.progress.finish();
-        if self.json {
-            // The exit code says that the command failed, whether or not anybody reads why.
-            let _ = self.json(&failure.to_json());
+        // Where standard output takes no more, as on a full disk, standard error says why.
+        if self.json && self.json(&failure.to_json()).is_ok() {
             return;
         }
         let mut text =

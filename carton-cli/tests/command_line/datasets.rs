@@ -65,6 +65,12 @@ fn plain(name: &str) -> String {
     }
 }
 
+/// What is on standard error when standard output goes to this file.
+fn outcome_of(sandbox: &Sandbox, arguments: &str, stdout: fs::File) -> String {
+    let output = sandbox.command(arguments.split(' ')).stdout(stdout).output().unwrap();
+    String::from_utf8(output.stderr).unwrap()
+}
+
 fn with_input(sandbox: &Sandbox, arguments: &str, input: &[u8]) -> Outcome {
     let path = sandbox.write("input", input);
     outcome(sandbox.command(arguments.split(' ')).stdin(fs::File::open(path).unwrap()))
@@ -287,7 +293,7 @@ fn what_is_wrong_with_rows_is_told_and_nothing_is_left() {
     hint: --columns A,B writes only some columns; --name-col takes a column of strings as names
     ");
     assert_snapshot!(sandbox.carton("dataset write ragged.arrows out --batch-size 2 --columns label"), @"
-    exit code: 1
+    exit code: 2
     ----- stdout -----
 
     ----- stderr -----
@@ -350,7 +356,13 @@ fn what_is_wrong_with_rows_is_told_and_nothing_is_left() {
     ----- stderr -----
     error: the columns of `other.arrows` are not those of `ragged.arrows`: `id` Int64, expected `id` Int64, `name` Utf8, `pair` List(Float32)
     ");
+    let outcome = sandbox.carton("dataset write ragged.arrows text.txt --batch-size 2 --columns id").expect_code(1);
+    assert!(outcome.stderr.contains("hint: a dataset is a folder"), "{outcome}");
     assert_eq!(sandbox.files(), ["input", "other.arrows", "ragged.arrows", "text.txt"]);
+    // What cannot be printed is told all the same.
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let outcome = outcome_of(&sandbox, "dataset ls nowhere --json", full);
+    assert!(outcome.contains("error: "), "{outcome}");
 }
 
 #[test]

@@ -14,7 +14,7 @@ pub(super) fn failure(error: DatasetError) -> Failure {
     let hint = hint(&error);
     let exit = match &error {
         DatasetError::Interrupted => return Failure::with_exit(Exit::Interrupted, InterruptError::Interrupted),
-        DatasetError::Options(_) => Exit::Usage,
+        DatasetError::Options(_) | DatasetError::NoColumn { .. } => Exit::Usage,
         error if is_io(error) => Exit::Failure,
         DatasetError::Input { .. }
         | DatasetError::NoManifest { .. }
@@ -50,6 +50,11 @@ fn is_io(error: &DatasetError) -> bool {
 
 fn hint(error: &DatasetError) -> Option<String> {
     let hint = match error {
+        DatasetError::Io { source, .. }
+            if matches!(source.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory) =>
+        {
+            "a dataset is a folder, and something else is there"
+        }
         DatasetError::Exists { .. } => "--overwrite replaces it",
         DatasetError::Attempts { .. } => "--attempts names those that count, and --tasks says how many tasks there are",
         DatasetError::NoManifest { .. } => {
