@@ -156,6 +156,18 @@ fn manifest_of(reports: &[TaskReport], folder: &Path) -> Result<Manifest, Datase
         if let Some(first) = reports.first().filter(|first| first.mode != report.mode) {
             return Err(differ(format!("tasks {} and {} have written in different modes", first.task, report.task)));
         }
+        if report.mode == batch::MODE && !report.shards.is_empty() {
+            // A batch has a tensor of every column: rows would lack those that another task has.
+            let first = reports.iter().find(|first| !first.shards.is_empty()).unwrap_or(report);
+            if !first.schema.keys().eq(report.schema.keys()) {
+                let columns = |report: &TaskReport| {
+                    report.schema.keys().map(|name| format!("`{}`", name.escape_debug())).collect::<Vec<_>>().join(", ")
+                };
+                let (written, expected) = (columns(report), columns(first));
+                let (task, other) = (report.task, first.task);
+                return Err(differ(format!("task {task} has written {written}, and task {other} {expected}")));
+            }
+        }
         for (name, entry) in &report.schema {
             match schema.get(name) {
                 None => drop(schema.insert(name.clone(), entry.clone())),

@@ -39,12 +39,21 @@ pub fn merge(folder: &Path, options: &CommitOptions) -> Result<Manifest, Dataset
     let parts = chosen(parts_in(folder)?, options.attempts.as_deref()).map_err(attempts_error)?;
     let (mut found, mut rows) = (Vec::new(), Vec::new());
     let mut schema: BTreeMap<String, TensorSchema> = BTreeMap::new();
+    let mut columns: Option<BTreeSet<String>> = None;
     for part in parts {
         let shard_path = part.to_string();
         let reader = open_shard(folder, &shard_path)?;
         let header = reader.header();
         let samples =
             Samples::of(header).map_err(|problem| DatasetError::Samples { shard: shard_path.clone(), problem })?;
+        if samples.is_batch() {
+            let found: BTreeSet<String> = header.names().map(str::to_owned).collect();
+            let expected = columns.get_or_insert_with(|| found.clone());
+            if found != *expected {
+                let problem = format!("has the columns {}, and another shard {}", list(&found), list(expected));
+                return Err(DatasetError::Samples { shard: shard_path, problem });
+            }
+        }
         for tensor in header.iter() {
             let entry = shard_file::schema(tensor.dtype, tensor.shape);
             match schema.get(tensor.name) {
@@ -89,6 +98,10 @@ pub fn merge(folder: &Path, options: &CommitOptions) -> Result<Manifest, Dataset
         let _ = remove(staged);
     }
     published.map(|()| manifest)
+}
+
+fn list(columns: &BTreeSet<String>) -> String {
+    columns.iter().map(|name| format!("`{}`", name.escape_debug())).collect::<Vec<_>>().join(", ")
 }
 
 /// The shards of one attempt at each task: of those that are named, or the only ones. Pure.

@@ -312,8 +312,23 @@ fn tasks_that_do_not_go_together() {
     };
     let modes = "cannot be committed: tasks 0 and 1 have written in different modes";
     check(&|folder| write(folder, &key_value_mode(1), named()), modes);
+    let numbers = |columns: &[&str]| {
+        let one: arrow_array::ArrayRef = std::sync::Arc::new(arrow_array::Int64Array::from(vec![1]));
+        arrow_array::RecordBatch::try_from_iter(columns.iter().map(|name| (*name, one.clone()))).unwrap()
+    };
     let shapes = "task 1 has written `x` as I64 of shape [1], and another one as F32 of shape [2, 3]";
-    check(&|folder| write(folder, &options(), named().project(&[1]).unwrap()), shapes);
+    check(&|folder| write(folder, &options(), numbers(&["label", "x"])), shapes);
+    let columns = "task 1 has written `x`, and task 0 `label`, `x`";
+    check(&|folder| write(folder, &options(), numbers(&["x"])), columns);
+
+    // The same of shards without reports.
+    let (machines, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    attempt(machines.path(), 0);
+    write(machines.path(), &options(), numbers(&["x", "y", "label"]));
+    copied(machines.path(), folder.path());
+    let error = told(&merge(folder.path(), &CommitOptions::default()).unwrap_err());
+    assert!(error.ends_with("has the columns `label`, `x`, `y`, and another shard `label`, `x`"), "{error}");
+    assert!(!folder.path().join("dataset_manifest.json").exists());
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::io;
 
+use carton_dataset::index::IndexError;
 use carton_dataset::{ColumnProblem, DatasetError, InputError};
 
 use crate::failure::{Exit, Failure};
@@ -41,7 +42,10 @@ pub(super) fn failure(error: DatasetError) -> Failure {
 fn is_io(error: &DatasetError) -> bool {
     // Parsers report an early end as an error of reading.
     let is_system = |error: &io::Error| error.kind() != io::ErrorKind::UnexpectedEof;
-    if let DatasetError::Input { source: InputError::Io(error), .. } = error {
+    // These two say of themselves what the system says, and so are not among the causes.
+    if let DatasetError::Input { source: InputError::Io(error), .. }
+    | DatasetError::Index { source: IndexError::Io(error), .. } = error
+    {
         return is_system(error);
     }
     let causes = std::iter::successors(Some(error as &(dyn Error + 'static)), |&error| error.source());
