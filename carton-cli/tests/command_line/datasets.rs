@@ -163,6 +163,16 @@ fn batches_are_written_and_looked_at() {
 }
 
 #[test]
+fn columns_may_come_in_another_order() {
+    let sandbox = Sandbox::new();
+    sandbox.write("one.arrows", stream(&[rows(2, 2).project(&[0, 2]).unwrap()], true));
+    sandbox.write("two.arrows", stream(&[rows(2, 2).project(&[2, 0]).unwrap()], true));
+    sandbox.carton("dataset write one.arrows two.arrows out --batch-size 4").expect_code(0);
+    let json = sandbox.carton("dataset cat out id --json").expect_code(0).json();
+    assert_eq!(json["tensor"]["data"], serde_json::json!([0, 1, 0, 1]));
+}
+
+#[test]
 fn named_rows_are_found_by_name() {
     let sandbox = Sandbox::new();
     sandbox.write("rows.arrows", stream(&[rows(5, 7)], true));

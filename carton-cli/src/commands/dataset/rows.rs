@@ -1,9 +1,10 @@
 //! Where the rows of a dataset come from: files one after the other, or standard input.
 
+use std::collections::BTreeSet;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use arrow_schema::SchemaRef;
+use arrow_schema::{FieldRef, SchemaRef};
 use carton_dataset::Input;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -28,7 +29,8 @@ enum RowsError {
 
 /// Rows of several places, all of the same columns.
 pub(super) struct Rows {
-    inputs: Vec<Input>,
+    /// Each with the positions of its columns in the order of the first one's.
+    inputs: Vec<(Input, Vec<usize>)>,
 }
 
 impl Rows {
@@ -37,7 +39,7 @@ impl Rows {
         if paths.iter().filter(|path| is_standard_input(path)).count() > 1 {
             return Err(Failure::usage(RowsError::StandardInputTwice));
         }
-        let mut inputs: Vec<Input> = Vec::with_capacity(paths.len());
+        let mut inputs: Vec<(Input, Vec<usize>)> = Vec::with_capacity(paths.len());
         for path in paths {
             let input = match is_standard_input(path) {
                 true => Input::stream(InterruptibleStdin::new(wanted), "standard input"),
@@ -48,30 +50,29 @@ impl Rows {
                 None => input,
             };
             let input = input.map_err(failure)?;
-            if let Some(first) = inputs.first()
-                && !same_columns(&first.schema(), &input.schema())
-            {
-                let (found, expected) = (described(&input.schema()), described(&first.schema()));
+            let first = inputs.first().map_or_else(|| input.schema(), |(first, _)| first.schema());
+            let order = order(&first, &input.schema()).ok_or_else(|| {
+                let (found, expected) = (described(&input.schema()), described(&first));
                 let (path, first) = (path.clone(), paths.first().cloned().unwrap_or_default());
-                return Err(Failure::new(RowsError::OtherColumns { path, first, found, expected }));
-            }
-            inputs.push(input);
+                Failure::new(RowsError::OtherColumns { path, first, found, expected })
+            })?;
+            inputs.push((input, order));
         }
         Ok(Self { inputs })
     }
 
     /// The columns.
     pub(super) fn schema(&self) -> SchemaRef {
-        self.inputs.first().map_or_else(|| SchemaRef::new(arrow_schema::Schema::empty()), Input::schema)
+        self.inputs.first().map_or_else(|| SchemaRef::new(arrow_schema::Schema::empty()), |(first, _)| first.schema())
     }
 
     /// How many rows there are, where all inputs know.
     pub(super) fn n_rows(&self) -> Option<u64> {
-        self.inputs.iter().map(Input::n_rows).try_fold(0_u64, |sum, rows| sum.checked_add(rows?))
+        self.inputs.iter().map(|(input, _)| input.n_rows()).try_fold(0_u64, |sum, rows| sum.checked_add(rows?))
     }
 
-    /// One after the other.
-    pub(super) fn into_inputs(self) -> impl Iterator<Item = Input> {
+    /// One after the other, with the positions of its columns in the order of the first one's.
+    pub(super) fn into_inputs(self) -> impl Iterator<Item = (Input, Vec<usize>)> {
         self.inputs.into_iter()
     }
 }
@@ -80,12 +81,22 @@ fn is_standard_input(path: &Path) -> bool {
     path.as_os_str() == STANDARD_INPUT
 }
 
-/// Whether names and types are the same; what else a schema says, and whether there may be nulls, is no matter.
-fn same_columns(one: &SchemaRef, other: &SchemaRef) -> bool {
-    let columns = |schema: &SchemaRef| {
-        schema.fields().iter().map(|field| (field.name().clone(), field.data_type().clone())).collect::<Vec<_>>()
-    };
-    columns(one) == columns(other)
+/// Where the columns of `first` are in `other`, if it has these and no other ones: names and types count, and neither their order nor
+/// whether there may be nulls.
+fn order(first: &SchemaRef, other: &SchemaRef) -> Option<Vec<usize>> {
+    let is_same =
+        |(one, other): (&FieldRef, &FieldRef)| one.name() == other.name() && one.data_type() == other.data_type();
+    if first.fields().len() != other.fields().len() {
+        return None;
+    }
+    if first.fields().iter().zip(other.fields()).all(is_same) {
+        return Some((0..first.fields().len()).collect());
+    }
+    let place = |field: &FieldRef| other.fields().iter().position(|found| is_same((field, found)));
+    let order: Vec<usize> = first.fields().iter().map(place).collect::<Option<_>>()?;
+    // Two columns of one name could be taken for each other.
+    let distinct: BTreeSet<usize> = order.iter().copied().collect();
+    (distinct.len() == order.len()).then_some(order)
 }
 
 fn described(schema: &SchemaRef) -> String {

@@ -73,13 +73,14 @@ fn write(
         display.update("writing", progress.rows, total, false);
         still_wanted.control()
     });
-    for input in rows.into_inputs() {
+    for (input, order) in rows.into_inputs() {
         for batch in input {
             // What reading says of a signal is not why it ended.
             if wanted.control().is_break() {
                 return Err(failure(DatasetError::Interrupted));
             }
-            writer.write(&batch.map_err(failure)?).map_err(failure)?;
+            let batch = batch.map_err(failure)?.project(&order).map_err(Failure::new)?;
+            writer.write(&batch).map_err(failure)?;
         }
     }
     let report = writer.finish().map_err(failure)?;
