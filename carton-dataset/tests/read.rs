@@ -290,6 +290,27 @@ fn every_damage_is_named() {
 }
 
 #[test]
+fn a_batch_without_a_column_is_found() {
+    let place = tempfile::tempdir().unwrap();
+    let said = Metadata::new([("dataset.mode", "batch"), ("dataset.samples", "2")]).unwrap();
+    let (x, y) = (f32s(&[2], 0.0), f32s(&[2], 1.0));
+    let mut shards = Vec::new();
+    for (name, tensors) in [(A, vec![("x", &x), ("y", &y)]), (B, vec![("x", &x)])] {
+        let mut file = Vec::new();
+        safetensors::write(tensors, &said, &mut file).unwrap();
+        fs::write(place.path().join(name), &file).unwrap();
+        shards.push(Shard { shard_path: name.to_owned(), samples_count: 2, bytes: file.len() as u64 });
+    }
+    let entry = || TensorSchema { dtype: "F32".to_owned(), shape: vec![2] };
+    let schema = ["x", "y"].map(|name| (name.to_owned(), entry())).into();
+    let manifest = Manifest::new(shards, schema).unwrap();
+    fs::write(place.path().join(MANIFEST_NAME), manifest.to_json().unwrap()).unwrap();
+    let findings = found(place.path()).findings;
+    let told: Vec<_> = findings.iter().map(|finding| (finding.category, &*finding.file, &*finding.problem)).collect();
+    assert_eq!(told, [(Category::Schema, B, "tensor `y` of the manifest's schema is missing")]);
+}
+
+#[test]
 fn samples_without_bytes_end() {
     let check = |shape: Option<&[usize]>, samples_count: u64, expected: Option<&str>| {
         let place = tempfile::tempdir().unwrap();

@@ -127,12 +127,15 @@ impl Batch {
     }
 }
 
+/// The mode of a shard whose samples are the rows of its tensors.
+pub(super) const ROWS: &str = "batch";
+
 /// What the samples of a shard are: what it says (spec/dataset.md §2.2), or else what fits.
 pub(super) fn kind(header: &Header, samples_count: u64) -> Result<Samples, String> {
     let metadata = header.metadata();
     let named = Samples::Named(Names::of(metadata));
     match metadata.get(MODE_KEY) {
-        Some("batch") => return Ok(Samples::Rows),
+        Some(ROWS) => return Ok(Samples::Rows),
         Some("key-value") => return Ok(named),
         _ => {}
     }

@@ -16,6 +16,7 @@ use crate::error::DatasetError;
 use crate::index::{self, INDEX_NAME, IndexRow};
 use crate::manifest::{Manifest, Shard, TensorSchema};
 use crate::write::attempt::TASKS;
+use crate::write::shard_file::MODE_KEY;
 
 /// The findings that are told one by one: where everything is wrong, nobody reads on.
 const MOST_FINDINGS: usize = 1000;
@@ -177,6 +178,13 @@ impl<'m> SchemaCheck<'m> {
 
     fn check(&mut self, file: &str, header: &Header, samples: &Samples, verification: &mut Verification) {
         self.n_read += 1;
+        // Of a shard that does not say so it is not certain that its rows should have a value of every column.
+        if header.metadata().get(MODE_KEY) == Some(batch::ROWS) {
+            for name in self.schema.keys().filter(|name| header.get(name).is_none()) {
+                let problem = format!("tensor `{}` of the manifest's schema is missing", name.escape_debug());
+                verification.add(Category::Schema, file, problem);
+            }
+        }
         for tensor in header.iter() {
             let shown = tensor.name.escape_debug();
             let Some((name, expected)) = self.schema.get_key_value(tensor.name) else {
