@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use carton_core::metadata::Draft;
 use carton_core::tensor_data::TensorFormat;
 use carton_core::{Carton, Inputs, PackOptions, Packed, RecordSelfTest, SelfTestOptions};
 use carton_tensor::{Tensor, Tolerance};
@@ -15,6 +16,17 @@ use crate::setting::{Setting, chain};
 const FORMATS: [(TensorFormat, &str); 2] =
     [(TensorFormat::Safetensors, "tensors.safetensors"), (TensorFormat::Ztensor, "tensors.zt")];
 const LENGTH: usize = 1 << 20;
+const METADATA: &str = "
+[[input]]
+name = 'x'
+dtype = 'float32'
+shape = ['n']
+
+[[output]]
+name = 'x'
+dtype = 'float32'
+shape = ['n']
+";
 
 /// A carton with a self-test of a megabyte of numbers beside a model of four, packed for the runner that returns its inputs.
 async fn pack(setting: &Setting, format: TensorFormat) -> Packed {
@@ -25,6 +37,7 @@ async fn pack(setting: &Setting, format: TensorFormat) -> Packed {
     let inputs: BTreeMap<String, Tensor> =
         [("x".to_owned(), Tensor::from_vec(numbers, vec![LENGTH / 4]).unwrap())].into();
     let options = PackOptions {
+        metadata: Draft::parse(METADATA).unwrap(),
         tensor_format: format,
         record_self_tests: vec![RecordSelfTest { name: None, inputs: Inputs::Named(inputs) }],
         config: Some(setting.place.config()),
@@ -32,6 +45,11 @@ async fn pack(setting: &Setting, format: TensorFormat) -> Packed {
     };
     let output = setting.place.path().join("model.carton");
     Carton::pack(&model, "noop", &output, options).await.unwrap_or_else(|error| panic!("{}", chain(&error)))
+}
+
+/// Loads a carton, and runs nothing yet.
+async fn load(setting: &Setting, url: &str) -> Carton {
+    Carton::load(url, setting.options()).await.unwrap_or_else(|error| panic!("{}", chain(&error)))
 }
 
 /// The self-test passes, and its tensors are views of a file of the cache.
@@ -67,14 +85,16 @@ async fn a_file_of_tensors_in_a_carton_on_a_server() {
         assert!(packed.has_tensor_file);
         std::fs::copy(&packed.path, nginx.root().join("model.carton")).unwrap();
         let url = nginx.url("model.carton");
-        let model = setting.must_load(&url).await;
+        let model = load(&setting, &url).await;
         nginx.forget_requests();
         check(&setting, &model).await;
         let fetched: u64 = nginx.requests().iter().map(|request| request.body_bytes).sum();
-        assert!((LENGTH as u64..LENGTH as u64 + (64 << 10)).contains(&fetched), "{fetched} bytes were fetched");
+        // Inputs and what is expected, and no weights.
+        let length = 2 * LENGTH as u64;
+        assert!((length..length + (64 << 10)).contains(&fetched), "{fetched} bytes were fetched");
         // Once is enough.
         nginx.forget_requests();
-        check(&setting, &setting.must_load(&url).await).await;
+        check(&setting, &load(&setting, &url).await).await;
         let fetched: u64 = nginx.requests().iter().map(|request| request.body_bytes).sum();
         assert!(fetched < 64 << 10, "{fetched} bytes were fetched again");
     }
@@ -93,7 +113,7 @@ async fn a_file_of_tensors_that_is_linked() {
         let url = setting.server.url("/tensors");
         let carton = link(&packed.path, &path, &bytes, &[url]);
         setting.server.serve("/tensors", File::new(bytes));
-        let model = setting.must_load(carton.to_str().unwrap()).await;
+        let model = load(&setting, carton.to_str().unwrap()).await;
         assert!(setting.server.exchanges().is_empty(), "the tensors of self-tests are fetched when they are needed");
         check(&setting, &model).await;
         assert!(!setting.server.exchanges_for("/tensors").is_empty());
