@@ -8,6 +8,7 @@ use carton_tensor::safetensors::parse_dtype;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
+use crate::part_name::PartName;
 use crate::shard_path;
 
 /// What the manifest is called.
@@ -82,7 +83,7 @@ pub enum ManifestError {
     #[error("is not a manifest (spec/dataset.md §3.1)")]
     Json(#[from] serde_json::Error),
     /// A version of the layout that may mean something else.
-    #[error("format_version `{}`, expected 1.x (spec/dataset.md §3.2)", .found.escape_debug())]
+    #[error("format_version `{}`, expected 1.x (spec/dataset.md §3.1)", .found.escape_debug())]
     Version {
         /// What it says.
         found: String,
@@ -134,7 +135,7 @@ impl Manifest {
     /// # Errors
     /// [`ManifestError::Path`], [`ManifestError::DuplicateShard`], [`ManifestError::Tensor`], [`ManifestError::Overflow`].
     pub fn new(mut shards: Vec<Shard>, schema: BTreeMap<String, TensorSchema>) -> Result<Self, ManifestError> {
-        shards.sort_by(|a, b| a.shard_path.cmp(&b.shard_path));
+        sort(&mut shards);
         check_paths(&shards)?;
         check_schema(&schema)?;
         let (total_samples, total_bytes) = totals(&shards)?;
@@ -159,7 +160,7 @@ impl Manifest {
             return Err(ManifestError::Version { found });
         }
         let mut raw: RawManifest = serde_json::from_slice(json)?;
-        raw.shards.sort_by(|a, b| a.shard_path.cmp(&b.shard_path));
+        sort(&mut raw.shards);
         check_paths(&raw.shards)?;
         check_schema(&raw.schema)?;
         let (total_samples, total_bytes) = totals(&raw.shards)?;
@@ -201,7 +202,7 @@ impl Manifest {
         self.raw.total_bytes
     }
 
-    /// The shards, sorted by path.
+    /// The shards in the order of their rows (spec/dataset.md §3.2).
     #[must_use]
     pub fn shards(&self) -> &[Shard] {
         &self.raw.shards
@@ -226,7 +227,16 @@ fn is_known(version: &str) -> bool {
     version.split_once('.').is_some_and(|(major, minor)| major == "1" && is_number(minor))
 }
 
-/// Whether each shard of a sorted list is below the folder, and there once.
+/// Puts shards into the order of their rows: by task and number. As text, the eleven-thousandth would come before the second thousandth.
+/// Shards of other names come last, by path.
+fn sort(shards: &mut [Shard]) {
+    shards.sort_by_cached_key(|shard| {
+        let part = PartName::parse(&shard.shard_path);
+        (part.is_none(), part, shard.shard_path.clone())
+    });
+}
+
+/// Whether each shard is below the folder, and there once.
 fn check_paths(shards: &[Shard]) -> Result<(), ManifestError> {
     let mut seen = BTreeSet::new();
     for shard in shards {
@@ -302,6 +312,17 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+
+    #[test]
+    fn shards_are_in_the_order_of_their_rows() {
+        let part = |task, shard| PartName { task, shard, attempt: uuid::Uuid::nil() }.to_string();
+        let ordered = [part(0, 2), part(0, 9999), part(0, 10_000), part(7, 0), part(99_999, 0), part(100_000, 0)];
+        let ordered = ordered.into_iter().chain(["a.safetensors".to_owned(), "part-b.safetensors".to_owned()]);
+        let ordered: Vec<String> = ordered.collect();
+        let shard = |path: &String| Shard { shard_path: path.clone(), samples_count: 1, bytes: 8 };
+        let manifest = Manifest::new(ordered.iter().rev().map(shard).collect(), BTreeMap::new()).unwrap();
+        assert!(manifest.shards().iter().map(|shard| &shard.shard_path).eq(&ordered));
+    }
 
     const TWO: &str = r#"{
   "format_version": "1.0",

@@ -139,7 +139,7 @@ def batches_of_every_type():
     for kind in ("parquet", "arrow", "arrows"):
         dataset = FOLDER / f"batches-{kind}"
         written = carton("write", write(table(), kind), dataset, "--batch-size=64", f"--shapes={SHAPES}", "--dtype=bytes=U16")
-        assert (written["samples"], written["shards"]) == (N, 3), written
+        assert (written["samples"], written["n_shards"]) == (N, 3), written
         manifest = validate(dataset)
         assert [shard["samples_count"] for shard in manifest["shards"]] == [64, 64, 22]
         parts = [tensors for _, tensors in shards(dataset, manifest)]

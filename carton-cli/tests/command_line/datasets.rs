@@ -119,7 +119,7 @@ fn batches_are_written_and_looked_at() {
     OK out: 5 samples in 3 shards
     ----- stderr -----
     ");
-    assert_snapshot!(sandbox.carton("dataset verify out --json").json(), @r#"{"findings":[],"omitted":0,"passed":true,"samples":5,"shards":3}"#);
+    assert_snapshot!(sandbox.carton("dataset verify out --json").json(), @r#"{"findings":[],"n_shards":3,"omitted":0,"passed":true,"samples":5}"#);
     assert_snapshot!(sandbox.carton("dataset cat out pair --shard 1"), @"
     exit code: 0
     ----- stdout -----
@@ -177,7 +177,7 @@ fn named_rows_are_found_by_name() {
     let sandbox = Sandbox::new();
     sandbox.write("rows.arrows", stream(&[rows(5, 7)], true));
     let arguments = "dataset write rows.arrows out --name-col name --dtype pair=F16 --generate-index --json";
-    assert_snapshot!(sandbox.carton(arguments).json(), @r#"{"bytes":846,"index":true,"path":"out","samples":5,"shards":1}"#);
+    assert_snapshot!(sandbox.carton(arguments).json(), @r#"{"bytes":846,"index":true,"n_shards":1,"path":"out","samples":5}"#);
     assert_eq!(
         tree(&sandbox.work().join("out")),
         ["_tensor_index.parquet", "dataset_manifest.json", "part-00000-0000"]
@@ -219,7 +219,7 @@ fn tasks_are_merged_and_one_attempt_of_each_counts() {
     // As the program that started the tasks knows them, on standard input.
     let merged =
         with_input(&sandbox, "dataset merge out --attempts - --json", format!("{first}\n{again}\n").as_bytes());
-    assert_snapshot!(merged.expect_code(0).json(), @r#"{"bytes":304,"index":false,"path":"out","samples":6,"shards":2}"#);
+    assert_snapshot!(merged.expect_code(0).json(), @r#"{"bytes":304,"index":false,"n_shards":2,"path":"out","samples":6}"#);
     assert_eq!(tree(&out), ["dataset_manifest.json", "part-00000-0000", "part-00001-0000"]);
     assert!(names(&out).iter().all(|name| !name.contains(&second)));
     sandbox.carton("dataset verify out").expect_code(0);

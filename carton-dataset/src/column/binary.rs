@@ -20,6 +20,28 @@ pub(super) fn is_binary(data_type: &DataType) -> bool {
 
 /// The tensors of an array of binary values without missing ones.
 pub(super) fn runs(array: &ArrayRef, target: &Target) -> Result<Vec<Run>, Fault> {
+    let runs = of_bytes(array, target)?;
+    check_bools(&runs)?;
+    Ok(runs)
+}
+
+/// Whether every bool is 0 or 1: what other bytes mean differs from reader to reader.
+fn check_bools(runs: &[Run]) -> Result<(), Fault> {
+    let mut first_row = 0;
+    for run in runs {
+        if run.dtype == ElementType::Bool
+            && let Some(position) = run.bytes.iter().position(|&byte| byte > 1)
+        {
+            let value = run.bytes.get(position).map_or_else(String::new, |byte| format!("byte {byte}"));
+            let row = first_row + position.checked_div(run.row_bytes()).unwrap_or(0);
+            return Err(Fault { row, problem: ColumnProblem::OutOfRange { value, to: run.dtype } });
+        }
+        first_row += run.n_rows;
+    }
+    Ok(())
+}
+
+fn of_bytes(array: &ArrayRef, target: &Target) -> Result<Vec<Run>, Fault> {
     match array.data_type() {
         DataType::Binary => of_offsets(array.as_binary::<i32>(), target),
         DataType::LargeBinary => of_offsets(array.as_binary::<i64>(), target),

@@ -49,7 +49,12 @@ pub(super) fn runs(array: &ArrayRef, rounding: Rounding) -> Result<Vec<Run>, Fau
         let is_alike = |row: &usize| dtype(*row) == dtype(first) && shapes.elements(*row) == shapes.elements(first);
         let n_rows = 1 + (first + 1..array.len()).take_while(is_alike).count();
         let at = |problem| Fault { row: first, problem };
-        let target = Target { dtype: parse(dtype(first)).map_err(at)?, shape: Some(shapes.get(first).map_err(at)?) };
+        let (dtype, shape) = (parse(dtype(first)).map_err(at)?, shapes.get(first).map_err(at)?);
+        // From the first dimension to the last, as readers of a shard count, also where a later one is 0.
+        if shape.iter().try_fold(1_usize, |n_elements, &size| n_elements.checked_mul(size)).is_none() {
+            return Err(at(ColumnProblem::NoSize { dtype, shape }));
+        }
+        let target = Target { dtype, shape: Some(shape) };
         let alike = data.slice(first, n_rows);
         let found = if binary::is_binary(alike.data_type()) {
             binary::runs(&alike, &target)

@@ -208,6 +208,10 @@ fn binary_values_are_the_bytes_of_tensors() {
     let views = [&long[..20], &[8; 20], &[9; 20]];
     check(BinaryViewArray::from(views.to_vec()), &to(ElementType::Uint8), Dtype::U8, &[3, 20], &views.concat());
 
+    let bools = BinaryArray::from(vec![&[0_u8, 1][..], &[1, 1], &[0, 2]]);
+    check(bools.slice(0, 2), &to(ElementType::Bool), Dtype::BOOL, &[2, 2], &[0, 1, 1, 1]);
+    check_error(bools, &to(ElementType::Bool), "row 2 of column `x`: byte 2 is no bool");
+
     let ragged = BinaryArray::from(vec![&[1_u8, 2][..], &[3, 4], &[5]]);
     let problem = "row 2 of column `x`: is uint8 of shape [1], expected uint8 of shape [2] as the rows before";
     check_error(ragged.clone(), &to(ElementType::Uint8), problem);
@@ -264,6 +268,9 @@ fn structs_say_their_dtype_and_shape() {
         [1_u64 << 62; 3]
     );
     check_error(structs(data(), &[&[1 << 62; 3]; 3], &["U64"; 3]), &options, &problem);
+    let empty = Arc::new(BinaryArray::from(vec![&[] as &[u8]; 3]));
+    let problem = problem.replace("uint64", "uint8").replace(&format!("{}]", 1_u64 << 62), "0]");
+    check_error(structs(empty, &[&[1 << 62, 1 << 62, 0]; 3], &["U8"; 3]), &options, &problem);
     let own = batch_options(|options| _ = options.dtypes.insert("x".to_owned(), ElementType::Int64));
     check_error(
         structs(data(), &[&[2]; 3], &["BF16"; 3]),

@@ -60,7 +60,10 @@ fn hint(error: &DatasetError) -> Option<String> {
             "a dataset is a folder, and something else is there"
         }
         DatasetError::Exists { .. } => "--overwrite replaces it",
-        DatasetError::Attempts { .. } => "--attempts names those that count, and --tasks says how many tasks there are",
+        DatasetError::Attempts { .. } => {
+            "`carton dataset merge` finishes a commit that has begun; its --attempts names those that count, and --tasks says how \
+             many tasks there are"
+        }
         DatasetError::NoManifest { .. } => {
             "`carton dataset merge` makes it of what tasks have written, or of the shards that are there"
         }

@@ -8,6 +8,8 @@ mod rows;
 mod verify;
 mod write;
 
+use std::borrow::Cow;
+
 use carton_dataset::Manifest;
 use error::failure;
 use serde::Serialize;
@@ -30,10 +32,11 @@ pub(super) async fn run(command: DatasetCommand, context: &Context<'_>) -> Resul
 /// What `--json` prints of a dataset that is now there.
 #[derive(Serialize)]
 struct Committed<'a> {
-    path: &'a std::path::Path,
+    /// What JSON cannot hold of it is replaced, as in messages.
+    path: Cow<'a, str>,
     samples: u64,
     bytes: u64,
-    shards: usize,
+    n_shards: usize,
     index: bool,
 }
 
@@ -41,7 +44,8 @@ struct Committed<'a> {
 fn committed(path: &std::path::Path, manifest: &Manifest, index: bool, output: &Output) -> Result<Exit, Failure> {
     let (samples, bytes, shards) = (manifest.total_samples(), manifest.total_bytes(), manifest.shards().len());
     if output.is_json() {
-        output.json(&Committed { path, samples, bytes, shards, index })?;
+        let path = path.to_string_lossy();
+        output.json(&Committed { path, samples, bytes, n_shards: shards, index })?;
         return Ok(Exit::Ok);
     }
     let path = one_line(&path.display().to_string());

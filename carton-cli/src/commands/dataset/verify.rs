@@ -14,7 +14,7 @@ use crate::output::{Role, count, one_line};
 struct Report<'a> {
     passed: bool,
     samples: u64,
-    shards: u64,
+    n_shards: u64,
     findings: Vec<JsonFinding<'a>>,
     /// How many more findings there are.
     omitted: u64,
@@ -52,7 +52,7 @@ pub(super) async fn run(arguments: DatasetVerifyArgs, context: &Context<'_>) -> 
     if output.is_json() {
         let findings = findings.iter().map(JsonFinding::from).collect();
         let passed = verification.is_sound();
-        output.json(&Report { passed, samples: *n_samples, shards: *n_shards, findings, omitted: *n_omitted })?;
+        output.json(&Report { passed, samples: *n_samples, n_shards: *n_shards, findings, omitted: *n_omitted })?;
         return Ok(exit);
     }
     let bad = |finding: &Finding| format!("{} {}\n", output.paint(Role::Bad, "BAD"), one_line(&finding.to_string()));
