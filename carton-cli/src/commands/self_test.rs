@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use carton_core::package::Package;
-use carton_core::{Carton, OutputResult, SelfTestOptions, SelfTestReport, SelfTestResult};
+use carton_core::{Carton, OutputResult, SelfTestReport, SelfTestResult};
 use carton_tensor::Tolerance;
 
 use super::Context;
@@ -26,8 +26,7 @@ pub(super) fn require(package: &Package) -> Result<(), Failure> {
 /// Runs the self-tests of a loaded model and reports how they went.
 pub(super) async fn run(model: &Carton, tolerance: Tolerance, context: &Context<'_>) -> Result<Exit, Failure> {
     require(model.package())?;
-    // This process does nothing else: a carton that is truncated while it is tested may end it.
-    let report = model.self_test(SelfTestOptions { tolerance, mapped: true }).await?;
+    let report = model.self_test(tolerance).await?;
     context.output.progress().finish();
     if context.output.is_json() {
         context.output.json(&report)?;
