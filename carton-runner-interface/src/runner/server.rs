@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::call::{AnswerError, Call, CallState, OutputStream};
 use super::dispatch::{Job, Work};
@@ -31,12 +31,9 @@ const PEER_CAP: u64 = 8 << 40;
 /// Frameworks expect the stack of a main thread.
 const STACK: usize = 8 << 20;
 
-/// How long a thread that has answered a call spins for the next one at most: about as long as a host takes that makes one
-/// call after the other.
-const LONGEST_SPIN: Duration = Duration::from_micros(150);
-/// A thread whose call took longer does not spin: to wake up costs a small part of such a call, and a model that computes for
-/// milliseconds gains more from the scheduler's choice of a core.
-const SHORT_CALL: Duration = Duration::from_millis(1);
+/// How long a thread that has answered a call spins for the next one at most: about as long as a host takes that makes one call
+/// after the other, and whose core fell asleep during the last one.
+const LONGEST_SPIN: Duration = Duration::from_micros(400);
 
 /// Why a runner stopped serving, other than by the end of its host.
 #[derive(Debug, thiserror::Error)]
@@ -235,21 +232,20 @@ impl<R: Runner> Server<R> {
 
     /// What each thread does: take a turn at reading, pass it on when a call arrived, run the call.
     fn work(self: &Arc<Self>) {
-        let mut was_short = false;
-        while let Some(job) = self.next_job(was_short) {
+        let mut has_answered = false;
+        while let Some(job) = self.next_job(has_answered) {
             if self.n_waiting.load(Ordering::Acquire) == 0 {
                 self.add_thread();
             }
-            let started = Instant::now();
             self.run(job);
-            was_short = started.elapsed() < SHORT_CALL;
+            has_answered = true;
         }
     }
 
-    /// The next call. After a short one the thread may stay awake for it.
-    fn next_job(&self, after_short_call: bool) -> Option<Job> {
+    /// The next call. A thread that has just answered one may stay awake for it.
+    fn next_job(&self, has_answered: bool) -> Option<Job> {
         self.n_waiting.fetch_add(1, Ordering::AcqRel);
-        let turn = if after_short_call { self.take_turn() } else { None };
+        let turn = if has_answered { self.take_turn() } else { None };
         let mut reader = turn.unwrap_or_else(|| self.wait_for_turn());
         self.n_waiting.fetch_sub(1, Ordering::AcqRel);
         let mut job = None;

@@ -1,7 +1,7 @@
 """Waits for the next message without going to sleep, where it comes at once.
 
 Waking a process on a core that sleeps costs more than a call that does nothing, and one that wakes up on another core leaves its caches
-behind. A host that makes one call after the other sends the next one within microseconds of an answer: after waits that were
+behind. A host that makes one call after the other sends the next one soon after an answer: after waits that were
 that short, this process gives its core away again and again for a moment, before it waits properly.
 """
 
@@ -9,8 +9,9 @@ import os
 import select
 import time
 
-#: Seconds for which it spins at most: about as long as a host takes that makes one call after the other.
-_LONGEST = 150e-6
+#: Seconds for which it spins at most: about as long as a host takes that makes one call after the other, and whose core fell asleep
+#: during the last one.
+_LONGEST = 400e-6
 #: After so many waits that were in vain, the next ones are not tried.
 _PATIENCE = 3
 #: How many waits later it is tried again, at first; each time that this is in vain too, twice as many.
