@@ -2,7 +2,8 @@
 //!
 //! `CARTON_TEST_PYTHON=… cargo bench -p carton-tensor --features weights --bench weights`, where the interpreter has `safetensors`, `numpy`
 //! and `ztensor` 1.2.3; without it the comparison with them is left out. 1 GB of 200 tensors, in the page cache. What is
-//! compared runs in turn, so that all meet the same noise, and the best time of each counts: noise only ever adds.
+//! compared runs in turn, so that all meet the same noise, and the best time of each counts: noise only ever adds. With
+//! `-- numbers`, say, only that part runs; `ROUNDS` is how often each thing runs.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -47,12 +48,19 @@ fn main() {
     let threads = threads();
     println!("{} tensors, {:.2} GB, {threads} threads, {} rounds", scale.n_tensors, files.gigabytes, scale.rounds);
 
-    loading(&files, scale.rounds);
-    opening_mapped(&files, scale.rounds);
-    verified(&files, scale.rounds);
-    numbers(&files, scale.rounds);
-    drop(folder);
-    opening_many(scale.n_names, scale.rounds);
+    let parts: [(&str, &dyn Fn()); 5] = [
+        ("loading", &|| loading(&files, scale.rounds)),
+        ("mapped", &|| opening_mapped(&files, scale.rounds)),
+        ("verified", &|| verified(&files, scale.rounds)),
+        ("numbers", &|| numbers(&files, scale.rounds)),
+        ("opening", &|| opening_many(scale.n_names, scale.rounds)),
+    ];
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    for (name, part) in parts {
+        if wanted.is_empty() || wanted.iter().any(|wanted| wanted == name) {
+            part();
+        }
+    }
 }
 
 fn threads() -> usize {
