@@ -1,0 +1,89 @@
+//! What is written reads back in every format, and damaged indexes.
+
+use carton_tensor::{NestedTensor, NumericTensor, StringTensor, Tensor};
+use proptest::prelude::*;
+
+use super::*;
+
+fn any_plain(rank: usize) -> BoxedStrategy<Tensor> {
+    let shapes = proptest::collection::vec(0..4_usize, 0..=rank).boxed();
+    macro_rules! numbers {
+        ($element:ty, $shapes:expr) => {
+            $shapes
+                .prop_flat_map(|shape| {
+                    let count = shape.iter().product::<usize>();
+                    (proptest::collection::vec(any::<$element>(), count), Just(shape))
+                })
+                .prop_map(|(elements, shape)| Tensor::from(NumericTensor::from_vec(elements, shape).unwrap()))
+                .boxed()
+        };
+    }
+    let strings = shapes
+        .clone()
+        .prop_flat_map(|shape| {
+            let count = shape.iter().product::<usize>();
+            (proptest::collection::vec(any::<String>(), count), Just(shape))
+        })
+        .prop_map(|(elements, shape)| Tensor::from(StringTensor::new(elements, shape).unwrap()));
+    prop_oneof![
+        numbers!(u8, shapes.clone()),
+        numbers!(i64, shapes.clone()),
+        numbers!(f32, shapes.clone()),
+        numbers!(u16, shapes),
+        strings
+    ]
+    .boxed()
+}
+
+fn any_nested() -> impl Strategy<Value = Tensor> {
+    let strings = (any::<Vec<String>>()).prop_map(|elements| {
+        let shape = vec![elements.len()];
+        Tensor::from(StringTensor::new(elements, shape).unwrap())
+    });
+    proptest::collection::vec(strings, 0..4).prop_map(|elements| NestedTensor::new(elements).unwrap().into())
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_reads_back(
+        tensors in proptest::collection::btree_map("\\PC{1,8}|.{1,4}", prop_oneof![any_plain(3), any_nested().boxed()], 0..5)
+    ) {
+        let sizes = [(|size| Some(size)) as fn(u64) -> Option<u64>, |_| None];
+        let formats = [TensorFormat::Bin, TensorFormat::Safetensors, TensorFormat::Ztensor];
+        for (size, format) in sizes.into_iter().flat_map(|size| formats.map(|format| (size, format))) {
+            let mut memory = written_as(&tensors, format);
+            memory.size = size;
+            let index = Index::parse(&memory.files["tensor_data/index.toml"]).unwrap();
+            index.check_files(|path| memory.files.get(path).map(|bytes| Some(bytes.len() as u64))).unwrap();
+            for (name, tensor) in &tensors {
+                prop_assert_eq!(bits(&memory.tensor(name).unwrap()), bits(tensor));
+            }
+        }
+    }
+
+    #[test]
+    fn no_index_is_too_strange(bytes in any::<Vec<u8>>()) {
+        let _ = Index::parse(&bytes);
+    }
+
+    /// A valid index in which bytes were overwritten is read, or refused, and never more than that; what it then says is true.
+    #[test]
+    fn damaged_indexes(damage in proptest::collection::vec((0..400_usize, any::<u8>()), 1..6)) {
+        let ragged = NestedTensor::new(vec![StringTensor::new(vec!["x".to_owned()], vec![1]).unwrap().into()]).unwrap();
+        let numbers = NumericTensor::from_vec(vec![1_i16, 2, 3, 4], vec![2, 2]).unwrap();
+        let tensors = [("r".to_owned(), Tensor::from(ragged)), ("t".to_owned(), numbers.into())].into_iter().collect();
+        let mut memory = written(&tensors);
+        let bytes = memory.files.get_mut("tensor_data/index.toml").unwrap();
+        for (position, byte) in damage {
+            let position = position % bytes.len();
+            bytes[position] = byte;
+        }
+        if let Ok(index) = Index::parse(bytes) {
+            for name in index.names() {
+                if let Ok(Tensor::Numeric(tensor)) = memory.tensor(name) {
+                    prop_assert_eq!(tensor.bytes().len(), 8);
+                }
+            }
+        }
+    }
+}
