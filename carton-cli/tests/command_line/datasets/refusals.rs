@@ -1,0 +1,136 @@
+//! Rows that cannot be written, and arguments that make no sense.
+
+use std::fs;
+
+use insta::assert_snapshot;
+
+use super::{rows, stream, with_input};
+use crate::sandbox::Sandbox;
+
+/// What is on standard error when standard output goes to this file.
+fn outcome_of(sandbox: &Sandbox, arguments: &str, stdout: fs::File) -> String {
+    let output = sandbox.command(arguments.split(' ')).stdout(stdout).output().unwrap();
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn what_is_wrong_with_rows_is_told_and_nothing_is_left() {
+    let sandbox = Sandbox::new();
+    sandbox.write("ragged.arrows", stream(&[rows(5, 2), rows(5, 3)], true));
+    assert_snapshot!(sandbox.carton("dataset write ragged.arrows out --batch-size 2 --columns pair"), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: row 9 of column `pair`
+
+    Caused by:
+      is float32 of shape [3], expected float32 of shape [2] as the rows before
+
+    hint: with --batch-size all samples of a column are alike; --name-col allows each its own shape
+    ");
+    assert_snapshot!(sandbox.carton("dataset write ragged.arrows out --batch-size 2"), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: column `name`
+
+    Caused by:
+      values of type Utf8 cannot become tensors
+
+    hint: --columns A,B writes only some columns; --name-col takes a column of strings as names
+    ");
+    assert_snapshot!(sandbox.carton("dataset write ragged.arrows out --batch-size 2 --columns label"), @"
+    exit code: 2
+    ----- stdout -----
+
+    ----- stderr -----
+    error: there is no column `label`; there are `id`, `name`, `pair`
+
+    hint: names are told apart by case
+    ");
+    assert_snapshot!(sandbox.carton("dataset write ragged.arrows out --name-col name"), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: row 5 of column `name`: the name `row-0` was there before, in row 0
+
+    hint: --duplicates last-win keeps the last one
+    ");
+    let long = r#"{"pair": [3]}"#;
+    assert_snapshot!(sandbox.run(["dataset", "write", "ragged.arrows", "out", "--name-col", "name", "--shapes", long]), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: row 0 of column `pair`
+
+    Caused by:
+      has 2 elements, expected 3, the product of [3]
+
+    hint: --shapes says which shape samples have, and without it lists are vectors
+    ");
+    // The process that wrote it was stopped: some of its rows are no dataset, and no attempt.
+    let cut =
+        with_input(&sandbox, "dataset write - out --batch-size 2 --columns id --task 0", &stream(&[rows(5, 2)], false));
+    assert_snapshot!(cut, @"
+    exit code: 4
+    ----- stdout -----
+
+    ----- stderr -----
+    error: cannot read rows from `standard input`
+
+    Caused by:
+      the stream ends without its end-of-stream marker: its writer was stopped before it was done
+    ");
+    sandbox.write("text.txt", "some text");
+    assert_snapshot!(sandbox.carton("dataset write text.txt out --batch-size 2"), @"
+    exit code: 4
+    ----- stdout -----
+
+    ----- stderr -----
+    error: cannot read rows from `text.txt`
+
+    Caused by:
+      is neither Parquet nor Arrow IPC: it begins with `some tex`
+    ");
+    sandbox.carton("dataset write none.parquet out --batch-size 2").expect_code(1);
+    sandbox.write("other.arrows", stream(&[rows(5, 2).project(&[0]).unwrap()], true));
+    assert_snapshot!(sandbox.carton("dataset write ragged.arrows other.arrows out --batch-size 2"), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: the columns of `other.arrows` are not those of `ragged.arrows`: `id` Int64, expected `id` Int64, `name` Utf8, `pair` List(Float32)
+    ");
+    let outcome = sandbox.carton("dataset write ragged.arrows text.txt --batch-size 2 --columns id").expect_code(1);
+    assert!(outcome.stderr.contains("hint: a dataset is a folder"), "{outcome}");
+    assert_eq!(sandbox.files(), ["input", "other.arrows", "ragged.arrows", "text.txt"]);
+    // What cannot be printed is told all the same.
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let outcome = outcome_of(&sandbox, "dataset ls nowhere --json", full);
+    assert!(outcome.contains("error: "), "{outcome}");
+}
+
+#[test]
+fn arguments_that_make_no_sense() {
+    let sandbox = Sandbox::new();
+    let check = |arguments: &str, expected: &str| {
+        let outcome = sandbox.carton(&format!("dataset {arguments}")).expect_code(2);
+        assert!(outcome.stderr.contains(expected), "{outcome}");
+    };
+    check("write rows.parquet out", "<--batch-size <N>|--name-col <NAME>>");
+    check("write rows.parquet out --batch-size 2 --name-col name", "cannot be used with");
+    check("write rows.parquet out --batch-size 0", "invalid value '0'");
+    check("write rows.parquet out --batch-size 2 --dtype float", "expected a dtype of safetensors");
+    check("write rows.parquet out --batch-size 2 --dtype F32 --dtype F16", "two dtypes are given for all columns");
+    check("write rows.parquet out --batch-size 2 --shapes {", "expected JSON such as");
+    check("write rows.parquet out --batch-size 2 --duplicates fail", "cannot be used with");
+    check("write rows.parquet out --name-col a --tail-strategy pad", "cannot be used with");
+    check("write rows.parquet out --name-col a --target-shard-size-mb 49", "50..=1000");
+    check("write rows.parquet out --batch-size 2 --task 1 --generate-index", "cannot be used with");
+    check("write - - out --batch-size 2", "standard input can be read once only");
+    check("merge out --attempts one", "`one` names no attempt");
+}

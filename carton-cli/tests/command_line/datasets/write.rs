@@ -1,0 +1,176 @@
+//! `carton dataset write`, and what `ls` and `cat` show of it.
+
+use std::io::Write;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use carton_tensor::{Tensor, npy};
+use insta::assert_snapshot;
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{rows, stream, tree};
+use crate::sandbox::{Sandbox, names};
+
+#[test]
+fn batches_are_written_and_looked_at() {
+    let sandbox = Sandbox::new();
+    sandbox.write("rows.arrows", stream(&[rows(5, 2)], true));
+    assert_snapshot!(sandbox.carton("dataset write rows.arrows out --batch-size 2 --columns id,pair"), @"
+    exit code: 0
+    ----- stdout -----
+    wrote out: 5 samples in 3 shards, 648 B
+    ----- stderr -----
+    ");
+    assert_eq!(
+        tree(&sandbox.work().join("out")),
+        ["dataset_manifest.json", "part-00000-0000", "part-00000-0001", "part-00000-0002"]
+    );
+    assert_snapshot!(sandbox.carton("dataset ls out"), @"
+    exit code: 0
+    ----- stdout -----
+    SHARD  SAMPLES  BYTES  NAME
+        0        2    224  part-00000-0000-[UUID].safetensors
+        1        2    224  part-00000-0001-[UUID].safetensors
+        2        1    200  part-00000-0002-[UUID].safetensors
+    ----- stderr -----
+    5 samples in 3 shards, 648 B
+    ");
+    assert_snapshot!(sandbox.carton("dataset ls out --tensors"), @"
+    exit code: 0
+    ----- stdout -----
+    DTYPE  SHAPE   SHARD                                                             NAME
+    I64    [2]     part-00000-0000-[UUID].safetensors  id
+    I64    [2]     part-00000-0001-[UUID].safetensors  id
+    I64    [1]     part-00000-0002-[UUID].safetensors  id
+    F32    [2, 2]  part-00000-0000-[UUID].safetensors  pair
+    F32    [2, 2]  part-00000-0001-[UUID].safetensors  pair
+    F32    [1, 2]  part-00000-0002-[UUID].safetensors  pair
+    ----- stderr -----
+    5 samples in 3 shards, 648 B
+    ");
+    assert_snapshot!(sandbox.carton("dataset verify out"), @"
+    exit code: 0
+    ----- stdout -----
+    OK out: 5 samples in 3 shards
+    ----- stderr -----
+    ");
+    assert_snapshot!(sandbox.carton("dataset verify out --json").json(), @r#"{"findings":[],"n_shards":3,"omitted":0,"passed":true,"samples":5}"#);
+    assert_snapshot!(sandbox.carton("dataset cat out pair --shard 1"), @"
+    exit code: 0
+    ----- stdout -----
+    pair  float32 [2, 2]
+    [[2.   2.25]
+     [3.   3.25]]
+    ----- stderr -----
+    ");
+    assert_snapshot!(sandbox.carton("dataset cat out pair --shard 1 --slice 1,1 --json").json(), @r#"{"dtype":"float32","name":"pair","tensor":{"data":3.25,"dtype":"float32","shape":[]}}"#);
+    assert_snapshot!(sandbox.carton("dataset cat out pair"), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: 3 shards have a tensor `pair`, `part-00000-0000-[UUID].safetensors` among them
+
+    hint: --shard N chooses one; `carton dataset ls` shows them
+    ");
+    assert_snapshot!(sandbox.carton("dataset cat out pair --shard 3"), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: `out` has no shard `3`
+
+    hint: `carton dataset ls` shows them
+    ");
+    assert_snapshot!(sandbox.carton("dataset cat out label --shard 0"), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: `out` has no tensor `label`
+
+    hint: `carton dataset ls --tensors` shows their names
+    ");
+    // A shard is the file that it is for every command.
+    let shard = names(&sandbox.work().join("out")).remove(2);
+    let printed = sandbox.carton(&format!("tensor cat out/{shard} pair --json")).json();
+    assert_eq!(sandbox.carton(&format!("dataset cat out pair --shard {shard} --json")).json(), printed);
+}
+
+#[test]
+fn columns_may_come_in_another_order() {
+    let sandbox = Sandbox::new();
+    sandbox.write("one.arrows", stream(&[rows(2, 2).project(&[0, 2]).unwrap()], true));
+    sandbox.write("two.arrows", stream(&[rows(2, 2).project(&[2, 0]).unwrap()], true));
+    sandbox.carton("dataset write one.arrows two.arrows out --batch-size 4").expect_code(0);
+    let json = sandbox.carton("dataset cat out id --json").expect_code(0).json();
+    assert_eq!(json["tensor"]["data"], serde_json::json!([0, 1, 0, 1]));
+}
+
+#[test]
+fn named_rows_are_found_by_name() {
+    let sandbox = Sandbox::new();
+    sandbox.write("rows.arrows", stream(&[rows(5, 7)], true));
+    let arguments = "dataset write rows.arrows out --name-col name --dtype pair=F16 --generate-index --json";
+    assert_snapshot!(sandbox.carton(arguments).json(), @r#"{"bytes":846,"index":true,"n_shards":1,"path":"out","samples":5}"#);
+    assert_eq!(
+        tree(&sandbox.work().join("out")),
+        ["_tensor_index.parquet", "dataset_manifest.json", "part-00000-0000"]
+    );
+    assert_snapshot!(sandbox.carton("dataset cat out row-4__pair"), @"
+    exit code: 0
+    ----- stdout -----
+    row-4__pair  float16 [7]
+    [4.   4.25 4.5  4.75 5.   5.25 5.5 ]
+    ----- stderr -----
+    ");
+    let output = sandbox.command(["dataset", "cat", "out", "row-3__id", "--npy"]).output().unwrap();
+    let expected = Tensor::from_vec(vec![3_i64], vec![]).unwrap();
+    assert_eq!(npy::read(output.stdout.as_slice(), 1000).unwrap(), expected);
+    sandbox.carton("dataset verify out").expect_code(0);
+}
+
+#[test]
+fn a_dataset_is_replaced_on_request_only() {
+    let sandbox = Sandbox::new();
+    sandbox.write("rows.arrows", stream(&[rows(6, 2)], true));
+    sandbox.carton("dataset write rows.arrows out --batch-size 2 --columns id").expect_code(0);
+    let before = names(&sandbox.work().join("out"));
+    assert_snapshot!(sandbox.carton("dataset write rows.arrows out --batch-size 3 --columns id"), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: `out` has a dataset already
+
+    hint: --overwrite replaces it
+    ");
+    assert_eq!(names(&sandbox.work().join("out")), before);
+    sandbox.carton("dataset write rows.arrows out --batch-size 3 --columns id --overwrite").expect_code(0);
+    assert_eq!(tree(&sandbox.work().join("out")), ["dataset_manifest.json", "part-00000-0000", "part-00000-0001"]);
+    sandbox.carton("dataset verify out").expect_code(0);
+}
+
+/// While it waits for rows that do not come, and with a shard that is written already.
+#[test]
+fn an_interrupted_write_leaves_nothing() {
+    for arguments in ["dataset write - out --batch-size 2 --columns id", "dataset write - out --batch-size 2 --task 7"]
+    {
+        let sandbox = Sandbox::new();
+        let columns = rows(4, 2).project(&[0]).unwrap();
+        let mut child = sandbox.command(arguments.split(' ')).stdin(Stdio::piped()).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        stdin.write_all(&stream(&[columns], false)).unwrap();
+        let start = Instant::now();
+        let out = sandbox.work().join("out");
+        while !(out.exists() && tree(&out).iter().filter(|path| path.contains("part-")).count() == 2) {
+            assert!(start.elapsed() < Duration::from_secs(20), "no shard appeared");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "error: interrupted\n");
+        assert_eq!(sandbox.files(), [""; 0]);
+    }
+}

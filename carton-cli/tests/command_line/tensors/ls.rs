@@ -1,0 +1,95 @@
+//! `carton tensor ls`, and names of tensors after a `#`.
+
+use carton_tensor::{Tensor, npy};
+use insta::assert_snapshot;
+
+use super::{example, floats, write_safetensors, write_ztensor};
+use crate::sandbox::Sandbox;
+
+#[test]
+fn tensors_are_listed_without_being_read() {
+    let sandbox = Sandbox::new();
+    write_safetensors(&sandbox, "w.safetensors", &example());
+    assert_snapshot!(sandbox.carton("tensor ls w.safetensors"), @"
+    exit code: 0
+    ----- stdout -----
+    DTYPE     SHAPE   BYTES  STORED  ENCODING  FORMAT  NAME
+    int64     [1]         8       8  raw       dense   ids
+    float32   [2, 2]     16      16  raw       dense   layer.0.weight
+    bfloat16  [2]         4       4  raw       dense   layer.0.bias
+
+    metadata
+      format: pt
+    ----- stderr -----
+    3 tensors, 28 B
+    ");
+    write_ztensor(&sandbox, "w.zt");
+    assert_snapshot!(sandbox.carton("tensor ls w.zt --only *s*"), @"
+    exit code: 0
+    ----- stdout -----
+    DTYPE     SHAPE   BYTES  STORED  ENCODING     FORMAT      NAME
+    int64     [1]         8       8  raw, crc32c  dense       ids
+    bfloat16  [2]         4       4  raw, crc32c  dense       layer.0.bias
+    float32   [2, 2]     36      36  raw, crc32c  sparse_csr  sparse
+
+    metadata
+      format: pt
+    ----- stderr -----
+    3 tensors, 48 B
+    ");
+    let json = sandbox.carton("tensor ls w.zt#layer.0.bias --json").expect_code(0).json();
+    assert_snapshot!(json, @r#"{"metadata":{"format":"pt"},"tensors":[{"bytes":4,"digest":"crc32c","dtype":"bfloat16","encoding":"raw","format":"dense","name":"layer.0.bias","shape":[2],"stored":4}]}"#);
+    let json = sandbox.carton("tensor ls w.zt#other --json").expect_code(0).json();
+    assert_eq!(json["tensors"][0]["attributes"], serde_json::json!({"answer": 42}));
+    let listed = sandbox.carton("tensor ls w.zt#other").expect_code(0).stdout;
+    assert!(listed.contains("\nattributes of other\n  answer: 42\n"), "{listed}");
+    assert_snapshot!(sandbox.carton("tensor ls w.zt#nothing"), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: `w.zt` has no tensor `nothing`
+
+    hint: it has `ids`, `layer.0.bias`, `layer.0.weight`, `other`, `sparse`; `carton tensor ls` shows all
+    ");
+    assert_snapshot!(sandbox.carton("tensor ls w.zt --only nothing*"), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: no tensor of `w.zt` is called `nothing*`
+
+    hint: `carton tensor ls` shows their names
+    ");
+    sandbox.write("text.txt", "text");
+    assert_snapshot!(sandbox.carton("tensor ls text.txt"), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: `text.txt` is in no format that is known
+
+    hint: read are .safetensors, .safetensors.index.json, .zt, .npy, .npz and MODEL.carton#tensor_data
+    ");
+    assert_eq!(sandbox.carton("tensor ls none.zt").code, 1);
+}
+
+/// The header of an .npy file says how large it is, and names may have what separates them from files.
+#[test]
+fn headers_that_lie_and_names_with_a_number_sign() {
+    let sandbox = Sandbox::new();
+    let mut bytes = Vec::new();
+    npy::write(&mut bytes, &Tensor::from_vec(vec![1.0_f32; 4], vec![4]).unwrap()).unwrap();
+    sandbox.write("cut.npy", &bytes[..bytes.len() - 1]);
+    assert_snapshot!(sandbox.carton("tensor ls cut.npy"), @"
+    exit code: 4
+    ----- stdout -----
+
+    ----- stderr -----
+    error: `cut.npy` is not a valid NumPy file: shape [4] of dtype `<f4` needs 16 bytes after the header, found 15
+    ");
+    write_safetensors(&sandbox, "a#b.safetensors", &[("x#y", floats(&[1.0], &[1])), ("z", floats(&[2.0], &[1]))]);
+    let cat = |source: &str| sandbox.run(["tensor", "cat", source]).expect_code(0).stdout;
+    assert_eq!(cat("a#b.safetensors#x#y"), "x#y  float32 [1]\n[1.]\n");
+    assert_eq!(cat("a#b.safetensors#z"), "z  float32 [1]\n[2.]\n");
+}

@@ -1,0 +1,46 @@
+//! `carton tensor validate`.
+
+use insta::assert_snapshot;
+
+use super::{example, floats, write_safetensors, write_ztensor};
+use crate::sandbox::Sandbox;
+
+#[test]
+fn weights_are_compared_with_a_description() {
+    let sandbox = Sandbox::new();
+    write_safetensors(&sandbox, "w.safetensors", &example());
+    // A file of another model is not valid, though nothing that it has is wrong.
+    let json = sandbox.carton("tensor validate w.safetensors --model bitnet-7b --json").expect_code(4).json();
+    assert_eq!((&json["passed"], &json["errors"][0]["category"]), (&false.into(), &"no_expected_tensors".into()));
+    // Missing layers are odd, no more than that.
+    sandbox.write(
+        "tiny.toml",
+        "version = 1\nname = 'tiny'\ntensors = [{ name = 'ids', shape = [1] }, { name = 'b', shape = [1] }]",
+    );
+    let json = sandbox.carton("tensor validate w.safetensors --model tiny.toml --json").expect_code(0).json();
+    assert_eq!((&json["passed"], &json["warnings"][0]["category"]), (&true.into(), &"missing_layers".into()));
+    // What cannot be read is a finding, and the rest is looked at.
+    write_ztensor(&sandbox, "w.zt");
+    let outcome = sandbox.carton("tensor validate w.zt --model tiny.toml").expect_code(0);
+    assert!(outcome.stdout.contains("warning Tensor other is no tensor of numbers"), "{outcome}");
+    sandbox.write("bad.toml", "version = 1\nname = 'tiny'\nlayers = 3\ntensors = []");
+    assert_snapshot!(sandbox.carton("tensor validate w.zt --model bad.toml"), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: `bad.toml` is no description of a model
+
+    Caused by:
+      the description is not valid TOML, or not what spec/weights.md §3 asks for
+      TOML parse error at line 3, column 1
+        |
+      3 | layers = 3
+        | ^^^^^^
+      unknown field `layers`, expected one of `version`, `name`, `dtypes`, `n_parameters`, `sizes`, `values`, `quantization`, `tensors`
+    ");
+    write_safetensors(&sandbox, "bad.safetensors", &[("lm_head.weight", floats(&[1.0, 2.0], &[2]))]);
+    let outcome = sandbox.carton("tensor validate bad.safetensors --model bitnet-7b").expect_code(4);
+    assert!(outcome.stdout.starts_with("error "), "{outcome}");
+    sandbox.carton("tensor validate w.safetensors --model nothing").expect_code(2);
+}

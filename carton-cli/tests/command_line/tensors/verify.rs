@@ -1,0 +1,60 @@
+//! `carton tensor verify`.
+
+use insta::assert_snapshot;
+
+use super::{example, read, write_safetensors, write_ztensor};
+use crate::sandbox::Sandbox;
+
+#[test]
+fn files_are_verified() {
+    let sandbox = Sandbox::new();
+    write_ztensor(&sandbox, "w.zt");
+    assert_snapshot!(sandbox.carton("tensor verify w.zt"), @"
+    exit code: 0
+    ----- stdout -----
+    OK w.zt: 5 tensors, 67 B, 7 digests right
+    ----- stderr -----
+    ");
+    // A byte of the first blob.
+    let mut bytes = read(&sandbox, "w.zt");
+    bytes[64] ^= 1;
+    sandbox.write("damaged.zt", &bytes);
+    assert_snapshot!(sandbox.carton("tensor verify damaged.zt"), @"
+    exit code: 4
+    ----- stdout -----
+    BAD digest mismatch for component `data` of object `ids`: expected crc32c:0x7671B78E, found crc32c:0x3F4DCAA9 [spec/ztensor.md §4.3]
+    damaged.zt: 1 problem
+    ----- stderr -----
+    ");
+    let json = sandbox.carton("tensor verify damaged.zt --json").expect_code(4).json();
+    assert_eq!((&json["passed"], json["problems"].as_array().unwrap().len()), (&false.into(), 1));
+    // One at its end.
+    bytes.pop();
+    sandbox.write("cut.zt", &bytes);
+    assert_snapshot!(sandbox.carton("tensor verify cut.zt"), @r#"
+    exit code: 4
+    ----- stdout -----
+
+    ----- stderr -----
+    error: `cut.zt` is not a valid zTensor file
+
+    Caused by:
+      the file ends with `\x00ZTEN100`, expected `ZTEN1000` [spec/ztensor.md §1.1]
+    "#);
+    write_safetensors(&sandbox, "w.safetensors", &example());
+    assert_snapshot!(sandbox.carton("tensor verify w.safetensors"), @"
+    exit code: 0
+    ----- stdout -----
+    OK w.safetensors: 3 tensors, 28 B, no digests
+    ----- stderr -----
+    ");
+    sandbox.write("long.safetensors", [read(&sandbox, "w.safetensors"), vec![0]].concat());
+    sandbox.carton("tensor verify long.safetensors").expect_code(4);
+    sandbox.carton("tensor convert w.safetensors ids.npz --only ids").expect_code(0);
+    sandbox.carton("tensor verify ids.npz").expect_code(0);
+    let mut bytes = read(&sandbox, "ids.npz");
+    let at = bytes.windows(8).position(|window| window == 7_i64.to_le_bytes()).unwrap();
+    bytes[at] = 8;
+    sandbox.write("damaged.npz", bytes);
+    sandbox.carton("tensor verify damaged.npz").expect_code(4);
+}
