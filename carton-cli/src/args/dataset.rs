@@ -9,6 +9,8 @@ use carton_tensor::safetensors::parse_dtype;
 use clap::{ArgGroup, Args, Subcommand, ValueEnum, ValueHint};
 use uuid::Uuid;
 
+use super::elements::ElementsArgs;
+
 /// `carton dataset …`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum DatasetCommand {
@@ -194,17 +196,8 @@ pub(crate) struct DatasetCatArgs {
     #[arg(long, value_name = "SHARD")]
     pub(crate) shard: Option<String>,
 
-    /// A part of it, as NumPy writes it: `0:3,:,-1`; steps are positive, and `...` is not known
-    #[arg(long, value_name = "SLICE", allow_hyphen_values = true)]
-    pub(crate) slice: Option<String>,
-
-    /// The first so many elements, each on a line, none abbreviated
-    #[arg(short = 'n', long, value_name = "COUNT")]
-    pub(crate) first: Option<usize>,
-
-    /// Write the elements to standard output as an .npy file
-    #[arg(long, conflicts_with_all = ["first", "json"])]
-    pub(crate) npy: bool,
+    #[command(flatten)]
+    pub(crate) elements: ElementsArgs,
 }
 
 /// `--tail-strategy`.

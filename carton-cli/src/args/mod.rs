@@ -2,6 +2,7 @@
 
 mod cache;
 mod dataset;
+mod elements;
 mod model;
 mod pack;
 mod run;
@@ -20,6 +21,7 @@ pub(crate) use dataset::{
     DatasetCatArgs, DatasetCommand, DatasetLsArgs, DatasetMergeArgs, DatasetVerifyArgs, DatasetWriteArgs,
     DtypeArgument, DuplicatesChoice, RoundingChoice, TailChoice,
 };
+pub(crate) use elements::ElementsArgs;
 pub(crate) use model::ModelArgs;
 pub(crate) use pack::{CompressionChoice, PackArgs, TensorFormatChoice};
 pub(crate) use run::{RunArgs, SignatureChoice};

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use carton_tensor::ztensor::DigestAlgorithm;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
+use super::elements::ElementsArgs;
 use super::values::size;
 
 /// `carton tensor …`.
@@ -161,17 +162,8 @@ pub(crate) struct TensorCatArgs {
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
 
-    /// A part of it, as NumPy writes it: `0:3,:,-1`; steps are positive, and `...` is not known
-    #[arg(long, value_name = "SLICE", allow_hyphen_values = true)]
-    pub(crate) slice: Option<String>,
-
-    /// The first so many elements, each on a line, none abbreviated
-    #[arg(short = 'n', long, value_name = "COUNT")]
-    pub(crate) first: Option<usize>,
-
-    /// Write the elements to standard output as an .npy file
-    #[arg(long, conflicts_with_all = ["first", "json"])]
-    pub(crate) npy: bool,
+    #[command(flatten)]
+    pub(crate) elements: ElementsArgs,
 }
 
 /// `carton tensor convert`.

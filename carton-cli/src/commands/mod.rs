@@ -3,6 +3,7 @@
 mod cache;
 mod completions;
 mod dataset;
+mod elements;
 mod hash;
 mod info;
 mod ls;

@@ -5,7 +5,7 @@ use carton_tensor::files::RawTensor;
 
 use super::{Context, failure};
 use crate::args::DatasetCatArgs;
-use crate::commands::tensor::cat::{cut, print};
+use crate::commands::elements::{cut, print};
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
 use crate::tensor_files::Value;
@@ -20,17 +20,17 @@ enum CatError {
 
 pub(super) async fn run(arguments: DatasetCatArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
-    let DatasetCatArgs { dataset, key, shard, slice, first, npy } = arguments;
-    let name = key.clone();
-    let value = interrupt::blocking(move |_| {
+    let DatasetCatArgs { dataset, key, shard, elements } = arguments;
+    let (key, value, elements) = interrupt::blocking(move |_| {
         // Not mapped: a shard that is truncated meanwhile would end the command by a signal.
         let dataset = Dataset::open_copying(&dataset.dataset).map_err(failure)?;
         let tensor = find(&dataset, &key, shard.as_deref())?;
-        cut(Value::Numbers(tensor), slice.as_deref(), first)
+        let value = cut(Value::Numbers(tensor), &elements)?;
+        Ok((key, value, elements))
     })
     .await?;
     output.progress().finish();
-    print(&name, value, first.is_some(), npy, output)
+    print(&key, value, &elements, output)
 }
 
 /// The tensor of this name, in the shard of this name or number if one is given.

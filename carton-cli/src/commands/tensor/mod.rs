@@ -1,11 +1,10 @@
 //! `carton tensor …`: the tensors in files and cartons.
 
-pub(super) mod cat;
+mod cat;
 mod convert;
 mod ls;
 mod plot;
 mod quantize;
-mod slice;
 mod stats;
 mod validate;
 mod verify;

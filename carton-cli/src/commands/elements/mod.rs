@@ -1,0 +1,164 @@
+//! The elements of a tensor as `cat` prints them, wherever it is from.
+
+mod slice;
+
+use std::io::{self, Write};
+
+use carton_tensor::files::{ElementType, RawTensor, SharedBytes};
+use carton_tensor::npy::{Array, write_array};
+use carton_tensor::{NestedTensor, StringTensor, Tensor};
+use serde::Serialize;
+use serde::ser::SerializeMap;
+
+use crate::args::ElementsArgs;
+use crate::failure::{Exit, Failure};
+use crate::output::{Output, Role, one_line, printable};
+use crate::tensor_files::{TensorFileError, Value};
+use crate::tensors::{JsonTensor, summary};
+
+/// The part of a tensor that was asked for: a slice, or the first so many elements of that.
+pub(super) fn cut(value: Value, elements: &ElementsArgs) -> Result<Value, Failure> {
+    let (slice, first) = (elements.slice.as_deref(), elements.first);
+    let (Value::Numbers(tensor), true) = (&value, slice.is_some() || first.is_some()) else {
+        return match (&value, slice, first) {
+            (_, None, None) => Ok(value),
+            (Value::Strings(strings), None, Some(first)) => Ok(Value::Strings(first_strings(strings, first))),
+            _ => Err(TensorFileError::Slice {
+                slice: slice.unwrap_or_default().to_owned(),
+                reason: "only tensors of numbers are sliced".to_owned(),
+            }
+            .into()),
+        };
+    };
+    let part = match slice {
+        Some(slice) => slice::slice(tensor, slice)?,
+        None => tensor.clone(),
+    };
+    let Some(first) = first else { return Ok(Value::Numbers(part)) };
+    let part = slice::first(&part, first).ok_or_else(|| TensorFileError::Slice {
+        slice: format!("--first {first}"),
+        reason: format!("so many numbers of {} do not end between bytes", part.dtype()),
+    });
+    Ok(Value::Numbers(part?))
+}
+
+/// Prints what [`cut`] left of a tensor: as people read it, an element a line, as an .npy file, or as JSON.
+pub(super) fn print(name: &str, value: Value, elements: &ElementsArgs, output: &Output) -> Result<Exit, Failure> {
+    if elements.npy {
+        return write_npy(value);
+    }
+    let (dtype, tensor) = shown(value)?;
+    if output.is_json() {
+        output.json(&Answer { name, dtype: &dtype, tensor: &tensor })?;
+        return Ok(Exit::Ok);
+    }
+    if elements.first.is_some() {
+        output.text(&lines(&tensor))?;
+        return Ok(Exit::Ok);
+    }
+    let (kind, values) = summary(&tensor);
+    let kind = match &tensor {
+        // The type of the file, not that of what its numbers were made for printing.
+        Tensor::Nested(_) => kind,
+        other => format!("{dtype} {:?}", other.shape().unwrap_or_default()),
+    };
+    let values = printable(&values);
+    output.text(&format!("{}  {kind}\n{values}\n", output.paint(Role::Heading, &one_line(name))))?;
+    Ok(Exit::Ok)
+}
+
+fn first_strings(strings: &StringTensor, first: usize) -> StringTensor {
+    let elements: Vec<String> = strings.elements().iter().take(first).cloned().collect();
+    let shape = vec![elements.len()];
+    StringTensor::new(elements, shape).unwrap_or_else(|_| strings.clone())
+}
+
+/// The name of the type, and a tensor of types that can be printed.
+fn shown(value: Value) -> Result<(String, Tensor), Failure> {
+    match value {
+        Value::Strings(strings) => Ok(("string".to_owned(), strings.into())),
+        Value::Nested(nested) => Ok(("nested".to_owned(), NestedTensor::into(nested))),
+        Value::Numbers(tensor) => Ok((tensor.dtype().name().to_owned(), printable_numbers(&tensor)?)),
+    }
+}
+
+fn printable_numbers(tensor: &RawTensor) -> Result<Tensor, Failure> {
+    if tensor.dtype().data_type().is_some() {
+        return Ok(tensor.to_numeric().map_err(Failure::new)?.into());
+    }
+    let unprintable = || Failure::new(Unprintable { dtype: tensor.dtype() });
+    let of = |dtype, shape: Vec<usize>, bytes: SharedBytes| -> Result<Tensor, Failure> {
+        let tensor = RawTensor::new(dtype, shape, bytes).map_err(Failure::new)?;
+        Ok(tensor.to_numeric().map_err(Failure::new)?.into())
+    };
+    let shape = tensor.shape().to_vec();
+    match tensor.dtype() {
+        ElementType::Bool => of(ElementType::Uint8, shape, tensor.bytes().clone()),
+        // Real and imaginary part become the last dimension.
+        ElementType::Complex64 => of(ElementType::Float32, [shape, vec![2]].concat(), tensor.bytes().clone()),
+        ElementType::Complex128 => of(ElementType::Float64, [shape, vec![2]].concat(), tensor.bytes().clone()),
+        _ => {
+            let numbers = tensor.to_f32().ok_or_else(unprintable)?;
+            of(ElementType::Float32, shape, SharedBytes::from(numbers))
+        }
+    }
+}
+
+/// What `--json` prints: the tensor's name, then what `carton run` prints of an output, with the type that the file has.
+struct Answer<'a> {
+    name: &'a str,
+    dtype: &'a str,
+    tensor: &'a Tensor,
+}
+
+impl Serialize for Answer<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("name", self.name)?;
+        map.serialize_entry("dtype", self.dtype)?;
+        map.serialize_entry("tensor", &JsonTensor(self.tensor))?;
+        map.end()
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("numbers of {dtype} cannot be printed")]
+struct Unprintable {
+    dtype: ElementType,
+}
+
+/// Each element on a line of its own.
+fn lines(tensor: &Tensor) -> String {
+    let json = serde_json::to_value(JsonTensor(tensor)).unwrap_or_default();
+    let elements = json.get("data").and_then(|data| data.as_array()).cloned().unwrap_or_default();
+    let line = |element: &serde_json::Value| match element {
+        serde_json::Value::String(text) if matches!(tensor, Tensor::Numeric(_)) => format!("{text}\n"),
+        other => format!("{}\n", one_line(&other.to_string())),
+    };
+    elements.iter().map(line).collect()
+}
+
+/// Writes an array to standard output, for programs.
+fn write_npy(value: Value) -> Result<Exit, Failure> {
+    let array = match value {
+        Value::Numbers(tensor) => Array::Numbers(tensor),
+        Value::Strings(tensor) => Array::Strings(tensor),
+        Value::Nested(_) => {
+            return Err(TensorFileError::CannotHold {
+                format: "an .npy file",
+                name: "it".to_owned(),
+                what: "a list of tensors".to_owned(),
+                hint: "the tensors in the list have names of their own",
+            }
+            .into());
+        }
+    };
+    let mut bytes = io::BufWriter::new(io::stdout().lock());
+    write_array(&mut bytes, &array).map_err(TensorFileError::from)?;
+    match bytes.flush() {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(TensorFileError::Io { action: "write", path: "standard output".into(), source: error }.into())
+        }
+        _ => Ok(Exit::Ok),
+    }
+}
