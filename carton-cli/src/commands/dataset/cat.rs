@@ -2,6 +2,7 @@
 
 use carton_dataset::{Dataset, DatasetError};
 use carton_tensor::files::RawTensor;
+use carton_tensor::safetensors::dtype_name;
 
 use super::{Context, failure};
 use crate::args::DatasetCatArgs;
@@ -21,16 +22,18 @@ enum CatError {
 pub(super) async fn run(arguments: DatasetCatArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
     let DatasetCatArgs { dataset, key, shard, elements } = arguments;
-    let (key, value, elements) = interrupt::blocking(move |_| {
+    let (key, dtype, value, elements) = interrupt::blocking(move |_| {
         // Not mapped: a shard that is truncated meanwhile would end the command by a signal.
         let dataset = Dataset::open_copying(&dataset.dataset).map_err(failure)?;
         let tensor = find(&dataset, &key, shard.as_deref())?;
+        // In the words of the format, as the index has it and `ls` shows it.
+        let dtype = dtype_name(tensor.dtype());
         let value = cut(Value::Numbers(tensor), &elements)?;
-        Ok((key, value, elements))
+        Ok((key, dtype, value, elements))
     })
     .await?;
     output.progress().finish();
-    print(&key, value, &elements, output)
+    print(&key, dtype, value, &elements, output)
 }
 
 /// The tensor of this name, in the shard of this name or number if one is given.

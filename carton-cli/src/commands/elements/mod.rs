@@ -43,13 +43,22 @@ pub(super) fn cut(value: Value, elements: &ElementsArgs) -> Result<Value, Failur
 }
 
 /// Prints what [`cut`] left of a tensor: as people read it, an element a line, as an .npy file, or as JSON.
-pub(super) fn print(name: &str, value: Value, elements: &ElementsArgs, output: &Output) -> Result<Exit, Failure> {
+///
+/// `dtype` is what `ls` calls its type, where that is known: a file may have a name for more than its numbers are stored as.
+pub(super) fn print(
+    name: &str,
+    dtype: Option<&str>,
+    value: Value,
+    elements: &ElementsArgs,
+    output: &Output,
+) -> Result<Exit, Failure> {
     if elements.npy {
         return write_npy(value);
     }
-    let (dtype, tensor) = shown(value)?;
+    let (stored, tensor) = shown(value)?;
+    let dtype = dtype.unwrap_or(&stored);
     if output.is_json() {
-        output.json(&Answer { name, dtype: &dtype, tensor: &tensor })?;
+        output.json(&Answer { name, dtype, tensor: &tensor })?;
         return Ok(Exit::Ok);
     }
     if elements.first.is_some() {
@@ -60,7 +69,7 @@ pub(super) fn print(name: &str, value: Value, elements: &ElementsArgs, output: &
     let kind = match &tensor {
         // The type of the file, not that of what its numbers were made for printing.
         Tensor::Nested(_) => kind,
-        other => format!("{dtype} {:?}", other.shape().unwrap_or_default()),
+        other => format!("{} {:?}", one_line(dtype), other.shape().unwrap_or_default()),
     };
     let values = printable(&values);
     output.text(&format!("{}  {kind}\n{values}\n", output.paint(Role::Heading, &one_line(name))))?;

@@ -14,15 +14,15 @@ pub(super) async fn run(arguments: TensorCatArgs, context: &Context<'_>) -> Resu
     if let Some(name) = &name {
         source.keep(name)?;
     }
-    let name = match source.listed() {
-        [only] => only.name.clone(),
+    let listed = match source.listed() {
+        [only] => only.clone(),
         listed => return Err(TensorFileError::NotOne { place: source.place.clone(), found: listed.len() }.into()),
     };
-    let (name, value, elements) = interrupt::blocking(move |_| {
-        let value = cut(source.read(&name)?, &elements)?;
-        Ok((name, value, elements))
+    let (listed, value, elements) = interrupt::blocking(move |_| {
+        let value = cut(source.read(&listed.name)?, &elements)?;
+        Ok((listed, value, elements))
     })
     .await?;
     output.progress().finish();
-    print(&name, value, &elements, output)
+    print(&listed.name, listed.dtype.as_deref(), value, &elements, output)
 }

@@ -58,12 +58,12 @@ fn batches_are_written_and_looked_at() {
     assert_snapshot!(sandbox.carton("dataset cat out pair --shard 1"), @"
     exit code: 0
     ----- stdout -----
-    pair  float32 [2, 2]
+    pair  F32 [2, 2]
     [[2.   2.25]
      [3.   3.25]]
     ----- stderr -----
     ");
-    assert_snapshot!(sandbox.carton("dataset cat out pair --shard 1 --slice 1,1 --json").json(), @r#"{"dtype":"float32","name":"pair","tensor":{"data":3.25,"dtype":"float32","shape":[]}}"#);
+    assert_snapshot!(sandbox.carton("dataset cat out pair --shard 1 --slice 1,1 --json").json(), @r#"{"dtype":"F32","name":"pair","tensor":{"data":3.25,"dtype":"float32","shape":[]}}"#);
     assert_snapshot!(sandbox.carton("dataset cat out pair"), @"
     exit code: 1
     ----- stdout -----
@@ -91,10 +91,14 @@ fn batches_are_written_and_looked_at() {
 
     hint: `carton dataset ls --tensors` shows their names
     ");
-    // A shard is the file that it is for every command.
+    let listed = sandbox.carton("dataset ls out --tensors --json").json();
+    assert_eq!((&listed["tensors"][3]["name"], &listed["tensors"][3]["dtype"]), (&"pair".into(), &"F32".into()));
+    // A shard is the file that it is for every command; only the names of dtypes are those that its `ls` shows.
     let shard = names(&sandbox.work().join("out")).remove(2);
     let printed = sandbox.carton(&format!("tensor cat out/{shard} pair --json")).json();
-    assert_eq!(sandbox.carton(&format!("dataset cat out pair --shard {shard} --json")).json(), printed);
+    let of_dataset = sandbox.carton(&format!("dataset cat out pair --shard {shard} --json")).json();
+    assert_eq!(of_dataset["tensor"], printed["tensor"]);
+    assert_eq!((&of_dataset["dtype"], &printed["dtype"]), (&"F32".into(), &"float32".into()));
 }
 
 #[test]
@@ -120,7 +124,7 @@ fn named_rows_are_found_by_name() {
     assert_snapshot!(sandbox.carton("dataset cat out row-4__pair"), @"
     exit code: 0
     ----- stdout -----
-    row-4__pair  float16 [7]
+    row-4__pair  F16 [7]
     [4.   4.25 4.5  4.75 5.   5.25 5.5 ]
     ----- stderr -----
     ");

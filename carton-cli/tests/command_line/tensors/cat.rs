@@ -1,9 +1,11 @@
 //! `carton tensor cat`.
 
+use carton_tensor::files::ElementType;
+use carton_tensor::ztensor::{StoreAs, Writer};
 use carton_tensor::{Tensor, npy};
 use insta::assert_snapshot;
 
-use super::write_ztensor;
+use super::{tensor, write_ztensor};
 use crate::sandbox::Sandbox;
 
 #[test]
@@ -66,4 +68,28 @@ fn elements_are_printed() {
     ");
     let output = sandbox.command(["tensor", "cat", "w.zt", "ids", "--npy"]).output().unwrap();
     assert_eq!(npy::read(output.stdout.as_slice(), 1000).unwrap(), Tensor::from_vec(vec![7_i64], vec![1]).unwrap());
+}
+
+/// The name of a type that is not known is the file's own, whatever its numbers are stored as.
+#[test]
+fn types_are_called_what_ls_calls_them() {
+    let sandbox = Sandbox::new();
+    let mut writer = Writer::new(Vec::new()).unwrap();
+    writer.add("small", &tensor(ElementType::Float8E4m3Fn, &[2], [1, 2]), StoreAs::RAW).unwrap();
+    writer.add("pairs", &tensor(ElementType::Complex64, &[1], [0; 8]), StoreAs::RAW).unwrap();
+    writer.add("flags", &tensor(ElementType::Bool, &[1], [1]), StoreAs::RAW).unwrap();
+    let file = writer.finish().unwrap();
+    sandbox.write("known.zt", &file);
+    // A type of the same length that nobody knows.
+    let known = b"f8_e4m3fn";
+    let position = file.windows(known.len()).position(|bytes| bytes == known).unwrap();
+    sandbox.write("unknown.zt", [&file[..position], b"f8_mine_1", &file[position + known.len()..]].concat());
+    for (path, small) in [("known.zt", "float8_e4m3fn"), ("unknown.zt", "f8_mine_1")] {
+        for (name, dtype) in [("small", small), ("pairs", "complex64"), ("flags", "bool")] {
+            let listed = sandbox.carton(&format!("tensor ls {path}#{name} --json")).expect_code(0).json();
+            let printed = sandbox.carton(&format!("tensor cat {path}#{name} --json")).expect_code(0).json();
+            assert_eq!((&listed["tensors"][0]["dtype"], &printed["dtype"]), (&dtype.into(), &dtype.into()), "{path}");
+        }
+    }
+    assert_eq!(sandbox.carton("tensor cat unknown.zt small").expect_code(0).stdout, "small  f8_mine_1 [2]\n[1 2]\n");
 }
