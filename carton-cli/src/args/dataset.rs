@@ -1,12 +1,15 @@
 //! `carton dataset …`.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use carton_tensor::files::ElementType;
 use carton_tensor::safetensors::parse_dtype;
 use clap::{ArgGroup, Args, Subcommand, ValueEnum, ValueHint};
+use serde::Deserializer;
+use serde::de::{Error, MapAccess, Visitor};
 use uuid::Uuid;
 
 use super::elements::ElementsArgs;
@@ -257,7 +260,31 @@ impl std::str::FromStr for DtypeArgument {
 pub(crate) type Shapes = BTreeMap<String, Vec<usize>>;
 
 fn shapes(text: &str) -> Result<Shapes, String> {
-    serde_json::from_str(text).map_err(|error| format!("expected JSON such as {{\"image\": [3, 224, 224]}}: {error}"))
+    let mut json = serde_json::Deserializer::from_str(text);
+    let shapes = json.deserialize_map(ShapesVisitor).and_then(|shapes| json.end().map(|()| shapes));
+    shapes.map_err(|error| format!("expected JSON such as {{\"image\": [3, 224, 224]}}: {error}"))
+}
+
+/// As the map's own, which would take the last one of several shapes of a column.
+struct ShapesVisitor;
+
+impl<'de> Visitor<'de> for ShapesVisitor {
+    type Value = Shapes;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a map of shapes")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Shapes, A::Error> {
+        let mut shapes = Shapes::new();
+        while let Some(column) = map.next_key::<String>()? {
+            if shapes.contains_key(&column) {
+                return Err(A::Error::custom(format_args!("column `{}` is given twice", column.escape_debug())));
+            }
+            shapes.insert(column, map.next_value()?);
+        }
+        Ok(shapes)
+    }
 }
 
 #[cfg(test)]
@@ -285,5 +312,8 @@ mod tests {
         assert_eq!(shapes(r#"{"image": [3, 2], "label": []}"#).unwrap()["image"], [3, 2]);
         assert!(shapes("[3, 2]").is_err());
         assert!(shapes(r#"{"image": [-1]}"#).is_err());
+        assert!(shapes(r#"{"image": [1]} {}"#).is_err());
+        let twice = shapes(r#"{"image": [3, 2], "label": [], "image": [6]}"#).unwrap_err();
+        assert!(twice.contains("column `image` is given twice"), "{twice}");
     }
 }

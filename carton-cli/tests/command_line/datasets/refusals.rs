@@ -127,6 +127,8 @@ fn arguments_that_make_no_sense() {
     check("write rows.parquet out --batch-size 2 --dtype float", "expected a dtype of safetensors");
     check("write rows.parquet out --batch-size 2 --dtype F32 --dtype F16", "two dtypes are given for all columns");
     check("write rows.parquet out --batch-size 2 --shapes {", "expected JSON such as");
+    let twice = r#"write rows.parquet out --batch-size 2 --shapes {"a":[2],"a":[3]}"#;
+    check(twice, "column `a` is given twice");
     check("write rows.parquet out --batch-size 2 --duplicates fail", "cannot be used with");
     check("write rows.parquet out --name-col a --tail-strategy pad", "cannot be used with");
     check("write rows.parquet out --name-col a --target-shard-size-mb 49", "50..=1000");
