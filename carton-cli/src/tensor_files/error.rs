@@ -138,7 +138,7 @@ impl TensorFileError {
 }
 
 /// A name as one line of text shows it: without control characters, and not for pages.
-pub(super) fn shown_name(name: &str) -> String {
+pub(crate) fn shown_name(name: &str) -> String {
     const LONGEST: usize = 100;
     let mut shown: String = name.chars().take(LONGEST).flat_map(char::escape_debug).collect();
     if name.chars().nth(LONGEST).is_some() {

@@ -319,7 +319,8 @@ fn check(planned: &Planned, format: OutputFormat) -> Result<(), TensorFileError>
     }
 }
 
-fn is_in_numpy(dtype: ElementType) -> bool {
+/// Whether NumPy's own formats have a name for this type.
+pub(crate) fn is_in_numpy(dtype: ElementType) -> bool {
     dtype.data_type().is_some()
         || matches!(dtype, ElementType::Bool | ElementType::Float16 | ElementType::Complex64 | ElementType::Complex128)
 }

@@ -13,7 +13,7 @@ use serde::ser::SerializeMap;
 use crate::args::ElementsArgs;
 use crate::failure::{Exit, Failure};
 use crate::output::{Output, Role, one_line, printable};
-use crate::tensor_files::{TensorFileError, Value};
+use crate::tensor_files::{TensorFileError, Value, is_in_numpy, shown_name};
 use crate::tensors::{JsonTensor, summary};
 
 /// The part of a tensor that was asked for: a slice, or the first so many elements of that.
@@ -53,7 +53,7 @@ pub(super) fn print(
     output: &Output,
 ) -> Result<Exit, Failure> {
     if elements.npy {
-        return write_npy(value);
+        return write_npy(name, value);
     }
     let (stored, tensor) = shown(value)?;
     let dtype = dtype.unwrap_or(&stored);
@@ -148,18 +148,19 @@ fn lines(tensor: &Tensor) -> String {
 }
 
 /// Writes an array to standard output, for programs.
-fn write_npy(value: Value) -> Result<Exit, Failure> {
+fn write_npy(name: &str, value: Value) -> Result<Exit, Failure> {
+    let refused = |what: String, hint| {
+        TensorFileError::CannotHold { format: "an .npy file", name: shown_name(name), what, hint }.into()
+    };
     let array = match value {
+        Value::Numbers(tensor) if !is_in_numpy(tensor.dtype()) => {
+            let hint = "--json prints them as numbers that programs can read";
+            return Err(refused(format!("numbers of {}", tensor.dtype()), hint));
+        }
         Value::Numbers(tensor) => Array::Numbers(tensor),
         Value::Strings(tensor) => Array::Strings(tensor),
         Value::Nested(_) => {
-            return Err(TensorFileError::CannotHold {
-                format: "an .npy file",
-                name: "it".to_owned(),
-                what: "a list of tensors".to_owned(),
-                hint: "the tensors in the list have names of their own",
-            }
-            .into());
+            return Err(refused("a list of tensors".to_owned(), "the tensors in the list have names of their own"));
         }
     };
     let mut bytes = io::BufWriter::new(io::stdout().lock());

@@ -66,6 +66,15 @@ fn elements_are_printed() {
     ----- stderr -----
     error: `other` in `w.zt` is of the format `my_format`, expected a tensor of numbers
     ");
+    assert_snapshot!(sandbox.carton("tensor cat w.zt layer.0.bias --npy"), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: an .npy file cannot hold tensor `layer.0.bias`, numbers of bfloat16
+
+    hint: --json prints them as numbers that programs can read
+    ");
     let output = sandbox.command(["tensor", "cat", "w.zt", "ids", "--npy"]).output().unwrap();
     assert_eq!(npy::read(output.stdout.as_slice(), 1000).unwrap(), Tensor::from_vec(vec![7_i64], vec![1]).unwrap());
 }
