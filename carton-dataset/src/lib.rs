@@ -20,6 +20,7 @@ mod options;
 mod part_name;
 mod read;
 mod report;
+mod shard_metadata;
 mod shard_path;
 mod write;
 

@@ -9,10 +9,7 @@ use carton_tensor::safetensors::{Header, Metadata, Reader};
 use crate::error::DatasetError;
 use crate::manifest::Shard;
 use crate::options::KeyValue;
-use crate::write::shard_file::{MODE_KEY, SAMPLES_KEY, SEPARATOR_KEY};
-
-/// In key-value mode, the names of the columns: a JSON list.
-const COLUMNS_KEY: &str = "dataset.columns";
+use crate::shard_metadata::{BATCH, COLUMNS_KEY, KEY_VALUE, MODE_KEY, SAMPLES_KEY, SEPARATOR_KEY};
 
 /// The samples that a shard may have beyond the number of its bytes.
 const SAMPLES_WITHOUT_BYTES: u64 = 1 << 20;
@@ -127,16 +124,13 @@ impl Batch {
     }
 }
 
-/// The mode of a shard whose samples are the rows of its tensors.
-pub(super) const ROWS: &str = "batch";
-
 /// What the samples of a shard are: what it says (spec/dataset.md §2.2), or else what fits.
 pub(super) fn kind(header: &Header, samples_count: u64) -> Result<Samples, String> {
     let metadata = header.metadata();
     let named = Samples::Named(Names::of(metadata));
     match metadata.get(MODE_KEY) {
-        Some(ROWS) => return Ok(Samples::Rows),
-        Some("key-value") => return Ok(named),
+        Some(BATCH) => return Ok(Samples::Rows),
+        Some(KEY_VALUE) => return Ok(named),
         _ => {}
     }
     [Samples::Rows, named]

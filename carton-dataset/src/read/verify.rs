@@ -15,8 +15,8 @@ use super::{Category, Finding};
 use crate::error::DatasetError;
 use crate::index::{self, INDEX_NAME, IndexRow};
 use crate::manifest::{Manifest, Shard, TensorSchema};
+use crate::shard_metadata::{BATCH, MODE_KEY};
 use crate::write::attempt::TASKS;
-use crate::write::shard_file::MODE_KEY;
 
 /// The findings that are told one by one: where everything is wrong, nobody reads on.
 const MOST_FINDINGS: usize = 1000;
@@ -179,7 +179,7 @@ impl<'m> SchemaCheck<'m> {
     fn check(&mut self, file: &str, header: &Header, samples: &Samples, verification: &mut Verification) {
         self.n_read += 1;
         // Of a shard that does not say so it is not certain that its rows should have a value of every column.
-        if header.metadata().get(MODE_KEY) == Some(batch::ROWS) {
+        if header.metadata().get(MODE_KEY) == Some(BATCH) {
             for name in self.schema.keys().filter(|name| header.get(name).is_none()) {
                 let problem = format!("tensor `{}` of the manifest's schema is missing", name.escape_debug());
                 verification.add(Category::Schema, file, problem);

@@ -8,13 +8,10 @@ use carton_tensor::safetensors::{Layout, SafetensorsError};
 
 use super::attempt::Attempt;
 use super::progress::Meter;
-use super::shard_file::{ShardFile, metadata};
+use super::shard_file::{ShardFile, Written, metadata};
 use crate::column::{Column, Run, without_the_rest};
 use crate::error::{ColumnProblem, DatasetError};
-use crate::report::TaskReport;
-
-/// What `dataset.mode` is in batch mode.
-pub(super) const MODE: &str = "batch";
+use crate::shard_metadata::BATCH;
 
 /// Rows that are no shard yet.
 #[derive(Debug)]
@@ -100,16 +97,16 @@ impl Pending {
         n_rows: usize,
         padded: usize,
         attempt: &Attempt,
-        report: &mut TaskReport,
+        written: &mut Written,
         meter: &mut Meter,
     ) -> Result<(), DatasetError> {
-        let number = next_number(report)?;
+        let number = written.next_number()?;
         let tensors = self.columns.iter().filter_map(|column| {
             let sample = column.sample.as_ref()?;
             let shape: Vec<usize> = std::iter::once(padded).chain(sample.shape.iter().copied()).collect();
             Some((column.name.as_str(), sample.dtype, shape))
         });
-        let layout = Layout::new(tensors, &metadata(MODE, padded as u64, None)?)
+        let layout = Layout::new(tensors, &metadata(BATCH, padded as u64, None)?)
             .map_err(|source| DatasetError::shard(attempt.part_name(number), SafetensorsError::Unwritable(source)))?;
         let order = layout.order().to_vec();
         let mut file = ShardFile::create(attempt, number, layout)?;
@@ -121,7 +118,7 @@ impl Pending {
             write_zeros((padded - n_rows) * n_bytes, |bytes| file.write(&column.name, bytes, meter))?;
         }
         self.n_rows -= n_rows;
-        file.finish(padded as u64, report, meter)
+        file.finish(padded as u64, written, meter)
     }
 }
 
@@ -158,9 +155,4 @@ fn write_zeros(
         n_bytes -= piece.len();
     }
     Ok(())
-}
-
-/// The number of the next shard.
-pub(super) fn next_number(report: &TaskReport) -> Result<u32, DatasetError> {
-    u32::try_from(report.shards.len()).map_err(|_| DatasetError::Options("a task has too many shards".to_owned()))
 }

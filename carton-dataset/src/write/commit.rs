@@ -5,7 +5,8 @@
 //! places, the manifest appears, and `_tasks` goes. At every moment the folder has a whole dataset, the old or the new one, or no
 //! manifest. Commits of one folder take turns.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -14,13 +15,14 @@ use carton_tensor::safetensors::Reader;
 use uuid::Uuid;
 
 use super::attempt::{TASKS, folder, io_error};
+use super::choice;
 use super::commit_lock::CommitLock;
 use super::commit_record::{self, CommitRecord, RECORD};
+use super::gathered_schema::{GatheredSchema, Sharing};
 use super::publish::{publish, remove, to_json};
-use super::{batch, choice};
 use crate::error::DatasetError;
 use crate::index::{self, INDEX_NAME};
-use crate::manifest::{MANIFEST_NAME, Manifest, Shard, TensorSchema};
+use crate::manifest::{MANIFEST_NAME, Manifest, Shard};
 use crate::part_name::PartName;
 use crate::report::TaskReport;
 
@@ -151,55 +153,26 @@ pub(super) fn parts_in(folder: &Path) -> Result<Vec<PartName>, DatasetError> {
 /// The manifest of what attempts have written. Of a tensor in several shards the first one's entry is taken.
 fn manifest_of(reports: &[TaskReport], folder: &Path) -> Result<Manifest, DatasetError> {
     let differ = |problem| DatasetError::Attempts { folder: folder.to_owned(), problem };
-    let mut schema: BTreeMap<String, TensorSchema> = BTreeMap::new();
+    let mut gathered = GatheredSchema::default();
     for report in reports {
+        let task = report.task;
         if let Some(first) = reports.first().filter(|first| first.mode != report.mode) {
-            return Err(differ(format!("tasks {} and {} have written in different modes", first.task, report.task)));
+            return Err(differ(format!("tasks {} and {task} have written in different modes", first.task)));
         }
-        if report.mode == batch::MODE && !report.shards.is_empty() {
-            // A batch has a tensor of every column: rows would lack those that another task has.
-            let first = reports.iter().find(|first| !first.shards.is_empty()).unwrap_or(report);
-            if !first.schema.keys().eq(report.schema.keys()) {
-                let columns = |report: &TaskReport| {
-                    report.schema.keys().map(|name| format!("`{}`", name.escape_debug())).collect::<Vec<_>>().join(", ")
-                };
-                let (written, expected) = (columns(report), columns(first));
-                let (task, other) = (report.task, first.task);
-                return Err(differ(format!("task {task} has written {written}, and task {other} {expected}")));
-            }
+        // A task without rows has no columns either.
+        if report.shards.is_empty() {
+            continue;
         }
-        for (name, entry) in &report.schema {
-            match schema.get(name) {
-                None => drop(schema.insert(name.clone(), entry.clone())),
-                Some(first) if report.mode == batch::MODE && !are_alike(first, entry) => {
-                    return Err(differ(format!(
-                        "task {} has written `{}` as {} of shape {:?}, and another one as {} of shape {:?}",
-                        report.task,
-                        name.escape_debug(),
-                        entry.dtype.escape_debug(),
-                        entry.shape,
-                        first.dtype.escape_debug(),
-                        first.shape
-                    )));
-                }
-                Some(_) if report.has_unique_names => {
-                    let (task, name) = (report.task, name.escape_debug());
-                    return Err(differ(format!("task {task} has written `{name}`, as another one has")));
-                }
-                Some(_) => {}
-            }
-        }
+        let sharing = Sharing::of(&report.mode, report.has_unique_names);
+        let tensors = report.schema.iter().map(|(name, schema)| (name.as_str(), Cow::Borrowed(schema)));
+        let added = gathered.add(format_args!("task {task}"), sharing, tensors);
+        added.map_err(|problem| differ(format!("task {task} {problem}")))?;
     }
     let shards = reports.iter().flat_map(|report| report.shards.iter().cloned()).collect();
     let place = folder.join(MANIFEST_NAME);
-    let manifest = commit_record::manifest(shards, schema, &place)?;
+    let manifest = commit_record::manifest(shards, gathered.into_entries(), &place)?;
     to_json(&manifest, &place)?;
     Ok(manifest)
-}
-
-/// Whether samples of two shards can be in one dataset: they differ in the number of rows alone.
-pub(super) fn are_alike(a: &TensorSchema, b: &TensorSchema) -> bool {
-    a.dtype == b.dtype && a.shape.get(1..) == b.shape.get(1..)
 }
 
 /// Writes the index below `_tasks`, and says what it is called there.

@@ -13,17 +13,13 @@ use carton_tensor::files::ElementType;
 use carton_tensor::safetensors::{Header, Layout, SafetensorsError};
 
 use super::attempt::Attempt;
-use super::batch::next_number;
 use super::columns::{Chosen, check_name};
 use super::progress::Meter;
-use super::shard_file::{ShardFile, metadata};
+use super::shard_file::{ShardFile, Written, metadata};
 use crate::column::{Run, without_the_rest};
 use crate::error::{ColumnProblem, DatasetError};
 use crate::options::{Duplicates, KeyValue};
-use crate::report::TaskReport;
-
-/// What `dataset.mode` is in key-value mode.
-pub(super) const MODE: &str = "key-value";
+use crate::shard_metadata::KEY_VALUE;
 
 /// The rows of the shard that is filled next.
 #[derive(Debug)]
@@ -88,7 +84,7 @@ impl Filling {
         columns: Vec<Vec<Run>>,
         first_row: u64,
         attempt: &Attempt,
-        report: &mut TaskReport,
+        written: &mut Written,
         meter: &mut Meter,
     ) -> Result<(), DatasetError> {
         let mut columns: Vec<_> = columns.into_iter().map(|runs| tensors(runs, self.options.duplicates)).collect();
@@ -100,11 +96,11 @@ impl Filling {
             }
             let header_length = self.header_length_of(&name, &tensors);
             if !self.rows.is_empty() && self.header_length + header_length > self.max_header_length {
-                self.write_shard(attempt, report, meter)?;
+                self.write_shard(attempt, written, meter)?;
             }
             self.add(Row { name, number, tensors, header_length })?;
             if self.size >= self.options.target_shard_bytes {
-                self.write_shard(attempt, report, meter)?;
+                self.write_shard(attempt, written, meter)?;
             }
         }
         Ok(())
@@ -169,7 +165,7 @@ impl Filling {
     pub(super) fn write_shard(
         &mut self,
         attempt: &Attempt,
-        report: &mut TaskReport,
+        written: &mut Written,
         meter: &mut Meter,
     ) -> Result<(), DatasetError> {
         let rows = std::mem::take(&mut self.rows);
@@ -181,7 +177,7 @@ impl Filling {
             return Ok(());
         }
         let samples = rows.len() as u64;
-        let metadata = metadata(MODE, samples, Some((&self.options.separator, &self.columns)))?;
+        let metadata = metadata(KEY_VALUE, samples, Some((&self.options.separator, &self.columns)))?;
         let separator = &self.options.separator;
         let tensors: Vec<(String, Tensor)> = rows
             .into_iter()
@@ -191,7 +187,7 @@ impl Filling {
                 self.columns.iter().zip(row.tensors).map(named)
             })
             .collect();
-        let number = next_number(report)?;
+        let number = written.next_number()?;
         let described = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor.dtype, tensor.shape.as_slice()));
         let layout = Layout::new(described, &metadata)
             .map_err(|source| DatasetError::shard(attempt.part_name(number), SafetensorsError::Unwritable(source)))?;
@@ -200,7 +196,7 @@ impl Filling {
         for (name, tensor) in order.into_iter().filter_map(|position| tensors.get(position)) {
             file.write(name, &tensor.bytes, meter)?;
         }
-        file.finish(samples, report, meter)
+        file.finish(samples, written, meter)
     }
 }
 
@@ -235,13 +231,12 @@ fn tensors(runs: Vec<Run>, duplicates: Duplicates) -> impl Iterator<Item = Tenso
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use std::collections::BTreeMap;
-
     use arrow_array::{Int8Array, RecordBatch, StringArray};
 
     use super::*;
     use crate::options::{Mode, WriteOptions};
     use crate::write::columns::Columns;
+    use crate::write::gathered_schema::Sharing;
 
     /// Many small tensors have a header that is too long before their shard is as large as was asked for.
     #[test]
@@ -256,16 +251,14 @@ mod tests {
         let mut filling = Filling::new(key_value, &columns.chosen);
         filling.max_header_length = 420;
         let attempt = Attempt::create(folder.path(), 0, false).unwrap();
-        let (mode, shards, schema) = (MODE.to_owned(), Vec::new(), BTreeMap::new());
-        let mut report =
-            TaskReport { task: 0, attempt: attempt.id(), job: None, mode, has_unique_names: true, shards, schema };
+        let mut written = Written::new(Sharing::NoNames);
         let mut meter = Meter::default();
         let runs = vec![columns.chosen[0].column.runs(&x, 0).unwrap()];
-        filling.push(&names, runs, 0, &attempt, &mut report, &mut meter).unwrap();
-        filling.write_shard(&attempt, &mut report, &mut meter).unwrap();
-        let samples: Vec<u64> = report.shards.iter().map(|shard| shard.samples_count).collect();
+        filling.push(&names, runs, 0, &attempt, &mut written, &mut meter).unwrap();
+        filling.write_shard(&attempt, &mut written, &mut meter).unwrap();
+        let samples: Vec<u64> = written.shards.iter().map(|shard| shard.samples_count).collect();
         assert_eq!(samples, [4, 4, 1]);
-        for shard in &report.shards {
+        for shard in &written.shards {
             let file = std::fs::read(attempt.folder().join(&shard.shard_path)).unwrap();
             let header = Header::end(&file, file.len() as u64).unwrap();
             assert!(header < 420 + reserve(&columns.chosen), "{header}");

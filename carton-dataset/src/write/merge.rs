@@ -7,16 +7,17 @@ use std::path::Path;
 use carton_tensor::safetensors::Header;
 use uuid::Uuid;
 
-use super::commit::{CommitOptions, are_alike, commit, done, open_shard, parts_in};
+use super::choice;
+use super::commit::{CommitOptions, commit, done, open_shard, parts_in};
 use super::commit_record::{self, CommitRecord};
+use super::gathered_schema::{GatheredSchema, Sharing};
 use super::publish::{publish, remove, to_json};
-use super::shard_file::{self, MODE_KEY, SAMPLES_KEY};
-use super::{batch, choice};
 use crate::error::DatasetError;
 use crate::index;
-use crate::manifest::{MANIFEST_NAME, Manifest, Shard, TensorSchema};
+use crate::manifest::{MANIFEST_NAME, Manifest, Shard};
 use crate::options::KeyValue;
 use crate::part_name::PartName;
+use crate::shard_metadata::{BATCH, MODE_KEY, SAMPLES_KEY};
 
 /// Makes a dataset of what is in `folder`: of the attempts that tasks left there, as [`commit`], or, where there are none, of
 /// all shards `part-….safetensors`, as they were copied together from many machines. What those hold is read from their headers.
@@ -38,40 +39,16 @@ pub fn merge(folder: &Path, options: &CommitOptions) -> Result<Manifest, Dataset
     let attempts_error = |problem| DatasetError::Attempts { folder: folder.to_owned(), problem };
     let parts = chosen(parts_in(folder)?, options.attempts.as_deref()).map_err(attempts_error)?;
     let (mut found, mut rows) = (Vec::new(), Vec::new());
-    let mut schema: BTreeMap<String, TensorSchema> = BTreeMap::new();
-    let mut columns: Option<BTreeSet<String>> = None;
+    let mut gathered = GatheredSchema::default();
     for part in parts {
         let shard_path = part.to_string();
         let reader = open_shard(folder, &shard_path)?;
         let header = reader.header();
         let samples =
             Samples::of(header).map_err(|problem| DatasetError::Samples { shard: shard_path.clone(), problem })?;
-        if samples.is_batch() {
-            let found: BTreeSet<String> = header.names().map(str::to_owned).collect();
-            let expected = columns.get_or_insert_with(|| found.clone());
-            if found != *expected {
-                let problem = format!("has the columns {}, and another shard {}", list(&found), list(expected));
-                return Err(DatasetError::Samples { shard: shard_path, problem });
-            }
-        }
-        for tensor in header.iter() {
-            let entry = shard_file::schema(tensor.dtype, tensor.shape);
-            match schema.get(tensor.name) {
-                None => drop(schema.insert(tensor.name.to_owned(), entry)),
-                Some(first) if samples.is_batch() && !are_alike(first, &entry) => {
-                    let problem = format!(
-                        "has `{}` as {} of shape {:?}, and another shard as {} of shape {:?}",
-                        tensor.name.escape_debug(),
-                        entry.dtype,
-                        entry.shape,
-                        first.dtype,
-                        first.shape
-                    );
-                    return Err(DatasetError::Samples { shard: shard_path, problem });
-                }
-                Some(_) => {}
-            }
-        }
+        let sharing = if samples.is_batch() { Sharing::Columns } else { Sharing::Anything };
+        let added = gathered.add_shard(format_args!("shard `{shard_path}`"), sharing, header);
+        added.map_err(|problem| DatasetError::Samples { shard: shard_path.clone(), problem })?;
         if options.generate_index {
             rows.extend(index::rows_of(&shard_path, header));
         }
@@ -86,7 +63,7 @@ pub fn merge(folder: &Path, options: &CommitOptions) -> Result<Manifest, Dataset
         }
     });
     let shards = shards.collect::<Result<Vec<_>, _>>()?;
-    let manifest = commit_record::manifest(shards, schema, &place)?;
+    let manifest = commit_record::manifest(shards, gathered.into_entries(), &place)?;
     let json = to_json(&manifest, &place)?;
     let staged = folder.join(format!(".index-{}.parquet", Uuid::new_v4().simple()));
     let staged = options.generate_index.then_some(staged);
@@ -98,10 +75,6 @@ pub fn merge(folder: &Path, options: &CommitOptions) -> Result<Manifest, Dataset
         let _ = remove(staged);
     }
     published.map(|()| manifest)
-}
-
-fn list(columns: &BTreeSet<String>) -> String {
-    columns.iter().map(|name| format!("`{}`", name.escape_debug())).collect::<Vec<_>>().join(", ")
 }
 
 /// The shards of one attempt at each task: of those that are named, or the only ones. Pure.
@@ -152,7 +125,7 @@ impl Samples {
         let Some(said) = metadata.get(SAMPLES_KEY) else { return Ok(Self::Guessed { rows, names: names(header) }) };
         let shown = said.escape_debug();
         let n: u64 = said.parse().map_err(|_| format!("`{SAMPLES_KEY}` is `{shown}`, expected a number"))?;
-        let is_batch = metadata.get(MODE_KEY) == Some(batch::MODE);
+        let is_batch = metadata.get(MODE_KEY) == Some(BATCH);
         if is_batch && rows != Some(n) {
             return Err(format!("`{SAMPLES_KEY}` is {n}, and the first dimension of its tensors is another"));
         }

@@ -1,7 +1,7 @@
 //! Record batches become the shards of a dataset (spec/dataset.md §4 and §5).
 //!
 //! `columns` decides what is written; `task` is one attempt at one task, which cuts rows into shards with `batch` or `key_value`
-//! and writes each with `shard_file` into the folder of the `attempt`. `commit` makes a dataset of one attempt at each task: which,
+//! and writes each with `shard_file` into the folder of the `attempt`. The `gathered_schema` says what they have in common. `commit` makes a dataset of one attempt at each task: which,
 //! is the `choice`, and what is done then, the `commit_record`. `merge` makes one of shards that came without reports.
 
 pub(crate) mod attempt;
@@ -11,11 +11,12 @@ mod columns;
 mod commit;
 mod commit_lock;
 mod commit_record;
+mod gathered_schema;
 mod key_value;
 mod merge;
 mod progress;
 mod publish;
-pub(crate) mod shard_file;
+mod shard_file;
 mod task;
 
 use std::ops::ControlFlow;

@@ -4,29 +4,42 @@ use std::fs::{self, File};
 use std::io::BufWriter;
 use std::path::PathBuf;
 
-use carton_tensor::files::ElementType;
-use carton_tensor::safetensors::{Layout, Metadata, SafetensorsError, Writer, dtype_name};
+use carton_tensor::safetensors::{Layout, Metadata, SafetensorsError, Writer};
 
 use super::attempt::{Attempt, io_error};
+use super::gathered_schema::{GatheredSchema, Sharing};
 use super::progress::Meter;
 use crate::error::DatasetError;
-use crate::manifest::{Shard, TensorSchema};
-use crate::report::TaskReport;
-
-/// What shards say of themselves (spec/dataset.md §2.2).
-pub(crate) const MODE_KEY: &str = "dataset.mode";
-/// How many rows a shard has.
-pub(crate) const SAMPLES_KEY: &str = "dataset.samples";
-/// What stands between the names of rows and columns, in key-value mode.
-pub(crate) const SEPARATOR_KEY: &str = "dataset.separator";
-
-/// The columns that each row has tensors of, in key-value mode, as a JSON list.
-pub(crate) const COLUMNS_KEY: &str = "dataset.columns";
+use crate::manifest::Shard;
+use crate::shard_metadata::{COLUMNS_KEY, MODE_KEY, SAMPLES_KEY, SEPARATOR_KEY};
 
 /// The bytes that are written at a time, between which others are told of progress.
 const PIECE: usize = 8 << 20;
 /// Smaller pieces are gathered; larger ones go to the file as they are.
 const BUFFER: usize = 256 << 10;
+
+/// What an attempt has written so far.
+#[derive(Debug)]
+pub(super) struct Written {
+    /// The complete shards, in order.
+    pub(super) shards: Vec<Shard>,
+    /// What they hold.
+    pub(super) schema: GatheredSchema,
+    /// What they have in common.
+    sharing: Sharing,
+}
+
+impl Written {
+    /// Nothing yet.
+    pub(super) fn new(sharing: Sharing) -> Self {
+        Self { shards: Vec::new(), schema: GatheredSchema::default(), sharing }
+    }
+
+    /// The number of the next shard.
+    pub(super) fn next_number(&self) -> Result<u32, DatasetError> {
+        u32::try_from(self.shards.len()).map_err(|_| DatasetError::Options("a task has too many shards".to_owned()))
+    }
+}
 
 /// A shard that is being written.
 pub(super) struct ShardFile {
@@ -60,28 +73,20 @@ impl ShardFile {
         Ok(())
     }
 
-    /// Gives the shard its name, and says in the report that there is one.
-    pub(super) fn finish(self, samples: u64, report: &mut TaskReport, meter: &mut Meter) -> Result<(), DatasetError> {
+    /// Gives the shard its name, and counts it among those that are written.
+    pub(super) fn finish(self, samples: u64, written: &mut Written, meter: &mut Meter) -> Result<(), DatasetError> {
         let layout = self.writer.layout();
         let bytes = layout.file_length();
-        for tensor in layout.header().iter() {
-            if !report.schema.contains_key(tensor.name) {
-                report.schema.insert(tensor.name.to_owned(), schema(tensor.dtype, tensor.shape));
-            }
-        }
+        let shard_path = self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let shown = format!("shard `{shard_path}`");
+        let gathered = written.schema.add_shard(shown, written.sharing, layout.header());
+        gathered.map_err(|problem| DatasetError::Samples { shard: shard_path.clone(), problem })?;
         self.writer.finish().map_err(|error| named(&self.partial, error))?;
         fs::rename(&self.partial, &self.path).map_err(io_error(&self.path))?;
-        let shard_path = self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        report.shards.push(Shard { shard_path, samples_count: samples, bytes });
+        written.shards.push(Shard { shard_path, samples_count: samples, bytes });
         meter.progress.shards += 1;
         meter.tell()
     }
-}
-
-pub(super) fn schema(dtype: ElementType, shape: &[usize]) -> TensorSchema {
-    // A layout holds only what the format has a name for.
-    let dtype = dtype_name(dtype).unwrap_or_default().to_owned();
-    TensorSchema { dtype, shape: shape.iter().map(|size| *size as u64).collect() }
 }
 
 /// What a shard says of itself; more of it in key-value mode: separator and columns.

@@ -11,11 +11,14 @@ use uuid::Uuid;
 
 use super::attempt::Attempt;
 use super::columns::{Chosen, Columns};
+use super::gathered_schema::Sharing;
 use super::progress::{Meter, WriteProgress};
+use super::shard_file::Written;
 use super::{batch, key_value};
 use crate::error::DatasetError;
 use crate::options::{Duplicates, Mode, TailStrategy, WriteOptions};
 use crate::report::TaskReport;
+use crate::shard_metadata::{BATCH, KEY_VALUE};
 
 /// Writes the rows of one task, in one attempt of any number: another one, here or elsewhere, is told apart by its id, and
 /// replaces nothing of this one.
@@ -28,7 +31,9 @@ pub struct TaskWriter {
     columns: Columns,
     rows: Rows,
     attempt: Attempt,
+    /// What the report begins with.
     report: TaskReport,
+    written: Written,
     meter: Meter,
     has_failed: bool,
 }
@@ -60,8 +65,8 @@ impl TaskWriter {
         };
         let attempt = Attempt::create(folder, task, options.overwrite)?;
         let mode = match &rows {
-            Rows::Batch { .. } => batch::MODE,
-            Rows::KeyValue(_) => key_value::MODE,
+            Rows::Batch { .. } => BATCH,
+            Rows::KeyValue(_) => KEY_VALUE,
         };
         let report = TaskReport {
             task,
@@ -72,8 +77,9 @@ impl TaskWriter {
             shards: Vec::new(),
             schema: BTreeMap::new(),
         };
+        let written = Written::new(Sharing::of(mode, report.has_unique_names));
         let meter = Meter::default();
-        Ok(Self { schema: schema.clone(), columns, rows, attempt, report, meter, has_failed: false })
+        Ok(Self { schema: schema.clone(), columns, rows, attempt, report, written, meter, has_failed: false })
     }
 
     /// Calls `tell` after every record batch and shard, and within large shards. When it says
@@ -123,7 +129,7 @@ impl TaskWriter {
     /// As [`write`](Self::write).
     pub fn finish(mut self) -> Result<TaskReport, DatasetError> {
         self.check()?;
-        let Self { rows, attempt, mut report, mut meter, .. } = self;
+        let Self { rows, attempt, mut report, mut written, mut meter, .. } = self;
         match rows {
             Rows::Batch { mut pending, batch_size, tail } => {
                 let n_rows = pending.n_rows();
@@ -133,11 +139,12 @@ impl TaskWriter {
                     TailStrategy::Write => n_rows,
                 };
                 if n_rows > 0 && padded > 0 {
-                    pending.write_shard(n_rows, padded, &attempt, &mut report, &mut meter)?;
+                    pending.write_shard(n_rows, padded, &attempt, &mut written, &mut meter)?;
                 }
             }
-            Rows::KeyValue(mut filling) => filling.write_shard(&attempt, &mut report, &mut meter)?,
+            Rows::KeyValue(mut filling) => filling.write_shard(&attempt, &mut written, &mut meter)?,
         }
+        (report.shards, report.schema) = (written.shards, written.schema.into_entries());
         attempt.finish(&report)?;
         Ok(report)
     }
@@ -161,7 +168,7 @@ impl TaskWriter {
                 pending.add_rows(batch.num_rows());
                 let batch_size = batch_size.get();
                 while pending.n_rows() >= batch_size {
-                    pending.write_shard(batch_size, batch_size, &self.attempt, &mut self.report, &mut self.meter)?;
+                    pending.write_shard(batch_size, batch_size, &self.attempt, &mut self.written, &mut self.meter)?;
                 }
                 pending.settle();
             }
@@ -170,7 +177,7 @@ impl TaskWriter {
                 // In key-value mode there is a column of names.
                 if let Some(names) = self.columns.names {
                     let names = batch.column(names);
-                    filling.push(names, columns, first_row, &self.attempt, &mut self.report, &mut self.meter)?;
+                    filling.push(names, columns, first_row, &self.attempt, &mut self.written, &mut self.meter)?;
                 }
             }
         }
