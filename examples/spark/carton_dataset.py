@@ -77,6 +77,9 @@ ARROW_TYPES = {
     "float": pa.float32(),
     "double": pa.float64(),
 }
+# What a safetensors file may have: bytes of its header, and dimensions of a tensor.
+MAX_HEADER = 100_000_000
+MAX_RANK = 64
 TENSOR_COLUMNS = "tensor_key string, file_name string, dtype string, shape array<bigint>, data binary"
 
 
@@ -269,21 +272,38 @@ class Reader(DataSourceReader):
 
 
 class Shard:
-    """A safetensors file, mapped: 8 bytes that say how long the header is, the header as JSON, and the numbers."""
+    """A safetensors file, mapped: 8 bytes that say how long the header is, the header as JSON, and the numbers.
+
+    What the header says is compared with the file before anything is read there.
+    """
 
     def __init__(self, folder, part):
         if Path(part.name).name != part.name:
             raise ValueError(f"{part.name!r} is no name of a shard")
         self.part = part
         self.path = folder / part.name
+        size = self.path.stat().st_size
+        if size != part.size:
+            raise ValueError(f"{self.path} has {size} bytes, and {part.size} in the manifest")
+        if size < 8:
+            raise ValueError(f"{self.path} has {size} bytes, too few for a safetensors file")
         with open(self.path, "rb") as file:
-            self.map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        if len(self.map) != part.size:
-            raise ValueError(f"{self.path} has {len(self.map)} bytes, and {part.size} in the manifest")
+            self.map = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
         (length,) = struct.unpack_from("<Q", self.map)
+        if length > min(size - 8, MAX_HEADER):
+            raise ValueError(f"{self.path} claims a header of {length} bytes, expected at most {min(size - 8, MAX_HEADER)}")
         self.data = 8 + length
-        self.tensors = json.loads(self.map[8 : self.data])
+        try:
+            self.tensors = json.loads(self.map[8 : self.data], object_pairs_hook=unique)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"the header of {self.path} cannot be read: {error}") from None
+        if not isinstance(self.tensors, dict):
+            raise ValueError(f"the header of {self.path} is no JSON object")
         self.tensors.pop("__metadata__", None)
+        for name, tensor in self.tensors.items():
+            problem = wrong_with(tensor, size - self.data)
+            if problem:
+                raise ValueError(f"{self.path}: tensor {name!r} {problem}")
 
     def __enter__(self):
         return self
@@ -306,6 +326,40 @@ class Shard:
         begin, _ = self.range(name)
         dtype = np.dtype(DTYPES[tensor["dtype"]][0])
         return np.frombuffer(self.map, dtype, math.prod(tensor["shape"]), begin).reshape(tensor["shape"])
+
+
+def unique(pairs):
+    """A JSON object in which no name comes twice."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name is there twice")
+    return found
+
+
+def wrong_with(tensor, size):
+    """Why what a header says of a tensor cannot be true, where all tensors have `size` bytes; None if it can."""
+
+    def are_counts(numbers):
+        return isinstance(numbers, list) and all(type(number) is int and number >= 0 for number in numbers)
+
+    if not isinstance(tensor, dict):
+        return "is described by no JSON object"
+    dtype, shape, offsets = (tensor.get(field) for field in ("dtype", "shape", "data_offsets"))
+    if not isinstance(dtype, str):
+        return f"has the dtype {dtype!r}"
+    if not are_counts(shape) or len(shape) > MAX_RANK:
+        return f"has the shape {shape!r}"
+    if not are_counts(offsets) or len(offsets) != 2:
+        return f"has the offsets {offsets!r}"
+    begin, end = offsets
+    if not begin <= end <= size:
+        return f"is at {begin} to {end} of {size} bytes"
+    # Of other element types the bytes alone are read.
+    if dtype in DTYPES:
+        expected = math.prod(shape) * np.dtype(DTYPES[dtype][0]).itemsize
+        if end - begin != expected:
+            return f"has {end - begin} bytes, expected {expected} for {dtype} of shape {shape}"
+    return None
 
 
 def column(array, dtype):

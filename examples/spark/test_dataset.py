@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -22,7 +23,7 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 import carton_dataset
-from carton_dataset import CartonDataset, Writer
+from carton_dataset import CartonDataset, Part, Shard, Writer
 
 HERE = Path(__file__).resolve().parent
 # Without it Spark starts whichever python3 is in PATH.
@@ -155,6 +156,44 @@ class Local(Base):
             self.write(SAMPLES, **BATCHES)
         self.write(SAMPLES, mode="overwrite", **BATCHES)
         self.check_samples(self.spark, 16)
+
+
+    def test_a_header_that_is_wrong_is_told(self):
+        self.out.mkdir()
+
+        def open_shard(header, size=8):
+            header = header if isinstance(header, bytes) else json.dumps(header).encode()
+            content = struct.pack("<Q", len(header)) + header + bytes(size)
+            (self.out / "part-0").write_bytes(content)
+            return Shard(self.out, Part("part-0", 1, len(content)))
+
+        def tensor(**changes):
+            return {"x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]} | changes}
+
+        with open_shard(tensor()) as shard:
+            self.assertEqual(shard.array("x").tolist(), [0.0, 0.0])
+        for header, size, expected in [
+            (tensor(data_offsets=[0, 16], shape=[4]), 8, "tensor 'x' is at 0 to 16 of 8 bytes"),
+            (tensor(data_offsets=[8, 0]), 8, "tensor 'x' is at 8 to 0 of 8 bytes"),
+            (tensor(data_offsets=[-8, 0]), 8, r"tensor 'x' has the offsets \[-8, 0\]"),
+            (tensor(data_offsets=[8]), 8, r"tensor 'x' has the offsets \[8\]"),
+            (tensor(shape=[3]), 8, r"tensor 'x' has 8 bytes, expected 12 for F32 of shape \[3\]"),
+            (tensor(shape=[True, 2]), 8, r"tensor 'x' has the shape \[True, 2\]"),
+            (tensor(shape=[1] * 65), 8, "tensor 'x' has the shape"),
+            (tensor(dtype=None), 8, "tensor 'x' has the dtype None"),
+            ({"x": []}, 8, "tensor 'x' is described by no JSON object"),
+            ([], 8, "is no JSON object"),
+            (b"{", 8, "cannot be read"),
+            (b"\xff{}", 8, "cannot be read"),
+            (b'{"x": 1, "x": 2}', 8, "a name is there twice"),
+            (b"[" * 200_000, 0, "cannot be read"),
+        ]:
+            with self.assertRaisesRegex(ValueError, f"part-0:? .*{expected}|part-0 {expected}"):
+                open_shard(header, size)
+        for content, expected in [(b"", "too few"), (b"1234567", "too few"), (b"\xff" * 8, "expected at most 0")]:
+            (self.out / "part-0").write_bytes(content)
+            with self.assertRaisesRegex(ValueError, expected):
+                Shard(self.out, Part("part-0", 1, len(content)))
 
 
 class FaultyDataset(CartonDataset):
