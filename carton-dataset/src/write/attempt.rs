@@ -78,6 +78,11 @@ impl Attempt {
         self.id
     }
 
+    /// The folder of the dataset.
+    pub(super) fn dataset(&self) -> &Path {
+        &self.dataset
+    }
+
     pub(super) fn folder(&self) -> PathBuf {
         folder(&self.dataset, self.task, self.id)
     }

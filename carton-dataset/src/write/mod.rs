@@ -67,15 +67,5 @@ pub fn write(
     for batch in batches {
         writer.write(&batch?)?;
     }
-    let report = writer.finish()?;
-    let options = CommitOptions {
-        attempts: Some(vec![report.attempt]),
-        n_tasks: Some(1),
-        generate_index: options.generate_index,
-        overwrite: options.overwrite,
-    };
-    commit(folder, &options).inspect_err(|_| {
-        // Refused where the commit has begun: then it can be finished.
-        let _ = abort(folder, &[report.attempt]);
-    })
+    writer.finish_and_commit()
 }

@@ -11,11 +11,13 @@ use uuid::Uuid;
 
 use super::attempt::Attempt;
 use super::columns::{Chosen, Columns};
+use super::commit::{CommitOptions, abort, commit};
 use super::gathered_schema::Sharing;
 use super::progress::{Meter, WriteProgress};
 use super::shard_file::Written;
 use super::{batch, key_value};
 use crate::error::DatasetError;
+use crate::manifest::Manifest;
 use crate::options::{Duplicates, Mode, TailStrategy, WriteOptions};
 use crate::report::TaskReport;
 use crate::shard_metadata::{BATCH, KEY_VALUE};
@@ -34,6 +36,8 @@ pub struct TaskWriter {
     /// What the report begins with.
     report: TaskReport,
     written: Written,
+    /// How it would be committed.
+    commit_options: CommitOptions,
     meter: Meter,
     has_failed: bool,
 }
@@ -78,8 +82,11 @@ impl TaskWriter {
             schema: BTreeMap::new(),
         };
         let written = Written::new(Sharing::of(mode, report.has_unique_names));
+        let (generate_index, overwrite) = (options.generate_index, options.overwrite);
+        let commit_options = CommitOptions { generate_index, overwrite, ..CommitOptions::default() };
         let meter = Meter::default();
-        Ok(Self { schema: schema.clone(), columns, rows, attempt, report, written, meter, has_failed: false })
+        let schema = schema.clone();
+        Ok(Self { schema, columns, rows, attempt, report, written, commit_options, meter, has_failed: false })
     }
 
     /// Calls `tell` after every record batch and shard, and within large shards. When it says
@@ -147,6 +154,22 @@ impl TaskWriter {
         (report.shards, report.schema) = (written.shards, written.schema.into_entries());
         attempt.finish(&report)?;
         Ok(report)
+    }
+
+    /// Writes what is left, and makes a dataset of this attempt alone. Only task 0 can be all there is, since tasks are numbered from
+    /// 0 (spec/dataset.md §5); any other is refused. Nothing is left of what was written, unless it fails in the middle of the
+    /// commit, which [`merge`](crate::merge) then finishes.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish) and [`commit`].
+    pub fn finish_and_commit(self) -> Result<Manifest, DatasetError> {
+        let (dataset, attempt) = (self.attempt.dataset().to_owned(), self.attempt.id());
+        let options = CommitOptions { attempts: Some(vec![attempt]), n_tasks: Some(1), ..self.commit_options.clone() };
+        self.finish()?;
+        commit(&dataset, &options).inspect_err(|_| {
+            // Nobody would commit it another time. Refused where the commit has begun: then it can be finished.
+            let _ = abort(&dataset, &[attempt]);
+        })
     }
 
     fn check(&mut self) -> Result<(), DatasetError> {

@@ -4,8 +4,11 @@
 mod batches;
 mod columns;
 mod commits;
+mod commits_again;
 mod faults;
 mod key_value;
+mod merging;
 mod properties;
 mod python;
+mod replacing;
 mod support;

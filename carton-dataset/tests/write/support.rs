@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::error::Error;
+use std::fs;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -9,8 +10,11 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, FixedSizeListArray, Float32Array, Int64Array, RecordBatch};
 use arrow_schema::{DataType, Field};
-use carton_dataset::{DatasetError, KeyValue, Manifest, Mode, TailStrategy, WriteOptions, write};
+use carton_dataset::{
+    CommitOptions, DatasetError, KeyValue, Manifest, Mode, TailStrategy, TaskReport, TaskWriter, WriteOptions, write,
+};
 use safetensors::{Dtype, SafeTensors};
+use uuid::Uuid;
 
 /// A tensor as the `safetensors` library reads it.
 pub(crate) type Tensor = (Dtype, Vec<usize>, Vec<u8>);
@@ -96,4 +100,52 @@ pub(crate) fn labels(folder: &Path) -> Vec<i64> {
 pub(crate) fn told(error: &DatasetError) -> String {
     let causes = std::iter::successors(Some(error as &dyn Error), |&error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+/// Batches of two rows.
+pub(crate) fn options() -> WriteOptions {
+    batch_mode(2, TailStrategy::Write)
+}
+
+/// Begins an attempt at a task.
+pub(crate) fn writer(folder: &Path, task: u32) -> TaskWriter {
+    TaskWriter::create(folder, &rows(0, 0).schema(), &options(), task).unwrap()
+}
+
+/// Writes the rows `10 * task..10 * task + 5` in an attempt at a task.
+pub(crate) fn attempt(folder: &Path, task: u32) -> TaskReport {
+    let mut writer = writer(folder, task);
+    writer.write(&rows(10 * task as usize, 5)).unwrap();
+    writer.finish().unwrap()
+}
+
+/// The labels of what [`attempt`]s at these tasks write.
+pub(crate) fn of_tasks(tasks: &[i64]) -> Vec<i64> {
+    tasks.iter().flat_map(|task| 10 * task..10 * task + 5).collect()
+}
+
+/// Names the attempts that count.
+pub(crate) fn of_attempts(attempts: &[&TaskReport]) -> CommitOptions {
+    let attempts = attempts.iter().map(|report| report.attempt).collect();
+    CommitOptions { attempts: Some(attempts), ..CommitOptions::default() }
+}
+
+/// As [`attempt`], for a job.
+pub(crate) fn attempt_of_job(folder: &Path, task: u32, job: Option<Uuid>) -> TaskReport {
+    let options = WriteOptions { job, ..options() };
+    let mut writer = TaskWriter::create(folder, &rows(0, 0).schema(), &options, task).unwrap();
+    writer.write(&rows(10 * task as usize, 5)).unwrap();
+    writer.finish().unwrap()
+}
+
+/// The shards of attempts, copied into a folder as from many machines.
+pub(crate) fn copied(from: &Path, to: &Path) {
+    for name in files(from) {
+        let path = from.join(&name);
+        if path.is_dir() {
+            copied(&path, to);
+        } else if name.starts_with("part-") {
+            fs::copy(path, to.join(name)).unwrap();
+        }
+    }
 }

@@ -5,8 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use carton_dataset::{
-    CommitOptions, DatasetError, Duplicates, KeyValue, Manifest, Mode, Rounding, TailStrategy, TaskReport, TaskWriter,
-    WriteOptions, abort, commit,
+    DatasetError, Duplicates, KeyValue, Manifest, Mode, Rounding, TailStrategy, TaskReport, TaskWriter, WriteOptions,
 };
 use carton_tensor::files::ElementType;
 
@@ -83,25 +82,12 @@ fn write(
             writer.write(&batch).map_err(failure)?;
         }
     }
-    let report = writer.finish().map_err(failure)?;
-    if arguments.task.is_some() {
-        made.keep();
-        return Ok(Written::Task(report));
-    }
-    let attempts = vec![report.attempt];
-    let options = CommitOptions {
-        attempts: Some(attempts.clone()),
-        generate_index: arguments.generate_index,
-        overwrite: arguments.overwrite,
-        ..CommitOptions::default()
+    let written = match arguments.task {
+        Some(_) => Written::Task(writer.finish().map_err(failure)?),
+        None => Written::Dataset(writer.finish_and_commit().map_err(failure)?),
     };
-    let manifest = commit(&arguments.output, &options).map_err(|error| {
-        // Nobody would commit it another time. Why it cannot be removed is no better reason than the first one.
-        let _ = abort(&arguments.output, &attempts);
-        failure(error)
-    })?;
     made.keep();
-    Ok(Written::Dataset(manifest))
+    Ok(written)
 }
 
 /// A folder that goes again if nothing comes into it.

@@ -1,0 +1,174 @@
+//! Commits that meet others: those that were killed, those at the same time, and attempts that are late.
+
+use std::fs;
+use std::path::Path;
+
+use carton_dataset::{
+    CommitOptions, DatasetError, Manifest, TaskReport, TaskWriter, WriteOptions, abort, commit, index, merge,
+};
+use uuid::Uuid;
+
+use crate::support::{attempt, dataset, files, labels, of_attempts, of_tasks, options, rows, told, writer};
+
+/// A commit was killed after it had begun: others do not begin before it is finished.
+#[test]
+fn what_was_begun_is_finished_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let (old, new) = (attempt(folder.path(), 0), attempt(folder.path(), 0));
+    let record = |report: &TaskReport| {
+        let shards = serde_json::to_value(&report.shards).unwrap();
+        serde_json::json!({
+            "version": 1, "attempts": [report.attempt], "shards": shards, "schema": report.schema,
+            "index": null, "replaced": null
+        })
+    };
+    fs::write(folder.path().join("_tasks/commit.json"), record(&old).to_string()).unwrap();
+    let late =
+        TaskWriter::create(folder.path(), &rows(0, 0).schema(), &WriteOptions { overwrite: true, ..options() }, 0);
+    assert!(told(&late.err().unwrap()).ends_with("a commit of attempts before this one has begun: finish it first"));
+    assert!(matches!(abort(folder.path(), &[old.attempt]), Err(DatasetError::Attempts { .. })));
+    // The other attempt survives the commit that is finished for it, and may replace it.
+    assert!(matches!(commit(folder.path(), &of_attempts(&[&new])), Err(DatasetError::Exists { .. })));
+    let manifest = Manifest::parse(&fs::read(folder.path().join("dataset_manifest.json")).unwrap()).unwrap();
+    assert_eq!(manifest.shards(), old.shards);
+    let replacing = CommitOptions { overwrite: true, ..of_attempts(&[&new]) };
+    assert_eq!(commit(folder.path(), &replacing).unwrap().shards(), new.shards);
+    assert_eq!(labels(folder.path()), of_tasks(&[0]));
+}
+
+#[test]
+fn a_job_that_failed_is_aborted() {
+    let folder = tempfile::tempdir().unwrap();
+    let attempts = [attempt(folder.path(), 0), attempt(folder.path(), 1)];
+    abort(folder.path(), &[attempts[0].attempt]).unwrap();
+    assert_eq!(files(&folder.path().join("_tasks")).len(), 1);
+    abort(folder.path(), &[attempts[1].attempt, Uuid::nil()]).unwrap();
+    assert_eq!(files(folder.path()), [] as [&str; 0]);
+}
+
+#[test]
+fn a_commit_again_is_not_done_by_another_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let attempts = [attempt(folder.path(), 0), attempt(folder.path(), 1)];
+    commit(folder.path(), &of_attempts(&[&attempts[0]])).unwrap();
+    let check = |options: &CommitOptions| {
+        assert!(matches!(commit(folder.path(), options), Err(DatasetError::Exists { .. })), "{options:?}");
+    };
+    check(&of_attempts(&[&attempts[0], &attempts[1]]));
+    check(&CommitOptions { generate_index: true, ..of_attempts(&[&attempts[0]]) });
+    let none = CommitOptions { attempts: Some(Vec::new()), overwrite: true, ..CommitOptions::default() };
+    assert!(told(&commit(folder.path(), &none).unwrap_err()).ends_with("no attempts were named"));
+    assert_eq!(labels(folder.path()), of_tasks(&[0]));
+}
+
+#[test]
+fn what_is_committed_may_be_committed_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let attempts = [attempt(folder.path(), 0), attempt(folder.path(), 1)];
+    let options = of_attempts(&[&attempts[0], &attempts[1]]);
+    let manifest = commit(folder.path(), &options).unwrap();
+    for again in [commit, merge] {
+        assert_eq!(again(folder.path(), &options).unwrap(), manifest);
+        assert!(matches!(again(folder.path(), &CommitOptions::default()), Err(DatasetError::Exists { .. })));
+        let other = CommitOptions { attempts: Some(vec![Uuid::new_v4()]), ..CommitOptions::default() };
+        assert!(matches!(again(folder.path(), &other), Err(DatasetError::Exists { .. })));
+    }
+    assert_eq!(labels(folder.path()), of_tasks(&[0, 1]));
+}
+
+#[test]
+fn two_commits_at_once_do_the_same() {
+    for round in 0..20 {
+        let folder = tempfile::tempdir().unwrap();
+        let overwrite = round % 2 == 1;
+        if overwrite {
+            dataset(folder.path(), &options(), [rows(70, 3)]).unwrap();
+        }
+        let attempts = [0, 0, 1].map(|task| {
+            let options = WriteOptions { overwrite, ..options() };
+            let mut writer = TaskWriter::create(folder.path(), &rows(0, 0).schema(), &options, task).unwrap();
+            writer.write(&rows(10 * task as usize, 5)).unwrap();
+            writer.finish().unwrap()
+        });
+        let options = CommitOptions { overwrite, generate_index: true, ..of_attempts(&[&attempts[1], &attempts[2]]) };
+        let manifests: Vec<_> = std::thread::scope(|scope| {
+            let commits: Vec<_> = (0..4).map(|_| scope.spawn(|| commit(folder.path(), &options))).collect();
+            commits.into_iter().map(|commit| commit.join().unwrap()).collect()
+        });
+        for manifest in &manifests {
+            assert_eq!(manifest.as_ref().unwrap(), manifests[0].as_ref().unwrap());
+        }
+        assert_eq!(labels(folder.path()), of_tasks(&[0, 1]));
+        assert_eq!(index::read(&folder.path().join(index::INDEX_NAME)).unwrap().rows().len(), 12);
+    }
+}
+
+#[test]
+fn a_straggler_harms_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let done = attempt(folder.path(), 0);
+    let mut writing = writer(folder.path(), 0);
+    writing.write(&rows(0, 3)).unwrap();
+    let mut idle = writer(folder.path(), 1);
+    commit(folder.path(), &of_attempts(&[&done])).unwrap();
+    assert!(matches!(writing.write(&rows(3, 3)), Err(DatasetError::Io { .. })));
+    idle.write(&rows(0, 1)).unwrap();
+    assert!(matches!(idle.finish(), Err(DatasetError::Io { .. })));
+    drop(writing);
+    let late = TaskWriter::create(folder.path(), &rows(0, 0).schema(), &options(), 0);
+    assert!(matches!(late, Err(DatasetError::Exists { .. })));
+    assert_eq!(labels(folder.path()), of_tasks(&[0]));
+}
+
+#[test]
+fn what_lies_below_tasks_is_not_trusted() {
+    let check = |change: &dyn Fn(&Path, &str) -> Option<String>, expected: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        let writer = writer(folder.path(), 0);
+        let staging = writer.folder();
+        let mut writer = writer;
+        writer.write(&rows(0, 5)).unwrap();
+        writer.finish().unwrap();
+        let report = fs::read_to_string(staging.join("task.json")).unwrap();
+        if let Some(report) = change(&staging, &report) {
+            fs::write(staging.join("task.json"), report).unwrap();
+        }
+        let error = commit(folder.path(), &CommitOptions::default()).unwrap_err();
+        assert!(told(&error).contains(expected), "{}, expected {expected}", told(&error));
+        assert_eq!(files(folder.path()), ["_tasks"]);
+    };
+    check(&|_, _| Some("{}".to_owned()), "task.json`: missing field");
+    check(&|_, report| Some(report.replace("\"task\": 0", "\"task\": 1")), "is the report of another attempt");
+    check(&|_, report| Some(report.replace("part-00000-0001", "part-00000-0002")), "` as shard 1");
+    check(&|_, report| Some(report.replace("\"part-00000-0001", "\"../part-00000-0001")), "names `../part-");
+    let second = |staging: &Path| {
+        let name = files(staging).into_iter().find(|name| name.contains("-0001-")).unwrap();
+        staging.join(name)
+    };
+    let cut = |staging: &Path, _: &str| {
+        let file = fs::File::options().write(true).open(second(staging)).unwrap();
+        file.set_len(100).unwrap();
+        None
+    };
+    check(&cut, "100 bytes, expected a file of");
+    let lose = |staging: &Path, _: &str| {
+        fs::remove_file(second(staging)).unwrap();
+        None
+    };
+    check(&lose, "part-00000-0001");
+    let record = |json: &'static str| {
+        move |staging: &Path, _: &str| {
+            fs::write(staging.parent().unwrap().join("commit.json"), json).unwrap();
+            None
+        }
+    };
+    check(&record("[]"), "commit.json`: ");
+    check(&record(r#"{"version":2,"attempts":[],"shards":[],"schema":{}}"#), "version 2, expected 1");
+    let elsewhere =
+        r#"{"version":1,"attempts":[],"shards":[{"shard_path":"../a","samples_count":1,"bytes":1}],"schema":{}}"#;
+    check(&record(elsewhere), "names files that no commit has to do with");
+    let elsewhere = r#"{"version":1,"attempts":[],"shards":[],"schema":{},"replaced":["/etc/passwd"]}"#;
+    check(&record(elsewhere), "names files that no commit has to do with");
+    let elsewhere = r#"{"version":1,"attempts":[],"shards":[],"schema":{},"index":"../a"}"#;
+    check(&record(elsewhere), "names files that no commit has to do with");
+}
