@@ -190,6 +190,13 @@ impl Manifest {
         &self.raw.format_version
     }
 
+    /// The position of the shard at this path; `None` where there is none.
+    #[must_use]
+    pub fn position(&self, shard_path: &str) -> Option<usize> {
+        let wanted = place(shard_path);
+        self.raw.shards.binary_search_by(|shard| place(&shard.shard_path).cmp(&wanted)).ok()
+    }
+
     /// The samples of all shards, rows of padding among them.
     #[must_use]
     pub fn total_samples(&self) -> u64 {
@@ -231,9 +238,15 @@ fn is_known(version: &str) -> bool {
 /// Shards of other names come last, by path.
 fn sort(shards: &mut [Shard]) {
     shards.sort_by_cached_key(|shard| {
-        let part = PartName::parse(&shard.shard_path);
-        (part.is_none(), part, shard.shard_path.clone())
+        let (is_other, part, path) = place(&shard.shard_path);
+        (is_other, part, path.to_owned())
     });
+}
+
+/// What shards are sorted by.
+fn place(path: &str) -> (bool, Option<PartName>, &str) {
+    let part = PartName::parse(path);
+    (part.is_none(), part, path)
 }
 
 /// Whether each shard is below the folder, and there once.
@@ -322,6 +335,10 @@ mod tests {
         let shard = |path: &String| Shard { shard_path: path.clone(), samples_count: 1, bytes: 8 };
         let manifest = Manifest::new(ordered.iter().rev().map(shard).collect(), BTreeMap::new()).unwrap();
         assert!(manifest.shards().iter().map(|shard| &shard.shard_path).eq(&ordered));
+        for (position, path) in ordered.iter().enumerate() {
+            assert_eq!(manifest.position(path), Some(position), "{path}");
+        }
+        assert_eq!(manifest.position("b.safetensors"), None);
     }
 
     const TWO: &str = r#"{

@@ -161,9 +161,8 @@ impl Dataset {
             shard: row.file_name.to_string(),
             problem,
         };
-        let shards = self.manifest.shards();
-        let position = shards.binary_search_by(|shard| shard.shard_path.as_str().cmp(&row.file_name));
-        let position = position.map_err(|_| disagrees("the manifest has no such shard".to_owned()))?;
+        let position = self.manifest.position(&row.file_name);
+        let position = position.ok_or_else(|| disagrees("the manifest has no such shard".to_owned()))?;
         let reader = self.reader(position)?;
         let tensor = reader.get(name).ok_or_else(|| disagrees("the shard does not have it".to_owned()))?;
         verify::check_row(row, &tensor).map_err(disagrees)?;
