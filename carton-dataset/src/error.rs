@@ -36,9 +36,11 @@ pub enum DatasetError {
         problem: ColumnProblem,
     },
     /// A value cannot be written as a tensor.
-    #[error("row {row} of column `{column}`")]
+    #[error("{}row {row} of column `{column}`", before(.input.as_deref()))]
     Row {
-        /// The row, counted from 0 over all that was given.
+        /// Where it came from, if that was said.
+        input: Option<Box<str>>,
+        /// The row, counted from 0 in that, or over all that was given.
         row: u64,
         /// The column, escaped.
         column: String,
@@ -47,16 +49,24 @@ pub enum DatasetError {
         problem: ColumnProblem,
     },
     /// Two rows make tensors of the same name.
-    #[error("row {row} of column `{column}`: the name `{name}` was there before, in row {first}")]
+    #[error(
+        "{}row {row} of column `{column}`: the name `{name}` was there before, in row {first}{}",
+        before(.input.as_deref()),
+        after(.first_input.as_deref())
+    )]
     DuplicateName {
-        /// The row, counted from 0 over all that was given.
+        /// Where it came from, if that was said.
+        input: Option<Box<str>>,
+        /// The row, counted from 0 in that, or over all that was given.
         row: u64,
         /// The column of names, escaped.
         column: String,
         /// The name, escaped.
         name: String,
-        /// The row that had it first.
+        /// The row that had it first, counted in the same way.
         first: u64,
+        /// Where that came from.
+        first_input: Option<Box<str>>,
     },
     /// The rows cannot be read.
     #[error("cannot read rows from `{place}`")]
@@ -299,6 +309,16 @@ pub enum ColumnProblem {
     /// A struct says an element type that there is not.
     #[error("`{0}` is no dtype of safetensors")]
     UnknownDtype(String),
+    /// Bytes that are beyond the end of the array's memory.
+    #[error("is at bytes {start} to {end} of {n_bytes}")]
+    OutOfBounds {
+        /// Where it begins.
+        start: usize,
+        /// Where it would end.
+        end: usize,
+        /// The bytes that there are.
+        n_bytes: usize,
+    },
     /// A name that tensors cannot have.
     #[error("`{0}` cannot name a tensor")]
     Name(String),
@@ -309,6 +329,14 @@ impl DatasetError {
     pub(crate) fn shard(shard: impl ToString, source: SafetensorsError) -> Self {
         Self::Shard { shard: shard.to_string(), source: Box::new(source) }
     }
+}
+
+fn before(input: Option<&str>) -> String {
+    input.map_or_else(String::new, |input| format!("`{input}`: "))
+}
+
+fn after(input: Option<&str>) -> String {
+    input.map_or_else(String::new, |input| format!(" of `{input}`"))
 }
 
 fn list(names: &[String]) -> String {

@@ -49,8 +49,9 @@ fn of_bytes(array: &ArrayRef, target: &Target) -> Result<Vec<Run>, Fault> {
             let array = array.as_byte_view::<BinaryViewType>();
             let mut gathered = Gathered::default();
             for row in 0..array.len() {
-                let bytes = of_view(array, row);
-                let shape = shape(bytes.len(), target).map_err(|problem| Fault { row, problem })?;
+                let at = |problem| Fault { row, problem };
+                let bytes = of_view(array, row).map_err(at)?;
+                let shape = shape(bytes.len(), target).map_err(at)?;
                 gathered.push(target.dtype, &shape, bytes);
             }
             Ok(gathered.finish())
@@ -59,8 +60,9 @@ fn of_bytes(array: &ArrayRef, target: &Target) -> Result<Vec<Run>, Fault> {
         DataType::FixedSizeBinary(_) => {
             let array = array.as_fixed_size_binary();
             let length = array.value_size();
-            let shape = shape(length, target).map_err(|problem| Fault { row: 0, problem })?;
-            let bytes = slice(array.values(), 0, length * array.len());
+            let at = |problem| Fault { row: 0, problem };
+            let shape = shape(length, target).map_err(at)?;
+            let bytes = slice(array.values(), 0, length * array.len()).map_err(at)?;
             Ok(vec![Run { dtype: target.dtype, shape, n_rows: array.len(), bytes }])
         }
         other => Err(Fault { row: 0, problem: ColumnProblem::Unsupported(other.clone()) }),
@@ -80,24 +82,26 @@ fn of_offsets<O: OffsetSizeTrait>(array: &GenericBinaryArray<O>, target: &Target
             continue;
         }
         let n_rows = row + 1 - first;
-        let shape = shape(length(first), target).map_err(|problem| Fault { row: first, problem })?;
+        let at = |problem| Fault { row: first, problem };
+        let shape = shape(length(first), target).map_err(at)?;
         let n_bytes = length(first) * n_rows;
-        runs.push(Run { dtype: target.dtype, shape, n_rows, bytes: slice(array.values(), start, n_bytes) });
+        let bytes = slice(array.values(), start, n_bytes).map_err(at)?;
+        runs.push(Run { dtype: target.dtype, shape, n_rows, bytes });
         (start, first) = (start + n_bytes, row + 1);
     }
     Ok(runs)
 }
 
 /// A value of an array whose values lie anywhere.
-fn of_view(array: &GenericByteViewArray<BinaryViewType>, row: usize) -> Buffer {
+fn of_view(array: &GenericByteViewArray<BinaryViewType>, row: usize) -> Result<Buffer, ColumnProblem> {
     let bytes: &<BinaryViewType as ByteViewType>::Native = array.value(row);
     let view = array.views().get(row).map(|view| ByteView::from(*view));
     match view {
         Some(view) if view.length > MAX_INLINE_VIEW_LEN => match array.data_buffers().get(view.buffer_index as usize) {
             Some(buffer) => slice(buffer, view.offset as usize, view.length as usize),
-            None => Buffer::from(bytes),
+            None => Ok(Buffer::from(bytes)),
         },
-        _ => Buffer::from(bytes),
+        _ => Ok(Buffer::from(bytes)),
     }
 }
 

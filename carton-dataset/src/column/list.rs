@@ -36,21 +36,21 @@ pub(super) fn runs(array: &ArrayRef, target: &Target, rounding: Rounding) -> Res
     let mut runs: Vec<Run> = Vec::new();
     let mut start = 0;
     for group in nested.shapes()? {
-        let shape =
-            agreed(&group.shape, target.shape.as_deref()).map_err(|problem| Fault { row: group.first_row, problem })?;
+        let at = |problem| Fault { row: group.first_row, problem };
+        let shape = agreed(&group.shape, target.shape.as_deref()).map_err(at)?;
         // The shape of a part of the array has no more elements than the array.
         let n_bytes = group.n_rows * element_count(&shape).unwrap_or(0) * element_bytes;
         match runs.last_mut() {
             Some(last) if last.shape == shape => {
                 last.n_rows += group.n_rows;
                 let length = last.bytes.len() + n_bytes;
-                last.bytes = slice(&bytes, start - last.bytes.len(), length);
+                last.bytes = slice(&bytes, start - last.bytes.len(), length).map_err(at)?;
             }
             _ => runs.push(Run {
                 dtype: target.dtype,
                 shape,
                 n_rows: group.n_rows,
-                bytes: slice(&bytes, start, n_bytes),
+                bytes: slice(&bytes, start, n_bytes).map_err(at)?,
             }),
         }
         start += n_bytes;

@@ -126,7 +126,7 @@ impl Column {
 
     /// Something is wrong with the value in a row, counted over all that was given.
     pub(crate) fn row_error(&self, row: u64, problem: ColumnProblem) -> DatasetError {
-        DatasetError::Row { row, column: self.escaped_name(), problem }
+        DatasetError::Row { input: None, row, column: self.escaped_name(), problem }
     }
 
     fn escaped_name(&self) -> String {

@@ -3,6 +3,8 @@
 use arrow_buffer::Buffer;
 use carton_tensor::files::ElementType;
 
+use crate::error::ColumnProblem;
+
 /// The tensors of neighbouring rows that have the same dtype and shape, one after another.
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
@@ -22,19 +24,28 @@ impl Run {
         self.bytes.len().checked_div(self.n_rows).unwrap_or(0)
     }
 
-    /// The bytes of one tensor; none where there is no such row.
-    pub(crate) fn row(&self, row: usize) -> Buffer {
-        slice(&self.bytes, row * self.row_bytes(), self.row_bytes())
+    /// The bytes of each tensor, one after the other.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = Buffer> + use<> {
+        let (mut rest, n_bytes) = (self.bytes.clone(), self.row_bytes());
+        // There are as many bytes as rows take, since a row takes what there is divided by their number.
+        (0..self.n_rows).map(move |_| {
+            let row = rest.slice_with_length(0, n_bytes);
+            rest.advance(n_bytes);
+            row
+        })
     }
 }
 
-/// The bytes from `start` on, or none where they are not all there.
-pub(crate) fn slice(buffer: &Buffer, start: usize, length: usize) -> Buffer {
-    if start.checked_add(length).is_some_and(|end| end <= buffer.len()) {
-        buffer.slice_with_length(start, length)
-    } else {
-        Buffer::from_vec(Vec::<u8>::new())
+/// The bytes from `start` on.
+///
+/// # Errors
+/// [`ColumnProblem::OutOfBounds`] where they are not all there, which no valid array makes happen.
+pub(super) fn slice(buffer: &Buffer, start: usize, length: usize) -> Result<Buffer, ColumnProblem> {
+    let (end, n_bytes) = (start.saturating_add(length), buffer.len());
+    if end > n_bytes {
+        return Err(ColumnProblem::OutOfBounds { start, end, n_bytes });
     }
+    Ok(buffer.slice_with_length(start, length))
 }
 
 /// The same bytes, copied if they would keep much more memory than they take: all columns of a record batch that came through a file
@@ -99,11 +110,25 @@ mod tests {
     #[test]
     fn memory_is_kept_only_if_much_of_it_is_needed() {
         let all = Buffer::from_vec((0..=255_u8).cycle().take(10_000).collect::<Vec<u8>>());
-        let half = slice(&all, 5_000, 5_000);
+        let half = slice(&all, 5_000, 5_000).unwrap();
         assert_eq!(without_the_rest(&half).as_ptr(), half.as_ptr());
-        let little = without_the_rest(&slice(&all, 256, 300));
+        let little = without_the_rest(&slice(&all, 256, 300).unwrap());
         assert!(little.capacity() < 1_000);
         assert_eq!(little.as_slice(), &all[256..556]);
+    }
+
+    #[test]
+    fn bytes_that_are_not_there_are_an_error() {
+        let four = Buffer::from_vec(vec![0_u8; 4]);
+        let check = |start, length, expected: Option<&str>| {
+            let found = slice(&four, start, length).err().map(|error| error.to_string());
+            assert_eq!(found.as_deref(), expected);
+        };
+        check(0, 4, None);
+        check(4, 0, None);
+        check(2, 3, Some("is at bytes 2 to 5 of 4"));
+        check(5, 0, Some("is at bytes 5 to 5 of 4"));
+        check(1, usize::MAX, Some("is at bytes 1 to 18446744073709551615 of 4"));
     }
 
     #[test]
@@ -117,7 +142,7 @@ mod tests {
         let runs = gathered.finish();
         let found: Vec<(usize, usize)> = runs.iter().map(|run| (run.n_rows, run.bytes.len())).collect();
         assert_eq!(found, [(2, 2), (1, 2), (1, Gathered::SMALL), (1, 1)]);
-        assert_eq!(runs.first().unwrap().row(1).as_slice(), [2]);
+        assert_eq!(runs.first().unwrap().rows().map(|row| row.to_vec()).collect::<Vec<_>>(), [[1], [2]]);
         assert_eq!(runs.get(2).unwrap().bytes.as_ptr(), large.as_ptr());
     }
 }

@@ -89,6 +89,13 @@ impl GatheredSchema {
         self.add(source, sharing, tensors)
     }
 
+    /// That there is a tensor of this name already, in words that follow the name of the source that has another; `None` where
+    /// there is none.
+    pub(super) fn repeated(&self, name: &str) -> Option<String> {
+        let first = self.entries.get(name)?;
+        Some(format!("has `{}`, as {} has", name.escape_debug(), self.source(first.source)))
+    }
+
     /// What the manifest says.
     pub(super) fn into_entries(self) -> BTreeMap<String, TensorSchema> {
         self.entries.into_iter().map(|(name, entry)| (name, entry.schema)).collect()
@@ -101,6 +108,11 @@ impl GatheredSchema {
         name: &str,
         schema: Cow<'_, TensorSchema>,
     ) -> Result<(), String> {
+        if sharing == Sharing::NoNames
+            && let Some(problem) = self.repeated(name)
+        {
+            return Err(problem);
+        }
         let Some(first) = self.entries.get(name) else {
             self.entries.insert(name.to_owned(), Entry { source, schema: schema.into_owned() });
             return Ok(());
@@ -114,7 +126,6 @@ impl GatheredSchema {
                 expected.dtype.escape_debug(),
                 expected.shape
             )),
-            Sharing::NoNames => Err(format!("has `{name}`, as {other} has")),
             _ => Ok(()),
         }
     }

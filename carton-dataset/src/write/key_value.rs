@@ -109,7 +109,7 @@ impl Filling {
     fn name(&self, names: &ArrayRef, row: usize, number: u64) -> Result<Arc<str>, DatasetError> {
         let fail = |problem| {
             let column = self.options.name_column.escape_debug().to_string();
-            DatasetError::Row { row: number, column, problem }
+            DatasetError::Row { input: None, row: number, column, problem }
         };
         if names.is_null(row) {
             return Err(fail(ColumnProblem::Null));
@@ -134,10 +134,12 @@ impl Filling {
             }
             Entry::Occupied(place) if self.options.duplicates == Duplicates::Fail => {
                 return Err(DatasetError::DuplicateName {
+                    input: None,
                     row: row.number,
                     column: self.options.name_column.escape_debug().to_string(),
                     name: row.name.escape_debug().to_string(),
                     first: place.get().number,
+                    first_input: None,
                 });
             }
             Entry::Occupied(place) => {
@@ -177,7 +179,7 @@ impl Filling {
             return Ok(());
         }
         let samples = rows.len() as u64;
-        let metadata = metadata(KEY_VALUE, samples, Some((&self.options.separator, &self.columns)))?;
+        let metadata = metadata(KEY_VALUE, samples, Some((&self.options, &self.columns)))?;
         let separator = &self.options.separator;
         let tensors: Vec<(String, Tensor)> = rows
             .into_iter()
@@ -219,8 +221,7 @@ fn size(row: &Row) -> u64 {
 fn tensors(runs: Vec<Run>, duplicates: Duplicates) -> impl Iterator<Item = Tensor> {
     runs.into_iter().flat_map(move |run| {
         let run = Run { bytes: without_the_rest(&run.bytes), ..run };
-        (0..run.n_rows).map(move |row| {
-            let bytes = run.row(row);
+        run.rows().map(move |bytes| {
             let bytes = if duplicates == Duplicates::LastWins { Buffer::from(bytes.as_slice()) } else { bytes };
             Tensor { dtype: run.dtype, shape: run.shape.clone(), bytes }
         })

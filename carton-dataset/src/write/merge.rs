@@ -2,11 +2,13 @@
 //! connector.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use carton_tensor::safetensors::Header;
 use uuid::Uuid;
 
+use super::attempt::io_error;
 use super::choice;
 use super::commit::{CommitOptions, commit, done, open_shard, parts_in};
 use super::commit_record::{self, CommitRecord};
@@ -17,14 +19,15 @@ use crate::index;
 use crate::manifest::{MANIFEST_NAME, Manifest, Shard};
 use crate::options::KeyValue;
 use crate::part_name::PartName;
-use crate::shard_metadata::{BATCH, MODE_KEY, SAMPLES_KEY};
+use crate::shard_metadata::{BATCH, DUPLICATES_KEY, KEY_VALUE, LAST_WINS, MODE_KEY, SAMPLES_KEY};
 
 /// Makes a dataset of what is in `folder`: of the attempts that tasks left there, as [`commit`], or, where there are none, of
 /// all shards `part-….safetensors`, as they were copied together from many machines. What those hold is read from their headers.
 ///
 /// # Errors
 /// As [`commit`]; [`DatasetError::Attempts`] where two attempts at one task have left shards and none was named, and where a
-/// shard is missing between others; [`DatasetError::Shard`] for a shard that is cut off or damaged.
+/// shard is missing between others; [`DatasetError::Staging`] for one that is a symbolic link; [`DatasetError::Samples`] for those that
+/// do not go together, such as two with a name that must not come twice; [`DatasetError::Shard`] for a shard that is cut off or damaged.
 pub fn merge(folder: &Path, options: &CommitOptions) -> Result<Manifest, DatasetError> {
     if !choice::attempts(folder)?.is_empty() || CommitRecord::read(folder)?.is_some() {
         return commit(folder, options);
@@ -40,14 +43,20 @@ pub fn merge(folder: &Path, options: &CommitOptions) -> Result<Manifest, Dataset
     let parts = chosen(parts_in(folder)?, options.attempts.as_deref()).map_err(attempts_error)?;
     let (mut found, mut rows) = (Vec::new(), Vec::new());
     let mut gathered = GatheredSchema::default();
+    // What is wrong if the tensors turn out to be named after rows.
+    let mut twice = None;
     for part in parts {
         let shard_path = part.to_string();
+        check_is_file(folder.join(&shard_path))?;
         let reader = open_shard(folder, &shard_path)?;
         let header = reader.header();
         let samples =
             Samples::of(header).map_err(|problem| DatasetError::Samples { shard: shard_path.clone(), problem })?;
-        let sharing = if samples.is_batch() { Sharing::Columns } else { Sharing::Anything };
-        let added = gathered.add_shard(format_args!("shard `{shard_path}`"), sharing, header);
+        if twice.is_none() && samples.is_guessed() {
+            let problem = header.names().find_map(|name| gathered.repeated(name));
+            twice = problem.map(|problem| DatasetError::Samples { shard: shard_path.clone(), problem });
+        }
+        let added = gathered.add_shard(format_args!("shard `{shard_path}`"), samples.sharing(), header);
         added.map_err(|problem| DatasetError::Samples { shard: shard_path.clone(), problem })?;
         if options.generate_index {
             rows.extend(index::rows_of(&shard_path, header));
@@ -55,6 +64,9 @@ pub fn merge(folder: &Path, options: &CommitOptions) -> Result<Manifest, Dataset
         found.push((shard_path, reader.bytes().len(), samples));
     }
     let is_key_value = are_named_after_rows(found.iter().map(|(_, _, samples)| samples));
+    if let Some(error) = twice.filter(|_| is_key_value) {
+        return Err(error);
+    }
     let shards = found.into_iter().map(|(shard_path, bytes, samples)| match samples.count(is_key_value) {
         Some(samples_count) => Ok(Shard { shard_path, samples_count, bytes }),
         None => {
@@ -106,10 +118,20 @@ fn chosen(parts: Vec<PartName>, named: Option<&[Uuid]>) -> Result<Vec<PartName>,
     Ok(parts.into_iter().filter(is_chosen).collect())
 }
 
+/// Whether a shard is a file itself, as one that was copied here is: a link may lead anywhere.
+fn check_is_file(path: PathBuf) -> Result<(), DatasetError> {
+    let found = fs::symlink_metadata(&path).map_err(io_error(&path))?;
+    if found.is_file() {
+        return Ok(());
+    }
+    let kind = if found.is_symlink() { "a symbolic link" } else { "no file" };
+    Err(DatasetError::Staging { path, problem: format!("is {kind}, expected the file of a shard") })
+}
+
 /// How many samples a shard may have.
 enum Samples {
-    /// What it says itself, and whether they are rows of a batch.
-    Said { n: u64, is_batch: bool },
+    /// What it says itself, and what it has in common with others.
+    Said { n: u64, sharing: Sharing },
     /// What its tensors can mean: the rows of a batch, and the rows that they are named after, with what follows their names.
     Guessed { rows: Option<u64>, names: Option<(u64, BTreeSet<String>)> },
 }
@@ -125,18 +147,30 @@ impl Samples {
         let Some(said) = metadata.get(SAMPLES_KEY) else { return Ok(Self::Guessed { rows, names: names(header) }) };
         let shown = said.escape_debug();
         let n: u64 = said.parse().map_err(|_| format!("`{SAMPLES_KEY}` is `{shown}`, expected a number"))?;
-        let is_batch = metadata.get(MODE_KEY) == Some(BATCH);
+        let sharing = match metadata.get(MODE_KEY) {
+            Some(BATCH) => Sharing::Columns,
+            Some(KEY_VALUE) if metadata.get(DUPLICATES_KEY) != Some(LAST_WINS) => Sharing::NoNames,
+            _ => Sharing::Anything,
+        };
+        let is_batch = sharing == Sharing::Columns;
         if is_batch && rows != Some(n) {
             return Err(format!("`{SAMPLES_KEY}` is {n}, and the first dimension of its tensors is another"));
         }
         if !is_batch && n > header.len() as u64 {
             return Err(format!("`{SAMPLES_KEY}` is {n}, and there are {} tensors", header.len()));
         }
-        Ok(Self::Said { n, is_batch })
+        Ok(Self::Said { n, sharing })
     }
 
-    fn is_batch(&self) -> bool {
-        matches!(self, Self::Said { is_batch: true, .. })
+    fn is_guessed(&self) -> bool {
+        matches!(self, Self::Guessed { .. })
+    }
+
+    fn sharing(&self) -> Sharing {
+        match self {
+            Self::Said { sharing, .. } => *sharing,
+            Self::Guessed { .. } => Sharing::Anything,
+        }
     }
 
     fn count(&self, is_key_value: bool) -> Option<u64> {

@@ -11,7 +11,8 @@ use super::gathered_schema::{GatheredSchema, Sharing};
 use super::progress::Meter;
 use crate::error::DatasetError;
 use crate::manifest::Shard;
-use crate::shard_metadata::{COLUMNS_KEY, MODE_KEY, SAMPLES_KEY, SEPARATOR_KEY};
+use crate::options::{Duplicates, KeyValue};
+use crate::shard_metadata::{COLUMNS_KEY, DUPLICATES_KEY, LAST_WINS, MODE_KEY, SAMPLES_KEY, SEPARATOR_KEY};
 
 /// The bytes that are written at a time, between which others are told of progress.
 const PIECE: usize = 8 << 20;
@@ -89,12 +90,19 @@ impl ShardFile {
     }
 }
 
-/// What a shard says of itself; more of it in key-value mode: separator and columns.
-pub(super) fn metadata(mode: &str, samples: u64, names: Option<(&str, &[String])>) -> Result<Metadata, DatasetError> {
+/// What a shard says of itself; more of it in key-value mode: how tensors are named, and the columns.
+pub(super) fn metadata(
+    mode: &str,
+    samples: u64,
+    names: Option<(&KeyValue, &[String])>,
+) -> Result<Metadata, DatasetError> {
     let mut pairs = vec![(MODE_KEY, mode.to_owned()), (SAMPLES_KEY, samples.to_string())];
-    if let Some((separator, columns)) = names {
+    if let Some((options, columns)) = names {
         let columns = serde_json::Value::from(columns).to_string();
-        pairs.extend([(SEPARATOR_KEY, separator.to_owned()), (COLUMNS_KEY, columns)]);
+        pairs.extend([(SEPARATOR_KEY, options.separator.clone()), (COLUMNS_KEY, columns)]);
+        if options.duplicates == Duplicates::LastWins {
+            pairs.push((DUPLICATES_KEY, LAST_WINS.to_owned()));
+        }
     }
     Metadata::new(pairs).map_err(|error| DatasetError::Options(error.to_string()))
 }

@@ -36,6 +36,8 @@ pub struct TaskWriter {
     /// What the report begins with.
     report: TaskReport,
     written: Written,
+    /// Where rows come from, each with the first of its rows, counted over all.
+    inputs: Vec<(u64, String)>,
     /// How it would be committed.
     commit_options: CommitOptions,
     meter: Meter,
@@ -86,7 +88,8 @@ impl TaskWriter {
         let commit_options = CommitOptions { generate_index, overwrite, ..CommitOptions::default() };
         let meter = Meter::default();
         let schema = schema.clone();
-        Ok(Self { schema, columns, rows, attempt, report, written, commit_options, meter, has_failed: false })
+        let (inputs, has_failed) = (Vec::new(), false);
+        Ok(Self { schema, columns, rows, attempt, report, written, inputs, commit_options, meter, has_failed })
     }
 
     /// Calls `tell` after every record batch and shard, and within large shards. When it says
@@ -114,6 +117,11 @@ impl TaskWriter {
         self.meter.progress
     }
 
+    /// Says where the rows come from that are written next: errors name it, and count its rows from 0.
+    pub fn begin_input(&mut self, place: impl Into<String>) {
+        self.inputs.push((self.meter.progress.rows, place.into()));
+    }
+
     /// Writes the next rows: what fills shards is in files when this returns.
     ///
     /// # Errors
@@ -123,7 +131,7 @@ impl TaskWriter {
     pub fn write(&mut self, batch: &RecordBatch) -> Result<(), DatasetError> {
         self.check()?;
         self.has_failed = true;
-        self.write_rows(batch)?;
+        self.write_rows(batch).map_err(|error| self.located(error))?;
         self.meter.progress.rows += batch.num_rows() as u64;
         self.meter.tell()?;
         self.has_failed = false;
@@ -170,6 +178,25 @@ impl TaskWriter {
             // Nobody would commit it another time. Refused where the commit has begun: then it can be finished.
             let _ = abort(&dataset, &[attempt]);
         })
+    }
+
+    /// An error that names the input that rows come from, and counts them there.
+    fn located(&self, error: DatasetError) -> DatasetError {
+        let place = |row: u64| {
+            let input = self.inputs.iter().rfind(|(first, _)| *first <= row);
+            input.map_or((None, row), |(first, place)| (Some(place.as_str().into()), row - first))
+        };
+        match error {
+            DatasetError::Row { row, column, problem, .. } => {
+                let (input, row) = place(row);
+                DatasetError::Row { input, row, column, problem }
+            }
+            DatasetError::DuplicateName { row, column, name, first, .. } => {
+                let ((input, row), (first_input, first)) = (place(row), place(first));
+                DatasetError::DuplicateName { input, row, column, name, first, first_input }
+            }
+            other => other,
+        }
     }
 
     fn check(&mut self) -> Result<(), DatasetError> {

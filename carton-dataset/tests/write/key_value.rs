@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float32Array, Int64Array, LargeStringArray, RecordBatch, StringArray, StringViewArray};
-use carton_dataset::{Duplicates, KeyValue, Mode, WriteOptions};
+use carton_dataset::{Duplicates, KeyValue, Mode, TaskWriter, WriteOptions};
 
 use crate::support::{dataset, files, key_value_mode, shards, told};
 
@@ -74,6 +74,17 @@ fn names_that_come_twice() {
         [named(&["a", "b", "c"]), named(&["d", "a"])],
     );
     assert_eq!(told(&error.unwrap_err()), "row 4 of column `name`: the name `a` was there before, in row 0");
+
+    // In another input, too.
+    let options = WriteOptions::new(Mode::KeyValue(key_value.clone()));
+    let mut writer = TaskWriter::create(folder.path(), &named(&[]).schema(), &options, 0).unwrap();
+    for (input, names) in [("A", ["a", "b"]), ("B", ["c", "d"])] {
+        writer.begin_input(input);
+        writer.write(&named(&names)).unwrap();
+    }
+    let error = told(&writer.write(&named(&["e", "b"])).unwrap_err());
+    assert_eq!(error, "`B`: row 3 of column `name`: the name `b` was there before, in row 1 of `A`");
+    drop(writer);
 
     key_value.duplicates = Duplicates::LastWins;
     let manifest = dataset(folder.path(), &WriteOptions::new(Mode::KeyValue(key_value)), batches()).unwrap();

@@ -1,8 +1,13 @@
 //! Datasets of shards that came without reports.
 
 use std::fs;
+use std::sync::Arc;
 
-use carton_dataset::{CommitOptions, DatasetError, Manifest, PartName, TaskReport, index, merge};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use carton_dataset::{
+    CommitOptions, DatasetError, Duplicates, KeyValue, Manifest, Mode, PartName, TaskReport, TaskWriter, WriteOptions,
+    index, merge,
+};
 use uuid::Uuid;
 
 use crate::support::{attempt, copied, files, labels, of_attempts, of_tasks, told};
@@ -88,4 +93,48 @@ fn samples_of_shards_that_do_not_say_how_many() {
     // Columns of such names are no rows.
     check(&[&[("input__ids", &[4, 2]), ("attention__mask", &[4, 2])]], Some(4));
     check(&[&[("a__x", &[8]), ("b__x", &[8])], &[("c__x", &[8])]], Some(3));
+    // The same row twice.
+    check(&[&[("a__x", &[8]), ("b__x", &[8])], &[("a__x", &[8])]], None);
+}
+
+#[test]
+fn a_name_in_two_shards_is_refused_unless_it_may_be() {
+    for duplicates in [Duplicates::Fail, Duplicates::LastWins] {
+        let (machines, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let options = WriteOptions::new(Mode::KeyValue(KeyValue { duplicates, ..KeyValue::new("name") }));
+        for task in 0..2 {
+            let names: ArrayRef = Arc::new(StringArray::from(vec!["a"]));
+            let x: ArrayRef = Arc::new(Int64Array::from(vec![i64::from(task)]));
+            let batch = RecordBatch::try_from_iter([("name", names), ("x", x)]).unwrap();
+            let mut writer = TaskWriter::create(machines.path(), &batch.schema(), &options, task).unwrap();
+            writer.write(&batch).unwrap();
+            writer.finish().unwrap();
+        }
+        copied(machines.path(), folder.path());
+        let merged = merge(folder.path(), &CommitOptions::default());
+        if duplicates == Duplicates::LastWins {
+            assert_eq!(merged.unwrap().total_samples(), 2);
+            continue;
+        }
+        let error = told(&merged.unwrap_err());
+        assert!(error.starts_with("shard `part-00001-0000-"), "{error}");
+        assert!(error.contains("`: has `a__x`, as shard `part-00000-0000-") && error.ends_with("` has"), "{error}");
+        assert!(!folder.path().join("dataset_manifest.json").exists());
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn links_are_not_merged() {
+    let (machines, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let report = attempt(machines.path(), 0);
+    copied(machines.path(), folder.path());
+    let shard = folder.path().join(&report.shards[1].shard_path);
+    let moved = machines.path().join("elsewhere");
+    fs::rename(&shard, &moved).unwrap();
+    std::os::unix::fs::symlink(&moved, &shard).unwrap();
+    let error = told(&merge(folder.path(), &CommitOptions::default()).unwrap_err());
+    let expected = format!("`{}`: is a symbolic link, expected the file of a shard", shard.display());
+    assert_eq!(error, expected);
+    assert!(!folder.path().join("dataset_manifest.json").exists());
 }

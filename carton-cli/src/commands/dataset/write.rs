@@ -73,6 +73,7 @@ fn write(
         still_wanted.control()
     });
     for (input, order) in rows.into_inputs() {
+        writer.begin_input(input.place());
         for batch in input {
             // What reading says of a signal is not why it ended.
             if wanted.control().is_break() {

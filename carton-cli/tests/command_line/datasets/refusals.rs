@@ -22,13 +22,17 @@ fn what_is_wrong_with_rows_is_told_and_nothing_is_left() {
     ----- stdout -----
 
     ----- stderr -----
-    error: row 9 of column `pair`
+    error: `ragged.arrows`: row 9 of column `pair`
 
     Caused by:
       is float32 of shape [3], expected float32 of shape [2] as the rows before
 
     hint: with --batch-size all samples of a column are alike; --name-col allows each its own shape
     ");
+    // Rows are counted in the file that has them.
+    sandbox.write("rows.arrows", stream(&[rows(5, 2)], true));
+    let of_two = sandbox.carton("dataset write rows.arrows ragged.arrows out --batch-size 2 --columns pair");
+    assert!(of_two.stderr.contains("error: `ragged.arrows`: row 9 of column `pair`"), "{of_two}");
     assert_snapshot!(sandbox.carton("dataset write ragged.arrows out --batch-size 2"), @"
     exit code: 1
     ----- stdout -----
@@ -55,7 +59,7 @@ fn what_is_wrong_with_rows_is_told_and_nothing_is_left() {
     ----- stdout -----
 
     ----- stderr -----
-    error: row 5 of column `name`: the name `row-0` was there before, in row 0
+    error: `ragged.arrows`: row 5 of column `name`: the name `row-0` was there before, in row 0 of `ragged.arrows`
 
     hint: --duplicates last-win keeps the last one
     ");
@@ -65,7 +69,7 @@ fn what_is_wrong_with_rows_is_told_and_nothing_is_left() {
     ----- stdout -----
 
     ----- stderr -----
-    error: row 0 of column `pair`
+    error: `ragged.arrows`: row 0 of column `pair`
 
     Caused by:
       has 2 elements, expected 3, the product of [3]
