@@ -111,7 +111,7 @@ fn what_is_wrong_with_rows_is_told_and_nothing_is_left() {
     ");
     let outcome = sandbox.carton("dataset write ragged.arrows text.txt --batch-size 2 --columns id").expect_code(1);
     assert!(outcome.stderr.contains("hint: a dataset is a folder"), "{outcome}");
-    assert_eq!(sandbox.files(), ["input", "other.arrows", "ragged.arrows", "text.txt"]);
+    assert_eq!(sandbox.files(), ["input", "other.arrows", "ragged.arrows", "rows.arrows", "text.txt"]);
     // What cannot be printed is told all the same.
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
     let outcome = outcome_of(&sandbox, "dataset ls nowhere --json", full);
