@@ -13,6 +13,11 @@ if [ $# -ne 1 ]; then
 fi
 directory=$1
 requirements=$(dirname "$0")/requirements.txt
+# What is there may be replaced, which must not happen to somebody else's environment.
+if [ -L "$directory" ]; then
+    echo "$0: $directory is a symbolic link" >&2
+    exit 2
+fi
 
 if ! cmp -s "$requirements" "$directory/requirements.txt"; then
     if ! python3 -m venv --clear "$directory"; then
