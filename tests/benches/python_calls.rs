@@ -10,20 +10,16 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use carton_core::{Carton, InferOptions, Inputs, Tensors};
+use carton_core::runner::launch::LaunchPolicy;
+use carton_core::{Carton, InferOptions, Inputs, LoadOptions, Tensors};
 use carton_tensor::{DataType, NumericTensor, Tensor};
 use carton_tests::place::Place;
-use carton_tests::python_runner::{install, interpreter, load};
+use carton_tests::python_runner::{install, interpreter, pack};
 
 const RUNNER: &str = env!("CARGO_BIN_EXE_carton-test-runner");
 
 /// The model, which the direct calls import too.
 const MODEL: &str = r#"
-import os
-
-# A second thread of BLAS spins on the other core, where the caller has to run.
-os.environ["OPENBLAS_NUM_THREADS"] = "1"
-
 import numpy as np
 
 try:
@@ -56,6 +52,9 @@ def large_out(n):
     y.fill(1)
     return {"y": y}
 "#;
+
+/// A second thread of BLAS waits in a loop on the other core, where the caller has to run. Read when NumPy is imported.
+const ONE_THREAD: (&str, &str) = ("OPENBLAS_NUM_THREADS", "1");
 
 /// Times calls inside one Python process: a line with the number of calls in, the durations in nanoseconds out.
 const DIRECT: &str = r#"
@@ -116,7 +115,15 @@ struct Times {
 }
 
 async fn compare(place: &Place, python: &std::path::Path, function: &str, n_turns: usize, n_calls: usize) {
-    let carton = load(place, MODEL, function, "").await;
+    let options = LoadOptions {
+        options: [("infer_fn".to_owned(), function.into())].into(),
+        policy: LaunchPolicy {
+            variables: [(ONE_THREAD.0.to_owned(), ONE_THREAD.1.to_owned())].into(),
+            ..LaunchPolicy::default()
+        },
+        ..place.load_options()
+    };
+    let carton = Carton::load(pack(place, MODEL, "").await, options).await.unwrap();
     let inputs = inputs(&carton, function).await;
     let mut direct = Direct::start(place, python, function);
     let mut times = Times::default();
@@ -175,6 +182,7 @@ impl Direct {
     fn start(place: &Place, python: &std::path::Path, function: &str) -> Self {
         let mut child = Command::new(python)
             .args(["-c", DIRECT, function])
+            .env(ONE_THREAD.0, ONE_THREAD.1)
             .current_dir(place.path().join("python-model"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
