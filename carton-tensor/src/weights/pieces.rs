@@ -4,12 +4,12 @@
 use std::ops::Range;
 
 use super::error::WeightsError;
-use super::kernels::BLOCK;
+use super::kernels::LARGE_BLOCK;
 use super::parallel::share;
 use crate::files::{ElementType, FileBytes, RawTensor};
 
-/// Elements in a piece: a megabyte of float32, which a core's cache holds.
-const PIECE: usize = 64 * BLOCK;
+/// Elements in a piece.
+const PIECE: usize = LARGE_BLOCK;
 
 /// The bytes of a piece of this element type.
 pub(super) const fn piece_size(dtype: ElementType) -> usize {

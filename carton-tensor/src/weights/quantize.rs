@@ -7,9 +7,7 @@ use std::time::Instant;
 
 use super::WeightsError;
 use super::arena::{Arena, lock};
-use super::kernels::{
-    BLOCK, Float, Largest, Level, Quantized, Scale, largest, quantize as quantize_block, with_encoding,
-};
+use super::kernels::{Float, Largest, Level, Quantized, Scale, largest, quantize as quantize_bytes, with_encoding};
 use super::load::{Reporter, select, verifying_reader};
 use super::options::{LoadOptions, LoaderStatistics};
 use super::parallel::{available_threads, share};
@@ -208,9 +206,6 @@ impl Done {
 /// Larger tensors are shared among threads. Up to this size the second look at a tensor finds it in a cache.
 const WHOLE: u64 = 16 << 20;
 
-/// Elements that are written at a time; whole bytes with every element type.
-const PART: usize = 4 * BLOCK;
-
 /// What a thread finds of a tensor or of a piece of one: the largest magnitude, and what is not finite. Float32 is exact in float64.
 type Found = Largest<f64>;
 
@@ -306,11 +301,7 @@ fn write(level: Level, dtype: ElementType, bytes: &[u8], found: Found, output: &
     let out: &mut [i8] = bytemuck::cast_slice_mut(output);
     with_encoding!(dtype, S => {
         let scale = scale::<S>(found);
-        let parts = bytes.chunks(PART / 8 * dtype.bits()).zip(out.chunks_mut(PART));
-        // The last part first: of what was just looked at from beginning to end, the end is in the nearest cache.
-        for (bytes, out) in parts.rev() {
-            quantize_block::<S>(level, bytes, Quantized { scale, out, others: found.n_other > 0 });
-        }
+        quantize_bytes::<S>(level, bytes, Quantized { scale, out, others: found.n_other > 0 });
         Ok(())
     }, Err(WeightsError::Complex { dtype }))
 }

@@ -8,8 +8,9 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Level(Instructions);
 
+/// What a [`Level`] stands for. Only a level makes others than those of the baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Instructions {
+pub(crate) enum Instructions {
     /// What every CPU of the architecture has: SSE2 on x86-64, NEON on aarch64.
     Baseline,
     #[cfg(target_arch = "x86_64")]
@@ -30,7 +31,7 @@ impl Level {
             {
                 return Self(Instructions::Avx512);
             }
-            if is_x86_feature_detected!("avx2") {
+            if has_avx2() {
                 return Self(Instructions::Avx2);
             }
         }
@@ -43,7 +44,7 @@ impl Level {
         let mut levels = vec![Self(Instructions::Baseline)];
         #[cfg(target_arch = "x86_64")]
         {
-            if is_x86_feature_detected!("avx2") {
+            if has_avx2() {
                 levels.push(Self(Instructions::Avx2));
             }
             if Self::best().0 == Instructions::Avx512 {
@@ -58,33 +59,41 @@ impl Level {
     }
 }
 
-/// Defines a function whose first argument is the [`Level`] that it runs at. The body must consist of loops and of calls
-/// that are `#[inline(always)]`: what is not inlined is compiled for the baseline.
+/// Every CPU with AVX2 has the conversions of binary16 too; whoever emulates one may leave them out.
+#[cfg(target_arch = "x86_64")]
+fn has_avx2() -> bool {
+    is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c")
+}
+
+/// Defines a function whose first argument is the [`Level`] that it runs at, which the body knows as the constant `$instructions`. The
+/// body must consist of loops and of calls that are `#[inline(always)]`: what is not inlined is compiled for the baseline.
 macro_rules! at_every_level {
     (
         $(#[$attribute:meta])*
-        fn $name:ident<$generic:ident: $bound:ident>($($argument:ident: $type:ty),* $(,)?) -> $result:ty $body:block
+        fn $name:ident<$generic:ident: $bound:ident>(
+            $instructions:ident, $($argument:ident: $type:ty),* $(,)?
+        ) -> $result:ty $body:block
     ) => {
         $(#[$attribute])*
         pub(crate) fn $name<$generic: $bound>(level: $crate::weights::kernels::Level, $($argument: $type),*) -> $result {
             #[inline(always)]
-            fn body<$generic: $bound>($($argument: $type),*) -> $result $body
+            fn body<$generic: $bound>($instructions: Instructions, $($argument: $type),*) -> $result $body
 
             #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx2")]
+            #[target_feature(enable = "avx2,f16c")]
             fn avx2<$generic: $bound>($($argument: $type),*) -> $result {
-                body::<$generic>($($argument),*)
+                body::<$generic>(Instructions::Avx2, $($argument),*)
             }
 
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
             fn avx512<$generic: $bound>($($argument: $type),*) -> $result {
-                body::<$generic>($($argument),*)
+                body::<$generic>(Instructions::Avx512, $($argument),*)
             }
 
             use $crate::weights::kernels::level::Instructions;
             match level.instructions() {
-                Instructions::Baseline => body::<$generic>($($argument),*),
+                Instructions::Baseline => body::<$generic>(Instructions::Baseline, $($argument),*),
                 // SAFETY: a level is only made of instructions that this CPU was seen to have.
                 #[cfg(target_arch = "x86_64")]
                 Instructions::Avx2 => unsafe { avx2::<$generic>($($argument),*) },

@@ -3,12 +3,13 @@
 
 mod block;
 mod float;
+mod lanes;
 mod level;
 mod moments;
 mod quantize;
 pub(crate) mod widen;
 
-pub(crate) use block::{BLOCK, Source};
+pub(crate) use block::{LARGE_BLOCK, Source};
 pub(crate) use float::Float;
 pub(crate) use level::Level;
 pub(crate) use moments::{Moments, moments};

@@ -1,14 +1,15 @@
 //! Minimum, maximum, mean and standard deviation in one pass over the data.
 //!
-//! The numbers are taken in blocks. Within a block the differences from one of its own members are summed, and their
+//! The numbers are taken in blocks, or in groups out of a block. Within one the differences from one of its own members are summed, and their
 //! squares, in float64. Taking the mean out of the sum of squares cancels what lies between that member and the mean, not the
 //! mean itself, which is why the textbook's formula fails where this does not. A member that is so far from the mean that more
 //! than four bits would be lost is replaced by the mean, and the block is summed again. Blocks are merged by the formula
 //! of Chan, Golub and LeVeque (1983), which keeps the accuracy.
 
-use super::block::{BLOCK, Source, Visit, for_each_block};
+use super::block::{BLOCK, Source, VisitMany, for_many};
 use super::float::Float;
-use super::level::at_every_level;
+use super::lanes::{LANES, Lanes};
+use super::level::{Instructions, at_every_level};
 
 /// What one pass over numbers tells of them; merging the moments of parts gives those of the whole.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -71,28 +72,28 @@ impl Moments {
 
 at_every_level! {
     /// The moments of the elements in `bytes`.
-    fn moments<S: Source>(bytes: &[u8]) -> Moments {
+    fn moments<S: Source>(instructions, bytes: &[u8]) -> Moments {
         let mut moments = Moments::NONE;
-        for_each_block::<S>(bytes, &mut moments);
+        for_many::<S>(instructions, bytes, &mut moments);
         moments
     }
 }
 
-impl<F: Float> Visit<F> for Moments {
+impl<F: Float> VisitMany<F> for Moments {
     #[inline(always)]
-    fn visit(&mut self, values: &[F]) {
-        *self = self.merge(block::<F, 16>(values));
+    fn visit_many<const STREAMS: usize>(&mut self, instructions: Instructions, values: &[F]) {
+        *self = self.merge(block::<F, STREAMS>(instructions, values));
     }
 }
 
-/// The moments of at most [`BLOCK`] numbers, of which all are usually finite.
+/// The moments of at most [`BLOCK`] numbers, which are usually all finite.
 #[inline(always)]
-fn block<F: Float, const LANES: usize>(values: &[F]) -> Moments {
+fn block<F: Float, const STREAMS: usize>(instructions: Instructions, values: &[F]) -> Moments {
     debug_assert!(values.len() <= BLOCK);
     let Some(first) = values.first() else { return Moments::NONE };
-    let mut sums = Sums::of::<F, LANES>(values, first.to_f64());
+    let mut sums = Sums::of::<F, STREAMS>(instructions, values, first.to_f64());
     if sums.shift_is_far(values.len()) {
-        sums = Sums::of::<F, LANES>(values, sums.shift + sums.sum / values.len() as f64);
+        sums = Sums::of::<F, STREAMS>(instructions, values, sums.shift + sums.sum / values.len() as f64);
     }
     // A NaN or an infinity anywhere ends up in the sum.
     if sums.sum.is_finite() { sums.moments(values.len() as u64, [0, 0]) } else { block_with_others(values) }
@@ -111,43 +112,20 @@ struct Sums {
 
 impl Sums {
     #[inline(always)]
-    fn of<F: Float, const LANES: usize>(values: &[F], shift: f64) -> Self {
-        let first = values.first().copied().unwrap_or(F::ZERO);
-        let (mut sum, mut squares) = ([0.0; LANES], [0.0; LANES]);
-        let (mut min, mut max) = ([first; LANES], [first; LANES]);
+    fn of<F: Float, const STREAMS: usize>(instructions: Instructions, values: &[F], shift: f64) -> Self {
+        let mut lanes = Lanes::new(values.first().copied().unwrap_or(F::ZERO));
         let (chunks, rest) = values.as_chunks::<LANES>();
-        for chunk in chunks {
-            // Loops of their own, so that each becomes a few instructions over all lanes.
-            let mut distance = [0.0; LANES];
-            for lane in 0..LANES {
-                distance[lane] = chunk[lane].to_f64() - shift;
-            }
-            for lane in 0..LANES {
-                sum[lane] += distance[lane];
-            }
-            for lane in 0..LANES {
-                squares[lane] += distance[lane] * distance[lane];
-            }
-            for lane in 0..LANES {
-                min[lane] = if chunk[lane] < min[lane] { chunk[lane] } else { min[lane] };
-            }
-            for lane in 0..LANES {
-                max[lane] = if chunk[lane] > max[lane] { chunk[lane] } else { max[lane] };
-            }
-        }
+        F::add_to_lanes::<STREAMS>(instructions, &mut lanes, chunks, shift);
         for (lane, &value) in rest.iter().enumerate() {
-            let distance = value.to_f64() - shift;
-            sum[lane] += distance;
-            squares[lane] += distance * distance;
-            min[lane] = if value < min[lane] { value } else { min[lane] };
-            max[lane] = if value > max[lane] { value } else { max[lane] };
+            lanes.add(lane, value, shift);
         }
-        let (mut least, mut most) = (min[0], max[0]);
+        let (mut least, mut most) = (lanes.min[0], lanes.max[0]);
         for lane in 1..LANES {
-            least = if min[lane] < least { min[lane] } else { least };
-            most = if max[lane] > most { max[lane] } else { most };
+            least = if lanes.min[lane] < least { lanes.min[lane] } else { least };
+            most = if lanes.max[lane] > most { lanes.max[lane] } else { most };
         }
-        Self { shift, sum: total(sum), squares: total(squares), min: least.to_f64(), max: most.to_f64() }
+        let (sum, squares) = (total(lanes.sum), total(lanes.squares));
+        Self { shift, sum, squares, min: least.to_f64(), max: most.to_f64() }
     }
 
     /// Whether more than four bits of the squares cancel.
@@ -213,7 +191,7 @@ fn finite_sums<F: Float>(values: &[F], shift: f64) -> (Sums, [u64; 2]) {
 
 /// The sum of the lanes, pairwise.
 #[inline(always)]
-fn total<const LANES: usize>(mut lanes: [f64; LANES]) -> f64 {
+fn total(mut lanes: [f64; LANES]) -> f64 {
     let mut width = LANES;
     while width > 1 {
         width /= 2;

@@ -1,8 +1,8 @@
 //! The largest absolute value of a tensor, and its numbers as int8 (spec/weights.md, "Quantization").
 
-use super::block::{Source, Visit, for_each_block};
+use super::block::{BLOCK, LANES, Source, Visit, blocks, for_each, large_blocks};
 use super::float::Float;
-use super::level::at_every_level;
+use super::level::{Instructions, at_every_level};
 
 /// The largest absolute value among finite numbers, and how many were not finite.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,43 +58,67 @@ pub(super) fn scale_f64(max: f64) -> Scale<f64> {
 
 at_every_level! {
     /// The largest absolute value of the elements in `bytes`.
-    fn largest<S: Source>(bytes: &[u8]) -> Largest<S::Wide> {
+    fn largest<S: Source>(instructions, bytes: &[u8]) -> Largest<S::Wide> {
         let mut largest = Largest::NONE;
-        for_each_block::<S>(bytes, &mut largest);
+        for block in large_blocks::<S>(bytes) {
+            largest = largest.merge(largest_of_block::<S>(instructions, block));
+        }
         largest
     }
 }
 
-impl<F: Float> Visit<F> for Largest<F> {
-    #[inline(always)]
-    fn visit(&mut self, values: &[F]) {
-        *self = self.merge(largest_of_block::<F, 32>(values));
+#[inline(always)]
+fn largest_of_block<S: Source>(instructions: Instructions, block: &[u8]) -> Largest<S::Wide> {
+    let mut largest = LargestMagnitude::<S::Wide>([Default::default(); LANES]);
+    for_each::<S>(instructions, block, &mut largest);
+    let magnitude = largest.0.into_iter().fold(Default::default(), Ord::max);
+    if magnitude < S::Wide::INFINITE {
+        return Largest { magnitude: S::Wide::of_magnitude(magnitude), n_other: 0 };
     }
+    let mut largest = LargestFinite::<S::Wide> { magnitude: Default::default(), n_other: 0 };
+    for_each::<S>(instructions, block, &mut largest);
+    Largest { magnitude: S::Wide::of_magnitude(largest.magnitude), n_other: largest.n_other }
 }
 
-#[inline(always)]
-fn largest_of_block<F: Float, const LANES: usize>(values: &[F]) -> Largest<F> {
-    let mut lanes = [F::Bits::default(); LANES];
-    let (chunks, rest) = values.as_chunks::<LANES>();
-    for chunk in chunks {
-        for (lane, &value) in lanes.iter_mut().zip(chunk) {
+/// The bits of the largest magnitude, finite or not.
+struct LargestMagnitude<F: Float>([F::Bits; LANES]);
+
+impl<F: Float> Visit<F> for LargestMagnitude<F> {
+    #[inline(always)]
+    fn visit(&mut self, _: usize, values: &[F; LANES]) {
+        for (lane, value) in self.0.iter_mut().zip(values) {
             *lane = (*lane).max(value.magnitude());
         }
     }
-    for (lane, &value) in lanes.iter_mut().zip(rest) {
-        *lane = (*lane).max(value.magnitude());
+
+    #[inline(always)]
+    fn visit_rest(&mut self, _: usize, values: &[F]) {
+        for (lane, value) in self.0.iter_mut().zip(values) {
+            *lane = (*lane).max(value.magnitude());
+        }
     }
-    let magnitude = lanes.into_iter().fold(F::Bits::default(), Ord::max);
-    if magnitude < F::INFINITE {
-        return Largest { magnitude: F::of_magnitude(magnitude), n_other: 0 };
+}
+
+/// The bits of the largest finite magnitude.
+struct LargestFinite<F: Float> {
+    magnitude: F::Bits,
+    n_other: u64,
+}
+
+impl<F: Float> Visit<F> for LargestFinite<F> {
+    #[inline(always)]
+    fn visit(&mut self, start: usize, values: &[F; LANES]) {
+        self.visit_rest(start, values);
     }
-    let (mut magnitude, mut n_other) = (F::Bits::default(), 0_u32);
-    for value in values {
-        let finite = value.magnitude() < F::INFINITE;
-        magnitude = magnitude.max(if finite { value.magnitude() } else { F::Bits::default() });
-        n_other += u32::from(!finite);
+
+    #[inline(always)]
+    fn visit_rest(&mut self, _: usize, values: &[F]) {
+        for value in values {
+            let finite = value.magnitude() < F::INFINITE;
+            self.magnitude = self.magnitude.max(if finite { value.magnitude() } else { F::Bits::default() });
+            self.n_other += u64::from(!finite);
+        }
     }
-    Largest { magnitude: F::of_magnitude(magnitude), n_other: u64::from(n_other) }
 }
 
 /// Where [`quantize`] writes to, and how.
@@ -108,26 +132,46 @@ pub(crate) struct Quantized<'a, F> {
 
 at_every_level! {
     /// The elements of `bytes` as int8.
-    fn quantize<S: Source>(bytes: &[u8], quantized: Quantized<'_, S::Wide>) -> () {
-        let mut quantized = quantized;
-        for_each_block::<S>(bytes, &mut quantized);
+    fn quantize<S: Source>(instructions, bytes: &[u8], quantized: Quantized<'_, S::Wide>) -> () {
+        let Quantized { scale, out, others } = quantized;
+        let is_plain = !others && scale.lift.to_f64() == 1.0;
+        // The last block first: of what was just looked at from beginning to end, the end is in the nearest cache.
+        for (block, out) in blocks::<S>(bytes).zip(out.chunks_mut(BLOCK)).rev() {
+            for_each::<S>(instructions, block, &mut Writing { scale, out, others, is_plain });
+        }
     }
 }
 
-impl<F: Float> Visit<F> for Quantized<'_, F> {
+/// [`quantize`] within a block.
+struct Writing<'a, F> {
+    scale: Scale<F>,
+    out: &'a mut [i8],
+    others: bool,
+    /// Whether all numbers are finite, and the scale is one factor.
+    is_plain: bool,
+}
+
+impl<F: Float> Visit<F> for Writing<'_, F> {
     #[inline(always)]
-    fn visit(&mut self, values: &[F]) {
-        let length = values.len().min(self.out.len());
-        let (block, rest) = std::mem::take(&mut self.out).split_at_mut(length);
-        self.out = rest;
+    fn visit(&mut self, start: usize, values: &[F; LANES]) {
+        self.visit_rest(start, values);
+    }
+
+    #[inline(always)]
+    fn visit_rest(&mut self, start: usize, values: &[F]) {
+        let Some(out) = self.out.get_mut(start..start + values.len()) else { return };
         let Scale { lift, scale } = self.scale;
-        if self.others {
-            for (out, &value) in block.iter_mut().zip(values) {
+        if self.is_plain {
+            for (out, &value) in out.iter_mut().zip(values) {
+                *out = value.times(scale).round_to_i8();
+            }
+        } else if self.others {
+            for (out, &value) in out.iter_mut().zip(values) {
                 let value = if value.magnitude() < F::INFINITE { value } else { F::ZERO };
                 *out = value.times(lift).times(scale).round_to_i8();
             }
         } else {
-            for (out, &value) in block.iter_mut().zip(values) {
+            for (out, &value) in out.iter_mut().zip(values) {
                 *out = value.times(lift).times(scale).round_to_i8();
             }
         }
@@ -136,9 +180,11 @@ impl<F: Float> Visit<F> for Quantized<'_, F> {
 
 at_every_level! {
     /// The smallest absolute value above zero among finite numbers; infinite if there is none.
-    fn smallest<S: Source>(bytes: &[u8]) -> f64 {
+    fn smallest<S: Source>(instructions, bytes: &[u8]) -> f64 {
         let mut smallest = Smallest(S::Wide::INFINITE);
-        for_each_block::<S>(bytes, &mut smallest);
+        for block in blocks::<S>(bytes) {
+            for_each::<S>(instructions, block, &mut smallest);
+        }
         S::Wide::of_magnitude(smallest.0).to_f64()
     }
 }
@@ -148,16 +194,16 @@ struct Smallest<F: Float>(F::Bits);
 
 impl<F: Float> Visit<F> for Smallest<F> {
     #[inline(always)]
-    fn visit(&mut self, values: &[F]) {
-        let mut lanes = [F::INFINITE; 16];
-        for chunk in values.chunks(16) {
-            for (lane, &value) in lanes.iter_mut().zip(chunk) {
-                let magnitude = value.magnitude();
-                let magnitude = if magnitude == F::Bits::default() { F::INFINITE } else { magnitude };
-                *lane = (*lane).min(magnitude);
-            }
+    fn visit(&mut self, start: usize, values: &[F; LANES]) {
+        self.visit_rest(start, values);
+    }
+
+    #[inline(always)]
+    fn visit_rest(&mut self, _: usize, values: &[F]) {
+        for value in values {
+            let magnitude = value.magnitude();
+            self.0 = self.0.min(if magnitude == F::Bits::default() { F::INFINITE } else { magnitude });
         }
-        self.0 = lanes.into_iter().fold(self.0, Ord::min);
     }
 }
 
@@ -166,7 +212,9 @@ pub(crate) fn n_off_grid<S: Source>(bytes: &[u8], scale: f64) -> u64 {
     /// What the rounding of a number and of the scale may cost.
     const TOLERANCE: f64 = 1e-3;
     let mut off = OffGrid { scale, tolerance: TOLERANCE, n_off: 0 };
-    for_each_block::<S>(bytes, &mut off);
+    for block in blocks::<S>(bytes) {
+        for_each::<S>(Instructions::Baseline, block, &mut off);
+    }
     off.n_off
 }
 
@@ -178,7 +226,12 @@ struct OffGrid {
 
 impl<F: Float> Visit<F> for OffGrid {
     #[inline(always)]
-    fn visit(&mut self, values: &[F]) {
+    fn visit(&mut self, start: usize, values: &[F; LANES]) {
+        self.visit_rest(start, values);
+    }
+
+    #[inline(always)]
+    fn visit_rest(&mut self, _: usize, values: &[F]) {
         for value in values.iter().filter(|value| value.magnitude() < F::INFINITE) {
             let scaled = value.to_f64() * self.scale;
             let on = (scaled - scaled.round()).abs() <= self.tolerance && scaled.abs() <= 127.0 + self.tolerance;

@@ -9,10 +9,18 @@ use super::block::Source;
 use super::widen::*;
 use super::*;
 
+/// The same on every instruction set.
 fn widened<S: Source<Wide = f32>>(bytes: &[u8]) -> Vec<f32> {
-    let mut wide = vec![0.0; bytes.len() * 8 / S::BITS];
-    S::widen(bytes, &mut wide);
-    wide
+    let at = |level: Level| {
+        let mut wide = vec![0.0; bytes.len() * 8 / S::BITS];
+        S::widen(level.instructions(), bytes, &mut wide);
+        wide
+    };
+    let best = at(Level::best());
+    for level in Level::available() {
+        at(level).into_iter().zip(&best).for_each(|(one, &other)| assert_same(one, other, level));
+    }
+    best
 }
 
 #[track_caller]
@@ -29,6 +37,45 @@ fn halves_are_widened_as_the_half_crate_does() {
     for (bits, (half, brain)) in (0..=u16::MAX).zip(widened::<F16>(&bytes).into_iter().zip(widened::<Bf16>(&bytes))) {
         assert_same(half, f16::from_bits(bits).to_f32(), bits);
         assert_same(brain, bf16::from_bits(bits).to_f32(), bits);
+    }
+    for n_elements in [0, 1, 7, 8, 9, 15, 16, 17, 31] {
+        assert_eq!(widened::<F16>(&0x3c00_u16.to_le_bytes().repeat(n_elements)), vec![1.0; n_elements]);
+    }
+}
+
+#[test]
+fn every_number_is_looked_at_once_on_every_instruction_set() {
+    for n_elements in (0..300).chain([4096, 16_383, 16_384, 16_385, 17_000, 70_001]) {
+        // Whole numbers, whose sums are exact in any order.
+        let numbers: Vec<f32> = (0..n_elements).map(|index| (index % 1023) as f32 - 300.0).collect();
+        let halves: Vec<f16> = numbers.iter().map(|&number| f16::from_f32(number)).collect();
+        let doubles: Vec<f64> = numbers.iter().map(|&number| f64::from(number)).collect();
+        let sum: f64 = doubles.iter().sum();
+        let largest_magnitude = numbers.iter().fold(0.0_f32, |largest, number| largest.max(number.abs()));
+        let scale = Scale::of(Largest { magnitude: 127.0_f32, n_other: 0 });
+        let clamped: Vec<i8> = numbers.iter().map(|number| number.clamp(-128.0, 127.0) as i8).collect();
+        for level in Level::available() {
+            for moments in [
+                moments::<F32>(level, bytemuck::cast_slice(&numbers)),
+                moments::<F16>(level, bytemuck::cast_slice(&halves)),
+                moments::<F64>(level, bytemuck::cast_slice(&doubles)),
+            ] {
+                assert_eq!(moments.n_finite, n_elements as u64);
+                assert!((moments.mean * n_elements as f64 - sum).abs() < 1e-6, "{level:?}, {n_elements}: {moments:?}");
+            }
+            for magnitude in [
+                largest::<F32>(level, bytemuck::cast_slice(&numbers)).magnitude,
+                largest::<F16>(level, bytemuck::cast_slice(&halves)).magnitude,
+                largest::<F64>(level, bytemuck::cast_slice(&doubles)).magnitude as f32,
+            ] {
+                assert_eq!(magnitude, largest_magnitude, "{level:?}, {n_elements}");
+            }
+            let mut out = [vec![99; n_elements], vec![99; n_elements]];
+            let [one, other] = &mut out;
+            quantize::<F32>(level, bytemuck::cast_slice(&numbers), Quantized { scale, out: one, others: false });
+            quantize::<F16>(level, bytemuck::cast_slice(&halves), Quantized { scale, out: other, others: true });
+            assert!(out.iter().all(|out| *out == clamped), "{level:?}, {n_elements}");
+        }
     }
 }
 
@@ -92,7 +139,7 @@ fn cases() -> Vec<Vec<f32>> {
         (state >> 40) as f32 / 16_777_216.0 - 0.5
     };
     let mut cases = vec![vec![], vec![0.0], vec![-3.5], vec![f32::NAN], vec![f32::INFINITY, f32::NAN]];
-    for n in [1, 15, 16, 17, 4095, 4096, 4097, 20_000] {
+    for n in [1, 15, 16, 17, 4095, 4096, 4097, 16_383, 16_384, 16_385, 40_000] {
         cases.push((0..n).map(|_| random()).collect());
         cases.push((0..n).map(|_| 1e6 + random()).collect());
         cases.push((0..n).map(|index| if index == 0 { 1e30 } else { random() }).collect());

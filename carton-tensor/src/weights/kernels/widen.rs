@@ -2,6 +2,7 @@
 //! passes through a subnormal number of float32, which many CPUs compute with slowly.
 
 use super::block::Source;
+use super::level::Instructions;
 
 macro_rules! in_place {
     ($name:ident, $float:ty, $doc:literal) => {
@@ -11,9 +12,10 @@ macro_rules! in_place {
         impl Source for $name {
             type Wide = $float;
             const BITS: usize = 8 * size_of::<$float>();
+            const IS_WIDE: bool = true;
 
             #[inline(always)]
-            fn widen(bytes: &[u8], wide: &mut [$float]) {
+            fn widen(_: Instructions, bytes: &[u8], wide: &mut [$float]) {
                 let (elements, _) = bytes.as_chunks();
                 for (wide, &element) in wide.iter_mut().zip(elements) {
                     *wide = <$float>::from_le_bytes(element);
@@ -41,7 +43,7 @@ macro_rules! widened {
             const BITS: usize = 8 * size_of::<$element>();
 
             #[inline(always)]
-            fn widen(bytes: &[u8], wide: &mut [$wide]) {
+            fn widen(_: Instructions, bytes: &[u8], wide: &mut [$wide]) {
                 let (elements, _) = bytes.as_chunks();
                 for (wide, &element) in wide.iter_mut().zip(elements) {
                     *wide = $widen(<$element>::from_le_bytes(element));
@@ -50,7 +52,6 @@ macro_rules! widened {
         }
     };
 }
-widened!(F16, u16, f32, "IEEE 754 binary16.", half_to_f32);
 widened!(Bf16, u16, f32, "The upper half of binary32.", |bits| f32::from_bits(u32::from(bits) << 16));
 widened!(F8E5m2, u8, f32, "FP8 with infinities: the upper half of binary16.", |bits| half_to_f32(u16::from(bits) << 8));
 widened!(F8E4m3, u8, f32, "FP8 without infinities (OCP's E4M3, `fn`).", |bits| small_to_f32::<3, 7>(
@@ -74,6 +75,75 @@ widened!(U32, u32, f64, "Unsigned, 4 bytes.", f64::from);
 widened!(I32, i32, f64, "Signed, 4 bytes.", f64::from);
 widened!(U64, u64, f64, "Unsigned, 8 bytes, rounded above 2 to the power of 53.", |integer| integer as f64);
 widened!(I64, i64, f64, "Signed, 8 bytes, rounded above 2 to the power of 53.", |integer| integer as f64);
+
+/// IEEE 754 binary16.
+pub(crate) struct F16;
+
+impl Source for F16 {
+    type Wide = f32;
+    const BITS: usize = 16;
+
+    #[inline(always)]
+    fn widen(instructions: Instructions, bytes: &[u8], wide: &mut [f32]) {
+        let (elements, _) = bytes.as_chunks();
+        match instructions {
+            Instructions::Baseline => halves_to_f32(elements, wide),
+            // SAFETY: the instructions were seen to be there.
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx2 => unsafe { converted::by_8(elements, wide) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx512 => unsafe { converted::by_16(elements, wide) },
+        }
+    }
+}
+
+#[inline(always)]
+fn halves_to_f32(elements: &[[u8; 2]], wide: &mut [f32]) {
+    for (wide, &element) in wide.iter_mut().zip(elements) {
+        *wide = half_to_f32(u16::from_le_bytes(element));
+    }
+}
+
+/// Binary16 widened by the instructions made for it.
+#[cfg(target_arch = "x86_64")]
+mod converted {
+    use std::arch::x86_64::{
+        _mm_loadu_si128, _mm256_cvtph_ps, _mm256_loadu_si256, _mm256_storeu_ps, _mm512_cvtph_ps, _mm512_storeu_ps,
+    };
+
+    use super::halves_to_f32;
+
+    #[inline]
+    #[target_feature(enable = "avx2,f16c")]
+    pub(super) fn by_8(elements: &[[u8; 2]], wide: &mut [f32]) {
+        let (elements, elements_left) = elements.as_chunks::<8>();
+        let (wide, wide_left) = wide.as_chunks_mut::<8>();
+        for (wide, elements) in wide.iter_mut().zip(elements) {
+            // SAFETY: 16 bytes are read and 32 written, the sizes of what the references point to.
+            unsafe {
+                let elements = _mm_loadu_si128(elements.as_ptr().cast());
+                _mm256_storeu_ps(wide.as_mut_ptr(), _mm256_cvtph_ps(elements));
+            }
+        }
+        halves_to_f32(elements_left, wide_left);
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    pub(super) fn by_16(elements: &[[u8; 2]], wide: &mut [f32]) {
+        let (elements, elements_left) = elements.as_chunks::<16>();
+        let (wide, wide_left) = wide.as_chunks_mut::<16>();
+        for (wide, elements) in wide.iter_mut().zip(elements) {
+            // SAFETY: 32 bytes are read and 64 written, the sizes of what the references point to.
+            unsafe {
+                let elements = _mm256_loadu_si256(elements.as_ptr().cast());
+                _mm512_storeu_ps(wide.as_mut_ptr(), _mm512_cvtph_ps(elements));
+            }
+        }
+        halves_to_f32(elements_left, wide_left);
+    }
+}
 
 /// Binary16 to binary32: the exponent's bias is changed by an addition, and subnormal numbers, whose leading one is not
 /// implied, are made normal by adding one and subtracting it as a number.
@@ -120,7 +190,7 @@ impl Source for F4 {
     const BITS: usize = 4;
 
     #[inline(always)]
-    fn widen(bytes: &[u8], wide: &mut [f32]) {
+    fn widen(_: Instructions, bytes: &[u8], wide: &mut [f32]) {
         let (pairs, _) = wide.as_chunks_mut::<2>();
         for (pair, &byte) in pairs.iter_mut().zip(bytes) {
             *pair = [of_f4(byte & 15), of_f4(byte >> 4)];
@@ -144,7 +214,7 @@ macro_rules! six_bits {
             const BITS: usize = 6;
 
             #[inline(always)]
-            fn widen(bytes: &[u8], wide: &mut [f32]) {
+            fn widen(_: Instructions, bytes: &[u8], wide: &mut [f32]) {
                 let ((groups, _), (fours, _)) = (bytes.as_chunks::<3>(), wide.as_chunks_mut::<4>());
                 for (four, &[a, b, c]) in fours.iter_mut().zip(groups) {
                     let bits = u32::from_le_bytes([a, b, c, 0]);
