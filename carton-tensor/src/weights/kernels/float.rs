@@ -1,9 +1,6 @@
-//! The two float types that the kernels compute with. Everything else is widened to one of them, a block at a time.
+//! The two float types that the kernels compute with. Everything else is widened to one of them, in parts.
 
 use bytemuck::Pod;
-
-use super::lanes::{LANES, Lanes, add_f32, add_f64};
-use super::level::Instructions;
 
 /// `f32` or `f64`, seen as the kernels need it.
 pub(crate) trait Float: Pod + PartialOrd + Send + Sync {
@@ -28,20 +25,12 @@ pub(crate) trait Float: Pod + PartialOrd + Send + Sync {
     fn times(self, other: Self) -> Self;
     /// The nearest integer, halves away from zero, clamped to -128…127. NaN gives -128.
     fn round_to_i8(self) -> i8;
-    /// Adds the numbers of each chunk to the lanes, one to each.
-    fn add_to_lanes<const STREAMS: usize>(
-        instructions: Instructions,
-        lanes: &mut Lanes<Self>,
-        chunks: &[[Self; LANES]],
-        shift: f64,
-    );
-
     /// The scale for a tensor with this largest absolute value, see [`Scale`](super::Scale).
     fn scale(max: Self) -> super::Scale<Self>;
 }
 
 macro_rules! float {
-    ($float:ident, $bits:ident, $below_half:expr, $add_to_lanes:expr, $scale:expr) => {
+    ($float:ident, $bits:ident, $below_half:expr, $scale:expr) => {
         impl Float for $float {
             const ZERO: Self = 0.0;
             type Bits = $bits;
@@ -84,16 +73,6 @@ macro_rules! float {
                 integer as i8
             }
 
-            #[inline(always)]
-            fn add_to_lanes<const STREAMS: usize>(
-                instructions: Instructions,
-                lanes: &mut Lanes<Self>,
-                chunks: &[[Self; LANES]],
-                shift: f64,
-            ) {
-                $add_to_lanes(instructions, lanes, chunks, shift);
-            }
-
             fn scale(max: Self) -> super::Scale<Self> {
                 $scale(max)
             }
@@ -101,8 +80,8 @@ macro_rules! float {
     };
 }
 
-float!(f32, u32, 0.499_999_97_f32, add_f32::<STREAMS>, super::quantize::scale_f32);
-float!(f64, u64, 0.499_999_999_999_999_94_f64, add_f64::<STREAMS>, super::quantize::scale_f64);
+float!(f32, u32, 0.499_999_97_f32, super::quantize::scale_f32);
+float!(f64, u64, 0.499_999_999_999_999_94_f64, super::quantize::scale_f64);
 
 #[cfg(test)]
 mod tests {

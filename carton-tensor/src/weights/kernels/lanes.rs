@@ -2,9 +2,9 @@
 //! written with the processor's vectors, because what a compiler makes of the plain loop depends on what is around it, by a factor of four.
 //! Every way of it does the same additions in the same order.
 
-use super::block::taking_turns;
 use super::float::Float;
 use super::level::Instructions;
+use super::turns::taking_turns;
 
 /// A number is added to one of so many sums.
 pub(super) const LANES: usize = 16;
@@ -37,44 +37,51 @@ impl<F: Float> Lanes<F> {
     }
 }
 
-/// Adds numbers to the lanes, a chunk at a time, in runs that take turns.
-#[inline(always)]
-fn add_plain<F: Float, const STREAMS: usize>(lanes: &mut Lanes<F>, chunks: &[[F; LANES]], shift: f64) {
-    for index in 0..chunks.len() {
-        let chunk = &chunks[taking_turns::<STREAMS>(index, chunks.len())];
-        for (lane, &value) in chunk.iter().enumerate() {
-            lanes.add(lane, value, shift);
+/// A float whose lanes can be added to.
+pub(crate) trait AddToLanes: Float {
+    /// Adds the numbers of each chunk to the lanes, one to each; as many runs of chunks as there are `RUNS` take turns.
+    fn add_to_lanes<const RUNS: usize>(
+        instructions: Instructions,
+        lanes: &mut Lanes<Self>,
+        chunks: &[[Self; LANES]],
+        shift: f64,
+    );
+}
+
+impl AddToLanes for f32 {
+    #[inline(always)]
+    fn add_to_lanes<const RUNS: usize>(
+        instructions: Instructions,
+        lanes: &mut Lanes<f32>,
+        chunks: &[[f32; LANES]],
+        shift: f64,
+    ) {
+        match instructions {
+            Instructions::Baseline => add_plain::<f32, RUNS>(lanes, chunks, shift),
+            // SAFETY: that there is such a value says that this CPU has the instructions.
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx2(_) => unsafe { x86::add_by_8::<RUNS>(lanes, chunks, shift) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx512(_) => unsafe { x86::add_by_16::<RUNS>(lanes, chunks, shift) },
         }
     }
 }
 
-/// As [`add_plain`].
-#[inline(always)]
-pub(super) fn add_f64<const STREAMS: usize>(
-    _: Instructions,
-    lanes: &mut Lanes<f64>,
-    chunks: &[[f64; LANES]],
-    shift: f64,
-) {
-    add_plain::<f64, STREAMS>(lanes, chunks, shift);
+impl AddToLanes for f64 {
+    #[inline(always)]
+    fn add_to_lanes<const RUNS: usize>(_: Instructions, lanes: &mut Lanes<f64>, chunks: &[[f64; LANES]], shift: f64) {
+        add_plain::<f64, RUNS>(lanes, chunks, shift);
+    }
 }
 
-/// As [`add_plain`].
 #[inline(always)]
-pub(super) fn add_f32<const STREAMS: usize>(
-    instructions: Instructions,
-    lanes: &mut Lanes<f32>,
-    chunks: &[[f32; LANES]],
-    shift: f64,
-) {
-    match instructions {
-        Instructions::Baseline => add_plain::<f32, STREAMS>(lanes, chunks, shift),
-        // SAFETY: the instructions were seen to be there.
-        #[cfg(target_arch = "x86_64")]
-        Instructions::Avx2 => unsafe { x86::add_by_8::<STREAMS>(lanes, chunks, shift) },
-        // SAFETY: as above.
-        #[cfg(target_arch = "x86_64")]
-        Instructions::Avx512 => unsafe { x86::add_by_16::<STREAMS>(lanes, chunks, shift) },
+fn add_plain<F: Float, const RUNS: usize>(lanes: &mut Lanes<F>, chunks: &[[F; LANES]], shift: f64) {
+    for index in 0..chunks.len() {
+        let chunk = &chunks[taking_turns::<RUNS>(index, chunks.len())];
+        for (lane, &value) in chunk.iter().enumerate() {
+            lanes.add(lane, value, shift);
+        }
     }
 }
 
@@ -92,12 +99,12 @@ mod x86 {
 
     #[inline]
     #[target_feature(enable = "avx2")]
-    pub(super) fn add_by_8<const STREAMS: usize>(lanes: &mut Lanes<f32>, chunks: &[[f32; LANES]], shift: f64) {
+    pub(super) fn add_by_8<const RUNS: usize>(lanes: &mut Lanes<f32>, chunks: &[[f32; LANES]], shift: f64) {
         let shift = _mm256_set1_pd(shift);
         let (mut sum, mut squares): ([__m256d; 4], [__m256d; 4]) = (cast(lanes.sum), cast(lanes.squares));
         let (mut min, mut max): ([__m256; 2], [__m256; 2]) = (cast(lanes.min), cast(lanes.max));
         for index in 0..chunks.len() {
-            let chunk = &chunks[taking_turns::<STREAMS>(index, chunks.len())];
+            let chunk = &chunks[taking_turns::<RUNS>(index, chunks.len())];
             let quarters: [__m128; 4] = cast(*chunk);
             for part in 0..4 {
                 let distance = _mm256_sub_pd(_mm256_cvtps_pd(quarters[part]), shift);
@@ -115,12 +122,12 @@ mod x86 {
 
     #[inline]
     #[target_feature(enable = "avx512f")]
-    pub(super) fn add_by_16<const STREAMS: usize>(lanes: &mut Lanes<f32>, chunks: &[[f32; LANES]], shift: f64) {
+    pub(super) fn add_by_16<const RUNS: usize>(lanes: &mut Lanes<f32>, chunks: &[[f32; LANES]], shift: f64) {
         let shift = _mm512_set1_pd(shift);
         let (mut sum, mut squares): ([__m512d; 2], [__m512d; 2]) = (cast(lanes.sum), cast(lanes.squares));
         let (mut min, mut max): (__m512, __m512) = (cast(lanes.min), cast(lanes.max));
         for index in 0..chunks.len() {
-            let chunk = &chunks[taking_turns::<STREAMS>(index, chunks.len())];
+            let chunk = &chunks[taking_turns::<RUNS>(index, chunks.len())];
             let halves: [__m256; 2] = cast(*chunk);
             for part in 0..2 {
                 let distance = _mm512_sub_pd(_mm512_cvtps_pd(halves[part]), shift);

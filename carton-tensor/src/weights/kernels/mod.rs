@@ -7,6 +7,7 @@ mod lanes;
 mod level;
 mod moments;
 mod quantize;
+mod turns;
 pub(crate) mod widen;
 
 pub(crate) use block::{LARGE_BLOCK, Source};

@@ -6,9 +6,9 @@
 //! than four bits would be lost is replaced by the mean, and the block is summed again. Blocks are merged by the formula
 //! of Chan, Golub and LeVeque (1983), which keeps the accuracy.
 
-use super::block::{BLOCK, Source, VisitMany, for_many};
+use super::block::{BLOCK, Source, VisitGroups, for_each_group};
 use super::float::Float;
-use super::lanes::{LANES, Lanes};
+use super::lanes::{AddToLanes, LANES, Lanes};
 use super::level::{Instructions, at_every_level};
 
 /// What one pass over numbers tells of them; merging the moments of parts gives those of the whole.
@@ -57,8 +57,9 @@ impl Moments {
             n_finite,
             mean,
             squares,
-            min: self.min.min(other.min),
-            max: self.max.max(other.max),
+            // Comparisons, because `f64::min` may give either of two zeros.
+            min: if other.min < self.min { other.min } else { self.min },
+            max: if other.max > self.max { other.max } else { self.max },
             n_nan: self.n_nan + other.n_nan,
             n_infinite: self.n_infinite + other.n_infinite,
         }
@@ -74,26 +75,26 @@ at_every_level! {
     /// The moments of the elements in `bytes`.
     fn moments<S: Source>(instructions, bytes: &[u8]) -> Moments {
         let mut moments = Moments::NONE;
-        for_many::<S>(instructions, bytes, &mut moments);
+        for_each_group::<S>(instructions, bytes, &mut moments);
         moments
     }
 }
 
-impl<F: Float> VisitMany<F> for Moments {
+impl<F: AddToLanes> VisitGroups<F> for Moments {
     #[inline(always)]
-    fn visit_many<const STREAMS: usize>(&mut self, instructions: Instructions, values: &[F]) {
-        *self = self.merge(block::<F, STREAMS>(instructions, values));
+    fn visit_group<const RUNS: usize>(&mut self, instructions: Instructions, values: &[F]) {
+        *self = self.merge(block::<F, RUNS>(instructions, values));
     }
 }
 
 /// The moments of at most [`BLOCK`] numbers, which are usually all finite.
 #[inline(always)]
-fn block<F: Float, const STREAMS: usize>(instructions: Instructions, values: &[F]) -> Moments {
+fn block<F: AddToLanes, const RUNS: usize>(instructions: Instructions, values: &[F]) -> Moments {
     debug_assert!(values.len() <= BLOCK);
     let Some(first) = values.first() else { return Moments::NONE };
-    let mut sums = Sums::of::<F, STREAMS>(instructions, values, first.to_f64());
+    let mut sums = Sums::of::<F, RUNS>(instructions, values, first.to_f64());
     if sums.shift_is_far(values.len()) {
-        sums = Sums::of::<F, STREAMS>(instructions, values, sums.shift + sums.sum / values.len() as f64);
+        sums = Sums::of::<F, RUNS>(instructions, values, sums.shift + sums.sum / values.len() as f64);
     }
     // A NaN or an infinity anywhere ends up in the sum.
     if sums.sum.is_finite() { sums.moments(values.len() as u64, [0, 0]) } else { block_with_others(values) }
@@ -112,10 +113,10 @@ struct Sums {
 
 impl Sums {
     #[inline(always)]
-    fn of<F: Float, const STREAMS: usize>(instructions: Instructions, values: &[F], shift: f64) -> Self {
+    fn of<F: AddToLanes, const RUNS: usize>(instructions: Instructions, values: &[F], shift: f64) -> Self {
         let mut lanes = Lanes::new(values.first().copied().unwrap_or(F::ZERO));
         let (chunks, rest) = values.as_chunks::<LANES>();
-        F::add_to_lanes::<STREAMS>(instructions, &mut lanes, chunks, shift);
+        F::add_to_lanes::<RUNS>(instructions, &mut lanes, chunks, shift);
         for (lane, &value) in rest.iter().enumerate() {
             lanes.add(lane, value, shift);
         }
@@ -163,10 +164,10 @@ fn block_with_others<F: Float>(values: &[F]) -> Moments {
 /// The sums of the finite numbers, and how many are NaN and how many infinite.
 #[inline(always)]
 fn finite_sums<F: Float>(values: &[F], shift: f64) -> (Sums, [u64; 2]) {
-    let (mut sum, mut squares) = ([0.0; 16], [0.0; 16]);
-    let (mut min, mut max) = ([f64::INFINITY; 16], [f64::NEG_INFINITY; 16]);
-    let (mut n_nan, mut n_infinite) = ([0_u32; 16], [0_u32; 16]);
-    for chunk in values.chunks(16) {
+    let (mut sum, mut squares) = ([0.0; LANES], [0.0; LANES]);
+    let (mut min, mut max) = ([f64::INFINITY; LANES], [f64::NEG_INFINITY; LANES]);
+    let (mut n_nan, mut n_infinite) = ([0_u32; LANES], [0_u32; LANES]);
+    for chunk in values.chunks(LANES) {
         for (lane, &value) in chunk.iter().enumerate() {
             let finite = value.magnitude() < F::INFINITE;
             let number = value.to_f64();
@@ -183,8 +184,8 @@ fn finite_sums<F: Float>(values: &[F], shift: f64) -> (Sums, [u64; 2]) {
         shift,
         sum: total(sum),
         squares: total(squares),
-        min: min.into_iter().fold(f64::INFINITY, f64::min),
-        max: max.into_iter().fold(f64::NEG_INFINITY, f64::max),
+        min: min.into_iter().fold(f64::INFINITY, |least, min| if min < least { min } else { least }),
+        max: max.into_iter().fold(f64::NEG_INFINITY, |most, max| if max > most { max } else { most }),
     };
     (sums, [n_nan, n_infinite].map(|counts| counts.iter().map(|&count| u64::from(count)).sum::<u64>()))
 }

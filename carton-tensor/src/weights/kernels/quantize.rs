@@ -1,6 +1,6 @@
 //! The largest absolute value of a tensor, and its numbers as int8 (spec/weights.md, "Quantization").
 
-use super::block::{BLOCK, LANES, Source, Visit, blocks, for_each, large_blocks};
+use super::block::{BLOCK, CHUNK, Source, VisitChunks, blocks, for_each_chunk, large_blocks};
 use super::float::Float;
 use super::level::{Instructions, at_every_level};
 
@@ -60,39 +60,47 @@ at_every_level! {
     /// The largest absolute value of the elements in `bytes`.
     fn largest<S: Source>(instructions, bytes: &[u8]) -> Largest<S::Wide> {
         let mut largest = Largest::NONE;
-        for block in large_blocks::<S>(bytes) {
-            largest = largest.merge(largest_of_block::<S>(instructions, block));
+        for large in large_blocks::<S>(bytes) {
+            if let Some(finite) = largest_if_finite::<S>(instructions, large) {
+                largest = largest.merge(finite);
+                continue;
+            }
+            for block in blocks::<S>(large) {
+                let finite = largest_if_finite::<S>(instructions, block);
+                largest = largest.merge(match finite {
+                    Some(finite) => finite,
+                    None => largest_finite::<S>(instructions, block),
+                });
+            }
         }
         largest
     }
 }
 
+/// The largest absolute value in a block; `None` if there is a number that is not finite.
 #[inline(always)]
-fn largest_of_block<S: Source>(instructions: Instructions, block: &[u8]) -> Largest<S::Wide> {
-    let mut largest = LargestMagnitude::<S::Wide>([Default::default(); LANES]);
-    for_each::<S>(instructions, block, &mut largest);
+fn largest_if_finite<S: Source>(instructions: Instructions, block: &[u8]) -> Option<Largest<S::Wide>> {
+    let mut largest = LargestMagnitude::<S::Wide>([Default::default(); CHUNK]);
+    for_each_chunk::<S>(instructions, block, &mut largest);
     let magnitude = largest.0.into_iter().fold(Default::default(), Ord::max);
-    if magnitude < S::Wide::INFINITE {
-        return Largest { magnitude: S::Wide::of_magnitude(magnitude), n_other: 0 };
-    }
+    let is_finite = magnitude < S::Wide::INFINITE;
+    is_finite.then_some(Largest { magnitude: S::Wide::of_magnitude(magnitude), n_other: 0 })
+}
+
+/// The largest absolute value among the finite numbers of a block, and how many others there are.
+#[inline(always)]
+fn largest_finite<S: Source>(instructions: Instructions, block: &[u8]) -> Largest<S::Wide> {
     let mut largest = LargestFinite::<S::Wide> { magnitude: Default::default(), n_other: 0 };
-    for_each::<S>(instructions, block, &mut largest);
+    for_each_chunk::<S>(instructions, block, &mut largest);
     Largest { magnitude: S::Wide::of_magnitude(largest.magnitude), n_other: largest.n_other }
 }
 
-/// The bits of the largest magnitude, finite or not.
-struct LargestMagnitude<F: Float>([F::Bits; LANES]);
+/// The bits of the largest magnitude, finite or not, in lanes.
+struct LargestMagnitude<F: Float>([F::Bits; CHUNK]);
 
-impl<F: Float> Visit<F> for LargestMagnitude<F> {
+impl<F: Float> VisitChunks<F> for LargestMagnitude<F> {
     #[inline(always)]
-    fn visit(&mut self, _: usize, values: &[F; LANES]) {
-        for (lane, value) in self.0.iter_mut().zip(values) {
-            *lane = (*lane).max(value.magnitude());
-        }
-    }
-
-    #[inline(always)]
-    fn visit_rest(&mut self, _: usize, values: &[F]) {
+    fn visit_some(&mut self, _: usize, values: &[F]) {
         for (lane, value) in self.0.iter_mut().zip(values) {
             *lane = (*lane).max(value.magnitude());
         }
@@ -105,19 +113,16 @@ struct LargestFinite<F: Float> {
     n_other: u64,
 }
 
-impl<F: Float> Visit<F> for LargestFinite<F> {
+impl<F: Float> VisitChunks<F> for LargestFinite<F> {
     #[inline(always)]
-    fn visit(&mut self, start: usize, values: &[F; LANES]) {
-        self.visit_rest(start, values);
-    }
-
-    #[inline(always)]
-    fn visit_rest(&mut self, _: usize, values: &[F]) {
+    fn visit_some(&mut self, _: usize, values: &[F]) {
+        let mut n_other = 0_u32;
         for value in values {
             let finite = value.magnitude() < F::INFINITE;
             self.magnitude = self.magnitude.max(if finite { value.magnitude() } else { F::Bits::default() });
-            self.n_other += u64::from(!finite);
+            n_other += u32::from(!finite);
         }
+        self.n_other += u64::from(n_other);
     }
 }
 
@@ -135,9 +140,9 @@ at_every_level! {
     fn quantize<S: Source>(instructions, bytes: &[u8], quantized: Quantized<'_, S::Wide>) -> () {
         let Quantized { scale, out, others } = quantized;
         let is_plain = !others && scale.lift.to_f64() == 1.0;
-        // The last block first: of what was just looked at from beginning to end, the end is in the nearest cache.
+        // The last block first: a core's cache holds the end of what `largest` has just looked at.
         for (block, out) in blocks::<S>(bytes).zip(out.chunks_mut(BLOCK)).rev() {
-            for_each::<S>(instructions, block, &mut Writing { scale, out, others, is_plain });
+            for_each_chunk::<S>(instructions, block, &mut Writing { scale, out, others, is_plain });
         }
     }
 }
@@ -151,14 +156,9 @@ struct Writing<'a, F> {
     is_plain: bool,
 }
 
-impl<F: Float> Visit<F> for Writing<'_, F> {
+impl<F: Float> VisitChunks<F> for Writing<'_, F> {
     #[inline(always)]
-    fn visit(&mut self, start: usize, values: &[F; LANES]) {
-        self.visit_rest(start, values);
-    }
-
-    #[inline(always)]
-    fn visit_rest(&mut self, start: usize, values: &[F]) {
+    fn visit_some(&mut self, start: usize, values: &[F]) {
         let Some(out) = self.out.get_mut(start..start + values.len()) else { return };
         let Scale { lift, scale } = self.scale;
         if self.is_plain {
@@ -183,7 +183,7 @@ at_every_level! {
     fn smallest<S: Source>(instructions, bytes: &[u8]) -> f64 {
         let mut smallest = Smallest(S::Wide::INFINITE);
         for block in blocks::<S>(bytes) {
-            for_each::<S>(instructions, block, &mut smallest);
+            for_each_chunk::<S>(instructions, block, &mut smallest);
         }
         S::Wide::of_magnitude(smallest.0).to_f64()
     }
@@ -192,14 +192,9 @@ at_every_level! {
 /// The bits of the smallest magnitude above zero.
 struct Smallest<F: Float>(F::Bits);
 
-impl<F: Float> Visit<F> for Smallest<F> {
+impl<F: Float> VisitChunks<F> for Smallest<F> {
     #[inline(always)]
-    fn visit(&mut self, start: usize, values: &[F; LANES]) {
-        self.visit_rest(start, values);
-    }
-
-    #[inline(always)]
-    fn visit_rest(&mut self, _: usize, values: &[F]) {
+    fn visit_some(&mut self, _: usize, values: &[F]) {
         for value in values {
             let magnitude = value.magnitude();
             self.0 = self.0.min(if magnitude == F::Bits::default() { F::INFINITE } else { magnitude });
@@ -213,7 +208,7 @@ pub(crate) fn n_off_grid<S: Source>(bytes: &[u8], scale: f64) -> u64 {
     const TOLERANCE: f64 = 1e-3;
     let mut off = OffGrid { scale, tolerance: TOLERANCE, n_off: 0 };
     for block in blocks::<S>(bytes) {
-        for_each::<S>(Instructions::Baseline, block, &mut off);
+        for_each_chunk::<S>(Instructions::Baseline, block, &mut off);
     }
     off.n_off
 }
@@ -224,14 +219,9 @@ struct OffGrid {
     n_off: u64,
 }
 
-impl<F: Float> Visit<F> for OffGrid {
+impl<F: Float> VisitChunks<F> for OffGrid {
     #[inline(always)]
-    fn visit(&mut self, start: usize, values: &[F; LANES]) {
-        self.visit_rest(start, values);
-    }
-
-    #[inline(always)]
-    fn visit_rest(&mut self, _: usize, values: &[F]) {
+    fn visit_some(&mut self, _: usize, values: &[F]) {
         for value in values.iter().filter(|value| value.magnitude() < F::INFINITE) {
             let scaled = value.to_f64() * self.scale;
             let on = (scaled - scaled.round()).abs() <= self.tolerance && scaled.abs() <= 127.0 + self.tolerance;

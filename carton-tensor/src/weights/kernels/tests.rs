@@ -43,6 +43,48 @@ fn halves_are_widened_as_the_half_crate_does() {
     }
 }
 
+/// Every pattern of a narrow type, through all kernels, beside plain loops over the widened numbers.
+fn check_narrow<S: Source<Wide = f32>>(n_elements: usize) {
+    let bytes: Vec<u8> = (0..n_elements * S::BITS / 8).map(|index| (index * 31 % 251) as u8).collect();
+    let numbers = widened::<S>(&bytes);
+    let expected = plain_moments(&numbers);
+    let magnitude = numbers.iter().filter(|number| number.is_finite()).fold(0.0_f32, |one, other| one.max(other.abs()));
+    let n_other = expected.n_nan + expected.n_infinite;
+    let scale = Scale::of(Largest { magnitude, n_other });
+    let mut one_by_one = vec![0_i8; n_elements];
+    for (out, number) in one_by_one.chunks_mut(1).zip(numbers.chunks(1)) {
+        quantize::<F32>(Level::best(), bytemuck::cast_slice(number), Quantized { scale, out, others: true });
+    }
+    for level in Level::available() {
+        let found = moments::<S>(level, &bytes);
+        assert_eq!(
+            (found.n_finite, found.n_nan, found.n_infinite, found.min, found.max),
+            (expected.n_finite, expected.n_nan, expected.n_infinite, expected.min, expected.max)
+        );
+        assert!((found.mean - expected.mean).abs() <= 1e-12 * f64::from(magnitude), "{found:?}, {expected:?}");
+        assert_eq!(largest::<S>(level, &bytes), Largest { magnitude, n_other });
+        let mut out = vec![99; n_elements];
+        quantize::<S>(level, &bytes, Quantized { scale, out: &mut out, others: true });
+        assert_eq!(out, one_by_one);
+    }
+}
+
+#[test]
+fn narrow_types_are_looked_at_whole() {
+    // More than a large block.
+    check_narrow::<F4>(270_004);
+    check_narrow::<F8E5m2>(270_004);
+    for n_elements in [4, 60, 68, 16_388] {
+        check_narrow::<F4>(n_elements);
+        check_narrow::<F6E2m3>(n_elements);
+        check_narrow::<F6E3m2>(n_elements);
+        check_narrow::<F8E5m2>(n_elements);
+        check_narrow::<F8E8m0>(n_elements);
+        check_narrow::<Bf16>(n_elements);
+        check_narrow::<F16>(n_elements);
+    }
+}
+
 #[test]
 fn every_number_is_looked_at_once_on_every_instruction_set() {
     for n_elements in (0..300).chain([4096, 16_383, 16_384, 16_385, 17_000, 70_001]) {
@@ -139,6 +181,7 @@ fn cases() -> Vec<Vec<f32>> {
         (state >> 40) as f32 / 16_777_216.0 - 0.5
     };
     let mut cases = vec![vec![], vec![0.0], vec![-3.5], vec![f32::NAN], vec![f32::INFINITY, f32::NAN]];
+    cases.push([[0.0; 20_000], [-0.0; 20_000]].concat());
     for n in [1, 15, 16, 17, 4095, 4096, 4097, 16_383, 16_384, 16_385, 40_000] {
         cases.push((0..n).map(|_| random()).collect());
         cases.push((0..n).map(|_| 1e6 + random()).collect());
@@ -230,7 +273,8 @@ fn instruction_sets_and_addresses_agree_to_the_last_bit() {
         for level in Level::available() {
             let actual = moments::<F32>(level, &bytes[1..]);
             assert_eq!(actual, aligned);
-            assert_eq!(actual.mean.to_bits(), aligned.mean.to_bits());
+            let bits = |moments: Moments| [moments.mean, moments.min, moments.max].map(f64::to_bits);
+            assert_eq!(bits(actual), bits(aligned));
             let mut quantized = [vec![1_i8; values.len()], vec![2; values.len()]];
             for (out, level) in quantized.iter_mut().zip([level, Level::best()]) {
                 quantize::<F32>(level, &bytes[1..], Quantized { scale, out, others: true });

@@ -1,5 +1,5 @@
-//! The encodings. Small floats are widened by integer arithmetic without branches, which every vector unit can do; none
-//! passes through a subnormal number of float32, which many CPUs compute with slowly.
+//! The encodings. Small floats are widened by integer arithmetic without branches, which every vector unit can do, binary16
+//! by the instructions made for it where there are any; none passes through a subnormal number of float32, which many CPUs compute with slowly.
 
 use super::block::Source;
 use super::level::Instructions;
@@ -88,12 +88,12 @@ impl Source for F16 {
         let (elements, _) = bytes.as_chunks();
         match instructions {
             Instructions::Baseline => halves_to_f32(elements, wide),
-            // SAFETY: the instructions were seen to be there.
+            // SAFETY: that there is such a value says that this CPU has the instructions.
             #[cfg(target_arch = "x86_64")]
-            Instructions::Avx2 => unsafe { converted::by_8(elements, wide) },
+            Instructions::Avx2(_) => unsafe { converted::by_8(elements, wide) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            Instructions::Avx512 => unsafe { converted::by_16(elements, wide) },
+            Instructions::Avx512(_) => unsafe { converted::by_16(elements, wide) },
         }
     }
 }
@@ -108,9 +108,9 @@ fn halves_to_f32(elements: &[[u8; 2]], wide: &mut [f32]) {
 /// Binary16 widened by the instructions made for it.
 #[cfg(target_arch = "x86_64")]
 mod converted {
-    use std::arch::x86_64::{
-        _mm_loadu_si128, _mm256_cvtph_ps, _mm256_loadu_si256, _mm256_storeu_ps, _mm512_cvtph_ps, _mm512_storeu_ps,
-    };
+    use std::arch::x86_64::{_mm256_cvtph_ps, _mm512_cvtph_ps};
+
+    use bytemuck::must_cast as cast;
 
     use super::halves_to_f32;
 
@@ -120,11 +120,7 @@ mod converted {
         let (elements, elements_left) = elements.as_chunks::<8>();
         let (wide, wide_left) = wide.as_chunks_mut::<8>();
         for (wide, elements) in wide.iter_mut().zip(elements) {
-            // SAFETY: 16 bytes are read and 32 written, the sizes of what the references point to.
-            unsafe {
-                let elements = _mm_loadu_si128(elements.as_ptr().cast());
-                _mm256_storeu_ps(wide.as_mut_ptr(), _mm256_cvtph_ps(elements));
-            }
+            *wide = cast(_mm256_cvtph_ps(cast(*elements)));
         }
         halves_to_f32(elements_left, wide_left);
     }
@@ -135,11 +131,7 @@ mod converted {
         let (elements, elements_left) = elements.as_chunks::<16>();
         let (wide, wide_left) = wide.as_chunks_mut::<16>();
         for (wide, elements) in wide.iter_mut().zip(elements) {
-            // SAFETY: 32 bytes are read and 64 written, the sizes of what the references point to.
-            unsafe {
-                let elements = _mm256_loadu_si256(elements.as_ptr().cast());
-                _mm512_storeu_ps(wide.as_mut_ptr(), _mm512_cvtph_ps(elements));
-            }
+            *wide = cast(_mm512_cvtph_ps(cast(*elements)));
         }
         halves_to_f32(elements_left, wide_left);
     }

@@ -1,0 +1,26 @@
+//! The order in which a kernel looks at what lies one after the other. A core that reads from the beginning to the end waits for memory: what
+//! the processor fetches ahead ends with the page. One that reads several runs side by side waits less.
+
+/// Which one of `n` things to look at as the `index`-th, so that as many runs of them as there are `RUNS` take turns. What does not divide by
+/// them comes last.
+#[inline(always)]
+pub(super) fn taking_turns<const RUNS: usize>(index: usize, n: usize) -> usize {
+    let run = n / RUNS;
+    if index < run * RUNS { index % RUNS * run + index / RUNS } else { index }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_gets_one_turn() {
+        for n in (0..100).chain([1000, 1003]) {
+            let mut seen: Vec<usize> = (0..n).map(|index| taking_turns::<4>(index, n)).collect();
+            seen.sort_unstable();
+            assert!(seen.into_iter().eq(0..n), "{n}");
+        }
+        let order: Vec<usize> = (0..9).map(|index| taking_turns::<4>(index, 9)).collect();
+        assert_eq!(order, [0, 2, 4, 6, 1, 3, 5, 7, 8]);
+    }
+}
