@@ -213,7 +213,8 @@ fn indented(text: &str, indent: &str) -> String {
     text.trim_end().replace('\n', &format!("\n{indent}"))
 }
 
-fn ignore_broken_pipe(written: io::Result<()>) -> Result<(), Failure> {
+/// What became of writing to standard output. Whoever reads it may have enough.
+pub(crate) fn ignore_broken_pipe(written: io::Result<()>) -> Result<(), Failure> {
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         other => other.map_err(|source| Failure::new(StdoutError(source))),

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use zip::read::ZipArchive;
 use zip::result::ZipError;
@@ -173,26 +175,33 @@ fn of_zip(error: ZipError) -> Problem {
     }
 }
 
-/// A writer that only pretends to write once it has failed. A `ZipWriter` that is dropped unfinished tries to finish and
-/// prints to standard error when it cannot; the failure itself was returned before.
+/// A writer that only pretends to write once it has failed, or was given up. A `ZipWriter` that is dropped unfinished tries to finish
+/// and prints to standard error when it cannot; the failure itself was returned before.
 struct UntilFailure<W> {
     inner: W,
     position: u64,
-    failed: bool,
+    is_over: Arc<AtomicBool>,
 }
 
 impl<W> UntilFailure<W> {
-    fn new(inner: W) -> Self {
-        Self { inner, position: 0, failed: false }
-    }
-
     fn attempt<T>(&mut self, pretended: T, action: impl FnOnce(&mut W) -> io::Result<T>) -> io::Result<T> {
-        if self.failed {
+        if self.is_over.load(Ordering::Relaxed) {
             return Ok(pretended);
         }
         let result = action(&mut self.inner);
-        self.failed = matches!(&result, Err(error) if error.kind() != io::ErrorKind::Interrupted);
+        if matches!(&result, Err(error) if error.kind() != io::ErrorKind::Interrupted) {
+            self.is_over.store(true, Ordering::Relaxed);
+        }
         result
+    }
+}
+
+/// Gives the file up when it is dropped.
+struct Unfinished(Arc<AtomicBool>);
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
@@ -239,8 +248,10 @@ pub fn write_npz<'a, W: Write + Seek>(
 const PLACE: &str = "npz data";
 
 /// An `.npz` file that is written array by array, uncompressed as NumPy's `savez` does. The same arrays in the same order give
-/// the same bytes. What was written before [`finish`](Self::finish) is no file yet.
+/// the same bytes. What was written before [`finish`](Self::finish) is no file yet, and nothing more is written without it.
 pub struct NpzWriter<W: Write + Seek> {
+    /// Dropped before the archive is.
+    unfinished: Unfinished,
     archive: ZipWriter<BufWriter<UntilFailure<W>>>,
     names: BTreeSet<String>,
 }
@@ -248,7 +259,10 @@ pub struct NpzWriter<W: Write + Seek> {
 impl<W: Write + Seek> NpzWriter<W> {
     /// Begins a file.
     pub fn new(writer: W) -> Self {
-        Self { archive: ZipWriter::new(BufWriter::new(UntilFailure::new(writer))), names: BTreeSet::new() }
+        let is_over = Arc::new(AtomicBool::new(false));
+        let unfinished = Unfinished(Arc::clone(&is_over));
+        let writer = UntilFailure { inner: writer, position: 0, is_over };
+        Self { unfinished, archive: ZipWriter::new(BufWriter::new(writer)), names: BTreeSet::new() }
     }
 
     /// Adds a tensor.
@@ -273,9 +287,12 @@ impl<W: Write + Seek> NpzWriter<W> {
     /// # Errors
     /// [`NpyError::Io`].
     pub fn finish(self) -> Result<(), NpyError> {
+        let Self { unfinished, archive, .. } = self;
         let finish =
-            || Ok(self.archive.finish().map_err(of_zip)?.into_inner().map_err(std::io::IntoInnerError::into_error)?);
-        finish().map(drop).map_err(|problem: Problem| problem.at(PLACE))
+            || Ok(archive.finish().map_err(of_zip)?.into_inner().map_err(std::io::IntoInnerError::into_error)?);
+        let finished = finish().map(drop).map_err(|problem: Problem| problem.at(PLACE));
+        drop(unfinished);
+        finished
     }
 
     fn entry(
@@ -283,7 +300,7 @@ impl<W: Write + Seek> NpzWriter<W> {
         name: &str,
         write: impl FnOnce(&mut ZipWriter<BufWriter<UntilFailure<W>>>) -> Result<(), Problem>,
     ) -> Result<(), NpyError> {
-        let Self { archive, names } = self;
+        let Self { archive, names, .. } = self;
         let write = || {
             if !names.insert(name.to_owned()) {
                 return Err(Problem::Format("the name is given to two arrays".to_owned()));

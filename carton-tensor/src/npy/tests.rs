@@ -301,6 +301,32 @@ mod npz {
     }
 
     #[test]
+    fn nothing_more_is_written_of_a_file_that_was_given_up() {
+        struct Counting(Cursor<Vec<u8>>, std::rc::Rc<std::cell::Cell<usize>>);
+        impl io::Write for Counting {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                self.1.set(self.1.get() + 1);
+                self.0.write(bytes)
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        impl io::Seek for Counting {
+            fn seek(&mut self, position: io::SeekFrom) -> io::Result<u64> {
+                self.0.seek(position)
+            }
+        }
+        let n_writes = std::rc::Rc::default();
+        let mut npz = NpzWriter::new(Counting(Cursor::new(Vec::new()), std::rc::Rc::clone(&n_writes)));
+        npz.add("x", &numbers(&[1; 100_000], &[100_000])).unwrap();
+        let before = n_writes.get();
+        assert!(before > 0);
+        drop(npz);
+        assert_eq!(n_writes.get(), before);
+    }
+
+    #[test]
     fn writing_is_reproducible() {
         let (x, y) = (Tensor::scalar(7_i64), strings(&["a", "bc"], &[2]));
         let write = || {

@@ -22,7 +22,8 @@ pub struct Statistics {
     pub max: Option<f64>,
     /// The arithmetic mean. Infinite or NaN only where sums of float64 numbers go beyond their range.
     pub mean: Option<f64>,
-    /// The standard deviation of the numbers as a whole population (NumPy's `ddof=0`).
+    /// The standard deviation of the numbers as a whole population (NumPy's `ddof=0`). Infinite or NaN where squares of differences go
+    /// beyond the range of float64, from about 1e154 on.
     pub standard_deviation: Option<f64>,
     /// How many are NaN.
     pub n_nan: u64,

@@ -5,14 +5,14 @@ mod slice;
 use std::io::{self, Write};
 
 use carton_tensor::files::{ElementType, RawTensor, SharedBytes};
-use carton_tensor::npy::{Array, write_array};
+use carton_tensor::npy::{Array, NpyError, write_array};
 use carton_tensor::{NestedTensor, StringTensor, Tensor};
 use serde::Serialize;
 use serde::ser::SerializeMap;
 
 use crate::args::ElementsArgs;
 use crate::failure::{Exit, Failure};
-use crate::output::{Output, Role, one_line, printable};
+use crate::output::{Output, Role, ignore_broken_pipe, one_line, printable};
 use crate::tensor_files::{TensorFileError, Value, is_in_numpy, shown_name};
 use crate::tensors::{JsonTensor, summary};
 
@@ -164,11 +164,12 @@ fn write_npy(name: &str, value: Value) -> Result<Exit, Failure> {
         }
     };
     let mut bytes = io::BufWriter::new(io::stdout().lock());
-    write_array(&mut bytes, &array).map_err(TensorFileError::from)?;
-    match bytes.flush() {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(TensorFileError::Io { action: "write", path: "standard output".into(), source: error }.into())
+    let written = match write_array(&mut bytes, &array) {
+        Err(NpyError::Io { source, .. }) => Err(source),
+        other => {
+            other.map_err(TensorFileError::from)?;
+            bytes.flush()
         }
-        _ => Ok(Exit::Ok),
-    }
+    };
+    ignore_broken_pipe(written).map(|()| Exit::Ok)
 }

@@ -79,6 +79,29 @@ fn elements_are_printed() {
     assert_eq!(npy::read(output.stdout.as_slice(), 1000).unwrap(), Tensor::from_vec(vec![7_i64], vec![1]).unwrap());
 }
 
+/// An array that does not fit into what is buffered.
+#[test]
+#[cfg(target_os = "linux")]
+fn arrays_go_to_readers_that_may_have_enough() {
+    let sandbox = Sandbox::new();
+    let mut writer = Writer::new(Vec::new()).unwrap();
+    writer.add("x", &tensor(ElementType::Uint8, &[1 << 20], vec![7; 1 << 20]), StoreAs::RAW).unwrap();
+    sandbox.write("large.zt", writer.finish().unwrap());
+    let cat = |stdout: std::process::Stdio| {
+        let mut command = sandbox.command(["tensor", "cat", "large.zt", "x", "--npy"]);
+        let child = command.stdout(stdout).stderr(std::process::Stdio::piped()).spawn().unwrap();
+        child.wait_with_output().unwrap()
+    };
+    let (reader, closed) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = cat(closed.into());
+    assert_eq!((output.status.code(), output.stderr), (Some(0), vec![]));
+    let output = cat(std::fs::File::options().write(true).open("/dev/full").unwrap().into());
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.starts_with("error: cannot write to standard output"), "{message}");
+}
+
 /// The name of a type that is not known is the file's own, whatever its numbers are stored as.
 #[test]
 fn types_are_called_what_ls_calls_them() {
