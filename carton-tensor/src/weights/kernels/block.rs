@@ -70,6 +70,7 @@ pub(super) fn for_each_chunk<S: Source>(
     block: &[u8],
     visitor: &mut impl VisitChunks<S::Wide>,
 ) {
+    /// Faster than four.
     const RUNS: usize = 8;
     let n_elements = n_elements::<S>(block);
     let n_chunks = n_elements / CHUNK;
@@ -105,7 +106,7 @@ pub(super) fn for_each_group<S: Source>(
     bytes: &[u8],
     visitor: &mut impl VisitGroups<S::Wide>,
 ) {
-    /// More runs need more registers than there are.
+    /// Eight were slower here, where each number takes more work.
     const RUNS: usize = 4;
     /// Numbers in a group. They fit into the first-level cache together with the bytes that they were widened from.
     const GROUP: usize = 4096;

@@ -1,5 +1,6 @@
 //! The encodings. Small floats are widened by integer arithmetic without branches, which every vector unit can do, binary16
-//! by the instructions made for it where there are any; none passes through a subnormal number of float32, which many CPUs compute with slowly.
+//! by the instructions made for it where there are any; none passes through a subnormal number of float32, which many CPUs compute with
+//! slowly.
 
 use super::block::Source;
 use super::level::Instructions;
