@@ -3,6 +3,7 @@
 use super::float::Float;
 use super::lanes::AddToLanes;
 use super::level::Instructions;
+use super::rounding::RoundToInt8;
 use super::turns::taking_turns;
 
 /// Numbers in a block. Whoever changes this or [`LARGE_BLOCK`] changes the last bits of means and deviations.
@@ -15,7 +16,7 @@ pub(super) const CHUNK: usize = 64;
 /// An encoding of elements that the kernels read.
 pub(crate) trait Source {
     /// What the elements are widened to, without loss but for 64-bit integers.
-    type Wide: AddToLanes;
+    type Wide: AddToLanes + RoundToInt8;
 
     /// Bits of an element. Eight elements are a whole number of bytes with each.
     const BITS: usize;
@@ -30,6 +31,13 @@ pub(crate) trait Source {
     #[inline(always)]
     fn in_place(bytes: &[u8]) -> Option<&[Self::Wide]> {
         let _ = bytes;
+        None
+    }
+
+    /// The largest [`magnitude`](Float::magnitude) in `bytes`, where it is found without widening.
+    #[inline(always)]
+    fn largest_magnitude(instructions: Instructions, bytes: &[u8]) -> Option<<Self::Wide as Float>::Bits> {
+        let _ = (instructions, bytes);
         None
     }
 }

@@ -6,6 +6,8 @@ use bytemuck::Pod;
 pub(crate) trait Float: Pod + PartialOrd + Send + Sync {
     /// Zero.
     const ZERO: Self;
+    /// The largest number below a half. Added before a number is truncated, it rounds; a half itself would carry the number just below 0.5 to 1.
+    const BELOW_HALF: Self;
 
     /// The absolute value's bits, as an integer that is ordered as absolute values are: infinity comes after every
     /// finite number, NaN after infinity.
@@ -33,6 +35,7 @@ macro_rules! float {
     ($float:ident, $bits:ident, $below_half:expr, $scale:expr) => {
         impl Float for $float {
             const ZERO: Self = 0.0;
+            const BELOW_HALF: Self = $below_half;
             type Bits = $bits;
             const INFINITE: $bits = $float::INFINITY.to_bits();
 
@@ -63,8 +66,7 @@ macro_rules! float {
 
             #[inline(always)]
             fn round_to_i8(self) -> i8 {
-                // The largest number below a half: adding a half itself would carry the number just below 0.5 to 1.
-                let rounded = self + Self::from_bits($below_half.to_bits() | (self.to_bits() & !($bits::MAX >> 1)));
+                let rounded = self + Self::BELOW_HALF.copysign(self);
                 // Written as comparisons so that NaN becomes a number, and that each is one instruction.
                 let rounded = if rounded > -128.0 { rounded } else { -128.0 };
                 let rounded = if rounded < 127.0 { rounded } else { 127.0 };

@@ -2,8 +2,8 @@
 
 /// A set of vector instructions that this CPU was seen to have.
 ///
-/// Most loops of the kernels are written once, in plain Rust, and compiled for every set; the sums of float32 (`lanes`) and the widening of
-/// binary16 (`widen`) are written for each. The choice is made at run time. All compute the same to the last bit: lanes and the order of additions are fixed by
+/// Most loops of the kernels are written once, in plain Rust, and compiled for every set; the sums of float32 (`lanes`), its
+/// rounding (`rounding`) and the widening of binary16 (`widen`) are written for each. The choice is made at run time. All compute the same to the last bit: lanes and the order of additions are fixed by
 /// the source, and nothing is fused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Level(Instructions);

@@ -7,6 +7,7 @@ mod lanes;
 mod level;
 mod moments;
 mod quantize;
+mod rounding;
 mod turns;
 pub(crate) mod widen;
 

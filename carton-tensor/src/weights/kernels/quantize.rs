@@ -3,6 +3,7 @@
 use super::block::{BLOCK, CHUNK, Source, VisitChunks, blocks, for_each_chunk, large_blocks};
 use super::float::Float;
 use super::level::{Instructions, at_every_level};
+use super::rounding::RoundToInt8;
 
 /// The largest absolute value among finite numbers, and how many were not finite.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -80,9 +81,13 @@ at_every_level! {
 /// The largest absolute value in a block; `None` if there is a number that is not finite.
 #[inline(always)]
 fn largest_if_finite<S: Source>(instructions: Instructions, block: &[u8]) -> Option<Largest<S::Wide>> {
-    let mut largest = LargestMagnitude::<S::Wide>([Default::default(); CHUNK]);
-    for_each_chunk::<S>(instructions, block, &mut largest);
-    let magnitude = largest.0.into_iter().fold(Default::default(), Ord::max);
+    let magnitude = if let Some(magnitude) = S::largest_magnitude(instructions, block) {
+        magnitude
+    } else {
+        let mut largest = LargestMagnitude::<S::Wide>([Default::default(); CHUNK]);
+        for_each_chunk::<S>(instructions, block, &mut largest);
+        largest.0.into_iter().fold(Default::default(), Ord::max)
+    };
     let is_finite = magnitude < S::Wide::INFINITE;
     is_finite.then_some(Largest { magnitude: S::Wide::of_magnitude(magnitude), n_other: 0 })
 }
@@ -142,13 +147,14 @@ at_every_level! {
         let is_plain = !others && scale.lift.to_f64() == 1.0;
         // The last block first: a core's cache holds the end of what `largest` has just looked at.
         for (block, out) in blocks::<S>(bytes).zip(out.chunks_mut(BLOCK)).rev() {
-            for_each_chunk::<S>(instructions, block, &mut Writing { scale, out, others, is_plain });
+            for_each_chunk::<S>(instructions, block, &mut Writing { instructions, scale, out, others, is_plain });
         }
     }
 }
 
 /// [`quantize`] within a block.
 struct Writing<'a, F> {
+    instructions: Instructions,
     scale: Scale<F>,
     out: &'a mut [i8],
     others: bool,
@@ -156,7 +162,7 @@ struct Writing<'a, F> {
     is_plain: bool,
 }
 
-impl<F: Float> VisitChunks<F> for Writing<'_, F> {
+impl<F: RoundToInt8> VisitChunks<F> for Writing<'_, F> {
     #[inline(always)]
     fn visit_some(&mut self, start: usize, values: &[F]) {
         let Some(out) = self.out.get_mut(start..start + values.len()) else { return };
@@ -174,6 +180,15 @@ impl<F: Float> VisitChunks<F> for Writing<'_, F> {
             for (out, &value) in out.iter_mut().zip(values) {
                 *out = value.times(lift).times(scale).round_to_i8();
             }
+        }
+    }
+
+    #[inline(always)]
+    fn visit_chunk(&mut self, start: usize, values: &[F; CHUNK]) {
+        let out = self.out.get_mut(start..start + CHUNK).and_then(|out| out.as_mut_array::<CHUNK>());
+        match out.filter(|_| self.is_plain) {
+            Some(out) => F::round_chunk(self.instructions, values, self.scale.scale, out),
+            None => self.visit_some(start, values),
         }
     }
 }

@@ -2,8 +2,10 @@
 //! by the instructions made for it where there are any; none passes through a subnormal number of float32, which many CPUs compute with
 //! slowly.
 
-use super::block::Source;
+use super::block::{CHUNK, Source};
+use super::float::Float;
 use super::level::Instructions;
+use super::turns::taking_turns;
 
 macro_rules! in_place {
     ($name:ident, $float:ty, $doc:literal) => {
@@ -53,7 +55,6 @@ macro_rules! widened {
         }
     };
 }
-widened!(Bf16, u16, f32, "The upper half of binary32.", |bits| f32::from_bits(u32::from(bits) << 16));
 widened!(F8E5m2, u8, f32, "FP8 with infinities: the upper half of binary16.", |bits| half_to_f32(u16::from(bits) << 8));
 widened!(F8E4m3, u8, f32, "FP8 without infinities (OCP's E4M3, `fn`).", |bits| small_to_f32::<3, 7>(
     bits,
@@ -77,6 +78,27 @@ widened!(I32, i32, f64, "Signed, 4 bytes.", f64::from);
 widened!(U64, u64, f64, "Unsigned, 8 bytes, rounded above 2 to the power of 53.", |integer| integer as f64);
 widened!(I64, i64, f64, "Signed, 8 bytes, rounded above 2 to the power of 53.", |integer| integer as f64);
 
+/// The upper half of binary32.
+pub(crate) struct Bf16;
+
+impl Source for Bf16 {
+    type Wide = f32;
+    const BITS: usize = 16;
+
+    #[inline(always)]
+    fn widen(_: Instructions, bytes: &[u8], wide: &mut [f32]) {
+        let (elements, _) = bytes.as_chunks();
+        for (wide, &element) in wide.iter_mut().zip(elements) {
+            *wide = f32::from_bits(u32::from(u16::from_le_bytes(element)) << 16);
+        }
+    }
+
+    #[inline(always)]
+    fn largest_magnitude(instructions: Instructions, bytes: &[u8]) -> Option<u32> {
+        Some(largest_of_16_bits::<Self>(instructions, bytes))
+    }
+}
+
 /// IEEE 754 binary16.
 pub(crate) struct F16;
 
@@ -97,6 +119,31 @@ impl Source for F16 {
             Instructions::Avx512(_) => unsafe { converted::by_16(elements, wide) },
         }
     }
+
+    #[inline(always)]
+    fn largest_magnitude(instructions: Instructions, bytes: &[u8]) -> Option<u32> {
+        Some(largest_of_16_bits::<Self>(instructions, bytes))
+    }
+}
+
+/// The largest magnitude of floats of 16 bits. Without their sign, their bits are ordered as their absolute values are, infinity and NaN last.
+#[inline(always)]
+fn largest_of_16_bits<S: Source<Wide = f32>>(instructions: Instructions, bytes: &[u8]) -> u32 {
+    /// As many as for whole numbers of 32 bits.
+    const RUNS: usize = 8;
+    let magnitude = |element: [u8; 2]| u16::from_le_bytes(element) & 0x7fff;
+    let (chunks, rest) = bytes.as_chunks::<2>().0.as_chunks::<CHUNK>();
+    let mut lanes = [0; CHUNK];
+    for index in 0..chunks.len() {
+        let chunk = &chunks[taking_turns::<RUNS>(index, chunks.len())];
+        for (lane, &element) in lanes.iter_mut().zip(chunk) {
+            *lane = magnitude(element).max(*lane);
+        }
+    }
+    let largest = rest.iter().map(|&element| magnitude(element)).chain(lanes).max().unwrap_or(0);
+    let mut wide = [0.0];
+    S::widen(instructions, &largest.to_le_bytes(), &mut wide);
+    wide[0].magnitude()
 }
 
 #[inline(always)]
