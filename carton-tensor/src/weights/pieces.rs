@@ -9,11 +9,11 @@ use super::parallel::share;
 use crate::files::{ElementType, FileBytes, RawTensor};
 
 /// Elements in a piece.
-const PIECE: usize = LARGE_BLOCK;
+pub(super) const PIECE_ELEMENTS: usize = LARGE_BLOCK;
 
 /// The bytes of a piece of this element type.
 pub(super) const fn piece_size(dtype: ElementType) -> usize {
-    PIECE / 8 * dtype.bits()
+    PIECE_ELEMENTS / 8 * dtype.bits()
 }
 
 /// One tensor to look at.
@@ -23,6 +23,7 @@ pub(super) struct Job<'a> {
 }
 
 /// Where the bytes of a tensor are.
+#[derive(Clone)]
 pub(super) enum Data<'a> {
     Memory(&'a [u8]),
     /// As they are in this range of a file, which names itself in errors.
@@ -31,16 +32,7 @@ pub(super) enum Data<'a> {
     Decoded(&'a (dyn Fn() -> Result<RawTensor, WeightsError> + Sync)),
 }
 
-impl<'a> Data<'a> {
-    /// The same data once more.
-    pub(super) fn borrowed(&self) -> Data<'a> {
-        match self {
-            Self::Memory(bytes) => Data::Memory(bytes),
-            Self::File(file, range, failed) => Data::File(file, range.clone(), *failed),
-            Self::Decoded(decode) => Data::Decoded(*decode),
-        }
-    }
-
+impl Data<'_> {
     /// Bytes that can be read piece by piece; `None` when all of them come at once.
     pub(super) fn len(&self) -> Option<u64> {
         match self {

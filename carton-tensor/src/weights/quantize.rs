@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use super::WeightsError;
@@ -11,7 +11,7 @@ use super::kernels::{Float, Largest, Level, Quantized, Scale, largest, quantize 
 use super::load::{Reporter, select, verifying_reader};
 use super::options::{LoadOptions, LoaderStatistics};
 use super::parallel::{available_threads, share};
-use super::pieces::{Data, Job, piece_size};
+use super::pieces::{Data, Job, PIECE_ELEMENTS, piece_size};
 use crate::files::{ElementType, Entry, RawTensor, SharedBytes, TensorFile, TensorFileError};
 use crate::ztensor::Format;
 use crate::{AlignedBytes, element_count};
@@ -85,8 +85,8 @@ pub struct QuantizedWeights {
     pub statistics: LoaderStatistics,
 }
 
-/// Loads the tensors of the file at `path` and quantizes those of floats on the way: of these, only the integers and a few
-/// megabytes for each thread are held in memory. What is quantized already is left as it is.
+/// Loads the tensors of the file at `path` and quantizes those of floats on the way: of these, the integers are held in memory, and for each
+/// thread up to 16 MiB of numbers, or one whole tensor if it is compressed, sparse or verified. What is quantized already is left as it is.
 ///
 /// # Errors
 /// As [`load`](super::load).
@@ -203,7 +203,7 @@ impl Done {
     }
 }
 
-/// Larger tensors are shared among threads. Up to this size the second look at a tensor finds it in a cache.
+/// Larger tensors are shared among threads. Up to this size a thread has a tensor for itself, and its second look may find it in a cache.
 const WHOLE: u64 = 16 << 20;
 
 /// What a thread finds of a tensor or of a piece of one: the largest magnitude, and what is not finite. Float32 is exact in float64.
@@ -212,11 +212,9 @@ type Found = Largest<f64>;
 fn run(works: &[Work<'_>], n_threads: usize, finished: impl Fn(usize) + Sync) -> Result<Vec<Done>, WeightsError> {
     let level = Level::best();
     let is_whole = |work: &Work<'_>| work.job.data.len().is_none_or(|n_bytes| n_bytes <= WHOLE);
-    // Elements of a piece in the output; its bytes in the input are those of as many elements.
-    let piece = |dtype: ElementType| piece_size(dtype) / dtype.bits() * 8;
     let mut arena = Arena::new(works.iter().map(|work| work.n_elements as u64))?;
-    let outputs =
-        arena.pieces(|index| if is_whole(&works[index]) { usize::MAX } else { piece(works[index].job.dtype) });
+    // As many bytes in the output as numbers in the input.
+    let outputs = arena.pieces(|index| if is_whole(&works[index]) { usize::MAX } else { PIECE_ELEMENTS });
 
     let n_items = |index: usize| if is_whole(&works[index]) { 1 } else { outputs[index].len() };
     let items: Vec<(usize, usize)> =
@@ -227,7 +225,7 @@ fn run(works: &[Work<'_>], n_threads: usize, finished: impl Fn(usize) + Sync) ->
         let Job { dtype, data } = &works[index].job;
         if !is_whole(&works[index]) {
             let size = piece_size(*dtype);
-            let length = outputs[index][piece].lock().map_or(0, |output| output.len()) * dtype.bits() / 8;
+            let length = lock(&outputs[index][piece]).len() * dtype.bits() / 8;
             return Ok((find(level, *dtype, data.read((piece * size) as u64, length, buffer)?)?, None));
         }
         if let Data::Decoded(decode) = data {
@@ -256,17 +254,14 @@ fn run(works: &[Work<'_>], n_threads: usize, finished: impl Fn(usize) + Sync) ->
     }
 
     let items: Vec<(usize, usize)> = items.into_iter().filter(|&(index, _)| !is_whole(&works[index])).collect();
-    let pending: Vec<Mutex<usize>> = outputs.iter().map(|pieces| Mutex::new(pieces.len())).collect();
+    let pending: Vec<AtomicUsize> = outputs.iter().map(|pieces| AtomicUsize::new(pieces.len())).collect();
     share(items.len(), n_threads, Vec::new, |buffer, item| {
         let (index, piece) = items[item];
         let Job { dtype, data } = &works[index].job;
         let mut output = lock(&outputs[index][piece]);
         let bytes = data.read((piece * piece_size(*dtype)) as u64, output.len() * dtype.bits() / 8, buffer)?;
         write(level, *dtype, bytes, of_works[index], &mut output)?;
-        if pending[index].lock().is_ok_and(|mut pending| {
-            *pending -= 1;
-            *pending == 0
-        }) {
+        if pending[index].fetch_sub(1, Ordering::Relaxed) == 1 {
             finished(index);
         }
         Ok::<_, WeightsError>(())
@@ -294,7 +289,7 @@ fn scale_of(dtype: ElementType, found: Found) -> Result<f64, WeightsError> {
 }
 
 fn scale<S: super::kernels::Source>(found: Found) -> Scale<S::Wide> {
-    Scale::of(Largest { magnitude: S::Wide::from_f64(found.magnitude), n_other: found.n_other })
+    Scale::of(S::Wide::from_f64(found.magnitude))
 }
 
 fn write(level: Level, dtype: ElementType, bytes: &[u8], found: Found, output: &mut [u8]) -> Result<(), WeightsError> {

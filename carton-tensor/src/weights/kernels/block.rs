@@ -12,6 +12,8 @@ pub(super) const BLOCK: usize = 16 * 1024;
 pub(crate) const LARGE_BLOCK: usize = 16 * BLOCK;
 /// Numbers in a chunk: as many vectors as keep the processor's units busy.
 pub(super) const CHUNK: usize = 64;
+/// Runs of chunks that take turns. Faster than four.
+pub(super) const RUNS: usize = 8;
 
 /// An encoding of elements that the kernels read.
 pub(crate) trait Source {
@@ -24,6 +26,9 @@ pub(crate) trait Source {
     /// Whether the elements are what they are widened to.
     const IS_WIDE: bool = false;
 
+    /// Whether the elements are 16 bits that, without the sign, are ordered as absolute values are, infinity and NaN last.
+    const IS_ORDERED_16_BITS: bool = false;
+
     /// Widens all elements in `bytes`; there are as many of them as numbers in `wide`.
     fn widen(instructions: Instructions, bytes: &[u8], wide: &mut [Self::Wide]);
 
@@ -31,13 +36,6 @@ pub(crate) trait Source {
     #[inline(always)]
     fn in_place(bytes: &[u8]) -> Option<&[Self::Wide]> {
         let _ = bytes;
-        None
-    }
-
-    /// The largest [`magnitude`](Float::magnitude) in `bytes`, where it is found without widening.
-    #[inline(always)]
-    fn largest_magnitude(instructions: Instructions, bytes: &[u8]) -> Option<<Self::Wide as Float>::Bits> {
-        let _ = (instructions, bytes);
         None
     }
 }
@@ -63,12 +61,6 @@ fn n_elements<S: Source>(bytes: &[u8]) -> usize {
 pub(super) trait VisitChunks<F> {
     /// Looks at the numbers of a block from the `start`-th on, at most a chunk of them.
     fn visit_some(&mut self, start: usize, values: &[F]);
-
-    /// As [`visit_some`](Self::visit_some), with a length that the compiler knows.
-    #[inline(always)]
-    fn visit_chunk(&mut self, start: usize, values: &[F; CHUNK]) {
-        self.visit_some(start, values);
-    }
 }
 
 /// Calls `visitor` with the elements of a block, each once.
@@ -78,8 +70,6 @@ pub(super) fn for_each_chunk<S: Source>(
     block: &[u8],
     visitor: &mut impl VisitChunks<S::Wide>,
 ) {
-    /// Faster than four.
-    const RUNS: usize = 8;
     let n_elements = n_elements::<S>(block);
     let n_chunks = n_elements / CHUNK;
     let in_place = S::in_place(block).map(|values| values.as_chunks::<CHUNK>());
@@ -93,7 +83,7 @@ pub(super) fn for_each_chunk<S: Source>(
             S::widen(instructions, &block[chunk * size..(chunk + 1) * size], &mut wide);
             &wide
         };
-        visitor.visit_chunk(chunk * CHUNK, values);
+        visitor.visit_some(chunk * CHUNK, values);
     }
     let rest = &mut wide[..n_elements - n_chunks * CHUNK];
     S::widen(instructions, &block[n_chunks * size..], rest);
@@ -114,7 +104,7 @@ pub(super) fn for_each_group<S: Source>(
     bytes: &[u8],
     visitor: &mut impl VisitGroups<S::Wide>,
 ) {
-    /// Eight were slower here, where each number takes more work.
+    /// Fewer than of chunks: eight were slower here, where each number takes more work.
     const RUNS: usize = 4;
     /// Numbers in a group. They fit into the first-level cache together with the bytes that they were widened from.
     const GROUP: usize = 4096;

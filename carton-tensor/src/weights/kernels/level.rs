@@ -2,9 +2,10 @@
 
 /// A set of vector instructions that this CPU was seen to have.
 ///
-/// Most loops of the kernels are written once, in plain Rust, and compiled for every set; the sums of float32 (`lanes`), its
-/// rounding (`rounding`) and the widening of binary16 (`widen`) are written for each. The choice is made at run time. All compute the same to the last bit: lanes and the order of additions are fixed by
-/// the source, and nothing is fused.
+/// Most loops of the kernels are written once, in plain Rust, and compiled for every set; the sums of float32 (`lanes`), the rounding of
+/// float32 to int8 (`rounding`) and the widening of binary16 (`widen`) are written for each. The choice is made at run time. All compute the
+/// same to the last bit: lanes and the order of additions are fixed by the source, and nothing is fused. Only what a number becomes that is
+/// too large for its scale, because it was changed since, depends on the set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Level(Instructions);
 
@@ -69,7 +70,10 @@ fn avx2() -> Option<Avx2> {
 
 #[cfg(target_arch = "x86_64")]
 fn avx512() -> Option<Avx512> {
-    let is_there = is_x86_feature_detected!("avx512f")
+    // The compiler takes what AVX2 has for granted with AVX-512.
+    let is_there = avx2().is_some()
+        && is_x86_feature_detected!("fma")
+        && is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512bw")
         && is_x86_feature_detected!("avx512dq")
         && is_x86_feature_detected!("avx512vl");
@@ -77,7 +81,8 @@ fn avx512() -> Option<Avx512> {
 }
 
 /// Defines a function whose first argument is the [`Level`] that it runs at, which the body knows as `$instructions`, a constant once it is inlined. The
-/// body must consist of loops and of calls that are `#[inline(always)]`: what is not inlined is compiled for the baseline.
+/// body must consist of loops and of calls that are `#[inline(always)]` or have target features of their own: what else is not inlined is
+/// compiled for the baseline.
 macro_rules! at_every_level {
     (
         $(#[$attribute:meta])*

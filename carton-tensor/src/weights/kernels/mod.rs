@@ -15,7 +15,8 @@ pub(crate) use block::{LARGE_BLOCK, Source};
 pub(crate) use float::Float;
 pub(crate) use level::Level;
 pub(crate) use moments::{Moments, moments};
-pub(crate) use quantize::{Largest, Quantized, Scale, largest, n_off_grid, quantize, smallest};
+pub(crate) use quantize::{Largest, Quantized, largest, n_off_grid, quantize, smallest};
+pub(crate) use rounding::Scale;
 
 /// Evaluates an expression with `$source` standing for the encoding of an element type; `$other` for complex numbers, which
 /// have no order and no absolute value that is one of their parts.

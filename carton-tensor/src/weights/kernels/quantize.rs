@@ -1,9 +1,10 @@
-//! The largest absolute value of a tensor, and its numbers as int8 (spec/weights.md, "Quantization").
+//! The largest absolute value of a tensor, and its numbers as int8 (spec/weights.md §2.2).
 
-use super::block::{BLOCK, CHUNK, Source, VisitChunks, blocks, for_each_chunk, large_blocks};
+use super::block::{BLOCK, CHUNK, RUNS, Source, VisitChunks, blocks, for_each_chunk, large_blocks};
 use super::float::Float;
 use super::level::{Instructions, at_every_level};
-use super::rounding::RoundToInt8;
+use super::rounding::{RoundToInt8, Scale};
+use super::turns::taking_turns;
 
 /// The largest absolute value among finite numbers, and how many were not finite.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,41 +21,6 @@ impl<F: Float> Largest<F> {
         let magnitude = if other.magnitude > self.magnitude { other.magnitude } else { self.magnitude };
         Self { magnitude, n_other: self.n_other + other.n_other }
     }
-}
-
-/// What numbers are multiplied with before they are rounded.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Scale<F> {
-    /// A power of two that lifts tiny float32 numbers, whose scale is beyond float32; 1 otherwise.
-    lift: F,
-    scale: F,
-}
-
-impl<F: Float> Scale<F> {
-    /// `127 / largest`, and 1 where all numbers are zero.
-    pub(crate) fn of(largest: Largest<F>) -> Self {
-        F::scale(largest.magnitude)
-    }
-
-    /// Both factors as one number, which float64 holds exactly.
-    pub(crate) fn as_f64(self) -> f64 {
-        self.lift.to_f64() * self.scale.to_f64()
-    }
-}
-
-pub(super) fn scale_f32(max: f32) -> Scale<f32> {
-    /// 2 to the power of 100.
-    const LIFT: f32 = f32::from_bits((127 + 100) << 23);
-    if max == 0.0 {
-        return Scale { lift: 1.0, scale: 1.0 };
-    }
-    let scale = 127.0 / max;
-    if scale.is_finite() { Scale { lift: 1.0, scale } } else { Scale { lift: LIFT, scale: 127.0 / (max * LIFT) } }
-}
-
-/// The scale of float64 numbers below 1e-306 would be beyond float64; it ends at the largest finite number.
-pub(super) fn scale_f64(max: f64) -> Scale<f64> {
-    Scale { lift: 1.0, scale: if max == 0.0 { 1.0 } else { (127.0 / max).min(f64::MAX) } }
 }
 
 at_every_level! {
@@ -81,8 +47,8 @@ at_every_level! {
 /// The largest absolute value in a block; `None` if there is a number that is not finite.
 #[inline(always)]
 fn largest_if_finite<S: Source>(instructions: Instructions, block: &[u8]) -> Option<Largest<S::Wide>> {
-    let magnitude = if let Some(magnitude) = S::largest_magnitude(instructions, block) {
-        magnitude
+    let magnitude = if S::IS_ORDERED_16_BITS {
+        largest_of_16_bits::<S>(instructions, block)
     } else {
         let mut largest = LargestMagnitude::<S::Wide>([Default::default(); CHUNK]);
         for_each_chunk::<S>(instructions, block, &mut largest);
@@ -90,6 +56,24 @@ fn largest_if_finite<S: Source>(instructions: Instructions, block: &[u8]) -> Opt
     };
     let is_finite = magnitude < S::Wide::INFINITE;
     is_finite.then_some(Largest { magnitude: S::Wide::of_magnitude(magnitude), n_other: 0 })
+}
+
+/// The largest magnitude in a block, finite or not, found among the bits: 32 or 64 of them at a time instead of 16.
+#[inline(always)]
+fn largest_of_16_bits<S: Source>(instructions: Instructions, block: &[u8]) -> <S::Wide as Float>::Bits {
+    let magnitude = |element: [u8; 2]| u16::from_le_bytes(element) & 0x7fff;
+    let (chunks, rest) = block.as_chunks::<2>().0.as_chunks::<CHUNK>();
+    let mut lanes = [0; CHUNK];
+    for index in 0..chunks.len() {
+        let chunk = &chunks[taking_turns::<RUNS>(index, chunks.len())];
+        for (lane, &element) in lanes.iter_mut().zip(chunk) {
+            *lane = magnitude(element).max(*lane);
+        }
+    }
+    let largest = rest.iter().map(|&element| magnitude(element)).chain(lanes).max().unwrap_or(0);
+    let mut wide = [S::Wide::ZERO];
+    S::widen(instructions, &largest.to_le_bytes(), &mut wide);
+    wide[0].magnitude()
 }
 
 /// The largest absolute value among the finite numbers of a block, and how many others there are.
@@ -144,10 +128,11 @@ at_every_level! {
     /// The elements of `bytes` as int8.
     fn quantize<S: Source>(instructions, bytes: &[u8], quantized: Quantized<'_, S::Wide>) -> () {
         let Quantized { scale, out, others } = quantized;
+        debug_assert_eq!(out.len(), bytes.len() * 8 / S::BITS);
         let is_plain = !others && scale.lift.to_f64() == 1.0;
         // The last block first: a core's cache holds the end of what `largest` has just looked at.
         for (block, out) in blocks::<S>(bytes).zip(out.chunks_mut(BLOCK)).rev() {
-            for_each_chunk::<S>(instructions, block, &mut Writing { instructions, scale, out, others, is_plain });
+            for_each_chunk::<S>(instructions, block, &mut Writing { instructions, scale, out, is_plain });
         }
     }
 }
@@ -157,7 +142,6 @@ struct Writing<'a, F> {
     instructions: Instructions,
     scale: Scale<F>,
     out: &'a mut [i8],
-    others: bool,
     /// Whether all numbers are finite, and the scale is one factor.
     is_plain: bool,
 }
@@ -166,30 +150,16 @@ impl<F: RoundToInt8> VisitChunks<F> for Writing<'_, F> {
     #[inline(always)]
     fn visit_some(&mut self, start: usize, values: &[F]) {
         let Some(out) = self.out.get_mut(start..start + values.len()) else { return };
-        let Scale { lift, scale } = self.scale;
+        let Scale { lift, factor } = self.scale;
         if self.is_plain {
-            for (out, &value) in out.iter_mut().zip(values) {
-                *out = value.times(scale).round_to_i8();
-            }
-        } else if self.others {
-            for (out, &value) in out.iter_mut().zip(values) {
-                let value = if value.magnitude() < F::INFINITE { value } else { F::ZERO };
-                *out = value.times(lift).times(scale).round_to_i8();
-            }
-        } else {
-            for (out, &value) in out.iter_mut().zip(values) {
-                *out = value.times(lift).times(scale).round_to_i8();
-            }
+            F::round(self.instructions, values, factor, out);
+            return;
         }
-    }
-
-    #[inline(always)]
-    fn visit_chunk(&mut self, start: usize, values: &[F; CHUNK]) {
-        let out = self.out.get_mut(start..start + CHUNK).and_then(|out| out.as_mut_array::<CHUNK>());
-        match out.filter(|_| self.is_plain) {
-            Some(out) => F::round_chunk(self.instructions, values, self.scale.scale, out),
-            None => self.visit_some(start, values),
+        let mut lifted = [F::ZERO; CHUNK];
+        for (lifted, &value) in lifted.iter_mut().zip(values) {
+            *lifted = if value.magnitude() < F::INFINITE { value * lift } else { F::ZERO };
         }
+        F::round(self.instructions, &lifted[..values.len()], factor, out);
     }
 }
 

@@ -1,91 +1,173 @@
-//! The loop of [`quantize`](super::quantize): numbers times a scale, rounded to int8. Of float32 it is written with the processor's vectors,
-//! whose narrowing instructions clamp on the way; a compiler does not find them.
+//! How floats become int8 (spec/weights.md §2.2): the scale, and products with it rounded. Of float32 this is written with the processor's
+//! vectors: their narrowing instructions clamp on the way, which saves clamping before.
 
-use super::block::CHUNK;
 use super::float::Float;
 use super::level::Instructions;
 
-/// A float that is rounded to int8 in chunks.
-pub(crate) trait RoundToInt8: Float {
-    /// Writes the integers nearest to the products of `numbers` with `scale`, halves away from zero, clamped to -128…127. Products beyond the
-    /// range of `i32` and NaN give any integer.
-    fn round_chunk(instructions: Instructions, numbers: &[Self; CHUNK], scale: Self, out: &mut [i8; CHUNK]);
+/// What numbers are multiplied with before they are rounded.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Scale<F> {
+    /// A power of two that lifts tiny float32 numbers, whose scale is beyond float32; 1 otherwise.
+    pub(super) lift: F,
+    /// What lifted numbers are multiplied with.
+    pub(super) factor: F,
 }
 
+impl<F: RoundToInt8> Scale<F> {
+    /// `127 / largest`, and 1 where all numbers are zero.
+    pub(crate) fn of(largest: F) -> Self {
+        F::scale(largest)
+    }
+
+    /// Both factors as one number, which float64 holds exactly.
+    pub(crate) fn as_f64(self) -> f64 {
+        self.lift.to_f64() * self.factor.to_f64()
+    }
+}
+
+/// A float that becomes int8.
+pub(crate) trait RoundToInt8: Float {
+    /// The scale for numbers with this largest absolute value.
+    fn scale(largest: Self) -> Scale<Self>;
+
+    /// The nearest integer, halves away from zero, clamped to -128…127. NaN gives -128.
+    fn round_to_i8(self) -> i8;
+
+    /// Writes what the products of `numbers` with `factor` are rounded to. A product that is NaN or beyond `i32`, which the scale of the same
+    /// numbers rules out, gives an integer that depends on the instructions.
+    fn round(instructions: Instructions, numbers: &[Self], factor: Self, out: &mut [i8]);
+}
+
+/// The largest number below a half. It is added to the absolute value before what is behind the point is cut off; a half itself would carry
+/// the number just below 0.5 to 1.
+const BELOW_HALF: f32 = 0.5_f32.next_down();
+
 impl RoundToInt8 for f32 {
+    fn scale(largest: f32) -> Scale<f32> {
+        /// 2 to the power of 100.
+        const LIFT: f32 = f32::from_bits((127 + 100) << 23);
+        if largest == 0.0 {
+            return Scale { lift: 1.0, factor: 1.0 };
+        }
+        let factor = 127.0 / largest;
+        if factor.is_finite() {
+            Scale { lift: 1.0, factor }
+        } else {
+            Scale { lift: LIFT, factor: 127.0 / (largest * LIFT) }
+        }
+    }
+
     #[inline(always)]
-    fn round_chunk(instructions: Instructions, numbers: &[f32; CHUNK], scale: f32, out: &mut [i8; CHUNK]) {
+    fn round_to_i8(self) -> i8 {
+        let rounded = self + BELOW_HALF.copysign(self);
+        // Written as comparisons so that NaN becomes a number, and that each is one instruction.
+        let rounded = if rounded > -128.0 { rounded } else { -128.0 };
+        let rounded = if rounded < 127.0 { rounded } else { 127.0 };
+        // SAFETY: the number is no NaN and between -128 and 127 since the two lines above.
+        let integer = unsafe { rounded.to_int_unchecked::<i32>() };
+        integer as i8
+    }
+
+    #[inline(always)]
+    fn round(instructions: Instructions, numbers: &[f32], factor: f32, out: &mut [i8]) {
         match instructions {
-            Instructions::Baseline => round_plain(numbers, scale, out),
+            Instructions::Baseline => round_plain(numbers, factor, out),
             // SAFETY: that there is such a value says that this CPU has the instructions.
             #[cfg(target_arch = "x86_64")]
-            Instructions::Avx2(_) => unsafe { x86::round_by_8(numbers, scale, out) },
+            Instructions::Avx2(_) => unsafe { x86::round_by_32(numbers, factor, out) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            Instructions::Avx512(_) => unsafe { x86::round_by_16(numbers, scale, out) },
+            Instructions::Avx512(_) => unsafe { x86::round_by_64(numbers, factor, out) },
         }
     }
 }
 
 impl RoundToInt8 for f64 {
+    /// The scale of numbers below 1e-306 would be beyond float64; it ends at the largest finite number.
+    fn scale(largest: f64) -> Scale<f64> {
+        Scale { lift: 1.0, factor: if largest == 0.0 { 1.0 } else { (127.0 / largest).min(f64::MAX) } }
+    }
+
     #[inline(always)]
-    fn round_chunk(_: Instructions, numbers: &[f64; CHUNK], scale: f64, out: &mut [i8; CHUNK]) {
-        round_plain(numbers, scale, out);
+    fn round_to_i8(self) -> i8 {
+        /// As that of float32.
+        const BELOW_HALF: f64 = 0.5_f64.next_down();
+        let rounded = self + BELOW_HALF.copysign(self);
+        let rounded = if rounded > -128.0 { rounded } else { -128.0 };
+        let rounded = if rounded < 127.0 { rounded } else { 127.0 };
+        // SAFETY: as for float32.
+        let integer = unsafe { rounded.to_int_unchecked::<i32>() };
+        integer as i8
+    }
+
+    #[inline(always)]
+    fn round(_: Instructions, numbers: &[f64], factor: f64, out: &mut [i8]) {
+        round_plain(numbers, factor, out);
     }
 }
 
 #[inline(always)]
-fn round_plain<F: Float>(numbers: &[F; CHUNK], scale: F, out: &mut [i8; CHUNK]) {
+fn round_plain<F: RoundToInt8>(numbers: &[F], factor: F, out: &mut [i8]) {
     for (out, &number) in out.iter_mut().zip(numbers) {
-        *out = number.times(scale).round_to_i8();
+        *out = (number * factor).round_to_i8();
     }
 }
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use std::arch::x86_64::{
-        __m256, __m256i, __m512, __m512i, _mm256_add_ps, _mm256_and_ps, _mm256_cvttps_epi32, _mm256_mul_ps,
-        _mm256_or_ps, _mm256_packs_epi16, _mm256_packs_epi32, _mm256_permutevar8x32_epi32, _mm256_set1_ps,
-        _mm256_setr_epi32, _mm512_add_ps, _mm512_and_ps, _mm512_cvttps_epi32, _mm512_mul_ps, _mm512_or_ps,
-        _mm512_packs_epi16, _mm512_packs_epi32, _mm512_permutexvar_epi32, _mm512_set1_ps, _mm512_setr_epi32,
+        __m256, __m512, _mm256_add_ps, _mm256_and_ps, _mm256_cvttps_epi32, _mm256_mul_ps, _mm256_or_ps,
+        _mm256_packs_epi16, _mm256_packs_epi32, _mm256_permutevar8x32_epi32, _mm256_set1_ps, _mm256_setr_epi32,
+        _mm512_add_ps, _mm512_and_ps, _mm512_cvttps_epi32, _mm512_mul_ps, _mm512_or_ps, _mm512_packs_epi16,
+        _mm512_packs_epi32, _mm512_permutexvar_epi32, _mm512_set1_ps, _mm512_setr_epi32,
     };
 
     use bytemuck::must_cast as cast;
 
-    use super::{CHUNK, Float};
+    use super::{BELOW_HALF, round_plain};
 
     #[inline]
     #[target_feature(enable = "avx2")]
-    pub(super) fn round_by_8(numbers: &[f32; CHUNK], scale: f32, out: &mut [i8; CHUNK]) {
-        let (scale, sign, below_half) = (_mm256_set1_ps(scale), _mm256_set1_ps(-0.0), _mm256_set1_ps(f32::BELOW_HALF));
-        let numbers: [__m256; 8] = cast(*numbers);
-        let [a, b, c, d, e, f, g, h] = numbers.map(|numbers| {
-            let scaled = _mm256_mul_ps(numbers, scale);
-            let signed = _mm256_or_ps(_mm256_and_ps(scaled, sign), below_half);
-            _mm256_cvttps_epi32(_mm256_add_ps(scaled, signed))
-        });
-        let narrow = |a: __m256i, b: __m256i, c: __m256i, d: __m256i| {
+    pub(super) fn round_by_32(numbers: &[f32], factor: f32, out: &mut [i8]) {
+        let (factors, sign_bit, below_half) =
+            (_mm256_set1_ps(factor), _mm256_set1_ps(-0.0), _mm256_set1_ps(BELOW_HALF));
+        // Each half of a register is packed by itself.
+        let in_order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+        let (chunks, numbers_left) = numbers.as_chunks::<32>();
+        let (out, out_left) = out.as_chunks_mut::<32>();
+        for (out, chunk) in out.iter_mut().zip(chunks) {
+            let registers: [__m256; 4] = cast(*chunk);
+            let [a, b, c, d] = registers.map(|numbers| {
+                let product = _mm256_mul_ps(numbers, factors);
+                let half = _mm256_or_ps(_mm256_and_ps(product, sign_bit), below_half);
+                _mm256_cvttps_epi32(_mm256_add_ps(product, half))
+            });
             let packed = _mm256_packs_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
-            // Each half of the register was packed by itself.
-            _mm256_permutevar8x32_epi32(packed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7))
-        };
-        *out = cast([narrow(a, b, c, d), narrow(e, f, g, h)]);
+            *out = cast(_mm256_permutevar8x32_epi32(packed, in_order));
+        }
+        round_plain(numbers_left, factor, out_left);
     }
 
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq")]
-    pub(super) fn round_by_16(numbers: &[f32; CHUNK], scale: f32, out: &mut [i8; CHUNK]) {
-        let (scale, sign, below_half) = (_mm512_set1_ps(scale), _mm512_set1_ps(-0.0), _mm512_set1_ps(f32::BELOW_HALF));
-        let numbers: [__m512; 4] = cast(*numbers);
-        let [a, b, c, d] = numbers.map(|numbers| {
-            let scaled = _mm512_mul_ps(numbers, scale);
-            let signed = _mm512_or_ps(_mm512_and_ps(scaled, sign), below_half);
-            _mm512_cvttps_epi32(_mm512_add_ps(scaled, signed))
-        });
-        let packed: __m512i = _mm512_packs_epi16(_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d));
-        // Each quarter of the register was packed by itself.
+    pub(super) fn round_by_64(numbers: &[f32], factor: f32, out: &mut [i8]) {
+        let (factors, sign_bit, below_half) =
+            (_mm512_set1_ps(factor), _mm512_set1_ps(-0.0), _mm512_set1_ps(BELOW_HALF));
+        // Each quarter of a register is packed by itself.
         let in_order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-        *out = cast(_mm512_permutexvar_epi32(in_order, packed));
+        let (chunks, numbers_left) = numbers.as_chunks::<64>();
+        let (out, out_left) = out.as_chunks_mut::<64>();
+        for (out, chunk) in out.iter_mut().zip(chunks) {
+            let registers: [__m512; 4] = cast(*chunk);
+            let [a, b, c, d] = registers.map(|numbers| {
+                let product = _mm512_mul_ps(numbers, factors);
+                let half = _mm512_or_ps(_mm512_and_ps(product, sign_bit), below_half);
+                _mm512_cvttps_epi32(_mm512_add_ps(product, half))
+            });
+            let packed = _mm512_packs_epi16(_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d));
+            *out = cast(_mm512_permutexvar_epi32(in_order, packed));
+        }
+        round_plain(numbers_left, factor, out_left);
     }
 }
 
@@ -94,23 +176,39 @@ mod tests {
     use super::super::level::Level;
     use super::*;
 
-    /// Every quarter and its neighbours, beside the standard library's `round`, in every lane.
-    #[test]
-    fn every_instruction_set_rounds_as_the_standard_library_does() {
-        let quarters = (-600_i16..=600).map(|quarter| f32::from(quarter) / 4.0);
-        let mut numbers: Vec<f32> =
-            quarters.flat_map(|number| [number.next_down(), number, number.next_up()]).collect();
-        numbers.extend([0.0, -0.0, f32::MIN_POSITIVE, 1e9, -1e9]);
-        for lane in 0..CHUNK {
-            for chunk in numbers[lane..].as_chunks::<CHUNK>().0 {
-                for level in Level::available() {
-                    let mut out = [99; CHUNK];
-                    f32::round_chunk(level.instructions(), chunk, 1.0, &mut out);
-                    assert_eq!(out, chunk.map(|number| number.round() as i8), "{level:?}, {chunk:?}");
-                    f32::round_chunk(level.instructions(), &chunk.map(|number| number * 0.5), -2.0, &mut out);
-                    assert_eq!(out, chunk.map(|number| (-number).round() as i8), "{level:?}, {chunk:?}");
+    /// Every quarter and its neighbours in every lane of every instruction set, beside the standard library's `round`, which rounds halves
+    /// away from zero.
+    fn check<F: RoundToInt8 + std::fmt::Debug>(neighbours: impl Fn(i16) -> [F; 3], round: impl Fn(F) -> i8) {
+        let mut numbers: Vec<F> = (-600..=600).flat_map(neighbours).collect();
+        let minus_two = F::from_f64(-2.0);
+        numbers.extend([0.0, -0.0, 1e-30, 1e9, -1e9].map(F::from_f64));
+        numbers.resize(numbers.len().next_multiple_of(64), F::from_f64(0.5));
+        for _ in 0..64 {
+            let expected: Vec<i8> = numbers.iter().map(|&number| round(number)).collect();
+            let halved: Vec<F> = numbers.iter().map(|&number| number * F::from_f64(-0.5)).collect();
+            for level in Level::available() {
+                for (numbers, factor) in [(&numbers, F::from_f64(1.0)), (&halved, minus_two)] {
+                    let mut out = vec![99; numbers.len()];
+                    F::round(level.instructions(), numbers, factor, &mut out);
+                    assert_eq!(out, expected, "{level:?}, {factor:?}");
                 }
             }
+            numbers.rotate_left(1);
         }
+    }
+
+    #[test]
+    fn numbers_are_rounded_as_the_standard_library_does() {
+        let quarter = |n: i16| f64::from(n) / 4.0;
+        let around = |n: i16| [quarter(n).next_down(), quarter(n), quarter(n).next_up()];
+        check::<f64>(around, |number| number.round() as i8);
+        let around = |n: i16| [(quarter(n) as f32).next_down(), quarter(n) as f32, (quarter(n) as f32).next_up()];
+        check::<f32>(around, |number| number.round() as i8);
+    }
+
+    #[test]
+    fn what_is_no_small_number_is_clamped() {
+        assert_eq!([1e300, f64::INFINITY, -1e300, f64::NAN].map(f64::round_to_i8), [127, 127, -128, -128]);
+        assert_eq!([1e30, f32::INFINITY, -1e30, f32::NAN].map(f32::round_to_i8), [127, 127, -128, -128]);
     }
 }

@@ -50,7 +50,7 @@ fn check_narrow<S: Source<Wide = f32>>(n_elements: usize) {
     let expected = plain_moments(&numbers);
     let magnitude = numbers.iter().filter(|number| number.is_finite()).fold(0.0_f32, |one, other| one.max(other.abs()));
     let n_other = expected.n_nan + expected.n_infinite;
-    let scale = Scale::of(Largest { magnitude, n_other });
+    let scale = Scale::of(magnitude);
     let mut one_by_one = vec![0_i8; n_elements];
     for (out, number) in one_by_one.chunks_mut(1).zip(numbers.chunks(1)) {
         quantize::<F32>(Level::best(), bytemuck::cast_slice(number), Quantized { scale, out, others: true });
@@ -63,9 +63,11 @@ fn check_narrow<S: Source<Wide = f32>>(n_elements: usize) {
         );
         assert!((found.mean - expected.mean).abs() <= 1e-12 * f64::from(magnitude), "{found:?}, {expected:?}");
         assert_eq!(largest::<S>(level, &bytes), Largest { magnitude, n_other });
-        let mut out = vec![99; n_elements];
-        quantize::<S>(level, &bytes, Quantized { scale, out: &mut out, others: true });
-        assert_eq!(out, one_by_one);
+        for others in [true, n_other > 0] {
+            let mut out = vec![99; n_elements];
+            quantize::<S>(level, &bytes, Quantized { scale, out: &mut out, others });
+            assert_eq!(out, one_by_one);
+        }
     }
 }
 
@@ -94,7 +96,7 @@ fn every_number_is_looked_at_once_on_every_instruction_set() {
         let doubles: Vec<f64> = numbers.iter().map(|&number| f64::from(number)).collect();
         let sum: f64 = doubles.iter().sum();
         let largest_magnitude = numbers.iter().fold(0.0_f32, |largest, number| largest.max(number.abs()));
-        let scale = Scale::of(Largest { magnitude: 127.0_f32, n_other: 0 });
+        let scale = Scale::of(127.0_f32);
         let clamped: Vec<i8> = numbers.iter().map(|number| number.clamp(-128.0, 127.0) as i8).collect();
         for level in Level::available() {
             for moments in [
@@ -112,10 +114,12 @@ fn every_number_is_looked_at_once_on_every_instruction_set() {
             ] {
                 assert_eq!(magnitude, largest_magnitude, "{level:?}, {n_elements}");
             }
-            let mut out = [vec![99; n_elements], vec![99; n_elements]];
-            let [one, other] = &mut out;
-            quantize::<F32>(level, bytemuck::cast_slice(&numbers), Quantized { scale, out: one, others: false });
-            quantize::<F16>(level, bytemuck::cast_slice(&halves), Quantized { scale, out: other, others: true });
+            let mut out = [vec![99; n_elements], vec![99; n_elements], vec![99; n_elements]];
+            let [single, half, double] = &mut out;
+            quantize::<F32>(level, bytemuck::cast_slice(&numbers), Quantized { scale, out: single, others: false });
+            quantize::<F16>(level, bytemuck::cast_slice(&halves), Quantized { scale, out: half, others: false });
+            let scale = Scale::of(127.0_f64);
+            quantize::<F64>(level, bytemuck::cast_slice(&doubles), Quantized { scale, out: double, others: false });
             assert!(out.iter().all(|out| *out == clamped), "{level:?}, {n_elements}");
         }
     }
@@ -269,7 +273,7 @@ fn instruction_sets_and_addresses_agree_to_the_last_bit() {
         let mut bytes = vec![0];
         bytes.extend_from_slice(bytemuck::cast_slice(&values));
         let aligned = moments::<F32>(Level::best(), bytemuck::cast_slice(&values));
-        let scale = Scale::of(largest::<F32>(Level::best(), bytemuck::cast_slice(&values)));
+        let scale = Scale::of(largest::<F32>(Level::best(), bytemuck::cast_slice(&values)).magnitude);
         for level in Level::available() {
             let actual = moments::<F32>(level, &bytes[1..]);
             assert_eq!(actual, aligned);
@@ -298,15 +302,19 @@ fn parts_in_any_number_give_the_whole() {
     }
 }
 
+/// On every instruction set, at an address that suits the numbers and at one that does not.
 fn check_quantized(values: &[f32], expected: &[i8], expected_scale: f64) {
-    let bytes = bytemuck::cast_slice(values);
+    let bytes: &[u8] = bytemuck::cast_slice(values);
+    let shifted = [&[0], bytes].concat();
     for level in Level::available() {
-        let largest = largest::<F32>(level, bytes);
-        let scale = Scale::of(largest);
-        let mut out = vec![99; values.len()];
-        quantize::<F32>(level, bytes, Quantized { scale, out: &mut out, others: largest.n_other > 0 });
-        assert_eq!((out.as_slice(), scale.as_f64()), (expected, expected_scale), "{level:?}");
-        assert_eq!(largest.n_other, values.iter().filter(|value| !value.is_finite()).count() as u64);
+        for bytes in [bytes, &shifted[1..]] {
+            let largest = largest::<F32>(level, bytes);
+            let scale = Scale::of(largest.magnitude);
+            let mut out = vec![99; values.len()];
+            quantize::<F32>(level, bytes, Quantized { scale, out: &mut out, others: largest.n_other > 0 });
+            assert_eq!((out.as_slice(), scale.as_f64()), (expected, expected_scale), "{level:?}");
+            assert_eq!(largest.n_other, values.iter().filter(|value| !value.is_finite()).count() as u64);
+        }
     }
 }
 
@@ -329,5 +337,40 @@ fn tiny_numbers_keep_their_precision() {
     }
     let tiny: [f64; 3] = [5e-324, -5e-324, 0.0];
     let largest = largest::<F64>(Level::best(), bytemuck::cast_slice(&tiny));
-    assert_eq!(Scale::of(largest).as_f64(), f64::MAX);
+    assert_eq!(Scale::of(largest.magnitude).as_f64(), f64::MAX);
+}
+
+#[test]
+fn tiny_numbers_are_lifted_in_whole_chunks() {
+    let tiny = 2_f64.powi(-130) as f32;
+    // Two chunks and four numbers.
+    let mut numbers = [tiny, -tiny, 0.0, tiny / 2.0].repeat(33);
+    let mut expected = [127, -127, 0, 64].repeat(33);
+    check_quantized(&numbers, &expected, 127.0 / f64::from(tiny));
+    for (position, value) in [(5, f32::NAN), (131, f32::INFINITY)] {
+        (numbers[position], expected[position]) = (value, 0);
+    }
+    check_quantized(&numbers, &expected, 127.0 / f64::from(tiny));
+}
+
+fn check_one_not_finite<S: Source<Wide = f32>>(one: u16, other: u16) {
+    // In each of two chunks, and in what is left of them.
+    for position in [0, 63, 64, 127, 130] {
+        let mut bits = [one; 131];
+        bits[position] = other;
+        for level in Level::available() {
+            let found = largest::<S>(level, bytemuck::cast_slice(&bits));
+            assert_eq!(found, Largest { magnitude: 1.0, n_other: 1 }, "{level:?}, {other:#x} at {position}");
+        }
+    }
+}
+
+#[test]
+fn one_number_of_16_bits_that_is_not_finite_is_found() {
+    for other in [f16::INFINITY, f16::NEG_INFINITY, f16::NAN] {
+        check_one_not_finite::<F16>(f16::ONE.to_bits(), other.to_bits());
+    }
+    for other in [bf16::INFINITY, bf16::NEG_INFINITY, bf16::NAN] {
+        check_one_not_finite::<Bf16>(bf16::ONE.to_bits(), other.to_bits());
+    }
 }

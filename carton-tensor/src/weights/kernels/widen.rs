@@ -2,10 +2,8 @@
 //! by the instructions made for it where there are any; none passes through a subnormal number of float32, which many CPUs compute with
 //! slowly.
 
-use super::block::{CHUNK, Source};
-use super::float::Float;
+use super::block::Source;
 use super::level::Instructions;
-use super::turns::taking_turns;
 
 macro_rules! in_place {
     ($name:ident, $float:ty, $doc:literal) => {
@@ -84,6 +82,7 @@ pub(crate) struct Bf16;
 impl Source for Bf16 {
     type Wide = f32;
     const BITS: usize = 16;
+    const IS_ORDERED_16_BITS: bool = true;
 
     #[inline(always)]
     fn widen(_: Instructions, bytes: &[u8], wide: &mut [f32]) {
@@ -91,11 +90,6 @@ impl Source for Bf16 {
         for (wide, &element) in wide.iter_mut().zip(elements) {
             *wide = f32::from_bits(u32::from(u16::from_le_bytes(element)) << 16);
         }
-    }
-
-    #[inline(always)]
-    fn largest_magnitude(instructions: Instructions, bytes: &[u8]) -> Option<u32> {
-        Some(largest_of_16_bits::<Self>(instructions, bytes))
     }
 }
 
@@ -105,6 +99,7 @@ pub(crate) struct F16;
 impl Source for F16 {
     type Wide = f32;
     const BITS: usize = 16;
+    const IS_ORDERED_16_BITS: bool = true;
 
     #[inline(always)]
     fn widen(instructions: Instructions, bytes: &[u8], wide: &mut [f32]) {
@@ -119,31 +114,6 @@ impl Source for F16 {
             Instructions::Avx512(_) => unsafe { converted::by_16(elements, wide) },
         }
     }
-
-    #[inline(always)]
-    fn largest_magnitude(instructions: Instructions, bytes: &[u8]) -> Option<u32> {
-        Some(largest_of_16_bits::<Self>(instructions, bytes))
-    }
-}
-
-/// The largest magnitude of floats of 16 bits. Without their sign, their bits are ordered as their absolute values are, infinity and NaN last.
-#[inline(always)]
-fn largest_of_16_bits<S: Source<Wide = f32>>(instructions: Instructions, bytes: &[u8]) -> u32 {
-    /// As many as for whole numbers of 32 bits.
-    const RUNS: usize = 8;
-    let magnitude = |element: [u8; 2]| u16::from_le_bytes(element) & 0x7fff;
-    let (chunks, rest) = bytes.as_chunks::<2>().0.as_chunks::<CHUNK>();
-    let mut lanes = [0; CHUNK];
-    for index in 0..chunks.len() {
-        let chunk = &chunks[taking_turns::<RUNS>(index, chunks.len())];
-        for (lane, &element) in lanes.iter_mut().zip(chunk) {
-            *lane = magnitude(element).max(*lane);
-        }
-    }
-    let largest = rest.iter().map(|&element| magnitude(element)).chain(lanes).max().unwrap_or(0);
-    let mut wide = [0.0];
-    S::widen(instructions, &largest.to_le_bytes(), &mut wide);
-    wide[0].magnitude()
 }
 
 #[inline(always)]

@@ -339,7 +339,7 @@ fn look_at(
     let level = Level::best();
     let jobs: Vec<Job<'_>> = subjects
         .iter()
-        .map(|subject| Job { dtype: subject.dtype.unwrap_or(ElementType::Float32), data: subject.data.borrowed() })
+        .map(|subject| Job { dtype: subject.dtype.unwrap_or(ElementType::Float32), data: subject.data.clone() })
         .collect();
     let parts = for_each_piece(&jobs, n_threads, |job, bytes| {
         let dtype = jobs[job].dtype;
