@@ -53,7 +53,7 @@ impl Histogram {
     /// A line for each part: where it begins, a bar, and how many there are.
     pub(super) fn drawn(&self) -> String {
         let largest = self.counts.iter().copied().max().unwrap_or(0).max(1);
-        let labels: Vec<String> = self.edges.iter().map(|&edge| short(Some(edge))).collect();
+        let labels = labels(&self.edges[..self.counts.len()]);
         let label_width = labels.iter().map(String::len).max().unwrap_or(0);
         let mut text = String::new();
         for (label, &count) in labels.iter().zip(&self.counts) {
@@ -93,6 +93,15 @@ fn edges(min: f64, max: f64, of_integers: bool) -> Vec<f64> {
         return evenly();
     }
     (0..=n_bins as usize).map(|bin| at((first + bin as f64) * step)).collect()
+}
+
+/// The numbers in few digits, unless they are nearer to each other than that: then in as many as tell them apart.
+fn labels(numbers: &[f64]) -> Vec<String> {
+    let labels: Vec<String> = numbers.iter().map(|&number| short(Some(number))).collect();
+    if labels.is_sorted_by(|one, next| one != next) {
+        return labels;
+    }
+    numbers.iter().map(|number| format!("{number:?}")).collect()
 }
 
 /// A bar in eighths of a character. What is there at all is seen.
@@ -168,5 +177,16 @@ mod tests {
         let drawn = histogram(&[0.0, 1.0]).unwrap().drawn();
         assert_eq!(drawn.lines().count(), 20);
         assert!(drawn.starts_with("   0 │█") && drawn.contains("\n0.05 │ 0\n"), "{drawn}");
+    }
+
+    #[test]
+    fn labels_tell_parts_apart() {
+        assert_eq!(labels(&[-0.05, 0.0, 1e-9, 1e9]), ["-0.05", "0", "1.0000e-9", "1.0000e9"]);
+        assert_eq!(
+            labels(&[999_999.999_999, 1e6, 1_000_000.000_001]),
+            ["999999.999999", "1000000.0", "1000000.000001"]
+        );
+        assert_eq!(labels(&[1e300, 1.000_000_000_000_001e300]), ["1e300", "1.000000000000001e300"]);
+        assert_eq!(labels(&[0.1]), ["0.1"]);
     }
 }
