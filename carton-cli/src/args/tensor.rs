@@ -103,7 +103,7 @@ pub(crate) struct SinkArgs {
     #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(i32).range(1..=22))]
     pub(crate) zstd: Option<i32>,
 
-    /// Store a digest with each tensor; for .zt
+    /// Store a digest with each tensor; for .zt [default: those that a .zt file has already]
     #[arg(long, value_name = "ALGORITHM")]
     pub(crate) digest: Option<DigestChoice>,
 }

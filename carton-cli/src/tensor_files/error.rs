@@ -4,7 +4,7 @@ use std::error::Error;
 use std::io;
 use std::path::PathBuf;
 
-use carton_tensor::files::{self, RawTensorError};
+use carton_tensor::files;
 use carton_tensor::npy::NpyError;
 use carton_tensor::safetensors::SafetensorsError;
 use carton_tensor::weights::WeightsError;
@@ -44,8 +44,6 @@ pub(crate) enum TensorFileError {
     TwoOfOneName { name: String },
     #[error("`{place}` has no tensor of floats to quantize")]
     NothingToQuantize { place: String, already: usize },
-    #[error("tensor `{name}` is malformed")]
-    Tensor { name: String, source: RawTensorError },
     #[error("interrupted")]
     Interrupted,
     #[error("cannot use the slice `{slice}`: {reason}")]
@@ -85,7 +83,6 @@ impl TensorFileError {
         match self {
             Self::File(error) => error.is_malformed(),
             Self::Ztensor(error) => error.is_malformed(),
-            Self::Tensor { .. } => true,
             _ => false,
         }
     }

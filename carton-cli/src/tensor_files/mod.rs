@@ -9,5 +9,5 @@ mod source;
 pub(crate) use error::{TensorFileError, shown_name};
 pub(crate) use listing::Listed;
 pub(crate) use metadata::{Metadata, object as metadata_object, to_json as attribute_to_json};
-pub(crate) use sink::{Kind, ObjectCopy, OutputFormat, Piece, Planned, Sink, is_in_numpy};
+pub(crate) use sink::{Kind, OutputFormat, Piece, Planned, Sink, is_in_numpy};
 pub(crate) use source::{Place, Source, Value};

@@ -7,10 +7,10 @@ use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use carton_tensor::files::{ElementType, RawTensor};
+use carton_tensor::files::ElementType;
 use carton_tensor::npy::{Array, NpzWriter, write_array};
 use carton_tensor::safetensors::{self, Layout, Metadata, SafetensorsError};
-use carton_tensor::ztensor::{self, Attribute, Attributes, StoreAs};
+use carton_tensor::ztensor::{self, Attribute, Checks, Component, Object, StoreAs};
 use tempfile::NamedTempFile;
 
 use super::error::{TensorFileError, io_cause, shown_name};
@@ -75,18 +75,10 @@ pub(crate) enum Kind {
 
 /// What is written for one of them.
 #[derive(Debug)]
-pub(crate) enum Piece {
+pub(crate) enum Piece<'a> {
     Value(Value),
-    Object(ObjectCopy),
-}
-
-/// An object of a zTensor file with its components.
-#[derive(Debug)]
-pub(crate) struct ObjectCopy {
-    pub(crate) shape: Vec<usize>,
-    pub(crate) format: String,
-    pub(crate) attributes: Attributes,
-    pub(crate) parts: Vec<(String, RawTensor)>,
+    /// An object of a zTensor file, as it is there.
+    Object(&'a ztensor::Reader, Object<'a>),
 }
 
 /// A file that is being written.
@@ -187,12 +179,12 @@ impl Sink {
     }
 
     /// Writes the tensor whose turn it is.
-    pub(crate) fn write(&mut self, name: &str, piece: Piece) -> Result<(), TensorFileError> {
+    pub(crate) fn write(&mut self, name: &str, piece: Piece<'_>) -> Result<(), TensorFileError> {
         let path = self.path.clone();
         self.write_piece(name, piece).map_err(|error| unwritable(&path, error))
     }
 
-    fn write_piece(&mut self, name: &str, piece: Piece) -> Result<(), TensorFileError> {
+    fn write_piece(&mut self, name: &str, piece: Piece<'_>) -> Result<(), TensorFileError> {
         let refused = |what: &str| TensorFileError::CannotHold {
             format: "this file",
             name: name.to_owned(),
@@ -206,11 +198,13 @@ impl Sink {
             (Writer::Ztensor(writer), Piece::Value(Value::Numbers(tensor))) => {
                 writer.add(name, &tensor, self.store_as)?;
             }
-            (Writer::Ztensor(writer), Piece::Object(object)) => {
-                let store_as = self.store_as;
-                let parts: Vec<ztensor::Part<'_>> =
-                    object.parts.iter().map(|(role, tensor)| (role.as_str(), tensor, store_as)).collect();
-                writer.object(name, &object.shape, &object.format, &object.attributes, &parts)?;
+            (Writer::Ztensor(writer), Piece::Object(reader, object)) => {
+                let wanted = self.store_as;
+                // A digest that is there stays, of another kind if one is asked for.
+                let kept = |component: &Component<'_>| component.digest().ok().flatten().map(|kept| kept.algorithm());
+                let store_as =
+                    |component: &Component<'_>| StoreAs { digest: wanted.digest.or_else(|| kept(component)), ..wanted };
+                writer.copy(reader, &object, Checks { digests: true, bools: false }, store_as)?;
             }
             (Writer::Npz(writer), Piece::Value(value)) => {
                 writer.add_array(name, &array(value).ok_or_else(|| refused("a list of tensors"))?)?;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{BufWriter, Read, Write};
+use std::io::{BufWriter, Read};
 use std::ops::Range;
 use std::path::Path;
 use std::time::Instant;
@@ -10,9 +10,9 @@ use std::time::Instant;
 use super::WeightsError;
 use super::load::Reporter;
 use super::options::{LoadOptions, LoaderStatistics};
-use crate::files::{Entry, FileBytes, RawTensor, TensorFile};
+use crate::files::{Entry, FileBytes, TensorFile};
 use crate::safetensors::{self, Layout, Metadata};
-use crate::ztensor::{self, Attribute, Checks, Encoding, Format, Object, StoreAs, ZTensorError};
+use crate::ztensor::{self, Attribute, Checks, Component, Encoding, Format, Object, StoreAs, ZTensorError};
 
 /// What is copied at a time.
 const PIECE: usize = 4 << 20;
@@ -144,13 +144,8 @@ fn check_plain(object: &Object<'_>, failed: Failed<'_>) -> Result<(), WeightsErr
     if object.format() == Format::Dense && object.components().len() > 1 {
         return Err(failed(format!("object `{name}` has further components, which safetensors cannot hold").into()));
     }
-    check_known(object, failed)
-}
-
-/// Refuses types that nobody here knows: their bytes would be written as something else.
-fn check_known(object: &Object<'_>, failed: Failed<'_>) -> Result<(), WeightsError> {
     let Some(unknown) = object.components().find_map(|component| component.unknown_type()) else { return Ok(()) };
-    let (name, unknown) = (object.name().escape_debug(), unknown.escape_debug());
+    let unknown = unknown.escape_debug();
     Err(failed(format!("object `{name}` has the unknown type `{unknown}`, which would be lost").into()))
 }
 
@@ -228,8 +223,7 @@ fn write_ztensor(
     for entry in entries {
         match (entry.in_ztensor(), entry.location(), entry.dtype()) {
             (Some((reader, object)), _, _) => {
-                check_known(&object, failed)?;
-                copy_object(reader, &object, checks, &mut writer).map_err(write_error)?;
+                writer.copy(reader, &object, checks, stored_as).map_err(write_error)?;
             }
             (None, Some((bytes, range)), Some(dtype)) => {
                 let mut source = Source { bytes, range };
@@ -243,34 +237,13 @@ fn write_ztensor(
     Ok(())
 }
 
-/// Copies an object of any format, with its attributes and all components, compressed as they were and with digests of the
-/// same kind.
-fn copy_object<W: Write>(
-    reader: &ztensor::Reader,
-    object: &Object<'_>,
-    checks: Checks,
-    writer: &mut ztensor::Writer<W>,
-) -> Result<(), ZTensorError> {
-    let mut parts = Vec::new();
-    for component in object.components() {
-        let bytes = reader.read_component(&component, checks)?;
-        let store_as = StoreAs {
-            zstd: (component.encoding() == Encoding::Zstd).then_some(DEFAULT_LEVEL),
-            digest: component.digest()?.map(|digest| digest.algorithm()),
-        };
-        let (dtype, n_bytes) = (component.element_type(), bytes.len());
-        // Whole elements, and counted without overflow: sub-byte ones are two to a byte, or four to three.
-        let n_elements = match dtype.bits() {
-            4 => n_bytes.saturating_mul(2),
-            6 => n_bytes / 3 * 4,
-            bits => n_bytes / (bits / 8),
-        };
-        let part = RawTensor::new(dtype, vec![n_elements], bytes);
-        let failed = |error: crate::files::RawTensorError| std::io::Error::other(error);
-        parts.push((component.role(), part.map_err(failed)?, store_as));
+/// Compressed as it is, and with a digest of the same kind.
+fn stored_as(component: &Component<'_>) -> StoreAs {
+    StoreAs {
+        zstd: (component.encoding() == Encoding::Zstd).then_some(DEFAULT_LEVEL),
+        // One of a kind that is not known cannot be made again.
+        digest: component.digest().ok().flatten().map(|digest| digest.algorithm()),
     }
-    let parts: Vec<(&str, &RawTensor, StoreAs)> = parts.iter().map(|(role, part, how)| (*role, part, *how)).collect();
-    writer.object(object.name(), object.shape(), object.format().name(), &object.attributes()?, &parts)
 }
 
 /// What zstd itself takes where nothing is said.

@@ -172,8 +172,8 @@ pub enum ZTensorError {
         /// The key.
         key: Name,
     },
-    /// §2.3: a required field is not there.
-    #[error("{at} has no field `{field}` [spec/ztensor.md §2.3]")]
+    /// §2.3, §2.4, §2.5: a required field is not there.
+    #[error("{at} has no field `{field}` [spec/ztensor.md §{}]", .at.section_of_fields())]
     MissingField {
         /// What lacks it.
         at: Box<Place>,

@@ -142,6 +142,12 @@ impl<'m> Format<'m> {
             Self::Other(name) => name,
         }
     }
+
+    /// The roles of the components that its objects must have (spec/ztensor.md §5); none for other formats.
+    #[must_use]
+    pub fn required_components(self) -> &'static [&'static str] {
+        types::required_components(self.name()).map_or(&[], |(_, roles)| roles)
+    }
 }
 
 impl Manifest {

@@ -24,6 +24,15 @@ impl Place {
     pub(super) fn component(object: &str, role: &str) -> Box<Self> {
         Box::new(Self { object: Some(Name::new(object)), role: Some(Name::new(role)) })
     }
+
+    /// The section of spec/ztensor.md that says which fields are there.
+    pub(super) fn section_of_fields(&self) -> &'static str {
+        match (&self.object, &self.role) {
+            (Some(_), Some(_)) => "2.5",
+            (Some(_), None) => "2.4",
+            (None, _) => "2.3",
+        }
+    }
 }
 
 impl fmt::Display for Place {

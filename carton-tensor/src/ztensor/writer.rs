@@ -8,10 +8,10 @@ use minicbor::Encoder;
 use super::attributes::{self, Attributes};
 use super::digest::Hasher;
 use super::footer::{ALIGNMENT, MAGIC, MAX_MANIFEST};
-use super::manifest::Encoding;
+use super::manifest::{Component, Encoding, Object};
 use super::name::Name;
 use super::place::Place;
-use super::{Digest, DigestAlgorithm, Version, ZTensorError, types};
+use super::{Checks, Digest, DigestAlgorithm, Reader, Version, ZTensorError, types};
 use crate::files::{ElementType, RawTensor};
 use crate::{MAX_RANK, element_count};
 
@@ -188,6 +188,37 @@ impl<W: Write> Writer<W> {
         self.insert(name, shape, format, &attributes, &components)
     }
 
+    /// Writes an object of another file with its attributes and all its components, those of formats and logical types that are not known
+    /// too. `store_as` says how to store each; one at a time is in memory.
+    ///
+    /// # Errors
+    /// Those of [`add`](Self::add) and of [`Reader::read_component`] with these checks.
+    pub fn copy(
+        &mut self,
+        reader: &Reader,
+        object: &Object<'_>,
+        checks: Checks,
+        store_as: impl Fn(&Component<'_>) -> StoreAs,
+    ) -> Result<(), ZTensorError> {
+        let name = object.name();
+        self.check_new(name, object.shape())?;
+        let attributes = object.attributes()?;
+        let attributes =
+            if attributes.is_empty() { Vec::new() } else { attributes::encode(&attributes, &Place::object(name))? };
+        let mut spellings = Vec::new();
+        for component in object.components() {
+            spellings.push(self.spelling_of(&component)?);
+        }
+        let mut components = Vec::with_capacity(spellings.len());
+        for (component, spelling) in object.components().zip(spellings) {
+            let bytes = reader.read_component(&component, checks)?;
+            let n_bytes = bytes.len() as u64;
+            let blob = self.blob(store_as(&component), n_bytes, |out| out.write_all(&bytes))?;
+            components.push(self.component(component.role(), spelling, n_bytes, &blob));
+        }
+        self.insert(name, object.shape(), object.format().name(), &attributes, &components)
+    }
+
     /// Writes the manifest, and gives back what was written to.
     ///
     /// # Errors
@@ -227,11 +258,21 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    fn spelling(&self, dtype: ElementType) -> Result<Spelling, ZTensorError> {
+    fn spelling(&self, dtype: ElementType) -> Result<Spelling<'static>, ZTensorError> {
         types::spelling(dtype, self.version).ok_or_else(|| ZTensorError::NotInVersion {
             version: self.version.name(),
             what: format!("elements of type {dtype}"),
         })
+    }
+
+    fn spelling_of<'a>(&self, component: &Component<'a>) -> Result<Spelling<'a>, ZTensorError> {
+        let Some(unknown) = component.unknown_type() else { return self.spelling(component.element_type()) };
+        if self.version < Version::V1_2 {
+            let what = format!("elements of the type `{}`", Name::new(unknown));
+            return Err(ZTensorError::NotInVersion { version: self.version.name(), what });
+        }
+        let (storage, _) = self.spelling(component.storage_type())?;
+        Ok((storage, Some(unknown)))
     }
 
     /// Writes a blob of `n_bytes`, compressed and hashed on the way.
@@ -268,7 +309,13 @@ impl<W: Write> Writer<W> {
     }
 
     /// The CBOR of a component, with its role in front.
-    fn component(&mut self, role: &str, (dtype, logical): Spelling, n_bytes: u64, blob: &Blob) -> (String, Vec<u8>) {
+    fn component(
+        &mut self,
+        role: &str,
+        (dtype, logical): Spelling<'_>,
+        n_bytes: u64,
+        blob: &Blob,
+    ) -> (String, Vec<u8>) {
         let is_zstd = blob.encoding == Encoding::Zstd;
         let uncompressed = (is_zstd && self.version >= Version::V1_2).then_some(n_bytes);
         self.head.needs_1_2 |= logical.is_some() || uncompressed.is_some();
@@ -347,7 +394,7 @@ impl<W: Write> Writer<W> {
 }
 
 /// `dtype` and `type`.
-type Spelling = (&'static str, Option<&'static str>);
+type Spelling<'a> = (&'static str, Option<&'a str>);
 
 /// Where a blob was written.
 struct Blob {

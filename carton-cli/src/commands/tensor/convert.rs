@@ -4,8 +4,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use carton_tensor::files::{ElementType, RawTensor};
-use carton_tensor::ztensor::{self, Checks, Component, Format, Object};
+use carton_tensor::files::ElementType;
+use carton_tensor::ztensor::{Format, Object};
 use serde::Serialize;
 
 use super::{Context, checkpoint};
@@ -14,9 +14,7 @@ use crate::failure::{Exit, Failure};
 use crate::interrupt::{self, Wanted};
 use crate::output::{Output, byte_size, count, one_line};
 use crate::progress::ProgressDisplay;
-use crate::tensor_files::{
-    Kind, Listed, Metadata, ObjectCopy, OutputFormat, Piece, Planned, Sink, Source, TensorFileError,
-};
+use crate::tensor_files::{Kind, Listed, Metadata, OutputFormat, Piece, Planned, Sink, Source, TensorFileError};
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -121,56 +119,37 @@ pub(super) fn kind(listed: &Listed, format: OutputFormat, dequantize: bool) -> K
 }
 
 /// Reads a tensor as it will be written.
-pub(super) fn piece(
-    source: &Source,
+pub(super) fn piece<'a>(
+    source: &'a Source,
     listed: &Listed,
     format: OutputFormat,
     dequantize: bool,
     warnings: &mut Vec<String>,
-) -> Result<Piece, TensorFileError> {
+) -> Result<Piece<'a>, TensorFileError> {
     let Some(reader) = source.as_ztensor() else { return Ok(Piece::Value(source.read(&listed.name)?)) };
     let object = reader.object(&listed.name)?;
     let becomes_dense = dequantize && object.format() == Format::QuantizedGroup;
     if format == OutputFormat::Ztensor && !becomes_dense {
-        return Ok(Piece::Object(copy(reader, &object)?));
+        return Ok(Piece::Object(reader, object));
     }
-    if !object.attributes()?.is_empty() && object.format() != Format::QuantizedGroup {
-        warnings.push(format!("the attributes of `{}` are not written", listed.name));
-    }
+    warn_of_lost(&object, warnings)?;
     Ok(Piece::Value(source.read(&listed.name)?))
 }
 
-/// An object as it is, its components decompressed.
-fn copy(reader: &ztensor::Reader, object: &Object<'_>) -> Result<ObjectCopy, TensorFileError> {
-    let mut parts = Vec::new();
-    for component in object.components() {
-        parts.push((component.role().to_owned(), part(reader, object, &component)?));
+/// Says what an object has beside its tensor, which alone is written.
+pub(super) fn warn_of_lost(object: &Object<'_>, warnings: &mut Vec<String>) -> Result<(), TensorFileError> {
+    let name = object.name();
+    if !object.attributes()?.is_empty() && object.format() != Format::QuantizedGroup {
+        warnings.push(format!("the attributes of `{name}` are not written"));
     }
-    let (shape, format) = (object.shape().to_vec(), object.format().name().to_owned());
-    Ok(ObjectCopy { shape, format, attributes: object.attributes()?, parts })
-}
-
-fn part(
-    reader: &ztensor::Reader,
-    object: &Object<'_>,
-    component: &Component<'_>,
-) -> Result<RawTensor, TensorFileError> {
-    if let Some(unknown) = component.unknown_type() {
-        return Err(TensorFileError::CannotHold {
-            format: "what is written",
-            name: object.name().to_owned(),
-            what: format!("whose `{}` has elements of the type `{unknown}`, which is not known", component.role()),
-            hint: "leave it out with --only",
-        });
+    // The numbers of a group are computed with what else it has, and formats that are not known are refused.
+    let needed = object.format().required_components();
+    let further = object.components().map(|component| component.role()).filter(|role| !needed.contains(role));
+    let further: Vec<&str> = further.collect();
+    if !further.is_empty() && object.format() != Format::QuantizedGroup {
+        warnings.push(format!("not written of `{name}`, beside its numbers: `{}`", further.join("`, `")));
     }
-    let bytes = reader.read_component(component, Checks { digests: true, bools: false })?;
-    let dtype = component.element_type();
-    let shape = match object.format() {
-        Format::Dense => object.shape().to_vec(),
-        _ => vec![bytes.len() * 8 / dtype.bits()],
-    };
-    RawTensor::new(dtype, shape, bytes)
-        .map_err(|source| TensorFileError::Tensor { name: object.name().to_owned(), source })
+    Ok(())
 }
 
 /// What a file says about itself, as far as the new one can say it.

@@ -152,6 +152,10 @@ fn quantize(
             // Where scales come before integers a tensor is read twice, so that no more than one is held.
             Role::Scale => scale_of(&one(source, listed)?)?,
             Role::Integers => {
+                if let Some(reader) = source.as_ztensor() {
+                    let object = reader.object(&listed.name).map_err(TensorFileError::from)?;
+                    convert::warn_of_lost(&object, &mut warnings)?;
+                }
                 let QuantizedTensor { tensor, scale, n_non_finite } = one(source, listed)?;
                 quantized.push(Quantized { name: listed.name.clone(), scale, non_finite: n_non_finite });
                 Piece::Value(Value::Numbers(tensor))
@@ -174,7 +178,7 @@ fn one(source: &Source, listed: &Listed) -> Result<QuantizedTensor, Failure> {
     weights::quantize(&tensor).map_err(Failure::new)
 }
 
-fn scale_of(quantized: &QuantizedTensor) -> Result<Piece, Failure> {
+fn scale_of(quantized: &QuantizedTensor) -> Result<Piece<'static>, Failure> {
     let bytes = SharedBytes::from(quantized.scale.to_le_bytes().to_vec());
     let tensor = RawTensor::new(ElementType::Float64, Vec::new(), bytes).map_err(Failure::new)?;
     Ok(Piece::Value(Value::Numbers(tensor)))

@@ -6,7 +6,7 @@ use carton_tensor::Tensor;
 use carton_tensor::files::ElementType;
 use carton_tensor::npy::{self, Array, NpzWriter};
 use carton_tensor::safetensors;
-use carton_tensor::ztensor::Reader;
+use carton_tensor::ztensor::{Attribute, Attributes, DigestAlgorithm, Reader, StoreAs, Writer};
 use insta::assert_snapshot;
 
 use super::{example, floats, read, tensor, write_safetensors, write_ztensor};
@@ -87,6 +87,44 @@ fn objects_of_ztensor_files_are_copied_as_they_are() {
     let dense = npy::Npz::open(sandbox.work().join("sparse.npz")).unwrap().read("sparse").unwrap();
     assert_eq!(dense, Tensor::from_vec(vec![0.0_f32, 0.0, 3.0, 0.0], vec![2, 2]).unwrap());
     assert_eq!(sandbox.files(), ["copy.zt", "sparse.npz", "w.zt"]);
+}
+
+/// A dense object with further components, one of a type that nobody knows: what is not its tensor stays in a zTensor file, and is missed
+/// in another one.
+#[test]
+fn further_components_are_kept_or_missed() {
+    let sandbox = Sandbox::new();
+    let (data, extra) = (floats(&[1.5, -2.5], &[2]), tensor(ElementType::Float8E4m3Fn, &[3], [1, 2, 3]));
+    let attributes = Attributes::from([("answer".to_owned(), Attribute::Integer(42))]);
+    let mut writer = Writer::new(Vec::new()).unwrap();
+    let hashed = StoreAs::RAW.digest(DigestAlgorithm::Sha256);
+    writer
+        .object("w", &[2], "dense", &attributes, &[("data", &data, hashed), ("extra", &extra, StoreAs::RAW)])
+        .unwrap();
+    let file = writer.finish().unwrap();
+    let known = b"f8_e4m3fn";
+    let position = file.windows(known.len()).position(|bytes| bytes == known).unwrap();
+    sandbox.write("w.zt", [&file[..position], b"f8_mine_1", &file[position + known.len()..]].concat());
+    sandbox.carton("tensor verify w.zt").expect_code(0);
+    // Digests are those that were there, so that it is the same file.
+    sandbox.carton("tensor convert w.zt copy.zt").expect_code(0);
+    assert_eq!(read(&sandbox, "copy.zt"), read(&sandbox, "w.zt"));
+    assert_snapshot!(sandbox.carton("tensor convert w.zt w.safetensors"), @"
+    exit code: 0
+    ----- stdout -----
+    wrote w.safetensors (1 tensor, 80 B)
+    ----- stderr -----
+    warning: the attributes of `w` are not written
+    warning: not written of `w`, beside its numbers: `extra`
+    ");
+    assert_snapshot!(sandbox.carton("tensor quantize w.zt q.zt"), @"
+    exit code: 0
+    ----- stdout -----
+    wrote q.zt (414 B): 1 tensor quantized, 0 as they were
+    ----- stderr -----
+    warning: the attributes of `w` are not written
+    warning: not written of `w`, beside its numbers: `extra`
+    ");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use carton_tensor::files::ElementType;
 use carton_tensor::ztensor::{Attributes, Reader, StoreAs, Writer};
 use insta::assert_snapshot;
 
-use super::{example, floats, read, write_safetensors, write_ztensor};
+use super::{example, floats, read, tensor, write_safetensors, write_ztensor};
 use crate::sandbox::Sandbox;
 
 #[test]
@@ -46,6 +46,25 @@ fn floats_become_int8_with_their_scale() {
 
     hint: `carton tensor ls` shows their dtypes, and --only chooses by name
     ");
+}
+
+/// Numbers of a type that nobody knows may mean anything.
+#[test]
+fn a_type_that_is_not_known_stays_as_it_is() {
+    let sandbox = Sandbox::new();
+    let mut writer = Writer::new(Vec::new()).unwrap();
+    writer.add("odd", &tensor(ElementType::Float8E4m3Fn, &[2], [1, 2]), StoreAs::RAW).unwrap();
+    writer.add("w", &floats(&[1.0], &[1]), StoreAs::RAW).unwrap();
+    let file = writer.finish().unwrap();
+    let known = b"f8_e4m3fn";
+    let position = file.windows(known.len()).position(|bytes| bytes == known).unwrap();
+    sandbox.write("w.zt", [&file[..position], b"f8_mine_1", &file[position + known.len()..]].concat());
+    sandbox.carton("tensor quantize w.zt q.zt").expect_code(0);
+    let quantized = Reader::new(read(&sandbox, "q.zt").into()).unwrap();
+    let odd = quantized.object("odd").unwrap();
+    assert_eq!(odd.component("data").unwrap().unknown_type(), Some("f8_mine_1"));
+    assert_eq!(*quantized.component("odd", "data").unwrap(), [1, 2]);
+    assert_eq!(quantized.read("w").unwrap().dtype(), ElementType::Int8);
 }
 
 /// Sparse tensors become dense first, and what is quantized already is not quantized again.

@@ -1,8 +1,13 @@
 //! `carton tensor verify`.
 
+use std::fs;
+use std::path::Path;
+
+use carton_tensor::files::ElementType;
+use carton_tensor::ztensor::{Attribute, Attributes, StoreAs, Writer};
 use insta::assert_snapshot;
 
-use super::{example, read, write_safetensors, write_ztensor};
+use super::{example, floats, read, tensor, write_safetensors, write_ztensor};
 use crate::sandbox::Sandbox;
 
 #[test]
@@ -57,4 +62,36 @@ fn files_are_verified() {
     bytes[at] = 8;
     sandbox.write("damaged.npz", bytes);
     sandbox.carton("tensor verify damaged.npz").expect_code(4);
+}
+
+/// What is decoded only when it is asked for is verified too.
+#[test]
+fn attributes_are_verified() {
+    let sandbox = Sandbox::new();
+    let reject = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../carton-tensor/tests/reject/ztensor/two_attributes_spelt_apart.zt");
+    sandbox.write("twice.zt", fs::read(reject).unwrap());
+    let json = sandbox.carton("tensor verify twice.zt --json").expect_code(4).json();
+    assert!(json["problems"].to_string().contains("[spec/ztensor.md §2.2]"), "{json}");
+    let (words, numbers) = (tensor(ElementType::Int32, &[1], [0; 4]), floats(&[1.0], &[1]));
+    let parts = [("packed_weight", &words), ("scales", &numbers), ("zeros", &numbers)];
+    for (packing, bits, code) in
+        [("8_per_i32", 4, 0), ("8_per_i32", 3, 4), ("16_per_i32", 4, 4), ("of_another_kind", 3, 0)]
+    {
+        let attributes = Attributes::from([
+            ("bits".to_owned(), Attribute::Integer(bits)),
+            ("group_size".to_owned(), Attribute::Integer(-1)),
+            ("packing".to_owned(), Attribute::Text(packing.to_owned())),
+        ]);
+        let mut writer = Writer::new(Vec::new()).unwrap();
+        let parts = parts.map(|(role, tensor)| (role, tensor, StoreAs::RAW));
+        writer.object("w", &[8, 1], "quantized_group", &attributes, &parts).unwrap();
+        sandbox.write("group.zt", writer.finish().unwrap());
+        let json = sandbox.carton("tensor verify group.zt --json").expect_code(code).json();
+        assert_eq!(
+            json["problems"].to_string().contains("[spec/ztensor.md §5.4]"),
+            code == 4,
+            "{packing}, {bits}: {json}"
+        );
+    }
 }

@@ -287,10 +287,12 @@ fn whole_findings(
     let mut structure = verify_layer_structure(subjects.iter().map(|subject| subject.name.as_str()), description);
     // What nobody asked for is not missing.
     structure.missing.retain(|name| filter.accepts(name));
-    if structure.unexpected.len() == subjects.len() && description.n_tensors() > 0 {
+    if structure.unexpected.len() == subjects.len() {
         let names = some_names(description.tensors().map(|(name, _)| name));
-        let message = format!("No expected tensors found: none is one of the {} ({names})", description.n_tensors());
-        validation.add(Category::NoExpectedTensors.of_all(message));
+        validation.add(Category::NoExpectedTensors.of_all(match description.n_tensors() {
+            0 => "No expected tensors found: the description has none".to_owned(),
+            n_tensors => format!("No expected tensors found: none is one of the {n_tensors} ({names})"),
+        }));
     } else if !structure.missing.is_empty() {
         let (n_missing, names) = (structure.missing.len(), some_names(structure.missing.iter().map(String::as_str)));
         validation.add(Category::MissingLayers.of_all(format!(

@@ -134,6 +134,18 @@ fn nothing_of_what_is_expected_is_an_error() {
     );
 }
 
+#[test]
+fn a_description_of_nothing_finds_nothing_that_it_expects() {
+    let description: Description = "version = 1\nname = 'none'\n[sizes]\nlayers = 0\n\n[[tensors]]\nname = 'w{layer}'\nrepeat = 'layers'\nshape = [1]"
+        .parse()
+        .unwrap();
+    let tensors = BTreeMap::from([("a".to_owned(), floats(&[1], &[1.0]))]);
+    let weights = Weights { tensors, statistics: LoaderStatistics::default() };
+    let found = validate_weights(&weights, &description).unwrap();
+    assert_eq!(found.errors.len(), 1);
+    assert_eq!(found.errors[0].message, "No expected tensors found: the description has none");
+}
+
 fn u64s(numbers: &[u64]) -> RawTensor {
     let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
     RawTensor::new(ElementType::Uint64, vec![numbers.len()], bytes.into()).unwrap()
