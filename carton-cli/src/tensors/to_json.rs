@@ -21,6 +21,28 @@ impl Serialize for JsonTensor<'_> {
     }
 }
 
+/// What a tensor has along its first dimension, each as JSON in one line.
+pub(crate) fn json_rows(tensor: &Tensor) -> Vec<String> {
+    match tensor {
+        Tensor::Numeric(numbers) => {
+            with_elements!(numbers, elements => rows(&elements, numbers.shape()), else Vec::new())
+        }
+        Tensor::String(strings) => rows(strings.elements(), strings.shape()),
+        _ => Vec::new(),
+    }
+}
+
+fn rows<T: JsonElement>(elements: &[T], shape: &[usize]) -> Vec<String> {
+    let Some((&length, inner)) = shape.split_first() else { return Vec::new() };
+    let stride = elements.len().checked_div(length).unwrap_or(0);
+    let row = |index| {
+        let elements = elements.get(index * stride..(index + 1) * stride).unwrap_or_default();
+        // What is written to memory, with text for keys, cannot fail.
+        serde_json::to_string(&Lists { elements, shape: inner }).unwrap_or_default()
+    };
+    (0..length).map(row).collect()
+}
+
 /// The nested lists of a tensor.
 struct Data<'a>(&'a Tensor);
 
@@ -135,6 +157,15 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+
+    #[test]
+    fn rows_as_json() {
+        let check = |tensor: Tensor, expected: &[&str]| assert_eq!(json_rows(&tensor), expected);
+        check(Tensor::from_vec(vec![0.1_f32, f32::NAN, 1e10], vec![3]).unwrap(), &["0.1", "\"NaN\"", "10000000000.0"]);
+        check(Tensor::from_vec(vec![0.1_f32, 0.2, 0.3, 0.4], vec![2, 2]).unwrap(), &["[0.1,0.2]", "[0.3,0.4]"]);
+        check(Tensor::from_vec(Vec::<i64>::new(), vec![0]).unwrap(), &[]);
+        check(Tensor::from_strings(["a", "\n"], vec![2]).unwrap(), &["\"a\"", "\"\\n\""]);
+    }
 
     #[test]
     fn tensors_as_json() {

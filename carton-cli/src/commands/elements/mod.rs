@@ -14,7 +14,7 @@ use crate::args::ElementsArgs;
 use crate::failure::{Exit, Failure};
 use crate::output::{Output, Role, ignore_broken_pipe, one_line, printable};
 use crate::tensor_files::{TensorFileError, Value, is_in_numpy, shown_name};
-use crate::tensors::{JsonTensor, summary};
+use crate::tensors::{JsonTensor, json_rows, summary};
 
 /// The part of a tensor that was asked for: a slice, or the first so many elements of that.
 pub(super) fn cut(value: Value, elements: &ElementsArgs) -> Result<Value, Failure> {
@@ -138,13 +138,13 @@ struct Unprintable {
 
 /// Each element on a line of its own.
 fn lines(tensor: &Tensor) -> String {
-    let json = serde_json::to_value(JsonTensor(tensor)).unwrap_or_default();
-    let elements = json.get("data").and_then(|data| data.as_array()).cloned().unwrap_or_default();
-    let line = |element: &serde_json::Value| match element {
-        serde_json::Value::String(text) if matches!(tensor, Tensor::Numeric(_)) => format!("{text}\n"),
-        other => format!("{}\n", one_line(&other.to_string())),
+    // Numbers that JSON lacks need no quotation marks here.
+    let is_text = matches!(tensor, Tensor::String(_));
+    let line = |row: String| match row.strip_prefix('"').and_then(|row| row.strip_suffix('"')) {
+        Some(number) if !is_text => format!("{number}\n"),
+        _ => format!("{}\n", one_line(&row)),
     };
-    elements.iter().map(line).collect()
+    json_rows(tensor).into_iter().map(line).collect()
 }
 
 /// Writes an array to standard output, for programs.

@@ -78,7 +78,7 @@ pub(super) async fn run(arguments: TensorStatsArgs, context: &Context<'_>) -> Re
     table.row(header);
     for tensor in &tensors {
         table.row([
-            tensor.dtype.clone().unwrap_or_default(),
+            tensor.dtype.clone().unwrap_or_else(|| "-".to_owned()),
             ls::shape(tensor.shape.as_deref()),
             short(tensor.min),
             short(tensor.max),

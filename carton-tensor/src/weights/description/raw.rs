@@ -113,8 +113,8 @@ fn values(raw: &RawValues) -> Result<ValueRange, DescriptionError> {
 
 fn quantization(raw: &RawQuantization) -> Result<Quantization, DescriptionError> {
     let scale = raw.scale;
-    if scale.is_some_and(|scale| !(scale.is_finite() && scale > 0.0)) {
-        return Err(invalid("quantization.scale", 3, format!("expected a number above 0, found {scale:?}")));
+    if let Some(scale) = scale.filter(|scale| !(scale.is_finite() && *scale > 0.0)) {
+        return Err(invalid("quantization.scale", 3, format!("expected a number above 0, found {scale}")));
     }
     match raw.method.as_str() {
         "ternary" => Ok(Quantization::Ternary { scale }),
