@@ -112,7 +112,7 @@ fn further_components_are_kept_or_missed() {
     assert_snapshot!(sandbox.carton("tensor convert w.zt w.safetensors"), @"
     exit code: 0
     ----- stdout -----
-    wrote w.safetensors (1 tensor, 80 B)
+    wrote w.safetensors (1 tensor, 72 B)
     ----- stderr -----
     warning: the attributes of `w` are not written
     warning: not written of `w`, beside its numbers: `extra`
@@ -120,7 +120,7 @@ fn further_components_are_kept_or_missed() {
     assert_snapshot!(sandbox.carton("tensor quantize w.zt q.zt"), @"
     exit code: 0
     ----- stdout -----
-    wrote q.zt (414 B): 1 tensor quantized, 0 as they were
+    wrote q.zt (318 B): 1 tensor quantized, 0 as they were
     ----- stderr -----
     warning: the attributes of `w` are not written
     warning: not written of `w`, beside its numbers: `extra`
