@@ -239,6 +239,28 @@ fn shards_merge_into_one_file() {
     assert_eq!(reader.manifest().attributes().unwrap()["number"], 7.into());
     let error = weights::merge([path("5.zt")], path("bad.safetensors"), &LoadOptions::default()).unwrap_err();
     assert!(format!("{error:?}").contains("no text, which safetensors cannot hold"), "{error:?}");
+    // A digest that cannot be made again is missed, whether it is verified or not.
+    let rejected = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reject/ztensor/unknown_digest.zt");
+    let error = weights::merge([rejected], path("bad.zt"), &LoadOptions::default()).unwrap_err();
+    assert!(format!("{error:?}").contains("UnknownDigest"), "{error:?}");
     let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left.len(), 9, "nothing unfinished is left: {left:?}");
+}
+
+#[test]
+fn a_logical_type_that_is_not_known_is_merged_into_ztensor_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let tensor = RawTensor::new(ElementType::Float8E4m3Fn, vec![2], vec![1_u8, 2].into()).unwrap();
+    let mut writer = ztensor::Writer::new(Vec::new()).unwrap();
+    writer.add("odd", &tensor, StoreAs::RAW).unwrap();
+    let file = writer.finish().unwrap();
+    let known = b"f8_e4m3fn";
+    let position = file.windows(known.len()).position(|bytes| bytes == known).unwrap();
+    let odd = [&file[..position], b"f8_mine_1", &file[position + known.len()..]].concat();
+    std::fs::write(path("odd.zt"), &odd).unwrap();
+    weights::merge([path("odd.zt")], path("merged.zt"), &LoadOptions::default()).unwrap();
+    assert!(std::fs::read(path("merged.zt")).unwrap() == odd);
+    let error = weights::merge([path("odd.zt")], path("bad.safetensors"), &LoadOptions::default()).unwrap_err();
+    assert!(format!("{error:?}").contains("the unknown type `f8_mine_1`"), "{error:?}");
 }

@@ -201,9 +201,10 @@ impl Sink {
             (Writer::Ztensor(writer), Piece::Object(reader, object)) => {
                 let wanted = self.store_as;
                 // A digest that is there stays, of another kind if one is asked for.
-                let kept = |component: &Component<'_>| component.digest().ok().flatten().map(|kept| kept.algorithm());
-                let store_as =
-                    |component: &Component<'_>| StoreAs { digest: wanted.digest.or_else(|| kept(component)), ..wanted };
+                let store_as = |component: &Component<'_>| {
+                    let kept = component.digest()?.map(|digest| digest.algorithm());
+                    Ok(StoreAs { digest: wanted.digest.or(kept), ..wanted })
+                };
                 writer.copy(reader, &object, Checks { digests: true, bools: false }, store_as)?;
             }
             (Writer::Npz(writer), Piece::Value(value)) => {

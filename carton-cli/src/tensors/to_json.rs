@@ -33,7 +33,8 @@ pub(crate) fn json_rows(tensor: &Tensor) -> Vec<String> {
 }
 
 fn rows<T: JsonElement>(elements: &[T], shape: &[usize]) -> Vec<String> {
-    let Some((&length, inner)) = shape.split_first() else { return Vec::new() };
+    // Without elements the first dimension may be of any size.
+    let Some((&length, inner)) = shape.split_first().filter(|_| !elements.is_empty()) else { return Vec::new() };
     let stride = elements.len().checked_div(length).unwrap_or(0);
     let row = |index| {
         let elements = elements.get(index * stride..(index + 1) * stride).unwrap_or_default();
@@ -164,6 +165,7 @@ mod tests {
         check(Tensor::from_vec(vec![0.1_f32, f32::NAN, 1e10], vec![3]).unwrap(), &["0.1", "\"NaN\"", "10000000000.0"]);
         check(Tensor::from_vec(vec![0.1_f32, 0.2, 0.3, 0.4], vec![2, 2]).unwrap(), &["[0.1,0.2]", "[0.3,0.4]"]);
         check(Tensor::from_vec(Vec::<i64>::new(), vec![0]).unwrap(), &[]);
+        check(Tensor::from_vec(Vec::<i64>::new(), vec![1 << 40, 0]).unwrap(), &[]);
         check(Tensor::from_strings(["a", "\n"], vec![2]).unwrap(), &["\"a\"", "\"\\n\""]);
     }
 

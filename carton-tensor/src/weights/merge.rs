@@ -237,13 +237,12 @@ fn write_ztensor(
     Ok(())
 }
 
-/// Compressed as it is, and with a digest of the same kind.
-fn stored_as(component: &Component<'_>) -> StoreAs {
-    StoreAs {
+/// Compressed as it is, and with a digest of the same kind. One of a kind that is not known cannot be made again, and is an error.
+fn stored_as(component: &Component<'_>) -> Result<StoreAs, ZTensorError> {
+    Ok(StoreAs {
         zstd: (component.encoding() == Encoding::Zstd).then_some(DEFAULT_LEVEL),
-        // One of a kind that is not known cannot be made again.
-        digest: component.digest().ok().flatten().map(|digest| digest.algorithm()),
-    }
+        digest: component.digest()?.map(|digest| digest.algorithm()),
+    })
 }
 
 /// What zstd itself takes where nothing is said.

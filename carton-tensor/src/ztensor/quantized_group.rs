@@ -36,6 +36,12 @@ enum Zeros {
 const WORD: u32 = 32;
 
 impl QuantizedGroup {
+    /// Whether the attributes of an object name a packing that spec/ztensor.md §5.4 describes. What other packings need, nobody here knows.
+    #[must_use]
+    pub fn has_known_packing(attributes: &Attributes) -> bool {
+        weights_per_word(attributes).is_some()
+    }
+
     /// Checks attributes and components against the shape.
     fn new(reader: &Reader, object: &Object<'_>) -> Result<Self, ZTensorError> {
         let attributes = object.attributes()?;
@@ -174,11 +180,20 @@ fn packing(attributes: &Attributes, object: &Object<'_>) -> Result<(u32, usize),
         4 => ("`8_per_i32` for 4 bits", 8),
         _ => ("`4_per_i32` for 8 bits", 4),
     };
-    let found = attributes.get("packing").and_then(Attribute::as_text).and_then(|text| text.strip_suffix("_per_i32"));
-    if found == Some(per_word.to_string().as_str()) {
+    if weights_per_word(attributes) == Some(per_word) {
         return Ok((bits, per_word));
     }
     Err(wrong_attribute(attributes, object, "packing", expected))
+}
+
+/// What `packing` says; `None` if it is not one of the three that are described.
+fn weights_per_word(attributes: &Attributes) -> Option<usize> {
+    match attributes.get("packing")?.as_text()? {
+        "16_per_i32" => Some(16),
+        "8_per_i32" => Some(8),
+        "4_per_i32" => Some(4),
+        _ => None,
+    }
 }
 
 /// A matrix whose rows fill words.

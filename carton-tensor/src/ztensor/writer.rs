@@ -192,13 +192,13 @@ impl<W: Write> Writer<W> {
     /// too. `store_as` says how to store each; one at a time is in memory.
     ///
     /// # Errors
-    /// Those of [`add`](Self::add) and of [`Reader::read_component`] with these checks.
+    /// Those of [`add`](Self::add), of [`Reader::read_component`] with these checks, and of `store_as`.
     pub fn copy(
         &mut self,
         reader: &Reader,
         object: &Object<'_>,
         checks: Checks,
-        store_as: impl Fn(&Component<'_>) -> StoreAs,
+        store_as: impl Fn(&Component<'_>) -> Result<StoreAs, ZTensorError>,
     ) -> Result<(), ZTensorError> {
         let name = object.name();
         self.check_new(name, object.shape())?;
@@ -213,7 +213,7 @@ impl<W: Write> Writer<W> {
         for (component, spelling) in object.components().zip(spellings) {
             let bytes = reader.read_component(&component, checks)?;
             let n_bytes = bytes.len() as u64;
-            let blob = self.blob(store_as(&component), n_bytes, |out| out.write_all(&bytes))?;
+            let blob = self.blob(store_as(&component)?, n_bytes, |out| out.write_all(&bytes))?;
             components.push(self.component(component.role(), spelling, n_bytes, &blob));
         }
         self.insert(name, object.shape(), object.format().name(), &attributes, &components)

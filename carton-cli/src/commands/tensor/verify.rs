@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use carton_tensor::files::{ElementType, TensorFile, TensorFileFormat};
-use carton_tensor::ztensor::{self, Attribute, Attributes, Checks, Encoding, Format, ZTensorError};
+use carton_tensor::ztensor::{self, Checks, Encoding, Format, QuantizedGroup, ZTensorError};
 use serde::Serialize;
 
 use super::{Context, checkpoint};
@@ -119,7 +119,7 @@ fn look_at(reader: &ztensor::Reader, name: &str) -> Result<(), ZTensorError> {
         Format::SparseCoo => drop(reader.coo(name)?),
         Format::QuantizedGroup => match reader.quantized_group(name) {
             // Packings that are not known can be read component by component, and may have any attributes.
-            Err(ZTensorError::QuantizedAttribute { .. }) if !has_known_packing(&attributes) => {}
+            Err(ZTensorError::QuantizedAttribute { .. }) if !QuantizedGroup::has_known_packing(&attributes) => {}
             result => drop(result?),
         },
         Format::Dense | Format::Other(_) => {
@@ -131,10 +131,4 @@ fn look_at(reader: &ztensor::Reader, name: &str) -> Result<(), ZTensorError> {
         }
     }
     Ok(())
-}
-
-/// Whether a group is packed in one of the ways that spec/ztensor.md §5.4 describes.
-fn has_known_packing(attributes: &Attributes) -> bool {
-    let packing = attributes.get("packing").and_then(Attribute::as_text);
-    matches!(packing, Some("16_per_i32" | "8_per_i32" | "4_per_i32"))
 }

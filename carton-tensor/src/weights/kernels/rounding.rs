@@ -42,6 +42,23 @@ pub(crate) trait RoundToInt8: Float {
 /// the number just below 0.5 to 1.
 const BELOW_HALF: f32 = 0.5_f32.next_down();
 
+macro_rules! round_to_i8 {
+    ($float:ident) => {
+        #[inline(always)]
+        fn round_to_i8(self) -> i8 {
+            /// See the one of float32.
+            const BELOW_HALF: $float = $float::next_down(0.5);
+            let rounded = self + BELOW_HALF.copysign(self);
+            // Written as comparisons so that NaN becomes a number, and that each is one instruction.
+            let rounded = if rounded > -128.0 { rounded } else { -128.0 };
+            let rounded = if rounded < 127.0 { rounded } else { 127.0 };
+            // SAFETY: the number is no NaN and between -128 and 127 since the two lines above.
+            let integer = unsafe { rounded.to_int_unchecked::<i32>() };
+            integer as i8
+        }
+    };
+}
+
 impl RoundToInt8 for f32 {
     fn scale(largest: f32) -> Scale<f32> {
         /// 2 to the power of 100.
@@ -57,16 +74,7 @@ impl RoundToInt8 for f32 {
         }
     }
 
-    #[inline(always)]
-    fn round_to_i8(self) -> i8 {
-        let rounded = self + BELOW_HALF.copysign(self);
-        // Written as comparisons so that NaN becomes a number, and that each is one instruction.
-        let rounded = if rounded > -128.0 { rounded } else { -128.0 };
-        let rounded = if rounded < 127.0 { rounded } else { 127.0 };
-        // SAFETY: the number is no NaN and between -128 and 127 since the two lines above.
-        let integer = unsafe { rounded.to_int_unchecked::<i32>() };
-        integer as i8
-    }
+    round_to_i8!(f32);
 
     #[inline(always)]
     fn round(instructions: Instructions, numbers: &[f32], factor: f32, out: &mut [i8]) {
@@ -88,17 +96,7 @@ impl RoundToInt8 for f64 {
         Scale { lift: 1.0, factor: if largest == 0.0 { 1.0 } else { (127.0 / largest).min(f64::MAX) } }
     }
 
-    #[inline(always)]
-    fn round_to_i8(self) -> i8 {
-        /// As that of float32.
-        const BELOW_HALF: f64 = 0.5_f64.next_down();
-        let rounded = self + BELOW_HALF.copysign(self);
-        let rounded = if rounded > -128.0 { rounded } else { -128.0 };
-        let rounded = if rounded < 127.0 { rounded } else { 127.0 };
-        // SAFETY: as for float32.
-        let integer = unsafe { rounded.to_int_unchecked::<i32>() };
-        integer as i8
-    }
+    round_to_i8!(f64);
 
     #[inline(always)]
     fn round(_: Instructions, numbers: &[f64], factor: f64, out: &mut [i8]) {
