@@ -1,0 +1,138 @@
+//! What goes into a carton: files and tensors that the metadata names are found, read and given their names there.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use carton_tensor::{Tensor, npy};
+
+use super::Packed;
+use crate::Error;
+use crate::archive::Compression;
+use crate::blocking::Abandoned;
+use crate::metadata::{Draft, DraftReference, Metadata, Reference};
+use crate::package::{self, PackageInput};
+use crate::progress::{ProgressCallback, ProgressEvent, Stage};
+use crate::tensor_data::{TensorFormat, is_tensor_file};
+
+/// Everything that goes into the carton.
+#[derive(Clone)]
+pub(super) struct Input {
+    pub(super) draft: Draft,
+    pub(super) model_path: PathBuf,
+    pub(super) misc: BTreeMap<String, PathBuf>,
+    pub(super) tensors: BTreeMap<String, Tensor>,
+    pub(super) tensor_format: TensorFormat,
+    pub(super) compression: Compression,
+    pub(super) progress: Option<ProgressCallback>,
+}
+
+impl Input {
+    /// Turns references to files into tensors of `tensor_data` and files of `misc`.
+    pub(super) fn read_files(&mut self, folder: &Path) -> Result<(), Error> {
+        let Self { draft, tensors, misc, .. } = self;
+        let mut known: BTreeMap<(PathBuf, Option<String>), Reference> = BTreeMap::new();
+        draft.resolve_files(|path, member| {
+            let key = (path.to_path_buf(), member.map(str::to_owned));
+            if let Some(reference) = known.get(&key) {
+                return Ok(reference.clone());
+            }
+            let reference = match read_tensor(&folder.join(path), member)? {
+                Some(tensor) => {
+                    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+                    let name = unused(tensors, member.unwrap_or(&stem));
+                    tensors.insert(name.clone(), tensor);
+                    Reference::TensorData(name)
+                }
+                None => {
+                    let name = path.file_name().unwrap_or_default().to_string_lossy();
+                    let name = unused(misc, &name);
+                    misc.insert(name.clone(), folder.join(path));
+                    Reference::Misc(name)
+                }
+            };
+            known.insert(key, reference.clone());
+            Ok::<_, Error>(reference)
+        })
+    }
+
+    pub(super) fn add_tensors(&mut self, tensors: BTreeMap<String, Tensor>) -> BTreeMap<String, DraftReference> {
+        let mut references = BTreeMap::new();
+        for (name, tensor) in tensors {
+            let stored = unused(&self.tensors, &name);
+            self.tensors.insert(stored.clone(), tensor);
+            references.insert(name, Reference::TensorData(stored).into());
+        }
+        references
+    }
+
+    pub(super) fn write(self, output: PathBuf, abandoned: &Abandoned) -> Result<Packed, Error> {
+        let metadata: Metadata = self.draft.validate()?;
+        let progress = self.progress;
+        let input = PackageInput {
+            misc: self.misc,
+            tensors: self.tensors,
+            tensor_format: self.tensor_format,
+            ..PackageInput::new(metadata, self.model_path)
+        };
+        let manifest = package::write(&input, &output, self.compression, &|done, total| {
+            if let Some(progress) = &progress {
+                progress(&ProgressEvent::bytes(Stage::Pack, done, total));
+            }
+            abandoned.control()
+        })
+        .map_err(Error::Pack)?;
+        let has_tensor_file = manifest.iter().any(|(path, _)| is_tensor_file(path));
+        Ok(Packed { path: output, manifest_sha256: manifest.hash(), has_tensor_file })
+    }
+}
+
+/// The tensor in an `.npy` file or in a member of an `.npz` file; `None` for other files.
+fn read_tensor(path: &Path, member: Option<&str>) -> Result<Option<Tensor>, Error> {
+    let error = |source| Error::TensorFile { path: path.to_path_buf(), source };
+    let extension = path.extension().map(|extension| extension.to_ascii_lowercase());
+    match (extension.as_ref().and_then(|extension| extension.to_str()), member) {
+        (Some("npz"), Some(member)) => {
+            let mut arrays = npy::Npz::open(path).map_err(error)?;
+            Ok(Some(arrays.read(member).map_err(error)?))
+        }
+        (Some("npz"), None) => {
+            let mut arrays = npy::Npz::open(path).map_err(error)?;
+            match arrays.names().to_vec().as_slice() {
+                [only] => Ok(Some(arrays.read(only).map_err(error)?)),
+                names => Err(Error::NpzMember { path: path.to_path_buf(), names: names.to_vec() }),
+            }
+        }
+        (Some("npy"), None) => Ok(Some(npy::read_path(path).map_err(error)?)),
+        _ => Ok(None),
+    }
+}
+
+/// `name`, or `name_2`, `name_3`, … where it is taken.
+fn unused<T>(taken: &BTreeMap<String, T>, name: &str) -> String {
+    let (stem, extension) = match name.rsplit_once('.') {
+        Some((stem, extension)) if !stem.is_empty() => (stem, format!(".{extension}")),
+        _ => (name, String::new()),
+    };
+    let mut candidate = name.to_owned();
+    let mut number = 2;
+    while taken.contains_key(&candidate) {
+        candidate = format!("{stem}_{number}{extension}");
+        number += 1;
+    }
+    candidate
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn taken_names_get_a_number() {
+        let taken: BTreeMap<String, ()> =
+            [("x", ()), ("x_2", ()), ("cat.png", ())].map(|(k, v)| (k.to_owned(), v)).into();
+        let check = |name: &str, expected: &str| assert_eq!(unused(&taken, name), expected);
+        check("y", "y");
+        check("x", "x_3");
+        check("cat.png", "cat_2.png");
+    }
+}

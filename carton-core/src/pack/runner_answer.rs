@@ -1,0 +1,88 @@
+//! Asks the runner what the model is, and fills in with its answer what the user did not say.
+
+use carton_runner_interface::host::{CallError, CallOptions, ConnectionOptions};
+use carton_runner_interface::runner::{PackRequest, PackResponse};
+use carton_runner_interface::{Options, TensorSpec};
+use semver::VersionReq;
+use std::path::Path;
+
+use super::PackOptions;
+use crate::Error;
+use crate::config::Config;
+use crate::metadata::{self, Draft};
+use crate::model::{runner_variables, start_runner};
+use crate::runner::Descriptor;
+
+pub(super) async fn ask_runner(
+    descriptor: &Descriptor,
+    path: &Path,
+    scratch: &Path,
+    draft: &Draft,
+    config: &Config,
+    options: &PackOptions,
+) -> Result<PackResponse, Error> {
+    let mut policy = options.policy.clone();
+    policy.variables.extend(runner_variables(config));
+    let session = start_runner(descriptor, &policy, ConnectionOptions::default(), options.progress.clone()).await?;
+    let mut runner_options = Options::new();
+    runner_options.extend(draft.opts.clone());
+    let request = PackRequest {
+        path: path.to_path_buf(),
+        scratch: scratch.to_path_buf(),
+        options: runner_options,
+        pack_options: options.pack_options.clone(),
+    };
+    match session.connection().pack(request, CallOptions::default()).await {
+        Ok(response) => Ok(response),
+        Err(error) => Err(match session.explain(error).await {
+            Err(crash) => Error::RunnerCrashed(crash),
+            Ok(CallError::Runner { error, .. }) => Error::refused(descriptor.to_string(), error),
+            Ok(other) => Error::Call(other),
+        }),
+    }
+}
+
+/// Fills in what the user did not say.
+pub(super) fn complete(
+    draft: &mut Draft,
+    descriptor: &Descriptor,
+    response: &PackResponse,
+    framework_version: Option<VersionReq>,
+) -> Result<(), Error> {
+    draft.runner_name = Some(descriptor.runner_name.clone());
+    draft.runner_compat_version = Some(descriptor.runner_compat_version);
+    if framework_version.is_some() {
+        draft.required_framework_version = framework_version;
+    }
+    if draft.required_framework_version.is_none() {
+        let recommended = match &response.required_framework_version {
+            Some(recommended) => recommended.clone(),
+            None => format!("={}", descriptor.framework_version),
+        };
+        let requirement = VersionReq::parse(&recommended).map_err(|_| Error::RunnerAnswer {
+            runner: descriptor.to_string(),
+            expected: "a semantic version requirement",
+            found: recommended,
+        })?;
+        draft.required_framework_version = Some(requirement);
+    }
+    for (key, value) in &response.options {
+        draft.opts.entry(key.clone()).or_insert_with(|| value.clone());
+    }
+    if draft.inputs.is_none() && draft.outputs.is_none() && !(response.inputs.is_empty() && response.outputs.is_empty())
+    {
+        draft.inputs = Some(response.inputs.iter().map(declared).collect());
+        draft.outputs = Some(response.outputs.iter().map(declared).collect());
+    }
+    Ok(())
+}
+
+fn declared(spec: &TensorSpec) -> metadata::TensorSpec {
+    metadata::TensorSpec {
+        name: spec.name.clone(),
+        dtype: spec.dtype,
+        shape: spec.shape.clone(),
+        description: None,
+        internal_name: spec.internal_name.clone(),
+    }
+}
