@@ -5,7 +5,8 @@
 //!
 //! The modules from the wire up: [`version`] (which versions and features), `frame` (bytes to frames), `message` (frames
 //! to messages; knows no transport), `transport` (what carries frames), `shared_memory` (pools, and the peer's regions),
-//! `tensor_encoding` (tensors to messages and back), `link` (what both sides share).
+//! `tensor_encoding` (tensors to messages and back), `link` (what both sides share). [`signature`] compares declared inputs
+//! and outputs with a model's, for runners that read them from it.
 
 #![cfg_attr(not(feature = "host"), allow(dead_code, reason = "what only hosts use of the parts both sides share"))]
 
@@ -19,6 +20,7 @@ mod model;
 mod protocol_error;
 pub mod runner;
 mod shared_memory;
+pub mod signature;
 mod spin;
 mod tensor_encoding;
 mod transport;

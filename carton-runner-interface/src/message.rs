@@ -214,6 +214,11 @@ pub(crate) struct Pack {
     pub(crate) options: Options,
     #[serde(default, skip_serializing_if = "Options::is_empty")]
     pub(crate) pack_options: Options,
+    /// `None`: the user declares none, which is not the same as an empty list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) inputs: Option<Vec<TensorSpec>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) outputs: Option<Vec<TensorSpec>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -227,6 +232,8 @@ pub(crate) struct Packed {
     pub(crate) inputs: Vec<TensorSpec>,
     #[serde(default)]
     pub(crate) outputs: Vec<TensorSpec>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) mismatches: Vec<String>,
 }
 
 /// A tensor as messages name it.
@@ -490,6 +497,21 @@ mod tests {
                "data":{"shared":{"owner":"runner","region":1,"offset":64,"length":2}}}]}}}"#,
             Message::Infer { inputs: vec![tensor] },
         );
+    }
+
+    #[test]
+    fn declaring_nothing_is_not_declaring_an_empty_list() {
+        fn check(fields: &str, expected: Option<Vec<TensorSpec>>) {
+            let json = format!(r#"{{"id":1,"message":{{"pack":{{"path":"/m","scratch":"/s"{fields}}}}}}}"#);
+            let Parsed::Known(envelope) = parse(json.as_bytes()).unwrap() else { panic!("{json}") };
+            let Message::Pack(pack) = &envelope.message else { panic!("{json}") };
+            assert_eq!(pack.inputs, expected);
+            assert_eq!(serde_json::to_string(&envelope).unwrap(), json);
+        }
+        check("", None);
+        check(r#","inputs":[]"#, Some(Vec::new()));
+        let spec = r#"{"name":"x","dtype":"uint8","shape":["n"],"internal_name":"x:0"}"#;
+        check(&format!(r#","inputs":[{spec}]"#), Some(vec![serde_json::from_str(spec).unwrap()]));
     }
 
     #[test]

@@ -24,3 +24,11 @@ pub struct TensorSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub internal_name: Option<String>,
 }
+
+impl TensorSpec {
+    /// The name that the model itself uses.
+    #[must_use]
+    pub fn model_name(&self) -> &str {
+        self.internal_name.as_deref().unwrap_or(&self.name)
+    }
+}

@@ -225,7 +225,8 @@ fn wire_range(range: &contents::ModelRange) -> FileRange {
     }
 }
 
-fn wire_specs(specs: &[metadata::TensorSpec]) -> Vec<TensorSpec> {
+/// Declared tensors as runners are told of them.
+pub(crate) fn wire_specs(specs: &[metadata::TensorSpec]) -> Vec<TensorSpec> {
     specs
         .iter()
         .map(|spec| TensorSpec {

@@ -22,7 +22,7 @@ use crate::progress::ProgressCallback;
 use crate::runner::{self, Choice, Requirement};
 use crate::{Error, Inputs, Location, Tensors};
 
-pub(crate) use live::start_runner;
+pub(crate) use live::{start_runner, wire_specs};
 pub use options::{InferOptions, LoadOptions};
 pub use sealed::SealedInputs;
 pub use stream::OutputStream;

@@ -10,7 +10,7 @@ use super::PackOptions;
 use crate::Error;
 use crate::config::Config;
 use crate::metadata::{self, Draft};
-use crate::model::{runner_variables, start_runner};
+use crate::model::{runner_variables, start_runner, wire_specs};
 use crate::runner::Descriptor;
 
 pub(super) async fn ask_runner(
@@ -31,6 +31,8 @@ pub(super) async fn ask_runner(
         scratch: scratch.to_path_buf(),
         options: runner_options,
         pack_options: options.pack_options.clone(),
+        inputs: draft.inputs.as_deref().map(wire_specs),
+        outputs: draft.outputs.as_deref().map(wire_specs),
     };
     match session.connection().pack(request, CallOptions::default()).await {
         Ok(response) => Ok(response),

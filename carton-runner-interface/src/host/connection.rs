@@ -127,8 +127,9 @@ impl Connection {
     /// # Errors
     /// The runner's, or the connection's.
     pub async fn pack(&self, request: PackRequest, options: CallOptions) -> Result<PackResponse, CallError> {
-        let PackRequest { path, scratch, options: model_options, pack_options } = request;
-        let pack = Message::Pack(message::Pack { path, scratch, options: model_options, pack_options });
+        let PackRequest { path, scratch, options: model_options, pack_options, inputs, outputs } = request;
+        let pack =
+            Message::Pack(message::Pack { path, scratch, options: model_options, pack_options, inputs, outputs });
         match self.shared().call(Kind::Pack, pack, Vec::new(), &options).await? {
             Answer::Packed(packed) => Ok(packed),
             _ => Err(self.shared().wrong_answer()),

@@ -98,8 +98,8 @@ fn handle(
             calls.answer(call()?, name, &[Kind::Load], Ok(Answer::Loaded { max_concurrency }))?;
         }
         Message::Packed(packed) => {
-            let message::Packed { path, required_framework_version, options, inputs, outputs } = packed;
-            let packed = PackResponse { path, required_framework_version, options, inputs, outputs };
+            let message::Packed { path, required_framework_version, options, inputs, outputs, mismatches } = packed;
+            let packed = PackResponse { path, required_framework_version, options, inputs, outputs, mismatches };
             calls.answer(call()?, name, &[Kind::Pack], Ok(Answer::Packed(packed)))?;
         }
         Message::Sealed { handle } => {

@@ -70,8 +70,8 @@ impl<R: Runner> Server<R> {
                     return Ok(None);
                 }
             },
-            Message::Pack(message::Pack { path, scratch, options, pack_options }) => {
-                (Work::Pack(PackRequest { path, scratch, options, pack_options }), 0)
+            Message::Pack(message::Pack { path, scratch, options, pack_options, inputs, outputs }) => {
+                (Work::Pack(PackRequest { path, scratch, options, pack_options, inputs, outputs }), 0)
             }
             Message::Infer { inputs } => (Work::Infer(decode(memory, inputs, body)?), 0),
             Message::InferStream { inputs, credits } => (Work::Stream(decode(memory, inputs, body)?), credits),

@@ -144,6 +144,11 @@ pub struct PackRequest {
     pub options: Options,
     /// Options for packing alone; they are not stored. Unknown ones are warned about, as those of the model are.
     pub pack_options: Options,
+    /// Inputs that the user declares, in order; `None` where the user declares none and those of the model are wanted. An empty
+    /// list declares that there are none.
+    pub inputs: Option<Vec<TensorSpec>>,
+    /// Outputs that the user declares, as [`inputs`](Self::inputs).
+    pub outputs: Option<Vec<TensorSpec>>,
 }
 
 /// What a runner says of a model to be packed.
@@ -159,6 +164,9 @@ pub struct PackResponse {
     pub inputs: Vec<TensorSpec>,
     /// Outputs read from the model, in order.
     pub outputs: Vec<TensorSpec>,
+    /// The ways in which what [`PackRequest`] declares contradicts the model, a plain sentence each
+    /// ([`signature`](crate::signature) makes them).
+    pub mismatches: Vec<String>,
 }
 
 /// An error of one call: a message and the chain of causes.

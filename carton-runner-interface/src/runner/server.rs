@@ -346,8 +346,8 @@ impl<R: Runner> Server<R> {
         }
         if let Work::Pack(request) = work {
             let packed = R::pack(request, call).map_err(failed)?;
-            let super::PackResponse { path, required_framework_version, options, inputs, outputs } = packed;
-            let packed = message::Packed { path, required_framework_version, options, inputs, outputs };
+            let super::PackResponse { path, required_framework_version, options, inputs, outputs, mismatches } = packed;
+            let packed = message::Packed { path, required_framework_version, options, inputs, outputs, mismatches };
             return answer(Message::Packed(packed));
         }
         let Some(model) = self.model.get() else { return refused(code::NOT_LOADED, "no model is loaded") };
