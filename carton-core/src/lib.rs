@@ -66,7 +66,7 @@ pub use open::OpenOptions;
 pub use pack::{PackOptions, Packed, RecordSelfTest};
 pub use progress::{ProgressCallback, ProgressEvent, Stage};
 pub use runner::runner_main;
-pub use self_test::{OutputResult, SelfTestOptions, SelfTestReport, SelfTestResult};
+pub use self_test::{OutputResult, SelfTestCounts, SelfTestOptions, SelfTestOutcome, SelfTestReport, SelfTestResult};
 pub use shrink::{DEFAULT_MIN_SIZE, LeaveOut, LeftOut, ResolveOptions, ShrinkError, ShrinkOptions, Shrunk};
 
 /// The README's examples compile.

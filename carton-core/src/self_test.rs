@@ -1,5 +1,6 @@
 //! Runs the self-tests of a loaded carton and compares what comes out with what should.
 
+use std::fmt;
 use std::time::Instant;
 
 use carton_tensor::{Tensor, Tolerance, allclose};
@@ -27,13 +28,66 @@ impl From<Tolerance> for SelfTestOptions {
     }
 }
 
-/// How the self-tests of a carton went.
+/// How the self-tests of a carton went. `Display` counts them: `2 self-tests passed, 1 ran`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct SelfTestReport {
-    /// Whether all of them passed; `true` when there are none.
+    /// Whether none of them failed; `true` when there are none. [`counts`](Self::counts) says how many compared anything.
     pub passed: bool,
+    /// How many tests had which outcome.
+    pub counts: SelfTestCounts,
     /// In the order of the carton.
     pub self_tests: Vec<SelfTestResult>,
+}
+
+/// How many self-tests had which outcome.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct SelfTestCounts {
+    /// Tests with [`SelfTestOutcome::Passed`].
+    pub passed: usize,
+    /// Tests with [`SelfTestOutcome::Ran`].
+    pub ran: usize,
+    /// Tests with [`SelfTestOutcome::Failed`].
+    pub failed: usize,
+}
+
+/// How one self-test ended. In JSON: `passed`, `ran` and `failed`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum SelfTestOutcome {
+    /// The model ran, and every expected output was close to what came out.
+    Passed,
+    /// The model ran, and the test expects no outputs: nothing was compared.
+    Ran,
+    /// The model did not run, or an output differs from the expected one.
+    Failed,
+}
+
+impl SelfTestReport {
+    fn of(self_tests: Vec<SelfTestResult>) -> Self {
+        let mut counts = SelfTestCounts::default();
+        for test in &self_tests {
+            match test.outcome {
+                SelfTestOutcome::Passed => counts.passed += 1,
+                SelfTestOutcome::Ran => counts.ran += 1,
+                SelfTestOutcome::Failed => counts.failed += 1,
+            }
+        }
+        Self { passed: counts.failed == 0, counts, self_tests }
+    }
+}
+
+impl fmt::Display for SelfTestReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let SelfTestCounts { passed, ran, failed } = self.counts;
+        let counts = [(failed, "failed"), (passed, "passed"), (ran, "ran")];
+        let mut counts = counts.into_iter().filter(|(count, _)| *count > 0);
+        let Some((first, outcome)) = counts.next() else { return f.write_str("no self-tests") };
+        write!(f, "{first} {} {outcome}", if first == 1 { "self-test" } else { "self-tests" })?;
+        counts.try_for_each(|(count, outcome)| write!(f, ", {count} {outcome}"))
+    }
 }
 
 /// How one self-test went.
@@ -41,8 +95,8 @@ pub struct SelfTestReport {
 pub struct SelfTestResult {
     /// As [`label`](crate::package::SelfTestData::label).
     pub name: String,
-    /// Whether the model ran and every expected output was close to what came out.
-    pub passed: bool,
+    /// Whether it passed, only ran, or failed.
+    pub outcome: SelfTestOutcome,
     /// How long the inference took.
     pub seconds: f64,
     /// One for each expected output; none when the model did not run, or when no output is expected.
@@ -68,13 +122,13 @@ pub struct OutputResult {
 }
 
 impl Carton {
-    /// Runs every self-test of the carton. A test without expected outputs passes when it runs; inputs or outputs that
-    /// contradict the signature fail the test.
+    /// Runs every self-test of the carton. A test without expected outputs cannot pass: [`SelfTestOutcome::Ran`] is all
+    /// that is known of it. Inputs or outputs that contradict the signature fail the test.
     ///
     /// ```no_run
     /// # async fn example(model: carton_core::Carton) -> Result<(), carton_core::Error> {
     /// let report = model.self_test(carton_tensor::Tolerance::default()).await?;
-    /// assert!(report.passed, "{report:?}");
+    /// assert!(report.passed, "{report}");
     /// # Ok(())
     /// # }
     /// ```
@@ -97,7 +151,7 @@ impl Carton {
         for index in 0..self.package().metadata().self_tests().len() {
             self_tests.push(self.run_self_test(index, options).await?);
         }
-        Ok(SelfTestReport { passed: self_tests.iter().all(|test| test.passed), self_tests })
+        Ok(SelfTestReport::of(self_tests))
     }
 
     async fn run_self_test(&self, index: usize, options: SelfTestOptions) -> Result<SelfTestResult, Error> {
@@ -118,7 +172,8 @@ impl Carton {
             Ok(outputs) => outputs,
             Err(error) if error.kind() == ErrorKind::Failure => {
                 let error = Some(in_one_line(&error));
-                return Ok(SelfTestResult { name, passed: false, seconds, outputs: Vec::new(), error });
+                let outcome = SelfTestOutcome::Failed;
+                return Ok(SelfTestResult { name, outcome, seconds, outputs: Vec::new(), error });
             }
             Err(error) => return Err(error),
         };
@@ -126,7 +181,13 @@ impl Carton {
             .iter()
             .map(|(name, expected)| compare(name, outputs.get(name), expected, options.tolerance))
             .collect();
-        Ok(SelfTestResult { name, passed: outputs.iter().all(|output| output.passed), seconds, outputs, error: None })
+        let outcome = match outputs.iter().all(|output| output.passed) {
+            // An empty `expected_out` compares as little as a missing one.
+            true if outputs.is_empty() => SelfTestOutcome::Ran,
+            true => SelfTestOutcome::Passed,
+            false => SelfTestOutcome::Failed,
+        };
+        Ok(SelfTestResult { name, outcome, seconds, outputs, error: None })
     }
 }
 
@@ -143,5 +204,31 @@ fn compare(name: &str, actual: Option<&Tensor>, expected: &Tensor, tolerance: To
         max_abs_diff: comparison.max_abs_diff,
         max_rel_diff: comparison.max_rel_diff,
         detail: comparison.detail,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(outcomes: &[SelfTestOutcome]) -> SelfTestReport {
+        let test =
+            |&outcome| SelfTestResult { name: String::new(), outcome, seconds: 0.0, outputs: Vec::new(), error: None };
+        SelfTestReport::of(outcomes.iter().map(test).collect())
+    }
+
+    #[test]
+    fn outcomes_are_counted_apart() {
+        use SelfTestOutcome::{Failed, Passed, Ran};
+        let check = |outcomes: &[SelfTestOutcome], passed, text: &str| {
+            let report = report(outcomes);
+            assert_eq!((report.passed, report.to_string().as_str()), (passed, text));
+        };
+        check(&[], true, "no self-tests");
+        check(&[Passed], true, "1 self-test passed");
+        check(&[Passed, Passed], true, "2 self-tests passed");
+        check(&[Ran, Passed, Passed], true, "2 self-tests passed, 1 ran");
+        check(&[Ran], true, "1 self-test ran");
+        check(&[Ran, Failed, Passed, Failed], false, "2 self-tests failed, 1 passed, 1 ran");
     }
 }

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use carton_core::package::Package;
-use carton_core::{Carton, OutputResult, SelfTestReport, SelfTestResult};
+use carton_core::{Carton, OutputResult, SelfTestOutcome, SelfTestReport, SelfTestResult};
 use carton_tensor::Tolerance;
 
 use super::Context;
 use crate::failure::{Exit, Failure};
-use crate::output::{Output, Role, count, one_line, printable, seconds};
+use crate::output::{Output, Role, one_line, printable, seconds};
 
 #[derive(Debug, thiserror::Error)]
 #[error("there are no self-tests")]
@@ -39,20 +39,19 @@ pub(super) async fn run(model: &Carton, tolerance: Tolerance, context: &Context<
 fn text(report: &SelfTestReport, output: &Output) -> String {
     let mut text = String::new();
     for test in &report.self_tests {
-        let verdict = if test.passed { output.paint(Role::Good, "passed") } else { output.paint(Role::Bad, "FAILED") };
+        let verdict = match test.outcome {
+            SelfTestOutcome::Passed => output.paint(Role::Good, "passed"),
+            // As wide as the others.
+            SelfTestOutcome::Ran => output.paint(Role::Notice, "ran   "),
+            _ => output.paint(Role::Bad, "FAILED"),
+        };
         let time = seconds(Duration::try_from_secs_f64(test.seconds).unwrap_or_default());
         text.push_str(&format!("{verdict}  {}  {time}  {}\n", one_line(&test.name), worst(test)));
         for line in details(test) {
             text.push_str(&format!("        {}\n", printable(&line).replace('\n', "\n        ")));
         }
     }
-    let total = count(report.self_tests.len(), "self-test");
-    let failed = report.self_tests.iter().filter(|test| !test.passed).count();
-    if failed == 0 {
-        text.push_str(&format!("{total} passed\n"));
-    } else {
-        text.push_str(&format!("{failed} of {total} failed\n"));
-    }
+    text.push_str(&format!("{report}\n"));
     text
 }
 
@@ -61,8 +60,8 @@ fn worst(test: &SelfTestResult) -> String {
     if test.error.is_some() {
         return "the model did not run".to_owned();
     }
-    if test.outputs.is_empty() {
-        return "the model ran, no outputs are expected".to_owned();
+    if test.outcome == SelfTestOutcome::Ran {
+        return "no outputs are expected: nothing was compared".to_owned();
     }
     let severity = |output: &OutputResult| {
         output.max_abs_diff.map_or(-1.0, |diff| if diff.is_nan() { f64::INFINITY } else { diff })
@@ -74,7 +73,7 @@ fn worst(test: &SelfTestResult) -> String {
             let relative = relative.unwrap_or_default();
             format!("largest difference {}{relative} in {}", difference(absolute), one_line(&output.name))
         }
-        None if test.passed => "outputs are equal".to_owned(),
+        None if test.outcome == SelfTestOutcome::Passed => "outputs are equal".to_owned(),
         None => "outputs differ".to_owned(),
     }
 }

@@ -369,8 +369,9 @@ fn self_tests_that_pass() {
     assert_eq!(report["passed"], true);
     assert_eq!(report["self_tests"][1]["name"], "sixteen digits");
     let keys = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
-    assert_eq!(keys(&report), "passed self_tests");
-    assert_eq!(keys(&report["self_tests"][0]), "name outputs passed seconds");
+    assert_eq!(keys(&report), "counts passed self_tests");
+    assert_eq!(report["counts"].to_string(), r#"{"failed":0,"passed":2,"ran":0}"#);
+    assert_eq!(keys(&report["self_tests"][0]), "name outcome outputs seconds");
     let output = &report["self_tests"][0]["outputs"][0];
     assert_eq!(keys(output), "detail max_abs_diff max_rel_diff name passed");
 }
@@ -406,8 +407,8 @@ inputs = { x = "x.npy", count = "count.npy" }
     FAILED  contradicts the signature  [TIME]  the model did not run
             tensors do not match the model's signature
               input `count`: expected uint8, found int64
-    passed  self_test_2  [TIME]  the model ran, no outputs are expected
-    2 of 3 self-tests failed
+    ran     self_test_2  [TIME]  no outputs are expected: nothing was compared
+    2 self-tests failed, 1 ran
     ----- stderr -----
     ");
     let report = sandbox.carton("run echo.carton --self-test --json").expect_code(3).json();
@@ -415,7 +416,37 @@ inputs = { x = "x.npy", count = "count.npy" }
     assert_snapshot!(report["self_tests"][1]["error"], @r#""tensors do not match the model's signature\n  input `count`: expected uint8, found int64""#);
     // What differs by half is close enough when that is allowed.
     let lenient = sandbox.carton("run echo.carton --self-test --rtol 0 --atol 0.5 --signature off --json").json();
-    assert_eq!(lenient["self_tests"][0]["passed"], true);
+    assert_eq!(lenient["self_tests"][0]["outcome"], "passed");
+}
+
+#[test]
+fn a_self_test_that_expects_nothing_cannot_pass() {
+    let sandbox = Sandbox::new();
+    let count = std::fs::File::create(sandbox.work().join("count.npy")).unwrap();
+    npy::write(count, &Tensor::scalar(3_u8)).unwrap();
+    let signature = "[[input]]\nname = \"count\"\ndtype = \"uint8\"\nshape = []\n\
+                     [[output]]\nname = \"count\"\ndtype = \"uint8\"\nshape = []\n";
+    let silent = format!("{signature}[[self_test]]\ninputs = {{ count = \"count.npy\" }}\n");
+    let empty = "[[self_test]]\nname = \"empty\"\ninputs = { count = \"count.npy\" }\nexpected_out = {}\n";
+    pack_noop(&sandbox, &format!("{silent}{empty}"));
+    assert_snapshot!(sandbox.carton("run echo.carton --self-test"), @"
+    exit code: 0
+    ----- stdout -----
+    ran     self_test_0  [TIME]  no outputs are expected: nothing was compared
+    ran     empty  [TIME]  no outputs are expected: nothing was compared
+    2 self-tests ran
+    ----- stderr -----
+    ");
+    let report = sandbox.carton("run echo.carton --self-test --json").expect_code(0).json();
+    assert_eq!(report["counts"].to_string(), r#"{"failed":0,"passed":0,"ran":2}"#);
+    assert_eq!(
+        (&report["self_tests"][0]["outcome"], &report["self_tests"][1]["outcome"]),
+        (&"ran".into(), &"ran".into())
+    );
+    let expecting = "[[self_test]]\ninputs = { count = \"count.npy\" }\nexpected_out = { count = \"count.npy\" }\n";
+    pack_noop(&sandbox, &format!("{silent}{expecting}"));
+    let outcome = sandbox.carton("run echo.carton --self-test").expect_code(0);
+    assert!(outcome.stdout.ends_with("1 self-test passed, 1 ran\n"), "{outcome}");
 }
 
 #[test]
