@@ -24,7 +24,10 @@ use crate::signature::{SignatureError, TooManyPositional};
 
 /// Why an operation failed. [`kind`](Self::kind) says what sort of failure it is, [`hint`](Self::hint) what to do about
 /// it; the causes are its [`source`](std::error::Error::source) chain.
-#[derive(Debug, thiserror::Error)]
+///
+/// `Debug` is for people too: the message, the causes and the hint. It is what a program prints whose `main` returns this
+/// error, and what `unwrap` shows.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The configuration cannot be used.
@@ -296,6 +299,23 @@ impl Error {
     }
 }
 
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Messages of several lines stay below what they belong to.
+        let indented = |text: String| text.trim_end().replace('\n', "\n    ");
+        write!(f, "{}", indented(self.to_string()))?;
+        let mut causes = std::iter::successors(std::error::Error::source(self), |cause| cause.source()).peekable();
+        if causes.peek().is_some() {
+            f.write_str("\n\nCaused by:")?;
+        }
+        causes.try_for_each(|cause| write!(f, "\n    {}", indented(cause.to_string())))?;
+        match self.hint() {
+            Some(hint) => write!(f, "\n\nhint: {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
 fn timeout_text(runner: &str, waiting: bool) -> String {
     if waiting {
         format!("the call ran out of time while it waited for runner {runner}")
@@ -354,6 +374,23 @@ mod tests {
     use std::error::Error as _;
 
     use super::*;
+
+    #[test]
+    fn debug_is_for_people() {
+        let gone = Error::RunnerGone { runner: "onnx 1.21.0".to_owned() };
+        assert_eq!(format!("{gone:?}"), "runner onnx 1.21.0 died earlier and is not restarted");
+        let source = runner_error(RunnerError {
+            message: "outer\nsecond line".to_owned(),
+            causes: vec!["inner".to_owned()],
+            hint: Some("do this".to_owned()),
+            ..RunnerError::default()
+        });
+        let refused = Error::LoadRefused { runner: "onnx 1.21.0".to_owned(), source };
+        let expected = "runner onnx 1.21.0 refused the model\n\nCaused by:\n    outer\n    second line\n    inner\n\n\
+                        hint: do this";
+        assert_eq!(format!("{refused:?}"), expected);
+        assert_eq!(format!("{refused:#?}"), expected);
+    }
 
     #[test]
     fn a_runners_causes_become_the_source_chain() {

@@ -286,3 +286,37 @@ async fn bare_models_and_unpacked_cartons_load() {
         assert!(model.infer(Inputs::none()).await.unwrap().is_empty());
     }
 }
+
+#[tokio::test]
+async fn a_program_whose_main_returns_the_error_tells_it_to_people() {
+    let place = Place::new(RUNNER);
+    let carton = place.pack_noop(SIGNATURE).await;
+    let program = |path: &std::path::Path| {
+        let config = place.config();
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_carton-test-program"))
+            .arg(path)
+            .env("HOME", place.path())
+            .env("CARTON_RUNNER_DIR", config.runner_dir)
+            .env("CARTON_RUNNER_DATA_DIR", config.runner_data_dir)
+            .env("CARTON_CACHE_DIR", config.cache_dir)
+            .output()
+            .unwrap();
+        assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(1), [].as_slice()));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let missing = place.path().join("missing.carton");
+    let expected = format!(
+        "Error: cannot open `{}`\n\nCaused by:\n    No such file or directory (os error 2)\n",
+        missing.display()
+    );
+    assert_eq!(program(&missing), expected);
+
+    let model = Carton::load(&carton, place.load_options()).await.unwrap();
+    let error = model.infer(Inputs::none()).await.unwrap_err();
+    let told = program(&carton);
+    assert_eq!(
+        told,
+        format!("Error: {}\n\nhint: {}\n", error.to_string().replace('\n', "\n    "), error.hint().unwrap())
+    );
+    assert!(told.contains("input `x`") && !told.contains("Violation"), "{told}");
+}

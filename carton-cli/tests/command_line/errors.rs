@@ -183,9 +183,20 @@ fn a_file_that_is_no_carton() {
     error: cannot read `truncated.carton`
 
     Caused by:
-      end of central directory record at offset 0: expected one: every zip file ends with it, found none
+      the file is truncated: it begins as a zip file, but after 4 bytes it does not end as one
     ");
-    assert_snapshot!(sandbox.carton("info notes.txt"), @"
+    sandbox.write("empty.carton", "");
+    assert_snapshot!(sandbox.carton("run empty.carton --self-test"), @"
+    exit code: 4
+    ----- stdout -----
+
+    ----- stderr -----
+    error: cannot read `empty.carton`
+
+    Caused by:
+      the file is empty
+    ");
+    assert_snapshot!(sandbox.carton("info notes.txt"), @r#"
     exit code: 4
     ----- stdout -----
 
@@ -193,10 +204,10 @@ fn a_file_that_is_no_carton() {
     error: cannot read `notes.txt`
 
     Caused by:
-      end of central directory record at offset 0: expected one: every zip file ends with it, found none
+      the file is not a zip file: expected one to begin with `PK\x03\x04`, found `no z`
 
     hint: it does not look like a carton; `carton pack` makes one of a model, and `carton run` runs a bare model when it is told which --runner to use
-    ");
+    "#);
 }
 
 #[test]

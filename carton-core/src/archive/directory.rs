@@ -56,7 +56,8 @@ impl Archive {
     /// Reads the central directory of `source`.
     ///
     /// # Errors
-    /// [`ArchiveError::Format`] or [`ArchiveError::Name`] when it is no zip file or contradicts itself,
+    /// [`ArchiveError::Empty`], [`ArchiveError::Truncated`] or [`ArchiveError::NotZip`] when it does not end as a zip file does,
+    /// [`ArchiveError::Format`] or [`ArchiveError::Name`] when it contradicts itself,
     /// [`ArchiveError::Unsupported`] or [`ArchiveError::Limit`] when it is one that we do not read, and
     /// [`ArchiveError::Io`] when the source fails.
     pub fn open(source: Arc<dyn Source>) -> Result<Archive, ArchiveError> {
@@ -68,11 +69,10 @@ impl Archive {
             None => {
                 let suffix_offset = source.len().saturating_sub(EndOfCentralDirectory::MAX_LENGTH as u64);
                 let suffix = read(&*source, suffix_offset..source.len())?;
-                let (position, record) = EndOfCentralDirectory::find(&suffix, suffix_offset)?.ok_or_else(|| {
-                    let what = "end of central directory record";
-                    ArchiveError::format(what, suffix_offset, "one: every zip file ends with it", "none")
-                })?;
-                Self::from_record(&source, &suffix, suffix_offset, position, record)
+                match EndOfCentralDirectory::find(&suffix, suffix_offset)? {
+                    Some((position, record)) => Self::from_record(&source, &suffix, suffix_offset, position, record),
+                    None => Err(without_end(&*source, &suffix)?),
+                }
             }
         }
     }
@@ -175,6 +175,30 @@ impl Archive {
         let (range, ..) = entry_reader::open_header(&*self.source, entry)?;
         Ok(range)
     }
+}
+
+/// What is wrong with a file that has no end of central directory record at its end: told by its last and its first bytes.
+fn without_end(source: &dyn Source, suffix: &[u8]) -> Result<ArchiveError, ArchiveError> {
+    if let Some(end) = EndOfCentralDirectory::last_end(suffix).filter(|end| *end < suffix.len()) {
+        let surplus = suffix.len() - end;
+        let found = format_args!("{surplus} more bytes");
+        return Ok(ArchiveError::format(
+            "end of the archive",
+            source.len() - surplus as u64,
+            "the file's end too",
+            found,
+        ));
+    }
+    let signature = LocalFileHeader::SIGNATURE.to_le_bytes();
+    let length = source.len();
+    let begin = read(source, 0..length.min(signature.len() as u64))?;
+    Ok(if begin.is_empty() {
+        ArchiveError::Empty
+    } else if signature.starts_with(&begin) {
+        ArchiveError::Truncated { length }
+    } else {
+        ArchiveError::NotZip { begin }
+    })
 }
 
 /// Where the central directory is and how many headers it has.

@@ -12,6 +12,21 @@ use crate::name::NameError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArchiveError {
+    /// The file has no bytes.
+    #[error("the file is empty")]
+    Empty,
+    /// The file begins as a zip file and does not end as one.
+    #[error("the file is truncated: it begins as a zip file, but after {length} bytes it does not end as one")]
+    Truncated {
+        /// The bytes that are there.
+        length: u64,
+    },
+    /// The file neither begins nor ends as a zip file.
+    #[error("the file is not a zip file: expected one to begin with `PK\\x03\\x04`, found `{}`", begin.escape_ascii())]
+    NotZip {
+        /// What it begins with.
+        begin: Vec<u8>,
+    },
     /// The bytes are not a zip file, or contradict themselves.
     #[error("{what} at offset {offset}: expected {expected}, found {found}")]
     Format {

@@ -63,7 +63,7 @@ fn shards_from_many_machines_are_merged() {
     let name = &attempts[0].shards[1].shard_path;
     fs::File::options().write(true).open(folder.path().join(name)).unwrap().set_len(210).unwrap();
     let error = merge(folder.path(), &of_attempts(&[&attempts[0]])).unwrap_err();
-    assert!(told(&error).contains(name) && told(&error).contains("cut off"), "{}", told(&error));
+    assert!(told(&error).contains(name) && told(&error).contains("truncated"), "{}", told(&error));
     assert!(!folder.path().join("dataset_manifest.json").exists());
 }
 

@@ -38,7 +38,9 @@ pub(super) fn read_bytes(reader: &mut impl Read, n_bytes: u64, known: bool) -> R
         let found = fill(reader, room)?;
         filled += found;
         if found < wanted {
-            return Err(Problem::Format(format!("its array should have {total} bytes, it ends after {filled}")));
+            return Err(Problem::Format(format!(
+                "it is truncated: its array should have {total} bytes, found {filled}"
+            )));
         }
         if filled == total {
             return Ok(bytes);

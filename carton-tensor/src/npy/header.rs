@@ -102,8 +102,13 @@ pub(super) fn read(reader: &mut impl Read) -> Result<(Header, u64), Problem> {
     let mut start = [0; 8];
     let found = fill(reader, &mut start)?;
     if found < start.len() || !start.starts_with(MAGIC) {
-        let found = start.get(..found.min(MAGIC.len())).unwrap_or_default().escape_ascii();
-        return Err(Problem::Format(format!("expected it to start with `\\x93NUMPY`, found `{found}`")));
+        let begin = start.get(..found.min(MAGIC.len())).unwrap_or_default();
+        if begin.is_empty() {
+            return Err(Problem::Format("it is empty".to_owned()));
+        }
+        let truncated = if MAGIC.starts_with(begin) { "it is truncated: " } else { "" };
+        let found = begin.escape_ascii();
+        return Err(Problem::Format(format!("{truncated}expected it to start with `\\x93NUMPY`, found `{found}`")));
     }
     let mut length = [0; 4];
     let length_size = match (start[6], start[7]) {
@@ -116,7 +121,7 @@ pub(super) fn read(reader: &mut impl Read) -> Result<(Header, u64), Problem> {
         }
     };
     if fill(reader, &mut length[..length_size])? < length_size {
-        return Err(Problem::Format("it ends before the length of its header".to_owned()));
+        return Err(Problem::Format("it is truncated: it ends before the length of its header".to_owned()));
     }
     let length = usize::try_from(u32::from_le_bytes(length)).unwrap_or(usize::MAX);
     if length > MAX_HEADER {
@@ -125,7 +130,7 @@ pub(super) fn read(reader: &mut impl Read) -> Result<(Header, u64), Problem> {
     let mut text = vec![0; length];
     let found = fill(reader, &mut text)?;
     if found < length {
-        return Err(Problem::Format(format!("its header should have {length} bytes, it ends after {found}")));
+        return Err(Problem::Format(format!("it is truncated: its header should have {length} bytes, found {found}")));
     }
     let header = parse(&text)?;
     Ok((header, (start.len() + length_size + length) as u64))

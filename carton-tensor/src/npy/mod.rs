@@ -127,7 +127,8 @@ fn read_elements(
 fn check_size(header: &Header, needed: u64, size: Size, header_size: u64) -> Result<(), Problem> {
     match size {
         Size::Claimed(size) | Size::Known(size) if size != needed => Err(Problem::Format(format!(
-            "shape {:?} of dtype `{}` needs {} bytes after the header, found {}",
+            "{}shape {:?} of dtype `{}` needs {} bytes after the header, found {}",
+            if size < needed { "it is truncated: " } else { "" },
             header.shape,
             header.dtype.descr,
             needed.saturating_sub(header_size),

@@ -12,6 +12,7 @@ use zip::result::ZipError;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, DateTime, ZipWriter};
 
+use super::elements::fill;
 use super::error::{NpyError, Problem};
 #[cfg(feature = "files")]
 use super::{Array, ArrayInfo};
@@ -19,6 +20,13 @@ use super::{Size, elements, read_bounded};
 use crate::Tensor;
 
 const SUFFIX: &str = ".npy";
+/// What zip files begin with that hold anything.
+const LOCAL_FILE_HEADER: &[u8; 4] = b"PK\x03\x04";
+/// What the last record of a zip file begins with.
+const END: &[u8; 4] = b"PK\x05\x06";
+/// The bytes of that record without the comment that may follow it, and the longest comment.
+const END_LENGTH: u64 = 22;
+const MAX_COMMENT: u64 = 65_535;
 /// Deflate cannot shrink anything more than this, so an entry that claims to be larger lies.
 const MAX_DEFLATE_RATIO: u64 = 1032;
 
@@ -70,6 +78,7 @@ impl<R: Read + Seek> Npz<R> {
     pub fn from_reader(mut reader: R, place: &str) -> Result<Self, NpyError> {
         let open = || {
             let size = reader.seek(SeekFrom::End(0))?;
+            check_ends(&mut reader, size)?;
             let archive = ZipArchive::new(reader).map_err(of_zip)?;
             let (mut names, mut positions) = (Vec::new(), BTreeMap::new());
             for position in 0..archive.len() {
@@ -165,6 +174,30 @@ impl<R: Read + Seek> Npz<R> {
 }
 
 #[allow(clippy::needless_pass_by_value)] // It is handed over by `map_err`.
+/// Tells a file that is empty, cut off or no zip file at all from one that is damaged: the zip library says the same of all.
+fn check_ends(reader: &mut (impl Read + Seek), size: u64) -> Result<(), Problem> {
+    // Hardly any file has a comment.
+    for length in [END_LENGTH, END_LENGTH + MAX_COMMENT] {
+        let length = length.min(size);
+        reader.seek(SeekFrom::Start(size - length))?;
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or_default()];
+        let found = fill(reader, &mut bytes)?;
+        let starts = bytes.get(..found).unwrap_or_default().windows(END_LENGTH as usize);
+        if starts.into_iter().any(|record| record.starts_with(END)) {
+            return Ok(());
+        }
+    }
+    reader.rewind()?;
+    let mut begin = [0; LOCAL_FILE_HEADER.len()];
+    let found = fill(reader, &mut begin)?;
+    let begin = begin.get(..found).unwrap_or_default();
+    Err(Problem::Format(match LOCAL_FILE_HEADER.starts_with(begin) {
+        true if begin.is_empty() => "it is empty".to_owned(),
+        true => "it is truncated: it begins as a zip file and does not end as one".to_owned(),
+        false => format!("expected a zip file, found one that begins with `{}`", begin.escape_ascii()),
+    }))
+}
+
 fn of_zip(error: ZipError) -> Problem {
     match error {
         ZipError::Io(error) => error.into(),

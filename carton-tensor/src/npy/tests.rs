@@ -126,13 +126,18 @@ fn bad_files_are_errors_that_say_why() {
         assert!(found == kind && text.contains(message), "expected {kind} with `{message}`, found {found}: {text}");
     }
     let check_header = |header: &str, message: &str| check(&file(header, &[]), "format", message);
-    check(b"", "format", "expected it to start with `\\x93NUMPY`, found ``");
+    check(b"", "format", "not a valid NumPy file: it is empty");
+    check(b"\x93NUM", "format", "it is truncated: expected it to start with `\\x93NUMPY`, found `\\x93NUM`");
     check(b"PK\x03\x04....", "format", "found `PK\\x03\\x04..`");
     check(b"\x93NUMPY\x01\x00", "format", "ends before the length");
     check(b"\x93NUMPY\x04\x00\x00\x00", "unsupported", "version 4.0");
     check(b"\x93NUMPY\x01\x01\x00\x00", "unsupported", "version 1.1");
     check(&framed([2, 0], &[255; 4], "", &[]), "unsupported", "its header has 4294967295 bytes");
-    check(&framed([1, 0], &[100, 0], "{}", &[]), "format", "should have 100 bytes, it ends after 2");
+    check(
+        &framed([1, 0], &[100, 0], "{}", &[]),
+        "format",
+        "it is truncated: its header should have 100 bytes, found 2",
+    );
 
     check_header("", "expected `{`, found its end");
     check_header("{}", "no key `descr`");
@@ -176,7 +181,7 @@ fn bad_files_are_errors_that_say_why() {
     check(&file(&header("<U0", "False", "(1000000000,)"), &[]), "unsupported", "stores no bytes");
 
     let one = header("<f4", "False", "(1,)");
-    check(&file(&one, &[0; 3]), "format", "should have 4 bytes, it ends after 3");
+    check(&file(&one, &[0; 3]), "format", "it is truncated: its array should have 4 bytes, found 3");
     check(&file(&one, &[0; 5]), "format", "bytes after the 4 bytes");
     check(&file(&header("<f8", "False", "(1000000000000,)"), &[0; 8]), "too large", "8000000000083 bytes");
     check(&file(&header("<U1", "False", "(1,)"), &[0, 0, 0x11, 0]), "format", "no character 0x110000");
@@ -249,6 +254,21 @@ mod npz {
 
     fn open(bytes: Vec<u8>) -> Result<Npz<Cursor<Vec<u8>>>, NpyError> {
         Npz::from_reader(Cursor::new(bytes), "cases.npz")
+    }
+
+    #[test]
+    fn what_is_no_whole_zip_file_is_told() {
+        let whole = archive(&[("x.npy", b"")], CompressionMethod::Stored);
+        let check = |bytes: &[u8], expected: &str| {
+            let message = open(bytes.to_vec()).err().unwrap().to_string();
+            assert_eq!(message, format!("`cases.npz` is not a valid NumPy file: {expected}"));
+        };
+        let truncated = "it is truncated: it begins as a zip file and does not end as one";
+        check(b"", "it is empty");
+        check(&whole[..3], truncated);
+        check(&whole[..whole.len() / 2], truncated);
+        check(&whole[..whole.len() - 1], truncated);
+        check(b"hello", "expected a zip file, found one that begins with `hell`");
     }
 
     #[test]

@@ -12,7 +12,10 @@ use crate::files::{ElementType, RawTensorError};
 #[non_exhaustive]
 pub enum HeaderError {
     /// No room for the length of the header.
-    #[error("a file of {file_length} bytes, expected at least the 8 of the header's length (spec/safetensors.md §1.1)")]
+    #[error(
+        "{}, expected at least the 8 bytes of the header's length (spec/safetensors.md §1.1)",
+        if *file_length == 0 { "the file is empty".to_owned() } else { format!("a file of {file_length} bytes") }
+    )]
     TooShort {
         /// The size of the file.
         file_length: u64,
@@ -24,7 +27,10 @@ pub enum HeaderError {
         length: u64,
     },
     /// A header that ends after the file.
-    #[error("a header of {length} bytes in a file of {file_length} (spec/safetensors.md §1.3)")]
+    #[error(
+        "a header of {length} bytes in a file of {file_length}: it is truncated, or does not begin with the length of its header \
+         (spec/safetensors.md §1.3)"
+    )]
     PastTheEnd {
         /// What the first eight bytes say.
         length: u64,
@@ -227,7 +233,7 @@ pub enum HeaderError {
     },
     /// The file ends before its last tensor.
     #[error(
-        "the tensors need {expected} bytes after the header, the file has {found}: it is cut off (spec/safetensors.md \
+        "the tensors need {expected} bytes after the header, the file has {found}: it is truncated (spec/safetensors.md \
          §5.3)"
     )]
     Truncated {

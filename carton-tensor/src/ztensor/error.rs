@@ -38,7 +38,10 @@ pub enum ZTensorError {
     },
 
     /// §1.1: too short for both magic numbers, a manifest and its size.
-    #[error("the file has {found} bytes, expected at least {expected} [spec/ztensor.md §1.1]")]
+    #[error(
+        "the file {}, expected at least {expected} bytes [spec/ztensor.md §1.1]",
+        if *found == 0 { "is empty".to_owned() } else { format!("has {found} bytes") }
+    )]
     TooShort {
         /// The file's size.
         found: u64,
@@ -46,7 +49,11 @@ pub enum ZTensorError {
         expected: u64,
     },
     /// §1.1: another magic number.
-    #[error("the file {place} with `{found}`, expected `ZTEN1000` [spec/ztensor.md §1.1]", found = found.escape_ascii())]
+    #[error(
+        "the file {place} with `{found}`, expected `ZTEN1000`{} [spec/ztensor.md §1.1]",
+        if *place == "ends" { ": it is truncated, or was changed" } else { "" },
+        found = found.escape_ascii()
+    )]
     Magic {
         /// "starts" or "ends".
         place: &'static str,

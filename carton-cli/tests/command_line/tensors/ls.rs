@@ -86,7 +86,7 @@ fn headers_that_lie_and_names_with_a_number_sign() {
     ----- stdout -----
 
     ----- stderr -----
-    error: `cut.npy` is not a valid NumPy file: shape [4] of dtype `<f4` needs 16 bytes after the header, found 15
+    error: `cut.npy` is not a valid NumPy file: it is truncated: shape [4] of dtype `<f4` needs 16 bytes after the header, found 15
     ");
     write_safetensors(&sandbox, "a#b.safetensors", &[("x#y", floats(&[1.0], &[1])), ("z", floats(&[2.0], &[1]))]);
     let cat = |source: &str| sandbox.run(["tensor", "cat", source]).expect_code(0).stdout;

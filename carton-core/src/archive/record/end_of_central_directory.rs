@@ -68,6 +68,14 @@ impl EndOfCentralDirectory {
         Ok(None)
     }
 
+    /// Where the last record in `suffix` ends with its comment, which may be behind the end of `suffix`.
+    pub(crate) fn last_end(suffix: &[u8]) -> Option<usize> {
+        let signature = Self::SIGNATURE.to_le_bytes();
+        let position = suffix.windows(Self::LENGTH).rposition(|record| record.starts_with(&signature))?;
+        let record = Self::parse(suffix.get(position..)?, 0).ok()?;
+        Some(position + Self::LENGTH + usize::from(record.comment_length))
+    }
+
     pub(crate) fn write(&self, output: &mut Vec<u8>) {
         output.extend_from_slice(&Self::SIGNATURE.to_le_bytes());
         for value in [self.disk, self.directory_disk, self.entries_on_disk, self.entries] {

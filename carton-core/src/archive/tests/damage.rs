@@ -34,8 +34,22 @@ fn cut_at_every_length() {
     assert_eq!(read_all(whole.clone(), 100).unwrap().len(), 7);
     for length in 0..whole.len() {
         let error = read_all(whole[..length].to_vec(), 100).unwrap_err();
-        assert!(matches!(error, ArchiveError::Format { .. }), "{length}: {error:?}");
+        match length {
+            0 => assert!(matches!(error, ArchiveError::Empty), "{error:?}"),
+            _ => assert!(
+                matches!(error, ArchiveError::Truncated { length: found } if found == length as u64),
+                "{length}: {error:?}"
+            ),
+        }
     }
+    assert_eq!(
+        read_all(whole[..9].to_vec(), 100).unwrap_err().to_string(),
+        "the file is truncated: it begins as a zip file, but after 9 bytes it does not end as one"
+    );
+    assert_eq!(
+        read_all(b"\x89PNG\r\n".to_vec(), 100).unwrap_err().to_string(),
+        "the file is not a zip file: expected one to begin with `PK\\x03\\x04`, found `\\x89PNG`"
+    );
     // From the front too: the offsets do not fit any more.
     for length in 1..whole.len() {
         assert!(read_all(whole[length..].to_vec(), 100).is_err(), "{length}");

@@ -115,7 +115,10 @@ fn the_end_of_the_archive() {
     check(Zip { edit_end: |end| end.directory_size += 1, ..plain() }, "central directory at offset");
     check(Zip { edit_end: |end| end.directory_offset -= 1, ..plain() }, "central directory at offset");
     check(Zip { edit_end: |end| end.directory_offset = u32::MAX - 1, ..plain() }, "central directory at offset");
-    check(Zip { edit_end: |end| end.comment_length = 1, ..plain() }, "every zip file ends with it");
+    check(Zip { edit_end: |end| end.comment_length = 1, ..plain() }, "the file is truncated");
+    let mut behind = plain().build();
+    behind.extend(b"<!-- -->");
+    assert!(in_one_line(&open(behind).unwrap_err()).ends_with("expected the file's end too, found 8 more bytes"));
     let fewer = |end: &mut EndOfCentralDirectory| (end.entries, end.entries_on_disk) = (2, 2);
     check(Zip { edit_end: fewer, ..plain() }, "its end after 2 entries");
     let more = |end: &mut EndOfCentralDirectory| (end.entries, end.entries_on_disk) = (4, 4);
