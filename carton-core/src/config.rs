@@ -16,7 +16,8 @@
 //! | `[[credentials]]` | `CARTON_TOKEN_<host>` | none | bearer tokens by host, see below |
 //!
 //! `CARTON_CONFIG_PATH` names another file than `~/.carton/config.toml`. Relative paths in the file start at its folder, those in
-//! the environment at the working folder. Keys that are not known are ignored: a later version may know them.
+//! the environment at the working folder. `~` and `~/…` stand for the home directory in both; `~name`, the home of another user, is
+//! refused. Keys that are not known are ignored, because a later version may know them, and warned about, because most are mistakes.
 //! `CARTON_OFFLINE` is `1`, `true`, `yes` or `on`, or one of `0`, `false`, `no` and `off`.
 //!
 //! ```toml
@@ -31,6 +32,7 @@
 
 mod environment;
 mod file;
+mod home;
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -41,6 +43,7 @@ use std::time::Duration;
 
 use crate::invalid_toml::InvalidToml;
 use crate::network::{Credentials, NetrcFile, Network, NetworkOptions, shown};
+use crate::unknown_keys::UnknownKey;
 
 use file::{Netrc, RawConfig};
 
@@ -122,6 +125,16 @@ pub enum ConfigError {
         /// Its value.
         found: String,
     },
+    /// A path begins with `~`, and that cannot be replaced by a home directory.
+    #[error("cannot use the path `{found}` as {key}: {reason}")]
+    Home {
+        /// The key or the variable.
+        key: &'static str,
+        /// How the path begins.
+        found: String,
+        /// Why not.
+        reason: &'static str,
+    },
     /// There is no home directory to put the defaults in.
     #[error("no home directory: set HOME, or name `{key}` in the environment as {variable}")]
     NoHome {
@@ -134,13 +147,24 @@ pub enum ConfigError {
 
 impl Config {
     /// Reads `path`, or the file that `CARTON_CONFIG_PATH` names, or `~/.carton/config.toml` if it exists; the
-    /// environment wins over the file.
+    /// environment wins over the file. Keys of the file that are not known are logged as warnings.
     ///
     /// # Errors
     /// A file that was asked for and cannot be read, or is not valid; a variable that makes no sense; no home directory for a
     /// default.
     pub fn load(path: Option<&Path>) -> Result<Self, ConfigError> {
-        Self::from_environment(path, environment::variables())
+        Self::load_reporting(path, &mut |path, key| tracing::warn!("configuration `{}`, {key}", path.display()))
+    }
+
+    /// As [`load`](Self::load), and tells `unknown` the file and each of its keys that is not known, instead of logging them.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn load_reporting(
+        path: Option<&Path>,
+        unknown: &mut dyn FnMut(&Path, &UnknownKey),
+    ) -> Result<Self, ConfigError> {
+        Self::from_environment(path, environment::variables(), unknown)
     }
 
     /// Everything in one folder, no permissions, and nothing from a file or the environment.
@@ -181,13 +205,24 @@ impl Config {
         Network::new(self.network_options())
     }
 
-    fn from_environment(path: Option<&Path>, variables: BTreeMap<OsString, OsString>) -> Result<Self, ConfigError> {
+    fn from_environment(
+        path: Option<&Path>,
+        variables: BTreeMap<OsString, OsString>,
+        unknown: &mut dyn FnMut(&Path, &UnknownKey),
+    ) -> Result<Self, ConfigError> {
         let variable = |name: &str| variables.get(OsStr::new(name)).filter(|value| !value.is_empty()).cloned();
         let home = variable("HOME").map(PathBuf::from);
-        let asked = path.map(Path::to_path_buf).or_else(|| variable("CARTON_CONFIG_PATH").map(PathBuf::from));
+        let path_in = |name: &'static str| {
+            variable(name).map(|value| home::expanded(PathBuf::from(value), home.as_deref(), name)).transpose()
+        };
+        let asked = match path {
+            Some(path) => Some(path.to_path_buf()),
+            None => path_in("CARTON_CONFIG_PATH")?,
+        };
+        let mut read = |path: &Path| RawConfig::read(path, home.as_deref(), unknown);
         let raw = match (&asked, &home) {
-            (Some(path), _) => RawConfig::read(path)?,
-            (None, Some(home)) => match RawConfig::read(&home.join(".carton/config.toml")) {
+            (Some(path), _) => read(path)?,
+            (None, Some(home)) => match read(&home.join(".carton/config.toml")) {
                 Err(ConfigError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
                     RawConfig::default()
                 }
@@ -196,14 +231,13 @@ impl Config {
             (None, None) => RawConfig::default(),
         };
         let directory = |key, name: &'static str, from_file: Option<PathBuf>, default: &str| {
-            variable(name)
-                .map(PathBuf::from)
+            path_in(name)?
                 .or(from_file)
                 .or_else(|| home.as_ref().map(|home| home.join(".carton").join(default)))
                 .ok_or(ConfigError::NoHome { key, variable: name })
         };
-        let netrc = match (variable("NETRC"), raw.netrc) {
-            (Some(path), _) => Some(NetrcFile { path: path.into(), named: true }),
+        let netrc = match (path_in("NETRC")?, raw.netrc) {
+            (Some(path), _) => Some(NetrcFile { path, named: true }),
             (None, Some(Netrc::Path(path))) => Some(NetrcFile { path, named: true }),
             (None, Some(Netrc::Use(false))) => None,
             (None, Some(Netrc::Use(true)) | None) => {
@@ -222,9 +256,10 @@ impl Config {
                 "runner_data",
             )?,
             cache_dir: directory("cache_dir", "CARTON_CACHE_DIR", raw.cache_dir, "cache")?,
-            runner_index: variable("CARTON_RUNNER_INDEX")
-                .map(|value| value.to_string_lossy().into_owned())
-                .or(raw.runner_index),
+            runner_index: match variable("CARTON_RUNNER_INDEX").map(|value| value.to_string_lossy().into_owned()) {
+                Some(index) => Some(home::expanded_index(index, home.as_deref(), "CARTON_RUNNER_INDEX")?),
+                None => raw.runner_index,
+            },
             auto_install: raw.auto_install.unwrap_or(false),
             offline: environment::flag("CARTON_OFFLINE", variable("CARTON_OFFLINE"))?.or(raw.offline).unwrap_or(false),
             allow_file_links: raw.allow_file_links.unwrap_or(false),

@@ -283,6 +283,10 @@ impl Error {
             Self::Install(error) => error.hint(),
             Self::Shrink(error) => error.hint(),
             Self::Package(PackageError::OutputIsSource { .. }) => Some("name another file to write".to_owned()),
+            Self::Signature(error) if error.lacks_inputs() => Some(
+                "pass it, or run with `--signature warn` where the model does without it; `carton info` shows what the model expects"
+                    .to_owned(),
+            ),
             Self::Signature(_) => Some("`carton info` shows what the model expects".to_owned()),
             Self::TooManyPositional(_) => Some("pass inputs by name".to_owned()),
             Self::Timeout { .. } => Some("allow more time, or check that the model does not hang".to_owned()),

@@ -19,12 +19,82 @@ impl InvalidToml {
     /// What `error` says about `text`.
     pub(crate) fn new(text: &str, error: &toml::de::Error) -> InvalidToml {
         let position = error.span().map_or(0, |span| span.start);
+        if unquoted_word(text, error).is_some() {
+            return InvalidToml::at(text, position, "quotes are missing around a text");
+        }
         InvalidToml::at(text, position, without_value(error.message()))
     }
 
     /// Something wrong at a byte of `text`.
     pub(crate) fn at(text: &str, position: usize, reason: impl Into<String>) -> InvalidToml {
-        let line = text.bytes().take(position).filter(|byte| *byte == b'\n').count() + 1;
-        InvalidToml { line, reason: reason.into() }
+        InvalidToml { line: line_at(text, position), reason: reason.into() }
+    }
+}
+
+/// The line of a byte of `text`, counted from 1.
+pub(crate) fn line_at(text: &str, position: usize) -> usize {
+    text.bytes().take(position).filter(|byte| *byte == b'\n').count() + 1
+}
+
+/// The text that should be in quotes, and its line, if that is what is wrong: `dtype = int64`.
+///
+/// The TOML reader takes a word that begins as `inf`, `nan`, `true` or `false` do for a misspelled one of these, and says so. A version
+/// requirement such as `>=1.2` is no word for it at all.
+pub(crate) fn unquoted_word<'text>(text: &'text str, error: &toml::de::Error) -> Option<(usize, &'text str)> {
+    let span = error.span()?;
+    let line = line_at(text, span.start);
+    let word = text.get(span.clone()).unwrap_or_default();
+    let message = error.message();
+    let is_taken_for_another = message.starts_with("invalid float") || message.starts_with("invalid boolean");
+    // What is left of `True` needs no quotes.
+    let is_keyword = ["true", "false", "inf", "nan"].iter().any(|keyword| word.eq_ignore_ascii_case(keyword));
+    if message.starts_with("string values must be quoted") && !word.is_empty()
+        || is_taken_for_another && !is_keyword && word.starts_with(char::is_alphabetic)
+    {
+        return Some((line, word));
+    }
+    let (_, value) = text.lines().nth(line - 1)?.split_once('=')?;
+    let value = value.split('#').next().unwrap_or_default().trim();
+    value.starts_with(['=', '<', '>', '^', '~']).then_some((line, value))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn texts_without_quotes() {
+        let check = |value: &str, expected: Option<&str>| {
+            let text = format!("spec_version = 1\n[a]\nkey = {value}\nlast = 2\n");
+            let error = toml::from_str::<toml::Table>(&text).unwrap_err();
+            assert_eq!(unquoted_word(&text, &error), expected.map(|word| (3, word)), "{value}: {error}");
+        };
+        for word in
+            ["int64", "float32", "string", "uint8", "noop", "none", "i", "x.npy", "@tensor_data/x", "*", "a b", "1x"]
+        {
+            check(word, Some(word));
+            check(&format!("{word} # a comment"), Some(word));
+        }
+        check("[1, n]", Some("n"));
+        check("[batch, 3]", Some("batch"));
+        check("{ dtype = int8 }", Some("int8"));
+        check("=1.2.3", Some("=1.2.3"));
+        check(">=1.12, <2 # a comment", Some(">=1.12, <2"));
+        check("^1", Some("^1"));
+        for other in ["True", "NaN", "\"x", "", "[1, 2", "{ a = 1, b }", "1.2.3", "\"a\" b"] {
+            check(other, None);
+        }
+        for text in ["[runner", "a", "dtype int64", "a = 1\na = 2"] {
+            assert_eq!(unquoted_word(text, &toml::from_str::<toml::Table>(text).unwrap_err()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn values_are_not_shown() {
+        let text = "a = 1\ntoken = secret\n";
+        let error = InvalidToml::new(text, &toml::from_str::<toml::Table>(text).unwrap_err());
+        assert_eq!(error.to_string(), "line 2: quotes are missing around a text");
     }
 }

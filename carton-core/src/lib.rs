@@ -52,6 +52,7 @@ mod shrink;
 pub mod signature;
 pub mod source;
 pub mod tensor_data;
+mod unknown_keys;
 
 pub use carton_runner_interface::host::CallTimings;
 pub use carton_runner_interface::{Options, Tensors};
@@ -68,6 +69,7 @@ pub use progress::{ProgressCallback, ProgressEvent, Stage};
 pub use runner::runner_main;
 pub use self_test::{OutputResult, SelfTestCounts, SelfTestOptions, SelfTestOutcome, SelfTestReport, SelfTestResult};
 pub use shrink::{DEFAULT_MIN_SIZE, LeaveOut, LeftOut, ResolveOptions, ShrinkError, ShrinkOptions, Shrunk};
+pub use unknown_keys::UnknownKey;
 
 /// The README's examples compile.
 #[cfg(doctest)]

@@ -92,6 +92,14 @@ pub enum ManifestError {
         /// The path.
         path: String,
     },
+    /// A path with a back slash is another file's, or lies in a file, where a back slash is taken for a slash.
+    #[error(
+        "MANIFEST lists `{path}` and a file that is, or is in, the same one where a back slash is taken for a slash"
+    )]
+    BackSlash {
+        /// The path.
+        path: String,
+    },
     /// A path lies in another one, which is a file and so cannot be a folder.
     #[error("MANIFEST lists `{path}` and also `{file}`, which is a file")]
     InsideFile {
@@ -166,6 +174,11 @@ impl Manifest {
                 Overlap::InsideFile(file) => ManifestError::InsideFile { path: path.to_owned(), file: file.to_owned() },
             })?;
         }
+        if text.contains('\\')
+            && let Some(path) = name::back_slash_overlap(entries.iter().map(|entry| entry.path(&text)))
+        {
+            return Err(ManifestError::BackSlash { path: path.to_owned() });
+        }
         Ok(Self { text, entries })
     }
 
@@ -216,7 +229,7 @@ fn parse_line(line: usize, text: &str, start: usize) -> Result<Line, ManifestErr
         Some(equals) if text.as_bytes()[equals] == b'=' => (&text[..equals], &text[equals + 1..]),
         _ => text.rsplit_once('=').ok_or_else(|| ManifestError::Line { line, found: text.into() })?,
     };
-    let name = name::check(path.as_bytes());
+    let name = name::check_read(path.as_bytes());
     name.map_err(|source| ManifestError::Name { line, found: path.into(), source })?;
     let digest = digest.parse().map_err(|source| ManifestError::Digest { line, path: path.to_owned(), source })?;
     // MAX_LENGTH keeps both within 32 bits.

@@ -28,6 +28,9 @@ pub enum NameError {
     /// There is a back slash, which some systems take for a slash.
     #[error("it has a back slash")]
     BackSlash,
+    /// There is a back slash, and where it is taken for a slash the name leaves its folder or is no name.
+    #[error("it is another place where a back slash is taken for a slash")]
+    BackSlashLeaves,
     /// There is a NUL or a newline, which end the name elsewhere.
     #[error("it has a NUL or a line break")]
     ControlCharacter,
@@ -78,6 +81,61 @@ pub fn check(name: &[u8]) -> Result<&str, NameError> {
     }
     check_component(&name[component_start..])?;
     Ok(text)
+}
+
+/// As [`check`], and accepts the back slashes that other writers leave in names below a folder.
+///
+/// Such a name must stay inside its folder even for a reader that takes a back slash for a slash: no part may be empty, `.` or `..`,
+/// or have a colon, which names a drive there.
+///
+/// ```
+/// use carton_core::name::{NameError, check_read};
+///
+/// assert_eq!(check_read(br"misc/in\cat.png"), Ok(r"misc/in\cat.png"));
+/// assert_eq!(check_read(br"misc/..\cat.png"), Err(NameError::BackSlashLeaves));
+/// assert_eq!(check_read(br"misc\cat.png"), Err(NameError::BackSlash));
+/// ```
+///
+/// # Errors
+/// As [`check`], and [`NameError::BackSlashLeaves`].
+pub fn check_read(name: &[u8]) -> Result<&str, NameError> {
+    let refused = match check(name) {
+        Err(NameError::BackSlash) => NameError::BackSlash,
+        checked => return checked,
+    };
+    // `check` looked at the length, and whether it is UTF-8.
+    let text = std::str::from_utf8(name).map_err(|_| NameError::NotUtf8)?;
+    check(with_slashes(text).as_bytes()).map_err(|error| match error {
+        NameError::EmptyComponent | NameError::DotComponent | NameError::Absolute => NameError::BackSlashLeaves,
+        error => error,
+    })?;
+    match text.split_once('/') {
+        Some((folder, _)) if !folder.contains('\\') => match text.contains(':') {
+            true => Err(NameError::BackSlashLeaves),
+            false => Ok(text),
+        },
+        _ => Err(refused),
+    }
+}
+
+/// A name as systems read it that take a back slash for a slash.
+fn with_slashes(name: &str) -> String {
+    name.replace('\\', "/")
+}
+
+/// A name with a back slash that stands for the same file as another name, or lies inside a file or has one in it, where back
+/// slashes are taken for slashes. `files` are the names of files, which exclude each other in no other way.
+pub(crate) fn back_slash_overlap<'a>(files: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let mut names: Vec<(String, &str)> = files.map(|name| (with_slashes(name), name)).collect();
+    names.sort_unstable();
+    let mut tree = Tree::default();
+    let (plain, other) = names.iter().find_map(|(plain, _)| match tree.add(plain, false) {
+        Ok(()) => None,
+        Err(Overlap::Duplicate) => Some((plain.as_str(), plain.as_str())),
+        Err(Overlap::InsideFile(file)) => Some((plain.as_str(), file)),
+    })?;
+    let is_one_of_them = |found: &str| found == plain || found == other;
+    names.iter().find(|(plain, name)| is_one_of_them(plain) && name.contains('\\')).map(|(_, name)| *name)
 }
 
 /// Whether nothing in `name` needs a closer look, with loops that compile to vector instructions: archives have a hundred
@@ -222,6 +280,46 @@ mod tests {
         check(b"a\rb", Err(NameError::ControlCharacter));
         check(b"a\0", Err(NameError::ControlCharacter));
         check(b"a\xFF", Err(NameError::NotUtf8));
+    }
+
+    #[test]
+    fn names_with_back_slashes() {
+        let check = |name: &[u8], expected: Result<(), NameError>| {
+            assert_eq!(check_read(name).map(|text| assert_eq!(text.as_bytes(), name)), expected, "{name:?}");
+        };
+        check(b"misc/plain.png", Ok(()));
+        check(br"misc/a\b.png", Ok(()));
+        check(br"misc/a\b\c", Ok(()));
+        check(br"misc/x/a\b", Ok(()));
+        check(br"model/a\..b", Ok(()));
+        for name in [r"misc/..\x", r"misc/a\..\..\x", r"misc/\x", r"misc/x\", r"misc/a\\b", r"misc/.\x", r"misc/a\.."] {
+            check(name.as_bytes(), Err(NameError::BackSlashLeaves));
+        }
+        check(br"misc/C:\x", Err(NameError::BackSlashLeaves));
+        check(br"misc/x\a:b", Err(NameError::BackSlashLeaves));
+        for name in [r"a\b", r"misc\x", r"misc\a/b", r"C:\x"] {
+            check(name.as_bytes(), Err(NameError::BackSlash));
+        }
+        check(br"..\x", Err(NameError::BackSlashLeaves));
+        check(br"\\host\x", Err(NameError::BackSlashLeaves));
+        check(br"misc/../a\b", Err(NameError::DotComponent));
+        check(b"misc/a\\b\n", Err(NameError::ControlCharacter));
+        check(b"misc/a\\b\xFF", Err(NameError::NotUtf8));
+        check(&[b"misc/\\".as_slice(), &[b'a'; MAX_LENGTH]].concat(), Err(NameError::TooLong));
+    }
+
+    #[test]
+    fn names_that_are_one_where_a_back_slash_is_a_slash() {
+        let check = |names: &[&'static str], expected: Option<&str>| {
+            assert_eq!(back_slash_overlap(names.iter().copied()), expected, "{names:?}");
+        };
+        check(&["misc/a/b", "misc/a/c"], None);
+        check(&["misc/a", r"misc/b\c"], None);
+        check(&["misc/a/b", r"misc/a\b"], Some(r"misc/a\b"));
+        check(&["misc/a", r"misc/a\b"], Some(r"misc/a\b"));
+        check(&["misc/a/b/c", r"misc/a\b"], Some(r"misc/a\b"));
+        check(&[r"misc/a\b", r"misc/a/b-\c", "misc/a/b/c"], Some(r"misc/a\b"));
+        check(&[r"misc/a/b\c", r"misc/a\b/c"], Some(r"misc/a/b\c"));
     }
 
     #[test]

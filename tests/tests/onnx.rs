@@ -110,7 +110,7 @@ async fn models_of_others_on_an_installed_onnx_runtime() {
         let tensors = |json: &serde_json::Value| -> Vec<(String, Tensor)> {
             json.as_object().unwrap().iter().map(|(name, json)| (name.clone(), tensor(json))).collect()
         };
-        let declared = &model.package().metadata().signature().unwrap().inputs;
+        let declared = &model.package().metadata().inputs();
         assert_eq!(declared.len(), case["inputs"].as_object().unwrap().len(), "{name}: {declared:?}");
         for _ in 0..2 {
             let outputs = model.infer(tensors(&case["inputs"]).into_iter().collect::<BTreeMap<_, _>>()).await.unwrap();

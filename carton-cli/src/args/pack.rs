@@ -49,6 +49,10 @@ pub(crate) struct PackArgs {
     #[arg(long, value_name = "FILE.toml", value_hint = clap::ValueHint::FilePath)]
     pub(crate) metadata: Option<PathBuf>,
 
+    /// Refuse metadata with a key that means nothing, instead of warning of it
+    #[arg(long, conflicts_with = "resolve")]
+    pub(crate) strict: bool,
+
     /// An option for the runner, stored in the carton; numbers, booleans and lists as JSON, anything else is a string
     #[arg(long = "opt", value_name = "KEY=VALUE")]
     pub(crate) options: Vec<OptionArgument>,

@@ -4,7 +4,7 @@ use carton_core::metadata::TensorSpec;
 use carton_core::package::Info;
 use carton_tensor::{Dimension, SymbolicShape};
 
-use super::{Context, open};
+use super::{Context, open, warn_each};
 use crate::args::ModelArgs;
 use crate::failure::{Exit, Failure};
 use crate::output::{Align, Output, Role, Table, byte_size, count, one_line, printable};
@@ -14,6 +14,7 @@ pub(super) async fn run(model: ModelArgs, context: &Context<'_>) -> Result<Exit,
     if context.output.is_json() {
         context.output.json(&info)?;
     } else {
+        warn_each(info.warnings.iter().cloned(), context.output);
         context.output.text(&page(&info, context.output))?;
     }
     Ok(Exit::Ok)
@@ -71,8 +72,9 @@ fn tensors(page: &mut String, output: &Output, title: &str, tensors: &[TensorSpe
     }
     let mut table = Table::new(&[Align::Left; 4]).indent("  ");
     for tensor in tensors {
-        let description = tensor.description.as_deref().unwrap_or_default();
-        table.row([tensor.name.as_str(), tensor.dtype.name(), &shape(&tensor.shape), description]);
+        let optional = if tensor.is_optional() { "(optional) " } else { "" };
+        let description = format!("{optional}{}", tensor.description.as_deref().unwrap_or_default());
+        table.row([tensor.name.as_str(), tensor.dtype.name(), &shape(&tensor.shape), description.trim_end()]);
     }
     section(page, output, title, &plain(&table));
 }

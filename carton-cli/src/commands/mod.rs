@@ -22,12 +22,24 @@ use carton_core::config::Config;
 use crate::args::{Cli, Command};
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
-use crate::output::Output;
+use crate::output::{Output, one_line};
 
 /// What every command needs.
 struct Context<'a> {
     config: Config,
     output: &'a Output,
+}
+
+/// Warns of each, and of no more than people read.
+fn warn_each(warnings: impl ExactSizeIterator<Item = String>, output: &Output) {
+    const LIMIT: usize = 20;
+    let n_left = warnings.len().saturating_sub(LIMIT);
+    for warning in warnings.take(LIMIT) {
+        output.warning(&one_line(&warning));
+    }
+    if n_left > 0 {
+        output.warning(&format!("and {n_left} more like these"));
+    }
 }
 
 /// Runs the command and says with which code the process ends.
@@ -38,7 +50,12 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit, Failure> {
     if let Command::Completions { shell } = cli.command {
         return completions::run(shell, output);
     }
-    let mut config = Config::load(cli.global.config.as_deref()).map_err(carton_core::Error::from)?;
+    let mut unknown = Vec::new();
+    let mut config = Config::load_reporting(cli.global.config.as_deref(), &mut |path, key| {
+        unknown.push(format!("configuration `{}`, {key}", path.display()));
+    })
+    .map_err(carton_core::Error::from)?;
+    warn_each(unknown.into_iter(), output);
     // One place says whether the network may be used, whoever asks.
     config.offline |= cli.global.offline;
     let context = Context { config, output };

@@ -9,10 +9,10 @@ use carton_core::archive::Compression;
 use carton_core::digest::Sha256Digest;
 use carton_core::metadata::{Draft, MetadataError};
 use carton_core::tensor_data::TensorFormat;
-use carton_core::{Carton, Inputs, Location, Options, PackOptions, RecordSelfTest, ResolveOptions};
+use carton_core::{Carton, Inputs, Location, Options, PackOptions, RecordSelfTest, ResolveOptions, UnknownKey};
 use serde::Serialize;
 
-use super::{Context, open, shrink};
+use super::{Context, open, shrink, warn_each};
 use crate::args::{CompressionChoice, MiscArgument, PackArgs, TensorFormatChoice};
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
@@ -27,6 +27,8 @@ enum PackArgumentError {
     ReadMetadata { path: PathBuf, source: io::Error },
     #[error("cannot use `{}`", path.display())]
     Metadata { path: PathBuf, source: MetadataError },
+    #[error("`{}` has keys that mean nothing{}", path.display(), unknown.iter().map(|key| format!("\n  {key}")).collect::<String>())]
+    UnknownKeys { path: PathBuf, unknown: Vec<UnknownKey> },
     #[error("cannot tell from `{}` what the carton is to be called", path.display())]
     NoName { path: PathBuf },
     #[error("misc file `{name}` is given twice")]
@@ -44,7 +46,10 @@ pub(super) async fn run(arguments: PackArgs, context: &Context<'_>) -> Result<Ex
     if arguments.resolve {
         return resolve(arguments, context).await;
     }
-    let draft = arguments.metadata.as_deref().map(read_draft).transpose()?.unwrap_or_default();
+    let draft = match arguments.metadata.as_deref() {
+        Some(path) => read_draft(path, arguments.strict, context)?,
+        None => Draft::default(),
+    };
     let runner = arguments.runner.or_else(|| draft.runner_name.clone()).ok_or_else(|| {
         Failure::usage(PackArgumentError::NoRunner).hint("name one: --runner NAME; `carton runner ls` lists them")
     })?;
@@ -142,10 +147,17 @@ fn compression(choice: CompressionChoice) -> Compression {
     }
 }
 
-fn read_draft(path: &Path) -> Result<Draft, Failure> {
+fn read_draft(path: &Path, is_strict: bool, context: &Context<'_>) -> Result<Draft, Failure> {
     let text = fs::read_to_string(path)
         .map_err(|source| Failure::new(PackArgumentError::ReadMetadata { path: path.to_path_buf(), source }))?;
-    Draft::parse(&text).map_err(|source| Failure::new(PackArgumentError::Metadata { path: path.to_path_buf(), source }))
+    let draft = Draft::parse(&text)
+        .map_err(|source| Failure::new(PackArgumentError::Metadata { path: path.to_path_buf(), source }))?;
+    let unknown = Draft::unknown_keys(&text);
+    if is_strict && !unknown.is_empty() {
+        return Err(Failure::usage(PackArgumentError::UnknownKeys { path: path.to_path_buf(), unknown }));
+    }
+    warn_each(unknown.iter().map(|key| format!("`{}`, {key}", path.display())), context.output);
+    Ok(draft)
 }
 
 /// `NAME.carton` in the current folder. A folder's name is kept whole: `my.model` is not a file with an extension.

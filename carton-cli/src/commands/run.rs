@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use carton_core::metadata::Signature;
 use carton_core::signature::SignatureMode;
 use carton_core::{CallTimings, Carton, InferOptions, Inputs, LoadOptions};
 use carton_tensor::{Tensor, Tolerance};
@@ -92,8 +93,9 @@ async fn load(arguments: &RunArgs, context: &Context<'_>) -> Result<Carton, Fail
 async fn infer(model: &Carton, inputs: ReadInputs, arguments: RunArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
     let metadata = model.package().metadata();
+    let positional = metadata.signature().map(Signature::positional_inputs).unwrap_or_default();
     let declared: Vec<DeclaredInput<'_>> =
-        metadata.inputs().iter().map(|input| DeclaredInput { name: &input.name, dtype: input.dtype }).collect();
+        positional.iter().map(|input| DeclaredInput { name: &input.name, dtype: input.dtype }).collect();
     let inputs = Inputs::from(inputs.into_tensors(&declared)?);
     let (outputs, timings) = model.infer_timed(inputs, InferOptions::default()).await?;
     output.progress().finish();

@@ -6,7 +6,7 @@ use carton_core::contents::VerifyReport;
 use carton_core::digest::Sha256Digest;
 use serde::Serialize;
 
-use super::{Context, open};
+use super::{Context, open, warn_each};
 use crate::args::ModelArgs;
 use crate::failure::{Exit, Failure, causes_in_one_line};
 use crate::interrupt;
@@ -35,6 +35,7 @@ struct BadFile {
 pub(super) async fn run(model: ModelArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
     let package = open::open(&model, context).await?;
+    let oddities = package.oddities();
     let display = Arc::clone(output.progress());
     let report = interrupt::blocking(move |wanted| {
         let on_progress = open::on_bytes("verifying", &display, wanted);
@@ -43,7 +44,8 @@ pub(super) async fn run(model: ModelArgs, context: &Context<'_>) -> Result<Exit,
     .await?;
     output.progress().finish();
 
-    let report = Report::from(report);
+    let mut report = Report::from(report);
+    report.warnings.splice(..0, oddities.iter().map(ToString::to_string));
     let exit = match (report.bad_files.is_empty(), report.not_fetched.is_empty()) {
         (true, true) => Exit::Ok,
         // Nothing is known to be wrong, and not everything to be right.
@@ -54,9 +56,7 @@ pub(super) async fn run(model: ModelArgs, context: &Context<'_>) -> Result<Exit,
         output.json(&report)?;
         return Ok(exit);
     }
-    for warning in &report.warnings {
-        output.warning(&one_line(warning));
-    }
+    warn_each(report.warnings.iter().cloned(), output);
     for path in &report.not_fetched {
         output.warning(&format!("`{}` is not here, so it was not checked", one_line(path)));
     }

@@ -121,7 +121,7 @@ pub(super) fn describe<'a>(header: &CentralDirectoryHeader<'a>, offset: u64) -> 
     let escaped = || header.name.escape_ascii();
     let is_folder = header.name.ends_with(b"/");
     let plain = if is_folder { &header.name[..header.name.len() - 1] } else { header.name };
-    let name = name::check(plain).map_err(|source| ArchiveError::Name { name: escaped().to_string(), source })?;
+    let name = name::check_read(plain).map_err(|source| ArchiveError::Name { name: escaped().to_string(), source })?;
 
     let refused = flag::ENCRYPTED | flag::STRONGLY_ENCRYPTED | flag::MASKED;
     if header.flags & refused != 0 {

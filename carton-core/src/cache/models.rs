@@ -420,7 +420,7 @@ fn create_shared_folder(path: &Path) -> Result<(), CacheError> {
 
 /// The last line of defence: the names come from a file.
 fn check_path(path: &str) -> Result<(), CacheError> {
-    match crate::name::check(path.as_bytes()) {
+    match crate::name::check_read(format!("model/{path}").as_bytes()) {
         Ok(_) => Ok(()),
         Err(_) => Err(CacheError::Path { name: path.to_owned() }),
     }

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::ConfigError;
+use super::{ConfigError, home};
 use crate::invalid_toml::InvalidToml;
 use crate::network::{HostToken, Secret, Url};
+use crate::unknown_keys::{Known, UnknownKey};
 
 /// Seconds. A server cannot answer in less, and more is no limit.
 const IDLE_TIMEOUT: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
@@ -58,22 +59,46 @@ pub(super) struct RawCredential {
 }
 
 impl RawConfig {
-    /// Reads a file. Relative paths in it become paths from its folder.
-    pub(super) fn read(path: &Path) -> Result<RawConfig, ConfigError> {
+    /// Reads a file, and tells `unknown` the keys that mean nothing. Relative paths in it become paths from its folder.
+    pub(super) fn read(
+        path: &Path,
+        home: Option<&Path>,
+        unknown: &mut dyn FnMut(&Path, &UnknownKey),
+    ) -> Result<RawConfig, ConfigError> {
         let text =
             std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_path_buf(), source })?;
         let mut raw = Self::parse(&text).map_err(|source| ConfigError::Parse { path: path.to_path_buf(), source })?;
+        for key in Self::known().unknown_in(&text) {
+            unknown(path, &key);
+        }
         let folder = path.parent().unwrap_or(Path::new(""));
-        for directory in [&mut raw.runner_dir, &mut raw.runner_data_dir, &mut raw.cache_dir].into_iter().flatten() {
-            *directory = folder.join(&*directory);
+        let resolve = |key, path: &mut PathBuf| -> Result<(), ConfigError> {
+            *path = folder.join(home::expanded(std::mem::take(path), home, key)?);
+            Ok(())
+        };
+        let directories = [
+            ("runner_dir", &mut raw.runner_dir),
+            ("runner_data_dir", &mut raw.runner_data_dir),
+            ("cache_dir", &mut raw.cache_dir),
+        ];
+        for (key, directory) in directories {
+            directory.as_mut().map(|directory| resolve(key, directory)).transpose()?;
         }
         if let Some(Netrc::Path(path)) = &mut raw.netrc {
-            *path = folder.join(&*path);
+            resolve("netrc", path)?;
         }
         if let Some(index) = raw.runner_index.as_mut().filter(|index| !index.contains("://")) {
-            *index = folder.join(&*index).to_string_lossy().into_owned();
+            let expanded = home::expanded_index(std::mem::take(index), home, "runner_index")?;
+            *index = folder.join(expanded).to_string_lossy().into_owned();
         }
         Ok(raw)
+    }
+
+    /// The keys that a configuration may have.
+    fn known() -> Known {
+        Known::fields::<Self>()
+            .table("network", Known::fields::<RawNetwork>())
+            .table("credentials", Known::fields::<RawCredential>())
     }
 
     fn parse(text: &str) -> Result<RawConfig, InvalidToml> {

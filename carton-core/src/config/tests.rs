@@ -11,7 +11,7 @@ fn load(file: Option<&str>, variables: &[(&str, &str)]) -> Result<Config, Config
         path
     });
     let variables = variables.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
-    Config::from_environment(path.as_deref(), variables)
+    Config::from_environment(path.as_deref(), variables, &mut |_, _| {})
 }
 
 #[test]
@@ -33,7 +33,8 @@ fn relative_paths_start_at_the_files_folder() {
     let path = folder.path().join("config.toml");
     let index = |text: &str| {
         std::fs::write(&path, format!("runner_index = \"{text}\"\nnetrc = \"logins\"\ncache_dir = \"c\"")).unwrap();
-        let config = Config::from_environment(Some(&path), [("HOME".into(), "/h".into())].into()).unwrap();
+        let config =
+            Config::from_environment(Some(&path), [("HOME".into(), "/h".into())].into(), &mut |_, _| {}).unwrap();
         assert_eq!(config.cache_dir, folder.path().join("c"));
         let netrc = NetrcFile { path: folder.path().join("logins"), named: true };
         assert_eq!(config.credentials.netrc, Some(netrc));
@@ -87,7 +88,7 @@ fn bad_configurations_are_errors() {
     assert!(matches!(load(None, &[]), Err(ConfigError::NoHome { key: "runner_dir", .. })));
     let offline = load(None, &[("HOME", "/h"), ("CARTON_OFFLINE", "maybe")]).unwrap_err();
     assert_eq!(offline.to_string(), "expected `1` or `0` as CARTON_OFFLINE, found `maybe`");
-    let missing = Config::from_environment(Some(Path::new("/does/not/exist")), BTreeMap::new());
+    let missing = Config::from_environment(Some(Path::new("/does/not/exist")), BTreeMap::new(), &mut |_, _| {});
     assert!(matches!(missing, Err(ConfigError::Read { .. })));
 }
 
@@ -102,7 +103,7 @@ fn what_is_wrong_with_the_file_is_told_without_its_values() {
     check("netrc = 3", "line 1: expected a path, or `false`");
     let credential = |lines: &str| format!("[[credentials]]\n{lines}");
     check(&credential("host = \"a\"\ntoken = 12345"), "line 3: expected a string, found integer");
-    check(&credential("host = \"a\"\ntoken = secret"), "line 3: string values must be quoted, expected literal string");
+    check(&credential("host = \"a\"\ntoken = secret"), "line 3: quotes are missing around a text");
     check(&credential("host = \"a\""), "line 1: expected `token` or `token_env`");
     check(&credential("host = \"a\"\ntoken = \" \""), "line 1: `token` is empty");
     let both = "host = \"a\"\ntoken = \"secret\"\ntoken_env = \"A\"";
@@ -115,4 +116,79 @@ fn what_is_wrong_with_the_file_is_told_without_its_values() {
     check("offline = false\n[network]\nidle_timeout = 0", "line 2: `idle_timeout` must be 0.1 to 3600 seconds");
     check("network.n_ranges = 65", "line 1: `n_ranges` must be 1 to 64");
     check("network.max_retries = 1001", "line 1: `max_retries` must be at most 1000");
+}
+
+#[test]
+fn a_tilde_is_the_home_directory() {
+    let file = "cache_dir = \"~\"\nrunner_dir = \"~/r\"\nrunner_data_dir = \"x/~\"\nrunner_index = \"~/index.json\"\nnetrc = \"~/n\"";
+    let config = load(Some(file), &[("HOME", "/home/me")]).unwrap();
+    assert_eq!(config.cache_dir, Path::new("/home/me"));
+    assert_eq!(config.runner_dir, Path::new("/home/me/r"));
+    assert!(config.runner_data_dir.ends_with("x/~") && config.runner_data_dir != Path::new("x/~"));
+    assert_eq!(config.runner_index.as_deref(), Some("/home/me/index.json"));
+    assert_eq!(config.credentials.netrc.unwrap().path, Path::new("/home/me/n"));
+    let variables = [
+        ("HOME", "/home/me"),
+        ("CARTON_CACHE_DIR", "~/a/b"),
+        ("CARTON_RUNNER_DIR", "~"),
+        ("CARTON_RUNNER_DATA_DIR", "~/"),
+        ("CARTON_RUNNER_INDEX", "~/i"),
+        ("NETRC", "~/m"),
+    ];
+    let config = load(None, &variables).unwrap();
+    assert_eq!(config.cache_dir, Path::new("/home/me/a/b"));
+    assert_eq!((config.runner_dir.to_str(), config.runner_data_dir.to_str()), (Some("/home/me"), Some("/home/me")));
+    assert_eq!(config.runner_index.as_deref(), Some("/home/me/i"));
+    assert_eq!(config.credentials.netrc.unwrap().path, Path::new("/home/me/m"));
+
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("c.toml"), "cache_dir = \"c\"").unwrap();
+    let home = folder.path().to_str().unwrap();
+    let config = load(None, &[("HOME", home), ("CARTON_CONFIG_PATH", "~/c.toml")]).unwrap();
+    assert_eq!(config.cache_dir, folder.path().join("c"));
+    // Another home than one's own is not guessed, and without one there is nothing to put in.
+    let refused = |file: Option<&str>, variables: &[(&str, &str)], expected: &str| {
+        let error = load(file, variables).unwrap_err().to_string();
+        assert!(error.starts_with(expected), "{error}");
+    };
+    refused(
+        None,
+        &[("HOME", "/h"), ("CARTON_CACHE_DIR", "~you/c")],
+        "cannot use the path `~you` as CARTON_CACHE_DIR: the home",
+    );
+    refused(Some("netrc = \"~you\""), &[("HOME", "/h")], "cannot use the path `~you` as netrc: the home of another");
+    refused(
+        None,
+        &[("CARTON_RUNNER_INDEX", "~you/i"), ("HOME", "/h")],
+        "cannot use the path `~you` as CARTON_RUNNER_INDEX",
+    );
+    refused(
+        None,
+        &[("CARTON_CACHE_DIR", "~/c"), ("CARTON_RUNNER_DIR", "/r"), ("CARTON_RUNNER_DATA_DIR", "/d")],
+        "cannot use the path `~` as CARTON_CACHE_DIR: there is no home",
+    );
+    let literal = load(None, &[("HOME", "/h"), ("CARTON_CACHE_DIR", "./~you")]).unwrap();
+    assert_eq!(literal.cache_dir, Path::new("./~you"));
+}
+
+#[test]
+fn unknown_keys_are_reported_with_the_nearest_known_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config.toml");
+    let file = "cachedir = \"x\"\nfuture = 1\n[network]\nretries = 1\n[[credentials]]\nhost = \"h\"\ntoken = \"secret\"\ntoken_enf = \"A\"\n";
+    std::fs::write(&path, file).unwrap();
+    let mut found = Vec::new();
+    let variables = [("HOME".into(), "/h".into())].into();
+    Config::from_environment(Some(&path), variables, &mut |file, key| {
+        assert_eq!(file, path);
+        found.push(key.to_string());
+    })
+    .unwrap();
+    let expected = [
+        "line 1: unknown key `cachedir`: did you mean `cache_dir`?",
+        "line 2: unknown key `future`",
+        "line 4: unknown key `retries` in network: did you mean `max_retries`?",
+        "line 8: unknown key `token_enf` in credentials[0]: did you mean `token_env`?",
+    ];
+    assert_eq!(found, expected);
 }

@@ -239,7 +239,7 @@ fn walk_bare(root: &Path) -> Result<Vec<Item>, ContentsError> {
 /// The path in the carton of something in a folder, if a carton can have it.
 fn checked_name(prefix: &str, file_name: &[u8], path: &Path) -> Result<String, ContentsError> {
     let name = [prefix.as_bytes(), file_name].concat();
-    match name::check(&name) {
+    match name::check_read(&name) {
         Ok(name) => Ok(name.to_owned()),
         Err(_) => Err(ContentsError::Kind { path: PathBuf::from(path) }),
     }

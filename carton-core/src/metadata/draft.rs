@@ -1,11 +1,13 @@
 //! carton.toml on its way to being valid: public fields to fill in, and the rules that turn them into [`Metadata`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use carton_tensor::{DataType, Dimension, SymbolicShape};
 use semver::VersionReq;
 use serde_json::{Map, Value};
+
+use crate::unknown_keys::UnknownKey;
 
 use super::raw::{RawExample, RawMetadata, RawSelfTest, RawTensorSpec, Version, described};
 use super::{
@@ -69,6 +71,22 @@ impl Draft {
         Self::from_raw(RawMetadata::parse(text, Version::Optional)?)
     }
 
+    /// The keys of a draft that mean nothing, with what they could have been. What is in `[runner.opts]` is the runner's. A carton that is
+    /// read may have such keys: a later writer may know them.
+    ///
+    /// ```
+    /// use carton_core::metadata::Draft;
+    /// let unknown = Draft::unknown_keys("[[self_test]]\ninputs = {}\nexpected = { y = 'y.npy' }");
+    /// assert_eq!(
+    ///     unknown[0].to_string(),
+    ///     "line 3: unknown key `expected` in self_test[0]: did you mean `expected_out`?",
+    /// );
+    /// ```
+    #[must_use]
+    pub fn unknown_keys(text: &str) -> Vec<UnknownKey> {
+        RawMetadata::known().unknown_in(text)
+    }
+
     /// The files that self-tests and examples refer to, in the order of the draft, each as often as it is named.
     pub fn files(&self) -> impl Iterator<Item = (&Path, Option<&str>)> {
         let tests = self.self_tests.iter().flat_map(|test| {
@@ -105,7 +123,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Checks the draft against all rules of the format.
+    /// Checks the draft against all rules of the format, those among them that only writers keep.
     ///
     /// # Errors
     /// [`MetadataError::Invalid`] naming the first field that breaks a rule.
@@ -117,7 +135,57 @@ impl Draft {
             let expected = format!("at most {SHORT_DESCRIPTION_LIMIT} characters");
             return Err(MetadataError::invalid("short_description", expected, text.chars().count()));
         }
+        self.check_written()?;
         self.finish()
+    }
+
+    /// Whether a self-test or an example has an input.
+    pub(super) fn gives_inputs(&self) -> bool {
+        self.self_tests.iter().any(|test| !test.inputs.is_empty())
+            || self.examples.iter().any(|example| !example.inputs.is_empty())
+    }
+
+    /// The rules that we keep and other writers do not: [`super::Oddity`] is what they are called in a carton that is read.
+    fn check_written(&self) -> Result<(), MetadataError> {
+        match (&self.inputs, &self.outputs) {
+            (Some(inputs), Some(outputs)) => {
+                check_specs(inputs, "input")?;
+                check_specs(outputs, "output")?;
+            }
+            (Some(_), None) => return Err(MetadataError::missing("output", BOTH_OR_NEITHER)),
+            (None, Some(_)) => return Err(MetadataError::missing("input", BOTH_OR_NEITHER)),
+            (None, None) if !self.self_tests.is_empty() => {
+                return Err(MetadataError::missing("input", "inputs and outputs, which `self_test` needs"));
+            }
+            (None, None) if !self.examples.is_empty() => {
+                return Err(MetadataError::missing("input", "inputs and outputs, which `example` needs"));
+            }
+            (None, None) => {}
+        }
+        for (index, example) in self.examples.iter().enumerate() {
+            for (map, references) in [("inputs", &example.inputs), ("sample_out", &example.sample_out)] {
+                for (name, reference) in references {
+                    if let DraftReference::Carton(Reference::Misc(path)) = reference
+                        && path.contains('\\')
+                    {
+                        let field = format!("example[{index}].{map}.{name}");
+                        return Err(invalid_text(field, "a path without back slashes after `@misc/`", path));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills in which inputs are optional where nothing says so: those that a self-test or an example leaves out.
+    fn settle_optional(&mut self) {
+        self.outputs.iter_mut().flatten().for_each(|output| output.optional = None);
+        let Some(mut inputs) = self.inputs.take() else { return };
+        let mut left_out = LeftOut::of(&self.self_tests, &self.examples);
+        for input in &mut inputs {
+            input.optional.get_or_insert_with(|| left_out.contains(&input.name));
+        }
+        self.inputs = Some(inputs);
     }
 
     /// Turns what serde read into a draft: values are judged one by one.
@@ -149,33 +217,17 @@ impl Draft {
         })
     }
 
-    /// The rules about the whole, the same for what is read and what is written.
-    pub(super) fn finish(self) -> Result<Metadata, MetadataError> {
+    /// The rules about the whole that every carton keeps.
+    pub(super) fn finish(mut self) -> Result<Metadata, MetadataError> {
         for (index, platform) in self.required_platforms.iter().enumerate() {
             if !is_target_triple(platform) {
                 let expected = "a target triple such as x86_64-unknown-linux-gnu";
                 return Err(invalid_text(format!("required_platforms[{index}]"), expected, platform));
             }
         }
-        let signature = match (self.inputs, self.outputs) {
-            (None, None) => None,
-            (Some(inputs), Some(outputs)) => Some(Signature { inputs, outputs }),
-            (Some(_), None) => return Err(MetadataError::missing("output", BOTH_OR_NEITHER)),
-            (None, Some(_)) => return Err(MetadataError::missing("input", BOTH_OR_NEITHER)),
-        };
-        match &signature {
-            Some(signature) => {
-                check_specs(&signature.inputs, "input")?;
-                check_specs(&signature.outputs, "output")?;
-            }
-            None if !self.self_tests.is_empty() => {
-                return Err(MetadataError::missing("input", "inputs and outputs, which `self_test` needs"));
-            }
-            None if !self.examples.is_empty() => {
-                return Err(MetadataError::missing("input", "inputs and outputs, which `example` needs"));
-            }
-            None => {}
-        }
+        self.settle_optional();
+        let is_declared = self.inputs.is_some() || self.outputs.is_some();
+        let signature = is_declared.then_some(Signature { inputs: self.inputs, outputs: self.outputs });
         let self_tests = self.self_tests.into_iter().enumerate().map(finished_self_test).collect::<Result<_, _>>()?;
         let examples = self.examples.into_iter().enumerate().map(finished_example).collect::<Result<_, _>>()?;
 
@@ -215,6 +267,31 @@ impl Draft {
     }
 }
 
+/// Which inputs self-tests or examples leave out. Each name is looked up once: a file may declare one name many times.
+pub(super) struct LeftOut<'draft> {
+    given: Vec<BTreeSet<&'draft str>>,
+    known: BTreeMap<String, bool>,
+}
+
+impl<'draft> LeftOut<'draft> {
+    /// An example without any input says nothing about them.
+    pub(super) fn of<T, E>(self_tests: &'draft [SelfTest<T>], examples: &'draft [Example<E>]) -> Self {
+        let tests = self_tests.iter().map(|test| test.inputs.keys().map(String::as_str).collect());
+        let examples = examples.iter().filter(|example| !example.inputs.is_empty());
+        let given = tests.chain(examples.map(|example| example.inputs.keys().map(String::as_str).collect())).collect();
+        Self { given, known: BTreeMap::new() }
+    }
+
+    pub(super) fn contains(&mut self, input: &str) -> bool {
+        if let Some(known) = self.known.get(input) {
+            return *known;
+        }
+        let is_left_out = self.given.iter().any(|names| !names.contains(input));
+        self.known.insert(input.to_owned(), is_left_out);
+        is_left_out
+    }
+}
+
 /// Characters in a `short_description`.
 const SHORT_DESCRIPTION_LIMIT: usize = 100;
 
@@ -241,6 +318,8 @@ fn tensor_specs(raw: Vec<Table<RawTensorSpec>>, list: &str) -> Result<Vec<Tensor
             shape: shape(raw.shape, &format!("{list}[{index}].shape"))?,
             description: set(raw.description),
             internal_name: set(raw.internal_name),
+            // Outputs are the model's to give.
+            optional: raw.optional.filter(|_| list == "input"),
         })
     };
     raw.into_iter().enumerate().map(spec).collect()

@@ -1,11 +1,13 @@
 //! carton.toml (spec/carton-format.md, "carton.toml"): text in, validated [`Metadata`] out, and back. Pure: whether what
 //! it refers to exists is for `package` to say.
 //!
-//! `raw` is the file as serde reads it, [`Draft`] holds values that are each right, [`Metadata`] is valid as a whole.
-//! What is read from a carton and what is about to be packed go the same way.
+//! `raw` is the file as serde reads it, [`Draft`] holds values that are each right, [`Metadata`] can be used as a whole.
+//! What is read from a carton and what is about to be packed go the same way. What is about to be packed has to keep more rules:
+//! a carton of another writer that breaks one of those is read, and [`Metadata::oddities`] tells what is odd about it.
 
 mod draft;
 mod error;
+mod oddity;
 mod options;
 mod raw;
 mod reference;
@@ -15,7 +17,7 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use carton_tensor::{DataType, SymbolicShape};
 use semver::VersionReq;
@@ -23,6 +25,7 @@ use serde::Serialize;
 
 pub use draft::Draft;
 pub use error::MetadataError;
+pub use oddity::Oddity;
 pub use reference::{DraftReference, InvalidReference, Reference};
 pub(crate) use table::Table;
 
@@ -61,19 +64,30 @@ pub struct Metadata {
     opts_toml: toml::Table,
 }
 
-/// The declared inputs and outputs, in order. Either list may be empty.
+/// The declared inputs and outputs, in order. At least one of the two lists is declared; either may be empty.
+///
+/// `None` is a list that is not declared, of which nothing can be checked. We write both lists or none; other writers declare one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Signature {
     /// The inputs; positional arguments follow this order.
-    pub inputs: Vec<TensorSpec>,
+    pub inputs: Option<Vec<TensorSpec>>,
     /// The outputs.
-    pub outputs: Vec<TensorSpec>,
+    pub outputs: Option<Vec<TensorSpec>>,
+}
+
+impl Signature {
+    /// The inputs that positional arguments stand for: of inputs that share a name, which other writers declare, the first.
+    #[must_use]
+    pub fn positional_inputs(&self) -> Vec<&TensorSpec> {
+        let mut names = BTreeSet::new();
+        self.inputs.iter().flatten().filter(|spec| names.insert(spec.name.as_str())).collect()
+    }
 }
 
 /// A declared input or output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TensorSpec {
-    /// The name, unique among the inputs or among the outputs.
+    /// The name. We write none that is empty, or that another input or another output has; other writers do.
     pub name: String,
     /// The type of the elements.
     pub dtype: DataType,
@@ -83,6 +97,19 @@ pub struct TensorSpec {
     pub description: Option<String>,
     /// What the runner calls it, such as a node of a graph. Callers do not see it.
     pub internal_name: Option<String>,
+    /// Whether callers may leave out this input (spec/carton-format-extensions.md, "Optional inputs"). `None` in a [`Draft`] leaves it
+    /// to the self-tests and examples: what one of them leaves out is optional. [`Metadata`] has `Some` for each input, and `None` for
+    /// outputs, where it means nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub optional: Option<bool>,
+}
+
+impl TensorSpec {
+    /// Whether callers may leave it out.
+    #[must_use]
+    pub fn is_optional(&self) -> bool {
+        self.optional == Some(true)
+    }
 }
 
 /// Inputs with the outputs they should give. `R` is the name of a tensor in `tensor_data`, or, in a [`Draft`], a
@@ -126,14 +153,14 @@ pub struct Runner {
 }
 
 impl Metadata {
-    /// Reads a carton.toml.
+    /// Reads a carton.toml, of whatever writer.
     ///
     /// # Errors
     /// [`MetadataError::UnsupportedVersion`] before anything else is judged, [`MetadataError::Syntax`],
-    /// [`MetadataError::WrongType`], [`MetadataError::Invalid`].
+    /// [`MetadataError::MissingQuotes`], [`MetadataError::WrongType`], [`MetadataError::Invalid`].
     pub fn parse(text: &str) -> Result<Self, MetadataError> {
         let mut draft = Draft::from_raw(raw::RawMetadata::parse(text, raw::Version::Required)?)?;
-        if draft.outputs.is_some() {
+        if draft.outputs.is_some() && !draft.gives_inputs() {
             // A writer that leaves out empty lists says so that the model has no inputs.
             draft.inputs.get_or_insert_default();
         }
@@ -212,13 +239,32 @@ impl Metadata {
     /// The declared inputs in order; empty when none are declared.
     #[must_use]
     pub fn inputs(&self) -> &[TensorSpec] {
-        self.signature.as_ref().map_or(&[], |signature| &signature.inputs)
+        self.signature.as_ref().and_then(|signature| signature.inputs.as_deref()).unwrap_or_default()
     }
 
     /// The declared outputs in order; empty when none are declared.
     #[must_use]
     pub fn outputs(&self) -> &[TensorSpec] {
-        self.signature.as_ref().map_or(&[], |signature| &signature.outputs)
+        self.signature.as_ref().and_then(|signature| signature.outputs.as_deref()).unwrap_or_default()
+    }
+
+    /// What is odd about it: what we would not write, and other writers do.
+    ///
+    /// ```
+    /// use carton_core::metadata::{Metadata, Oddity};
+    /// let metadata = Metadata::parse(r#"
+    ///     spec_version = 1
+    ///     input = [{ name = "x", dtype = "float32", shape = "*" }]
+    ///     [runner]
+    ///     runner_name = "onnx"
+    ///     required_framework_version = "*"
+    /// "#)?;
+    /// assert_eq!(metadata.oddities(), [Oddity::OutputsNotDeclared]);
+    /// # Ok::<(), carton_core::metadata::MetadataError>(())
+    /// ```
+    #[must_use]
+    pub fn oddities(&self) -> Vec<Oddity> {
+        oddity::of(self)
     }
 
     /// The self-tests in order.
@@ -240,9 +286,11 @@ impl Metadata {
     }
 }
 
+/// What is odd about the metadata is in the draft too, and [`Draft::validate`] then refuses it.
 impl From<Metadata> for Draft {
     fn from(metadata: Metadata) -> Self {
-        let (inputs, outputs) = metadata.signature.map(|signature| (signature.inputs, signature.outputs)).unzip();
+        let (inputs, outputs) =
+            metadata.signature.map_or((None, None), |signature| (signature.inputs, signature.outputs));
         let tensors = |names: BTreeMap<String, String>| {
             names.into_iter().map(|(name, tensor)| (name, Reference::TensorData(tensor).into())).collect()
         };

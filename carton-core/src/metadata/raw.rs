@@ -1,5 +1,5 @@
 //! carton.toml as serde sees it: right types, nothing judged. Unknown tables and fields are ignored, so that later
-//! writers can add some without a new `spec_version`.
+//! writers can add some without a new `spec_version`; drafts are searched for them.
 
 use std::collections::BTreeMap;
 
@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use super::MetadataError;
 use super::table::Table;
+use crate::unknown_keys::Known;
 
 /// The whole file but `spec_version`, which is read before the rest.
 #[derive(Deserialize)]
@@ -36,6 +37,7 @@ pub(super) struct RawTensorSpec {
     pub(super) shape: toml::Value,
     pub(super) description: Option<String>,
     pub(super) internal_name: Option<String>,
+    pub(super) optional: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -73,9 +75,21 @@ pub(super) enum Version {
 }
 
 impl RawMetadata {
+    /// The keys that this version of the format knows. `[runner.opts]` is the runner's.
+    pub(super) fn known() -> Known {
+        Known::fields::<Self>()
+            .key("spec_version")
+            .table("input", Known::fields::<RawTensorSpec>())
+            // What may be left out is the caller's to give, so only inputs are.
+            .table("output", Known::fields::<RawTensorSpec>().without("optional"))
+            .table("self_test", Known::fields::<RawSelfTest>())
+            .table("example", Known::fields::<RawExample>())
+            .table("runner", Known::fields::<RawRunner>())
+    }
+
     /// Reads the file. `spec_version` comes first: whatever else another version of the format says is not judged.
     pub(super) fn parse(text: &str, version: Version) -> Result<Self, MetadataError> {
-        let syntax = |error| MetadataError::Syntax(Box::new(error));
+        let syntax = |error| MetadataError::syntax(text, error);
         let table: toml::Table = toml::from_str(text).map_err(syntax)?;
         match table.get("spec_version") {
             Some(toml::Value::Integer(1)) => {}

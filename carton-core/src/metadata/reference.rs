@@ -59,7 +59,9 @@ impl FromStr for Reference {
             };
         }
         match text.strip_prefix(MISC) {
-            Some(path) if crate::name::check(path.as_bytes()).is_ok() => Ok(Self::Misc(path.to_owned())),
+            Some(path) if crate::name::check_read(format!("misc/{path}").as_bytes()).is_ok() => {
+                Ok(Self::Misc(path.to_owned()))
+            }
             Some(_) => Err(invalid("a relative path without `.` or `..` after `@misc/`")),
             None => Err(invalid("`@tensor_data/NAME` or `@misc/PATH`")),
         }

@@ -6,6 +6,7 @@ use std::fmt::Display;
 use carton_tensor::{Dimension, SymbolicShape};
 use toml::Value;
 
+use super::draft::LeftOut;
 use super::{Metadata, Reference, SPEC_VERSION, TensorSpec};
 
 /// The text of `metadata`.
@@ -25,15 +26,22 @@ pub(super) fn to_toml(metadata: &Metadata) -> String {
     if let Some(signature) = metadata.signature() {
         // Empty lists of tables must be said before the first table begins.
         for (list, specs) in [("input", &signature.inputs), ("output", &signature.outputs)] {
-            if specs.is_empty() {
+            if specs.as_ref().is_some_and(Vec::is_empty) {
                 text.line(list, "[]");
             }
         }
-        for (list, specs) in [("input", &signature.inputs), ("output", &signature.outputs)] {
-            for spec in specs {
-                text.header(&format!("[[{list}]]"));
-                tensor_spec(&mut text, spec);
+        let mut left_out = LeftOut::of(metadata.self_tests(), metadata.examples());
+        for spec in signature.inputs.iter().flatten() {
+            text.header("[[input]]");
+            tensor_spec(&mut text, spec);
+            // Only what the self-tests and examples do not say anyway.
+            if let Some(optional) = spec.optional.filter(|optional| *optional != left_out.contains(&spec.name)) {
+                text.line("optional", optional);
             }
+        }
+        for spec in signature.outputs.iter().flatten() {
+            text.header("[[output]]");
+            tensor_spec(&mut text, spec);
         }
     }
     for test in metadata.self_tests() {

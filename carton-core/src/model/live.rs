@@ -1,5 +1,6 @@
 //! The runner of a loaded model, started again when it died.
 
+use std::collections::BTreeSet;
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
@@ -8,6 +9,7 @@ use carton_runner_interface::TensorSpec;
 use carton_runner_interface::host::{
     CallError, CallOptions, ConnectionOptions, Event, FileRange, Files, LoadRequest, LogLevel, Phase,
 };
+use carton_tensor::{Dimension, SymbolicShape};
 
 use super::{InferOptions, LoadOptions};
 use crate::Error;
@@ -225,15 +227,36 @@ fn wire_range(range: &contents::ModelRange) -> FileRange {
     }
 }
 
-/// Declared tensors as runners are told of them.
+/// What a runner is told of declared inputs or outputs. Of those that share a name, which other writers declare, it is the first, and
+/// one with no name at all says nothing to a runner.
 pub(crate) fn wire_specs(specs: &[metadata::TensorSpec]) -> Vec<TensorSpec> {
+    let mut names = BTreeSet::new();
     specs
         .iter()
+        .filter(|spec| names.insert(spec.name.as_str()))
+        .filter(|spec| !spec.name.is_empty() || spec.internal_name.is_some())
         .map(|spec| TensorSpec {
             name: spec.name.clone(),
             dtype: spec.dtype,
-            shape: spec.shape.clone(),
+            shape: without_empty_symbols(&spec.shape),
             internal_name: spec.internal_name.clone(),
         })
         .collect()
+}
+
+/// An empty symbol, which other writers leave, stands for anything.
+fn without_empty_symbols(shape: &SymbolicShape) -> SymbolicShape {
+    match shape {
+        SymbolicShape::Symbol(symbol) if symbol.is_empty() => SymbolicShape::Any,
+        SymbolicShape::Dimensions(dimensions) => SymbolicShape::Dimensions(
+            dimensions
+                .iter()
+                .map(|dimension| match dimension {
+                    Dimension::Symbol(symbol) if symbol.is_empty() => Dimension::Any,
+                    dimension => dimension.clone(),
+                })
+                .collect(),
+        ),
+        shape => shape.clone(),
+    }
 }

@@ -86,5 +86,6 @@ fn declared(spec: &TensorSpec) -> metadata::TensorSpec {
         shape: spec.shape.clone(),
         description: None,
         internal_name: spec.internal_name.clone(),
+        optional: None,
     }
 }

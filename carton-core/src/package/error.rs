@@ -33,8 +33,10 @@ pub enum PackageError {
         location: String,
     },
     /// The carton.toml refers to something that is not there.
-    #[error("carton.toml: `{field}`: `{reference}` is not in the carton")]
+    #[error("carton.toml: {owner}: `{reference}` is not in the carton (`{field}`)")]
     Dangling {
+        /// Which self-test or example, and which of its tensors, for people.
+        owner: String,
         /// Where, as in `self_test[0].inputs.x`.
         field: String,
         /// What it refers to, as in `@misc/cat.png`.

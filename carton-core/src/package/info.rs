@@ -41,6 +41,8 @@ pub struct Info {
     pub self_tests: Vec<String>,
     /// The names of the examples; `example_N` for those without one.
     pub examples: Vec<String>,
+    /// What is odd about it, one sentence each: [`Package::oddities`] as text.
+    pub warnings: Vec<String>,
     /// All files but MANIFEST and LINKS, sorted by path.
     pub files: Vec<FileInfo>,
 }
@@ -70,6 +72,7 @@ impl Info {
                 .enumerate()
                 .map(|(index, example)| example.name.clone().unwrap_or_else(|| format!("example_{index}")))
                 .collect(),
+            warnings: package.oddities().iter().map(ToString::to_string).collect(),
             files: contents.files(),
         }
     }

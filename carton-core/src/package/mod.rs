@@ -30,7 +30,7 @@ use crate::archive::Archive;
 use crate::cache::Cache;
 use crate::contents::{self, Access, Contents, ContentsError, ErrorKind};
 use crate::digest::Sha256Digest;
-use crate::metadata::{Draft, Example, Metadata, MetadataError, Reference, SelfTest};
+use crate::metadata::{Draft, Example, Metadata, MetadataError, Oddity, Reference, SelfTest};
 use crate::source::{FileSource, Source};
 use crate::tensor_data::{self, Directories, Index, TensorDataError, TensorFiles};
 
@@ -230,6 +230,17 @@ impl Package {
             Reference::TensorData(name) => self.tensor(name).map(ExampleValue::Tensor),
             Reference::Misc(path) => self.misc(path).map(ExampleValue::Misc),
         }
+    }
+
+    /// What is odd about the carton: what we would not write, and other writers do. It can be used all the same.
+    #[must_use]
+    pub fn oddities(&self) -> Vec<Oddity> {
+        let mut oddities = self.metadata().oddities();
+        let mut odd_names = self.opened.contents.paths().filter(|path| path.contains('\\'));
+        if let Some(path) = odd_names.next() {
+            oddities.push(Oddity::BackSlash { path: path.to_owned(), count: odd_names.count() + 1 });
+        }
+        oddities
     }
 
     /// Everything that can be told without reading a model file.

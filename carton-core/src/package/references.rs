@@ -9,14 +9,16 @@ pub(super) fn check(
     has_tensor: impl Fn(&str) -> bool,
     has_file: impl Fn(&str) -> bool,
 ) -> Result<(), PackageError> {
-    let dangling = |field: String, reference: String| Err(PackageError::Dangling { field, reference });
+    let dangling =
+        |owner: String, field: String, reference: String| Err(PackageError::Dangling { owner, field, reference });
     for (index, test) in metadata.self_tests().iter().enumerate() {
         let inputs = test.inputs.iter().map(|reference| ("inputs", reference));
         let outputs = test.expected_out.iter().flatten().map(|reference| ("expected_out", reference));
         for (map, (name, tensor)) in inputs.chain(outputs) {
             if !has_tensor(tensor) {
                 let reference = Reference::TensorData(tensor.clone()).to_string();
-                return dangling(format!("self_test[{index}].{map}.{name}"), reference);
+                let owner = owner("self-test", test.name.as_deref(), index, map, name);
+                return dangling(owner, format!("self_test[{index}].{map}.{name}"), reference);
             }
         }
     }
@@ -29,9 +31,17 @@ pub(super) fn check(
                 Reference::Misc(path) => has_file(&format!("misc/{path}")),
             };
             if !found {
-                return dangling(format!("example[{index}].{map}.{name}"), reference.to_string());
+                let owner = owner("example", example.name.as_deref(), index, map, name);
+                return dangling(owner, format!("example[{index}].{map}.{name}"), reference.to_string());
             }
         }
     }
     Ok(())
+}
+
+/// Whose reference it is, for people: "self-test `two digits`, input `x`". Those without a name have the one that reports give them.
+fn owner(what: &str, name: Option<&str>, index: usize, map: &str, tensor: &str) -> String {
+    let name = name.map_or_else(|| format!("{}_{index}", what.replace('-', "_")), str::to_owned);
+    let side = if map == "inputs" { "input" } else { "output" };
+    format!("{what} `{name}`, {side} `{tensor}`")
 }

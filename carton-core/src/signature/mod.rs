@@ -7,11 +7,15 @@
 //! A nested tensor is a list: its first dimension is the number of tensors in it, and each of them must match the rest of
 //! the declared shape. Where they differ in a dimension that dimension must be `"*"`; a symbol is bound once, as
 //! anywhere else.
+//!
+//! What other writers declare and we do not is checked as far as it says something: a list that is not declared is not checked, an
+//! empty symbol is `"*"`, and of a name that several tensors have it is only checked that it is there. Where a name is empty or
+//! repeated the list cannot tell all names, so tensors of other names are accepted.
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -91,6 +95,8 @@ pub struct Violation {
     pub side: Side,
     /// The tensor's name.
     pub name: String,
+    /// What sort of difference it is.
+    pub kind: ViolationKind,
     /// The place within the tensor, such as `dimension 1`; `None` for the tensor as a whole.
     pub place: Option<String>,
     /// What the signature asks for.
@@ -99,12 +105,34 @@ pub struct Violation {
     pub found: String,
 }
 
+/// What sort of difference a [`Violation`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ViolationKind {
+    /// A declared tensor is not there.
+    Missing,
+    /// A tensor is there that is not declared.
+    Unexpected,
+    /// The elements have another type.
+    DataType,
+    /// The shape is another one.
+    Shape,
+}
+
 /// All the ways in which the tensors of a call differ from the signature, one a line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("tensors do not match the model's signature{}", violations.iter().map(|violation| format!("\n  {violation}")).collect::<String>())]
 pub struct SignatureError {
     /// The differences, in declared order and then the unexpected tensors; no more than a hundred.
     pub violations: Vec<Violation>,
+}
+
+impl SignatureError {
+    /// Whether an input is missing.
+    #[must_use]
+    pub fn lacks_inputs(&self) -> bool {
+        self.violations.iter().any(|it| it.side == Side::Input && it.kind == ViolationKind::Missing)
+    }
 }
 
 /// More positional tensors than the signature has inputs, or no signature to take their names from.
@@ -188,13 +216,13 @@ impl fmt::Display for Extent {
 /// ```
 ///
 /// # Errors
-/// Every difference: missing and unexpected names, dtypes, ranks, sizes, symbols with two values.
+/// Every difference: missing and unexpected names, dtypes, ranks, sizes, symbols with two values. An optional input may be missing.
 pub fn check_inputs<'tensors>(
     signature: &Signature,
     bindings: &mut Bindings,
     tensors: impl IntoIterator<Item = (&'tensors str, &'tensors Tensor)>,
 ) -> Result<(), SignatureError> {
-    check(Side::Input, &signature.inputs, bindings, tensors)
+    check(Side::Input, signature.inputs.as_deref(), bindings, tensors)
 }
 
 /// Checks what the model returned, with the symbols as the inputs bound them.
@@ -206,7 +234,7 @@ pub fn check_outputs<'tensors>(
     bindings: &mut Bindings,
     tensors: impl IntoIterator<Item = (&'tensors str, &'tensors Tensor)>,
 ) -> Result<(), SignatureError> {
-    check(Side::Output, &signature.outputs, bindings, tensors)
+    check(Side::Output, signature.outputs.as_deref(), bindings, tensors)
 }
 
 /// Gives positional tensors the names of the declared inputs, in order.
@@ -217,7 +245,7 @@ pub fn name_positional(
     signature: Option<&Signature>,
     tensors: Vec<Tensor>,
 ) -> Result<Vec<(String, Tensor)>, TooManyPositional> {
-    let inputs = signature.map_or(&[][..], |signature| &signature.inputs);
+    let inputs = signature.map(Signature::positional_inputs).unwrap_or_default();
     if tensors.len() > inputs.len() {
         return Err(TooManyPositional { expected: inputs.len(), found: tensors.len() });
     }
@@ -226,21 +254,35 @@ pub fn name_positional(
 
 fn check<'tensors>(
     side: Side,
-    specs: &[TensorSpec],
+    specs: Option<&[TensorSpec]>,
     bindings: &mut Bindings,
     tensors: impl IntoIterator<Item = (&'tensors str, &'tensors Tensor)>,
 ) -> Result<(), SignatureError> {
+    let Some(specs) = specs else { return Ok(()) };
     let tensors: BTreeMap<&str, &Tensor> = tensors.into_iter().collect();
     let mut violations = Vec::new();
+    let mut declared: BTreeMap<&str, Named> = BTreeMap::new();
+    for spec in specs {
+        let named = declared.entry(&spec.name).or_default();
+        named.count += 1;
+        named.is_optional |= spec.is_optional();
+    }
     for spec in specs {
         let mut place = Place { side, name: &spec.name, violations: &mut violations };
+        let Some(named) = declared.get_mut(spec.name.as_str()) else { continue };
         match tensors.get(spec.name.as_str()) {
-            Some(tensor) => place.check_tensor(spec, bindings, tensor),
-            None => place.report(None, described_spec(spec), "nothing".to_owned()),
+            Some(tensor) if named.count == 1 => place.check_tensor(spec, bindings, tensor),
+            Some(_) => {}
+            None if named.is_optional || named.is_missed || spec.name.is_empty() => {}
+            None => {
+                named.is_missed = true;
+                place.report(ViolationKind::Missing, None, described_spec(spec), "nothing".to_owned());
+            }
         }
     }
-    let declared: BTreeSet<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
-    for (name, tensor) in tensors.iter().filter(|(name, _)| !declared.contains(*name)) {
+    let tells_all_names = declared.iter().all(|(name, named)| !name.is_empty() && named.count == 1);
+    let unexpected = tensors.iter().filter(|(name, _)| tells_all_names && !declared.contains_key(*name));
+    for (name, tensor) in unexpected {
         let expected = match specs.len() {
             0 => format!("no {side}s"),
             _ => {
@@ -249,9 +291,19 @@ fn check<'tensors>(
             }
         };
         let found = described_tensor(tensor);
-        Place { side, name, violations: &mut violations }.report(None, expected, found);
+        let mut place = Place { side, name, violations: &mut violations };
+        place.report(ViolationKind::Unexpected, None, expected, found);
     }
     if violations.is_empty() { Ok(()) } else { Err(SignatureError { violations }) }
+}
+
+/// The inputs or outputs of one name.
+#[derive(Default)]
+struct Named {
+    count: usize,
+    is_optional: bool,
+    /// Whether it was reported that there is none.
+    is_missed: bool,
 }
 
 /// How many differences are collected.
@@ -265,13 +317,13 @@ struct Place<'check> {
 }
 
 impl Place<'_> {
-    fn report(&mut self, place: Option<String>, expected: String, found: String) {
+    fn report(&mut self, kind: ViolationKind, place: Option<String>, expected: String, found: String) {
         // A runner that returns a list of a million wrong tensors has made its point long before the last one.
         if self.violations.len() >= MAX_VIOLATIONS {
             return;
         }
         let name = self.name.to_owned();
-        self.violations.push(Violation { side: self.side, name, place, expected, found });
+        self.violations.push(Violation { side: self.side, name, kind, place, expected, found });
     }
 
     fn check_tensor(&mut self, spec: &TensorSpec, bindings: &mut Bindings, tensor: &Tensor) {
@@ -279,13 +331,14 @@ impl Place<'_> {
         if let Some(dtype) = tensor.dtype()
             && dtype != spec.dtype
         {
-            self.report(None, spec.dtype.to_string(), dtype.to_string());
+            self.report(ViolationKind::DataType, None, spec.dtype.to_string(), dtype.to_string());
         }
         match (&spec.shape, tensor) {
             (SymbolicShape::Any, _) => {}
+            (SymbolicShape::Symbol(symbol), _) if symbol.is_empty() => {}
             (SymbolicShape::Symbol(symbol), _) => self.bind_shape(symbol, bindings, extent(tensor)),
             (SymbolicShape::Dimensions(dimensions), Tensor::Nested(nested)) => match dimensions.split_first() {
-                None => self.report(None, "a scalar".to_owned(), described_tensor(tensor)),
+                None => self.report(ViolationKind::Shape, None, "a scalar".to_owned(), described_tensor(tensor)),
                 Some((first, rest)) => {
                     self.check_dimension("dimension 0", first, bindings, nested.elements().len());
                     for (index, element) in nested.elements().iter().enumerate() {
@@ -315,7 +368,8 @@ impl Place<'_> {
         if dimensions.len() != shape.len() {
             let expected = described_rank(dimensions.len());
             let found = format!("{} (shape {shape:?})", described_rank(shape.len()));
-            return self.report(Some(place("")).filter(|place| !place.is_empty()), expected, found);
+            let place = Some(place("")).filter(|place| !place.is_empty());
+            return self.report(ViolationKind::Shape, place, expected, found);
         }
         for (position, (dimension, &size)) in dimensions.iter().zip(shape).enumerate() {
             self.check_dimension(&place(&format!("dimension {position}")), dimension, bindings, size);
@@ -327,6 +381,7 @@ impl Place<'_> {
         let size = u64::try_from(size).unwrap_or(u64::MAX);
         let expected = match dimension {
             Dimension::Any => return,
+            Dimension::Symbol(symbol) if symbol.is_empty() => return,
             Dimension::Fixed(expected) if *expected == size => return,
             Dimension::Fixed(expected) => expected.to_string(),
             Dimension::Symbol(symbol) => match bindings.dimensions.get(symbol) {
@@ -339,7 +394,7 @@ impl Place<'_> {
                 Some(bound) => format!("{} (`{symbol}` in {})", bound.value, bound.by),
             },
         };
-        self.report(Some(place.to_owned()), expected, size.to_string());
+        self.report(ViolationKind::Shape, Some(place.to_owned()), expected, size.to_string());
     }
 
     fn bind_shape(&mut self, symbol: &str, bindings: &mut Bindings, extent: Extent) {
@@ -351,7 +406,7 @@ impl Place<'_> {
             Some(bound) if bound.value == extent => {}
             Some(bound) => {
                 let expected = format!("{} (`{symbol}` in {})", bound.value, bound.by);
-                self.report(None, expected, extent.to_string());
+                self.report(ViolationKind::Shape, None, expected, extent.to_string());
             }
         }
     }

@@ -41,7 +41,7 @@ fn check_call(
     outputs: &[(&str, Tensor)],
     expected: &[&str],
 ) {
-    let signature = Signature { inputs: specs(declared.0), outputs: specs(declared.1) };
+    let signature = Signature { inputs: Some(specs(declared.0)), outputs: Some(specs(declared.1)) };
     let mut bindings = Bindings::default();
     let mut found = Vec::new();
     let given = inputs.iter().map(|(name, tensor)| (*name, tensor));
@@ -148,7 +148,7 @@ fn nested_tensors() {
 
 #[test]
 fn positional() {
-    let signature = Signature { inputs: specs(&[("b", "'*'"), ("a", "'*'")]), outputs: Vec::new() };
+    let signature = Signature { inputs: Some(specs(&[("b", "'*'"), ("a", "'*'")])), outputs: Some(Vec::new()) };
     let names = |tensors| {
         name_positional(Some(&signature), tensors)
             .map(|named| named.into_iter().map(|(name, tensor)| (name, tensor.shape().unwrap().len())).collect())
@@ -173,7 +173,7 @@ fn modes() {
 
 #[test]
 fn the_error_has_a_line_for_each_violation() {
-    let signature = Signature { inputs: specs(&[("x", "[1]"), ("y", "[1]")]), outputs: Vec::new() };
+    let signature = Signature { inputs: Some(specs(&[("x", "[1]"), ("y", "[1]")])), outputs: Some(Vec::new()) };
     let (x, y) = (float(&[2]), float(&[3]));
     let error = check_inputs(&signature, &mut Bindings::default(), [("x", &x), ("y", &y)]).unwrap_err();
     assert_eq!(
@@ -189,7 +189,77 @@ fn violations_are_capped() {
 }
 
 fn check_count(declared: &str, tensor: Tensor, expected: usize) {
-    let signature = Signature { inputs: specs(&[("x", declared)]), outputs: Vec::new() };
+    let signature = Signature { inputs: Some(specs(&[("x", declared)])), outputs: Some(Vec::new()) };
     let error = check_inputs(&signature, &mut Bindings::default(), [("x", &tensor)]).unwrap_err();
     assert_eq!(error.violations.len(), expected);
+}
+
+#[test]
+fn optional_inputs() {
+    let mut inputs = specs(&[("x", "['n']"), ("y", "['n']")]);
+    inputs[1].optional = Some(true);
+    let signature = Signature { inputs: Some(inputs), outputs: None };
+    let check = |tensors: &[(&str, &Tensor)]| {
+        check_inputs(&signature, &mut Bindings::default(), tensors.iter().copied())
+            .map_err(|error| (error.lacks_inputs(), error.violations[0].to_string()))
+    };
+    let (two, three) = (float(&[2]), float(&[3]));
+    assert_eq!(check(&[("x", &two)]), Ok(()));
+    assert_eq!(check(&[("x", &two), ("y", &two)]), Ok(()));
+    // One that is given is checked.
+    let expected = "input `y`, dimension 0: expected 2 (`n` in input `x`), found 3";
+    assert_eq!(check(&[("x", &two), ("y", &three)]), Err((false, expected.to_owned())));
+    let expected = "input `x`: expected a tensor of float32, shape [n], found nothing";
+    assert_eq!(check(&[("y", &two)]), Err((true, expected.to_owned())));
+}
+
+#[test]
+fn what_is_not_declared_is_not_checked() {
+    let (tensor, other) = (float(&[2]), string(&[]));
+    let only_inputs = Signature { inputs: Some(specs(&[("x", "[1]")])), outputs: None };
+    let mut bindings = Bindings::default();
+    assert_eq!(check_outputs(&only_inputs, &mut bindings, [("anything", &tensor), ("at all", &other)]), Ok(()));
+    assert!(check_inputs(&only_inputs, &mut bindings, [("x", &tensor)]).is_err());
+    let only_outputs = Signature { inputs: None, outputs: Some(specs(&[("y", "[1]")])) };
+    assert_eq!(check_inputs(&only_outputs, &mut bindings, [("anything", &other)]), Ok(()));
+    assert!(check_outputs(&only_outputs, &mut bindings, []).is_err());
+    let error = name_positional(Some(&only_outputs), vec![tensor]).unwrap_err();
+    assert_eq!(error, TooManyPositional { expected: 0, found: 1 });
+}
+
+#[test]
+fn names_that_are_empty_or_repeated() {
+    let check = |declared: &[(&str, &str)], tensors: &[(&str, Tensor)], expected: &[&str]| {
+        check_call((declared, &[]), tensors, &[], expected);
+    };
+    let repeated = [("x", "[1]"), ("y", "[1]"), ("x", "[2]")];
+    // Which `x` it is cannot be told, nor which name one of them should have had; `y` is as declared.
+    for x in [float(&[1]), float(&[2]), float(&[3]), string(&[])] {
+        check(&repeated, &[("x", x.clone()), ("y", float(&[1]))], &[]);
+        check(&repeated, &[("x", x.clone()), ("y", float(&[1])), ("z", x)], &[]);
+    }
+    check(&repeated, &[("x", float(&[1])), ("y", float(&[2]))], &["input `y`, dimension 0: expected 1, found 2"]);
+    let missing = "input `x`: expected a tensor of float32, shape [1], found nothing";
+    check(&repeated, &[("y", float(&[1]))], &[missing]);
+    let unnamed = [("", "[1]"), ("y", "[1]")];
+    check(&unnamed, &[("y", float(&[1]))], &[]);
+    check(&unnamed, &[("y", float(&[1])), ("other", string(&[]))], &[]);
+    check(&unnamed, &[("", float(&[2])), ("y", float(&[1]))], &["input ``, dimension 0: expected 1, found 2"]);
+    let names = |declared: &[(&str, &str)], n| {
+        let signature = Signature { inputs: Some(specs(declared)), outputs: None };
+        name_positional(Some(&signature), vec![float(&[]); n])
+            .map(|named| named.into_iter().map(|(name, _)| name).collect::<Vec<_>>())
+            .map_err(|error| error.expected)
+    };
+    assert_eq!(names(&repeated, 2), Ok(vec!["x".to_owned(), "y".to_owned()]));
+    assert_eq!(names(&repeated, 3), Err(2));
+    assert_eq!(names(&unnamed, 2), Ok(vec![String::new(), "y".to_owned()]));
+}
+
+#[test]
+fn an_empty_symbol_stands_for_anything() {
+    check_shape("''", float(&[2, 3]), &[]);
+    check_shape("['', '', 3]", float(&[2, 1, 3]), &[]);
+    check_shape("['', '', 3]", float(&[2, 1, 4]), &["input `x`, dimension 2: expected 3, found 4"]);
+    check_call((&[("x", "''"), ("y", "''")], &[]), &[("x", float(&[1])), ("y", float(&[2]))], &[], &[]);
 }

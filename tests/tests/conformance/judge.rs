@@ -11,6 +11,7 @@ use std::time::Duration;
 use carton_core::config::Config;
 use carton_core::contents::{ContentsError, VerifyReport, silent};
 use carton_core::digest::Sha256Digest;
+use carton_core::metadata::Oddity;
 use carton_core::package::Package;
 use carton_core::{Carton, Error, ErrorKind, OpenOptions};
 use carton_tensor::Tensor;
@@ -38,6 +39,7 @@ pub(crate) struct Everything {
     pub(crate) manifest_hash: String,
     pub(crate) model_name: Option<String>,
     pub(crate) warnings: Vec<String>,
+    pub(crate) oddities: Vec<Oddity>,
 }
 
 /// An error as the API gives it.
@@ -217,6 +219,7 @@ fn read_everything(
             manifest_hash: contents.manifest_hash().unwrap().to_string(),
             model_name: package.metadata().model_name().map(str::to_owned),
             warnings,
+            oddities: package.oddities(),
         }),
     }
 }

@@ -7,6 +7,7 @@ mod builder;
 mod damage;
 mod folder;
 mod judge;
+mod odd;
 mod original;
 mod records;
 mod reject;

@@ -99,6 +99,7 @@ fn drafts_made_by_hand() {
         shape,
         description: None,
         internal_name: None,
+        optional: None,
     };
     check(
         &|draft| draft.short_description = Some("\u{e9}".repeat(101)),

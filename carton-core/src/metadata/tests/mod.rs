@@ -3,6 +3,8 @@
 
 mod complete;
 mod drafts;
+mod odd;
+mod optional;
 mod random;
 mod rules;
 
@@ -30,6 +32,13 @@ fn refused(text: &str, expected: &str) {
             assert!(found.contains(expected), "{text}\nexpected {expected}\nfound {found}");
         }
     }
+}
+
+/// A draft of `text` with a runner, which must be refused with an error that has all of `expected` in it.
+fn not_written(text: &str, expected: &str) {
+    let error = Draft::parse(text).unwrap_or_else(|error| panic!("{}:\n{text}", chain(&error))).validate();
+    let found = chain(&error.expect_err(text));
+    assert!(found.contains(expected), "{text}\nexpected {expected}\nfound {found}");
 }
 
 /// Reads `text`, writes it and reads it again.

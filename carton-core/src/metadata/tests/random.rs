@@ -28,14 +28,16 @@ fn any_shape() -> impl Strategy<Value = SymbolicShape> {
 }
 
 fn any_specs() -> impl Strategy<Value = Vec<TensorSpec>> {
-    let rest = (proptest::sample::select(&DataType::ALL[..]), any_shape(), any_name(), any_name());
+    let optional = any::<Option<bool>>();
+    let rest = (proptest::sample::select(&DataType::ALL[..]), any_shape(), any_name(), any_name(), optional);
     proptest::collection::btree_map(any_name(), rest, 0..3).prop_map(|specs| {
-        let spec = |(name, (dtype, shape, description, internal_name))| TensorSpec {
+        let spec = |(name, (dtype, shape, description, internal_name, optional))| TensorSpec {
             name,
             dtype,
             shape,
             description: Some(description),
             internal_name: Some(internal_name),
+            optional,
         };
         specs.into_iter().map(spec).collect()
     })

@@ -1,12 +1,13 @@
 //! Cartons written, opened and compared with what went in; models and cartons that must be refused.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod odd;
 mod opening;
 mod packing;
 mod random;
 mod tensor_files;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 

@@ -7,7 +7,7 @@ use super::*;
 const RUNNER: &str = "[runner]\nrunner_name = 'noop'\nrequired_framework_version = '1'\n";
 
 /// A carton of exactly these files, whatever they say, and a folder that it was unpacked to.
-fn carton(folder: &Folder, carton_toml: &str, files: &[(&str, &[u8])]) -> PathBuf {
+pub(super) fn carton(folder: &Folder, carton_toml: &str, files: &[(&str, &[u8])]) -> PathBuf {
     let path = folder.path("any.carton");
     let mut file = std::fs::File::options().create(true).truncate(true).read(true).write(true).open(&path).unwrap();
     let mut entries = vec![("model/m".to_owned(), Content::Bytes(b"1".to_vec()))];
@@ -33,7 +33,7 @@ fn check(carton_toml: &str, files: &[(&str, &[u8])], kind: ErrorKind, expected: 
     }
 }
 
-fn valid(top: &str) -> String {
+pub(super) fn valid(top: &str) -> String {
     format!("spec_version = 1\n{top}\n{RUNNER}")
 }
 
@@ -72,10 +72,16 @@ fn references_that_lead_nowhere() {
         let files: &[(&str, &[u8])] = &[("tensor_data/index.toml", b"tensor = []"), ("misc/dog.png", b"dog")];
         check(&valid(&format!("input = []\noutput = []\n{tables}")), files, ErrorKind::Format, expected);
     };
-    let expected = "carton.toml: `self_test[0].inputs.x`: `@tensor_data/t` is not in the carton";
+    let expected = "carton.toml: self-test `self_test_0`, input `x`: `@tensor_data/t` is not in the carton (`self_test[0].inputs.x`)";
     check("[[self_test]]\ninputs = { x = '@tensor_data/t' }", expected);
-    let expected = "carton.toml: `example[1].inputs.x`: `@misc/cat.png` is not in the carton";
-    check("[[example]]\ninputs = { x = '@misc/dog.png' }\n[[example]]\ninputs = { x = '@misc/cat.png' }", expected);
+    let expected = "carton.toml: self-test `two digits`, output `y`: `@tensor_data/t` is not in the carton";
+    check("[[self_test]]\nname = 'two digits'\ninputs = {}\nexpected_out = { y = '@tensor_data/t' }", expected);
+    let expected =
+        "carton.toml: example `cat`, input `x`: `@misc/cat.png` is not in the carton (`example[1].inputs.x`)";
+    check(
+        "[[example]]\ninputs = { x = '@misc/dog.png' }\n[[example]]\nname = 'cat'\ninputs = { x = '@misc/cat.png' }",
+        expected,
+    );
 }
 
 #[test]
@@ -220,10 +226,12 @@ fn names_in_json() {
             "shape": ["batch", 2],
             "description": null,
             "internal_name": "node:0",
+            "optional": true,
         }],
         "outputs": [{ "name": "y", "dtype": "string", "shape": "*", "description": "d", "internal_name": null }],
         "self_tests": ["self_test_0", "named"],
         "examples": ["example_0"],
+        "warnings": [],
         "files": [
             {
                 "path": "carton.toml",

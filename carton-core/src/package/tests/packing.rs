@@ -224,13 +224,14 @@ fn dangling_references() {
             chain(&pack(&folder, "out.carton", &PackageInput::new(metadata(tables), &model)).expect_err(expected));
         assert_eq!(found, expected);
     };
-    let expected = "carton.toml: `self_test[0].inputs.x`: `@tensor_data/t` is not in the carton";
+    let expected = "carton.toml: self-test `self_test_0`, input `x`: `@tensor_data/t` is not in the carton (`self_test[0].inputs.x`)";
     check("[[self_test]]\ninputs = { x = '@tensor_data/t' }", expected);
-    let expected = "carton.toml: `self_test[0].expected_out.y`: `@tensor_data/u` is not in the carton";
+    let expected = "carton.toml: self-test `self_test_0`, output `y`: `@tensor_data/u` is not in the carton (`self_test[0].expected_out.y`)";
     check("[[self_test]]\ninputs = {}\nexpected_out = { y = '@tensor_data/u' }", expected);
-    let expected = "carton.toml: `example[0].inputs.x`: `@misc/cat.png` is not in the carton";
+    let expected =
+        "carton.toml: example `example_0`, input `x`: `@misc/cat.png` is not in the carton (`example[0].inputs.x`)";
     check("[[example]]\ninputs = { x = '@misc/cat.png' }", expected);
-    let expected = "carton.toml: `example[0].sample_out.y`: `@tensor_data/t` is not in the carton";
+    let expected = "carton.toml: example `example_0`, output `y`: `@tensor_data/t` is not in the carton (`example[0].sample_out.y`)";
     check("[[example]]\nsample_out = { y = '@tensor_data/t' }", expected);
     assert_eq!(folder.names(), ["m"]);
 }

@@ -26,6 +26,10 @@ fn names() {
         bad("back slash", |c| add(c, r"model\x"), r"model\\x"),
         bad("back slashes upwards", |c| add(c, r"..\..\x"), r"..\\..\\x"),
         bad("a drive", |c| add(c, r"C:\x"), r"C:\\x"),
+        bad("back slashes upwards below a folder", |c| add(c, r"misc/..\..\x"), r"misc/..\\..\\x"),
+        bad("a back slash and a dot", |c| add(c, r"misc/.\x"), r"misc/.\\x"),
+        bad("a back slash and nothing", |c| add(c, r"misc/\x"), r"misc/\\x"),
+        bad("a drive below a folder", |c| add(c, r"misc/C:\x"), r"misc/C:\\x"),
         bad("newline", |c| add(c, "model/a\nb"), r"model/a\nb"),
         bad(
             "newline that forges MANIFEST",
@@ -53,6 +57,22 @@ fn names() {
 #[test]
 fn names_beside_each_other() {
     check_rejected(&[
+        bad(
+            "twice for those who take a back slash for a slash",
+            |c| {
+                add(c, "misc/a/b");
+                add(c, r"misc/a\b");
+            },
+            r"`misc/a\b`",
+        ),
+        bad(
+            "inside a file for those who take a back slash for a slash",
+            |c| {
+                add(c, "misc/a");
+                add(c, r"misc/a\b");
+            },
+            r"`misc/a\b`",
+        ),
         bad("twice", |c| c.add(Entry::new("model/config.json", "x")), "`model/config.json`"),
         bad(
             "twice the same",

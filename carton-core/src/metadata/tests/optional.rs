@@ -1,0 +1,58 @@
+//! Inputs that may be left out.
+
+use super::*;
+
+const OUTPUT: &str = "output = []\n";
+
+fn inputs(keys: &[(&str, &str)]) -> String {
+    let input = |(name, keys): &(&str, &str)| format!("{{ name = '{name}', dtype = 'int8', shape = [], {keys} }}");
+    format!("{OUTPUT}input = [{}]\n", keys.iter().map(input).collect::<Vec<_>>().join(", "))
+}
+
+fn test(names: &[&str]) -> String {
+    let references: Vec<_> = names.iter().map(|name| format!("{name} = '@tensor_data/t'")).collect();
+    format!("[[self_test]]\ninputs = {{ {} }}\n", references.join(", "))
+}
+
+fn optional(text: &str) -> Vec<Option<bool>> {
+    accepted(text).inputs().iter().map(|input| input.optional).collect()
+}
+
+#[test]
+fn what_the_file_says() {
+    let top = inputs(&[("a", "optional = true"), ("b", "optional = false"), ("c", "")]);
+    assert_eq!(optional(&file(&top, "")), [Some(true), Some(false), Some(false)]);
+    // It is said, so no self-test changes it.
+    assert_eq!(optional(&file(&top, &test(&[]))), [Some(true), Some(false), Some(true)]);
+    refused(&file(&inputs(&[("a", "optional = 'yes'")]), ""), "`input[0].optional`: invalid type");
+    let metadata =
+        accepted(&file("input = []\noutput = [{ name = 'y', dtype = 'int8', shape = [], optional = true }]", ""));
+    assert_eq!(metadata.outputs()[0].optional, None);
+}
+
+#[test]
+fn what_self_tests_and_examples_leave_out() {
+    let top = inputs(&[("a", ""), ("b", ""), ("c", "")]);
+    assert_eq!(optional(&file(&top, &test(&["a", "b", "c"]))), [Some(false); 3]);
+    let tests = [test(&["a", "b", "c"]), test(&["a", "c"])].concat();
+    assert_eq!(optional(&file(&top, &tests)), [Some(false), Some(true), Some(false)]);
+    let example = "[[example]]\ninputs = { b = '@misc/b' }\n";
+    assert_eq!(optional(&file(&top, example)), [Some(true), Some(false), Some(true)]);
+    // An example that shows no inputs at all says nothing about them.
+    assert_eq!(optional(&file(&top, "[[example]]\nname = 'outputs only'")), [Some(false); 3]);
+}
+
+#[test]
+fn what_is_written() {
+    let written = |text: &str| {
+        let text = Draft::parse(text).unwrap().validate().unwrap().to_toml();
+        text.lines()
+            .filter(|line| line.starts_with("name") || line.starts_with("optional"))
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    let top = inputs(&[("a", "optional = true"), ("b", "optional = false"), ("c", "")]);
+    assert_eq!(written(&file(&top, "")), r#"name = "a" optional = true name = "b" name = "c""#);
+    // Where the self-tests say it, it is not said again, and where they would say too much, it is.
+    assert_eq!(written(&file(&top, &test(&[]))), r#"name = "a" name = "b" optional = false name = "c""#);
+}
