@@ -91,6 +91,9 @@ fn pack_explains_itself() {
               
               Tensor references in it may be files next to it: `x = "x.npy"`, or `x = "cases.npz#x"`.
 
+          --strict
+              Refuse metadata with a key that means nothing, instead of warning of it
+
           --opt <KEY=VALUE>
               An option for the runner, stored in the carton; numbers, booleans and lists as JSON,
               anything else is a string

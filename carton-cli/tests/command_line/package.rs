@@ -84,7 +84,7 @@ fn a_folder_becomes_a_carton_of_its_name() {
 
     Inputs
       x      float32  [batch, 3]  Numbers
-      words  string   any shape
+      words  string   any shape   (optional)
 
     Outputs
       x      float32  [batch, 3]
@@ -161,13 +161,15 @@ fn info_for_programs() {
         "dtype": "float32",
         "shape": ["batch", 3],
         "description": "Numbers",
-        "internal_name": null
+        "internal_name": null,
+        "optional": false
       }, {
         "name": "words",
         "dtype": "string",
         "shape": "*",
         "description": null,
-        "internal_name": null
+        "internal_name": null,
+        "optional": true
       }],
       "outputs": [{
         "name": "x",
@@ -184,6 +186,7 @@ fn info_for_programs() {
       }],
       "self_tests": [],
       "examples": ["a picture"],
+      "warnings": [],
       "files": [{
         "path": "carton.toml",
         "sha256": "[HASH]",
@@ -382,7 +385,7 @@ fn what_cannot_be_packed() {
     ----- stdout -----
 
     ----- stderr -----
-    error: carton.toml: `example[0].inputs.x`: `@misc/cat.png` is not in the carton
+    error: carton.toml: example `example_0`, input `x`: `@misc/cat.png` is not in the carton (`example[0].inputs.x`)
     ");
     assert_snapshot!(sandbox.carton("pack model.bin --runner noop -o model.bin"), @"
     exit code: 1

@@ -180,7 +180,7 @@ fn inputs_are_checked_against_the_signature() {
     error: tensors do not match the model's signature
         input `count`: expected a tensor of uint8, shape [], found nothing
 
-    hint: `carton info` shows what the model expects
+    hint: pass it, or run with `--signature warn` where the model does without it; `carton info` shows what the model expects
     ");
     assert_snapshot!(sandbox.carton("run echo.carton -i x=[[1]] -i count=1 -i y=2"), @"
     exit code: 1

@@ -15,15 +15,13 @@ pub enum MetadataError {
     /// The text is not TOML. The source shows the line.
     #[error("carton.toml is not valid TOML")]
     Syntax(#[source] Box<toml::de::Error>),
-    /// The text is not TOML, because a string has no quotes. The source shows the line.
+    /// The text is not TOML, because a string has no quotes.
     #[error("carton.toml is not valid TOML: quotes are missing in line {line}, expected `\"{word}\"`, found `{word}`")]
     MissingQuotes {
         /// The line, counted from 1.
         line: usize,
         /// What should be in quotes.
         word: String,
-        /// What the TOML reader says.
-        source: Box<toml::de::Error>,
     },
     /// The carton was made for another version of the format. Nothing else in the file was judged.
     #[error("unsupported carton format: expected spec_version 1, found {found}")]
@@ -54,10 +52,10 @@ pub enum MetadataError {
 impl MetadataError {
     /// What the TOML reader has against `text`.
     pub(super) fn syntax(text: &str, error: toml::de::Error) -> Self {
-        let source = Box::new(error);
-        match unquoted_word(text, &source) {
-            Some((line, word)) => Self::MissingQuotes { line, word: shortened(word), source },
-            None => Self::Syntax(source),
+        // What the TOML reader says of it misleads: that `int64` should have been `inf`.
+        match unquoted_word(text, &error) {
+            Some((line, word)) => Self::MissingQuotes { line, word: shortened(word) },
+            None => Self::Syntax(Box::new(error)),
         }
     }
 

@@ -54,7 +54,7 @@ fn texts_without_quotes() {
             &format!("carton.toml is not valid TOML: quotes are missing in line 2, expected {expected}"),
         );
     };
-    check("input = [{ name = 'x', dtype = int64 }]", "`\"int64\"`, found `int64`: TOML parse error at line 2");
+    check("input = [{ name = 'x', dtype = int64 }]", "`\"int64\"`, found `int64`");
     check("input = [{ name = 'x', shape = [n, 3] }]", "`\"n\"`, found `n`");
     check("model_name = digits", "`\"digits\"`, found `digits`");
     check("x = >=1.2", "`\">=1.2\"`, found `>=1.2`");
