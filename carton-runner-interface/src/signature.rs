@@ -12,13 +12,45 @@ use crate::model::TensorSpec;
 /// How many names of a model one sentence lists.
 const MAX_NAMES: usize = 16;
 
+/// What a model says of the elements of an input or output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Elements {
+    /// Anything, or it does not say.
+    Any,
+    /// Numbers of any type, but no strings.
+    Numbers,
+    /// This type, as Carton's tensors have it.
+    Only(DataType),
+}
+
+impl Elements {
+    fn admit(self, dtype: DataType) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Numbers => dtype != DataType::String,
+            Self::Only(only) => dtype == only,
+        }
+    }
+}
+
+impl std::fmt::Display for Elements {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Any => f.write_str("any elements"),
+            Self::Numbers => f.write_str("numbers"),
+            Self::Only(dtype) => dtype.fmt(f),
+        }
+    }
+}
+
 /// One input or output that a model has.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelValue {
     /// The model's own name of it.
     pub name: String,
-    /// The element type, as Carton's tensors have it; `None`: any, or not known.
-    pub dtype: Option<DataType>,
+    /// The element types that it may have.
+    pub elements: Elements,
     /// The shapes it may have; [`SymbolicShape::Any`] where they are not known.
     pub shape: SymbolicShape,
     /// Whether a call without it fails. Means nothing for an output.
@@ -31,13 +63,13 @@ pub struct ModelValue {
 ///
 /// ```
 /// use carton_runner_interface::TensorSpec;
-/// use carton_runner_interface::signature::{ModelValue, input_mismatches};
+/// use carton_runner_interface::signature::{Elements, ModelValue, input_mismatches};
 /// use carton_tensor::{DataType, Dimension, SymbolicShape};
 ///
 /// let shape = |size| SymbolicShape::Dimensions(vec![Dimension::Any, Dimension::Fixed(size)]);
 /// let (name, dtype) = ("x".to_owned(), DataType::Float32);
 /// let declared = TensorSpec { name: name.clone(), dtype, shape: shape(5), internal_name: None };
-/// let model = ModelValue { name, dtype: Some(dtype), shape: shape(4), is_required: true };
+/// let model = ModelValue { name, elements: Elements::Only(dtype), shape: shape(4), is_required: true };
 /// assert_eq!(
 ///     input_mismatches(Some(&[declared]), &[model]),
 ///     ["input `x`, dimension 1: declared 5, the model has 4"],
@@ -74,10 +106,8 @@ fn compare(what: &str, declared: &[TensorSpec], model: &[ModelValue]) -> Vec<Str
         if let Some(other) = seen.insert(spec.model_name(), &spec.name) {
             mismatches.push(format!("{what} {name}: `{other}` is declared for the same {what} of the model"));
         }
-        if let Some(dtype) = value.dtype
-            && dtype != spec.dtype
-        {
-            mismatches.push(format!("{what} {name}: declared {}, the model has {dtype}", spec.dtype));
+        if !value.elements.admit(spec.dtype) {
+            mismatches.push(format!("{what} {name}: declared {}, the model has {}", spec.dtype, value.elements));
         }
         let (SymbolicShape::Dimensions(ours), SymbolicShape::Dimensions(theirs)) = (&spec.shape, &value.shape) else {
             continue;
@@ -141,12 +171,16 @@ mod tests {
         texts.iter().map(|text| spec(text)).collect()
     }
 
-    /// As [`spec`]; `?` in front marks what is not required, and the dtype `any` one that is not known.
+    /// As [`spec`]; `?` in front marks what is not required, and there are the dtypes `any` and `numbers`.
     fn value(text: &str) -> ModelValue {
         let (is_required, text) = text.strip_prefix('?').map_or((true, text), |text| (false, text));
-        let known = spec(&text.replace(": any ", ": int8 "));
-        let dtype = (!text.contains(": any ")).then_some(known.dtype);
-        ModelValue { name: known.name, dtype, shape: known.shape, is_required }
+        let known = spec(&text.replace(": any ", ": int8 ").replace(": numbers ", ": int8 "));
+        let elements = match text {
+            _ if text.contains(": any ") => Elements::Any,
+            _ if text.contains(": numbers ") => Elements::Numbers,
+            _ => Elements::Only(known.dtype),
+        };
+        ModelValue { name: known.name, elements, shape: known.shape, is_required }
     }
 
     fn check(declared: &[&str], model: &[&str], expected: &[&str]) {
@@ -180,7 +214,10 @@ mod tests {
     #[test]
     fn element_types() {
         check(&["x: float64 []"], &["x: float32 []"], &["input `x`: declared float64, the model has float32"]);
-        check(&["x: float64 []"], &["x: any []"], &[]);
+        for (declared, model) in [("float64", "any"), ("string", "any"), ("float64", "numbers"), ("string", "string")] {
+            check(&[&format!("x: {declared} []")], &[&format!("x: {model} []")], &[]);
+        }
+        check(&["x: string []"], &["x: numbers []"], &["input `x`: declared string, the model has numbers"]);
     }
 
     #[test]

@@ -7,8 +7,8 @@ const [MAX_FRAME, MAX_JSON] = [2 ** 30, 2 ** 24];
 
 /** An error that is not the model's, with a code of section 5. The code `protocol` means that the host broke it. */
 export class RunnerError extends Error {}
-export function check(condition, message, code = "protocol") {
-  if (!condition) throw Object.assign(new RunnerError(message), { code });
+export function check(condition, message, code = "protocol", hint = undefined) {
+  if (!condition) throw Object.assign(new RunnerError(message), { code, hint });
 }
 
 export const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);

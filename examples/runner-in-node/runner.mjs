@@ -14,6 +14,7 @@ const framework_version = process.versions.node;
 const socket = new net.Socket({ fd: 3 });
 const calls = new Map(); // those that run, by id
 const sealed = new Map(); // inputs, by handle
+const GPU = /^(\d+|(GPU|MIG)-[\w/-]+)$/; // an index or a name
 let loading; // a promise of the model and its concurrency
 let isGreeted = false;
 let nSealed = 0;
@@ -31,6 +32,10 @@ async function importModel(folder) {
 
 async function loadModel(folder, { max_concurrency, ...options }, signature, call) {
   const model = await importModel(folder);
+  // What a GPU is good for only a model can know, and only one that has `load` is told of it.
+  const { device } = signature;
+  const isUsable = [undefined, null, "cpu"].includes(device) || (model.load && GPU.test(device));
+  check(isUsable, `device \`${device}\` cannot be used: the model runs on the CPU`, "unavailable", "use the device `cpu`");
   const concurrency = max_concurrency ?? model.maxConcurrency ?? 1;
   check(isCount(concurrency) && concurrency > 0, `\`max_concurrency\` is ${inspect(concurrency)}`, "failed");
   const modelOptions = {};
@@ -124,8 +129,8 @@ async function run(call, name, fields) {
   } catch (error) {
     const text = inspect(error).slice(0, 2 ** 16); // the stack, and the errors that caused it
     const ofModel = [call.signal.aborted ? "cancelled" : "failed", [text]];
-    const [code, causes] = error instanceof RunnerError ? [error.code, []] : ofModel;
-    send(call.id, "error", { code, message: String(error?.message ?? text).slice(0, 2 ** 16), causes });
+    const [code, causes, hint] = error instanceof RunnerError ? [error.code, [], error.hint] : ofModel;
+    send(call.id, "error", { code, message: String(error?.message ?? text).slice(0, 2 ** 16), causes, hint });
   }
   calls.delete(call.id);
 }

@@ -334,6 +334,27 @@ test("warns about options that nobody knows", async (t) => {
   assert.deepEqual((await runner.next()).message, { loaded: { max_concurrency: 3 } });
 });
 
+test("refuses devices that a model cannot use", async (t) => {
+  const runner = await Runner.greeted(t);
+  const load = (device, folder) => ({ load: { device, files: { directory: { path: folder } } } });
+  const folder = await temporaryFolder(t);
+  await fs.writeFile(path.join(folder, "model.cjs"), "exports.infer = () => ({});");
+  let number = 0;
+  for (const device of ["0", "GPU-12ab", "foo", ""]) {
+    const { error } = await runner.ask(load(device, folder), ++number);
+    assert.deepEqual([error.code, error.hint], ["unavailable", "use the device `cpu`"]);
+    assert.match(error.message, new RegExp(`^device \`${device}\` cannot be used`));
+  }
+  // A model with `load` is asked itself, but not for what is no device.
+  await fs.writeFile(
+    path.join(folder, "model.mjs"),
+    "export const load = (options, { device }) => { throw new Error(`no ${device} here`); }; export const infer = () => ({});",
+  );
+  assert.equal((await runner.ask(load("foo", folder), ++number)).error.code, "unavailable");
+  assert.equal((await runner.ask(load("1", folder), ++number)).error.message, "no 1 here");
+  assert.ok((await runner.ask(load("cpu", path.join(here, "echo")), ++number)).loaded);
+});
+
 test("packs a folder as it is, and a file as model.mjs", async (t) => {
   const runner = await Runner.greeted(t);
   const words = path.join(here, "words");

@@ -24,6 +24,7 @@
 //! ```
 
 mod call;
+mod device;
 mod dispatch;
 mod files;
 mod process;
@@ -35,6 +36,7 @@ use std::path::PathBuf;
 use carton_tensor::TensorError;
 
 pub use call::{Call, OutputStream};
+pub use device::Device;
 pub use files::ModelFiles;
 pub use process::run;
 pub use server::{ServeError, ServeOptions, serve};
@@ -125,7 +127,8 @@ pub struct LoadRequest {
     pub files: ModelFiles,
     /// `[runner.opts]` with overrides applied.
     pub options: Options,
-    /// `None`: the runner chooses; `"cpu"`, a GPU index, `GPU-…`, `MIG-…`.
+    /// `None`: the runner chooses; `"cpu"`, a GPU index, `GPU-…`, `MIG-…`, or whatever else the user wrote. [`Device`] reads it; one that
+    /// cannot be used is an error, [`RunnerErrorKind::Unavailable`].
     pub device: Option<String>,
     /// Declared inputs, in order; empty when the carton declares none.
     pub inputs: Vec<TensorSpec>,

@@ -1,6 +1,7 @@
 //! A runner that returns its inputs, for tests and benchmarks.
 //!
-//! It passes tensors back as they came, so that a tensor in shared memory is not copied on its way through. The options
+//! It passes tensors back as they came, so that a tensor in shared memory is not copied on its way through. It has
+//! no use for a GPU, and fails to load where one is asked for. The options
 //! of the model (`[runner.opts]`) make it behave in other ways:
 //!
 //! | option | what it does |
@@ -26,7 +27,7 @@ use std::time::{Duration, Instant};
 
 use carton_runner_interface::Tensors;
 use carton_runner_interface::runner::{
-    self, Call, Description, LoadRequest, Options, OutputStream, Runner, RunnerError,
+    self, Call, Description, Device, LoadRequest, Options, OutputStream, Runner, RunnerError,
 };
 use carton_tensor::{NestedTensor, NumericTensor, Tensor};
 use serde::Deserialize;
@@ -102,6 +103,7 @@ impl Runner for Noop {
     }
 
     fn load(request: LoadRequest, call: &Call) -> Result<Self, RunnerError> {
+        Device::require_cpu(request.device.as_deref(), "the noop runner")?;
         let behaviour = behaviour(request.options, call)?;
         if let Some(message) = behaviour.unavailable {
             return Err(RunnerError::unavailable(message, "install it"));

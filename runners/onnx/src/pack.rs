@@ -7,10 +7,11 @@ use std::sync::Arc;
 use carton_runner_interface::runner::{PackRequest, PackResponse, RunnerError};
 use carton_tensor::Storage;
 
-use crate::engine::{WAY_OUT, rten};
+use crate::engine::library::{Found, SearchPath};
+use crate::engine::{WAY_OUT, onnx_runtime, rten};
 use crate::model_file::{ExternalTensor, ModelFile};
 use crate::onnx_release::requirement_of;
-use crate::options::ModelOptions;
+use crate::options::{EngineChoice, ModelOptions};
 use crate::{model_location, model_source, signature};
 
 /// Folders inside one another that are looked into.
@@ -25,6 +26,7 @@ const MAX_FILES: usize = 1_000_000;
 pub(crate) fn pack(
     request: &PackRequest,
     options: &ModelOptions,
+    libraries: &SearchPath,
     warn: &mut dyn FnMut(String),
 ) -> Result<PackResponse, RunnerError> {
     let is_folder = request.path.is_dir();
@@ -55,18 +57,32 @@ pub(crate) fn pack(
         gather(&folder, external.iter().chain([&model]), &request.scratch)?;
         request.scratch.clone()
     };
-    warn_of_built_in_engine(&file, warn);
+    warn_of_built_in_engine(&file, options.engine, libraries, warn);
     let (inputs, outputs) = signature::of_file(&file).unwrap_or_else(|problem| {
         warn(format!("no inputs and outputs are declared: {problem}, which a carton cannot declare"));
         Default::default()
     });
     let required_framework_version = Some(requirement_of(&file.operator_sets));
-    Ok(PackResponse { path, required_framework_version, inputs, outputs, ..PackResponse::default() })
+    let mismatches = signature::mismatches(&file, request.inputs.as_deref(), request.outputs.as_deref());
+    Ok(PackResponse { path, required_framework_version, inputs, outputs, mismatches, ..PackResponse::default() })
 }
 
-fn warn_of_built_in_engine(file: &ModelFile, warn: &mut dyn FnMut(String)) {
+/// Warns of what the built-in engine lacks, where it is the engine that would run the model here.
+fn warn_of_built_in_engine(
+    file: &ModelFile,
+    engine: EngineChoice,
+    libraries: &SearchPath,
+    warn: &mut dyn FnMut(String),
+) {
+    if engine == EngineChoice::OnnxRuntime {
+        return;
+    }
     let problems = rten::unsupported(file);
-    if !problems.is_empty() {
+    let has_other_engine = || {
+        engine == EngineChoice::Auto
+            && matches!(libraries.find(), Found::Library(path) if onnx_runtime::load_library(&path).is_ok())
+    };
+    if !problems.is_empty() && !has_other_engine() {
         warn(format!("the built-in engine will not run this model: {}. {WAY_OUT}", problems.join("; ")));
     }
 }

@@ -1,8 +1,8 @@
 //! The runner itself: finds the model among the files, picks an engine, translates names.
 
 use carton_runner_interface::runner::{
-    Call, Description, LoadRequest, PackRequest, PackResponse, Runner, RunnerError, RunnerErrorKind, TensorSpec,
-    Tensors,
+    Call, Description, Device, LoadRequest, PackRequest, PackResponse, Runner, RunnerError, RunnerErrorKind,
+    TensorSpec, Tensors,
 };
 
 use crate::engine::library::{Found, SearchPath};
@@ -54,7 +54,7 @@ impl Runner for Onnx {
         for name in request.pack_options.keys() {
             call.warn(&format!("the onnx runner has no pack option `{name}`"));
         }
-        pack::pack(&request, &options, &mut |warning| call.warn(&warning))
+        pack::pack(&request, &options, &SearchPath::of_environment(), &mut |warning| call.warn(&warning))
     }
 
     fn max_concurrency(&self) -> usize {
@@ -148,16 +148,14 @@ fn load_engine(
         },
     };
     Ok(match library {
-        Some(library) => Box::new(OnnxRuntime::load(source, options, device, library, warn).map_err(|mut error| {
+        Some(library) => Box::new(OnnxRuntime::load(source, options, device, library).map_err(|mut error| {
             if options.engine == EngineChoice::Auto && error.hint.is_none() {
                 error.hint = Some("the option engine = \"rten\" uses the built-in engine instead".to_owned());
             }
             error
         })?),
         None => {
-            if let Some(device) = device.filter(|device| *device != "cpu") {
-                warn(format!("the built-in engine runs on the CPU; device `{device}` is ignored"));
-            }
+            Device::require_cpu(device, "the built-in engine")?;
             if let Some(first) = options.execution_providers.first() {
                 let hint = match &libraries.chosen {
                     Some(_) if options.engine == EngineChoice::Auto => choose_another(),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use carton_runner_interface::runner::{RunnerError, TensorSpec, Tensors};
+use carton_runner_interface::signature::{Elements, ModelValue, input_mismatches, output_mismatches};
 use carton_tensor::{DataType, Dimension, SymbolicShape, Tensor};
 
 use crate::model_file::{GraphValue, ModelFile, ValueKind};
@@ -26,16 +27,52 @@ fn spec(what: &str, value: &GraphValue) -> Result<TensorSpec, String> {
             shape: shape.clone(),
             internal_name: None,
         }),
-        ValueKind::Scores if what == "output" => Ok(TensorSpec {
-            name: name.clone(),
-            dtype: DataType::Float32,
-            shape: SymbolicShape::Dimensions(vec![Dimension::Any, Dimension::Any]),
-            internal_name: None,
-        }),
+        ValueKind::Scores if what == "output" => {
+            Ok(TensorSpec { name: name.clone(), dtype: DataType::Float32, shape: scores_shape(), internal_name: None })
+        }
         ValueKind::Scores => Err(format!("{what} `{name}` is a sequence")),
         ValueKind::Other(kind) => Err(format!("{what} `{name}` is {kind}")),
         ValueKind::Undeclared => Err(format!("the model does not say what {what} `{name}` is")),
     }
+}
+
+/// The ways in which declared inputs and outputs contradict the model, a sentence each.
+pub(crate) fn mismatches(
+    file: &ModelFile,
+    inputs: Option<&[TensorSpec]>,
+    outputs: Option<&[TensorSpec]>,
+) -> Vec<String> {
+    let values = |values: &[GraphValue]| values.iter().map(model_value).collect::<Vec<_>>();
+    let mut mismatches = input_mismatches(inputs, &values(&file.inputs));
+    mismatches.extend(impossible("input", inputs, &file.inputs));
+    mismatches.extend(output_mismatches(outputs, &values(&file.outputs)));
+    mismatches.extend(impossible("output", outputs, &file.outputs));
+    mismatches
+}
+
+fn model_value(value: &GraphValue) -> ModelValue {
+    let (elements, shape) = match &value.kind {
+        ValueKind::Tensor { element, shape } => (element.carton().map_or(Elements::Any, Elements::Only), shape.clone()),
+        ValueKind::Scores => (Elements::Only(DataType::Float32), scores_shape()),
+        ValueKind::Other(_) | ValueKind::Undeclared => (Elements::Any, SymbolicShape::Any),
+    };
+    // Inputs that have a value in the file are not among those of a `ModelFile`.
+    ModelValue { name: value.name.clone(), elements, shape, is_required: true }
+}
+
+/// What is declared although no tensor can hold it.
+fn impossible(what: &str, declared: Option<&[TensorSpec]>, values: &[GraphValue]) -> Vec<String> {
+    let problems: BTreeMap<&str, String> =
+        values.iter().filter_map(|value| Some((value.name.as_str(), problem(what, value)?))).collect();
+    let declared = declared.unwrap_or_default().iter();
+    declared
+        .filter_map(|spec| Some(format!("{what} `{}`: the model's {}", spec.name, problems.get(spec.model_name())?)))
+        .collect()
+}
+
+/// A row for each sample, a column for each label.
+fn scores_shape() -> SymbolicShape {
+    SymbolicShape::Dimensions(vec![Dimension::Any, Dimension::Any])
 }
 
 /// The inputs and outputs of a loaded model with the names that callers use.
@@ -64,11 +101,7 @@ impl Binding {
         let declared_outputs = callers_names("output", outputs, &file.outputs)?;
         let mut bound_inputs = Vec::new();
         for value in &file.inputs {
-            let problem = match value.kind {
-                ValueKind::Scores => Some("is a sequence, which Carton's tensors do not have".to_owned()),
-                _ => problem(value),
-            };
-            if let Some(problem) = problem {
+            if let Some(problem) = problem("input", value) {
                 return Err(RunnerError::new(format!("input `{}` {problem}", value.name)));
             }
             let name = declared_inputs.get(value.name.as_str()).copied().unwrap_or(&value.name);
@@ -77,7 +110,7 @@ impl Binding {
         let mut bound_outputs = Vec::new();
         for value in &file.outputs {
             let declared = declared_outputs.get(value.name.as_str()).copied();
-            match (declared, problem(value)) {
+            match (declared, problem("output", value)) {
                 (None, _) if !outputs.is_empty() => {}
                 (None, Some(problem)) => warn(format!("output `{}` is left out: it {problem}", value.name)),
                 (Some(_), Some(problem)) => {
@@ -152,24 +185,25 @@ fn callers_names<'a>(
 ) -> Result<BTreeMap<&'a str, &'a str>, RunnerError> {
     let mut names = BTreeMap::new();
     for spec in specs {
-        let inner = spec.internal_name.as_ref().unwrap_or(&spec.name);
-        if !values.iter().any(|value| value.name == *inner) {
+        let inner = spec.model_name();
+        if !values.iter().any(|value| value.name == inner) {
             let known: Vec<String> = values.iter().map(|value| format!("`{}`", value.name)).collect();
             return Err(RunnerError::new(format!(
                 "the carton declares an {what} `{inner}` that the model does not have; its {what}s are {}",
                 known.join(", ")
             )));
         }
-        if names.insert(inner.as_str(), spec.name.as_str()).is_some() {
+        if names.insert(inner, spec.name.as_str()).is_some() {
             return Err(RunnerError::new(format!("the carton declares the {what} `{inner}` of the model twice")));
         }
     }
     Ok(names)
 }
 
-/// Why a value cannot be passed in or out.
-fn problem(value: &GraphValue) -> Option<String> {
+/// Why a value cannot be passed in (`what` is `input`) or out.
+fn problem(what: &str, value: &GraphValue) -> Option<String> {
     match &value.kind {
+        ValueKind::Scores if what == "input" => Some("is a sequence, which Carton's tensors do not have".to_owned()),
         ValueKind::Tensor { element, .. } if element.carton().is_none() => {
             Some(format!("is {element}, which Carton's tensors do not have"))
         }

@@ -6,9 +6,11 @@
 use std::collections::BTreeMap;
 
 use carton_runner_interface::runner::{RunnerError, TensorSpec, Tensors};
-use carton_tensor::{SymbolicShape, Tensor};
+use carton_runner_interface::signature::{Elements, ModelValue, input_mismatches};
+use carton_tensor::{DataType, Dimension, SymbolicShape, Tensor};
 
-use crate::module::{Argument, Kind, Structure};
+use crate::LIBTORCH_VERSION;
+use crate::module::{Argument, Kind, Structure, is_supported};
 
 /// What the output of a model is called that neither the carton nor the model names.
 const UNNAMED: &str = "output";
@@ -64,9 +66,7 @@ impl Binding {
         outputs: &[TensorSpec],
     ) -> Result<Self, RunnerError> {
         let convention = match arguments {
-            [first, rest @ ..]
-                if first.kind == Kind::Dictionary && rest.iter().all(|argument| argument.may_be_missing) =>
-            {
+            [first, rest @ ..] if is_dictionary(first, rest) => {
                 check_supported(first, first.element)?;
                 let renamed = inputs.iter().filter_map(|spec| Some((spec.name.clone(), spec.internal_name.clone()?)));
                 Convention::Dictionary { argument: first.clone(), keys: renamed.collect() }
@@ -75,7 +75,7 @@ impl Binding {
         };
         let outputs = outputs.iter().map(|spec| Declared {
             name: spec.name.clone(),
-            inner: inner_name(spec).to_owned(),
+            inner: spec.model_name().to_owned(),
             rank: match &spec.shape {
                 SymbolicShape::Dimensions(dimensions) => Some(dimensions.len()),
                 _ => None,
@@ -187,6 +187,75 @@ impl Binding {
     }
 }
 
+/// The ways in which declared inputs contradict what forward takes, a sentence each.
+///
+/// A dictionary takes any names. Declared inputs that are not all named after arguments are compared in their order, as they are bound.
+pub(crate) fn mismatches(arguments: &[Argument], inputs: Option<&[TensorSpec]>) -> Vec<String> {
+    let declared = inputs.unwrap_or_default();
+    let mut mismatches = match arguments {
+        [first, rest @ ..] if is_dictionary(first, rest) => {
+            let keys: BTreeMap<&str, ModelValue> = declared
+                .iter()
+                .map(|spec| (spec.model_name(), model_value(spec.model_name(), first.element, false)))
+                .collect();
+            input_mismatches(inputs, &keys.into_values().collect::<Vec<_>>())
+        }
+        _ => {
+            let values: Vec<ModelValue> = arguments
+                .iter()
+                .map(|argument| model_value(&argument.name, argument.kind, !argument.may_be_missing))
+                .collect();
+            let is_in_place = |(index, spec): (usize, &TensorSpec)| {
+                let name = spec.internal_name.as_ref();
+                name.is_none_or(|name| arguments.get(index).is_some_and(|argument| argument.name == *name))
+            };
+            if is_by_name(arguments, declared) || !declared.iter().enumerate().all(is_in_place) {
+                input_mismatches(inputs, &values)
+            } else {
+                let in_order: Vec<TensorSpec> = declared
+                    .iter()
+                    .zip(arguments)
+                    .map(|(spec, argument)| TensorSpec { internal_name: Some(argument.name.clone()), ..spec.clone() })
+                    .collect();
+                input_mismatches(inputs.map(|_| in_order.as_slice()), &values)
+            }
+        }
+    };
+    mismatches.extend(declared.iter().filter(|spec| spec.dtype != DataType::String && !is_supported(spec.dtype)).map(
+        |spec| format!("input `{}`: libtorch {LIBTORCH_VERSION} has no tensors of {}", spec.name, spec.dtype),
+    ));
+    // What is left is what loading refuses, such as more inputs than there are arguments.
+    if mismatches.is_empty()
+        && let Err(error) = Binding::new(arguments, declared, &[])
+    {
+        mismatches.push(error.message);
+    }
+    mismatches
+}
+
+/// What an argument, or a key of a dictionary, of this kind takes.
+fn model_value(name: &str, kind: Kind, is_required: bool) -> ModelValue {
+    let shape = |rank| SymbolicShape::Dimensions(vec![Dimension::Any; rank]);
+    let (elements, shape) = match kind {
+        Kind::Tensor | Kind::TensorList => (Elements::Numbers, SymbolicShape::Any),
+        Kind::String => (Elements::Only(DataType::String), shape(0)),
+        Kind::StringList => (Elements::Only(DataType::String), shape(1)),
+        Kind::Int | Kind::Float | Kind::Bool => (Elements::Numbers, shape(0)),
+        Kind::Any | Kind::Dictionary | Kind::Other => (Elements::Any, SymbolicShape::Any),
+    };
+    ModelValue { name: name.to_owned(), elements, shape, is_required }
+}
+
+/// Whether forward takes all inputs in one dictionary.
+fn is_dictionary(first: &Argument, rest: &[Argument]) -> bool {
+    first.kind == Kind::Dictionary && rest.iter().all(|argument| argument.may_be_missing)
+}
+
+/// Whether all declared inputs are named after arguments.
+fn is_by_name(arguments: &[Argument], inputs: &[TensorSpec]) -> bool {
+    inputs.iter().all(|spec| arguments.iter().any(|argument| argument.name == spec.model_name()))
+}
+
 /// The arguments of forward with the names that callers use: those of the arguments, or declared ones, matched by name
 /// where all of them are names of arguments, else in order.
 fn positional(arguments: &[Argument], inputs: &[TensorSpec]) -> Result<Vec<(String, Argument)>, RunnerError> {
@@ -204,14 +273,14 @@ fn positional(arguments: &[Argument], inputs: &[TensorSpec]) -> Result<Vec<(Stri
             takes()
         )));
     }
-    let by_name = inputs.iter().all(|spec| is_argument(inner_name(spec)));
+    let by_name = is_by_name(arguments, inputs);
     if !by_name && inputs.len() > arguments.len() {
         return Err(RunnerError::new(format!("the carton declares {} inputs, but {}", inputs.len(), takes())));
     }
     let mut bound = Vec::with_capacity(arguments.len());
     for (index, argument) in arguments.iter().enumerate() {
         let spec = match by_name {
-            true => inputs.iter().find(|spec| inner_name(spec) == argument.name),
+            true => inputs.iter().find(|spec| spec.model_name() == argument.name),
             false => inputs.get(index),
         };
         if spec.is_none() && !inputs.is_empty() && !argument.may_be_missing {
@@ -258,10 +327,6 @@ fn check_keys(bound: &[Bound<'_>]) -> Result<(), RunnerError> {
         }
     }
     Ok(())
-}
-
-fn inner_name(spec: &TensorSpec) -> &str {
-    spec.internal_name.as_ref().unwrap_or(&spec.name)
 }
 
 fn quote<'a>(names: impl Iterator<Item = &'a str>) -> String {

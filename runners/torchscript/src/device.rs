@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use carton_runner_interface::runner::RunnerError;
+use carton_runner_interface::runner::{self, RunnerError};
 
 use crate::LIBTORCH_VERSION;
 use crate::module::Device;
@@ -26,30 +26,24 @@ pub(crate) enum Wish {
 /// `CUDA_VISIBLE_DEVICES` in our environment, lists.
 ///
 /// # Errors
-/// Something else, or an index that the list does not have.
+/// Something else, or an index that the list does not have: both are unavailable.
 pub(crate) fn read(device: Option<&str>, visible: Option<&str>) -> Result<Wish, RunnerError> {
-    let Some(device) = device else { return Ok(Wish::Any) };
-    if device == "cpu" {
-        return Ok(Wish::Cpu);
-    }
-    if device.starts_with("GPU-") || device.starts_with("MIG-") {
-        return Ok(Wish::Gpu { visible: device.to_owned() });
-    }
-    let Ok(index) = device.parse::<usize>() else {
-        return Err(RunnerError::new(format!(
-            "device `{device}` is none; expected `cpu`, the index of a GPU, or its name `GPU-…` or `MIG-…`"
-        )));
+    let Some(device) = device.map(runner::Device::parse).transpose()? else { return Ok(Wish::Any) };
+    let index = match &device {
+        runner::Device::Cpu => return Ok(Wish::Cpu),
+        runner::Device::Id(id) => return Ok(Wish::Gpu { visible: id.clone() }),
+        runner::Device::Index(index) => *index,
     };
     let shown =
         visible.filter(|list| !list.trim().is_empty()).map(|list| list.split(',').map(str::trim).collect::<Vec<_>>());
     match shown {
         None => Ok(Wish::Gpu { visible: index.to_string() }),
-        Some(list) => match list.get(index) {
+        Some(list) => match usize::try_from(index).ok().and_then(|index| list.get(index)) {
             Some(gpu) => Ok(Wish::Gpu { visible: (*gpu).to_owned() }),
-            None => Err(RunnerError::new(format!(
-                "device `{device}` is not there: {VISIBLE} shows {} GPUs, counted from 0",
-                list.len()
-            ))),
+            None => {
+                let reason = format!("{VISIBLE} shows {} GPUs, counted from 0", list.len());
+                Err(device.unavailable(&reason, "use the index of a GPU that is shown, or the device `cpu`"))
+            }
         },
     }
 }
@@ -57,7 +51,7 @@ pub(crate) fn read(device: Option<&str>, visible: Option<&str>) -> Result<Wish, 
 /// Shows CUDA the device that was asked for, and finds it.
 ///
 /// # Errors
-/// A device that cannot be, or a GPU where libtorch cannot use it.
+/// No device, or a GPU that libtorch cannot use.
 pub(crate) fn choose(device: Option<&str>) -> Result<Device, RunnerError> {
     // As the host gave it: a load that failed after this may have set it.
     static GIVEN: OnceLock<Option<String>> = OnceLock::new();
@@ -76,7 +70,7 @@ pub(crate) fn choose(device: Option<&str>) -> Result<Device, RunnerError> {
             let device = device.unwrap_or_default();
             Err(RunnerError::unavailable(
                 format!(
-                    "device `{device}` was asked for, but libtorch {LIBTORCH_VERSION} as it is installed here cannot use it"
+                    "device `{device}` cannot be used: libtorch {LIBTORCH_VERSION}, as it is installed here, finds no such GPU"
                 ),
                 "use the device `cpu`, or build the runner with a libtorch that has CUDA: \
                  LIBTORCH=/path/to/libtorch runners/torchscript/install",
@@ -104,12 +98,12 @@ mod tests {
         check(
             Some("2"),
             Some("2,3"),
-            Err("device `2` is not there: CUDA_VISIBLE_DEVICES shows 2 GPUs, counted from 0"),
+            Err("device `2` cannot be used: CUDA_VISIBLE_DEVICES shows 2 GPUs, counted from 0"),
         );
         check(Some("GPU-1b"), Some("2"), gpu("GPU-1b"));
         check(Some("MIG-1b"), None, gpu("MIG-1b"));
-        for none in ["", "cuda:0", "-1", "gpu"] {
-            assert!(read(Some(none), None).is_err(), "{none}");
+        for (none, visible) in [("", None), ("cuda:0", None), ("-1", None), ("gpu", None), ("2", Some("2,3"))] {
+            assert!(read(Some(none), visible).is_err_and(|error| error.is_unavailable()), "{none}");
         }
     }
 }

@@ -92,7 +92,7 @@ impl Held {
     /// A dtype that this libtorch lacks, or a dimension that it cannot count.
     pub(crate) fn new(tensor: &NumericTensor) -> Result<Self, RunnerError> {
         let dtype = tensor.dtype();
-        if !shim::carton_supports(dtype_number(dtype)) {
+        if !is_supported(dtype) {
             return Err(RunnerError::new(format!("libtorch {} has no tensors of {dtype}", crate::LIBTORCH_VERSION)));
         }
         let shape = tensor.shape().iter().map(|&size| i64::try_from(size));
@@ -116,6 +116,11 @@ impl Held {
             ..empty_value(shim::VALUE_TENSOR)
         }
     }
+}
+
+/// Whether this libtorch has tensors of a dtype.
+pub(crate) fn is_supported(dtype: DataType) -> bool {
+    shim::carton_supports(dtype_number(dtype))
 }
 
 fn dtype_number(dtype: DataType) -> i32 {

@@ -3,11 +3,12 @@
 
 mod support;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use carton_runner_interface::Tensors;
 use carton_runner_interface::host::{CallOptions, Files, LoadRequest};
-use carton_runner_interface::runner::PackRequest;
+use carton_runner_interface::runner::{PackRequest, PackResponse};
 use carton_runner_torchscript::LIBTORCH_VERSION;
 use carton_tensor::{NumericTensor, Tensor, Tolerance, allclose};
 use serde_json::json;
@@ -227,9 +228,9 @@ async fn failures_leave_the_runner_alive() {
     refused(request(files(), json!({"model": "cases.json"})), "cannot load `cases.json`: not a TorchScript file").await;
     let on_gpu =
         |device: &str| LoadRequest { device: Some(device.to_owned()), ..request(files(), json!({"model": "mlp.pt"})) };
-    refused(on_gpu("tpu"), "device `tpu` is none; expected `cpu`").await;
+    refused(on_gpu("tpu"), "there is no device `tpu`").await;
     if !tch::Cuda::is_available() {
-        refused(on_gpu("GPU-1234"), "device `GPU-1234` was asked for, but libtorch").await;
+        refused(on_gpu("GPU-1234"), "device `GPU-1234` cannot be used: libtorch").await;
     }
     let wrong = LoadRequest { inputs: specs(&["a", "b"]), ..request(files(), json!({"model": "raises.pt"})) };
     refused(wrong, "the carton declares 2 inputs, but forward takes (x: Tensor)").await;
@@ -286,29 +287,91 @@ async fn sealed_inputs_and_streams() {
     assert!(stream.recv().await.is_none());
 }
 
+/// What packing the file or folder at `path` answers, with a scratch folder that is deleted after it.
+async fn pack(served: &Served, path: &Path, request: PackRequest) -> (Result<PackResponse, String>, tempfile::TempDir) {
+    let scratch = tempfile::tempdir().unwrap();
+    let request = PackRequest { path: path.to_owned(), scratch: scratch.path().to_owned(), ..request };
+    let packed = served.connection.pack(request, CallOptions::default()).await;
+    (packed.map_err(|error| message(&error)), scratch)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn packing() {
     let served = Served::new().await;
-    let scratch = tempfile::tempdir().unwrap();
-    let pack = async |path: std::path::PathBuf, options: serde_json::Value| {
-        let request = PackRequest {
-            path,
-            scratch: scratch.path().to_path_buf(),
-            options: serde_json::from_value(options).unwrap(),
-            pack_options: Default::default(),
-        };
-        served.connection.pack(request, CallOptions::default()).await.map_err(|error| message(&error))
+    let check = async |path: &Path, options: serde_json::Value, expected: Result<&Path, &str>| {
+        let options = serde_json::from_value(options).unwrap();
+        let (packed, scratch) = pack(&served, path, PackRequest { options, ..PackRequest::default() }).await;
+        match (packed, expected) {
+            (Ok(packed), Ok(expected)) => {
+                let packed = packed.path;
+                assert_eq!(packed.strip_prefix(scratch.path()).unwrap_or(&packed), expected);
+            }
+            (Err(found), Err(expected)) => assert!(found.contains(expected), "{found}"),
+            (found, expected) => panic!("{expected:?}, {found:?}"),
+        }
+        scratch
     };
-    let packed = pack(models("1.13").join("named.pt"), json!({})).await.unwrap();
-    assert_eq!(packed.path, models("1.13").join("named.pt"));
-    assert_eq!(packed.required_framework_version, None);
+    let scratch = Path::new("");
+    let models = models("1.13");
+    let named = models.join("named.pt");
+    let files = check(&named, json!({}), Ok(scratch)).await;
     assert!(served.logged("forward takes (a: Tensor, b: Optional[Tensor], scale: float, label: str)"));
-    let folder = pack(models("1.13"), json!({"model": "mlp.pt"})).await.unwrap();
-    assert_eq!(folder.path, models("1.13"));
-    let error = pack(models("1.13"), json!({})).await.unwrap_err();
-    assert!(error.contains("choose one with the option model"), "{error}");
-    let error = pack(models("1.13").join("cases.json"), json!({})).await.unwrap_err();
-    assert!(error.contains("is neither a TorchScript file"), "{error}");
-    let error = pack(models("1.13").join("no.pt"), json!({})).await.unwrap_err();
-    assert!(error.contains("No such file"), "{error}");
+    let names = |folder: &Path| {
+        let mut names: Vec<_> =
+            folder.read_dir().unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(files.path()), ["model.pt"]);
+    assert_eq!(std::fs::read(files.path().join("model.pt")).unwrap(), std::fs::read(&named).unwrap());
+
+    // The file decides, not its name.
+    let folder = tempfile::tempdir().unwrap();
+    let odd = folder.path().join("Mlp, the second");
+    std::fs::copy(models.join("mlp.pt"), &odd).unwrap();
+    assert_eq!(names(check(&odd, json!({}), Ok(scratch)).await.path()), ["model.pt"]);
+    std::fs::rename(odd, folder.path().join("model.pt")).unwrap();
+    check(&folder.path().join("model.pt"), json!({}), Ok(&folder.path().join("model.pt"))).await;
+    check(folder.path(), json!({}), Ok(folder.path())).await;
+
+    // A folder brings all that is in it.
+    std::fs::rename(folder.path().join("model.pt"), folder.path().join("net.ts")).unwrap();
+    std::fs::create_dir(folder.path().join("words")).unwrap();
+    std::fs::write(folder.path().join("words/list"), "a b").unwrap();
+    let files = check(folder.path(), json!({}), Ok(scratch)).await;
+    assert_eq!(names(files.path()), ["model.pt", "words"]);
+    assert_eq!(std::fs::read(files.path().join("words/list")).unwrap(), b"a b");
+    // What the option names keeps its name, and so does a file below the folder.
+    check(folder.path(), json!({"model": "net.ts"}), Ok(folder.path())).await;
+    check(&models, json!({"model": "mlp.pt"}), Ok(&models)).await;
+    check(&named, json!({"model": "named.pt"}), Ok(&named)).await;
+    std::fs::rename(folder.path().join("net.ts"), folder.path().join("words/net.ts")).unwrap();
+    check(folder.path(), json!({}), Ok(folder.path())).await;
+
+    check(&models, json!({}), Err("choose one with the option model")).await;
+    check(&models.join("cases.json"), json!({}), Err("cases.json`: not a TorchScript file")).await;
+    check(&models.join("no.pt"), json!({}), Err("No such file")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn declared_inputs_are_compared_with_forward() {
+    let served = Served::new().await;
+    let check = async |model: &str, declared: &[&str], expected: &[&str]| {
+        let request = PackRequest { inputs: Some(specs(declared)), ..PackRequest::default() };
+        let (packed, _) = pack(&served, &models("1.13").join(model), request).await;
+        assert_eq!(packed.unwrap().mismatches, expected, "{declared:?}");
+    };
+    // A dictionary takes any names.
+    check("mlp.pt", &["x", "whatever"], &[]).await;
+    check("raises.pt", &["x"], &[]).await;
+    check("raises.pt", &[], &["input `x` of the model is not declared"]).await;
+    check("raises.pt", &["image=y"], &[
+        "input `image` (`y` in the model): the model has no such input; it has `x`",
+        "input `x` of the model is not declared",
+    ]).await;
+    // Other names than those of the arguments are bound in order.
+    check("raises.pt", &["image"], &[]).await;
+    check("raises.pt", &["a", "b"], &["the carton declares 2 inputs, but forward takes (x: Tensor)"]).await;
+    // `label` is text, and `specs` declares numbers.
+    check("named.pt", &["a", "label"], &["input `label`: declared float32, the model has string"]).await;
 }

@@ -31,7 +31,7 @@ macro_rules! behaviours {
                 calls: sixty_four_calls_at_once, two_models_at_once, sealed_inputs, streams_to_the_end, abandoned_streams,
                     streams_that_fail, inputs_that_do_not_fit, unknown_options_are_warned_about;
                 trouble: an_error_costs_one_call, a_crash_costs_one_call, a_killed_runner_is_replaced, a_timeout_kills,
-                    a_dropped_call_costs_nothing_else;
+                    a_dropped_call_costs_nothing_else, a_device_that_cannot_be_used_is_an_error;
                 resources: an_idle_runner_rests;
             }
             $crate::behaviours! { @alone $subject,

@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use carton_core::{Carton, Error, ErrorKind, InferOptions};
+use carton_core::{Carton, Error, ErrorKind, InferOptions, LoadOptions};
+use carton_tensor::DataType;
 
 use super::calls::inputs;
-use super::stage::{chain, check_refusal, check_same};
+use super::stage::{chain, check_echo, check_refusal, check_same, floats};
 use super::{Stage, Trouble, Troubled};
 
 /// How long what is immediate may take on a busy machine.
@@ -124,4 +125,21 @@ pub async fn a_dropped_call_costs_nothing_else(stage: &Stage) {
         check_good(&carton, &troubled).await;
     }
     assert_eq!(stage.process(), process, "nothing is killed because a call is dropped");
+}
+
+pub async fn a_device_that_cannot_be_used_is_an_error(stage: &Stage) {
+    let model = stage.subject.echo(DataType::Float32);
+    let load = async |device: &str| {
+        let options = LoadOptions { device: Some(device.to_owned()), ..stage.load_options(&model) };
+        stage.load_with(&model, options).await
+    };
+    // No machine has a thousand GPUs, or one of that name.
+    for device in ["foo", "", "cuda:0", "-1", "1000", "GPU-00000000-0000-0000-0000-000000000000", "MIG-0"] {
+        let error = load(device).await.err().unwrap_or_else(|| panic!("loaded for the device `{device}`"));
+        assert_eq!(error.kind(), ErrorKind::NoRunner, "{device}: {}", chain(&error));
+        assert!(chain(&error).contains(&format!("`{device}`")), "{device}: {}", chain(&error));
+        assert!(error.hint().is_some(), "{device}: {}", chain(&error));
+    }
+    let carton = load("cpu").await.unwrap_or_else(|error| panic!("{}", chain(&error)));
+    check_echo(&carton, &model, floats(3, 0)).await;
 }

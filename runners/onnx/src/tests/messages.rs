@@ -65,17 +65,44 @@ fn warnings() {
         &ModelOptions { inter_op_threads: Some(2), ..defaults },
         &["the built-in engine has no use for inter_op_threads: it runs operators one after another"],
     );
-    let mut warnings = Vec::new();
-    let device = Onnx::open(
-        &TestFiles::of_model("mlp.onnx"),
-        &ModelOptions::default(),
-        Some("0"),
-        (&[], &[]),
-        &SearchPath::default(),
-        &mut |warning| warnings.push(warning),
-    );
-    assert!(device.is_ok());
-    assert_eq!(warnings, ["the built-in engine runs on the CPU; device `0` is ignored"]);
+}
+
+#[test]
+fn devices() {
+    let open = |engine: EngineChoice, libraries: &SearchPath, device: &str, providers: &[&str]| {
+        let execution_providers = providers.iter().map(|name| (*name).to_owned()).collect();
+        let options = ModelOptions { engine, execution_providers, ..ModelOptions::default() };
+        let files = TestFiles::of_model("mlp.onnx");
+        Onnx::open(&files, &options, Some(device), (&[], &[]), libraries, &mut |_| {}).map(drop)
+    };
+    let check = |engine: EngineChoice, libraries: &SearchPath, device: &str, providers: &[&str], expected: &str| {
+        let error = open(engine, libraries, device, providers).unwrap_err();
+        assert!(error.is_unavailable() && error.hint.is_some(), "{error:?}");
+        assert!(error.message.starts_with(expected), "{}", error.message);
+    };
+    let nowhere = SearchPath::default();
+    let on_cpu = "the built-in engine runs on the CPU alone";
+    for engine in [EngineChoice::Auto, EngineChoice::Rten] {
+        assert!(open(engine, &nowhere, "cpu", &[]).is_ok());
+        check(engine, &nowhere, "0", &[], &format!("device `0` cannot be used: {on_cpu}"));
+        check(engine, &nowhere, "GPU-12ab", &[], &format!("device `GPU-12ab` cannot be used: {on_cpu}"));
+        check(engine, &nowhere, "foo", &[], "there is no device `foo`");
+    }
+    if let Some(libraries) = onnx_runtime() {
+        let engine = EngineChoice::OnnxRuntime;
+        assert!(open(engine, &libraries, "cpu", &[]).is_ok());
+        assert!(open(engine, &libraries, "cpu", &["CPU"]).is_ok());
+        check(
+            engine,
+            &libraries,
+            "0",
+            &[],
+            "device `0` cannot be used: this library of ONNX Runtime was built without CUDA",
+        );
+        check(engine, &libraries, "0", &["CPU"], "device `0` cannot be used: none of the execution providers");
+        check(engine, &libraries, "foo", &[], "there is no device `foo`");
+        check(engine, &libraries, "cpu", &["CUDA"], "this library of ONNX Runtime has no execution provider `CUDA`");
+    }
 }
 
 #[test]

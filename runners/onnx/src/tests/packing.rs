@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
-use carton_runner_interface::runner::{PackRequest, PackResponse};
+use carton_runner_interface::runner::{PackRequest, PackResponse, TensorSpec};
+use serde_json::json;
 
-use super::models;
-use crate::options::ModelOptions;
+use super::{models, onnx_runtime};
+use crate::engine::library::SearchPath;
+use crate::options::{EngineChoice, ModelOptions};
 use crate::pack::pack;
 
 struct Packed {
@@ -15,11 +17,15 @@ struct Packed {
 }
 
 fn pack_with(path: &Path, options: &ModelOptions) -> Packed {
+    pack_request(PackRequest { path: path.to_owned(), ..PackRequest::default() }, options, &SearchPath::default())
+}
+
+fn pack_request(mut request: PackRequest, options: &ModelOptions, libraries: &SearchPath) -> Packed {
     let scratch = tempfile::tempdir().unwrap();
-    let request = PackRequest { path: path.to_owned(), scratch: scratch.path().to_owned(), ..PackRequest::default() };
+    scratch.path().clone_into(&mut request.scratch);
     let mut warnings = Vec::new();
-    let response = pack(&request, options, &mut |warning| warnings.push(warning)).map_err(|error| error.message);
-    Packed { response, warnings, scratch }
+    let response = pack(&request, options, libraries, &mut |warning| warnings.push(warning));
+    Packed { response: response.map_err(|error| error.message), warnings, scratch }
 }
 
 fn pack_path(path: &Path) -> Packed {
@@ -106,6 +112,81 @@ fn warnings() {
         (0, 0),
         &["no inputs and outputs are declared: output `parts` is a sequence, which a carton cannot declare"],
     );
+}
+
+#[test]
+fn the_built_in_engine_is_warned_about_only_where_it_would_run_the_model() {
+    let n_warnings = |engine: EngineChoice, libraries: &SearchPath| {
+        let request = PackRequest { path: models().join("labels.onnx"), ..PackRequest::default() };
+        pack_request(request, &ModelOptions { engine, ..ModelOptions::default() }, libraries).warnings.len()
+    };
+    let nowhere = SearchPath::default();
+    assert_eq!(n_warnings(EngineChoice::Auto, &nowhere), 1);
+    assert_eq!(n_warnings(EngineChoice::Rten, &nowhere), 1);
+    assert_eq!(n_warnings(EngineChoice::OnnxRuntime, &nowhere), 0);
+    let no_library = SearchPath { chosen: Some(models().join("make.py")), installed: None };
+    assert_eq!(n_warnings(EngineChoice::Auto, &no_library), 1);
+    if let Some(libraries) = onnx_runtime() {
+        assert_eq!(n_warnings(EngineChoice::Auto, &libraries), 0);
+        assert_eq!(n_warnings(EngineChoice::Rten, &libraries), 1);
+    }
+}
+
+#[test]
+fn what_contradicts_the_model() {
+    let pack = |model: &str, inputs: serde_json::Value, outputs: serde_json::Value| {
+        let specs = |specs| serde_json::from_value::<Option<Vec<TensorSpec>>>(specs).unwrap();
+        let path = models().join(model);
+        let request = PackRequest { path, inputs: specs(inputs), outputs: specs(outputs), ..PackRequest::default() };
+        pack_request(request, &ModelOptions::default(), &SearchPath::default()).response.unwrap()
+    };
+    let check = |model: &str, inputs: serde_json::Value, outputs: serde_json::Value, expected: &[&str]| {
+        assert_eq!(pack(model, inputs, outputs).mismatches, expected, "{model}");
+    };
+    let spec =
+        |name: &str, dtype: &str, shape: serde_json::Value| json!({"name": name, "dtype": dtype, "shape": shape});
+    let x = |dtype, shape| json!([spec("x", dtype, shape)]);
+    check("mlp.onnx", json!(null), json!(null), &[]);
+    check("mlp.onnx", x("float32", json!(["batch", 4])), json!([]), &[]);
+    check("mlp.onnx", x("float32", json!([2, "features"])), json!([]), &[]);
+    check(
+        "mlp.onnx",
+        x("float32", json!(["batch", 5])),
+        json!(null),
+        &["input `x`, dimension 1: declared 5, the model has 4"],
+    );
+    check("mlp.onnx", x("float64", json!("*")), json!(null), &["input `x`: declared float64, the model has float32"]);
+    check(
+        "mlp.onnx",
+        json!([spec("img", "float32", json!("*"))]),
+        json!([spec("z", "float32", json!("*"))]),
+        &[
+            "input `img`: the model has no such input; it has `x`",
+            "input `x` of the model is not declared",
+            "output `z`: the model has no such output; it has `y`",
+        ],
+    );
+    // Up to IR version 3, as here, initializers are listed among the inputs; nobody has to give them.
+    check("opset_7.onnx", x("float32", json!("*")), json!(null), &[]);
+    // What travels as another dtype is declared as that.
+    check("half.onnx", x("float32", json!("*")), json!(null), &[]);
+    check(
+        "sequence.onnx",
+        json!(null),
+        json!([spec("parts", "float32", json!("*"))]),
+        &["output `parts`: the model's is a sequence, which Carton's tensors do not have"],
+    );
+    // What a model says of itself contradicts nothing.
+    for entry in models().read_dir().unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        if name.ends_with(".onnx") {
+            let own = pack(&name, json!(null), json!(null));
+            let (inputs, outputs) = (json!(own.inputs), json!(own.outputs));
+            if !own.inputs.is_empty() {
+                check(&name, inputs, outputs, &[]);
+            }
+        }
+    }
 }
 
 #[test]

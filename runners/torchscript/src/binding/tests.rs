@@ -93,6 +93,67 @@ fn arguments_by_name_and_in_order() {
 }
 
 #[test]
+fn mismatches_of_what_is_declared() {
+    let check = |arguments: &[&str], declared: &[TensorSpec], expected: &[&str]| {
+        let arguments: Vec<Argument> = arguments.iter().map(|text| argument(text)).collect();
+        assert_eq!(mismatches(&arguments, Some(declared)), expected, "{declared:?}");
+    };
+    let specs = |names: &[&str]| names.iter().map(|text| spec(text)).collect::<Vec<_>>();
+    let text = |name: &str, rank: usize| TensorSpec {
+        dtype: DataType::String,
+        shape: SymbolicShape::Dimensions(vec![Dimension::Any; rank]),
+        ..spec(name)
+    };
+    let dictionary = ["inputs: Dict[str, Tensor]", "n: int="];
+    check(&dictionary, &specs(&["x", "y=z"]), &[]);
+    check(&dictionary, &[], &[]);
+    check(&dictionary, &[text("x", 0)], &["input `x`: declared string, the model has numbers"]);
+    check(
+        &dictionary,
+        &specs(&["x", "y=x"]),
+        &["input `y` (`x` in the model): `x` is declared for the same input of the model"],
+    );
+    check(&["inputs: Dict[str, Any]"], &[text("x", 1)], &[]);
+
+    let arguments = ["a: Tensor", "b: str", "c: int="];
+    check(&arguments, &[spec("a"), text("b", 0)], &[]);
+    check(&arguments, &[text("b", 1), spec("a")], &[r#"input `b`: declared ["*"], the model has []"#]);
+    check(&arguments, &specs(&["a"]), &["input `b` of the model is not declared"]);
+    // In order: `x` is `a` to the model, and `y` is `b`.
+    check(&arguments, &[spec("x"), text("y", 0)], &[]);
+    check(&arguments, &specs(&["x"]), &["input `b` of the model is not declared"]);
+    check(
+        &arguments,
+        &[spec("x"), text("y", 0), spec("z"), spec("more")],
+        &[r#"input `z` (`c` in the model): declared ["*", "*"], the model has []"#],
+    );
+    let scalar = TensorSpec { shape: SymbolicShape::Dimensions(Vec::new()), ..spec("z") };
+    check(
+        &arguments,
+        &[spec("x"), text("y", 0), scalar, spec("more")],
+        &["the carton declares 4 inputs, but forward takes (a: Tensor, b: str, c: int)"],
+    );
+    assert_eq!(mismatches(&[argument("a: Tensor")], None), [""; 0]);
+    let wide = TensorSpec { dtype: DataType::Uint32, ..spec("a") };
+    let lacks = format!("input `a`: libtorch {LIBTORCH_VERSION} has no tensors of uint32");
+    if is_supported(DataType::Uint32) {
+        check(&["a: Tensor"], &[wide], &[]);
+    } else {
+        check(&["a: Tensor"], &[wide], &[&lacks]);
+    }
+    // An internal name says which argument it is, also where the others are bound in order.
+    check(&["a: Tensor", "b: Tensor"], &specs(&["x=a", "y"]), &[]);
+    check(
+        &["a: Tensor", "b: Tensor"],
+        &specs(&["x=b", "y"]),
+        &[
+            "input `y`: the model has no such input; it has `a`, `b`",
+            "input `a` of the model is not declared",
+        ],
+    );
+}
+
+#[test]
 fn declarations_that_do_not_fit() {
     let arguments = ["a: Tensor", "b: str"];
     let takes = "forward takes (a: Tensor, b: str)";

@@ -17,6 +17,7 @@ use carton_tensor::Tensor;
 use ort::AsPointer;
 use ort::environment::Environment;
 use ort::session::Session;
+use ort::session::builder::SessionBuilder;
 use ort::sys::OrtValue;
 
 use self::bound::{Bindable, Bound};
@@ -102,17 +103,17 @@ impl OnnxRuntime {
     /// Loads a model.
     ///
     /// # Errors
-    /// Whatever ONNX Runtime says of it.
+    /// Whatever ONNX Runtime says of it; a device or an execution provider that cannot be had, which is unavailable.
     pub(crate) fn load(
         source: &ModelSource,
         options: &ModelOptions,
         device: Option<&str>,
         library: &'static Library,
-        warn: &mut dyn FnMut(String),
     ) -> Result<Self, RunnerError> {
-        let providers = providers::choose(options, device, &providers::available()?, warn)?;
+        let providers = providers::choose(options, device, &providers::available()?)?;
         let session = catch_panic("ONNX Runtime", || {
-            build_session(source, options, &providers, &library.environment)
+            let builder = session_builder(options, &providers, &library.environment)?;
+            read_model(builder, source)
                 .map_err(|message| RunnerError::new(format!("ONNX Runtime cannot load `{}`: {message}", source.path)))
         })?;
         Ok(Self {
@@ -124,24 +125,28 @@ impl OnnxRuntime {
     }
 }
 
-fn build_session(
-    source: &ModelSource,
+fn session_builder(
     options: &ModelOptions,
     providers: &[ProviderChoice],
     environment: &Environment,
-) -> Result<Session, String> {
-    let text = |error: &dyn std::fmt::Display| error.to_string();
-    let mut builder = Session::builder(environment).map_err(|error| text(&error))?;
+) -> Result<SessionBuilder, RunnerError> {
+    let failed = |error: &dyn std::fmt::Display| RunnerError::new(format!("ONNX Runtime: {error}"));
+    let mut builder = Session::builder(environment).map_err(|error| failed(&error))?;
     if let Some(threads) = options.intra_op_threads {
-        builder = builder.with_intra_threads(threads).map_err(|error| text(&error))?;
+        builder = builder.with_intra_threads(threads).map_err(|error| failed(&error))?;
     }
     if let Some(threads) = options.inter_op_threads {
-        builder = builder.with_inter_threads(threads).map_err(|error| text(&error))?;
-        builder = builder.with_parallel_execution(threads > 1).map_err(|error| text(&error))?;
+        builder = builder.with_inter_threads(threads).map_err(|error| failed(&error))?;
+        builder = builder.with_parallel_execution(threads > 1).map_err(|error| failed(&error))?;
     }
     for provider in providers {
         builder = provider.register(builder)?;
     }
+    Ok(builder)
+}
+
+fn read_model(mut builder: SessionBuilder, source: &ModelSource) -> Result<Session, String> {
+    let text = |error: &dyn std::fmt::Display| error.to_string();
     // In a folder the runtime maps external data itself; otherwise it is given the bytes.
     if let Some(path) = &source.on_disk {
         return builder.commit_from_file(path).map_err(|error| text(&error));

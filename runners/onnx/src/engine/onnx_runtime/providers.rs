@@ -1,18 +1,21 @@
 //! Execution providers: what a model is run on, as far as the library was built for it.
 //!
-//! An explicit choice that cannot be had is an error. Without one a model runs on the CPU, or on the GPU that the user names
-//! as `device`, where the library has CUDA.
+//! An explicit choice that cannot be had is an error, and so is a device. Without a choice a model runs on the CPU, or on the GPU that the
+//! user names as `device`, where the library has CUDA.
 
 use std::ffi::{CStr, CString};
 use std::ptr;
 
-use carton_runner_interface::runner::RunnerError;
+use carton_runner_interface::runner::{Device, RunnerError};
 use ort::AsPointer;
 use ort::ep;
 use ort::session::builder::SessionBuilder;
 
 use super::value::check;
 use crate::options::ModelOptions;
+
+/// What to do where a library lacks what the user asks for.
+const ANOTHER_LIBRARY: &str = "ORT_DYLIB_PATH names a library that was built with it, such as that of onnxruntime-gpu";
 
 /// What the names of all of them end with.
 const ENDING: &str = "ExecutionProvider";
@@ -42,47 +45,55 @@ pub(super) fn available() -> Result<Vec<String>, RunnerError> {
 /// Those that a model shall run on, in order of preference; none means the CPU.
 ///
 /// # Errors
-/// One that is asked for and that the library does not have; a device that is none.
+/// One that is asked for and that the library does not have; a device that none of them runs on.
 pub(super) fn choose(
     options: &ModelOptions,
     device: Option<&str>,
     available: &[String],
-    warn: &mut dyn FnMut(String),
 ) -> Result<Vec<Choice>, RunnerError> {
-    let device = device.filter(|device| *device != "cpu");
-    let index = device.and_then(|device| device.parse::<i32>().ok()).filter(|index| *index >= 0);
+    let gpu = device.map(Device::parse).transpose()?.filter(|device| *device != Device::Cpu);
+    let index = match &gpu {
+        None => None,
+        Some(Device::Index(index)) if let Ok(index) = i32::try_from(*index) => Some(index),
+        Some(gpu) => {
+            return Err(gpu.unavailable(
+                "the onnx runner takes a GPU by its index",
+                "use the index of the GPU, or the device `cpu`",
+            ));
+        }
+    };
     let find = |wanted: &str| {
         available.iter().find(|name| short(name).eq_ignore_ascii_case(short(wanted)) && !short(wanted).is_empty())
     };
     if options.execution_providers.is_empty() {
-        return match (device, find("CUDA")) {
+        return match (gpu, find("CUDA")) {
             (None, _) => Ok(Vec::new()),
-            (Some(_), Some(name)) if index.is_some() => Ok(vec![Choice { name: name.clone(), device: index }]),
-            (Some(device), Some(_)) => {
-                Err(RunnerError::new(format!("the onnx runner takes a GPU by its index, found device `{device}`")))
-            }
-            (Some(device), None) => {
-                warn(format!("this library of ONNX Runtime runs on the CPU; device `{device}` is ignored"));
-                Ok(Vec::new())
+            (Some(_), Some(name)) => Ok(vec![Choice { name: name.clone(), device: index }]),
+            (Some(gpu), None) => {
+                let reason = format!("this library of ONNX Runtime was built without CUDA; it has {}", list(available));
+                Err(gpu.unavailable(&reason, &format!("{ANOTHER_LIBRARY}; or use the device `cpu`")))
             }
         };
     }
-    if let (Some(device), None) = (device, index) {
-        return Err(RunnerError::new(format!("the onnx runner takes a GPU by its index, found device `{device}`")));
-    }
     let choose = |wanted: &String| match find(wanted) {
         Some(name) => Ok(Choice { name: name.clone(), device: index.filter(|_| is_gpu(name)) }),
-        None => Err(RunnerError::new(format!(
-            "this library of ONNX Runtime has no execution provider `{wanted}`; it has {}",
-            available.iter().map(|name| format!("`{}`", short(name))).collect::<Vec<_>>().join(", ")
-        ))
-        .with_hint("ORT_DYLIB_PATH names a library that has it, or the option execution_provider another one")),
+        None => Err(RunnerError::unavailable(
+            format!("this library of ONNX Runtime has no execution provider `{wanted}`; it has {}", list(available)),
+            format!("{ANOTHER_LIBRARY}; or leave the option execution_provider out, or name another one"),
+        )),
     };
     let chosen = options.execution_providers.iter().map(choose).collect::<Result<Vec<Choice>, _>>()?;
-    if let (Some(device), false) = (device, chosen.iter().any(|choice| choice.device.is_some())) {
-        warn(format!("none of the execution providers asked for runs on a GPU; device `{device}` is ignored"));
+    match gpu {
+        Some(gpu) if chosen.iter().all(|choice| choice.device.is_none()) => Err(gpu.unavailable(
+            "none of the execution providers asked for runs on a GPU",
+            "use the device `cpu`, or name CUDA in the option execution_provider",
+        )),
+        _ => Ok(chosen),
     }
-    Ok(chosen)
+}
+
+fn list(available: &[String]) -> String {
+    available.iter().map(|name| format!("`{}`", short(name))).collect::<Vec<_>>().join(", ")
 }
 
 /// What a session runs on, to follow the runtime's version.
@@ -104,8 +115,16 @@ fn is_gpu(name: &str) -> bool {
 
 impl Choice {
     /// Makes a session use it.
-    pub(super) fn register(&self, builder: SessionBuilder) -> Result<SessionBuilder, String> {
-        let failed = |error: &dyn std::fmt::Display| format!("execution provider `{}`: {error}", short(&self.name));
+    ///
+    /// # Errors
+    /// The library cannot have it, for want of a library that it needs, of a driver, or of a GPU with its index.
+    pub(super) fn register(&self, builder: SessionBuilder) -> Result<SessionBuilder, RunnerError> {
+        let failed = |error: &dyn std::fmt::Display| {
+            RunnerError::unavailable(
+                format!("execution provider `{}`: {error}", short(&self.name)),
+                "install what the execution provider needs, or use the device `cpu`",
+            )
+        };
         let device = self.device.unwrap_or(0);
         let dispatch = match short(&self.name) {
             // It is there always, and comes after all others by itself.
@@ -148,14 +167,16 @@ mod tests {
                 ..ModelOptions::default()
             };
             let available: Vec<String> = available.iter().map(|name| format!("{name}{ENDING}")).collect();
-            let mut words = Vec::new();
-            let chosen = choose(&options, device, &available, &mut |warning| words.push(warning));
+            let chosen = choose(&options, device, &available);
+            let is_unavailable =
+                chosen.as_ref().err().is_none_or(|error| error.is_unavailable() && error.hint.is_some());
+            assert!(is_unavailable, "{chosen:?}");
             let found = chosen.map(|chosen| {
                 let names = chosen.iter().map(|choice| match choice.device {
                     Some(device) => format!("{} {device}", short(&choice.name)),
                     None => short(&choice.name).to_owned(),
                 });
-                names.chain(words).collect::<Vec<_>>().join(", ")
+                names.collect::<Vec<_>>().join(", ")
             });
             assert_eq!(found.map_err(|error| error.message), expected.map(str::to_owned).map_err(str::to_owned));
         };
@@ -163,12 +184,15 @@ mod tests {
         check(&[], None, gpu, Ok(""));
         check(&[], Some("cpu"), gpu, Ok(""));
         check(&[], Some("1"), gpu, Ok("CUDA 1"));
-        check(&[], Some("1"), cpu, Ok("this library of ONNX Runtime runs on the CPU; device `1` is ignored"));
+        let no_cuda = "this library of ONNX Runtime was built without CUDA; it has `Azure`, `CPU`";
+        check(&[], Some("1"), cpu, Err(&format!("device `1` cannot be used: {no_cuda}")));
+        check(&[], Some("foo"), gpu, Err("there is no device `foo`"));
+        check(&["CUDA"], Some("foo"), gpu, Err("there is no device `foo`"));
         check(
             &[],
             Some("GPU-8932f937"),
             gpu,
-            Err("the onnx runner takes a GPU by its index, found device `GPU-8932f937`"),
+            Err("device `GPU-8932f937` cannot be used: the onnx runner takes a GPU by its index"),
         );
         check(&["tensorRT", "CUDAExecutionProvider", "cpu"], Some("2"), gpu, Ok("Tensorrt 2, CUDA 2, CPU"));
         check(&["CUDA"], None, gpu, Ok("CUDA"));
@@ -176,7 +200,7 @@ mod tests {
             &["cpu"],
             Some("0"),
             cpu,
-            Ok("CPU, none of the execution providers asked for runs on a GPU; device `0` is ignored"),
+            Err("device `0` cannot be used: none of the execution providers asked for runs on a GPU"),
         );
         check(
             &["CUDA"],
