@@ -328,6 +328,38 @@ fn a_runner_that_lacks_something_on_this_machine() {
 }
 
 #[test]
+fn devices_that_cannot_be_used() {
+    let sandbox = Sandbox::new();
+    sandbox.write("model.bin", "weights");
+    sandbox.carton("pack model.bin --runner noop -o model.carton").expect_code(0);
+    assert_snapshot!(sandbox.carton("run model.carton -i x=1 --device 0"), @"
+    exit code: 5
+    ----- stdout -----
+
+    ----- stderr -----
+    error: runner noop 0.1.0 lacks something that the model needs
+
+    Caused by:
+      device `0` cannot be used: the noop runner runs on the CPU alone
+
+    hint: use the device `cpu`
+    ");
+    assert_snapshot!(sandbox.carton("run model.carton -i x=1 --device foo"), @"
+    exit code: 5
+    ----- stdout -----
+
+    ----- stderr -----
+    error: runner noop 0.1.0 lacks something that the model needs
+
+    Caused by:
+      there is no device `foo`
+
+    hint: a device is `cpu`, the index of a GPU, or its name `GPU-…` or `MIG-…`
+    ");
+    sandbox.carton("run model.carton -i x=1 --device cpu").expect_code(0);
+}
+
+#[test]
 fn pack_options_that_the_runner_does_not_know_are_warned_about() {
     let sandbox = Sandbox::new();
     sandbox.write("model.bin", "weights");

@@ -44,13 +44,18 @@ pub(crate) fn pack(request: PackRequest, call: &Call) -> Result<PackResponse, Ru
         let path = request.path.join(&model);
         (request.path.clone(), model, path)
     } else {
+        // The file is what decides, whatever it is called.
         let parent = request.path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let name = request.path.file_name().unwrap_or_default();
-        (parent.unwrap_or(Path::new(".")).to_owned(), name.to_string_lossy().into_owned(), request.path.clone())
+        let name = request.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if let Some(wanted) = options.model.as_deref().filter(|wanted| *wanted != MODEL_FILE) {
+            model_location::choose(std::slice::from_ref(&name), Some(wanted))?;
+        }
+        (parent.unwrap_or(Path::new(".")).to_owned(), name, request.path.clone())
     };
     // A missing file is better said than one that cannot be linked or mapped.
     File::open(&path).map_err(|error| failed(&path, error))?;
-    let keeps_its_name = model == MODEL_FILE || options.model.is_some() || (is_folder && model.contains('/'));
+    let is_named = options.model.is_some_and(|wanted| wanted == model);
+    let keeps_its_name = model == MODEL_FILE || is_named || (is_folder && model.contains('/'));
     let (packed, folder, model) = if keeps_its_name {
         (request.path, folder, model)
     } else {

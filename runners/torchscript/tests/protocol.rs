@@ -345,6 +345,8 @@ async fn packing() {
     check(folder.path(), json!({"model": "net.ts"}), Ok(folder.path())).await;
     check(&models, json!({"model": "mlp.pt"}), Ok(&models)).await;
     check(&named, json!({"model": "named.pt"}), Ok(&named)).await;
+    check(&named, json!({"model": "model.pt"}), Ok(scratch)).await;
+    check(&named, json!({"model": "other.pt"}), Err("option `model` names `other.pt`, which is not there")).await;
     std::fs::rename(folder.path().join("net.ts"), folder.path().join("words/net.ts")).unwrap();
     check(folder.path(), json!({}), Ok(folder.path())).await;
 
