@@ -1,6 +1,16 @@
 """``python -I run``, or ``python -m carton_runner`` with a host's socket as standard input."""
 
-from carton_runner.process import main
+from carton_runner import credentials
+
+
+def main():
+    """Parts with the credentials of package indexes, then serves the host."""
+    credentials.part()
+    # Not before: what was imported until then is imported twice.
+    from carton_runner import process
+
+    process.main()
+
 
 if __name__ == "__main__":
     main()

@@ -9,38 +9,20 @@ import site
 import sys
 
 from carton_runner import environments
-from carton_runner.errors import RunnerError
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 #: Holds the package as which a model is imported, also by processes that it starts.
 _IMPORTING = os.path.join(_HERE, "importing")
 #: Tells that package, here and in processes that the model starts, where the model is.
 MODEL_FOLDER = "CARTON_PYTHON_MODEL_FOLDER"
-#: The GPUs that this process was shown; a load that failed may have changed the variable.
-_VISIBLE = os.environ.get("CUDA_VISIBLE_DEVICES", "")
 
 
 def hide_variables():
-    """Takes out of the environment what only installing packages needs."""
+    """Takes out of the environment what only installing packages needs, and what is left of it in this process: credentials
+    were never there (``credentials.py``)."""
     for name in list(os.environ):
         if any(fnmatch.fnmatchcase(name, pattern) for pattern in environments.VARIABLES):
             del os.environ[name]
-
-
-def choose_device(device):
-    """Lets frameworks see the device that was asked for, before they are imported. An index counts the GPUs that are
-    visible already."""
-    if device is None:
-        return
-    shown = [gpu.strip() for gpu in _VISIBLE.split(",") if gpu.strip()]
-    if device == "cpu":
-        device = ""
-    elif device.isdecimal() and shown:
-        if int(device) >= len(shown):
-            text = "device `%s` is not there: CUDA_VISIBLE_DEVICES shows %d GPUs, counted from 0"
-            raise RunnerError(text % (device, len(shown)))
-        device = shown[int(device)]
-    os.environ["CUDA_VISIBLE_DEVICES"] = device
 
 
 def activate(model_folder, packages):

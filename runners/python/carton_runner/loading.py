@@ -6,13 +6,16 @@ import os
 import sys
 from pathlib import Path
 
-from carton_runner import activation, environments
+from carton_runner import activation, credentials, devices, entry_point, environments, tracebacks
 from carton_runner.errors import RunnerError
 from carton_runner.model import Model
 
 #: The package as which models are imported, as in the original Carton.
 _PACKAGE = "_carton_model_module"
 _MODEL_OPTION = "model."
+_WRITABLE_INPUTS = "writable_inputs"
+#: Cartons with it are in the conventions of the original Carton, whose models own their inputs.
+_LOCK_OF_THE_ORIGINAL = ".carton/carton.lock"
 
 
 class Options:
@@ -22,12 +25,18 @@ class Options:
         self.package = self.entrypoint = self.function = None
         #: For the entry point.
         self.for_model = {}
+        #: Whether inputs are the model's to write to; ``None`` where the options do not say.
+        self.writable_inputs = None
         names = {"entrypoint_package": "package", "entrypoint_fn": "entrypoint", "infer_fn": "function"}
         for name, value in options.items():
             if name in names:
                 if not isinstance(value, str) or not value:
                     raise RunnerError("the option `%s` must be a name, found %r" % (name, value))
                 setattr(self, names[name], value)
+            elif name == _WRITABLE_INPUTS:
+                if not isinstance(value, bool):
+                    raise RunnerError("the option `%s` must be true or false, found %r" % (name, value))
+                self.writable_inputs = value
             elif name.startswith(_MODEL_OPTION):
                 self.for_model[name[len(_MODEL_OPTION) :]] = value
             elif name == "model" and isinstance(value, dict):
@@ -45,13 +54,16 @@ def load(fields, report, call, loops):
     folder = os.path.abspath(fields["path"])
     if not os.path.isdir(folder):
         raise RunnerError("there is no folder %s" % folder)
+    # What cannot be used is told before packages are fetched.
+    devices.choose(fields["device"])
     packages = environments.prepare(Path(folder), report)
+    # Code of the model runs from here on.
+    credentials.forget()
     activation.hide_variables()
-    activation.choose_device(fields["device"])
     _forget_earlier_attempts()
     activation.activate(folder, packages)
     numpy = _import_numpy(folder, packages)
-    package = options.package or _only_module(folder)
+    package = options.package or entry_point.only_module(os.listdir(folder))
     module = _import(package, folder)
     if options.function:
         function = _attribute(module, options.function, package, "infer_fn")
@@ -61,6 +73,9 @@ def load(fields, report, call, loops):
     else:
         made = _call_entrypoint(module, options, package, report, call, loops)
         model = Model.of_object(made, fields["inputs"], fields["outputs"], loops)
+    model.writable_inputs = options.writable_inputs
+    if options.writable_inputs is None:
+        model.writable_inputs = os.path.exists(os.path.join(folder, _LOCK_OF_THE_ORIGINAL))
     return model, numpy
 
 
@@ -89,24 +104,43 @@ def _import_numpy(folder, packages):
     return numpy
 
 
-def _only_module(folder):
-    """The model's module where none is named: the only file of Python in its folder, else ``main``."""
-    names = [name[:-3] for name in os.listdir(folder) if name.endswith(".py") and name != "__init__.py"]
-    return names[0] if len(names) == 1 else "main"
-
-
 def _import(package, folder):
     name = "%s.%s" % (_PACKAGE, package)
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        # A module that the model itself lacks is an error like any other, with its traceback.
-        if error.name is None or not (name == error.name or name.startswith(error.name + ".")):
-            raise
-        found = ", ".join(sorted(entry for entry in os.listdir(folder) if entry.endswith(".py"))) or "none"
-        hint = "name the model's module with the option `entrypoint_package`"
-        message = "the model has no module `%s` (there are these: %s)" % (package, found)
-        raise RunnerError(message, hint=hint) from None
+        missing = error.name
+        if missing is not None and (name == missing or name.startswith(missing + ".")):
+            raise entry_point.no_module(package, os.listdir(folder)) from None
+        described = tracebacks.describe(error, folder)
+        if missing is not None and not missing.startswith(_PACKAGE):
+            described.hint = _missing_package(missing.split(".")[0], folder)
+        raise described from None
+    except SyntaxError as error:
+        raise tracebacks.describe(error, folder) from None
+
+
+#: Packages that are not called as what is imported from them.
+_PACKAGES = {
+    "PIL": "pillow",
+    "attr": "attrs",
+    "bs4": "beautifulsoup4",
+    "cv2": "opencv-python-headless",
+    "dateutil": "python-dateutil",
+    "dotenv": "python-dotenv",
+    "faiss": "faiss-cpu",
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+    "yaml": "pyyaml",
+}
+
+
+def _missing_package(module, folder):
+    """What to do about a module that is nowhere."""
+    package = _PACKAGES.get(module, module)
+    if not os.path.exists(os.path.join(folder, "requirements.txt")):
+        return "name the package in a requirements.txt beside the model, a line `%s`, and pack the model again" % package
+    return "add the package to the model's requirements.txt, a line `%s`, and pack the model again" % package
 
 
 def _attribute(module, name, package, option):
@@ -115,10 +149,8 @@ def _attribute(module, name, package, option):
         value = getattr(value, part, None)
     if not callable(value):
         what = "no function" if value is None else "a %s, not a function," % type(value).__name__
-        hint = "name the function with the option `%s`" % option
-        if option == "entrypoint_fn":
-            hint += ", or a plain function that is the model with `infer_fn`"
-        raise RunnerError("the module `%s` has %s `%s`" % (package, what, name), hint=hint)
+        file = os.path.basename(getattr(module, "__file__", None) or "")
+        raise entry_point.no_function(package, name, option, what, file)
     return value
 
 

@@ -29,6 +29,8 @@ class Model:
         #: As the model orders them.
         self._declared = [output["name"] for output in outputs]
         self.dtypes = {output["name"]: output["dtype"] for output in outputs}
+        #: Whether the arrays of inputs are the model's to write to: each call gets copies of its own.
+        self.writable_inputs = False
 
     @classmethod
     def of_function(cls, function, inputs, outputs, loops):
@@ -54,6 +56,8 @@ class Model:
         """Runs the model."""
         if self._input_names:
             arrays = {self._input_names.get(name, name): array for name, array in arrays.items()}
+        if self.writable_inputs:
+            arrays = _copied(arrays)
         if self._infer is None:
             return self._settled(call, self._infer_sealed(self._settled(call, self._seal(arrays))))
         return self._settled(call, self._infer(arrays))
@@ -64,12 +68,14 @@ class Model:
             return arrays
         if self._input_names:
             arrays = {self._input_names.get(name, name): array for name, array in arrays.items()}
+        if self.writable_inputs:
+            arrays = _copied(arrays)
         return self._settled(call, self._seal(arrays))
 
     def infer_sealed(self, call, handle):
         """Runs the model on what :meth:`seal` returned."""
         if self._seal is None:
-            # The dict is the model's to change; the arrays are read-only.
+            # The dict is the model's to change. The arrays are read-only, or copied for each call.
             return self.infer(call, dict(handle))
         return self._settled(call, self._infer_sealed(handle))
 
@@ -116,6 +122,14 @@ class Model:
             return item
         finally:
             close(items)
+
+
+def _copied(arrays):
+    """Inputs that may be written to, in memory of this process."""
+    return {
+        name: [element.copy() for element in array] if type(array) is list else array.copy()
+        for name, array in arrays.items()
+    }
 
 
 def is_stream(result):

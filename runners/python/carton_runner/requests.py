@@ -25,8 +25,8 @@ def load_fields(fields):
         "path": _field(directory, "path", str, "load"),
         "options": _optional(fields, "options", dict, "load"),
         "device": device,
-        "inputs": _specs(fields, "inputs"),
-        "outputs": _specs(fields, "outputs"),
+        "inputs": _specs(fields, "inputs", "load"),
+        "outputs": _specs(fields, "outputs", "load"),
     }
 
 
@@ -37,6 +37,8 @@ def pack_fields(fields):
         "scratch": _field(fields, "scratch", str, "pack"),
         "options": _optional(fields, "options", dict, "pack"),
         "pack_options": _optional(fields, "pack_options", dict, "pack"),
+        # Absent or null where the user declares none, which is something else than an empty list.
+        "inputs": _specs(fields, "inputs", "pack") if fields.get("inputs") is not None else None,
     }
 
 
@@ -47,16 +49,16 @@ def packed_json(packed):
     return json.dumps(fields)
 
 
-def _specs(fields, key):
-    specs = _optional(fields, key, list, "load")
+def _specs(fields, key, message):
+    specs = _optional(fields, key, list, message)
     for spec in specs:
         if type(spec) is not dict:
-            raise malformed("load", "`%s` holds what is no object" % key)
-        _field(spec, "name", str, "load")
+            raise malformed(message, "`%s` holds what is no object" % key)
+        _field(spec, "name", str, message)
         if type(spec.get("dtype")) is not str or spec["dtype"] not in _DTYPES:
-            raise malformed("load", "`%s` has no known dtype" % spec["name"])
+            raise malformed(message, "`%s` has no known dtype" % spec["name"])
         if spec.get("internal_name") is not None:
-            _field(spec, "internal_name", str, "load")
+            _field(spec, "internal_name", str, message)
     return specs
 
 

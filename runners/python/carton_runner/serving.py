@@ -33,6 +33,11 @@ _CREDIT_CAP = 1 << 62
 _KEPT = 64 << 20
 #: Calls after which it is counted anew.
 _RECOUNT = 256
+#: What to do about inputs that a model writes to.
+_READ_ONLY = (
+    "inputs lie in memory that is shared with the caller: copy what is written to (`x = x.copy()`), or set the model's option "
+    "`writable_inputs = true`, with which each call gets copies"
+)
 _ONLY_RUNNERS = frozenset(
     ("loaded", "packed", "inferred", "stream_item", "stream_end", "sealed", "log", "progress")
 )
@@ -283,7 +288,7 @@ class Server:
             self.process.exit_as_asked(exit)
         except BaseException as error:  # noqa: BLE001, whatever a model raises is an error of its call
             self.process.after_model()
-            described = _described(error, call)
+            described = self._described(error, call)
             _forget(error)
             self._fail(call.number, described)
         self.call = carton_runner._call = None
@@ -323,6 +328,19 @@ class Server:
             fields += ',"hint":%s' % quote(error.hint)
         self._last_answer('"error":{%s}' % fields, number)
 
+    def _described(self, error, call):
+        """What a call is answered with that failed."""
+        if call.cancelled:
+            return Cancelled()
+        if isinstance(error, RunnerError):
+            return error
+        if isinstance(error, TooLarge):
+            return RunnerError(str(error), code="too_large")
+        described = tracebacks.describe(error)
+        if self._model is not None and not self._model.writable_inputs and tracebacks.is_about_read_only(error):
+            described.hint = _READ_ONLY
+        return described
+
     def _load(self, call):
         if self._model is not None:
             raise RunnerError("a model is loaded already", code="already_loaded")
@@ -342,7 +360,7 @@ class Server:
         # Not needed by a runner that only runs models.
         from carton_runner.environments import packing
 
-        packed = packing.pack(path, scratch, fields["options"], fields["pack_options"], report)
+        packed = packing.pack(path, scratch, fields["options"], fields["pack_options"], fields["inputs"], report)
         self._last_answer('"packed":%s' % packed_json(packed), call.number)
 
     def _infer(self, call):
@@ -487,17 +505,6 @@ class Server:
     def trim(self):
         """Gives back memory of the pool that has been idle for long. Says whether there is other idle memory."""
         return self.pool.trim(time.monotonic())
-
-
-def _described(error, call):
-    """What a call is answered with that failed."""
-    if call.cancelled:
-        return Cancelled()
-    if isinstance(error, RunnerError):
-        return error
-    if isinstance(error, TooLarge):
-        return RunnerError(str(error), code="too_large")
-    return tracebacks.describe(error)
 
 
 def _nothing(number, fields):

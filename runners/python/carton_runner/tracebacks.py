@@ -12,16 +12,33 @@ _TEXT_CAP = 16 << 10
 _CHAIN_CAP = 16
 
 
-def describe(error):
+def describe(error, folder=None):
     """The error of a call for an exception of the model: ``TypeName: text``, the exceptions that led to it, and the
-    traceback."""
+    traceback. With the ``folder`` of the model the text begins with the line of the model where it happened."""
     try:
         causes = [_text(cause) for cause in _chain(error)]
         causes.extend(_traceback(error))
         message = _text(error)
+        if folder is not None and not isinstance(error, SyntaxError):
+            message = _line_in(error, folder) + message
     except Exception:  # noqa: BLE001, a model can raise what cannot even be described
         message, causes = type(error).__name__, []
     return RunnerError(message, causes)
+
+
+def is_about_read_only(error):
+    """Whether an exception, or one that led to it, is about memory that must not be written to, as NumPy and Cython say
+    so."""
+    return any(isinstance(one, ValueError) and "read-only" in _text(one) for one in (error, *_chain(error)))
+
+
+def _line_in(error, folder):
+    """``net.py, line 3: ``, the last line of the model's own that was reached."""
+    frames = traceback.extract_tb(error.__traceback__)
+    for frame in reversed(frames):
+        if frame.filename.startswith(folder + os.sep):
+            return "%s, line %d: " % (os.path.relpath(frame.filename, folder), frame.lineno)
+    return ""
 
 
 def _text(error):

@@ -12,7 +12,7 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RUN = (
-    "import sys; sys.path.append(%r); from carton_runner.process import main; main()" % os.path.dirname(HERE)
+    "import sys; sys.path.append(%r); from carton_runner.__main__ import main; main()" % os.path.dirname(HERE)
 )
 TIMEOUT = 30
 
@@ -129,12 +129,13 @@ class Host:
         self.send(message, self.last, body, **arguments)
         return self.answer(self.last)
 
-    def load(self, path, options=None, inputs=(), outputs=()):
+    def load(self, path, options=None, inputs=(), outputs=(), device=None):
         load = {
             "files": {"directory": {"path": str(path)}},
             "options": options or {},
             "inputs": list(inputs),
             "outputs": list(outputs),
+            **({"device": device} if device is not None else {}),
         }
         return self.call({"load": load})
 

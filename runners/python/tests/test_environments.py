@@ -31,9 +31,15 @@ if [ -n "$FAKE_FAILS" ]; then printf '%b\n' "$FAKE_FAILS" >&2; exit 2; fi
 for last; do :; done
 case "$1 $2" in
 venv*) mkdir -p "$last/bin" "$last/lib/python3.0/site-packages" && [ ! -e "$last/half" ] ;;
-"pip sync") folder=${last%/*}; echo > "$folder/half"; sleep "${FAKE_TAKES:-0}"; echo > "$folder/whole" ;;
+"pip sync") folder=${last%/*}; echo > "$folder/half"; sleep "${FAKE_TAKES:-0}"; echo > "$folder/whole"
+    echo "$FAKE_PACKAGES" > "$folder/lib/python3.0/site-packages/others.pth" ;;
 "pip compile")
+    what="$*"
     while [ "$1" != --output-file ]; do shift; done
+    case "$what" in
+    *"--format pylock.toml"*) cp "$FAKE/pylock.toml" "$2"; exit ;;
+    *--emit-index-annotation*) printf 'numpy==2.0.0\n    # from %s\n' "${FAKE_INDEX:-https://index.example/simple}" > "$2"; exit ;;
+    esac
     echo "numpy==2.0.0 --hash=sha256:1111111111111111111111111111111111111111111111111111111111111111" > "$2" ;;
 esac
 """
@@ -335,7 +341,7 @@ class Processes(Case):
 class Packing(Case):
     def pack(self, path, **options):
         scratch = Path(tempfile.mkdtemp(dir=self.folder))
-        packed = packing.pack(self.folder / path, scratch, {}, options, self.report)
+        packed = packing.gather(self.folder / path, scratch, options, self.report)
         self.assertEqual(packed["required_framework_version"], "=%d.%d" % sys.version_info[:2])
         self.assertEqual(Path(packed["path"]).parent, scratch)
         return Path(packed["path"])

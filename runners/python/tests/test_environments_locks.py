@@ -164,7 +164,9 @@ locked_deps = []
 
 class OriginalLocks(unittest.TestCase):
     def test_it_is_read_as_toml_is(self):
-        locked = original_lock.parse(ORIGINAL)
+        parsed = original_lock.parse(ORIGINAL)
+        self.assertEqual(parsed.deps_hash, "c" * 64)
+        locked = parsed.environments
         self.assertEqual([environment.markers["sys_platform"] for environment in locked], ["linux", "darwin"])
         self.assertEqual(len(locked[0].wheels), 2)
         self.assertEqual(locked[1].wheels, ())
@@ -182,7 +184,7 @@ class OriginalLocks(unittest.TestCase):
 
     def test_strings_with_escapes(self):
         locked = original_lock.parse(ORIGINAL.replace('"3.10"', '"3.\\u0031\\"0\\\\"'))
-        self.assertEqual(locked[0].markers["python_version"], '3.1"0\\')
+        self.assertEqual(locked.environments[0].markers["python_version"], '3.1"0\\')
 
     def test_what_is_not_of_that_form_is_refused(self):
         for line in (
@@ -213,13 +215,13 @@ class OriginalLocks(unittest.TestCase):
     def test_the_environment_that_fits_is_chosen(self):
         locked = original_lock.parse(ORIGINAL)
         here = dict(original_lock.markers(), os_name="posix", sys_platform="darwin", python_version="3.10")
-        self.assertIs(original_lock.choose(locked, here), locked[1])
+        self.assertIs(original_lock.choose(locked, here), locked.environments[1])
         with self.assertRaises(RunnerError) as caught:
             original_lock.choose(locked, dict(here, python_version="3.12"))
         self.assertIn("python_version 3.10", " ".join(caught.exception.causes))
 
     def test_wheels_are_in_the_model_or_on_an_https_server(self):
-        locked = original_lock.parse(ORIGINAL)[0]
+        locked = original_lock.parse(ORIGINAL).environments[0]
         with tempfile.TemporaryDirectory(prefix="a b") as folder:
             model = Path(folder)
             with self.assertRaises(RunnerError) as caught:

@@ -125,7 +125,55 @@ class SharedMemory(support.ModelTest):
         with self.host_with("modify") as host:
             for length in (4, 400000):
                 answer = host.call({"infer": {"inputs": [inline("x", "float32", [length // 4], 0, length)]}}, bytes(length))
-                self.error(answer, "ValueError: assignment destination is read-only", "x[0] = 1")
+                fields = self.error(answer, "ValueError: assignment destination is read-only", "x[0] = 1")
+                self.assertIn("`writable_inputs = true`", fields["hint"])
+
+    def test_inputs_are_the_models_to_write_to_where_that_is_asked_for(self):
+        source = """
+            import numpy as np
+
+            def double(x):
+                x *= 2
+                np.add(x, 1, out=x)
+                return {"y": x}
+
+            def texts(x):
+                x[0] = x[0] + "!"
+                return {"y": x}
+
+            def nested(x):
+                x[1] *= 2
+                return {"y": x[1]}
+        """
+        values = struct.pack("<10000d", *range(10000))
+        expected = struct.pack("<10000d", *(2 * value + 1 for value in range(10000)))
+        with self.host(source, {"infer_fn": "double", "writable_inputs": True}) as host:
+            region, memory = host.region(1 << 20)
+            memory[4096 : 4096 + 80000] = values
+            x = shared("x", "float64", [10000], region, 4096, 80000)
+            for _ in range(2):
+                self.assertEqual(self.infer(host, x)["y"][2], expected)
+                self.wait_for_release(host, [(region, 4096)])
+            # The caller's memory is as it was.
+            self.assertEqual(memory[4096 : 4096 + 80000], values)
+            self.assertEqual(self.infer(host, inline("x", "float64", [], 0, 8), body=values[8:16])["y"][2], expected[8:16])
+            # Inputs that the runner keeps for many calls are not changed by one of them.
+            handle = host.call({"seal": {"inputs": [x]}})[1]["handle"]
+            for _ in range(2):
+                answer = host.call({"infer_sealed": {"handle": handle}})
+                self.assertEqual(host.outputs(*answer)["y"][2], expected)
+        with self.host(source, {"infer_fn": "texts", "writable_inputs": True}) as host:
+            block = struct.pack("<QQQ", 0, 1, 3) + b"abc"
+            self.assertTrue(self.infer(host, inline("x", "string", [2], 0, 27), body=block)["y"][2].endswith(b"a!bc"))
+        with self.host(source, {"infer_fn": "nested", "writable_inputs": True}) as host:
+            inner = [inline(None, "float64", [1], 0, 8), inline(None, "float64", [2], 0, 16)]
+            x = {"name": "x", "dtype": "nested", "inner": inner}
+            self.assertEqual(self.infer(host, x, body=values[8:24])["y"][2], struct.pack("<2d", 2, 4))
+
+    def test_options_that_are_no_choice(self):
+        self.write("main.py", MODEL)
+        with Host() as host:
+            self.error(host.load(self.folder, {"infer_fn": "f", "writable_inputs": 1}), "`writable_inputs` must be true or false")
 
     def test_large_outputs_are_copied_once_and_their_memory_is_reused(self):
         with self.host_with("double") as host:

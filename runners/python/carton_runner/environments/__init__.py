@@ -5,7 +5,7 @@ The runner calls :func:`prepare` before it imports a model, and ``packing.pack``
 ``is_wanted()`` says whether anybody still waits.
 
 - ``preparing``: what a model asks for, ``store``: the environments of this machine, each made once, ``uv``: finds and
-  runs ``uv``, ``programs``: runs programs until they are done or nobody waits.
+  runs ``uv``, ``programs``: runs programs until they are done or nobody waits, ``variables``: what they see.
 - ``lock``: the lock of a model, ``original_lock``: the one of the original Carton; pure, both are read as strictly as
   they can be.
 - ``compiling``: makes locks; ``tree``, ``wheels``, ``packing``: what goes into a carton.
@@ -33,6 +33,24 @@ VARIABLES = (
     "XDG_CONFIG_HOME",
     "XDG_DATA_HOME",
 )
+
+#: Those of them that can hold a password, or say where one is. The process that runs the model is not even started with them.
+CREDENTIALS = (
+    "UV_*",
+    "PIP_*",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "NETRC",
+)
+
+
+def is_credential(name):
+    """Whether a variable is one of :data:`CREDENTIALS`."""
+    return any(name.startswith(one[:-1]) if one.endswith("*") else name == one for one in CREDENTIALS)
 
 
 def prepare(model_folder, report):

@@ -1,4 +1,4 @@
-"""Reads ``.carton/carton.lock`` of cartons that the original Carton packed.
+"""Reads ``.carton/carton.lock``, the lock of the original Carton; ``writing_original`` writes it.
 
 It is TOML, written by a program: one hash, then for each environment it was locked for a ``[[lockfile]]`` with that
 environment's markers and the wheels, each by its SHA-256 and where it is. CPython reads TOML since 3.11 only, and this
@@ -25,6 +25,7 @@ _TABLE = re.compile(r"\[\[\s*([a-z_]+(?:\.[a-z_]+)?)\s*\]\]")
 _PAIR = re.compile(r"([A-Za-z0-9_]+)\s*=\s*(.*)")
 _LITERAL = re.compile(r"'([^'\x00-\x08\x0a-\x1f\x7f]*)'")
 _BASIC = re.compile(r'"(?:[^"\\\x00-\x1f\x7f]|\\.)*"')
+_URL = re.compile(r"https://[A-Za-z0-9.-]+(?::[0-9]+)?/[A-Za-z0-9._~:/?&=%@+,()-]+")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _WHEEL = re.compile(
     r"([A-Za-z0-9_.]+)-([A-Za-z0-9_.!+]+)(?:-[0-9][A-Za-z0-9_.]*)?-[A-Za-z0-9_.]+-[A-Za-z0-9_.]+-[A-Za-z0-9_.]+\.whl"
@@ -60,7 +61,22 @@ class Environment(NamedTuple):
     wheels: Tuple[LockedWheel, ...]
 
 
-def read(path: Path) -> List[Environment]:
+class OriginalLock(NamedTuple):
+    """The whole lock."""
+
+    #: The SHA-256 of the requirements.txt that it was made from.
+    deps_hash: str
+    environments: Tuple[Environment, ...]
+
+    def match(self, here: Dict[str, str]) -> Optional[Environment]:
+        """The first that was locked for this environment: all of its markers are equal to ours."""
+        for environment in self.environments:
+            if all(here.get(name) == value for name, value in environment.markers.items()):
+                return environment
+        return None
+
+
+def read(path: Path) -> OriginalLock:
     """Reads the lock at ``path``."""
     try:
         with open(path, "rb") as file:
@@ -74,7 +90,7 @@ def read(path: Path) -> List[Environment]:
         raise RunnerError(f"{CARTON_LOCK} is not UTF-8", [str(error)]) from error
 
 
-def parse(text: str) -> List[Environment]:
+def parse(text: str) -> OriginalLock:
     """Reads a lock. What the original does not write is refused, with its line."""
     top: Dict[str, str] = {}
     locked: List[Tuple[Dict[str, str], List[Dict[str, str]]]] = []
@@ -113,10 +129,11 @@ def parse(text: str) -> List[Environment]:
         if parsed is None:
             raise refused("has a value that is no string on one line")
         table[key] = parsed
-    return [
+    environments = tuple(
         Environment({key: value for key, value in markers.items() if key in _MARKERS}, tuple(map(_wheel, wheels)))
         for markers, wheels in locked
-    ]
+    )
+    return OriginalLock(top.get("orig_deps_hash", ""), environments)
 
 
 def _string(value: str) -> Optional[str]:
@@ -156,20 +173,25 @@ def markers() -> Dict[str, str]:
     }
 
 
-def choose(environments: List[Environment], here: Dict[str, str]) -> Environment:
-    """The first that was locked for this environment: all of its markers are equal to ours."""
-    for environment in environments:
-        if all(here.get(name) == value for name, value in environment.markers.items()):
-            return environment
+def choose(locked: OriginalLock, here: Dict[str, str]) -> Environment:
+    """What was locked for this environment."""
+    found = locked.match(here)
+    if found is not None:
+        return found
     differences = [
         ", ".join(f"{name} {value}" for name, value in environment.markers.items() if here.get(name) != value)
-        for environment in environments
+        for environment in locked.environments
     ]
     raise RunnerError(
         f"{CARTON_LOCK} has no packages for this environment",
         [f"locked for {difference}" for difference in differences[:10]],
         hint="pack the model again, here",
     )
+
+
+def is_file_on_a_server(url: str) -> bool:
+    """Whether a URL is one that a lock may have. uv would replace variables in others, and split them at white space."""
+    return bool(_URL.fullmatch(url))
 
 
 def lines(environment: Environment, model_folder: Path) -> List[str]:
@@ -203,8 +225,6 @@ def _place(wheel: LockedWheel, model_folder: Path) -> Tuple[str, str]:
             raise RunnerError(f"`{wheel.bundled_path}`, which {CARTON_LOCK} names, is not in the model")
     if wheel.url is None:
         raise RunnerError(f"{CARTON_LOCK} does not say where the package with the SHA-256 {wheel.sha256} is")
-    # uv would replace variables, and split at white space.
-    plain = re.fullmatch(r"https://[A-Za-z0-9.-]+(?::[0-9]+)?/[A-Za-z0-9._~:/?&=%@+,()-]+", wheel.url)
-    if not plain:
+    if not is_file_on_a_server(wheel.url):
         raise RunnerError(f"{CARTON_LOCK} names a URL that is not of a file on an https server: {wheel.url[:200]!r}")
     return wheel.url, unquote(urlsplit(wheel.url).path).rsplit("/", 1)[-1]

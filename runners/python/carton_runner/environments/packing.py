@@ -5,32 +5,64 @@ import os
 from pathlib import Path
 from typing import Any, Dict, Optional
 
-from carton_runner.environments import compiling, lock, original_lock, store, tree, wheels
+from carton_runner.environments import compiling, lock, original_lock, store, tree, wheels, writing_original
 from carton_runner.errors import RunnerError
 
 #: The options of packing that are known.
 BUNDLE_WHEELS = "bundle_wheels"
 
 
-def pack(path: Path, scratch: Path, options: Dict[str, Any], pack_options: Dict[str, Any], report) -> Dict[str, Any]:
+def pack(path: Path, scratch: Path, options, pack_options: Dict[str, Any], inputs, report) -> Dict[str, Any]:
     """Returns the fields of ``packed`` (spec/runner-protocol.md section 5) for the model at ``path``, a folder or a
-    Python file.
+    Python file, with the declared ``inputs``, ``None`` if there are none.
 
     The folder that is packed is made in ``scratch``; the user's is never changed.
     """
-    path, scratch = Path(os.path.abspath(path)), Path(os.path.abspath(scratch))
-    bundles = _bundles(pack_options, report)
-    model = scratch / "model"
-    if path.is_dir():
-        _pack_folder(path, model, bundles, report)
-    elif path.suffix == ".py" and path.is_file():
-        _pack_file(path, model, bundles, report)
-    else:
+    # Not needed where models are only run.
+    from carton_runner import entry_point, loading
+
+    path = Path(os.path.abspath(path))
+    options = loading.Options(options, report.warn)
+    _check_kind(path)
+    # What is wrong with the model itself is told before packages are looked for.
+    entry = entry_point.read(path, options)
+    packed = gather(path, scratch, pack_options, report, _original_options(entry, options))
+    return {**packed, "mismatches": entry_point.mismatches(entry, inputs)}
+
+
+def _original_options(entry, options) -> Optional[Dict[str, str]]:
+    """The options with which the original Carton finds the entry point; ``None`` if it cannot call it: it knows neither plain
+    functions, nor arguments, nor coroutines."""
+    if entry.is_model or options.for_model or entry.is_coroutine() or not entry.function.isidentifier():
+        return None
+    return {"entrypoint_package": entry.package, "entrypoint_fn": entry.function}
+
+
+def _check_kind(path: Path) -> None:
+    if not path.is_dir() and not (path.suffix == ".py" and path.is_file()):
         raise RunnerError(
             f"`{path}` is neither a folder nor a Python file", hint="name the folder of the model, or its only file"
         )
+
+
+def gather(
+    path: Path, scratch: Path, pack_options: Dict[str, Any], report, original: Optional[Dict[str, str]] = None
+) -> Dict[str, Any]:
+    """Makes the folder that is packed. With ``original``, the options that the original Carton needs, it gets the original's
+    lock too."""
+    path, scratch = Path(os.path.abspath(path)), Path(os.path.abspath(scratch))
+    bundles = _bundles(pack_options, report)
+    model = scratch / "model"
+    _check_kind(path)
+    if path.is_dir():
+        is_for_both = _pack_folder(path, model, bundles, original is not None, report)
+    else:
+        is_for_both = _pack_file(path, model, bundles, original is not None, report)
     # The lock is for a minor version of Python, and so are compiled packages.
-    return {"path": str(model), "required_framework_version": f"={store.minor_version()}"}
+    packed: Dict[str, Any] = {"path": str(model), "required_framework_version": f"={store.minor_version()}"}
+    if original is not None and is_for_both:
+        packed["options"] = original
+    return packed
 
 
 def _bundles(pack_options: Dict[str, Any], report) -> bool:
@@ -43,23 +75,25 @@ def _bundles(pack_options: Dict[str, Any], report) -> bool:
     return bundles
 
 
-def _pack_file(path: Path, model: Path, bundles: bool, report) -> None:
+def _pack_file(path: Path, model: Path, bundles: bool, for_original: bool, report) -> bool:
     try:
         model.mkdir()
         os.symlink(path.resolve(), model / path.name)
     except OSError as error:
         raise RunnerError("cannot gather the model's files", [str(error)], code="setup") from error
-    _add(model, compiling.Inputs.of_numpy_alone(), None, bundles, report)
+    locked = _add(model, compiling.Inputs.of_numpy_alone(), None, bundles, report)
+    return for_original and _add_original(locked, model, model, (), report)
 
 
-def _pack_folder(path: Path, model: Path, bundles: bool, report) -> None:
+def _pack_folder(path: Path, model: Path, bundles: bool, for_original: bool, report) -> bool:
+    """Says whether the model has the original's lock."""
     if not (path / compiling.REQUIREMENTS).exists():
-        if (path / original_lock.CARTON_LOCK).exists():
+        if (path / original_lock.CARTON_LOCK).exists() and not (path / lock.REQUIREMENTS_LOCK).exists():
             # The original's lock is all that is known of what the model needs.
             tree.build(path, model, lambda name: False, report)
             if bundles:
                 report.warn("the wheels are left as they are: the model has no requirements.txt")
-            return
+            return True
         if (path / "pyproject.toml").exists():
             report.warn(
                 "what a model needs is read from its requirements.txt, and there is none: pyproject.toml is not used"
@@ -67,9 +101,14 @@ def _pack_folder(path: Path, model: Path, bundles: bool, report) -> None:
     inputs = compiling.Inputs.of(path)
     kept = _kept_lock(path, inputs, report)
     keeps_wheels = kept is not None and wheels.belong_to(kept, path)
-    ours = (lock.REQUIREMENTS_LOCK,) if keeps_wheels else (lock.REQUIREMENTS_LOCK, lock.WHEELS_LOCK, lock.WHEELS)
+    ours = [lock.REQUIREMENTS_LOCK, *(() if keeps_wheels else (lock.WHEELS_LOCK, lock.WHEELS))]
+    is_relocked = kept is None and (path / lock.REQUIREMENTS_LOCK).exists()
+    there = writing_original.existing(path, is_relocked, ours, report)
+    if not there.is_kept:
+        ours.append(original_lock.CARTON_LOCK)
     tree.build(path, model, lambda name: name in ours, report)
-    _add(model, inputs, kept, bundles and not keeps_wheels, report)
+    locked = _add(model, inputs, kept, bundles and not keeps_wheels, report)
+    return there.is_kept or (for_original and _add_original(locked, path, model, there.others, report))
 
 
 def _kept_lock(path: Path, inputs: compiling.Inputs, report) -> Optional[lock.Lock]:
@@ -90,18 +129,34 @@ def _kept_lock(path: Path, inputs: compiling.Inputs, report) -> Optional[lock.Lo
     return None
 
 
-def _add(model: Path, inputs: compiling.Inputs, kept: Optional[lock.Lock], bundles: bool, report) -> None:
+def _add(model: Path, inputs: compiling.Inputs, kept: Optional[lock.Lock], bundles: bool, report) -> lock.Lock:
     """Adds the lock, and the wheels."""
-    carton_folder = model / ".carton"
     comment = "The packages of this model, as `carton pack` has locked them."
     text = compiling.compile_lock(inputs, report) if kept is None else kept.text(comment)
+    locked = lock.parse(text)
+    _write(model, lock.REQUIREMENTS_LOCK, text)
+    if bundles:
+        # A link to the user's file, if the folder is itself a link: it must not be written through.
+        (model / lock.WHEELS_LOCK).unlink(missing_ok=True)
+        wheels.bundle(locked, model / ".carton", report)
+    return locked
+
+
+def _write(model: Path, name: str, text: str) -> None:
     try:
-        carton_folder.mkdir(exist_ok=True)
-        for name in (lock.REQUIREMENTS_LOCK, *((lock.WHEELS_LOCK,) if bundles else ())):
-            # A link to the user's file, if the folder is itself a link: it must not be written through.
-            (model / name).unlink(missing_ok=True)
-        (model / lock.REQUIREMENTS_LOCK).write_text(text)
+        (model / ".carton").mkdir(exist_ok=True)
+        (model / name).unlink(missing_ok=True)
+        (model / name).write_text(text)
     except OSError as error:
         raise RunnerError("cannot write the lock of the model", [str(error)], code="setup") from error
-    if bundles:
-        wheels.bundle(lock.parse(text), carton_folder, report)
+
+
+def _add_original(locked: lock.Lock, path: Path, model: Path, others, report) -> bool:
+    """Adds the original's lock where it can be made."""
+    try:
+        text = writing_original.text(locked, path, model, others, report)
+    except writing_original.CannotLock as error:
+        report.info(f"the carton gets no lock of the original Carton, which cannot run it then: {error}")
+        return False
+    _write(model, original_lock.CARTON_LOCK, text)
+    return True

@@ -5,9 +5,11 @@ import select
 import signal
 import subprocess
 import threading
-from typing import Callable, Dict, Sequence, Tuple
+from typing import Callable, List, Sequence, Tuple
 
+from carton_runner import credentials
 from carton_runner.calls import Cancelled
+from carton_runner.environments import variables
 from carton_runner.errors import RunnerError
 
 #: How much of what a program prints is kept.
@@ -19,33 +21,47 @@ PAUSE = 0.25
 def run(
     command: Sequence[str],
     cwd: str,
-    environment: Dict[str, str],
+    environment: str,
     report,
     pass_fds: Sequence[int] = (),
     on_line: Callable[[str], None] = lambda line: None,
     on_pause: Callable[[], None] = lambda: None,
 ) -> Tuple[int, str]:
-    """Runs a program; its status, and the end of what it printed. ``on_line`` is told what it prints, ``on_pause`` is
-    called now and then. Raises :class:`Cancelled` when the program was ended because nobody waits for it."""
+    """Runs a program; its status, and the end of what it printed. It gets the ``environment`` of ``uv`` or ``pip``, with the
+    credentials that this process may not have. ``on_line`` is told what it prints, ``on_pause`` is called now and then.
+    Raises :class:`Cancelled` when the program was ended because nobody waits for it."""
+    pipe, output = os.pipe()
     try:
-        process = subprocess.Popen(
-            list(command),
-            cwd=cwd,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            pass_fds=tuple(pass_fds),
-        )
-    except OSError as error:
-        raise RunnerError(f"cannot start `{command[0]}`", [str(error)]) from error
-    with process:
         try:
-            said = _listen(process.stdout.fileno(), report, on_line, on_pause)
+            process = _start(list(command), cwd, environment, output, tuple(pass_fds))
+        except OSError as error:
+            raise RunnerError(f"cannot start `{command[0]}`", [str(error)]) from error
+        finally:
+            os.close(output)
+        try:
+            said = _listen(pipe, report, on_line, on_pause)
         except BaseException:
             _end(process)
+            process.wait()
             raise
-    return process.returncode, said
+    finally:
+        os.close(pipe)
+    return process.wait(), said
+
+
+def _start(command: List[str], cwd: str, environment: str, output: int, pass_fds: Tuple[int, ...]):
+    keeper = credentials.keeper()
+    if keeper is not None:
+        return keeper.start(command, cwd, environment, output, pass_fds)
+    return subprocess.Popen(
+        command,
+        cwd=cwd,
+        env=variables.of(environment),
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        pass_fds=pass_fds,
+    )
 
 
 def _listen(pipe: int, report, on_line: Callable[[str], None], on_pause: Callable[[], None]) -> str:
@@ -66,7 +82,7 @@ def _listen(pipe: int, report, on_line: Callable[[str], None], on_pause: Callabl
             on_line(whole.decode(errors="replace").rstrip())
 
 
-def _end(process: subprocess.Popen) -> None:
+def _end(process) -> None:
     """Ends a program and what it has started, compilers for example.
 
     They are in the group of this process, so that whoever ends that, as hosts do, ends them too. So the group is told, and

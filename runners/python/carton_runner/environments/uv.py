@@ -6,9 +6,9 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import Callable, Iterator, List, NamedTuple, Sequence, Tuple
 
-from carton_runner.environments import programs
+from carton_runner.environments import programs, variables
 from carton_runner.errors import RunnerError
 
 #: How many of its last lines an error shows, and how much of each.
@@ -88,38 +88,9 @@ class Uv(NamedTuple):
     ) -> None:
         """Runs it, as :func:`programs.run` does. An error says what it was ``doing``."""
         command = [*self.command, *arguments]
-        status, said = programs.run(command, cwd, variables(), report, pass_fds, on_line, on_pause)
+        status, said = programs.run(command, cwd, "uv", report, pass_fds, on_line, on_pause)
         if status != 0:
             raise failure(doing, said, status)
-
-
-def variables() -> Dict[str, str]:
-    """The environment of uv: ours, without what would change which packages are installed where, or whether they are
-    checked."""
-    kept = dict(os.environ)
-    for name in (
-        "UV_PYTHON",
-        "UV_SYSTEM_PYTHON",
-        "UV_BREAK_SYSTEM_PACKAGES",
-        "UV_NO_VERIFY_HASHES",
-        "UV_REQUIRE_HASHES",
-        "UV_PROJECT",
-        "UV_PROJECT_ENVIRONMENT",
-        "UV_WORKING_DIR",
-        "UV_WORKING_DIRECTORY",
-        "UV_NO_SYNC",
-        "UV_CONSTRAINT",
-        "UV_OVERRIDE",
-        "UV_EXCLUDE",
-        "UV_VENV_CLEAR",
-        "UV_VENV_SEED",
-        "UV_TORCH_BACKEND",
-        "VIRTUAL_ENV",
-        "CONDA_PREFIX",
-    ):
-        kept.pop(name, None)
-    kept.update(UV_PYTHON_DOWNLOADS="never", UV_NO_PROGRESS="1", NO_COLOR="1")
-    return kept
 
 
 def find() -> Uv:
@@ -129,7 +100,7 @@ def find() -> Uv:
         try:
             ended = subprocess.run(
                 [*command, "--version"],
-                env=variables(),
+                env=variables.of_uv(),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

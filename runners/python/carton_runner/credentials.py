@@ -1,0 +1,95 @@
+"""Keeps the credentials of package indexes away from the process that runs the model.
+
+Installing packages needs them, models do not. They are in the environment that the host starts the runner with, and what a
+process was started with, the system shows to it for as long as it lives. So the runner begins by parting with them::
+
+    runner, as it was started, with credentials
+      ├── fork ────> keeper: keeps them, and starts uv and pip for the runner (``keeper.py``)
+      └── execve ──> runner, the same process without them: serves the host, asks the keeper, ends it, imports the model
+
+The keeper ends before the first line of the model runs. Where no such variable is set there is neither a second start nor a
+keeper, and the runner starts uv and pip itself.
+"""
+
+import os
+import socket
+import stat
+import sys
+
+from carton_runner import environments
+from carton_runner.descriptors import move_up
+
+#: Tells the second start where the keeper is: the descriptor of the socket, and the number of the process.
+KEEPER = "CARTON_PYTHON_KEEPER"
+
+#: The keeper of this process.
+_keeper = None
+
+
+def part():
+    """Starts this process again without credentials, if it has any. Has to be called before anything else: the host's
+    messages are not read twice."""
+    global _keeper
+    if _keeper is not None:
+        return
+    if not any(environments.is_credential(name) for name in os.environ):
+        _keeper = _inherited(os.environ.pop(KEEPER, ""))
+        return
+    ours, theirs = socket.socketpair()
+    number = os.fork()
+    if number == 0:
+        try:
+            ours.close()
+            from carton_runner import keeper
+
+            keeper.serve(theirs)
+        finally:
+            os._exit(0)
+    theirs.close()
+    clean = {name: value for name, value in os.environ.items() if not environments.is_credential(name)}
+    clean[KEEPER] = "%d:%d" % (ours.fileno(), number)
+    os.set_inheritable(ours.fileno(), True)
+    try:
+        os.execve(sys.executable, [sys.executable, *_arguments()], clean)
+    except OSError as error:
+        # Going on would give the model what it must not have.
+        print("python: cannot start %r again without credentials: %s" % (sys.executable, error), file=sys.stderr)
+        sys.exit(1)
+
+
+def _arguments():
+    """What the interpreter was started with, but for its name."""
+    given = getattr(sys, "orig_argv", None)
+    if given is None:
+        # Before Python 3.10 only the system knows.
+        with open("/proc/self/cmdline", "rb") as file:
+            given = [os.fsdecode(argument) for argument in file.read().split(b"\0")[:-1]]
+    return given[1:]
+
+
+def _inherited(place):
+    if not place:
+        return None
+    try:
+        descriptor, number = (int(part) for part in place.split(":"))
+        if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+            return None
+    except (OSError, ValueError):
+        return None
+    from carton_runner.keeper import Keeper
+
+    return Keeper(socket.socket(fileno=move_up(descriptor)), number)
+
+
+def keeper():
+    """The process that has the credentials; ``None`` where there were none."""
+    return _keeper
+
+
+def forget():
+    """Ends the keeper. From now on nothing that this process can reach has credentials but its host. Has to be called
+    before code of a model runs."""
+    global _keeper
+    if _keeper is not None:
+        _keeper.end()
+        _keeper = None

@@ -1,0 +1,200 @@
+"""What can be known of a model's entry point without running any of it: whether its module can be compiled, whether the
+function is there, and which inputs it takes. Packing looks at these before it does anything that takes long; the packages
+that the model needs are not there yet, so that it cannot be imported."""
+
+import ast
+import os
+import warnings
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple, Union
+
+from carton_runner.errors import RunnerError
+
+#: Larger modules are not looked at.
+MAX_MODULE_BYTES = 16 << 20
+
+#: What makes names that cannot be read from the module's text.
+_DYNAMIC = frozenset(("globals", "locals", "vars", "exec", "eval", "setattr", "__getattr__", "__dict__", "modules"))
+
+_Function = Union[ast.FunctionDef, ast.AsyncFunctionDef]
+
+
+class EntryPoint(NamedTuple):
+    """Where a model begins."""
+
+    #: The module, such as `net.serve`.
+    package: str
+    #: Its name there, such as `get_model`.
+    function: str
+    #: Whether the function is the model itself (``infer_fn``).
+    is_model: bool
+    #: The file of the module, as it is called in the model.
+    file: str
+    #: The function, if the text of the module says for certain which it is.
+    definition: Optional[_Function]
+
+    def is_coroutine(self) -> bool:
+        """Whether the function is known to be an ``async def``."""
+        return isinstance(self.definition, ast.AsyncFunctionDef)
+
+
+def only_module(names: List[str]) -> str:
+    """The model's module where none is named, by the files at the top of its folder: the only one of Python, else
+    ``main``."""
+    modules = [name[:-3] for name in names if name.endswith(".py") and name != "__init__.py"]
+    return modules[0] if len(modules) == 1 else "main"
+
+
+def no_module(package: str, names: List[str]) -> RunnerError:
+    """The error for a module that is not there."""
+    found = ", ".join(sorted(name for name in names if name.endswith(".py"))) or "none"
+    hint = "name the model's module with the option `entrypoint_package`"
+    return RunnerError("the model has no module `%s` (there are these: %s)" % (package, found), hint=hint)
+
+
+def no_function(package: str, name: str, option: str, what: str = "no function", file: str = "") -> RunnerError:
+    """The error for a module without that function."""
+    hint = "name the function with the option `%s`" % option
+    if option == "entrypoint_fn":
+        hint += ", or a plain function that is the model with `infer_fn`"
+    where = " (%s)" % file if file else ""
+    return RunnerError("the module `%s`%s has %s `%s`" % (package, where, what, name), hint=hint)
+
+
+def read(path: Path, options) -> EntryPoint:
+    """The entry point of the model at ``path``, a folder or a file of Python, with these ``loading.Options``.
+
+    Raises :class:`RunnerError` if its module is not there, cannot be compiled or has no such function."""
+    names = os.listdir(path) if path.is_dir() else [path.name]
+    package = options.package or only_module(names)
+    function = options.function or options.entrypoint or "get_model"
+    unknown = EntryPoint(package, function, options.function is not None, "", None)
+    file, is_there = _file(path, package)
+    if not is_there:
+        raise no_module(package, names)
+    if file is None:
+        return unknown
+    relative = os.path.relpath(file, path) if path.is_dir() else path.name
+    tree = _parse(file, relative)
+    if tree is None:
+        return unknown._replace(file=relative)
+    bound, definitions = _names(tree)
+    first = function.split(".")[0]
+    if bound is not None and first not in bound:
+        option = "infer_fn" if unknown.is_model else "entrypoint_fn"
+        raise no_function(package, function, option, file=relative)
+    return unknown._replace(file=relative, definition=definitions.get(function) if bound is not None else None)
+
+
+def _file(path: Path, package: str) -> Tuple[Optional[Path], bool]:
+    """The file of a module, if it is one of text, and whether the module is there at all."""
+    if not path.is_dir():
+        return path, package == path.stem
+    parts = package.split(".")
+    if not all(part.isidentifier() for part in parts):
+        return None, False
+    place = path.joinpath(*parts)
+    for file in (place / "__init__.py", place.with_name(place.name + ".py")):
+        if file.is_file():
+            return file, True
+    # A folder alone is a package too, and so is what was compiled.
+    compiled = [*place.parent.glob(place.name + ".*.so"), *place.parent.glob(place.name + ".so")]
+    return None, place.is_dir() or bool(compiled)
+
+
+def _parse(file: Path, relative: str) -> Optional[ast.Module]:
+    try:
+        with open(file, "rb") as opened:
+            data = opened.read(MAX_MODULE_BYTES + 1)
+        if len(data) > MAX_MODULE_BYTES:
+            return None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(data, relative)
+            # Finds what the grammar alone does not, such as a `return` outside of a function. Nothing is run.
+            compile(tree, relative, "exec", dont_inherit=True)
+        return tree
+    except OSError as error:
+        raise RunnerError("cannot read `%s`" % relative, [str(error)], code="setup") from error
+    except SyntaxError as error:
+        place = "%s, line %d" % (relative, error.lineno) if error.lineno else relative
+        causes = [(error.text or "").strip()] if error.text else []
+        raise RunnerError("%s: %s: %s" % (place, type(error).__name__, error.msg), causes) from error
+    except ValueError as error:
+        raise RunnerError("%s: it is not Python: %s" % (relative, error)) from error
+    except (RecursionError, MemoryError):
+        # Nested too deep to be looked at here.
+        return None
+
+
+def _names(tree: ast.Module) -> Tuple[Optional[Set[str]], Dict[str, _Function]]:
+    """The names at the top of a module, ``None`` where not all can be known; and the functions that are bound once and as
+    they stand there."""
+    bound: List[str] = []
+    definitions: Dict[str, _Function] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Global):
+            bound += node.names
+        if _is_dynamic(node):
+            return None, {}
+    to_visit: List[ast.AST] = list(tree.body)
+    while to_visit:
+        node = to_visit.pop()
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            bound.append(node.name)
+            if not isinstance(node, ast.ClassDef) and not node.decorator_list:
+                definitions[node.name] = node
+            continue
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            bound += [(alias.asname or alias.name).split(".")[0] for alias in node.names]
+        elif isinstance(node, ast.Name):
+            if not isinstance(node.ctx, ast.Load):
+                bound.append(node.id)
+        elif isinstance(getattr(node, "name", None), str):
+            # `except … as name`, and what a pattern captures.
+            bound.append(node.name)
+        to_visit += ast.iter_child_nodes(node)
+    once = {name: node for name, node in definitions.items() if bound.count(name) == 1}
+    return set(bound), once
+
+
+def _is_dynamic(node: ast.AST) -> bool:
+    if isinstance(node, ast.ImportFrom):
+        return any(alias.name == "*" for alias in node.names)
+    if isinstance(node, ast.Name):
+        return node.id in _DYNAMIC
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return node.name in _DYNAMIC
+    return isinstance(node, ast.Attribute) and node.attr in _DYNAMIC
+
+
+def mismatches(entry: EntryPoint, inputs: Optional[List[Dict[str, Any]]]) -> List[str]:
+    """In which ways the declared inputs contradict the parameters of a plain function, a sentence each; ``None`` where none
+    are declared."""
+    if inputs is None or not entry.is_model or entry.definition is None:
+        return []
+    arguments = entry.definition.args
+    where = "`%s` (%s, line %d)" % (entry.function, entry.file, entry.definition.lineno)
+    by_position = {parameter.arg for parameter in arguments.posonlyargs}
+    by_name = {parameter.arg for parameter in (*arguments.args, *arguments.kwonlyargs)}
+    given = {spec.get("internal_name") or spec["name"] for spec in inputs}
+    found = []
+    for spec in inputs:
+        name = spec.get("internal_name") or spec["name"]
+        if name in by_position:
+            found.append("input `%s`: %s takes `%s` by position only" % (spec["name"], where, name))
+        elif name not in by_name and arguments.kwarg is None:
+            has = ", ".join("`%s`" % parameter.arg for parameter in (*arguments.args, *arguments.kwonlyargs)) or "none"
+            found.append("input `%s`: %s has no parameter `%s`; it has %s" % (spec["name"], where, name, has))
+    for name in _required(arguments):
+        if name not in given:
+            found.append("input `%s`: %s needs it, and no declared input gives it" % (name, where))
+    return found
+
+
+def _required(arguments: ast.arguments) -> List[str]:
+    """The parameters without a default."""
+    positional = [*arguments.posonlyargs, *arguments.args]
+    required = positional[: len(positional) - len(arguments.defaults)]
+    required += [one for one, default in zip(arguments.kwonlyargs, arguments.kw_defaults) if default is None]
+    return [parameter.arg for parameter in required]

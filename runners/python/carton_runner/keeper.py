@@ -1,0 +1,172 @@
+"""The process that has the credentials of package indexes, and how the runner asks it to start programs (``credentials.py``).
+
+A request and an answer are a length and JSON each. The output of a program, and what is to stay open in it, are descriptors
+that come with the request that starts it.
+"""
+
+import json
+import os
+import signal
+import socket
+import struct
+import time
+
+from carton_runner.errors import RunnerError
+
+_LENGTH = struct.Struct("<I")
+#: The most bytes of a request: the arguments of a program.
+_CAP = 1 << 22
+#: The most descriptors of a request.
+_DESCRIPTORS = 16
+#: Seconds for which its end is waited for.
+_PATIENCE = 1.0
+
+
+class Keeper:
+    """The keeper as the runner sees it. It runs one program at a time."""
+
+    def __init__(self, channel, number):
+        self._channel = channel
+        self._number = number
+
+    def start(self, command, cwd, environment, output, pass_fds):
+        """Starts a program with the variables that ``environment`` names. Returns what ends it and waits for it. Raises
+        ``OSError`` as ``subprocess`` does."""
+        request = {"start": list(command), "cwd": cwd, "environment": environment}
+        answer = self._ask(request, [output, *pass_fds])
+        if "error" in answer:
+            raise OSError(answer["error"])
+        return _Program(self)
+
+    def _ask(self, request, descriptors=()):
+        try:
+            _send(self._channel, request, descriptors)
+            answer = _receive(self._channel)[0]
+        except OSError as error:
+            raise _lost(error) from error
+        if answer is None:
+            raise _lost("it has ended")
+        return answer
+
+    def end(self):
+        """Ends the process, and waits until it is gone."""
+        self._channel.close()
+        end = time.monotonic() + _PATIENCE
+        try:
+            while not os.waitpid(self._number, os.WNOHANG)[0]:
+                if time.monotonic() >= end:
+                    os.kill(self._number, signal.SIGKILL)
+                    os.waitpid(self._number, 0)
+                    return
+                time.sleep(0.001)
+        except (ChildProcessError, ProcessLookupError):
+            # Somebody else has waited for it.
+            pass
+
+
+class _Program:
+    """A program that the keeper runs; the part of ``subprocess.Popen`` that is needed."""
+
+    def __init__(self, keeper):
+        self._keeper = keeper
+
+    def kill(self):
+        """Ends it at once."""
+        self._keeper._ask({"kill": True})
+
+    def wait(self):
+        """Its status, when it has ended."""
+        return self._keeper._ask({"wait": True})["status"]
+
+
+def _lost(reason):
+    text = "the process that has the credentials of package indexes cannot be asked"
+    return RunnerError(text, [str(reason)])
+
+
+def serve(channel):
+    """Starts programs until the runner closes its end, or is gone. Returns then."""
+    null = os.open(os.devnull, os.O_RDONLY)
+    # The host must not see its connection kept open by this process.
+    os.dup2(null, 0)
+    os.close(null)
+    # The runner ends what a program has started by ending its whole group, of which this process is one.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    process = None
+    while True:
+        try:
+            request, descriptors = _receive(channel)
+        except OSError:
+            request, descriptors = None, []
+        if request is None:
+            if process is not None:
+                process.kill()
+            return
+        answer = {}
+        try:
+            if "start" in request:
+                process = _start(request, descriptors)
+            elif "kill" in request:
+                process.kill()
+                process.wait()
+            else:
+                answer = {"status": process.wait()}
+        except Exception as error:  # noqa: BLE001, the runner says what it was
+            answer = {"error": str(error)}
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+        _send(channel, answer)
+
+
+def _start(request, descriptors):
+    import subprocess
+
+    from carton_runner.environments import variables
+
+    output, *kept = descriptors
+    return subprocess.Popen(
+        request["start"],
+        cwd=request["cwd"],
+        env=variables.of(request["environment"]),
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        pass_fds=kept,
+        # This process has one thread.
+        preexec_fn=_listen_to_the_end,
+    )
+
+
+def _listen_to_the_end():
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _send(channel, message, descriptors=()):
+    data = json.dumps(message).encode()
+    data = _LENGTH.pack(len(data)) + data
+    if descriptors:
+        sent = socket.send_fds(channel, [data], descriptors)
+        data = data[sent:]
+    channel.sendall(data)
+
+
+def _receive(channel):
+    """A message, or ``None`` at the end, and what came with it."""
+    descriptors = []
+    data = b""
+    length = _LENGTH.size
+    while len(data) < length:
+        read, came, _, _ = socket.recv_fds(channel, min(length - len(data), 1 << 16), _DESCRIPTORS)
+        descriptors += came
+        if not read:
+            return None, descriptors
+        data += read
+        if len(data) == length == _LENGTH.size:
+            (body,) = _LENGTH.unpack(data)
+            if body > _CAP:
+                raise OSError("a message of %d bytes is above the limit of %d" % (body, _CAP))
+            length += body
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, False)
+    return json.loads(data[_LENGTH.size :]), descriptors

@@ -1,0 +1,69 @@
+"""Which GPUs a model sees, and devices that cannot be used."""
+
+import os
+import unittest
+from unittest import mock
+
+import support
+from carton_runner import devices
+from carton_runner.errors import RunnerError
+from host import Host
+
+#: What NVIDIA's driver makes for its first GPU.
+HAS_GPU = os.path.exists("/dev/nvidia0")
+
+
+class Devices(unittest.TestCase):
+    def shown(self, device, given):
+        with mock.patch.object(devices, "_GIVEN", given):
+            return devices._shown(device)
+
+    def test_an_index_counts_the_gpus_that_are_visible(self):
+        self.assertEqual(self.shown("1", None), "1")
+        self.assertEqual(self.shown("1", "2, GPU-5a"), "GPU-5a")
+        self.assertEqual(self.shown("GPU-1b", "2"), "GPU-1b")
+        self.assertEqual(self.shown("MIG-GPU-1b/2/0", "2"), "MIG-GPU-1b/2/0")
+        for device, given, n_gpus in (("2", "2,3", 2), ("0", "", 0)):
+            with self.assertRaisesRegex(RunnerError, f"`{device}` is not there: CUDA_VISIBLE_DEVICES shows {n_gpus} GPUs"):
+                self.shown(device, given)
+
+    def test_what_names_no_device(self):
+        for device in ("foo", "", "-1", "cuda:0", "1e3", "٣", "9" * 5000, "GPU-", "GPU-1,2", "CPU"):
+            with self.subTest(device=device[:10]):
+                with self.assertRaises(RunnerError) as caught:
+                    devices.choose(device)
+                self.assertIn("names no device: expected `cpu`", caught.exception.message)
+                self.assertEqual(caught.exception.code, "unavailable")
+
+    def test_no_device_and_the_cpu(self):
+        with mock.patch.dict(os.environ, CUDA_VISIBLE_DEVICES="before"):
+            devices.choose(None)
+            self.assertEqual(os.environ["CUDA_VISIBLE_DEVICES"], "before")
+            devices.choose("cpu")
+            self.assertEqual(os.environ["CUDA_VISIBLE_DEVICES"], "")
+
+
+@support.needs_numpy
+class Loading(support.ModelTest):
+    def load(self, device):
+        self.write("main.py", "import os\ndef f(): return {'seen': os.environ['CUDA_VISIBLE_DEVICES']}")
+        with Host() as host:
+            loaded = host.load(self.folder, {"infer_fn": "f"}, device=device)
+            return loaded, host.call({"infer": {"inputs": []}}) if loaded[0] == "loaded" else None
+
+    def test_a_gpu_that_is_not_there(self):
+        for device in ("99", "GPU-00000000-0000-0000-0000-000000000000"):
+            fields = self.error(self.load(device)[0], f"device `{device}` cannot be used", "NVIDIA", "use the device `cpu`")
+            self.assertEqual(fields["code"], "unavailable")
+
+    def test_the_first_gpu(self):
+        loaded, answer = self.load("0")
+        if HAS_GPU:
+            self.assertEqual(loaded[0], "loaded", loaded)
+            self.assertTrue(answer[2].endswith(b"0"), answer)
+        else:
+            self.assertEqual(self.error(loaded, "device `0` cannot be used")["code"], "unavailable")
+
+
+if __name__ == "__main__":
+    unittest.main()

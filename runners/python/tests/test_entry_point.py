@@ -1,0 +1,145 @@
+"""What is known of a model before any of it runs, and what it says when it does not load."""
+
+import tempfile
+import textwrap
+import unittest
+from pathlib import Path
+
+import support
+from carton_runner import entry_point, loading
+from carton_runner.errors import RunnerError
+from host import Host
+
+
+def options(**given):
+    return loading.Options(given, None)
+
+
+class EntryPoints(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def read(self, source, **given):
+        (self.folder / "main.py").write_text(textwrap.dedent(source))
+        return entry_point.read(self.folder, options(**given))
+
+    def refused(self, source, *expected, **given):
+        with self.assertRaises(RunnerError) as caught:
+            self.read(source, **given)
+        text = "\n".join((caught.exception.message, *caught.exception.causes, caught.exception.hint or ""))
+        for part in expected:
+            self.assertIn(part, text)
+
+    def test_modules_that_cannot_be_compiled(self):
+        self.refused("x = 1\ndef f(:\n", "main.py, line 2: SyntaxError: invalid syntax", "def f(:")
+        self.refused("return 1\n", "main.py, line 1: SyntaxError: 'return' outside function")
+        self.refused("if 1:\nx\n", "main.py, line 2: IndentationError")
+        self.refused("x = 1\0", "main.py")
+
+    def test_functions_that_are_not_there(self):
+        self.refused("", "the module `main` (main.py) has no function `get_model`", "`infer_fn`")
+        self.refused("def g(): pass", "has no function `f`", infer_fn="f")
+        self.refused("class A:\n    def f(self): pass\n", "has no function `f`", infer_fn="f")
+        self.refused("", "the model has no module `net` (there are these: main.py)", entrypoint_package="net")
+        self.refused("", "the model has no module `../main`", entrypoint_package="../main")
+
+    def test_functions_that_may_be_there(self):
+        for source in (
+            "def f(): pass",
+            "async def f(): pass",
+            "class f: pass",
+            "from .net import f",
+            "from .net import g as f",
+            "import f",
+            "f = lambda x: x",
+            "try:\n    from fast import f\nexcept ImportError:\n    def f(x): pass",
+            "if 1:\n    def f(): pass",
+            "for f in [print]: pass",
+            "with open('x') as f: pass",
+            "[f := print]",
+            "def g():\n    global f\n    f = 1",
+            "from .net import *",
+            "globals()['f'] = print",
+            "def __getattr__(name): return print",
+        ):
+            with self.subTest(source=source):
+                self.assertEqual(self.read(source, infer_fn="f").function, "f")
+
+    def test_where_modules_are(self):
+        package = self.folder / "net"
+        package.mkdir()
+        (package / "serve.py").write_text("\n\ndef f(x): pass\n")
+        entry = self.read("", entrypoint_package="net.serve", infer_fn="f")
+        self.assertEqual((entry.file, entry.definition.lineno), ("net/serve.py", 3))
+        (package / "__init__.py").write_text("def f(): pass\n")
+        self.assertEqual(self.read("", entrypoint_package="net", infer_fn="f").file, "net/__init__.py")
+        entry = entry_point.read(package / "serve.py", options(infer_fn="f"))
+        self.assertEqual((entry.package, entry.file), ("serve", "serve.py"))
+        # What is compiled cannot be looked at.
+        (self.folder / "fast.cpython-311-x86_64-linux-gnu.so").write_bytes(b"")
+        self.assertIsNone(self.read("", entrypoint_package="fast", infer_fn="f").definition)
+
+    def mismatches(self, source, *names):
+        inputs = [{"name": name, "dtype": "float32"} if isinstance(name, str) else name for name in names]
+        return entry_point.mismatches(self.read(source, infer_fn="f"), inputs)
+
+    def test_inputs_that_contradict_the_function(self):
+        function = "`f` (main.py, line 1)"
+        check = lambda expected, *found: self.assertEqual(self.mismatches(*found), expected)  # noqa: E731
+        check([], "def f(x, *, y, z=1): pass", "x", "y")
+        check([], "def f(**inputs): pass", "x", "y")
+        check([f"input `img`: {function} has no parameter `img`; it has `image`",
+               f"input `image`: {function} needs it, and no declared input gives it"], "def f(image): pass", "img")
+        check([f"input `y`: {function} has no parameter `y`; it has none"], "def f(*args): pass", "y")
+        check([f"input `y`: {function} needs it, and no declared input gives it"], "def f(x, *, y): pass", "x")
+        check([f"input `x`: {function} takes `x` by position only"], "def f(x, /): pass", "x")
+        inner = {"name": "pixels", "dtype": "float32", "internal_name": "x"}
+        check([], "def f(x): pass", inner)
+        check([f"input `pixels`: {function} has no parameter `x`; it has `y`"], "def f(y=0): pass", inner)
+        # Declared to be empty.
+        check([f"input `x`: {function} needs it, and no declared input gives it"], "def f(x): pass")
+
+    def test_what_is_not_known_is_no_contradiction(self):
+        for source in (
+            "@decorated\ndef f(x): pass",
+            "def f(x): pass\ndef f(y): pass",
+            "f = make()",
+            "class f:\n    def __init__(self, x): pass",
+            "def f(x): pass\nglobals()['f'] = print",
+        ):
+            with self.subTest(source=source):
+                self.assertEqual(self.mismatches(source, "y"), [])
+        entry = self.read("def f(x): pass", infer_fn="f")
+        self.assertEqual(entry_point.mismatches(entry, None), [])
+        # The object of an entry point takes all inputs as one dict.
+        self.assertEqual(entry_point.mismatches(self.read("def get_model(x): pass"), [{"name": "y"}]), [])
+
+
+@support.needs_numpy
+class Loading(support.ModelTest):
+    def load(self, source, given=None, requirements=None):
+        self.write("main.py", source)
+        with Host() as host:
+            return host.load(self.folder, given or {})
+
+    def test_a_module_that_is_not_installed(self):
+        self.write("net.py", "x = 1\nimport yaml_that_is_nowhere.inner\n")
+        answer = self.load("from . import net", {"entrypoint_package": "main"})
+        fields = self.error(answer, "net.py, line 2: ModuleNotFoundError: No module named 'yaml_that_is_nowhere'", "Traceback")
+        self.assertEqual(fields["code"], "failed")
+        self.assertIn("a line `yaml_that_is_nowhere`, and pack the model again", fields["hint"])
+        self.assertEqual(loading._missing_package("sklearn", self.folder).split("`")[1], "scikit-learn")
+        # One of the model's own is not to be installed.
+        fields = self.error(self.load("from . import other\n", {"entrypoint_package": "main"}), "main.py", "other")
+        self.assertNotIn("hint", fields)
+
+    def test_a_syntax_error_and_a_missing_function(self):
+        self.error(self.load("x = 1\ndef f(:\n"), 'main.py", line 2', "SyntaxError")
+        fields = self.error(self.load("x = 1\n"), "the module `main` (main.py) has no function `get_model`")
+        self.assertEqual(fields["code"], "failed")
+
+
+if __name__ == "__main__":
+    unittest.main()
