@@ -116,7 +116,7 @@ async fn a_model_that_cannot_be_loaded_says_why() {
         (
             "import nonsense_that_is_nowhere",
             Options::new(),
-            "ModuleNotFoundError: No module named 'nonsense_that_is_nowhere'",
+            "main.py, line 1: ModuleNotFoundError: No module named 'nonsense_that_is_nowhere'",
         ),
         ("def f(:", Options::new(), "SyntaxError"),
         ("", options("infer_fn", "f"), "the module `main` has no function `f`"),
@@ -126,6 +126,10 @@ async fn a_model_that_cannot_be_loaded_says_why() {
         let load_options = LoadOptions { options, ..place.load_options() };
         let error = Carton::load(carton, load_options).await.err().unwrap();
         assert!(chain(&error).contains(expected), "expected `{expected}` in: {}", chain(&error));
+        // The kind of errors that a runner refuses a model with: exit code 6.
+        assert_eq!(error.kind(), ErrorKind::RunnerCrashed);
+        let hint = error.hint().unwrap_or_default();
+        assert_eq!(hint.contains("a line `nonsense_that_is_nowhere`"), expected.contains("nonsense"), "{hint}");
     }
 }
 
@@ -169,6 +173,42 @@ async fn large_tensors_are_not_copied() {
     }
     // The runner has mapped it once.
     assert_eq!(addresses[0], addresses[1]);
+}
+
+#[tokio::test]
+async fn inputs_may_be_written_to_where_the_model_says_so() {
+    let Some(place) = place() else { return };
+    let source = "def f(x):\n    x *= 2\n    return {'y': x}\n";
+    let carton = pack(&place, source, "").await;
+    let x = Tensor::from(NumericTensor::from_vec(vec![1.5_f32; 100_000], vec![100_000]).unwrap());
+    let load = async |writable: Option<bool>| {
+        let mut options = Options::from([("infer_fn".to_owned(), "f".into())]);
+        options.extend(writable.map(|writable| ("writable_inputs".to_owned(), writable.into())));
+        Carton::load(carton.clone(), LoadOptions { options, ..place.load_options() }).await.unwrap()
+    };
+    for writable in [None, Some(false)] {
+        let error = load(writable).await.infer([("x", x.clone())]).await.unwrap_err();
+        assert!(chain(&error).contains("read-only"), "{}", chain(&error));
+        assert!(error.hint().unwrap_or_default().contains("`writable_inputs = true`"), "{:?}", error.hint());
+    }
+    let model = load(Some(true)).await;
+    for _ in 0..2 {
+        let outputs = model.infer([("x", x.clone())]).await.unwrap();
+        assert_eq!(outputs["y"], Tensor::from(NumericTensor::from_vec(vec![3.0_f32; 100_000], vec![100_000]).unwrap()));
+    }
+}
+
+#[tokio::test]
+async fn a_device_that_is_not_there_is_unavailable() {
+    let Some(place) = place() else { return };
+    let carton = pack(&place, "def f():\n    return {}\n", "").await;
+    for device in ["foo", "99", "GPU-00000000"] {
+        let options = Options::from([("infer_fn".to_owned(), "f".into())]);
+        let load_options = LoadOptions { options, device: Some(device.to_owned()), ..place.load_options() };
+        let error = Carton::load(carton.clone(), load_options).await.err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::NoRunner, "{}", chain(&error));
+        assert!(chain(&error).contains(&format!("`{device}`")), "{}", chain(&error));
+    }
 }
 
 #[tokio::test]

@@ -357,3 +357,119 @@ def get_model():
     assert_ne!(refused.code, 0);
     assert!(refused.stdout.contains("its hash differs"), "{refused}");
 }
+
+#[test]
+fn what_is_packed_in_the_originals_conventions_has_the_locks_of_both() {
+    let Some(site) = Site::new() else { return };
+    site.sandbox.write("m/model.py", DOUBLE.replace("tensors['x'] * 2", "tensors['x'].__imul__(2)"));
+    site.sandbox.write("m/requirements.txt", "msgpack\n");
+    site.carton(&["pack", "m", "--runner", "python", "-o", "m.carton"]).expect_code(0);
+    site.carton(&["unpack", "m.carton", "-o", "u"]).expect_code(0);
+    let work = site.sandbox.work();
+    let read = |path: &str| fs::read_to_string(work.join(path)).unwrap();
+    let theirs = read("u/model/.carton/carton.lock");
+    let values = |key: &str| -> Vec<String> {
+        let lines = theirs.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix(" = '")?.strip_suffix('\''));
+        lines.map(str::to_owned).collect()
+    };
+    // Of requirements.txt, as `sha256sum` says.
+    assert_eq!(values("orig_deps_hash"), ["dadca4498d695dd880db16130d1ea33f0d2a239646c518a1ca17f84b9859c979"]);
+    assert_eq!(theirs.matches("[[lockfile]]").count(), 1, "{theirs}");
+    for name in ["os_name", "sys_platform", "platform_machine", "platform_python_implementation", "python_version"] {
+        assert_eq!(values(name).len(), 1, "{theirs}");
+    }
+    let ours = read("u/model/.carton/requirements.lock");
+    assert_eq!((values("sha256").len(), values("url").len()), (2, 2), "{theirs}");
+    // The same files as in our own lock, where everybody can fetch them.
+    assert!(values("sha256").iter().all(|sha256| ours.contains(sha256)), "{theirs}");
+    let is_plain = |url: &String| url.starts_with("https://") && url.ends_with(".whl") && !url.contains(['@', '?']);
+    assert!(values("url").iter().all(is_plain), "{theirs}");
+    // The original looks for both names.
+    let metadata = read("u/carton.toml");
+    for option in ["entrypoint_package = \"model\"", "entrypoint_fn = \"get_model\""] {
+        assert!(metadata.contains(option), "{metadata}");
+    }
+    let doubled = outputs(&site.carton(&[&["run", "m.carton"], &DOUBLED[..]].concat()).expect_code(0));
+    assert_eq!(doubled["y"]["data"], json!([3.0, 4.0]));
+
+    // What the original reads is enough: with its lock alone the model runs too, in another environment.
+    fs::remove_file(work.join("u/model/.carton/requirements.lock")).unwrap();
+    fs::remove_file(work.join("u/model/requirements.txt")).unwrap();
+    site.carton(&["pack", "u/model", "--runner", "python", "-o", "theirs.carton"]).expect_code(0);
+    let listed = site.carton(&["ls", "theirs.carton"]).expect_code(0);
+    assert!(listed.stdout.contains("carton.lock") && !listed.stdout.contains("requirements.lock"), "{listed}");
+    fs::remove_dir_all(site.data()).unwrap();
+    let again = site.carton(&[&["run", "theirs.carton"], &DOUBLED[..]].concat()).expect_code(0);
+    assert!(again.stderr.contains("making the Python environment of the model: 2 packages"), "{again}");
+    assert_eq!(outputs(&again), doubled);
+
+    // Bundled wheels are named where they are, and need no network.
+    site.carton(&["pack", "m", "--runner", "python", "-o", "b.carton", "--bundle-wheels"]).expect_code(0);
+    site.carton(&["unpack", "b.carton", "-o", "b"]).expect_code(0);
+    fs::remove_dir_all(site.data()).unwrap();
+    for file in [".carton/requirements.lock", ".carton/wheels.lock", "requirements.txt"] {
+        fs::remove_file(work.join("b/model").join(file)).unwrap();
+    }
+    site.carton(&["pack", "b/model", "--runner", "python", "-o", "theirs.carton"]).expect_code(0);
+    let mut offline = site.command(&[&["run", "theirs.carton", "--offline"], &DOUBLED[..]].concat());
+    let offline = outcome(offline.env("UV_CACHE_DIR", work.join("empty"))).expect_code(0);
+    assert_eq!(outputs(&offline), doubled);
+}
+
+/// Looks for a word where a process can see it, and says where it was found.
+const LOOKS: &str = r#"
+import os
+
+def look(word):
+    word = word[()][::-1].encode()
+    places = {"os.environ": repr(os.environ).encode()}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            fields = open("/proc/%s/stat" % pid).read().rpartition(")")[2].split()
+            # What belongs to the runner, but not its host.
+            if int(fields[2]) == os.getpgrp():
+                places["process " + pid] = open("/proc/%s/environ" % pid, "rb").read()
+        except OSError:
+            pass
+    return {"found": "; ".join(name for name, data in places.items() if word in data), "n": len(places)}
+"#;
+
+#[test]
+fn credentials_of_package_indexes_do_not_reach_the_model() {
+    if !cfg!(target_os = "linux") {
+        eprintln!("skipped: processes are looked at in /proc");
+        return;
+    }
+    let Some(site) = Site::new() else { return };
+    site.sandbox.write("looks.py", LOOKS);
+    site.carton(&["pack", "looks.py", "--runner", "python", "-o", "looks.carton", "--opt", "infer_fn=look"]).expect_code(0);
+    // The first call makes an environment, the second finds it.
+    for _ in 0..2 {
+        let mut command = site.command(&["run", "looks.carton", "-i", "word=\"terces\"", "--json"]);
+        command.env("UV_INDEX_MINE_PASSWORD", "secret").env("PIP_INDEX_URL", "https://me:secret@index.example/simple");
+        command.env("NETRC", "/home/me/secret").env("FTP_PROXY", "secret");
+        command.env("CARTON_TOKEN_index_example", "secret").env("CARTON_RUNNER_INDEX", "/secret.json");
+        let looked = outputs(&outcome(&mut command).expect_code(0));
+        assert_eq!(looked["found"]["data"], json!(""), "{looked}");
+        assert!(looked["n"]["data"].as_i64().unwrap() >= 2, "{looked}");
+    }
+}
+
+#[test]
+fn devices_that_are_not_there_are_told_before_anything_is_fetched() {
+    let Some(site) = Site::new() else { return };
+    site.carton(&["pack", "double.py", "--runner", "python", "-o", "double.carton"]).expect_code(0);
+    let _ = fs::remove_dir_all(site.data());
+    for (device, expected) in [
+        ("foo", "`foo` names no device: expected `cpu`, the index of a GPU, or its name"),
+        ("99", "device `99` cannot be used"),
+        ("GPU-00000000", "device `GPU-00000000` cannot be used"),
+    ] {
+        let arguments = [&["run", "double.carton", "--device", device], &DOUBLED[..2]].concat();
+        let refused = site.carton(&arguments).expect_code(5);
+        assert!(refused.stderr.contains(expected), "{refused}");
+        assert!(refused.stderr.contains("hint: use the device `cpu`"), "{refused}");
+    }
+    assert!(site.environments().is_empty());
+    site.carton(&[&["run", "double.carton", "--device", "cpu"], &DOUBLED[..]].concat()).expect_code(0);
+}

@@ -115,7 +115,7 @@ impl Carton {
             let descriptor = choose_runner(&package, &config, &options, &|| abandoned.control())?;
             let files = ModelFiles::prepare(&package, descriptor.files, options.progress.as_ref(), &abandoned)?;
             let mut options = options;
-            options.policy.variables.extend(runner_variables(&config));
+            complete_policy(&mut options.policy, &config);
             Ok((package, descriptor, files, options))
         })
         .await?;
@@ -304,13 +304,15 @@ impl Carton {
     }
 }
 
-/// What every runner is told of its host: where it may keep what it needs, and whether it may use the network for that.
-pub(crate) fn runner_variables(config: &Config) -> Vec<(String, String)> {
+/// Adds what the configuration says to the caller's policy: which variables a runner gets, and which it does not get because the
+/// host takes credentials from them.
+pub(crate) fn complete_policy(policy: &mut runner::launch::LaunchPolicy, config: &Config) {
     let offline = if config.offline { "1" } else { "0" };
-    vec![
+    policy.variables.extend([
         ("CARTON_RUNNER_DATA_DIR".to_owned(), config.runner_data_dir.to_string_lossy().into_owned()),
         ("CARTON_OFFLINE".to_owned(), offline.to_owned()),
-    ]
+    ]);
+    policy.withheld.extend(config.credentials.tokens.iter().filter_map(|token| token.variable.clone()));
 }
 
 /// The runner that fits the carton, with what the caller overrides.

@@ -10,7 +10,7 @@ use super::PackOptions;
 use crate::Error;
 use crate::config::Config;
 use crate::metadata::{self, Draft};
-use crate::model::{runner_variables, start_runner, wire_specs};
+use crate::model::{complete_policy, start_runner, wire_specs};
 use crate::runner::Descriptor;
 
 pub(super) async fn ask_runner(
@@ -22,7 +22,7 @@ pub(super) async fn ask_runner(
     options: &PackOptions,
 ) -> Result<PackResponse, Error> {
     let mut policy = options.policy.clone();
-    policy.variables.extend(runner_variables(config));
+    complete_policy(&mut policy, config);
     let session = start_runner(descriptor, &policy, ConnectionOptions::default(), options.progress.clone()).await?;
     let mut runner_options = Options::new();
     runner_options.extend(draft.opts.clone());

@@ -1,15 +1,25 @@
 """The host's regions of shared memory, and what of them this side was lent (spec/runner-protocol.md, section 7)."""
 
+import mmap
 import os
 from collections import deque
 
-from carton_runner import regions
+from carton_runner import descriptors, regions
 from carton_runner.errors import ProtocolError
 
 #: The most regions a host may have at once.
 _REGION_CAP = 4096
 #: The most bytes they may have together. Hosts are trusted; this is for those that count wrongly.
 _BYTE_CAP = 8 << 40
+#: Arrays that are smaller are copied, when a model may write to them: mapping them again takes longer.
+_WORTH_MAPPING = 256 << 10
+
+
+class _OwnPages(mmap.mmap):
+    """Pages of the host that become this process's own when they are written to."""
+
+    #: The array that the host lends as long as it is alive.
+    lent = None
 
 
 class HostMemory:
@@ -19,6 +29,8 @@ class HostMemory:
         self._roots = roots
         self._on_release = on_release
         self._regions = {}
+        #: The descriptors of regions, and which files they were: models close descriptors, and open others in their place.
+        self._files = {}
         self._total = 0
         self._releases = deque()
         #: Bytes of all arrays that are alive. Approximate: arrays may go on any thread, in the middle of anything.
@@ -35,6 +47,8 @@ class HostMemory:
                 raise ProtocolError("region %d of shared memory: it cannot have 0 bytes" % number)
             self._regions[number] = regions.receive(descriptor, number, size)
             self._total += size
+            kept = descriptors.move_up(os.dup(descriptor))
+            self._files[number] = (kept, _identity(kept))
         finally:
             os.close(descriptor)
 
@@ -44,6 +58,9 @@ class HostMemory:
         if region is None:
             raise ProtocolError("region %d of shared memory: it was never mapped" % number)
         self._total -= len(region)
+        descriptor, identity = self._files.pop(number)
+        if _identity(descriptor) == identity:
+            os.close(descriptor)
 
     def region(self, number, offset, length):
         """The mapping of a region in which ``length`` bytes at ``offset`` lie."""
@@ -61,6 +78,30 @@ class HostMemory:
         """The host lends the bytes that ``array`` lies over, until the last view of it is gone."""
         self._roots.add(array, self, region, offset, length)
         self.n_bytes += length
+
+    def writable(self, array):
+        """An array with the same elements that this process may write to, and that nobody else sees. Where ``array`` lies in a
+        region of the host, only pages that are written to are copied."""
+        hold, root = self._roots.find(array)
+        if hold is not None and hold.memory is self and root is array and hold.length >= _WORTH_MAPPING:
+            own = self._own_pages(hold)
+            if own is not None:
+                # The other pages are still the host's.
+                own.lent = array
+                return type(array)(array.shape, array.dtype, own, hold.offset % mmap.ALLOCATIONGRANULARITY)
+        return array.copy()
+
+    def _own_pages(self, hold):
+        descriptor, identity = self._files.get(hold.region, (-1, None))
+        if identity is None or _identity(descriptor) != identity:
+            return None
+        before = hold.offset % mmap.ALLOCATIONGRANULARITY
+        access = {"flags": mmap.MAP_PRIVATE, "prot": mmap.PROT_READ | mmap.PROT_WRITE}
+        try:
+            return _OwnPages(descriptor, before + hold.length, offset=hold.offset - before, **access)
+        except (OSError, ValueError):
+            # Out of mappings or descriptors: then it is a copy.
+            return None
 
     def let_go(self, hold):
         """Nobody looks at an array any more."""
@@ -89,3 +130,12 @@ class HostMemory:
         while releases:
             entries.append('{"region":%d,"offset":%d}' % releases.popleft())
         return '"release":[%s],' % ",".join(entries)
+
+
+def _identity(descriptor):
+    """Which file a descriptor leads to."""
+    try:
+        status = os.fstat(descriptor)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

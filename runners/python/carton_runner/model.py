@@ -29,8 +29,10 @@ class Model:
         #: As the model orders them.
         self._declared = [output["name"] for output in outputs]
         self.dtypes = {output["name"]: output["dtype"] for output in outputs}
-        #: Whether the arrays of inputs are the model's to write to: each call gets copies of its own.
+        #: Whether the arrays of inputs are the model's to write to: each call gets its own.
         self.writable_inputs = False
+        #: Makes of an array one that may be written to.
+        self.writable = None
 
     @classmethod
     def of_function(cls, function, inputs, outputs, loops):
@@ -57,7 +59,7 @@ class Model:
         if self._input_names:
             arrays = {self._input_names.get(name, name): array for name, array in arrays.items()}
         if self.writable_inputs:
-            arrays = _copied(arrays)
+            arrays = self._made_writable(arrays)
         if self._infer is None:
             return self._settled(call, self._infer_sealed(self._settled(call, self._seal(arrays))))
         return self._settled(call, self._infer(arrays))
@@ -69,7 +71,7 @@ class Model:
         if self._input_names:
             arrays = {self._input_names.get(name, name): array for name, array in arrays.items()}
         if self.writable_inputs:
-            arrays = _copied(arrays)
+            arrays = self._made_writable(arrays)
         return self._settled(call, self._seal(arrays))
 
     def infer_sealed(self, call, handle):
@@ -83,6 +85,12 @@ class Model:
         """The inputs are not needed any more."""
         if self._unseal is not None:
             self._settled(call, self._unseal(handle))
+
+    def _made_writable(self, arrays):
+        return {
+            name: [self.writable(element) for element in array] if type(array) is list else self.writable(array)
+            for name, array in arrays.items()
+        }
 
     def _settled(self, call, result):
         if type(result) is dict:
@@ -122,14 +130,6 @@ class Model:
             return item
         finally:
             close(items)
-
-
-def _copied(arrays):
-    """Inputs that may be written to, in memory of this process."""
-    return {
-        name: [element.copy() for element in array] if type(array) is list else array.copy()
-        for name, array in arrays.items()
-    }
 
 
 def is_stream(result):

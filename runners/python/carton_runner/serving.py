@@ -13,7 +13,7 @@ from pathlib import Path
 import carton_runner
 from carton_runner import loading, regions, tracebacks, version
 from carton_runner.calls import Call, Cancelled, Report
-from carton_runner.connection import Connection, TooLarge, quote
+from carton_runner.connection import Connection, quote
 from carton_runner.decoding import Decoder
 from carton_runner.encoding import Encoder
 from carton_runner.errors import ProtocolError, RunnerError
@@ -33,11 +33,6 @@ _CREDIT_CAP = 1 << 62
 _KEPT = 64 << 20
 #: Calls after which it is counted anew.
 _RECOUNT = 256
-#: What to do about inputs that a model writes to.
-_READ_ONLY = (
-    "inputs lie in memory that is shared with the caller: copy what is written to (`x = x.copy()`), or set the model's option "
-    "`writable_inputs = true`, with which each call gets copies"
-)
 _ONLY_RUNNERS = frozenset(
     ("loaded", "packed", "inferred", "stream_item", "stream_end", "sealed", "log", "progress")
 )
@@ -288,7 +283,7 @@ class Server:
             self.process.exit_as_asked(exit)
         except BaseException as error:  # noqa: BLE001, whatever a model raises is an error of its call
             self.process.after_model()
-            described = self._described(error, call)
+            described = tracebacks.of_call(error, call, self._model)
             _forget(error)
             self._fail(call.number, described)
         self.call = carton_runner._call = None
@@ -328,19 +323,6 @@ class Server:
             fields += ',"hint":%s' % quote(error.hint)
         self._last_answer('"error":{%s}' % fields, number)
 
-    def _described(self, error, call):
-        """What a call is answered with that failed."""
-        if call.cancelled:
-            return Cancelled()
-        if isinstance(error, RunnerError):
-            return error
-        if isinstance(error, TooLarge):
-            return RunnerError(str(error), code="too_large")
-        described = tracebacks.describe(error)
-        if self._model is not None and not self._model.writable_inputs and tracebacks.is_about_read_only(error):
-            described.hint = _READ_ONLY
-        return described
-
     def _load(self, call):
         if self._model is not None:
             raise RunnerError("a model is loaded already", code="already_loaded")
@@ -350,6 +332,7 @@ class Server:
         self._decoder.use(numpy)
         self._encoder.use(numpy)
         self.pool.numpy = numpy
+        model.writable = self.host_memory.writable
         self._model = model
         self._last_answer('"loaded":{"max_concurrency":1}', call.number)
 

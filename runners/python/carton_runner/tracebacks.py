@@ -3,6 +3,8 @@
 import os
 import traceback
 
+from carton_runner.calls import Cancelled
+from carton_runner.connection import TooLarge
 from carton_runner.errors import RunnerError
 
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -10,6 +12,25 @@ _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _TRACEBACK_CAP = 64 << 10
 _TEXT_CAP = 16 << 10
 _CHAIN_CAP = 16
+#: What to do about inputs that a model writes to.
+_READ_ONLY = (
+    "inputs lie in memory that is shared with the caller: copy what is written to (`x = x.copy()`), or set the model's option "
+    "`writable_inputs = true`, with which each call gets copies"
+)
+
+
+def of_call(error, call, model):
+    """What a call is answered with that failed with this exception; ``model`` is ``None`` before one is loaded."""
+    if call.cancelled:
+        return Cancelled()
+    if isinstance(error, RunnerError):
+        return error
+    if isinstance(error, TooLarge):
+        return RunnerError(str(error), code="too_large")
+    described = describe(error)
+    if model is not None and not model.writable_inputs and _is_about_read_only(error):
+        described.hint = _READ_ONLY
+    return described
 
 
 def describe(error, folder=None):
@@ -26,7 +47,7 @@ def describe(error, folder=None):
     return RunnerError(message, causes)
 
 
-def is_about_read_only(error):
+def _is_about_read_only(error):
     """Whether an exception, or one that led to it, is about memory that must not be written to, as NumPy and Cython say
     so."""
     return any(isinstance(one, ValueError) and "read-only" in _text(one) for one in (error, *_chain(error)))

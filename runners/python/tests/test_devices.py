@@ -1,6 +1,9 @@
 """Which GPUs a model sees, and devices that cannot be used."""
 
 import os
+import shutil
+import subprocess
+import tempfile
 import unittest
 from unittest import mock
 
@@ -41,6 +44,42 @@ class Devices(unittest.TestCase):
             self.assertEqual(os.environ["CUDA_VISIBLE_DEVICES"], "before")
             devices.choose("cpu")
             self.assertEqual(os.environ["CUDA_VISIBLE_DEVICES"], "")
+
+
+#: A driver with two GPUs that understands ``CUDA_VISIBLE_DEVICES`` as NVIDIA's does, where there is none: what it says is
+#: what the interface of CUDA's driver says for such a machine.
+DRIVER = r"""
+#include <stdlib.h>
+#include <string.h>
+static int count;
+int cuInit(unsigned flags) {
+    const char *shown = getenv("CUDA_VISIBLE_DEVICES");
+    if (!shown) count = 2;
+    else if (!strcmp(shown, "0") || !strcmp(shown, "1") || !strcmp(shown, "GPU-5a")) count = 1;
+    else return shown[0] == '7' ? 999 : 100;
+    return 0;
+}
+int cuDeviceGetCount(int *n) { *n = count; return 0; }
+"""
+
+
+@unittest.skipUnless(shutil.which("cc"), "there is no C compiler to make a driver with")
+class Driver(unittest.TestCase):
+    def test_what_the_driver_says(self):
+        with tempfile.TemporaryDirectory() as folder:
+            command = ["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", os.path.join(folder, "libcuda.so.1")]
+            subprocess.run(command, input=DRIVER.encode(), check=True)
+            variables = {"LD_LIBRARY_PATH": folder, "CUDA_VISIBLE_DEVICES": "before"}
+            with mock.patch.dict(os.environ, variables), mock.patch.object(devices, "_GIVEN", None):
+                for device in ("0", "1", "GPU-5a"):
+                    devices.choose(device)
+                    self.assertEqual(os.environ["CUDA_VISIBLE_DEVICES"], device)
+                for device, reason in (("2", "it lists no such GPU"), ("GPU-6", "it lists no such GPU"), ("7", "error 999")):
+                    with self.assertRaises(RunnerError) as caught:
+                        devices.choose(device)
+                    self.assertEqual(caught.exception.causes, (f"the driver of NVIDIA's GPUs says: {reason}",))
+                # What was shown before stays.
+                self.assertEqual(os.environ["CUDA_VISIBLE_DEVICES"], "GPU-5a")
 
 
 @support.needs_numpy

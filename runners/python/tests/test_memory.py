@@ -170,6 +170,65 @@ class SharedMemory(support.ModelTest):
             x = {"name": "x", "dtype": "nested", "inner": inner}
             self.assertEqual(self.infer(host, x, body=values[8:24])["y"][2], struct.pack("<2d", 2, 4))
 
+    def test_large_inputs_that_may_be_written_to_are_copied_where_they_are(self):
+        source = """
+            kept = []
+
+            def keep(x):
+                kept.append(x)
+                x[0] = -1
+                return {"y": x, "first": kept[0][:2]}
+        """
+        n = 100_000
+        values = struct.pack("<%dd" % n, *range(n))
+        with self.host(source, {"infer_fn": "keep", "writable_inputs": True}) as host:
+            region, memory = host.region(1 << 21)
+            # Not at the start of a page.
+            for offset in (4096 + 64, 0):
+                memory[offset : offset + 8 * n] = values
+                outputs = self.infer(host, shared("x", "float64", [n], region, offset, 8 * n))
+                self.assertEqual(outputs["y"][2], struct.pack("<d", -1) + values[8:])
+                self.assertEqual(outputs["first"][2], struct.pack("<2d", -1, 1))
+                self.assertEqual(memory[offset : offset + 8 * n], values)
+                # It is lent for as long as the model keeps it.
+                self.assertEqual(host.released, [])
+        with self.host(source, {"infer_fn": "keep", "writable_inputs": True}) as host:
+            region, memory = host.region(1 << 21)
+            x = shared("x", "float64", [n], region, 0, 8 * n)
+            # What was written to by one call is not what the next one sees, although it lies at the same place.
+            for first in (5.0, 6.0):
+                memory[: 8 * n] = struct.pack("<2d", 7, first) + values[16:]
+                self.assertEqual(self.infer(host, x)["y"][2][:16], struct.pack("<2d", -1, first))
+
+    def test_inputs_that_may_be_written_to_are_those_that_were_sent(self):
+        source = """
+            import os
+
+            def f(x):
+                x[0] += 1
+                others = [os.open("other", os.O_RDONLY) for _ in range(3)]
+                # The descriptors of the runner but for its socket: they are of files that have no name.
+                for number in map(int, os.listdir("/proc/self/fd")):
+                    try:
+                        if "carton" in os.readlink("/proc/self/fd/%d" % number) or "memfd" in os.readlink("/proc/self/fd/%d" % number):
+                            os.dup2(others[0], number)
+                    except OSError:
+                        pass
+                return {"y": x}
+        """
+        n = 100_000
+        values = struct.pack("<%dd" % n, *range(n))
+        with open(self.write("other", ""), "wb") as file:
+            file.truncate(1 << 21)
+        with self.host(source, {"infer_fn": "f", "writable_inputs": True}) as host:
+            region, memory = host.region(1 << 20)
+            memory[: 8 * n] = values
+            for _ in range(3):
+                outputs = self.infer(host, shared("x", "float64", [n], region, 0, 8 * n))
+                self.assertEqual(outputs["y"][2], struct.pack("<d", 1) + values[8:])
+            host.send({"unmap": {"region": region}})
+            self.assertEqual(host.call({"ping": {}})[0], "pong")
+
     def test_options_that_are_no_choice(self):
         self.write("main.py", MODEL)
         with Host() as host:

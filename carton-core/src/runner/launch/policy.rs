@@ -34,12 +34,19 @@ const DEFAULT_VARIABLES: &[&str] = &[
     "RTEN_*",
 ];
 
+/// Where runners are installed from. Its URL may hold a password.
+const RUNNER_INDEX: &str = "CARTON_RUNNER_INDEX";
+
 /// What a runner process gets.
 #[derive(Clone, Debug)]
 pub struct LaunchPolicy {
-    /// Names of environment variables passed on; a final `*` stands for any ending. Tokens, `CARTON_TOKEN_…`, are passed on only
-    /// if they are named in full: they are for the host, which downloads, and no runner needs them.
+    /// Names of environment variables passed on; a final `*` stands for any ending. Tokens, `CARTON_TOKEN_…`, and
+    /// `CARTON_RUNNER_INDEX`, a URL that may hold a password, are passed on only if they are named in full: they are for the host,
+    /// which downloads, and no runner needs them.
     pub environment: Vec<String>,
+    /// Names of variables that are never passed on, whatever else says so. Loading and packing add those that the configuration
+    /// takes credentials from (`token_env`).
+    pub withheld: Vec<String>,
     /// Variables set for the runner, whatever the host's are.
     pub variables: Vec<(String, String)>,
     /// Resource limits.
@@ -59,6 +66,7 @@ impl Default for LaunchPolicy {
     fn default() -> Self {
         Self {
             environment: DEFAULT_VARIABLES.iter().map(|&name| name.to_owned()).collect(),
+            withheld: Vec::new(),
             variables: Vec::new(),
             limits: Limits::default(),
         }
@@ -67,15 +75,19 @@ impl Default for LaunchPolicy {
 
 impl LaunchPolicy {
     /// Gives `command` the variables that this policy passes on, and those that the runner's descriptor asks for, which never
-    /// are tokens.
+    /// are the host's own credentials.
     pub(super) fn apply_environment(&self, wanted: &[String], command: &mut Command) {
         command.env_clear();
-        let is_token = |name: &OsStr| name.as_encoded_bytes().starts_with(TOKEN_PREFIX.as_bytes());
-        let passes = |name: &OsStr| matches(&self.environment, name) || (matches(wanted, name) && !is_token(name));
-        for (name, value) in std::env::vars_os().filter(|(name, _)| passes(name)) {
+        for (name, value) in std::env::vars_os().filter(|(name, _)| self.passes(wanted, name)) {
             command.env(name, value);
         }
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+    }
+
+    fn passes(&self, wanted: &[String], name: &OsStr) -> bool {
+        let withheld = self.withheld.iter().any(|withheld| name.as_encoded_bytes() == withheld.as_bytes());
+        let asked = matches(wanted, name) && !is_for_the_host(name);
+        !withheld && (asked || matches(&self.environment, name))
     }
 
     #[cfg(target_os = "linux")]
@@ -98,12 +110,18 @@ impl LaunchPolicy {
     }
 }
 
-/// Whether a variable is one of `patterns`. A pattern with `*` never stands for a token.
-fn matches(patterns: &[String], name: &OsStr) -> bool {
+/// Whether a variable is a token of the host, or may hold a password of it.
+fn is_for_the_host(name: &OsStr) -> bool {
     let name = name.as_encoded_bytes();
+    name.starts_with(TOKEN_PREFIX.as_bytes()) || name == RUNNER_INDEX.as_bytes()
+}
+
+/// Whether a variable is one of `patterns`. A pattern with `*` never stands for what is for the host.
+fn matches(patterns: &[String], name: &OsStr) -> bool {
+    let bytes = name.as_encoded_bytes();
     patterns.iter().any(|pattern| match pattern.strip_suffix('*') {
-        Some(prefix) => name.starts_with(prefix.as_bytes()) && !name.starts_with(TOKEN_PREFIX.as_bytes()),
-        None => name == pattern.as_bytes(),
+        Some(prefix) => bytes.starts_with(prefix.as_bytes()) && !is_for_the_host(name),
+        None => bytes == pattern.as_bytes(),
     })
 }
 
@@ -126,6 +144,24 @@ mod tests {
         check("NETRC", false);
         assert!(matches(&["CARTON_TOKEN_a".to_owned()], OsStr::new("CARTON_TOKEN_a")));
         assert!(!matches(&["*".to_owned()], OsStr::new("CARTON_TOKEN_a")));
+        check("CARTON_RUNNER_INDEX", false);
         check("LD_PRELOAD", false);
+    }
+
+    #[test]
+    fn no_descriptor_gets_the_hosts_credentials() {
+        let policy = LaunchPolicy { withheld: vec!["CARTON_HUB".to_owned(), "MINE".to_owned()], ..LaunchPolicy::default() };
+        let check = |wanted: &str, name: &str, expected: bool| {
+            assert_eq!(policy.passes(&[wanted.to_owned()], OsStr::new(name)), expected, "{wanted} {name}");
+        };
+        check("NETRC", "NETRC", true);
+        check("UV_*", "UV_INDEX_URL", true);
+        check("UV_*", "NETRC", false);
+        for wanted in ["*", "CARTON_*", "CARTON_TOKEN_a", "CARTON_RUNNER_INDEX", "CARTON_HUB", "MINE"] {
+            for name in ["CARTON_TOKEN_a", "CARTON_RUNNER_INDEX", "CARTON_HUB", "MINE"] {
+                check(wanted, name, false);
+            }
+        }
+        check("", "CARTON_OFFLINE", true);
     }
 }
