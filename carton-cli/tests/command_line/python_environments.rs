@@ -442,7 +442,9 @@ fn credentials_of_package_indexes_do_not_reach_the_model() {
     }
     let Some(site) = Site::new() else { return };
     site.sandbox.write("looks.py", LOOKS);
-    site.carton(&["pack", "looks.py", "--runner", "python", "-o", "looks.carton", "--opt", "infer_fn=look"]).expect_code(0);
+    site.carton(&["pack", "looks.py", "--runner", "python", "-o", "looks.carton", "--opt", "infer_fn=look"])
+        .expect_code(0);
+    let _ = fs::remove_dir_all(site.data());
     // The first call makes an environment, the second finds it.
     for _ in 0..2 {
         let mut command = site.command(&["run", "looks.carton", "-i", "word=\"terces\"", "--json"]);
@@ -472,4 +474,18 @@ fn devices_that_are_not_there_are_told_before_anything_is_fetched() {
     }
     assert!(site.environments().is_empty());
     site.carton(&[&["run", "double.carton", "--device", "cpu"], &DOUBLED[..]].concat()).expect_code(0);
+}
+
+#[test]
+fn what_is_wrong_with_a_module_is_told_before_anything_is_fetched() {
+    let Some(site) = Site::new() else { return };
+    for (source, expected) in [
+        ("x = 1\ndef get_model(:\n", "broken.py, line 2: SyntaxError: "),
+        ("def get_models(): pass\n", "the module `broken` (broken.py) has no function `get_model`"),
+    ] {
+        site.sandbox.write("broken.py", source);
+        let refused = outcome(site.command(&["pack", "broken.py", "--runner", "python"]).env("UV", "/nothing"));
+        let refused = refused.expect_code(6);
+        assert!(refused.stderr.contains(expected), "{refused}");
+    }
 }

@@ -172,12 +172,13 @@ class SharedMemory(support.ModelTest):
 
     def test_large_inputs_that_may_be_written_to_are_copied_where_they_are(self):
         source = """
+            import mmap
             kept = []
 
             def keep(x):
                 kept.append(x)
                 x[0] = -1
-                return {"y": x, "first": kept[0][:2]}
+                return {"y": x, "first": kept[0][:2], "mapped": isinstance(x.base, mmap.mmap)}
         """
         n = 100_000
         values = struct.pack("<%dd" % n, *range(n))
@@ -189,6 +190,7 @@ class SharedMemory(support.ModelTest):
                 outputs = self.infer(host, shared("x", "float64", [n], region, offset, 8 * n))
                 self.assertEqual(outputs["y"][2], struct.pack("<d", -1) + values[8:])
                 self.assertEqual(outputs["first"][2], struct.pack("<2d", -1, 1))
+                self.assertEqual(outputs["mapped"][2], b"\1")
                 self.assertEqual(memory[offset : offset + 8 * n], values)
                 # It is lent for as long as the model keeps it.
                 self.assertEqual(host.released, [])

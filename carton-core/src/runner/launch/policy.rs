@@ -150,7 +150,8 @@ mod tests {
 
     #[test]
     fn no_descriptor_gets_the_hosts_credentials() {
-        let policy = LaunchPolicy { withheld: vec!["CARTON_HUB".to_owned(), "MINE".to_owned()], ..LaunchPolicy::default() };
+        let policy =
+            LaunchPolicy { withheld: vec!["CARTON_HUB".to_owned(), "MINE".to_owned()], ..LaunchPolicy::default() };
         let check = |wanted: &str, name: &str, expected: bool| {
             assert_eq!(policy.passes(&[wanted.to_owned()], OsStr::new(name)), expected, "{wanted} {name}");
         };
