@@ -119,7 +119,7 @@ async fn a_model_that_cannot_be_loaded_says_why() {
             "main.py, line 1: ModuleNotFoundError: No module named 'nonsense_that_is_nowhere'",
         ),
         ("def f(:", Options::new(), "SyntaxError"),
-        ("", options("infer_fn", "f"), "the module `main` has no function `f`"),
+        ("", options("infer_fn", "f"), "the module `main` (main.py) has no function `f`"),
         ("", options("entrypoint_package", "x"), "the model has no module `x` (there are these: main.py)"),
     ] {
         let carton = pack(&place, source, "").await;
