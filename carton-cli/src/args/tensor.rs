@@ -37,13 +37,13 @@ pub(crate) enum TensorCommand {
 const SOURCES: &str = "\
 Tensors come from:
   FILE.safetensors, FILE.safetensors.index.json (a sharded checkpoint), FILE.zt, FILE.npy, FILE.npz
-  MODEL.carton#tensor_data, those of a carton; MODEL may be a folder or a URL as well
-  any of these with #NAME for one tensor: weights.zt#lm_head, MODEL.carton#tensor_data/x";
+  MODEL.carton, those of a carton's self-tests and examples; MODEL may be a folder or a URL as well
+  any of these with #NAME for one tensor: weights.zt#lm_head, MODEL.carton#x";
 
 const CAT_EXAMPLES: &str = "\
 Examples:
   carton tensor cat weights.safetensors embed --slice 0:2,:8
-  carton tensor cat model.carton#tensor_data/x --first 10
+  carton tensor cat model.carton#x --first 10
   carton tensor cat weights.zt lm_head --npy > lm_head.npy";
 
 const CONVERT_EXAMPLES: &str = "\
@@ -52,7 +52,7 @@ refused, never rounded.
 
 Examples:
   carton tensor convert model.safetensors.index.json model.zt --zstd 3 --digest sha256
-  carton tensor convert model.carton#tensor_data cases.npz
+  carton tensor convert model.carton cases.npz
   carton tensor convert weights.zt layer0.safetensors --only 'layers.0.*'";
 
 const VALIDATE_EXAMPLES: &str = "\
@@ -71,7 +71,7 @@ Examples:
 /// Where tensors come from.
 #[derive(Args, Debug)]
 pub(crate) struct SourceArgs {
-    /// A tensor file, MODEL.carton#tensor_data, or one tensor of either: FILE#NAME
+    /// A tensor file, a carton, or one tensor of either: FILE#NAME
     #[arg(value_name = "SOURCE", value_hint = ValueHint::FilePath)]
     pub(crate) source: PathBuf,
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use clap::builder::styling::{AnsiColor, Style};
 use serde::Serialize;
 
-pub(crate) use numbers::{ago, byte_size, count, seconds};
+pub(crate) use numbers::{ago, byte_size, count, large_count, seconds};
 pub(crate) use printable::{one_line, printable, shortened};
 pub(crate) use table::{Align, Table};
 

@@ -23,6 +23,30 @@ pub(crate) fn count(number: usize, singular: &str) -> String {
     if number == 1 { format!("1 {singular}") } else { format!("{number} {singular}s") }
 }
 
+/// A count of three digits or so in thousands (K), millions (M), billions (B) or trillions (T), as sizes of models are told:
+/// `7.24 B parameters`. Below a thousand it is exact.
+pub(crate) fn large_count(number: u64, singular: &str) -> String {
+    const UNITS: [&str; 4] = ["K", "M", "B", "T"];
+    if number < 1000 {
+        let plural = if number == 1 { "" } else { "s" };
+        return format!("{number} {singular}{plural}");
+    }
+    let mut amount = number as f64 / 1000.0;
+    let mut unit = 0;
+    // 999.95 K would be rounded to 1000 K.
+    while amount >= 999.5 && unit + 1 < UNITS.len() {
+        amount /= 1000.0;
+        unit += 1;
+    }
+    let decimals = match amount {
+        // As rounding to that many digits leaves them.
+        amount if amount < 9.995 => 2,
+        amount if amount < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{amount:.decimals$} {} {singular}s", UNITS[unit])
+}
+
 /// A time with three digits or so: `4.21 ms`, `12.3 s`.
 pub(crate) fn seconds(duration: Duration) -> String {
     let seconds = duration.as_secs_f64();
@@ -58,6 +82,25 @@ mod tests {
         check(1024 * 1024 - 1, "1.0 MiB");
         check(700 << 20, "700.0 MiB");
         check(u64::MAX, "16.0 EiB");
+    }
+
+    #[test]
+    fn large_counts() {
+        let check = |number, expected: &str| assert_eq!(large_count(number, "parameter"), expected);
+        check(0, "0 parameters");
+        check(1, "1 parameter");
+        check(999, "999 parameters");
+        check(1000, "1.00 K parameters");
+        check(12_345, "12.3 K parameters");
+        check(999_499, "999 K parameters");
+        check(999_500, "1.00 M parameters");
+        check(9_994_999, "9.99 M parameters");
+        check(9_996_000, "10.0 M parameters");
+        check(124_439_808, "124 M parameters");
+        // Mistral 7B and Llama 3.1 405B, as their cards tell them.
+        check(7_241_732_096, "7.24 B parameters");
+        check(405_853_388_800, "406 B parameters");
+        check(u64::MAX, "18446744 T parameters");
     }
 
     #[test]

@@ -116,10 +116,9 @@ impl TensorFileError {
             }
             Self::OneFits { .. } => Some("choose one with --only NAME, or write an .npz file".to_owned()),
             Self::NoneMatches { .. } | Self::NotOne { .. } => Some("`carton tensor ls` shows their names".to_owned()),
-            Self::UnknownFormat { .. } => Some(
-                "read are .safetensors, .safetensors.index.json, .zt, .npy, .npz and MODEL.carton#tensor_data"
-                    .to_owned(),
-            ),
+            Self::UnknownFormat { .. } => {
+                Some("read are .safetensors, .safetensors.index.json, .zt, .npy, .npz and .carton".to_owned())
+            }
             Self::UnknownOutput { .. } => {
                 Some("name a file .safetensors, .zt, .npz or .npy; `carton pack` makes cartons".to_owned())
             }

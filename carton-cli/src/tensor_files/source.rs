@@ -40,29 +40,31 @@ pub(super) enum Opened {
 pub(crate) enum Place {
     /// A tensor file, and the one tensor of it that is asked for.
     File(PathBuf, Option<String>),
-    /// A carton, and the one tensor.
+    /// A carton, and what follows its `#`: see [`Source::carton`].
     Carton(PathBuf, Option<String>),
 }
 
-/// What separates a carton from its tensors.
-const TENSOR_DATA: &str = "#tensor_data";
+/// The folder of a carton that its tensors are in, which may stand between `#` and a name.
+const TENSOR_DATA: &str = "tensor_data";
+/// What follows `#` where a carton is pinned to a hash, which is part of where it is.
+const PIN: &str = "sha256=";
 
 impl Place {
-    /// Takes apart `FILE#NAME` and `CARTON#tensor_data/NAME`. A file whose own name has a `#` is taken as it is.
+    /// Takes apart `FILE#NAME`, `CARTON#NAME` and `CARTON#tensor_data/NAME`. A file whose own name has a `#` is taken as it is.
     pub(crate) fn parse(source: &Path) -> Self {
         let Some(text) = source.to_str() else { return Self::File(source.to_path_buf(), None) };
+        let exists = source.exists();
         // The first of them: the name of a tensor may have another one in it.
-        let ends = |rest: &str| rest.is_empty() || rest.starts_with('/');
-        if let Some((carton, rest)) = split_where(text, TENSOR_DATA, |_, rest| ends(rest)) {
-            let name = rest.strip_prefix('/').filter(|name| !name.is_empty());
-            return Self::Carton(carton.into(), name.map(str::to_owned));
+        let is_carton = |place: &str, rest: &str| {
+            !rest.starts_with(PIN) && (names_a_carton(place) || tensor_data_part(rest).is_some())
+        };
+        if !exists && let Some((carton, part)) = split_where(text, "#", is_carton) {
+            return Self::Carton(carton.into(), Some(part.to_owned()).filter(|part| !part.is_empty()));
         }
-        let is_url = ["http://", "https://"].iter().any(|scheme| text.starts_with(scheme));
-        let is_folder = source.is_dir() && source.join("carton.toml").is_file();
-        if is_url || is_folder || text.ends_with(".carton") {
+        if names_a_carton(text) {
             return Self::Carton(text.into(), None);
         }
-        if source.exists() {
+        if exists {
             return Self::File(text.into(), None);
         }
         match split_where(text, "#", |file, _| Path::new(file).is_file()) {
@@ -70,6 +72,20 @@ impl Place {
             None => Self::File(text.into(), None),
         }
     }
+}
+
+/// Whether text is where a carton is, as far as it and what is there say so.
+fn names_a_carton(text: &str) -> bool {
+    let place = text.split_once(&format!("#{PIN}")).map_or(text, |(place, _)| place);
+    let is_url = ["http://", "https://"].iter().any(|scheme| place.starts_with(scheme));
+    let path = Path::new(place);
+    is_url || place.ends_with(".carton") || (path.is_dir() && path.join("carton.toml").is_file())
+}
+
+/// What follows the folder of tensors, where `part` begins with it; nothing where it is that folder.
+fn tensor_data_part(part: &str) -> Option<&str> {
+    let rest = part.strip_prefix(TENSOR_DATA)?;
+    if rest.is_empty() { Some(rest) } else { rest.strip_prefix('/') }
 }
 
 /// Splits the text at the first separator that this is true of, given what is before and behind it.
@@ -94,9 +110,14 @@ impl Source {
         Self::new(path.display().to_string(), Opened::File(file, path.to_path_buf()), only)
     }
 
-    /// The tensors of a carton.
-    pub(crate) fn carton(package: Package, path: &Path, only: Option<&str>) -> Result<Self, TensorFileError> {
-        Self::new(format!("{}{TENSOR_DATA}", path.display()), Opened::Carton(package), only)
+    /// The tensors of a carton; with a `part`, the tensor of that name, or of what follows `tensor_data/` in it.
+    pub(crate) fn carton(package: Package, path: &Path, part: Option<&str>) -> Result<Self, TensorFileError> {
+        let is_name = part.is_some_and(|part| package.tensors().get(part).is_some());
+        let only = match part.and_then(tensor_data_part) {
+            Some(name) if !is_name => Some(name).filter(|name| !name.is_empty()),
+            _ => part,
+        };
+        Self::new(format!("{}#{TENSOR_DATA}", path.display()), Opened::Carton(package), only)
     }
 
     fn new(place: String, opened: Opened, only: Option<&str>) -> Result<Self, TensorFileError> {
@@ -193,6 +214,14 @@ impl Source {
         Self { opened, ..self }
     }
 
+    /// The elements of all tensors, as far as that is known. What a file claims may be more than there can be.
+    pub(crate) fn n_elements(&self) -> u64 {
+        let of_one =
+            |shape: &[usize]| shape.iter().fold(1, |product: u64, &length| product.saturating_mul(length as u64));
+        let shapes = self.listed.iter().filter_map(|listed| listed.shape.as_deref());
+        shapes.map(of_one).fold(0, u64::saturating_add)
+    }
+
     /// The bytes of all tensors, as far as that is known. What a file claims may be more than there can be.
     pub(crate) fn total(&self) -> u64 {
         self.listed.iter().filter_map(|listed| listed.bytes).fold(0, u64::saturating_add)
@@ -220,12 +249,22 @@ mod tests {
         check("none.zt#x", Place::File("none.zt#x".into(), None));
         check("Cargo.toml#x", Place::File("Cargo.toml".into(), name("x")));
         check("Cargo.toml#x#y", Place::File("Cargo.toml".into(), name("x#y")));
-        check("m.carton#tensor_data/x#tensor_data", Place::Carton("m.carton".into(), name("x#tensor_data")));
-        check("m.carton", Place::Carton("m.carton".into(), None));
-        check("m.carton#tensor_data", Place::Carton("m.carton".into(), None));
-        check("m.carton#tensor_data/", Place::Carton("m.carton".into(), None));
-        check("m.carton#tensor_data/a/b", Place::Carton("m.carton".into(), name("a/b")));
-        check("https://host/m#tensor_data/x", Place::Carton("https://host/m".into(), name("x")));
-        check("https://host/m.carton", Place::Carton("https://host/m.carton".into(), None));
+        let carton = |place: &str, part: &str| {
+            Place::Carton(place.into(), Some(part.to_owned()).filter(|part| !part.is_empty()))
+        };
+        check("m.carton", carton("m.carton", ""));
+        check("m.carton#", carton("m.carton", ""));
+        check("m.carton#x", carton("m.carton", "x"));
+        check("m.carton#a/b#c.carton", carton("m.carton", "a/b#c.carton"));
+        check("m.carton#tensor_data/x#tensor_data", carton("m.carton", "tensor_data/x#tensor_data"));
+        check("m.carton#tensor_data", carton("m.carton", "tensor_data"));
+        check("m#tensor_data/a/b", carton("m", "tensor_data/a/b"));
+        check("m#tensor_dates", Place::File("m#tensor_dates".into(), None));
+        check("m.carton#sha256=12", carton("m.carton#sha256=12", ""));
+        check("m.carton#sha256=12#x", carton("m.carton#sha256=12", "x"));
+        check("https://host/m#tensor_data/x", carton("https://host/m", "tensor_data/x"));
+        check("https://host/m#x", carton("https://host/m", "x"));
+        check("https://host/m.carton", carton("https://host/m.carton", ""));
+        check("https://host/m#sha256=12", carton("https://host/m#sha256=12", ""));
     }
 }

@@ -7,13 +7,15 @@ use serde_json::{Map, Value};
 use super::Context;
 use crate::args::{DenseArgs, TensorLsArgs};
 use crate::failure::{Exit, Failure};
-use crate::output::{Align, Output, Role, Table, byte_size, count, one_line, shortened};
+use crate::output::{Align, Output, Role, Table, byte_size, count, large_count, one_line, shortened};
 use crate::tensor_files::{Listed, TensorFileError, attribute_to_json, metadata_object};
 
 /// What `--json` prints.
 #[derive(Serialize)]
 struct Listing<'a> {
     tensors: Vec<Described<'a>>,
+    /// The elements of all of them.
+    parameters: u64,
     /// What the file says about itself; left out if it says nothing.
     #[serde(skip_serializing_if = "Map::is_empty")]
     metadata: Map<String, Value>,
@@ -37,8 +39,8 @@ pub(super) async fn run(arguments: TensorLsArgs, context: &Context<'_>) -> Resul
     if output.is_json() {
         let describe = |listed| Ok(Described { listed, attributes: metadata_object(&attributes(listed)?) });
         let tensors = source.listed().iter().map(describe).collect::<Result<_, TensorFileError>>()?;
-        output
-            .json(&Listing { tensors, metadata: metadata_object(metadata.iter().map(|(key, value)| (key, value))) })?;
+        let metadata = metadata_object(metadata.iter().map(|(key, value)| (key, value)));
+        output.json(&Listing { tensors, parameters: source.n_elements(), metadata })?;
         return Ok(Exit::Ok);
     }
     let mut text = table(source.listed(), output);
@@ -52,7 +54,12 @@ pub(super) async fn run(arguments: TensorLsArgs, context: &Context<'_>) -> Resul
             output.note(&one_line(&format!("`{}` cannot be read: {reason}", listed.name)));
         }
     }
-    output.note(&format!("{}, {}", count(source.listed().len(), "tensor"), byte_size(source.total())));
+    output.note(&format!(
+        "{}, {}, {}",
+        count(source.listed().len(), "tensor"),
+        large_count(source.n_elements(), "parameter"),
+        byte_size(source.total())
+    ));
     Ok(Exit::Ok)
 }
 

@@ -40,7 +40,7 @@ fn tensors_of_cartons() {
     string   [1]        -       -  -         dense   words
     float32  [2]        8       -  -         dense   x
     ----- stderr -----
-    2 tensors, 8 B
+    2 tensors, 3 parameters, 8 B
     ");
     assert_snapshot!(sandbox.carton("ls safetensors.carton"), @"
     exit code: 0
@@ -53,6 +53,48 @@ fn tensors_of_cartons() {
       72      72  stored   tensor_data/tensors.safetensors
     ----- stderr -----
     ");
+}
+
+/// Whatever `ls` lists, `cat` prints by that name, wherever the carton is and however it is named.
+#[test]
+fn names_that_are_listed_are_found() {
+    let sandbox = Sandbox::new();
+    let names = ["x", "layer.0/weight", "tensor_data", "tensor_data/x", "sha256=x", "end.carton"];
+    let mut npz = NpzWriter::new(fs::File::create(sandbox.work().join("cases.npz")).unwrap());
+    let mut metadata = "[[output]]\nname = \"y\"\ndtype = \"float32\"\nshape = [1]\n".to_owned();
+    for (number, name) in names.iter().enumerate() {
+        npz.add(name, &Tensor::from_vec(vec![number as f32], vec![1]).unwrap()).unwrap();
+        metadata.push_str(&format!("[[input]]\nname = \"i{number}\"\ndtype = \"float32\"\nshape = [1]\n"));
+    }
+    npz.finish().unwrap();
+    metadata.push_str("[[self_test]]\n[self_test.inputs]\n");
+    for (number, name) in names.iter().enumerate() {
+        metadata.push_str(&format!("i{number} = {:?}\n", format!("cases.npz#{name}")));
+    }
+    sandbox.write("model.bin", "weights");
+    sandbox.write("m.toml", metadata);
+    sandbox.carton("pack model.bin --runner noop --metadata m.toml -o m.carton").expect_code(0);
+    sandbox.carton("unpack m.carton -o folder").expect_code(0);
+    let hash = sandbox.carton("hash m.carton").expect_code(0).stdout;
+    let pinned = format!("m.carton#sha256={}", hash.trim());
+    for place in ["m.carton", "folder", &pinned] {
+        let listed = sandbox.carton(&format!("tensor ls {place} --json")).expect_code(0).json();
+        let listed: Vec<&str> =
+            listed["tensors"].as_array().unwrap().iter().map(|tensor| tensor["name"].as_str().unwrap()).collect();
+        assert_eq!(listed.len(), names.len(), "{listed:?}");
+        for name in listed {
+            let printed = |source: &str| sandbox.run(["tensor", "cat", source]).expect_code(0).stdout;
+            let by_name = sandbox.run(["tensor", "cat", place, name]).expect_code(0).stdout;
+            // That is a pin, whose tensors have the folder's name before them.
+            if !name.starts_with("sha256=") {
+                assert_eq!(printed(&format!("{place}#{name}")), by_name);
+            }
+            // Where a tensor is called as the other one's path, its name goes first.
+            if name != "x" {
+                assert_eq!(printed(&format!("{place}#tensor_data/{name}")), by_name);
+            }
+        }
+    }
 }
 
 /// Unpacked, shrunk and made whole again, a carton's self-tests pass.

@@ -21,7 +21,7 @@ fn tensors_are_listed_without_being_read() {
     metadata
       format: pt
     ----- stderr -----
-    3 tensors, 28 B
+    3 tensors, 7 parameters, 28 B
     ");
     write_ztensor(&sandbox, "w.zt");
     assert_snapshot!(sandbox.carton("tensor ls w.zt --only *s*"), @"
@@ -35,10 +35,10 @@ fn tensors_are_listed_without_being_read() {
     metadata
       format: pt
     ----- stderr -----
-    3 tensors, 48 B
+    3 tensors, 7 parameters, 48 B
     ");
     let json = sandbox.carton("tensor ls w.zt#layer.0.bias --json").expect_code(0).json();
-    assert_snapshot!(json, @r#"{"metadata":{"format":"pt"},"tensors":[{"bytes":4,"digest":"crc32c","dtype":"bfloat16","encoding":"raw","format":"dense","name":"layer.0.bias","shape":[2],"stored":4}]}"#);
+    assert_snapshot!(json, @r#"{"metadata":{"format":"pt"},"parameters":2,"tensors":[{"bytes":4,"digest":"crc32c","dtype":"bfloat16","encoding":"raw","format":"dense","name":"layer.0.bias","shape":[2],"stored":4}]}"#);
     let json = sandbox.carton("tensor ls w.zt#other --json").expect_code(0).json();
     assert_eq!(json["tensors"][0]["attributes"], serde_json::json!({"answer": 42}));
     let listed = sandbox.carton("tensor ls w.zt#other").expect_code(0).stdout;
@@ -69,7 +69,7 @@ fn tensors_are_listed_without_being_read() {
     ----- stderr -----
     error: `text.txt` is in no format that is known
 
-    hint: read are .safetensors, .safetensors.index.json, .zt, .npy, .npz and MODEL.carton#tensor_data
+    hint: read are .safetensors, .safetensors.index.json, .zt, .npy, .npz and .carton
     ");
     assert_eq!(sandbox.carton("tensor ls none.zt").code, 1);
 }
