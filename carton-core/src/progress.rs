@@ -36,7 +36,7 @@ impl fmt::Display for Stage {
     }
 }
 
-/// One report of progress.
+/// One report of progress. A stage is over when as much is done as there is in all, and when another one begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProgressEvent {

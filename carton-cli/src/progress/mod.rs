@@ -4,7 +4,8 @@ mod meter;
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressState, ProgressStyle};
@@ -13,7 +14,7 @@ use meter::{Meter, duration_text};
 use crate::args::ProgressChoice;
 use crate::output::byte_size;
 
-/// Between two lines of plain progress.
+/// Between two lines of plain progress, and before the first one.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Before a bar is shown: work that is quick needs none.
@@ -23,11 +24,15 @@ const BAR_DELAY: Duration = Duration::from_millis(200);
 const TICK: Duration = Duration::from_millis(500);
 
 /// Shows how far work is. One stage at a time: a new one takes the place of the one before.
+///
+/// A stage is over when all of it is done, when another one begins, or when the command is done with all of them. Then its bar is
+/// gone; lines about it, where there were any, end with one that says so.
 pub(crate) struct ProgressDisplay {
     kind: Kind,
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
 }
 
+#[derive(Clone)]
 enum Kind {
     Bars(MultiProgress),
     Plain,
@@ -39,27 +44,50 @@ struct State {
     stage: String,
     /// When the stage began.
     since: Option<Instant>,
+    /// What was reported last.
+    amount: Amount,
     bar: Option<ProgressBar>,
-    has_total: bool,
     /// Of the stage; bars look at it when they are drawn.
     meter: Arc<Mutex<Meter>>,
+    /// When a line was printed, or the first one could have been.
     last_line: Option<Instant>,
+    /// What the last line about this stage said is done.
+    told: Option<u64>,
+    /// Whether a thread is waiting to show a stage that reports nothing more.
+    is_awaited: bool,
+}
+
+/// How much is done.
+#[derive(Clone, Copy, Debug, Default)]
+struct Amount {
+    done: u64,
+    total: Option<u64>,
+    bytes: bool,
+}
+
+impl Amount {
+    fn is_whole(self) -> bool {
+        self.total.is_some_and(|total| total > 0 && self.done >= total)
+    }
 }
 
 impl ProgressDisplay {
     /// Progress as the user asked for it.
     pub(crate) fn new(choice: ProgressChoice, quiet: bool) -> Self {
-        let kind = match choice {
+        Self::of_kind(match choice {
             ProgressChoice::Auto if io::stderr().is_terminal() && !quiet => Kind::Bars(MultiProgress::new()),
             ProgressChoice::Plain if !quiet => Kind::Plain,
             _ => Kind::Silent,
-        };
-        Self { kind, state: Mutex::default() }
+        })
     }
 
     /// No progress.
     pub(crate) fn silent() -> Self {
-        Self { kind: Kind::Silent, state: Mutex::default() }
+        Self::of_kind(Kind::Silent)
+    }
+
+    fn of_kind(kind: Kind) -> Self {
+        Self { kind, state: Arc::default() }
     }
 
     /// Whether anything is shown; if not, nobody needs to report.
@@ -74,60 +102,41 @@ impl ProgressDisplay {
 
     /// As [`update`](Self::update), where `kept` of what is done was done by an earlier attempt, and says nothing of the rate.
     pub(crate) fn update_kept(&self, stage: &str, done: u64, kept: u64, total: Option<u64>, bytes: bool) {
-        // A thread that panicked while it drew leaves nothing worse than a strange line.
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.is_shown() {
+            return;
+        }
+        let mut state = self.locked();
         let now = Instant::now();
-        let new_stage = state.stage != stage;
-        if new_stage {
+        if state.stage != stage {
+            state.end_stage();
             stage.clone_into(&mut state.stage);
             state.since = Some(now);
             state.meter = Arc::default();
         }
-        state.meter.lock().unwrap_or_else(PoisonError::into_inner).set(now, done, kept);
-        match &self.kind {
-            Kind::Silent => {}
-            Kind::Bars(bars) => {
-                // A total that becomes known takes another bar.
-                let new_form = state.has_total != total.is_some();
-                state.has_total = total.is_some();
-                if (new_stage || new_form)
-                    && let Some(bar) = state.bar.take()
-                {
-                    bar.finish_and_clear();
-                }
-                if state.since.is_none_or(|since| since.elapsed() < BAR_DELAY) {
-                    return;
-                }
-                let meter = Arc::clone(&state.meter);
-                let bar = state.bar.get_or_insert_with(|| {
-                    let bar = bars.add(new_bar(stage, total, bytes, meter).with_position(done));
-                    bar.enable_steady_tick(TICK);
-                    bar
-                });
-                if let Some(total) = total {
-                    bar.set_length(total);
-                }
-                bar.set_position(done);
-            }
-            Kind::Plain => {
-                // The first line waits too: work that is quick needs none.
-                let last = *state.last_line.get_or_insert(now);
-                if now.duration_since(last) >= PLAIN_INTERVAL {
-                    state.last_line = Some(now);
-                    let pace = pace(&state.meter.lock().unwrap_or_else(PoisonError::into_inner), now, total, bytes);
-                    let _ = writeln!(io::stderr().lock(), "{}{pace}", plain_line(stage, done, total, bytes));
-                }
-            }
-        }
-    }
-
-    /// Removes the bar.
-    pub(crate) fn finish(&self) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(bar) = state.bar.take() {
+        // A total that becomes known takes another bar.
+        if state.amount.total.is_some() != total.is_some()
+            && let Some(bar) = state.bar.take()
+        {
             bar.finish_and_clear();
         }
+        state.last_line.get_or_insert(now);
+        state.amount = Amount { done, total, bytes };
+        state.meter.lock().unwrap_or_else(PoisonError::into_inner).set(now, done, kept);
+        if state.amount.is_whole() {
+            // More may follow in the same stage, which then goes on.
+            state.end_showing();
+            return;
+        }
+        state.show(&self.kind, now);
+        self.show_later(&mut state);
+    }
+
+    /// Ends the stage.
+    pub(crate) fn finish(&self) {
+        let mut state = self.locked();
+        state.end_stage();
         state.stage.clear();
+        (state.since, state.last_line) = (None, None);
     }
 
     /// Prints without leaving half a bar in what is printed.
@@ -137,6 +146,95 @@ impl ProgressDisplay {
             Kind::Plain | Kind::Silent => print(),
         }
     }
+
+    fn locked(&self) -> MutexGuard<'_, State> {
+        // A thread that panicked while it drew leaves nothing worse than a strange line.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Shows the stage when it has taken a while, even if it reports nothing more: an installation by another program does not.
+    fn show_later(&self, state: &mut State) {
+        if state.is_awaited || state.bar.is_some() || state.told.is_some() {
+            return;
+        }
+        let (kind, shared) = (self.kind.clone(), Arc::downgrade(&self.state));
+        let wait = move || {
+            while let Some(shared) = shared.upgrade() {
+                let mut state = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                let now = Instant::now();
+                let left = state.due(&kind).map(|due| due.saturating_duration_since(now));
+                if let Some(left) = left.filter(|left| !left.is_zero()) {
+                    drop(state);
+                    drop(shared);
+                    thread::sleep(left);
+                    continue;
+                }
+                state.is_awaited = false;
+                if !state.amount.is_whole() {
+                    state.show(&kind, now);
+                }
+                return;
+            }
+        };
+        // Without the thread the stage is shown when it reports again.
+        state.is_awaited = thread::Builder::new().name("progress".to_owned()).spawn(wait).is_ok();
+    }
+}
+
+impl State {
+    /// From when on the stage is shown: work that is quick needs no bar, and a line now and then is enough.
+    fn due(&self, kind: &Kind) -> Option<Instant> {
+        match kind {
+            Kind::Bars(_) => self.since.map(|since| since + BAR_DELAY),
+            Kind::Plain => self.last_line.map(|last| last + PLAIN_INTERVAL),
+            Kind::Silent => None,
+        }
+    }
+
+    /// Draws the bar, or prints a line, if it is time for that.
+    fn show(&mut self, kind: &Kind, now: Instant) {
+        if self.due(kind).is_none_or(|due| now < due) {
+            return;
+        }
+        let Amount { done, total, bytes } = self.amount;
+        match kind {
+            Kind::Silent => {}
+            Kind::Bars(bars) => {
+                let (stage, meter) = (&self.stage, &self.meter);
+                let bar = self.bar.get_or_insert_with(|| {
+                    let bar = bars.add(new_bar(stage, total, bytes, Arc::clone(meter)).with_position(done));
+                    bar.enable_steady_tick(TICK);
+                    bar
+                });
+                if let Some(total) = total {
+                    bar.set_length(total);
+                }
+                bar.set_position(done);
+            }
+            Kind::Plain => {
+                self.last_line = Some(now);
+                self.told = Some(done);
+                let meter = self.meter.lock().unwrap_or_else(PoisonError::into_inner);
+                let pace = pace(&meter, now, total, bytes);
+                let _ = writeln!(io::stderr().lock(), "{}{pace}", plain_line(&self.stage, self.amount));
+            }
+        }
+    }
+
+    /// Removes the bar. What lines said of the stage is brought to its end.
+    fn end_showing(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+        if self.told.take().is_some_and(|told| told != self.amount.done) {
+            let _ = writeln!(io::stderr().lock(), "{}", plain_line(&self.stage, self.amount));
+        }
+    }
+
+    fn end_stage(&mut self) {
+        self.end_showing();
+        self.amount = Amount::default();
+    }
 }
 
 fn new_bar(stage: &str, total: Option<u64>, bytes: bool, meter: Arc<Mutex<Meter>>) -> ProgressBar {
@@ -144,13 +242,17 @@ fn new_bar(stage: &str, total: Option<u64>, bytes: bool, meter: Arc<Mutex<Meter>
         (Some(_), true) => "{prefix:>12} {bar:30} {binary_bytes:>10} of {binary_total_bytes}{pace}",
         (Some(_), false) => "{prefix:>12} {bar:30} {pos} of {len}{pace}",
         (None, true) => "{prefix:>12} {spinner} {binary_bytes}{pace}",
-        (None, false) => "{prefix:>12} {spinner} {pos}{pace}",
+        (None, false) => "{prefix:>12} {spinner}{count}{pace}",
     };
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     // The library's own rate counts what an earlier attempt had done as if it had been done in an instant.
     let style = style.with_key("pace", move |bar: &ProgressState, text: &mut dyn fmt::Write| {
         let meter = meter.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = text.write_str(&pace(&meter, Instant::now(), total.and(bar.len()), bytes));
+    });
+    // A stage that counts nothing has no number.
+    let style = style.with_key("count", |bar: &ProgressState, text: &mut dyn fmt::Write| {
+        let _ = if bar.pos() > 0 { write!(text, " {}", bar.pos()) } else { Ok(()) };
     });
     ProgressBar::new(total.unwrap_or(0)).with_style(style.progress_chars("━╸ ")).with_prefix(stage.to_owned())
 }
@@ -163,13 +265,15 @@ fn pace(meter: &Meter, now: Instant, total: Option<u64>, bytes: bool) -> String 
     rate.into_iter().chain(left).collect()
 }
 
-fn plain_line(stage: &str, done: u64, total: Option<u64>, bytes: bool) -> String {
+fn plain_line(stage: &str, amount: Amount) -> String {
+    let Amount { done, total, bytes } = amount;
     let amount = |number| if bytes { byte_size(number) } else { number.to_string() };
     match total.filter(|total| *total > 0) {
         Some(total) => {
             let percent = u128::from(done) * 100 / u128::from(total);
             format!("{stage}: {} of {} ({percent} %)", amount(done), amount(total))
         }
+        None if total.is_none() && done == 0 => stage.to_owned(),
         None => format!("{stage}: {}", amount(done)),
     }
 }
@@ -182,12 +286,14 @@ mod tests {
 
     #[test]
     fn plain_lines() {
-        let check =
-            |done, total, bytes, expected: &str| assert_eq!(plain_line("packing", done, total, bytes), expected);
+        let check = |done, total, bytes, expected: &str| {
+            assert_eq!(plain_line("packing", Amount { done, total, bytes }), expected);
+        };
         check(512, Some(2048), true, "packing: 512 B of 2.0 KiB (25 %)");
         check(3, Some(4), false, "packing: 3 of 4 (75 %)");
         check(3, None, false, "packing: 3");
         check(0, Some(0), true, "packing: 0 B");
+        check(0, None, false, "packing");
         check(u64::MAX, Some(u64::MAX), false, &format!("packing: {0} of {0} (100 %)", u64::MAX));
     }
 
@@ -216,15 +322,38 @@ mod tests {
         assert_eq!(pace(&meter, later, Some(8 << 20), true), ", 0 B/s");
     }
 
+    /// A display of bars, and what is seen of it.
+    fn on_terminal() -> (ProgressDisplay, indicatif::InMemoryTerm) {
+        let terminal = indicatif::InMemoryTerm::new(5, 100);
+        let target = indicatif::ProgressDrawTarget::term_like(Box::new(terminal.clone()));
+        (ProgressDisplay::of_kind(Kind::Bars(MultiProgress::with_draw_target(target))), terminal)
+    }
+
+    /// As if the stage had begun that much earlier.
+    fn age(display: &ProgressDisplay, by: Duration) {
+        let mut state = display.locked();
+        state.since = state.since.map(|since| since - by);
+    }
+
+    /// What is seen as soon as this is true of it.
+    fn seen(terminal: &indicatif::InMemoryTerm, is_right: impl Fn(&str) -> bool) -> String {
+        let started = Instant::now();
+        loop {
+            let shown = terminal.contents();
+            if is_right(&shown) {
+                return shown;
+            }
+            assert!(started.elapsed() < Duration::from_secs(20), "{shown}");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     #[test]
     fn a_bar_is_drawn_with_its_pace() {
-        let terminal = indicatif::InMemoryTerm::new(5, 100);
-        let bars =
-            MultiProgress::with_draw_target(indicatif::ProgressDrawTarget::term_like(Box::new(terminal.clone())));
-        let display = ProgressDisplay { kind: Kind::Bars(bars), state: Mutex::default() };
+        let (display, terminal) = on_terminal();
         let start = Instant::now() - Duration::from_secs(4);
         display.update_kept("downloading", 4 << 20, 4 << 20, Some(1 << 30), true);
-        let mut state = display.state.lock().unwrap();
+        let mut state = display.locked();
         state.since = Some(start);
         state.meter = Arc::default();
         state.meter.lock().unwrap().set(start, 4 << 20, 4 << 20);
@@ -233,5 +362,49 @@ mod tests {
         let shown = terminal.contents();
         assert!(shown.contains("12.00 MiB of 1.00 GiB, 2.0 MiB/s, 8 min "), "{shown}");
         display.finish();
+        assert_eq!(terminal.contents(), "");
+    }
+
+    #[test]
+    fn a_bar_is_gone_when_all_is_done() {
+        let (display, terminal) = on_terminal();
+        let install = |done| display.update("installing t 1.0.0", done, Some(100), true);
+        install(1);
+        age(&display, BAR_DELAY);
+        install(50);
+        assert!(terminal.contents().contains("50 B of 100 B"), "{}", terminal.contents());
+        // What follows says nothing for a while, as a runner that starts.
+        install(100);
+        assert_eq!(terminal.contents(), "");
+        assert!(display.locked().bar.is_none());
+        // And a thread that was told to stop may be late.
+        display.finish();
+        install(100);
+        assert_eq!(terminal.contents(), "");
+        // There may be a second part.
+        install(1);
+        age(&display, BAR_DELAY);
+        install(20);
+        assert!(terminal.contents().contains("20 B of 100 B"), "{}", terminal.contents());
+        display.finish();
+        assert_eq!(terminal.contents(), "");
+    }
+
+    #[test]
+    fn a_stage_that_reports_once_is_shown_until_it_ends() {
+        let (display, terminal) = on_terminal();
+        display.update("installing ONNX Runtime with uv", 0, None, false);
+        assert_eq!(terminal.contents(), "");
+        let shown = seen(&terminal, |shown| !shown.is_empty());
+        assert!(shown.contains("installing ONNX Runtime with uv") && !shown.contains('0'), "{shown}");
+        display.update("loading ONNX Runtime", 0, None, false);
+        seen(&terminal, |shown| shown.contains("loading"));
+        display.finish();
+        assert_eq!(terminal.contents(), "");
+        // One that is over before it is shown never is.
+        display.update("quick", 0, None, false);
+        display.finish();
+        thread::sleep(BAR_DELAY * 2);
+        assert_eq!(terminal.contents(), "");
     }
 }

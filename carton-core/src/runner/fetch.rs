@@ -193,14 +193,19 @@ impl Waiter<'_> {
                     result
                 }
             });
+            let report = || {
+                let total = counted.total.load(Ordering::Relaxed);
+                (self.on_bytes)(counted.done.load(Ordering::Relaxed), (total > 0).then_some(total));
+            };
             while !worker.is_finished() {
                 std::thread::park_timeout(CHECK_INTERVAL);
                 if (self.wanted)().is_break() {
                     activity.stop();
                 }
-                let total = counted.total.load(Ordering::Relaxed);
-                (self.on_bytes)(counted.done.load(Ordering::Relaxed), (total > 0).then_some(total));
+                report();
             }
+            // What came between the last look and the end.
+            report();
             worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
     }

@@ -9,6 +9,7 @@ use std::fs::{self, File};
 use std::ops::ControlFlow;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use self::check::Expected;
 use super::fetch::{self, Fetched, Waiter};
@@ -200,12 +201,22 @@ impl Installer<'_> {
     }
 
     fn fetch(&self, part: &Part, stage: Stage) -> Result<Fetched, InstallError> {
-        let on_bytes = |done, total| {
+        let last = AtomicU64::new(0);
+        let report = |done, total| {
             if let Some(progress) = self.progress {
                 progress(&ProgressEvent { stage: stage.clone(), done, kept: 0, total, unit: "bytes" });
             }
         };
-        fetch::archive(part, self.runner_dir, self.network, &Waiter { wanted: self.wanted, on_bytes: &on_bytes })
+        let on_bytes = |done, total| {
+            last.store(done, Ordering::Relaxed);
+            report(done, total);
+        };
+        let waiter = Waiter { wanted: self.wanted, on_bytes: &on_bytes };
+        let fetched = fetch::archive(part, self.runner_dir, self.network, &waiter)?;
+        // A server need not say how much there is; what came is all there was.
+        let done = last.into_inner();
+        report(done, Some(done));
+        Ok(fetched)
     }
 
     fn workspace(&self) -> Result<Workspace, InstallError> {
