@@ -13,13 +13,17 @@ pub(crate) fn install_script(sandbox: &Sandbox, name: &str, interface: u32, scri
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("run.sh"), format!("#!/bin/sh\n{script}\n")).unwrap();
     fs::set_permissions(folder.join("run.sh"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(folder.join("runner.toml"), descriptor(sandbox, name, interface, "run.sh")).unwrap();
+}
+
+/// A `runner.toml` with one runner.
+fn descriptor(sandbox: &Sandbox, name: &str, interface: u32, path: &str) -> String {
     let platform = platform(sandbox);
-    let descriptor = format!(
+    format!(
         "version = 1\n[[runner]]\nrunner_name = \"{name}\"\nframework_version = \"1.0.0\"\nrunner_compat_version = 1\n\
          runner_interface_version = {interface}\nrunner_release_date = \"2026-01-01T00:00:00Z\"\n\
-         runner_path = \"run.sh\"\nplatform = \"{platform}\"\n"
-    );
-    fs::write(folder.join("runner.toml"), descriptor).unwrap();
+         runner_path = \"{path}\"\nplatform = \"{platform}\"\n"
+    )
 }
 
 /// A line of a table, whatever the widths of its columns.
@@ -100,7 +104,7 @@ fn what_neither_an_index_nor_this_program_has() {
     ----- stderr -----
     error: this program carries no runner `torchscript` that fits (there are: noop 0.1.0, onnx 1.21.0)
 
-    hint: no runner index is configured; install it from one that has it: `carton runner install torchscript --index URL`
+    hint: build and install it: `runners/torchscript/install` in Carton's source; or install it from an index: `carton runner install torchscript --index URL`
     ");
     assert_snapshot!(sandbox.carton("runner install onnx@^99 --json"), @r#"
     exit code: 5
@@ -129,7 +133,7 @@ fn no_runner_fits() {
     ----- stderr -----
     error: no installed runner `torchscript` fits (installed: noop 0.1.0, old 1.0.0, onnx 1.21.0)
 
-    hint: no runner index is configured; install it from one that has it: `carton runner install torchscript --index URL`
+    hint: build and install it: `runners/torchscript/install` in Carton's source; or install it from an index: `carton runner install torchscript --index URL`
     ");
     assert_snapshot!(sandbox.carton("pack model.bin --runner old"), @"
     exit code: 5
@@ -138,7 +142,7 @@ fn no_runner_fits() {
     ----- stderr -----
     error: no installed runner `old` fits (old 1.0.0: it speaks runner interface 1, supported is 2)
 
-    hint: no runner index is configured; install it from one that has it: `carton runner install old --index URL`
+    hint: the one that is installed is for another version of Carton; no runner index is configured; install the one for this version from one that has it: `carton runner install old --index URL`
     ");
     assert_snapshot!(sandbox.carton("run model.bin --runner noop --framework-version ^99 --json"), @r#"
     exit code: 5
@@ -235,4 +239,60 @@ fn a_runner_that_dies_at_once() {
           no GPU here
     ");
     assert_snapshot!(sandbox.carton("run model.bin --runner dying -i x=1 --json").expect_code(6).json()["error"]["kind"], @r#""runner""#);
+}
+
+/// The original Carton's installer writes absolute paths.
+#[test]
+fn a_runner_whose_program_is_elsewhere() {
+    let sandbox = Sandbox::new();
+    sandbox.carton("runner install noop").expect_code(0);
+    let installed = sandbox.runner_dir().join("noop-0.1.0");
+    let program = sandbox.work().join("program");
+    fs::rename(installed.join("carton"), &program).unwrap();
+    let text = fs::read_to_string(installed.join("runner.toml")).unwrap();
+    let text = text.replace("runner_name = \"noop\"", "runner_name = \"elsewhere\"");
+    fs::write(installed.join("runner.toml"), text.replace("\"carton\"", &format!("{program:?}"))).unwrap();
+
+    let list = sandbox.carton("runner ls --json").expect_code(0).json();
+    let found = &list["runners"][2];
+    assert_eq!(
+        (&found["runner_name"], &found["runner_path"], &found["embedded"], &found["supported"]),
+        (&"elsewhere".into(), &program.to_str().unwrap().into(), &false.into(), &true.into())
+    );
+    sandbox.write("model.bin", "weights");
+    let ran = sandbox.carton("run model.bin --runner elsewhere -i x=[1.0] --json").expect_code(0).json();
+    assert_eq!(ran["outputs"]["x"]["data"], serde_json::json!([1.0]));
+    sandbox.carton("runner rm elsewhere").expect_code(0);
+    assert!(program.is_file() && !installed.exists());
+
+    // What comes from somebody else stays in its folder.
+    sandbox.write("theirs/runner.toml", descriptor(&sandbox, "theirs", 2, "/bin/sh"));
+    assert_snapshot!(sandbox.carton("runner install ./theirs"), @"
+    exit code: 4
+    ----- stdout -----
+
+    ----- stderr -----
+    error: cannot use the runner.toml of `./theirs`
+
+    Caused by:
+      runner 0: runner_path must be a relative path below the runner's folder, found `/bin/sh`
+    ");
+    let packaged = sandbox.carton("runner package ./theirs -o theirs.tar.gz").expect_code(1).stderr;
+    assert!(packaged.contains("runner_path must be a relative path below the runner's folder"), "{packaged}");
+    assert_eq!(names(&sandbox.runner_dir()), Vec::<String>::new());
+}
+
+/// The original Carton keeps its runners in the same folder.
+#[test]
+fn ours_are_offered_beside_those_of_the_original() {
+    let sandbox = Sandbox::new();
+    install_script(&sandbox, "python", 1, "exit 1");
+    install_script(&sandbox, "torchscript", 1, "exit 1");
+    sandbox.write("model.bin", "weights");
+    let advice = |runner: &str| {
+        let failed = sandbox.carton(&format!("run model.bin --runner {runner} --json")).expect_code(5).json();
+        failed["error"]["hint"].as_str().unwrap().to_owned()
+    };
+    assert_snapshot!(advice("python"), @"the one that is installed is for another version of Carton; install the one for this version: `carton runner install python`");
+    assert_snapshot!(advice("torchscript"), @"the one that is installed is for another version of Carton; build and install the one for this version: `runners/torchscript/install` in Carton's source; or install it from an index: `carton runner install torchscript --index URL`");
 }

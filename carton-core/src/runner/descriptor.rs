@@ -35,7 +35,7 @@ pub struct Descriptor {
     pub runner_interface_version: u64,
     /// When it was released; the newer of two equals is chosen.
     pub runner_release_date: ReleaseDate,
-    /// The executable; relative in the file, absolute here.
+    /// The executable. A path that is relative in the file has the file's folder before it here.
     pub runner_path: PathBuf,
     /// Arguments the executable is started with.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -141,6 +141,16 @@ pub(super) struct RawDescriptor {
     pub(super) environment: Vec<String>,
 }
 
+/// Which paths a descriptor may name as its executable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExecutablePaths {
+    /// Only paths below the runner's folder: for what is installed or packaged, whose author is somebody else.
+    InFolder,
+    /// Absolute paths as well: for a `runner.toml` in `runner_dir`, where the user has written it. The original Carton's installer
+    /// writes absolute paths.
+    Anywhere,
+}
+
 /// The original writes the date as a string; TOML's own date-time is what a person would write.
 #[derive(Deserialize)]
 #[serde(untagged)]
@@ -153,7 +163,7 @@ pub(super) enum RawDate {
 ///
 /// # Errors
 /// See [`DescriptorError`].
-pub fn parse(text: &str, folder: &Path) -> Result<Vec<Descriptor>, DescriptorError> {
+pub fn parse(text: &str, folder: &Path, allowed: ExecutablePaths) -> Result<Vec<Descriptor>, DescriptorError> {
     let raw: RawVersion = toml::from_str(text).map_err(|error| DescriptorError::Parse(Box::new(error)))?;
     if raw.version != 1 {
         return Err(DescriptorError::Version { found: raw.version });
@@ -163,13 +173,18 @@ pub fn parse(text: &str, folder: &Path) -> Result<Vec<Descriptor>, DescriptorErr
         if raw.runner_path.is_none() {
             return Err(DescriptorError::Missing { index, field: "runner_path" });
         }
-        validate(index, raw, folder)
+        validate(index, raw, folder, allowed)
     });
     described.collect()
 }
 
 /// Checks what is known of a runner. A path that is not given stays empty.
-pub(super) fn validate(index: usize, raw: RawDescriptor, folder: &Path) -> Result<Descriptor, DescriptorError> {
+pub(super) fn validate(
+    index: usize,
+    raw: RawDescriptor,
+    folder: &Path,
+    allowed: ExecutablePaths,
+) -> Result<Descriptor, DescriptorError> {
     let field = |field, problem, found: &dyn fmt::Display| DescriptorError::Field {
         index,
         field,
@@ -183,11 +198,21 @@ pub(super) fn validate(index: usize, raw: RawDescriptor, folder: &Path) -> Resul
         .map_err(|_| field("framework_version", "must be an exact semantic version", &raw.framework_version))?;
     let runner_path = match raw.runner_path {
         Some(path) => {
-            let leaves = path.components().any(|part| !matches!(part, Component::Normal(_) | Component::CurDir));
-            if path.as_os_str().is_empty() || leaves {
-                let problem = "must be a relative path below the runner's folder";
+            let problem = match allowed {
+                ExecutablePaths::InFolder => "must be a relative path below the runner's folder",
+                ExecutablePaths::Anywhere => {
+                    "must be a relative path below the runner's folder, or absolute, without `..`"
+                }
+            };
+            let is_plain = |part| match part {
+                Component::Normal(_) | Component::CurDir => true,
+                Component::RootDir => allowed == ExecutablePaths::Anywhere,
+                Component::ParentDir | Component::Prefix(_) => false,
+            };
+            if path.as_os_str().is_empty() || !path.components().all(is_plain) {
                 return Err(field("runner_path", problem, &path.display()));
             }
+            // An absolute path takes the place of the folder.
             folder.join(path)
         }
         None => PathBuf::new(),
@@ -216,6 +241,10 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+
+    fn parse(text: &str, folder: &Path) -> Result<Vec<Descriptor>, DescriptorError> {
+        super::parse(text, folder, ExecutablePaths::InFolder)
+    }
 
     const ORIGINAL: &str = r#"
 version = 1
@@ -269,6 +298,27 @@ platform = "x86_64-unknown-linux-gnu"
         check("runner_interface_version = 1", "runner_interface_version = -1", "runner_interface_version");
         check("platform = ", "platfrom = ", "platform");
         check("runner_path = ", "runner_pth = ", "runner_path is missing");
+    }
+
+    #[test]
+    fn executables_lie_where_their_author_may_put_them() {
+        let check = |written: &str, expected: Option<&str>| {
+            let text = ORIGINAL.replace("\"runner\"", &format!("{written:?}"));
+            let found = super::parse(&text, Path::new("/r"), ExecutablePaths::Anywhere);
+            match expected {
+                Some(expected) => assert_eq!(found.unwrap()[0].runner_path, Path::new(expected), "{written}"),
+                None => assert!(found.unwrap_err().to_string().contains("runner_path"), "{written}"),
+            }
+            let is_below = expected.is_some_and(|path| path.starts_with("/r/")) && !written.starts_with('/');
+            assert_eq!(parse(&text, Path::new("/r")).is_ok(), is_below, "{written}");
+        };
+        check("bin/runner", Some("/r/bin/runner"));
+        check("./runner", Some("/r/./runner"));
+        check("/opt/carton/runner", Some("/opt/carton/runner"));
+        check("/r/runner", Some("/r/runner"));
+        check("/opt/../bin/sh", None);
+        check("../runner", None);
+        check("", None);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::{SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::descriptor::{self, Descriptor, DescriptorError, ModelFilesMode, RawDate, RawDescriptor};
+use super::descriptor::{self, Descriptor, DescriptorError, ExecutablePaths, ModelFilesMode, RawDate, RawDescriptor};
 use super::place::{Place, PlaceError};
 use crate::causes::without_value;
 use crate::digest::Sha256Digest;
@@ -186,7 +186,8 @@ fn parse_entry(position: usize, raw: &RawValue, index: &Place) -> Result<IndexEn
         files: raw.files,
         environment: raw.environment,
     };
-    let descriptor = descriptor::validate(position, described, "".as_ref()).map_err(EntryError::Descriptor)?;
+    let descriptor = descriptor::validate(position, described, "".as_ref(), ExecutablePaths::InFolder)
+        .map_err(EntryError::Descriptor)?;
     Ok(IndexEntry { descriptor, id: raw.id, parts })
 }
 

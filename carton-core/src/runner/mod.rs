@@ -21,7 +21,7 @@ mod unpack;
 mod workspace;
 
 pub(crate) use choose::{Choice, choose};
-pub use descriptor::{Descriptor, DescriptorError, INTERFACE_VERSION, ModelFilesMode};
+pub use descriptor::{Descriptor, DescriptorError, ExecutablePaths, INTERFACE_VERSION, ModelFilesMode};
 pub use embedded::{EmbeddedRunner, RELEASE_DATE, RUNNER_ARGUMENT, runner_main};
 pub use index::{BrokenEntry, Index, IndexEntry, IndexError, MAX_INDEX_BYTES, MAX_INDEX_ENTRIES, Part};
 pub use install::{InstallError, Installed, Installer, RunnerFile};

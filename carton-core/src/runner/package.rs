@@ -16,7 +16,7 @@ use super::install::{check_executable, folder_name};
 use super::unpack::names::Names;
 use super::unpack::{Limits, UnpackError};
 use super::workspace::Lock;
-use super::{Descriptor, InstallError, MAX_INDEX_BYTES, registry};
+use super::{Descriptor, ExecutablePaths, InstallError, MAX_INDEX_BYTES, registry};
 use crate::digest::{Hasher, Sha256Digest};
 use crate::network::Url;
 
@@ -201,7 +201,7 @@ fn describe(folder: &Path) -> Result<Vec<Descriptor>, InstallError> {
     if folder.is_dir() && !path.exists() {
         return Err(no_descriptor(folder));
     }
-    Ok(registry::read_descriptor(&path, folder)?)
+    Ok(registry::read_descriptor(&path, folder, ExecutablePaths::InFolder)?)
 }
 
 fn no_descriptor(folder: &Path) -> InstallError {

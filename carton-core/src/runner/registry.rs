@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use super::descriptor::{self, Descriptor, DescriptorError};
+use super::descriptor::{self, Descriptor, DescriptorError, ExecutablePaths};
 use super::embedded;
 
 /// The file that describes the runners of a folder.
@@ -16,6 +16,8 @@ const MAX_DESCRIPTOR_BYTES: u64 = 1 << 20;
 #[derive(Debug, Default)]
 pub struct Registry {
     runners: Vec<Descriptor>,
+    /// The folder of each runner that has one. Those embedded in the program come first, and have none.
+    folders: Vec<PathBuf>,
     broken: Vec<BrokenRunner>,
 }
 
@@ -65,7 +67,7 @@ impl Registry {
     /// # Errors
     /// `runner_dir` exists and cannot be listed.
     pub fn read(runner_dir: &Path) -> Result<Self, RegistryError> {
-        let mut registry = Self { runners: embedded::descriptors(), broken: Vec::new() };
+        let mut registry = Self { runners: embedded::descriptors(), ..Self::default() };
         for folder in subfolders(runner_dir)? {
             if !registry.add(&folder) {
                 // A vendor's folder holds one folder a runner; what cannot be listed there holds none.
@@ -83,6 +85,17 @@ impl Registry {
         &self.runners
     }
 
+    /// The runners that are part of this program.
+    #[must_use]
+    pub fn embedded(&self) -> &[Descriptor] {
+        self.runners.get(..self.runners.len().saturating_sub(self.folders.len())).unwrap_or_default()
+    }
+
+    /// The installed runners, each with the folder whose `runner.toml` describes it. The executable may be elsewhere.
+    pub fn installed(&self) -> impl Iterator<Item = (&Descriptor, &Path)> {
+        self.runners.iter().skip(self.embedded().len()).zip(self.folders.iter().map(PathBuf::as_path))
+    }
+
     /// Folders whose `runner.toml` cannot be used.
     #[must_use]
     pub fn broken(&self) -> &[BrokenRunner] {
@@ -95,8 +108,11 @@ impl Registry {
         if !path.exists() {
             return false;
         }
-        match read_descriptor(&path, folder) {
-            Ok(runners) => self.runners.extend(runners),
+        match read_descriptor(&path, folder, ExecutablePaths::Anywhere) {
+            Ok(runners) => {
+                self.folders.extend(runners.iter().map(|_| folder.to_path_buf()));
+                self.runners.extend(runners);
+            }
             Err(error) => {
                 tracing::warn!(path = %path.display(), "ignoring a runner: {error}");
                 self.broken.push(BrokenRunner { path, error });
@@ -106,8 +122,12 @@ impl Registry {
     }
 }
 
-/// The runners that the `runner.toml` at `path` describes, with paths below `folder`.
-pub(super) fn read_descriptor(path: &Path, folder: &Path) -> Result<Vec<Descriptor>, RegistryError> {
+/// The runners that the `runner.toml` at `path` describes. Relative paths in it start from `folder`.
+pub(super) fn read_descriptor(
+    path: &Path,
+    folder: &Path,
+    allowed: ExecutablePaths,
+) -> Result<Vec<Descriptor>, RegistryError> {
     let io_error = |source| RegistryError::Io { path: path.to_path_buf(), source };
     let found = std::fs::metadata(path).map_err(io_error)?.len();
     if found > MAX_DESCRIPTOR_BYTES {
@@ -117,7 +137,8 @@ pub(super) fn read_descriptor(path: &Path, folder: &Path) -> Result<Vec<Descript
     std::fs::File::open(path)
         .and_then(|file| file.take(MAX_DESCRIPTOR_BYTES).read_to_string(&mut text))
         .map_err(io_error)?;
-    descriptor::parse(&text, folder).map_err(|source| RegistryError::Descriptor { path: path.to_path_buf(), source })
+    descriptor::parse(&text, folder, allowed)
+        .map_err(|source| RegistryError::Descriptor { path: path.to_path_buf(), source })
 }
 
 /// The folders directly below `path`, sorted; none when `path` does not exist. Names that begin with a dot are skipped:
@@ -172,6 +193,18 @@ mod tests {
         assert_eq!(names, ["good", "them/inner"]);
         assert_eq!(registry.runners()[0].runner_path, root.path().join("b-good/bin/run"));
         assert_eq!(registry.broken().len(), 1);
+    }
+
+    #[test]
+    fn an_executable_elsewhere_belongs_to_the_folder_of_its_description() {
+        let root = tempfile::tempdir().unwrap();
+        install(&root.path().join("a"), &text("here"));
+        install(&root.path().join("b"), &text("elsewhere").replace("bin/run", "/opt/elsewhere/run"));
+        let registry = Registry::read(root.path()).unwrap();
+        let found: Vec<_> = registry.installed().map(|(runner, folder)| (&*runner.runner_path, folder)).collect();
+        let (a, b) = (root.path().join("a"), root.path().join("b"));
+        assert_eq!(found, [(&*a.join("bin/run"), &*a), (Path::new("/opt/elsewhere/run"), &*b)]);
+        assert!(registry.embedded().is_empty());
     }
 
     #[test]

@@ -16,18 +16,12 @@ use super::{Descriptor, InstallError, Registry};
 pub fn remove(asked: &str, runner_dir: &Path) -> Result<(Descriptor, PathBuf), InstallError> {
     let asked_for = Asked::parse(asked)?;
     let registry = Registry::read(runner_dir)?;
-    let (installed, embedded): (Vec<_>, Vec<_>) = registry
-        .runners()
-        .iter()
-        .map(|runner| (runner, folder_of(runner, runner_dir)))
-        .partition(|(_, folder)| folder.is_some());
     let fits = |runner: &Descriptor| asked_for.fits(runner);
-    let installed: Vec<(&Descriptor, &PathBuf)> =
-        installed.iter().filter_map(|(runner, folder)| Some((*runner, folder.as_ref()?))).collect();
+    let installed: Vec<(&Descriptor, &Path)> = registry.installed().collect();
     let found: Vec<_> = installed.iter().filter(|(runner, _)| fits(runner)).collect();
     let (runner, folder) = match found.as_slice() {
         [] => {
-            if let Some((runner, _)) = embedded.iter().find(|(runner, _)| fits(runner)) {
+            if let Some(runner) = registry.embedded().iter().find(|runner| fits(runner)) {
                 return Err(InstallError::Embedded { runner: runner.to_string() });
             }
             let (asked, runner_dir) = (asked.to_owned(), runner_dir.to_path_buf());
@@ -44,7 +38,7 @@ pub fn remove(asked: &str, runner_dir: &Path) -> Result<(Descriptor, PathBuf), I
     let others = installed.iter().filter(|(other, other_folder)| *other_folder == folder && *other != runner);
     let others: Vec<String> = others.map(|(other, _)| other.to_string()).collect();
     if !others.is_empty() {
-        return Err(InstallError::Shared { folder: folder.clone(), others });
+        return Err(InstallError::Shared { folder: folder.to_path_buf(), others });
     }
     let workspace = Workspace::create(runner_dir).map_err(InstallError::io("change", runner_dir))?;
     workspace.take(folder).map_err(InstallError::io("remove", folder))?;
@@ -52,21 +46,7 @@ pub fn remove(asked: &str, runner_dir: &Path) -> Result<(Descriptor, PathBuf), I
         // Only if it holds no other runner: then it is not empty and stays.
         let _ = fs::remove_dir(vendor);
     }
-    Ok((runner.clone(), folder.clone()))
-}
-
-/// The folder that the registry found a runner in; `None` for one of this program.
-fn folder_of(runner: &Descriptor, runner_dir: &Path) -> Option<PathBuf> {
-    let below = runner.runner_path.strip_prefix(runner_dir).ok()?;
-    let mut folder = runner_dir.to_path_buf();
-    // The registry looks one and two levels deep.
-    for component in below.components().take(2) {
-        folder.push(component);
-        if super::install::has_descriptor(&folder) {
-            return Some(folder);
-        }
-    }
-    None
+    Ok((runner.clone(), folder.to_path_buf()))
 }
 
 struct Asked<'a> {

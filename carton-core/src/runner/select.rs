@@ -93,6 +93,8 @@ const MAX_LISTED: usize = 20;
 const INSTALLABLE: [&str; 2] = ["onnx", "noop"];
 /// The runners that it installs for a framework that is on the machine, in whichever version that is.
 const INSTALLABLE_IN_ANY_VERSION: [&str; 1] = ["python"];
+/// The runners that a script of this repository builds, because the framework has to be on the machine, and the script.
+const BUILT_BY: [(&str, &str); 1] = [("torchscript", "runners/torchscript/install")];
 
 impl NoRunner {
     /// What the user can do about it.
@@ -101,23 +103,34 @@ impl NoRunner {
         if let Searched::Index(index) = &self.searched {
             return format!("`carton runner ls --available --index {}` lists what it offers", shell_word(index));
         }
-        let name = &self.requirement.name;
+        let name = self.requirement.name.as_str();
         let version_only = |(_, reason): &(String, Rejection)| matches!(reason, Rejection::FrameworkVersion { .. });
+        let is_foreign = |(_, reason): &(String, Rejection)| matches!(reason, Rejection::Interface { .. });
         let other_version = self.rejected.iter().any(version_only);
-        if INSTALLABLE.contains(&name.as_str()) && self.rejected.is_empty() && self.searched == Searched::Installed {
-            return format!("install it: `carton runner install {name}`");
+        let is_installed = self.searched == Searched::Installed;
+        // Those of the original Carton lie in the same folder; ours are installed beside them.
+        let (there, it) = if is_installed && self.rejected.iter().any(is_foreign) {
+            ("the one that is installed is for another version of Carton; ", "the one for this version")
+        } else {
+            ("", "it")
+        };
+        if INSTALLABLE.contains(&name) && self.rejected.iter().all(is_foreign) && is_installed {
+            return format!("{there}install {it}: `carton runner install {name}`");
         }
         let command = self.install_command();
-        let in_any_version =
-            INSTALLABLE_IN_ANY_VERSION.contains(&name.as_str()) && self.rejected.iter().all(version_only);
-        let mut hint = if in_any_version && self.searched == Searched::Installed {
-            format!("install it: `carton runner install {}`", shell_word(&self.asked()))
+        let in_any_version = INSTALLABLE_IN_ANY_VERSION.contains(&name)
+            && self.rejected.iter().all(|rejected| version_only(rejected) || is_foreign(rejected));
+        let mut hint = there.to_owned();
+        hint.push_str(&if in_any_version && is_installed {
+            format!("install {it}: `carton runner install {}`", shell_word(&self.asked()))
         } else if self.index_configured {
-            format!("install it: `{command}`, or let `--install-runners` do so")
+            format!("install {it}: `{command}`, or let `--install-runners` do so")
+        } else if let Some((_, script)) = BUILT_BY.iter().find(|(built, _)| *built == name) {
+            format!("build and install {it}: `{script}` in Carton's source; or install it from an index: `{command}`")
         } else {
-            format!("no runner index is configured; install it from one that has it: `{command}`")
-        };
-        if other_version && self.searched == Searched::Installed {
+            format!("no runner index is configured; install {it} from one that has it: `{command}`")
+        });
+        if other_version && is_installed {
             hint.push_str("; or accept another version with `--framework-version`");
         }
         hint
@@ -346,6 +359,31 @@ mod tests {
     }
 
     #[test]
+    fn ours_are_installed_beside_those_of_the_original() {
+        let check = |name: &str, configured: bool, expected: &str| {
+            let mut original = runner(name, "1.0.0", "2023-08-01T00:00:00Z");
+            original.runner_interface_version = 1;
+            let mut none = select(&[original], &requirement(name, "*"), HERE).unwrap_err();
+            none.index_configured = configured;
+            let hint = none.hint();
+            let rest = hint.strip_prefix("the one that is installed is for another version of Carton; ").unwrap();
+            assert!(rest.starts_with(expected), "{hint}");
+        };
+        check("onnx", false, "install the one for this version: `carton runner install onnx`");
+        check("onnx", true, "install the one for this version: `carton runner install onnx`");
+        check("python", true, "install the one for this version: `carton runner install python`");
+        check("torchscript", false, "build and install the one for this version: `runners/torchscript/install`");
+        check("torchscript", true, "install the one for this version: `carton runner install torchscript ");
+        check("rust-bert", false, "no runner index is configured; ");
+        // One of ours in another version beside it.
+        let mut original = runner("python", "3.10.0", "2023-08-01T00:00:00Z");
+        original.runner_interface_version = 1;
+        let ours = runner("python", "3.11.7", "2026-01-01T00:00:00Z");
+        let hint = select(&[original, ours], &requirement("python", "=3.10"), HERE).unwrap_err().hint();
+        assert!(hint.contains("`carton runner install 'python@=3.10'`; or accept another version"), "{hint}");
+    }
+
+    #[test]
     fn hints_are_commands_to_run() {
         let check = |name: &str, version: &str, configured: bool, expected: &str| {
             let mut none = select::<Descriptor>(&[], &requirement(name, version), HERE).unwrap_err();
@@ -362,6 +400,19 @@ mod tests {
         let other = runner("python", "3.11.7", "2026-01-01T00:00:00Z");
         let none = select(&[other], &requirement("python", "=3.10"), HERE).unwrap_err();
         assert!(none.hint().starts_with("install it: `carton runner install 'python@=3.10'`; or"), "{}", none.hint());
+        check(
+            "torchscript",
+            "=1.13.1",
+            false,
+            "build and install it: `runners/torchscript/install` in Carton's source; or",
+        );
+        check(
+            "torchscript",
+            "=1.13.1",
+            false,
+            "`carton runner install 'torchscript@=1.13.1' --compat-version 1 --index URL`",
+        );
+        check("torchscript", "*", true, "install it: `carton runner install torchscript --compat-version 1`, or");
         let none = select(&[candidate], &requirement("t", "^2"), HERE).unwrap_err();
         assert!(none.hint().contains("`--framework-version`"), "{}", none.hint());
     }

@@ -1,8 +1,8 @@
 //! `carton runner ls`: the runners that are there.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use carton_core::runner::{Descriptor, PLATFORM, RUNNER_ARGUMENT, Registry, Requirement, reject};
+use carton_core::runner::{Descriptor, PLATFORM, Registry, Requirement, reject};
 use serde::Serialize;
 
 use super::super::Context;
@@ -33,8 +33,9 @@ struct BrokenRunner {
 pub(super) fn run(context: &Context<'_>) -> Result<Exit, Failure> {
     let Context { config, output, .. } = context;
     let registry = Registry::read(&config.runner_dir).map_err(carton_core::Error::from)?;
-    let runners: Vec<ListedRunner> =
-        registry.runners().iter().map(|descriptor| listed(descriptor, &config.runner_dir)).collect();
+    let embedded = registry.embedded().iter().map(|descriptor| listed(descriptor, true));
+    let installed = registry.installed().map(|(descriptor, _)| listed(descriptor, false));
+    let runners: Vec<ListedRunner> = embedded.chain(installed).collect();
     let broken: Vec<BrokenRunner> = registry
         .broken()
         .iter()
@@ -72,20 +73,9 @@ pub(super) fn run(context: &Context<'_>) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-fn listed(descriptor: &Descriptor, runner_dir: &Path) -> ListedRunner {
+fn listed(descriptor: &Descriptor, embedded: bool) -> ListedRunner {
     let reason = why_not(descriptor, PLATFORM);
-    ListedRunner {
-        embedded: is_embedded(descriptor, runner_dir),
-        supported: reason.is_none(),
-        reason,
-        descriptor: descriptor.clone(),
-    }
-}
-
-/// Whether it is one of this program's own, as opposed to a copy that was installed.
-fn is_embedded(descriptor: &Descriptor, runner_dir: &Path) -> bool {
-    descriptor.args.first().is_some_and(|argument| argument == RUNNER_ARGUMENT)
-        && !descriptor.runner_path.starts_with(runner_dir)
+    ListedRunner { embedded, supported: reason.is_none(), reason, descriptor: descriptor.clone() }
 }
 
 /// Why a runner cannot be used on `platform`, whatever the model.

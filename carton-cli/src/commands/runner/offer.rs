@@ -45,10 +45,7 @@ pub(super) async fn run(arguments: RunnerLsArgs, context: &Context<'_>) -> Resul
     let at = place.clone();
     let index = with_installer(context, move |installer| installer.index(&at).map_err(super::failure)).await?;
     let registry = Registry::read(&config.runner_dir).map_err(carton_core::Error::from)?;
-    let is_installed = |offered: &Descriptor| {
-        let in_folder = |runner: &&Descriptor| runner.runner_path.starts_with(&config.runner_dir);
-        registry.runners().iter().filter(in_folder).any(|runner| runner.is_same_runner(offered))
-    };
+    let is_installed = |offered: &Descriptor| registry.installed().any(|(runner, _)| runner.is_same_runner(offered));
     let runners = index.entries().iter().map(|entry| {
         let reason = why_not(&entry.descriptor, PLATFORM);
         OfferedRunner {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::super::registry::{self, RegistryError};
 use super::super::select::{Requirement, reject};
-use super::super::{Descriptor, PLATFORM};
+use super::super::{Descriptor, ExecutablePaths, PLATFORM};
 use super::{InstallError, has_descriptor};
 
 /// What a folder has to hold.
@@ -55,7 +55,8 @@ pub(super) fn write(runner: &Descriptor, folder: &Path) -> Result<(), InstallErr
 }
 
 fn read(folder: &Path, place: &str) -> Result<Vec<Descriptor>, InstallError> {
-    registry::read_descriptor(&folder.join(registry::DESCRIPTOR), folder).map_err(|error| match error {
+    let path = folder.join(registry::DESCRIPTOR);
+    registry::read_descriptor(&path, folder, ExecutablePaths::InFolder).map_err(|error| match error {
         // The path within an archive that is being unpacked says nothing to anybody.
         RegistryError::Descriptor { source, .. } => InstallError::Descriptor { place: place.to_owned(), source },
         error => InstallError::Registry(error),

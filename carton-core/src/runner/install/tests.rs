@@ -2,11 +2,12 @@
 #![allow(clippy::unwrap_used)]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use semver::VersionReq;
 use tempfile::TempDir;
 
-use super::super::{add_to_index, package, remove};
+use super::super::{ExecutablePaths, Registry, add_to_index, descriptor, package, remove};
 use super::*;
 use crate::ErrorKind;
 use crate::network::NetworkOptions;
@@ -310,12 +311,65 @@ fn archives_and_folders_say_themselves_what_they_hold() {
     assert_eq!(place.installed(), ["t-1.0.0"]);
 }
 
+/// A `runner.toml` that the user wrote may name a program anywhere; one that comes with a runner from elsewhere may not.
+#[test]
+fn what_is_installed_stays_in_its_folder() {
+    let place = Site::new();
+    let program = place.runner("program", &toml("t", "1.0.0")).join("bin/run");
+    let absolute = toml("t", "1.0.0").replace("bin/run", program.to_str().unwrap());
+    let folder = place.runner("t", &absolute);
+    let refused = "runner_path must be a relative path below the runner's folder";
+    failed(place.install(|i| i.from_folder(&folder)), ErrorKind::Integrity, refused);
+    let output = place.path("t.tar.gz");
+    let packaged = package(&folder, &output, &|| ControlFlow::Continue(()), &|_, _| {});
+    assert!(crate::causes::in_one_line(&packaged.unwrap_err()).contains(refused));
+    assert!(place.installed().is_empty());
+
+    let own = place.runner_dir().join("own");
+    fs::create_dir_all(&own).unwrap();
+    fs::write(own.join("runner.toml"), absolute).unwrap();
+    let registry = Registry::read(&place.runner_dir()).unwrap();
+    assert_eq!(registry.runners()[0].runner_path, program);
+    // Its description goes, and not the program.
+    let (_, removed) = remove("t", &place.runner_dir()).unwrap();
+    assert_eq!(removed, own);
+    assert!(program.is_file() && place.installed().is_empty());
+}
+
 #[test]
 fn one_folder_too_deep_is_explained() {
     let place = Site::new();
     place.runner("outer/t", &toml("t", "1.0.0"));
     let error = place.install(|i| i.from_folder(&place.path("outer"))).unwrap_err();
     assert_eq!(error.hint().unwrap(), "the runner is in the folder `t` of it: archive what is in that folder");
+}
+
+/// Whoever draws a bar is told when it is full: nothing else says that the stage is over.
+#[test]
+fn progress_ends_with_everything_done() {
+    let place = Site::new();
+    let folder = place.runner("t", &toml("t", "1.0.0"));
+    fs::write(folder.join("large"), vec![7; 3 << 20]).unwrap();
+    let path = place.offer(&folder);
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let progress: ProgressCallback = Arc::new({
+        let events = Arc::clone(&events);
+        move |event: &ProgressEvent| events.lock().unwrap().push(event.clone())
+    });
+    let network = Network::new(NetworkOptions::default());
+    let installer = Installer {
+        runner_dir: &place.runner_dir(),
+        network: &network,
+        progress: Some(&progress),
+        wanted: &|| ControlFlow::Continue(()),
+    };
+    installer.from_index(&index(&path), &requirement("t", "*")).unwrap();
+    let events = events.lock().unwrap();
+    let stages: Vec<String> = events.iter().map(|event| event.stage.to_string()).collect();
+    assert!(stages.iter().all(|stage| stage == "installing t 1.0.0"), "{stages:?}");
+    let size = fs::metadata(place.path("t.tar.gz")).unwrap().len();
+    let last = events.last().unwrap();
+    assert_eq!((last.done, last.total), (size, Some(size)));
 }
 
 #[test]
@@ -342,7 +396,8 @@ fn two_installations_at_once_both_succeed() {
 #[test]
 fn folders_of_different_runners_have_different_names() {
     let name = |runner_name: &str, compat: u64| {
-        let mut runner = super::super::descriptor::parse(&toml("t", "1.0.0"), Path::new("")).unwrap().remove(0);
+        let mut runner =
+            descriptor::parse(&toml("t", "1.0.0"), Path::new(""), ExecutablePaths::InFolder).unwrap().remove(0);
         runner.runner_name = runner_name.to_owned();
         runner.runner_compat_version = compat;
         folder_name(&runner)
