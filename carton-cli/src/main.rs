@@ -8,6 +8,7 @@
 
 mod args;
 mod commands;
+mod completion;
 mod failure;
 mod interrupt;
 mod logging;
@@ -48,6 +49,7 @@ static EMBEDDED_RUNNERS: &[EmbeddedRunner] = &[
 
 fn main() -> ExitCode {
     carton_core::runner_main(EMBEDDED_RUNNERS);
+    completion::answer();
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let cli = match parse(&arguments) {
         Ok(cli) => cli,

@@ -47,7 +47,6 @@ pub(crate) use values::{InputArgument, InputValue, MiscArgument, OutputArgument}
     after_long_help = EXIT_CODES,
     max_term_width = 100,
     propagate_version = false,
-    disable_help_subcommand = true,
     subcommand_required = true,
     arg_required_else_help = true
 )]
@@ -71,6 +70,16 @@ Exit codes:
   6    the runner crashed or refused the model
   7    the network failed, or is needed and --offline was given
   130  interrupted";
+
+const COMPLETIONS: &str = "\
+Put the line for your shell where it is read at each start, so that the script is that of the installed version:
+  bash, ~/.bashrc              source <(carton completions bash)
+  zsh, ~/.zshrc                source <(carton completions zsh)
+  fish, ~/.config/fish/completions/carton.fish
+                               carton completions fish | source
+  elvish, ~/.config/elvish/rc.elv
+                               eval (carton completions elvish | slurp)
+  PowerShell, $PROFILE         carton completions powershell | Out-String | Invoke-Expression";
 
 /// Options of every command.
 #[derive(Args, Clone, Debug)]
@@ -165,7 +174,8 @@ pub(crate) enum Command {
     Cache(CacheCommand),
     /// Print a script that completes this command in a shell
     #[command(long_about = "Print a script that completes this command in a shell.\n\n\
-                            For bash: carton completions bash > ~/.local/share/bash-completion/completions/carton")]
+                            The shell then asks the program, which knows the runners that are installed and the inputs of a model.",
+              after_long_help = COMPLETIONS)]
     Completions {
         /// The shell
         shell: clap_complete::Shell,

@@ -28,6 +28,7 @@ fn the_commands_are_listed() {
       dataset      Write, check and look into datasets of many safetensors files
       cache        See, check and clear the cache of model files
       completions  Print a script that completes this command in a shell
+      help         Print this message or the help of the given subcommand(s)
 
     Options:
       -h, --help     Print help (see more with '--help')
@@ -344,6 +345,32 @@ fn completions_for_every_shell() {
     let sandbox = Sandbox::new();
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let outcome = sandbox.carton(&format!("completions {shell}")).expect_code(0);
-        assert!(outcome.stdout.contains("record-self-test"), "{shell}");
+        assert!(outcome.stdout.contains("CARTON_COMPLETE"), "{shell}");
     }
+}
+
+#[test]
+fn help_is_a_command_too() {
+    let sandbox = Sandbox::new();
+    assert_eq!(sandbox.carton("help").expect_code(0).stdout, sandbox.carton("--help").expect_code(0).stdout);
+    for command in ["run", "tensor", "tensor cat", "runner install"] {
+        let help = sandbox.carton(&format!("help {command}")).expect_code(0);
+        assert_eq!(help.stdout, sandbox.carton(&format!("{command} --help")).expect_code(0).stdout, "{command}");
+        assert_eq!(help.stderr, "");
+    }
+    assert_eq!(
+        sandbox.carton("tensor help cat").expect_code(0).stdout,
+        sandbox.carton("tensor cat --help").expect_code(0).stdout
+    );
+    assert_snapshot!(sandbox.carton("help nothing"), @"
+    exit code: 2
+    ----- stdout -----
+
+    ----- stderr -----
+    error: unrecognized subcommand 'nothing'
+
+    Usage: carton [OPTIONS] <COMMAND>
+
+    For more information, try '--help'.
+    ");
 }
