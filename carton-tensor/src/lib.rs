@@ -11,6 +11,7 @@
 compile_error!("tensors hold little-endian elements that are viewed in place, so a big-endian machine cannot use them");
 
 mod allclose;
+mod cast;
 mod dtype;
 mod element;
 #[cfg(feature = "files")]
@@ -29,6 +30,7 @@ pub mod weights;
 pub mod ztensor;
 
 pub use allclose::{Comparison, Tolerance, allclose};
+pub use cast::{CastError, CastProblem, cast};
 pub use dtype::{DataType, UnknownDataType};
 pub use element::Element;
 pub use shape::{Dimension, SymbolicShape};

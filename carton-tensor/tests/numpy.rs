@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use carton_tensor::npy::{self, NpyError, Npz};
-use carton_tensor::{Tensor, Tolerance, allclose};
+use carton_tensor::{CastError, DataType, Tensor, Tolerance, allclose, cast};
 
 fn manifest_path(relative: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(relative)
@@ -41,6 +41,31 @@ fn elements(dtype: &str, words: &str) -> Tensor {
         "float64" => Tensor::from_vec(words.into_iter().map(f64::from_bits).collect(), shape).unwrap(),
         _ => panic!("no table has {dtype}"),
     }
+}
+
+/// NumPy says which elements of each type keep their value, and what `astype` makes of them; the others are refused one by one.
+#[test]
+fn casts_keep_what_astype_keeps_and_refuse_the_rest() {
+    let Some(python) = python() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    run(&python, &["casts", directory.path().to_str().unwrap()]);
+    let mut n_refused = 0;
+    for from in DataType::ALL.into_iter().filter(|dtype| dtype.size().is_some()) {
+        for to in DataType::ALL.into_iter().filter(|dtype| dtype.size().is_some()) {
+            let read = |what: &str| npy::read_path(directory.path().join(format!("{from}-{to}-{what}.npy"))).unwrap();
+            let kept = read("kept");
+            assert!(kept.shape().unwrap()[0] >= 3);
+            assert_eq!(cast(&kept, to), Ok(read("expected")), "{from} to {to}");
+            let refused = directory.path().join(format!("{from}-{to}-refused.npz"));
+            let mut refused = Npz::open(refused).unwrap();
+            for name in refused.names().to_vec() {
+                let element = refused.read(&name).unwrap();
+                assert!(matches!(cast(&element, to), Err(CastError::Element { .. })), "{element:?} to {to}");
+                n_refused += 1;
+            }
+        }
+    }
+    assert!(n_refused > 100, "{n_refused} refused");
 }
 
 /// Every line of a table must get NumPy's verdict.

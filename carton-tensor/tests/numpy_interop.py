@@ -129,5 +129,43 @@ def check(directory):
     print(f"{checked} arrays are the same")
 
 
+NUMBERS = ["float32", "float64"] + [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+
+
+def edges(dtype):
+    """Numbers at which casts begin to change values, as far as the type has them."""
+    edges = [0, 1, -1, 0.5, -2.5, 1e-46, 0.1, 1e39, 3.4028235677973366e38, 3.4028235e38, np.nan, np.inf, -np.inf, 16777217]
+    for bits in (7, 8, 15, 16, 24, 31, 32, 53, 63, 64, 127):
+        edges += [sign * 2**bits + near for sign in (1, -1) for near in (-1, 0, 1)]
+    info = np.finfo(dtype) if np.dtype(dtype).kind == "f" else np.iinfo(dtype)
+    if np.dtype(dtype).kind == "f":
+        with np.errstate(over="ignore"):
+            edges = np.array([float(edge) for edge in edges]).astype(dtype)
+        return np.concatenate([edges, np.array([info.max, info.min, info.tiny, info.smallest_subnormal], dtype)])
+    return np.array([edge for edge in edges if isinstance(edge, int) and info.min <= edge <= info.max], dtype)
+
+
+def keeps(element, dtype):
+    """Whether `astype` gives the element's value, or the nearest finite one. In exact arithmetic, not by NumPy's own casts back."""
+    if np.dtype(dtype).kind == "f":
+        with np.errstate(over="ignore"):
+            return bool(np.isfinite(element.astype(dtype)) or not np.isfinite(element))
+    info = np.iinfo(dtype)
+    return bool(np.isfinite(element)) and int(element) == element.item() and info.min <= int(element) <= info.max
+
+
+def casts(directory):
+    for source in NUMBERS:
+        elements = edges(source)
+        for target in NUMBERS:
+            kept = np.array([keeps(element, target) for element in elements])
+            with np.errstate(over="ignore"):
+                expected = elements[kept].astype(target)
+            np.save(directory / f"{source}-{target}-kept.npy", elements[kept])
+            np.save(directory / f"{source}-{target}-expected.npy", expected)
+            refused = {f"{number}": element for number, element in enumerate(elements[~kept])}
+            np.savez(directory / f"{source}-{target}-refused.npz", **refused)
+
+
 if __name__ == "__main__":
-    {"cases": cases, "make": make, "check": check}[sys.argv[1]](Path(sys.argv[2]))
+    {"cases": cases, "casts": casts, "make": make, "check": check}[sys.argv[1]](Path(sys.argv[2]))

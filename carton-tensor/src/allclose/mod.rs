@@ -190,7 +190,7 @@ fn how_many(differing: usize, total: usize) -> String {
 }
 
 /// The index of the element at `position` in C order.
-fn index_of(position: usize, shape: &[usize]) -> Vec<usize> {
+pub(crate) fn index_of(position: usize, shape: &[usize]) -> Vec<usize> {
     let mut rest = position;
     let mut index: Vec<usize> = shape
         .iter()

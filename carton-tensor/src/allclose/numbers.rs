@@ -4,7 +4,8 @@
 //! instructions; only a block in which something is not close is walked element by element.
 
 use super::{Findings, Tolerance, Worst, how_many, index_of, merge};
-use crate::{DataType, Element, NumericTensor, element_count};
+use crate::element::with_element;
+use crate::{Element, NumericTensor, element_count};
 
 pub(super) fn compare_numeric(actual: &NumericTensor, expected: &NumericTensor, tolerance: Tolerance) -> Findings {
     if actual.dtype() != expected.dtype() || actual.shape() != expected.shape() {
@@ -16,20 +17,12 @@ pub(super) fn compare_numeric(actual: &NumericTensor, expected: &NumericTensor, 
             actual.shape()
         ));
     }
-    match expected.dtype() {
-        DataType::Float32 => compare_elements::<f32>(actual, expected, tolerance),
-        DataType::Float64 => compare_elements::<f64>(actual, expected, tolerance),
-        DataType::Int8 => compare_elements::<i8>(actual, expected, tolerance),
-        DataType::Int16 => compare_elements::<i16>(actual, expected, tolerance),
-        DataType::Int32 => compare_elements::<i32>(actual, expected, tolerance),
-        DataType::Int64 => compare_elements::<i64>(actual, expected, tolerance),
-        DataType::Uint8 => compare_elements::<u8>(actual, expected, tolerance),
-        DataType::Uint16 => compare_elements::<u16>(actual, expected, tolerance),
-        DataType::Uint32 => compare_elements::<u32>(actual, expected, tolerance),
-        DataType::Uint64 => compare_elements::<u64>(actual, expected, tolerance),
+    with_element!(
+        expected.dtype(),
+        T => compare_elements::<T>(actual, expected, tolerance),
         // A numeric tensor of strings cannot be built.
-        DataType::String => Findings::incomparable("a numeric tensor of strings".to_owned()),
-    }
+        else Findings::incomparable("a numeric tensor of strings".to_owned())
+    )
 }
 
 /// Elements in a block: small enough to stay in the first-level cache together with the other tensor's.

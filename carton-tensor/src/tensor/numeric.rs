@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::{TensorError, check_rank, element_count};
+use crate::element::with_element;
 use crate::{AlignedBytes, DataType, Element, Storage};
 
 /// Numbers: a dtype, a shape, and little-endian elements in C order, one after another.
@@ -263,18 +264,6 @@ impl FirstElements<'_> {
 
 impl fmt::Debug for FirstElements<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.dtype {
-            DataType::Float32 => self.list::<f32>(f),
-            DataType::Float64 => self.list::<f64>(f),
-            DataType::Int8 => self.list::<i8>(f),
-            DataType::Int16 => self.list::<i16>(f),
-            DataType::Int32 => self.list::<i32>(f),
-            DataType::Int64 => self.list::<i64>(f),
-            DataType::Uint8 => self.list::<u8>(f),
-            DataType::Uint16 => self.list::<u16>(f),
-            DataType::Uint32 => self.list::<u32>(f),
-            DataType::Uint64 => self.list::<u64>(f),
-            DataType::String => f.write_str("[]"),
-        }
+        with_element!(self.0.dtype, T => self.list::<T>(f), else f.write_str("[]"))
     }
 }
