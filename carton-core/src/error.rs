@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use carton_runner_interface::host::CallError;
 use carton_runner_interface::runner::{RunnerError, RunnerErrorKind};
+use carton_tensor::DataType;
 
 use crate::cache::CacheError;
 use crate::config::ConfigError;
@@ -20,7 +21,7 @@ use crate::runner::launch::LaunchError;
 use crate::runner::session::StartError;
 use crate::runner::{Crash, InstallError, NoRunner, RegistryError};
 use crate::shrink::ShrinkError;
-use crate::signature::{SignatureError, TooManyPositional};
+use crate::signature::{Side, SignatureError, TooManyPositional, Violation, ViolationKind};
 
 /// Why an operation failed. [`kind`](Self::kind) says what sort of failure it is, [`hint`](Self::hint) what to do about
 /// it; the causes are its [`source`](std::error::Error::source) chain.
@@ -283,11 +284,14 @@ impl Error {
             Self::Install(error) => error.hint(),
             Self::Shrink(error) => error.hint(),
             Self::Package(PackageError::OutputIsSource { .. }) => Some("name another file to write".to_owned()),
+            Self::Package(PackageError::ExampleInput { .. }) => Some(
+                "make a tensor of the file, as the model needs it, and pass that: `carton unpack` gets the file".to_owned(),
+            ),
             Self::Signature(error) if error.lacks_inputs() => Some(
                 "pass it, or run with `--signature warn` where the model does without it; `carton info` shows what the model expects"
                     .to_owned(),
             ),
-            Self::Signature(_) => Some("`carton info` shows what the model expects".to_owned()),
+            Self::Signature(error) => Some(signature_hint(error)),
             Self::TooManyPositional(_) => Some("pass inputs by name".to_owned()),
             Self::Timeout { .. } => Some("allow more time, or check that the model does not hang".to_owned()),
             Self::Call(CallError::InputsTooLarge { .. }) => Some(
@@ -318,6 +322,27 @@ impl fmt::Debug for Error {
             None => Ok(()),
         }
     }
+}
+
+fn signature_hint(error: &SignatureError) -> String {
+    match castable(error) {
+        Some((input, dtype)) => format!(
+            "`--cast` casts `{input}` where no value changes but by rounding; or save it as {dtype}, in NumPy with \
+             `.astype(\"{dtype}\")`"
+        ),
+        None => "`carton info` shows what the model expects".to_owned(),
+    }
+}
+
+/// An input of numbers that should be of another numeric type, and that type.
+fn castable(error: &SignatureError) -> Option<(&str, DataType)> {
+    let is_number = |name: &str| name.parse().ok().filter(|dtype: &DataType| dtype.size().is_some());
+    let is_of_dtype = |it: &&Violation| it.side == Side::Input && it.kind == ViolationKind::DataType;
+    let mut castable = error.violations.iter().filter(is_of_dtype).filter_map(|violation| {
+        is_number(&violation.found)?;
+        Some((violation.name.as_str(), is_number(&violation.expected)?))
+    });
+    castable.next()
 }
 
 fn timeout_text(runner: &str, waiting: bool) -> String {

@@ -32,6 +32,7 @@ pub mod download;
 pub mod encoding;
 mod error;
 mod error_kind;
+mod example;
 mod inputs;
 mod invalid_toml;
 pub mod links;
@@ -59,6 +60,7 @@ pub use carton_runner_interface::{Options, Tensors};
 
 pub use error::{Error, RunnerMessage};
 pub use error_kind::ErrorKind;
+pub use example::{SampleComparison, SampleResult};
 pub use inputs::Inputs;
 pub use invalid_toml::InvalidToml;
 pub use location::{Location, LocationError, Place};

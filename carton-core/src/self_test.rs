@@ -191,7 +191,7 @@ impl Carton {
     }
 }
 
-fn compare(name: &str, actual: Option<&Tensor>, expected: &Tensor, tolerance: Tolerance) -> OutputResult {
+pub(crate) fn compare(name: &str, actual: Option<&Tensor>, expected: &Tensor, tolerance: Tolerance) -> OutputResult {
     let name = name.to_owned();
     let Some(actual) = actual else {
         let detail = Some("the model did not return this output".to_owned());

@@ -27,15 +27,27 @@ pub(crate) struct RunArgs {
     pub(crate) outputs: Vec<OutputArgument>,
 
     /// Run the carton's self-tests and compare what comes out
-    #[arg(long, conflicts_with_all = ["inputs", "outputs"])]
+    #[arg(long, conflicts_with_all = ["inputs", "outputs"], group = "compared")]
     pub(crate) self_test: bool,
 
-    /// Relative tolerance of self-tests
-    #[arg(long, value_name = "R", default_value = "1e-5", value_parser = tolerance, requires = "self_test")]
+    /// Run the model on the inputs of one of the carton's examples, and compare what comes out with its sample outputs
+    ///
+    /// An example without a name is `example_N`, counted from 0. A difference is shown and is no failure.
+    #[arg(long, value_name = "NAME", conflicts_with = "inputs", group = "compared")]
+    pub(crate) example: Option<String>,
+
+    /// Cast arrays to the declared dtypes, where no value changes but by rounding
+    ///
+    /// What the dtype cannot hold is refused: 300 in uint8, 0.5 or NaN in integers, 1e39 in float32.
+    #[arg(long, conflicts_with = "self_test")]
+    pub(crate) cast: bool,
+
+    /// Relative tolerance of self-tests and examples
+    #[arg(long, value_name = "R", default_value = "1e-5", value_parser = tolerance, requires = "compared")]
     pub(crate) rtol: f64,
 
-    /// Absolute tolerance of self-tests
-    #[arg(long, value_name = "A", default_value = "1e-8", value_parser = tolerance, requires = "self_test")]
+    /// Absolute tolerance of self-tests and examples
+    #[arg(long, value_name = "A", default_value = "1e-8", value_parser = tolerance, requires = "compared")]
     pub(crate) atol: f64,
 
     /// An option for the runner that overrides the carton's; numbers, booleans and lists as JSON
@@ -76,6 +88,9 @@ const EXAMPLES: &str = r#"Examples:
 
   Run the self-tests; exit code 3 means that outputs differ:
     carton run digits.carton --self-test --rtol 1e-4
+
+  Run the model on an example that `carton info` lists:
+    carton run digits.carton --example 'an image'
 
   Run a model that is in no carton:
     carton run digits.onnx --runner onnx --framework-version '>=1.12' -i cases.npz

@@ -4,24 +4,29 @@ use carton_core::metadata::TensorSpec;
 use carton_core::package::Info;
 use carton_tensor::{Dimension, SymbolicShape};
 
-use super::{Context, open, warn_each};
+use super::{Context, how_to_run, open, warn_each};
 use crate::args::ModelArgs;
 use crate::failure::{Exit, Failure};
 use crate::output::{Align, Output, Role, Table, byte_size, count, one_line, printable};
 
-pub(super) async fn run(model: ModelArgs, context: &Context<'_>) -> Result<Exit, Failure> {
+/// More files than this are folded.
+const MAX_FILES: usize = 20;
+/// How many files are shown of those that are folded.
+const SHOWN_FILES: usize = 15;
+
+pub(super) async fn run(model: ModelArgs, all_files: bool, context: &Context<'_>) -> Result<Exit, Failure> {
     let info = open::open(&model, context).await?.info();
     if context.output.is_json() {
         context.output.json(&info)?;
     } else {
         warn_each(info.warnings.iter().cloned(), context.output);
-        context.output.text(&page(&info, context.output))?;
+        context.output.text(&page(&info, &model, all_files, context.output))?;
     }
     Ok(Exit::Ok)
 }
 
 /// The page for people. What is not set takes no line.
-fn page(info: &Info, output: &Output) -> String {
+fn page(info: &Info, model: &ModelArgs, all_files: bool, output: &Output) -> String {
     let mut page = String::new();
     let name = info.model_name.as_deref().map_or_else(|| "(no name)".to_owned(), one_line);
     page.push_str(&format!("{}\n", output.paint(Role::Heading, &name)));
@@ -44,7 +49,10 @@ fn page(info: &Info, output: &Output) -> String {
     }
     names(&mut page, output, "Self-tests", &info.self_tests);
     names(&mut page, output, "Examples", &info.examples);
-    files(&mut page, output, info);
+    files(&mut page, output, info, all_files);
+    if let Some(lines) = how_to_run::lines(info, model) {
+        section(&mut page, output, "Run it with", &lines);
+    }
     page
 }
 
@@ -106,10 +114,10 @@ fn names(page: &mut String, output: &Output, title: &str, names: &[String]) {
     }
 }
 
-fn files(page: &mut String, output: &Output, info: &Info) {
+fn files(page: &mut String, output: &Output, info: &Info, all: bool) {
     let mut table = Table::new(&[Align::Left, Align::Right]).indent("  ");
-    let (mut size_of_all, mut stored) = (0_u64, 0_u64);
-    for file in &info.files {
+    let (mut size_of_all, mut stored, mut folded) = (0_u64, 0_u64, 0_usize);
+    for (position, file) in info.files.iter().enumerate() {
         stored = stored.saturating_add(file.stored.unwrap_or(0));
         if file.symlink.is_none() {
             size_of_all = size_of_all.saturating_add(file.size.unwrap_or(0));
@@ -121,11 +129,19 @@ fn files(page: &mut String, output: &Output, info: &Info) {
             }
             (None, false, size) => size.map_or_else(|| "-".to_owned(), byte_size),
         };
-        table.row([file.path.clone(), size]);
+        if all || info.files.len() <= MAX_FILES || position < SHOWN_FILES {
+            table.row([file.path.clone(), size]);
+        } else {
+            folded += 1;
+        }
     }
     let number = count(info.files.len(), "file");
     let title = format!("Files ({number}, {}, {} in the carton)", byte_size(size_of_all), byte_size(stored));
-    section(page, output, &title, &plain(&table));
+    let mut lines = plain(&table);
+    if folded > 0 {
+        lines.push_str(&format!("  … and {folded} more: `carton info -v` and `carton ls` show all\n"));
+    }
+    section(page, output, &title, &lines);
 }
 
 fn section(page: &mut String, output: &Output, title: &str, body: &str) {

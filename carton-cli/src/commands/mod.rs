@@ -4,7 +4,9 @@ mod cache;
 mod completions;
 mod dataset;
 mod elements;
+mod example;
 mod hash;
+mod how_to_run;
 mod info;
 mod ls;
 mod open;
@@ -63,7 +65,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit, Failure> {
         Command::Pack(arguments) => interrupt::run(pack::run(*arguments, &context)),
         Command::Shrink(arguments) => interrupt::run(shrink::run(arguments, &context)),
         Command::Unpack(arguments) => interrupt::run(unpack::run(arguments, &context)),
-        Command::Info(model) => interrupt::run(info::run(model, &context)),
+        Command::Info(model) => interrupt::run(info::run(model, cli.global.verbose > 0, &context)),
         Command::Ls(model) => interrupt::run(ls::run(model, &context)),
         Command::Verify(model) => interrupt::run(verify::run(model, &context)),
         Command::Hash(model) => interrupt::run(hash::run(model, &context)),

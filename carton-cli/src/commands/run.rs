@@ -9,17 +9,20 @@ use carton_tensor::{Tensor, Tolerance};
 use semver::VersionReq;
 use serde::Serialize;
 
-use super::{Context, open, self_test};
+use super::{Context, example, open, self_test};
 use crate::args::{RunArgs, SignatureChoice};
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
 use crate::output::{Role, one_line};
-use crate::tensors::{DeclaredInput, Destinations, JsonOutput, ReadInputs, summary};
+use crate::tensors::{DeclaredInput, Destinations, JsonOutput, ReadInputs, cast_to_declared, summary};
 
 /// What `--json` prints.
 #[derive(Serialize)]
 struct Answer<'a> {
     outputs: BTreeMap<&'a str, JsonOutput<'a>>,
+    /// With `--example`: which one, and how the outputs compare with its samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    example: Option<example::Report>,
     runner: String,
     /// The number of the call, as in the log.
     call: u64,
@@ -49,10 +52,13 @@ pub(super) async fn run(arguments: RunArgs, context: &Context<'_>) -> Result<Exi
     let inputs = interrupt::blocking(move |_| Ok(ReadInputs::read(inputs)?)).await?;
     let model = load(&arguments, context).await?;
     if arguments.self_test {
-        let tolerance = Tolerance { rtol: arguments.rtol, atol: arguments.atol, ..Tolerance::default() };
-        return self_test::run(&model, tolerance, context).await;
+        return self_test::run(&model, tolerance(&arguments), context).await;
     }
     infer(&model, inputs, arguments, context).await
+}
+
+fn tolerance(arguments: &RunArgs) -> Tolerance {
+    Tolerance { rtol: arguments.rtol, atol: arguments.atol, ..Tolerance::default() }
 }
 
 /// Loads the model: a carton, or with `--runner` whatever is there.
@@ -87,6 +93,9 @@ async fn load(arguments: &RunArgs, context: &Context<'_>) -> Result<Carton, Fail
         // Before a runner is started for nothing.
         self_test::require(&open::open(model, context).await?)?;
     }
+    if let Some(name) = &arguments.example {
+        example::require(&open::open(model, context).await?, name)?;
+    }
     Carton::load(model.location(), options).await.map_err(|error| open::explained(error, &model.path))
 }
 
@@ -96,8 +105,18 @@ async fn infer(model: &Carton, inputs: ReadInputs, arguments: RunArgs, context: 
     let positional = metadata.signature().map(Signature::positional_inputs).unwrap_or_default();
     let declared: Vec<DeclaredInput<'_>> =
         positional.iter().map(|input| DeclaredInput { name: &input.name, dtype: input.dtype }).collect();
-    let inputs = Inputs::from(inputs.into_tensors(&declared)?);
-    let (outputs, timings) = model.infer_timed(inputs, InferOptions::default()).await?;
+    let mut inputs = match &arguments.example {
+        Some(name) => example::inputs(model, name).await?,
+        None => inputs.into_tensors(&declared)?,
+    };
+    if arguments.cast {
+        inputs = cast_to_declared(inputs, &declared)?;
+    }
+    let (outputs, timings) = model.infer_timed(Inputs::from(inputs), InferOptions::default()).await?;
+    let (outputs, example) = match &arguments.example {
+        Some(name) => example::compare(model, name, outputs, tolerance(&arguments)).await?,
+        None => (outputs, None),
+    };
     output.progress().finish();
 
     let declared: Vec<String> = metadata.outputs().iter().map(|output| output.name.clone()).collect();
@@ -116,11 +135,14 @@ async fn infer(model: &Carton, inputs: ReadInputs, arguments: RunArgs, context: 
             .collect();
         output.json(&Answer {
             outputs,
+            example,
             runner: model.runner().to_string(),
             call: timings.call,
             seconds: timings.into(),
         })?;
-    } else if destinations.is_empty() {
+        return Ok(Exit::Ok);
+    }
+    if destinations.is_empty() {
         output.text(&shown(
             &outputs,
             &metadata.outputs().iter().map(|output| output.name.as_str()).collect::<Vec<_>>(),
@@ -133,6 +155,9 @@ async fn infer(model: &Carton, inputs: ReadInputs, arguments: RunArgs, context: 
                 output.note(&format!("wrote {} ({}) to {}", one_line(name), summary(tensor).0, one_line(&path)));
             }
         }
+    }
+    if let Some(example) = &example {
+        output.text(&example.text(output))?;
     }
     Ok(Exit::Ok)
 }

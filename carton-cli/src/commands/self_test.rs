@@ -78,7 +78,7 @@ fn worst(test: &SelfTestResult) -> String {
     }
 }
 
-fn difference(difference: f64) -> String {
+pub(super) fn difference(difference: f64) -> String {
     match difference {
         0.0 => "0".to_owned(),
         d if d.is_nan() => "NaN".to_owned(),

@@ -6,6 +6,7 @@
 mod json;
 mod numbers;
 mod printable;
+mod shell;
 mod table;
 
 use std::io::{self, IsTerminal, Write};
@@ -16,6 +17,7 @@ use serde::Serialize;
 
 pub(crate) use numbers::{ago, byte_size, count, large_count, seconds};
 pub(crate) use printable::{one_line, printable, shortened};
+pub(crate) use shell::shell_word;
 pub(crate) use table::{Align, Table};
 
 use crate::args::{ColorChoice, GlobalArgs};

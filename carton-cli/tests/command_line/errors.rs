@@ -39,9 +39,9 @@ fn arguments_that_make_no_sense() {
 
     ----- stderr -----
     error: the following required arguments were not provided:
-      --self-test
+      <--self-test|--example <NAME>>
 
-    Usage: carton run --self-test --rtol <R> <MODEL>
+    Usage: carton run --rtol <R> <--self-test|--example <NAME>> <MODEL>
 
     For more information, try '--help'.
     ");

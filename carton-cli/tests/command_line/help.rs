@@ -227,13 +227,26 @@ fn run_explains_itself() {
           --self-test
               Run the carton's self-tests and compare what comes out
 
+          --example <NAME>
+              Run the model on the inputs of one of the carton's examples, and compare what comes out
+              with its sample outputs
+              
+              An example without a name is `example_N`, counted from 0. A difference is shown and is no
+              failure.
+
+          --cast
+              Cast arrays to the declared dtypes, where no value changes but by rounding
+              
+              What the dtype cannot hold is refused: 300 in uint8, 0.5 or NaN in integers, 1e39 in
+              float32.
+
           --rtol <R>
-              Relative tolerance of self-tests
+              Relative tolerance of self-tests and examples
               
               [default: 1e-5]
 
           --atol <A>
-              Absolute tolerance of self-tests
+              Absolute tolerance of self-tests and examples
               
               [default: 1e-8]
 
@@ -306,6 +319,9 @@ fn run_explains_itself() {
 
       Run the self-tests; exit code 3 means that outputs differ:
         carton run digits.carton --self-test --rtol 1e-4
+
+      Run the model on an example that `carton info` lists:
+        carton run digits.carton --example 'an image'
 
       Run a model that is in no carton:
         carton run digits.onnx --runner onnx --framework-version '>=1.12' -i cases.npz

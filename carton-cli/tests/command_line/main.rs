@@ -5,6 +5,7 @@ mod cache;
 mod completion;
 mod datasets;
 mod errors;
+mod examples;
 mod help;
 mod interruption;
 mod mistakes;

@@ -102,6 +102,9 @@ fn a_folder_becomes_a_carton_of_its_name() {
       model/vocabulary/words.txt       8 B
       model/weights.bin           15.6 KiB
       tensor_data/index.toml          12 B
+
+    Run it with
+      carton run echo.carton -i x=x.npy -i words=words.npy
     ----- stderr -----
     ");
     assert_snapshot!(sandbox.carton("ls echo.carton"), @"
@@ -269,6 +272,9 @@ fn a_file_becomes_a_carton_without_its_extension() {
       carton.toml                264 B
       model/model.onnx        14.5 KiB
       tensor_data/index.toml      12 B
+
+    Run it with
+      carton run model.carton -i image=image.npy
     ----- stderr -----
     ");
 }

@@ -42,6 +42,24 @@ pub enum PackageError {
         /// What it refers to, as in `@misc/cat.png`.
         reference: String,
     },
+    /// There is no example of this name.
+    #[error("there is no example `{name}`, there {}", listed(examples))]
+    NoExample {
+        /// The name that was asked for.
+        name: String,
+        /// What the examples there are are called.
+        examples: Vec<String>,
+    },
+    /// The model cannot be run on what an example shows.
+    #[error("example `{example}`: input `{input}` is the file `{file}`, expected a tensor")]
+    ExampleInput {
+        /// The example.
+        example: String,
+        /// The input.
+        input: String,
+        /// The file in the carton.
+        file: String,
+    },
     /// A file to be packed is neither file, folder nor symbolic link.
     #[error("cannot pack `{}`: expected a file, a folder or a symbolic link, found {found}", path.display())]
     SpecialFile {
@@ -146,12 +164,25 @@ impl PackageError {
             | Self::OutputIsSource { .. }
             | Self::MetadataTooLarge { .. }
             | Self::TooManyFiles { .. }
-            | Self::SourceChanged { .. } => ErrorKind::Request,
+            | Self::SourceChanged { .. }
+            | Self::NoExample { .. }
+            | Self::ExampleInput { .. } => ErrorKind::Request,
         }
     }
 
     pub(super) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_path_buf();
         move |source| Self::Io { action, path, source }
+    }
+}
+
+fn listed(examples: &[String]) -> String {
+    const SHOWN: usize = 20;
+    let shown: Vec<String> = examples.iter().take(SHOWN).map(|example| format!("`{example}`")).collect();
+    match examples.len() {
+        0 => "are none".to_owned(),
+        1 => format!("is only {}", shown.concat()),
+        count if count > SHOWN => format!("are {} and {} more", shown.join(", "), count - SHOWN),
+        _ => format!("are {}", shown.join(", ")),
     }
 }

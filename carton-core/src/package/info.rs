@@ -66,12 +66,7 @@ impl Info {
             inputs: metadata.inputs().to_vec(),
             outputs: metadata.outputs().to_vec(),
             self_tests: package.self_tests().map(|test| test.label()).collect(),
-            examples: metadata
-                .examples()
-                .iter()
-                .enumerate()
-                .map(|(index, example)| example.name.clone().unwrap_or_else(|| format!("example_{index}")))
-                .collect(),
+            examples: package.examples().map(|example| example.label()).collect(),
             warnings: package.oddities().iter().map(ToString::to_string).collect(),
             files: contents.files(),
         }

@@ -2,6 +2,7 @@
 //! (spec/carton-format.md). Opens cartons and writes them; starts no process.
 
 mod error;
+mod example;
 mod info;
 mod mapped;
 mod output;
@@ -218,7 +219,8 @@ impl Package {
 
     /// The examples, with their tensors and files to be read when they are asked for.
     pub fn examples(&self) -> impl ExactSizeIterator<Item = ExampleData<'_>> {
-        self.metadata().examples().iter().map(|example| ExampleData { package: self, example })
+        let examples = self.metadata().examples().iter().enumerate();
+        examples.map(|(index, example)| ExampleData { package: self, index, example })
     }
 
     /// What a reference of an example leads to.
@@ -304,6 +306,7 @@ impl SelfTestData<'_> {
 #[derive(Clone, Copy, Debug)]
 pub struct ExampleData<'package> {
     package: &'package Package,
+    index: usize,
     example: &'package Example,
 }
 

@@ -1,0 +1,112 @@
+//! The command lines that run a model, to be copied from `carton info`. Pure.
+
+use std::collections::BTreeSet;
+
+use carton_core::package::Info;
+
+use crate::args::ModelArgs;
+use crate::output::{printable, shell_word};
+
+/// A line for files of the declared inputs, and one for the self-tests, where there are any. None where the model's place cannot be
+/// written as text.
+pub(super) fn lines(info: &Info, model: &ModelArgs) -> Option<String> {
+    let place = place(model)?;
+    // Other writers give several inputs one name, which stands for the first of them.
+    let mut names = BTreeSet::new();
+    let inputs = info.inputs.iter().filter(|input| names.insert(input.name.as_str()));
+    let inputs: Vec<(&str, bool)> = inputs.map(|input| (input.name.as_str(), input.is_optional())).collect();
+    // Where nothing is declared, names are not known. A model may also declare that it takes none.
+    let arguments = match info.inputs.is_empty() && info.outputs.is_empty() {
+        true => " -i NAME=FILE.npy".to_owned(),
+        false => arguments(&inputs),
+    };
+    let mut lines = format!("  carton run {place}{arguments}\n");
+    if !info.self_tests.is_empty() {
+        lines.push_str(&format!("  carton run {place} --self-test\n"));
+    }
+    Some(lines)
+}
+
+/// The model as it was named, without what a URL may hold of secrets.
+fn place(model: &ModelArgs) -> Option<String> {
+    let location = model.location();
+    let mut place = match location.url() {
+        Some(_) => location.to_string(),
+        None => model.path.to_str()?.to_owned(),
+    };
+    if printable(&place) != place || place.contains(['\n', '\t']) {
+        return None;
+    }
+    if place.starts_with('-') {
+        place.insert_str(0, "./");
+    }
+    place = shell_word(&place);
+    if let Some(hash) = &model.expect {
+        place.push_str(&format!(" --expect {hash}"));
+    }
+    if model.allow_file_links {
+        place.push_str(" --allow-file-links");
+    }
+    Some(place)
+}
+
+/// ` -i image=image.npy` for each input, given as name and whether it is optional: those are left out. Where a name cannot be said so, all
+/// are given in the declared order.
+fn arguments(inputs: &[(&str, bool)]) -> String {
+    let by_name = inputs.iter().all(|(name, is_optional)| *is_optional || can_be_named(name));
+    let argument = |(position, (name, _)): (usize, &(&str, bool))| {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+        let file = match name.chars().all(is_plain) && !name.starts_with(['-', '.']) && !name.is_empty() {
+            true => format!("{name}.npy"),
+            false => format!("input_{position}.npy"),
+        };
+        match by_name {
+            true => format!(" -i {}", shell_word(&format!("{name}={file}"))),
+            false => format!(" -i {file}"),
+        }
+    };
+    let given = inputs.iter().enumerate().filter(|(_, (_, is_optional))| !(by_name && *is_optional));
+    given.map(argument).collect()
+}
+
+/// Whether `NAME=FILE` means the input of this name: as [`InputArgument`](crate::args::InputArgument) reads it, on a terminal that shows
+/// what will be run.
+fn can_be_named(name: &str) -> bool {
+    !name.is_empty()
+        && printable(name) == name
+        && !name.contains(['=', '\n', '\t'])
+        && !name.starts_with('-')
+        && !name.trim_start().starts_with(['[', '{', '"'])
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::args::InputArgument;
+
+    #[test]
+    fn names_are_read_back_or_left_out() {
+        let check = |inputs: &[&str], expected: &str| {
+            let inputs: Vec<(&str, bool)> =
+                inputs.iter().map(|input| (input.trim_end_matches('?'), input.ends_with('?'))).collect();
+            assert_eq!(arguments(&inputs), expected);
+        };
+        check(&[], "");
+        check(&["image", "size"], " -i image=image.npy -i size=size.npy");
+        check(&["serving_default/x:0"], " -i serving_default/x:0=input_0.npy");
+        check(&["it's $(id)"], r" -i 'it'\''s $(id)=input_0.npy'");
+        check(&["mask?", "x"], " -i x=x.npy");
+        check(&["mask?", "a=b"], " -i mask.npy -i input_1.npy");
+        check(&["x", "a=b"], " -i x.npy -i input_1.npy");
+        check(&["x", "a\nb"], " -i x.npy -i input_1.npy");
+        check(&["\u{202e}x"], " -i input_0.npy");
+        check(&["-x"], " -i input_0.npy");
+        for name in ["image", "serving_default/x:0", " x", "日本"] {
+            assert!(can_be_named(name));
+            let argument: InputArgument = format!("{name}=x.npy").parse().unwrap();
+            assert_eq!(argument.name.as_deref(), Some(name));
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Compares what a model returns with the sample outputs of an example. A sample is an illustration, so a difference is no failure.
+
+use std::collections::BTreeMap;
+
+use carton_tensor::{Tensor, Tolerance};
+use serde::Serialize;
+
+use crate::Error;
+use crate::metadata::Reference;
+use crate::package::ExampleData;
+use crate::self_test::compare;
+
+/// How an output compares with the sample of an example.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct SampleResult {
+    /// The output's name.
+    pub name: String,
+    /// Whether it is like the sample.
+    pub comparison: SampleComparison,
+    /// The largest absolute difference, where numbers were compared.
+    pub max_abs_diff: Option<f64>,
+    /// The largest difference relative to the sample, where numbers were compared.
+    pub max_rel_diff: Option<f64>,
+    /// What differs most, and where; or why nothing was compared.
+    pub detail: Option<String>,
+}
+
+/// Whether an output is like the sample of an example. In JSON: `matches`, `differs` and `not_compared`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum SampleComparison {
+    /// It is close to the sample.
+    Matches,
+    /// It is not, or the model did not return it.
+    Differs,
+    /// The sample is a file, such as an image.
+    NotCompared,
+}
+
+impl ExampleData<'_> {
+    /// Compares what the model returned with the sample outputs, in the order of their names.
+    ///
+    /// # Errors
+    /// A sample that cannot be read.
+    pub fn compare(
+        &self,
+        outputs: &BTreeMap<String, Tensor>,
+        tolerance: Tolerance,
+    ) -> Result<Vec<SampleResult>, Error> {
+        let samples = self.declared().sample_out.iter();
+        samples
+            .map(|(name, reference)| match reference {
+                Reference::Misc(path) => Ok(SampleResult {
+                    name: name.clone(),
+                    comparison: SampleComparison::NotCompared,
+                    max_abs_diff: None,
+                    max_rel_diff: None,
+                    detail: Some(format!("the sample is the file `misc/{path}`")),
+                }),
+                Reference::TensorData(tensor) => {
+                    let sample = self.package().tensor(tensor)?;
+                    let found = compare(name, outputs.get(name), &sample, tolerance);
+                    let comparison = if found.passed { SampleComparison::Matches } else { SampleComparison::Differs };
+                    Ok(SampleResult {
+                        name: found.name,
+                        comparison,
+                        max_abs_diff: found.max_abs_diff,
+                        max_rel_diff: found.max_rel_diff,
+                        detail: found.detail,
+                    })
+                }
+            })
+            .collect()
+    }
+}
