@@ -104,7 +104,7 @@ fn a_folder_becomes_a_carton_of_its_name() {
       tensor_data/index.toml          12 B
 
     Run it with
-      carton run echo.carton -i x=x.npy -i words=words.npy
+      carton run echo.carton -i x=x.npy
     ----- stderr -----
     ");
     assert_snapshot!(sandbox.carton("ls echo.carton"), @"
