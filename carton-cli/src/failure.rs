@@ -12,26 +12,44 @@ use crate::output::shortened;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// Everything worked.
-    Ok = 0,
+    Ok,
     /// Something failed that no other code names.
-    Failure = 1,
+    Failure,
     /// The arguments make no sense.
-    Usage = 2,
+    Usage,
     /// A self-test ran and its outputs differ from what was expected.
-    SelfTest = 3,
+    SelfTest,
+    /// The model that is packed has other inputs or outputs than are declared.
+    SignatureMismatch,
     /// The carton is malformed, incomplete or tampered with.
-    Integrity = 4,
+    Integrity,
     /// No installed runner fits the model.
-    NoRunner = 5,
+    NoRunner,
     /// The runner crashed, or refused the model or the inputs.
-    Runner = 6,
+    Runner,
     /// The network failed, or is needed and not allowed.
-    Network = 7,
-    /// The user interrupted the program (128 + SIGINT).
-    Interrupted = 130,
+    Network,
+    /// The user interrupted the program.
+    Interrupted,
 }
 
 impl Exit {
+    /// The code of the process.
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Self::Ok => 0,
+            Self::Failure => 1,
+            Self::Usage => 2,
+            Self::SelfTest | Self::SignatureMismatch => 3,
+            Self::Integrity => 4,
+            Self::NoRunner => 5,
+            Self::Runner => 6,
+            Self::Network => 7,
+            // 128 + SIGINT
+            Self::Interrupted => 130,
+        }
+    }
+
     /// The name of this kind of failure in `--json` output.
     fn name(self) -> &'static str {
         match self {
@@ -39,6 +57,7 @@ impl Exit {
             Self::Failure => "failure",
             Self::Usage => "usage",
             Self::SelfTest => "self_test",
+            Self::SignatureMismatch => "signature_mismatch",
             Self::Integrity => "integrity",
             Self::NoRunner => "no_runner",
             Self::Runner => "runner",
@@ -50,7 +69,7 @@ impl Exit {
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
-        Self::from(exit as u8)
+        Self::from(exit.code())
     }
 }
 
@@ -153,6 +172,8 @@ impl From<carton_core::Error> for Failure {
             ErrorKind::Integrity => Exit::Integrity,
             ErrorKind::NoRunner => Exit::NoRunner,
             ErrorKind::RunnerCrashed => Exit::Runner,
+            ErrorKind::SelfTest => Exit::SelfTest,
+            ErrorKind::SignatureMismatch => Exit::SignatureMismatch,
             ErrorKind::Network => Exit::Network,
             ErrorKind::Interrupted => Exit::Interrupted,
             _ => Exit::Failure,

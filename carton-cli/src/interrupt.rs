@@ -113,7 +113,7 @@ async fn end_when_deaf(noticed: Arc<AtomicBool>) {
         if !noticed.load(Ordering::Relaxed) {
             end_all(RUNNERS_GRACE_INTERRUPTED);
             remove_leftovers();
-            std::process::exit(i32::from(Exit::Interrupted as u8));
+            std::process::exit(i32::from(Exit::Interrupted.code()));
         }
     }
 }

@@ -20,6 +20,7 @@ use crate::package::PackageError;
 use crate::runner::launch::LaunchError;
 use crate::runner::session::StartError;
 use crate::runner::{Crash, InstallError, NoRunner, RegistryError};
+use crate::self_test::SelfTestReport;
 use crate::shrink::ShrinkError;
 use crate::signature::{Side, SignatureError, TooManyPositional, Violation, ViolationKind};
 
@@ -70,6 +71,23 @@ pub enum Error {
         "a self-test can be recorded only where inputs and outputs are declared, and the model does not tell its own"
     )]
     NoSignature,
+    /// The metadata given to `pack` contradicts the model.
+    #[error("the declared inputs and outputs are not those of the model:\n{}", lines(mismatches))]
+    SignatureMismatch {
+        /// One sentence for each contradiction, in the words of the runner.
+        mismatches: Vec<String>,
+    },
+    /// Self-tests of the packed model failed; nothing was written.
+    #[error("{}", .0.failures())]
+    SelfTests(SelfTestReport),
+    /// The packed model could not be checked; nothing was written. [`kind`](Self::kind) is that of the source.
+    #[error("the packed model {what}")]
+    Check {
+        /// What it does: `does not load`, `stops in a self-test`.
+        what: &'static str,
+        /// Why.
+        source: Box<Error>,
+    },
     /// A runner answered something that makes no sense.
     #[error("runner {runner} answered `{found}`, expected {expected}")]
     RunnerAnswer {
@@ -232,11 +250,22 @@ impl Error {
         }
     }
 
+    /// The same, met while a packed model was checked. What has nothing to do with the model stays as it is.
+    pub(crate) fn in_check(self, what: &'static str) -> Self {
+        match self.kind() {
+            ErrorKind::Interrupted => self,
+            _ => Self::Check { what, source: Box::new(self) },
+        }
+    }
+
     /// What sort of failure this is.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Package(error) => error.kind().into(),
+            Self::Check { source, .. } => source.kind(),
+            Self::SelfTests(_) => ErrorKind::SelfTest,
+            Self::SignatureMismatch { .. } => ErrorKind::SignatureMismatch,
             Self::Pack(error) if error.kind() == contents::ErrorKind::Interrupted => ErrorKind::Interrupted,
             Self::Contents(error) => error.kind().into(),
             Self::Network(NetworkError::Interrupted) => ErrorKind::Interrupted,
@@ -271,6 +300,14 @@ impl Error {
                 Some("name a folder that can be written to with CARTON_CACHE_DIR".to_owned())
             }
             Self::NoRunner(error) => Some(error.hint()),
+            Self::Check { source, .. } => {
+                let unchecked = "`--no-check` packs it without loading it";
+                Some(source.hint().map_or_else(|| unchecked.to_owned(), |hint| format!("{hint}; {unchecked}")))
+            }
+            Self::SignatureMismatch { .. } => {
+                Some("correct [[input]] and [[output]]; `--no-check` packs the model as it is".to_owned())
+            }
+            Self::SelfTests(_) => Some("`--no-check` packs the model as it is".to_owned()),
             Self::LoadRefused { source, .. }
             | Self::Unavailable { source, .. }
             | Self::RunnerNetwork { source, .. }
@@ -343,6 +380,17 @@ fn castable(error: &SignatureError) -> Option<(&str, DataType)> {
         Some((violation.name.as_str(), is_number(&violation.expected)?))
     });
     castable.next()
+}
+
+/// How many contradictions a message lists.
+const MAX_MISMATCHES: usize = 50;
+
+fn lines(texts: &[String]) -> String {
+    let mut text = texts.iter().take(MAX_MISMATCHES).cloned().collect::<Vec<_>>().join("\n");
+    if texts.len() > MAX_MISMATCHES {
+        text.push_str(&format!("\nand {} more", texts.len() - MAX_MISMATCHES));
+    }
+    text
 }
 
 fn timeout_text(runner: &str, waiting: bool) -> String {

@@ -13,6 +13,10 @@ pub enum ErrorKind {
     NoRunner,
     /// The runner died, could not be started, or refused the model.
     RunnerCrashed,
+    /// A self-test of a model that was packed failed.
+    SelfTest,
+    /// The metadata declares other inputs or outputs than the model has that was to be packed.
+    SignatureMismatch,
     /// Something has to come over the network and cannot.
     Network,
     /// The work was given up on request.

@@ -66,7 +66,7 @@ pub use invalid_toml::InvalidToml;
 pub use location::{Location, LocationError, Place};
 pub use model::{Carton, InferOptions, LoadOptions, OutputStream, SealedInputs};
 pub use open::OpenOptions;
-pub use pack::{PackOptions, Packed, RecordSelfTest};
+pub use pack::{PackCheck, PackOptions, Packed, Packing, RecordSelfTest};
 pub use progress::{ProgressCallback, ProgressEvent, Stage};
 pub use runner::runner_main;
 pub use self_test::{OutputResult, SelfTestCounts, SelfTestOptions, SelfTestOutcome, SelfTestReport, SelfTestResult};

@@ -22,6 +22,8 @@ pub enum Stage {
     Extract,
     /// The runner loads the model; it says itself what it does.
     Runner(String),
+    /// Running the self-tests of a loaded model.
+    SelfTests,
 }
 
 impl fmt::Display for Stage {
@@ -32,6 +34,7 @@ impl fmt::Display for Stage {
             Self::Verify => f.write_str("verifying"),
             Self::Extract => f.write_str("extracting"),
             Self::Runner(what) => f.write_str(what),
+            Self::SelfTests => f.write_str("running self-tests"),
         }
     }
 }
@@ -55,6 +58,12 @@ pub struct ProgressEvent {
 impl ProgressEvent {
     pub(crate) fn bytes(stage: Stage, done: u64, total: u64) -> Self {
         Self { stage, done, kept: 0, total: Some(total), unit: "bytes" }
+    }
+
+    /// `done` of `total` self-tests ran.
+    pub(crate) fn self_tests(done: usize, total: usize) -> Self {
+        let unit = "self-tests";
+        Self { stage: Stage::SelfTests, done: done as u64, kept: 0, total: Some(total as u64), unit }
     }
 
     /// The progress of work on a carton's contents; `stage` is what is done when nothing has to be fetched.

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::blocking::run_blocking;
 use crate::causes::in_one_line;
+use crate::package::Package;
 use crate::progress::{ProgressEvent, Stage};
 use crate::{Carton, Error, ErrorKind, Inputs};
 
@@ -77,6 +78,17 @@ impl SelfTestReport {
         }
         Self { passed: counts.failed == 0, counts, self_tests }
     }
+
+    /// The counts, and below them a line for each thing that is wrong with a self-test.
+    pub(crate) fn failures(&self) -> String {
+        let mut text = self.to_string();
+        for test in &self.self_tests {
+            for problem in test.problems() {
+                text.push_str(&format!("\nself-test `{}`: {problem}", test.name));
+            }
+        }
+        text
+    }
 }
 
 impl fmt::Display for SelfTestReport {
@@ -121,6 +133,19 @@ pub struct OutputResult {
     pub detail: Option<String>,
 }
 
+impl SelfTestResult {
+    /// What went wrong, one text each: why the model did not run, or how an output differs. Empty when the test did not fail.
+    #[must_use]
+    pub fn problems(&self) -> Vec<String> {
+        let failed = self.outputs.iter().filter(|output| !output.passed);
+        let outputs = failed.map(|output| match &output.detail {
+            Some(detail) => format!("output `{}`: {detail}", output.name),
+            None => format!("output `{}`: not close to what is expected", output.name),
+        });
+        self.error.iter().cloned().chain(outputs).collect()
+    }
+}
+
 impl Carton {
     /// Runs every self-test of the carton. A test without expected outputs cannot pass: [`SelfTestOutcome::Ran`] is all
     /// that is known of it. Inputs or outputs that contradict the signature fail the test.
@@ -136,26 +161,44 @@ impl Carton {
     /// # Errors
     /// A test that could not be judged: its tensors cannot be read, or the runner died.
     pub async fn self_test(&self, options: impl Into<SelfTestOptions>) -> Result<SelfTestReport, Error> {
-        let options = options.into();
-        let (package, progress) = (self.package().clone(), self.progress());
+        self.self_test_of(self.package(), options.into()).await
+    }
+
+    /// Runs the self-tests of `package`, whose model is the one that is loaded, whatever carton it was loaded from.
+    pub(crate) async fn self_test_of(
+        &self,
+        package: &Package,
+        options: SelfTestOptions,
+    ) -> Result<SelfTestReport, Error> {
+        let progress = self.progress();
+        let (fetched, fetching) = (package.clone(), progress.clone());
         run_blocking(move |abandoned| {
-            Ok(package.fetch_self_tests(&|done| {
-                if let Some(progress) = &progress {
+            Ok(fetched.fetch_self_tests(&|done| {
+                if let Some(progress) = &fetching {
                     progress(&ProgressEvent::of_contents(Stage::Fetch, done));
                 }
                 abandoned.control()
             })?)
         })
         .await?;
+        let total = package.metadata().self_tests().len();
         let mut self_tests = Vec::new();
-        for index in 0..self.package().metadata().self_tests().len() {
-            self_tests.push(self.run_self_test(index, options).await?);
+        for index in 0..total {
+            if let Some(progress) = &progress {
+                progress(&ProgressEvent::self_tests(index, total));
+            }
+            self_tests.push(self.run_self_test(package, index, options).await?);
         }
         Ok(SelfTestReport::of(self_tests))
     }
 
-    async fn run_self_test(&self, index: usize, options: SelfTestOptions) -> Result<SelfTestResult, Error> {
-        let package = self.package().clone();
+    async fn run_self_test(
+        &self,
+        package: &Package,
+        index: usize,
+        options: SelfTestOptions,
+    ) -> Result<SelfTestResult, Error> {
+        let package = package.clone();
         let (name, inputs, expected) = run_blocking(move |_| {
             let Some(test) = package.self_tests().nth(index) else {
                 return Err(Error::Internal(format!("no self-test {index}")));

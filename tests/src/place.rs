@@ -93,6 +93,7 @@ impl Place {
             metadata: carton_core::metadata::Draft::parse(metadata).unwrap(),
             metadata_folder: Some(self.path().to_path_buf()),
             config: Some(self.config()),
+            check: false,
             ..PackOptions::default()
         };
         if let Err(error) = Carton::pack(&model, "noop", &output, options).await {

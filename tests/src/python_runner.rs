@@ -71,6 +71,7 @@ pub async fn pack(place: &Place, source: &str, metadata: &str) -> PathBuf {
     let options = PackOptions {
         metadata: carton_core::metadata::Draft::parse(metadata).unwrap(),
         config: Some(place.config()),
+        check: false,
         ..PackOptions::default()
     };
     match Carton::pack(&model, "python", &output, options).await {

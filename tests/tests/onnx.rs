@@ -149,6 +149,7 @@ async fn a_self_test_with_a_wrong_expectation_fails() {
         metadata: carton_core::metadata::Draft::parse(&text).unwrap(),
         metadata_folder: Some(digits.to_path_buf()),
         config: Some(place.config()),
+        check: false,
         ..PackOptions::default()
     };
     let output = place.path().join("wrong.carton");

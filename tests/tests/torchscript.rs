@@ -70,6 +70,7 @@ impl Stage {
             metadata: Draft::parse(metadata).unwrap(),
             metadata_folder: Some(self.place.path().to_path_buf()),
             config: Some(self.place.config()),
+            check: false,
             ..PackOptions::default()
         };
         let output = self.place.path().join("model.carton");

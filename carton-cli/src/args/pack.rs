@@ -19,7 +19,7 @@ pub(crate) struct PackArgs {
 
     /// Make a carton whole instead: PATH is a .carton file, its URL, or the folder of an unpacked one, and the files that it
     /// only links are brought back. Its hash stays the same
-    #[arg(long, conflicts_with_all = ["runner", "framework_version", "metadata", "options", "bundle_wheels", "misc", "record_self_test", "install_runners", "tensor_format"])]
+    #[arg(long, conflicts_with_all = ["runner", "framework_version", "metadata", "options", "bundle_wheels", "misc", "record_self_test", "install_runners", "tensor_format", "no_check"])]
     pub(crate) resolve: bool,
 
     /// With --resolve: refuse the carton unless its manifest has this SHA-256 (see `carton hash`)
@@ -31,6 +31,7 @@ pub(crate) struct PackArgs {
     pub(crate) allow_file_links: bool,
 
     /// The runner that will run the model (see `carton runner ls`)
+    /// [default: the metadata's, else the one for a .onnx file, TorchScript, a Python module or a folder with one]
     #[arg(long, value_name = "NAME")]
     pub(crate) runner: Option<String>,
 
@@ -71,6 +72,13 @@ pub(crate) struct PackArgs {
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) record_self_test: Vec<InputArgument>,
 
+    /// Write the carton without loading the model: neither declared inputs and outputs nor self-tests are checked
+    ///
+    /// Otherwise the model is loaded in its runner and put to the self-tests, and no file is written when something does not match
+    /// (exit code 3) or the runner refuses the model or crashes (6).
+    #[arg(long)]
+    pub(crate) no_check: bool,
+
     /// How to compress; `auto` decides for each file, and leaves weights as they are so that runners can map them
     #[arg(long, value_name = "METHOD", default_value = "auto")]
     pub(crate) compression: CompressionChoice,
@@ -87,14 +95,20 @@ pub(crate) struct PackArgs {
 }
 
 const EXAMPLES: &str = r#"Examples:
-  Pack an ONNX model. Inputs and outputs are read from the model:
-    carton pack digits.onnx --runner onnx
+  Pack an ONNX model. Inputs and outputs are read from it, and it is loaded to see that it runs:
+    carton pack digits.onnx
 
-  Add a name, descriptions and self-tests, and choose the file:
-    carton pack digits.onnx --runner onnx --metadata digits.toml -o digits.carton
+  Add a name, descriptions and self-tests, and choose the file. The self-tests must pass:
+    carton pack digits.onnx --metadata digits.toml -o digits.carton
+
+  Name the runner, where the file leaves doubt which one runs it:
+    carton pack my_model/ --runner python --opt infer_fn=predict
 
   Record what the model returns for an input as its self-test:
-    carton pack digits.onnx --runner onnx --record-self-test x=x.npy
+    carton pack digits.onnx --record-self-test x=x.npy
+
+  Pack a model that this machine cannot run:
+    carton pack large.onnx --no-check
 
   Bring back what `carton shrink` left out:
     carton pack --resolve small.carton -o digits.carton

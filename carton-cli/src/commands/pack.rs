@@ -9,7 +9,9 @@ use carton_core::archive::Compression;
 use carton_core::digest::Sha256Digest;
 use carton_core::metadata::{Draft, MetadataError};
 use carton_core::tensor_data::TensorFormat;
-use carton_core::{Carton, Inputs, Location, Options, PackOptions, RecordSelfTest, ResolveOptions, UnknownKey};
+use carton_core::{
+    Carton, Inputs, Location, Options, PackCheck, PackOptions, RecordSelfTest, ResolveOptions, UnknownKey,
+};
 use serde::Serialize;
 
 use super::{Context, open, shrink, warn_each};
@@ -21,8 +23,8 @@ use crate::tensors::{DeclaredInput, ReadInputs};
 
 #[derive(Debug, thiserror::Error)]
 enum PackArgumentError {
-    #[error("no runner is named, neither by --runner nor by the metadata")]
-    NoRunner,
+    #[error("no runner is named, neither by --runner nor by the metadata, and `{}` does not tell which one runs it", path.display())]
+    NoRunner { path: PathBuf },
     #[error("cannot read `{}`", path.display())]
     ReadMetadata { path: PathBuf, source: io::Error },
     #[error("cannot use `{}`", path.display())]
@@ -40,6 +42,9 @@ struct Packed {
     path: PathBuf,
     manifest_sha256: Sha256Digest,
     size: Option<u64>,
+    /// Left out when nothing was checked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    check: Option<PackCheck>,
 }
 
 pub(super) async fn run(arguments: PackArgs, context: &Context<'_>) -> Result<Exit, Failure> {
@@ -50,21 +55,16 @@ pub(super) async fn run(arguments: PackArgs, context: &Context<'_>) -> Result<Ex
         Some(path) => read_draft(path, arguments.strict, context)?,
         None => Draft::default(),
     };
-    let runner = arguments.runner.or_else(|| draft.runner_name.clone()).ok_or_else(|| {
-        Failure::usage(PackArgumentError::NoRunner).hint("name one: --runner NAME; `carton runner ls` lists them")
-    })?;
+    let runner = match arguments.runner.or_else(|| draft.runner_name.clone()) {
+        Some(runner) => runner,
+        None => recognized_runner(&arguments.path, context).await?,
+    };
     let path = match arguments.output {
         Some(path) => path,
         None => default_output(&arguments.path)?,
     };
     let recorded = arguments.record_self_test;
     let inputs = interrupt::blocking(move |_| Ok(ReadInputs::read(recorded)?)).await?;
-    let declared = draft.inputs.as_deref().unwrap_or_default();
-    let declared: Vec<DeclaredInput<'_>> =
-        declared.iter().map(|input| DeclaredInput { name: &input.name, dtype: input.dtype }).collect();
-    let inputs = inputs.into_tensors(&declared)?;
-    let record_self_tests =
-        if inputs.is_empty() { Vec::new() } else { vec![RecordSelfTest { name: None, inputs: Inputs::from(inputs) }] };
     let mut pack_options = Options::new();
     if arguments.bundle_wheels {
         pack_options.insert("bundle_wheels".to_owned(), true.into());
@@ -76,7 +76,7 @@ pub(super) async fn run(arguments: PackArgs, context: &Context<'_>) -> Result<Ex
         framework_version: arguments.framework_version,
         options: arguments.options.into_iter().map(|option| (option.key, option.value)).collect(),
         misc: misc_files(arguments.misc)?,
-        record_self_tests,
+        check: !arguments.no_check,
         install_runners: arguments.install_runners,
         compression: compression(arguments.compression),
         tensor_format: match arguments.tensor_format {
@@ -88,15 +88,39 @@ pub(super) async fn run(arguments: PackArgs, context: &Context<'_>) -> Result<Ex
         progress: open::progress(context),
         ..PackOptions::default()
     };
-    let packed = Carton::pack(&arguments.path, &runner, &path, options)
-        .await
-        .map_err(|error| Failure::from(error).instead_of(Exit::Integrity, Exit::Failure))?;
+    let explained = |error| Failure::from(error).instead_of(Exit::Integrity, Exit::Failure);
+    let mut packing = Carton::prepare_pack(&arguments.path, &runner, options).await.map_err(explained)?;
+    if !inputs.is_empty() {
+        let declared = packing.declared_inputs().map_err(explained)?.iter();
+        let declared: Vec<_> = declared.map(|input| DeclaredInput { name: &input.name, dtype: input.dtype }).collect();
+        let inputs = Inputs::from(inputs.into_tensors(&declared)?);
+        packing.record(RecordSelfTest { name: None, inputs }).map_err(explained)?;
+    }
+    let packed = packing.write(&path).await.map_err(explained)?;
     if packed.has_tensor_file {
         context.output.warning(
             "the carton's tensors are in one file, which only readers that know of it can read: others cannot open the carton",
         );
     }
+    if let [first, more @ ..] = packed.nested_options.as_slice() {
+        let options =
+            more.iter().fold(format!("`{}`", one_line(first)), |all, next| format!("{all}, `{}`", one_line(next)));
+        context.output.warning(&format!(
+            "a list or table is stored as a runner option ({options}): readers that know only numbers, strings, booleans and dates \
+             cannot open the carton"
+        ));
+    }
     report(packed, context)
+}
+
+/// The runner that the model's files tell, and says so.
+async fn recognized_runner(path: &Path, context: &Context<'_>) -> Result<String, Failure> {
+    let Some(runner) = Carton::runner_for(path).await? else {
+        return Err(Failure::usage(PackArgumentError::NoRunner { path: path.to_path_buf() })
+            .hint("name one: --runner NAME; `carton runner ls` lists them"));
+    };
+    context.output.note(&format!("packing for the {runner} runner; name another with --runner"));
+    Ok(runner.to_owned())
 }
 
 /// `carton pack --resolve`.
@@ -127,6 +151,7 @@ fn report(packed: carton_core::Packed, context: &Context<'_>) -> Result<Exit, Fa
         size: fs::metadata(&packed.path).ok().map(|metadata| metadata.len()),
         path: packed.path,
         manifest_sha256: packed.manifest_sha256,
+        check: packed.check,
     };
     if output.is_json() {
         output.json(&packed)?;
@@ -134,6 +159,9 @@ fn report(packed: carton_core::Packed, context: &Context<'_>) -> Result<Exit, Fa
         let size = packed.size.map(|size| format!(" ({})", byte_size(size))).unwrap_or_default();
         let path = packed.path.display().to_string();
         output.text(&format!("packed {}{size}\nmanifest sha256:{}\n", one_line(&path), packed.manifest_sha256))?;
+        if let Some(check) = &packed.check {
+            output.text(&format!("checked: loads in {}; {}\n", one_line(&check.runner), check.report))?;
+        }
     }
     Ok(Exit::Ok)
 }

@@ -47,7 +47,7 @@ fn text(report: &SelfTestReport, output: &Output) -> String {
         };
         let time = seconds(Duration::try_from_secs_f64(test.seconds).unwrap_or_default());
         text.push_str(&format!("{verdict}  {}  {time}  {}\n", one_line(&test.name), worst(test)));
-        for line in details(test) {
+        for line in test.problems() {
             text.push_str(&format!("        {}\n", printable(&line).replace('\n', "\n        ")));
         }
     }
@@ -84,13 +84,4 @@ pub(super) fn difference(difference: f64) -> String {
         d if d.is_nan() => "NaN".to_owned(),
         d => format!("{d:.2e}"),
     }
-}
-
-fn details(test: &SelfTestResult) -> Vec<String> {
-    let failed = test.outputs.iter().filter(|output| !output.passed);
-    let outputs = failed.map(|output| match &output.detail {
-        Some(detail) => format!("{}: {detail}", output.name),
-        None => format!("{}: not close to what is expected", output.name),
-    });
-    test.error.iter().cloned().chain(outputs).collect()
 }

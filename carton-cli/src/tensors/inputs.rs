@@ -111,6 +111,11 @@ impl ReadInputs {
         Ok(Self(read))
     }
 
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Gives names to what has none, in the declared order, and casts JSON to the declared dtypes.
     ///
     /// # Errors

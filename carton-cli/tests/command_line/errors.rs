@@ -312,7 +312,22 @@ fn looking_at_a_carton_needs_no_cache() {
 fn a_runner_that_lacks_something_on_this_machine() {
     let sandbox = Sandbox::new();
     sandbox.write("model.bin", "weights");
-    sandbox.carton("pack model.bin --runner noop -o lacking.carton --opt unavailable=no-compiler").expect_code(0);
+    let pack = "pack model.bin --runner noop -o lacking.carton --opt unavailable=no-compiler";
+    assert_snapshot!(sandbox.carton(pack), @"
+    exit code: 5
+    ----- stdout -----
+
+    ----- stderr -----
+    error: the packed model does not load
+
+    Caused by:
+      runner noop 0.1.0 lacks something that the model needs
+      no-compiler
+
+    hint: install it; `--no-check` packs it without loading it
+    ");
+    assert!(!sandbox.work().join("lacking.carton").exists());
+    sandbox.carton(&format!("{pack} --no-check")).expect_code(0);
     assert_snapshot!(sandbox.carton("run lacking.carton"), @"
     exit code: 5
     ----- stdout -----

@@ -77,7 +77,8 @@ fn pack_explains_itself() {
               With --resolve: let a local carton's LINKS name local files
 
           --runner <NAME>
-              The runner that will run the model (see `carton runner ls`)
+              The runner that will run the model (see `carton runner ls`) [default: the metadata's, else
+              the one for a .onnx file, TorchScript, a Python module or a folder with one]
 
           --install-runners
               Install the runner from the configured index if it is missing
@@ -111,6 +112,14 @@ fn pack_explains_itself() {
               Run the packed model with these inputs and store what it returns as a self-test
               
               Give the option once for each input; the values are written as for `carton run --input`.
+
+          --no-check
+              Write the carton without loading the model: neither declared inputs and outputs nor
+              self-tests are checked
+              
+              Otherwise the model is loaded in its runner and put to the self-tests, and no file is
+              written when something does not match (exit code 3) or the runner refuses the model or
+              crashes (6).
 
           --compression <METHOD>
               How to compress; `auto` decides for each file, and leaves weights as they are so that
@@ -171,14 +180,20 @@ fn pack_explains_itself() {
               The configuration file [default: ~/.carton/config.toml]
 
     Examples:
-      Pack an ONNX model. Inputs and outputs are read from the model:
-        carton pack digits.onnx --runner onnx
+      Pack an ONNX model. Inputs and outputs are read from it, and it is loaded to see that it runs:
+        carton pack digits.onnx
 
-      Add a name, descriptions and self-tests, and choose the file:
-        carton pack digits.onnx --runner onnx --metadata digits.toml -o digits.carton
+      Add a name, descriptions and self-tests, and choose the file. The self-tests must pass:
+        carton pack digits.onnx --metadata digits.toml -o digits.carton
+
+      Name the runner, where the file leaves doubt which one runs it:
+        carton pack my_model/ --runner python --opt infer_fn=predict
 
       Record what the model returns for an input as its self-test:
-        carton pack digits.onnx --runner onnx --record-self-test x=x.npy
+        carton pack digits.onnx --record-self-test x=x.npy
+
+      Pack a model that this machine cannot run:
+        carton pack large.onnx --no-check
 
       Bring back what `carton shrink` left out:
         carton pack --resolve small.carton -o digits.carton

@@ -57,6 +57,30 @@ fn an_interrupted_pack_leaves_nothing() {
 }
 
 #[test]
+fn a_pack_that_is_interrupted_in_a_self_test_leaves_nothing() {
+    let sandbox = Sandbox::new();
+    sandbox.write("model.bin", "weights");
+    sandbox.write(
+        "metadata.toml",
+        "input = []\noutput = []\n[[self_test]]\ninputs = {}\n[runner]\nrunner_name = 'noop'\n\
+         [runner.opts]\ndelay_ms = 600000\nignore_cancel = true\nlog = 'started'\n",
+    );
+    fs::create_dir(sandbox.work().join("out")).unwrap();
+    let mut child =
+        sandbox.command("pack model.bin --metadata metadata.toml -o out/m.carton -v".split(' ')).spawn().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("started") {
+        line.clear();
+        assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "the self-test never started");
+    }
+    let output = interrupt(child, Signal::INT);
+    assert_eq!(output.status.code(), Some(130));
+    assert_eq!(names(&sandbox.work().join("out")), [""; 0]);
+    assert_eq!(names(&sandbox.temporary()), [""; 0]);
+}
+
+#[test]
 fn a_running_call_is_interrupted_at_once() {
     let sandbox = Sandbox::new();
     sandbox.write("model.bin", "weights");

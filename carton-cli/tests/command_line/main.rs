@@ -11,6 +11,7 @@ mod interruption;
 mod mistakes;
 mod onnx_runtime;
 mod other_writers;
+mod pack_check;
 mod package;
 mod python_environments;
 mod python_runner;

@@ -57,13 +57,15 @@ fn pack_echo(sandbox: &Sandbox, more: &str) -> Outcome {
 #[test]
 fn a_folder_becomes_a_carton_of_its_name() {
     let sandbox = Sandbox::new();
-    assert_snapshot!(pack_echo(&sandbox, ""), @"
+    assert_snapshot!(pack_echo(&sandbox, ""), @r#"
     exit code: 0
     ----- stdout -----
     packed echo.carton (1.4 KiB)
     manifest sha256:[HASH]
+    checked: loads in noop 0.1.0; no self-tests
     ----- stderr -----
-    ");
+    warning: the noop runner has no option `threads` runner="noop 0.1.0"
+    "#);
     assert_eq!(sandbox.files(), ["cat.png", "echo", "echo.carton", "echo.toml"]);
     assert!(crate::sandbox::names(&sandbox.temporary()).is_empty());
     assert_snapshot!(sandbox.carton("info echo.carton"), @"
@@ -248,7 +250,17 @@ fn a_file_becomes_a_carton_without_its_extension() {
     {
       "path": "model.carton",
       "manifest_sha256": "[HASH]",
-      "size": 14841
+      "size": 14841,
+      "check": {
+        "runner": "onnx 1.21.0",
+        "passed": true,
+        "counts": {
+          "passed": 0,
+          "ran": 0,
+          "failed": 0
+        },
+        "self_tests": []
+      }
     }
     ----- stderr -----
     "#);
@@ -338,7 +350,7 @@ fn what_cannot_be_packed() {
     ----- stdout -----
 
     ----- stderr -----
-    error: no runner is named, neither by --runner nor by the metadata
+    error: no runner is named, neither by --runner nor by the metadata, and `model.bin` does not tell which one runs it
 
     hint: name one: --runner NAME; `carton runner ls` lists them
     ");
@@ -347,7 +359,7 @@ fn what_cannot_be_packed() {
     ----- stdout -----
 
     ----- stderr -----
-    error: no runner is named, neither by --runner nor by the metadata
+    error: no runner is named, neither by --runner nor by the metadata, and `model.bin` does not tell which one runs it
 
     hint: name one: --runner NAME; `carton runner ls` lists them
     ");

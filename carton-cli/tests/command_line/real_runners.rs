@@ -45,7 +45,7 @@ fn save(sandbox: &Sandbox, name: &str, tensor: &Tensor) {
     npy::write(fs::File::create(sandbox.work().join(name)).unwrap(), tensor).unwrap();
 }
 
-/// The self-test passes, and fails when one expected element is another one.
+/// The self-test passes, and fails when one expected element is another one: then nothing is packed, unless that is asked for.
 fn check_self_test(sandbox: &Sandbox, runners: &Path, expected: &str, tensor: &Tensor) {
     let report = carton(sandbox, runners, "run model.carton --self-test --json").expect_code(0).json();
     assert_eq!(report["passed"], true, "{report}");
@@ -55,7 +55,12 @@ fn check_self_test(sandbox: &Sandbox, runners: &Path, expected: &str, tensor: &T
     save(sandbox, expected, &Tensor::from_vec(wrong, tensor.shape().unwrap().to_vec()).unwrap());
     fs::remove_file(sandbox.work().join("model.carton")).unwrap();
     let runner = fs::read_to_string(sandbox.work().join("runner.txt")).unwrap();
-    carton(sandbox, runners, &format!("pack ./model {runner} --metadata carton.toml")).expect_code(0);
+    let pack = format!("pack ./model {runner} --metadata carton.toml");
+    let refused = carton(sandbox, runners, &pack).expect_code(3);
+    let output = expected.trim_end_matches(".npy");
+    assert!(refused.stderr.contains(&format!("self-test `self_test_0`: output `{output}`: element [")), "{refused}");
+    assert!(!sandbox.work().join("model.carton").exists());
+    carton(sandbox, runners, &format!("{pack} --no-check")).expect_code(0);
     carton(sandbox, runners, "run model.carton --self-test").expect_code(3);
 }
 
@@ -137,4 +142,22 @@ expected_out = { y = "y.npy" }
     sandbox.write("runner.txt", "--runner python");
     carton(&sandbox, &runners, "pack ./model --runner python --metadata carton.toml").expect_code(0);
     check_self_test(&sandbox, &runners, "y.npy", &expected);
+}
+
+#[test]
+fn python_models_that_do_not_load_are_not_packed() {
+    let Some(runners) = runners_with("python-3") else { return };
+    let check = |source: &str, expected: &str| {
+        let sandbox = Sandbox::new();
+        sandbox.write("model/main.py", source);
+        let refused = carton(&sandbox, &runners, "pack model -o model.carton").expect_code(6);
+        assert!(refused.stderr.contains("error: the packed model does not load"), "{refused}");
+        assert!(refused.stderr.contains(expected), "{refused}");
+        assert!(refused.stderr.contains("`--no-check` packs it"), "{refused}");
+        assert_eq!(sandbox.files(), ["model"]);
+        carton(&sandbox, &runners, "pack model -o model.carton --no-check").expect_code(0);
+    };
+    check("def get_model(:\n    pass\n", "SyntaxError");
+    check("def model():\n    pass\n", "no function `get_model`");
+    check("import no_such_package\n\n\ndef get_model():\n    pass\n", "No module named 'no_such_package'");
 }

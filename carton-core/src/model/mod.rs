@@ -17,9 +17,10 @@ use self::live::{Live, ModelFiles};
 use crate::blocking::run_blocking;
 use crate::config::Config;
 use crate::open::{self, Opening};
-use crate::package::Package;
+use crate::package::{self, Package};
 use crate::progress::ProgressCallback;
 use crate::runner::{self, Choice, Requirement};
+use crate::source::Source;
 use crate::{Error, Inputs, Location, Tensors};
 
 pub(crate) use live::{start_runner, wire_specs};
@@ -93,6 +94,15 @@ impl Carton {
         let runner = runner.to_owned();
         Self::load_with(options, move |_, _, opening| {
             Ok(Package::bare(&path, &runner, framework_version, opening.cache.clone())?)
+        })
+        .await
+    }
+
+    /// Loads the carton that `source` holds. What it only links to is not fetched.
+    pub(crate) async fn load_source(source: Arc<dyn Source>, options: LoadOptions) -> Result<Self, Error> {
+        Self::load_with(options, move |_, options, opening| {
+            let (cache, expect) = (opening.cache.clone(), options.expect);
+            Ok(Package::open_archive(source, package::OpenOptions { cache, expect, ..Default::default() })?)
         })
         .await
     }

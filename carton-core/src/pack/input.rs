@@ -5,14 +5,13 @@ use std::path::{Path, PathBuf};
 
 use carton_tensor::{Tensor, npy};
 
-use super::Packed;
 use crate::Error;
 use crate::archive::Compression;
 use crate::blocking::Abandoned;
 use crate::metadata::{Draft, DraftReference, Metadata, Reference};
-use crate::package::{self, PackageInput};
+use crate::package::{self, PackageInput, Unpublished};
 use crate::progress::{ProgressCallback, ProgressEvent, Stage};
-use crate::tensor_data::{TensorFormat, is_tensor_file};
+use crate::tensor_data::TensorFormat;
 
 /// Everything that goes into the carton.
 #[derive(Clone)]
@@ -65,7 +64,8 @@ impl Input {
         references
     }
 
-    pub(super) fn write(self, output: PathBuf, abandoned: &Abandoned) -> Result<Packed, Error> {
+    /// Writes the carton, which does not get its name yet.
+    pub(super) fn write(self, output: &Path, abandoned: &Abandoned) -> Result<Unpublished, Error> {
         let metadata: Metadata = self.draft.validate()?;
         let progress = self.progress;
         let input = PackageInput {
@@ -74,15 +74,13 @@ impl Input {
             tensor_format: self.tensor_format,
             ..PackageInput::new(metadata, self.model_path)
         };
-        let manifest = package::write(&input, &output, self.compression, &|done, total| {
+        package::write_unpublished(&input, output, self.compression, &|done, total| {
             if let Some(progress) = &progress {
                 progress(&ProgressEvent::bytes(Stage::Pack, done, total));
             }
             abandoned.control()
         })
-        .map_err(Error::Pack)?;
-        let has_tensor_file = manifest.iter().any(|(path, _)| is_tensor_file(path));
-        Ok(Packed { path: output, manifest_sha256: manifest.hash(), has_tensor_file })
+        .map_err(Error::Pack)
     }
 }
 

@@ -1,6 +1,10 @@
-//! Makes a carton: asks the runner what the model is, joins that with what the user says, and writes the package.
+//! Makes a carton: asks the runner what the model is, joins that with what the user says, writes the package, and loads
+//! what was written before it gets its name.
 
+mod check;
 mod input;
+mod packing;
+mod recognize;
 mod runner_answer;
 
 use std::collections::BTreeMap;
@@ -10,23 +14,21 @@ use std::path::{Path, PathBuf};
 use carton_runner_interface::Options;
 use carton_tensor::Tensor;
 use semver::VersionReq;
+use serde::Serialize;
 
-use self::input::Input;
-use self::runner_answer::{ask_runner, complete};
+pub use self::packing::Packing;
 use crate::archive::Compression;
 use crate::blocking::run_blocking;
 use crate::config::Config;
 use crate::digest::Sha256Digest;
-use crate::metadata::{Draft, SelfTest};
-use crate::model::LoadOptions;
+use crate::metadata::Draft;
 use crate::progress::ProgressCallback;
 use crate::runner::launch::LaunchPolicy;
-use crate::runner::{self, Choice, Requirement};
 use crate::tensor_data::TensorFormat;
-use crate::{Carton, Error, Inputs};
+use crate::{Carton, Error, Inputs, SelfTestReport};
 
 /// How [`Carton::pack`] packs. Build it from the default.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct PackOptions {
     /// The metadata. What the runner reads from the model fills in what is not given here.
     pub metadata: Draft,
@@ -47,6 +49,9 @@ pub struct PackOptions {
     pub tensor_format: TensorFormat,
     /// Self-tests whose expected outputs are what the packed model returns.
     pub record_self_tests: Vec<RecordSelfTest>,
+    /// Whether the packed model is loaded, compared with its signature and put to its self-tests before the carton gets its name.
+    /// Nothing is written where that fails. On by default.
+    pub check: bool,
     /// Installs a missing runner from the configured index ([`Config::runner_index`]); [`Config::auto_install`] does so too.
     pub install_runners: bool,
     /// How entries are compressed.
@@ -57,6 +62,28 @@ pub struct PackOptions {
     pub config: Option<Config>,
     /// Told how far packing has come.
     pub progress: Option<ProgressCallback>,
+}
+
+impl Default for PackOptions {
+    fn default() -> Self {
+        Self {
+            metadata: Draft::default(),
+            metadata_folder: None,
+            framework_version: None,
+            options: Options::new(),
+            pack_options: Options::new(),
+            misc: BTreeMap::new(),
+            tensors: BTreeMap::new(),
+            tensor_format: TensorFormat::default(),
+            record_self_tests: Vec::new(),
+            check: true,
+            install_runners: false,
+            compression: Compression::default(),
+            policy: LaunchPolicy::default(),
+            config: None,
+            progress: None,
+        }
+    }
 }
 
 impl fmt::Debug for PackOptions {
@@ -75,7 +102,7 @@ pub struct RecordSelfTest {
 }
 
 /// What was packed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Packed {
     /// The carton.
@@ -85,12 +112,31 @@ pub struct Packed {
     /// Whether it has a file of many tensors, so that only readers can open it that know of those
     /// (spec/carton-format-extensions.md, "Tensor files").
     pub has_tensor_file: bool,
+    /// The runner's options that are lists or tables, sorted: readers that know only numbers, strings, booleans and dates, as the
+    /// first one does, cannot open the carton.
+    pub nested_options: Vec<String>,
+    /// What was checked; `None` when nothing was.
+    pub check: Option<PackCheck>,
+}
+
+/// How the check of a packed model went: it loaded, its signature does not contradict it, and no self-test failed.
+///
+/// As JSON, the report's names stand beside `runner`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct PackCheck {
+    /// Name and version of the runner that loaded the model.
+    pub runner: String,
+    /// How the self-tests went; none failed.
+    #[serde(flatten)]
+    pub report: SelfTestReport,
 }
 
 impl Carton {
     /// Packs the model at `path` for `runner` into the carton `output`.
     ///
-    /// The carton appears under its name when it is complete; a file of that name is replaced.
+    /// The carton appears under its name when it is complete and, unless [`PackOptions::check`] is off, was loaded and passed its
+    /// self-tests; a file of that name is replaced.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), carton_core::Error> {
@@ -102,104 +148,57 @@ impl Carton {
     /// ```
     ///
     /// # Errors
-    /// No such runner, a model it refuses, metadata that breaks a rule of the format, files that cannot be read or
-    /// written. Nothing is left at `output` then.
+    /// No such runner, a model it refuses, metadata that breaks a rule of the format or contradicts the model, a self-test that
+    /// fails, files that cannot be read or written. What was at `output` before is still there then.
     pub async fn pack(
         path: impl AsRef<Path>,
         runner: &str,
         output: impl AsRef<Path>,
         options: PackOptions,
     ) -> Result<Packed, Error> {
-        let output = output.as_ref().to_path_buf();
-        let (config, descriptor) = {
-            let runner = runner.to_owned();
-            let (config, version) = (options.config.clone(), options.framework_version.clone());
-            let drafted = options.metadata.required_framework_version.clone();
-            let (install, progress) = (options.install_runners, options.progress.clone());
-            run_blocking(move |abandoned| {
-                let config = match config {
-                    Some(config) => config,
-                    None => Config::load(None)?,
-                };
-                let requirement =
-                    Requirement { name: runner, framework_version: version.or(drafted), compat_version: None };
-                let wanted = &|| abandoned.control();
-                let choice = Choice { config: &config, install, progress: progress.as_ref(), wanted };
-                let descriptor = runner::choose(&requirement, &choice)?;
-                Ok((config, descriptor))
-            })
-            .await?
-        };
-        let path = absolute(path.as_ref())?;
-        let scratch = tempfile::tempdir().map_err(|source| Error::Io {
-            what: "make a folder in",
-            path: std::env::temp_dir(),
-            source,
-        })?;
-
-        let mut draft = options.metadata.clone();
-        draft.opts.extend(options.options.clone());
-        let response = ask_runner(&descriptor, &path, scratch.path(), &draft, &config, &options).await?;
-        complete(&mut draft, &descriptor, &response, options.framework_version.clone())?;
-        if !options.record_self_tests.is_empty() && draft.inputs.is_none() && draft.outputs.is_none() {
-            return Err(Error::NoSignature);
-        }
-
-        let folder = options.metadata_folder.clone().unwrap_or_default();
-        let mut input = Input {
-            draft,
-            model_path: response.path,
-            misc: options.misc.clone(),
-            tensors: options.tensors.clone(),
-            tensor_format: options.tensor_format,
-            compression: options.compression,
-            progress: options.progress.clone(),
-        };
-        input = run_blocking(move |_| input.read_files(&folder).map(|()| input)).await?;
-        if !options.record_self_tests.is_empty() {
-            input = record(input, &options, &config, scratch.path().join("unrecorded.carton")).await?;
-        }
-        run_blocking(move |abandoned| {
-            // The runner's scratch folder lives until the model in it is packed.
-            let _scratch = scratch;
-            input.write(output, &abandoned)
-        })
-        .await
+        Self::prepare_pack(path, runner, options).await?.write(output).await
     }
-}
 
-fn absolute(path: &Path) -> Result<PathBuf, Error> {
-    let io_error = |source| Error::Io { what: "open", path: path.to_path_buf(), source };
-    std::fs::metadata(path).map_err(io_error)?;
-    std::path::absolute(path).map_err(io_error)
-}
-
-/// Runs the packed model on the inputs to be recorded and adds what it returns.
-async fn record(mut input: Input, options: &PackOptions, config: &Config, unrecorded: PathBuf) -> Result<Input, Error> {
-    let path = unrecorded.clone();
-    let (returned, packed) = run_blocking(move |abandoned| {
-        let packed = input.clone().write(path, &abandoned);
-        Ok((input, packed?))
-    })
-    .await?;
-    input = returned;
-    let load = LoadOptions {
-        config: Some(config.clone()),
-        policy: options.policy.clone(),
-        progress: options.progress.clone(),
-        ..LoadOptions::default()
-    };
-    let model = Carton::load(packed.path, load).await?;
-    for test in &options.record_self_tests {
-        let inputs = model.named(test.inputs.clone())?;
-        let outputs = model.infer(Inputs::Named(inputs.clone())).await?;
-        let self_test = SelfTest {
-            name: test.name.clone(),
-            description: None,
-            inputs: input.add_tensors(inputs),
-            expected_out: Some(input.add_tensors(outputs)),
-        };
-        input.draft.self_tests.push(self_test);
+    /// The first half of [`pack`](Self::pack): asks the runner what the model is. Self-tests can then be recorded from inputs that
+    /// are made for what the model declares.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::collections::BTreeMap;
+    /// use carton_core::{Carton, Inputs, PackOptions, RecordSelfTest};
+    /// use carton_tensor::NumericTensor;
+    ///
+    /// let mut packing = Carton::prepare_pack("model.onnx", "onnx", PackOptions::default()).await?;
+    /// let mut inputs = BTreeMap::new();
+    /// for spec in packing.declared_inputs()? {
+    ///     inputs.insert(spec.name.clone(), NumericTensor::zeroed(spec.dtype, vec![1, 4])?.into());
+    /// }
+    /// packing.record(RecordSelfTest { name: None, inputs: Inputs::Named(inputs) })?;
+    /// packing.write("model.carton").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`pack`](Self::pack) that can be told without writing anything.
+    pub async fn prepare_pack(path: impl AsRef<Path>, runner: &str, options: PackOptions) -> Result<Packing, Error> {
+        Packing::prepare(path.as_ref(), runner, options).await
     }
-    Ok(input)
+
+    /// The runner that runs the model at `path`, where its files leave no doubt: `onnx` for a `.onnx` file, `torchscript` for an
+    /// archive of TorchScript, `python` for a Python module or a folder with exactly one.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), carton_core::Error> {
+    /// assert_eq!(carton_core::Carton::runner_for("model.onnx").await?, Some("onnx"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The path cannot be looked at.
+    pub async fn runner_for(path: impl AsRef<Path>) -> Result<Option<&'static str>, Error> {
+        let path = path.as_ref().to_path_buf();
+        run_blocking(move |_| recognize::runner_for(&path)).await
+    }
 }

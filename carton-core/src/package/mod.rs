@@ -26,6 +26,7 @@ pub use error::PackageError;
 pub use info::Info;
 pub(crate) use rewrite::{check_output, rewrite};
 pub use write::{OnProgress, PackageInput, silent, write};
+pub(crate) use write::{Unpublished, write_unpublished};
 
 use crate::archive::Archive;
 use crate::cache::Cache;

@@ -42,6 +42,25 @@ impl Pending {
         }
     }
 
+    /// The name that the file will have.
+    pub(super) fn output(&self) -> &Path {
+        &self.output
+    }
+
+    /// The file once more, for reading only.
+    pub(super) fn open(&self) -> io::Result<File> {
+        match &self.file {
+            #[cfg(target_os = "linux")]
+            Kind::Nameless(file) => File::open(descriptor_path(file)),
+            Kind::Named(file) => File::open(file.path()),
+        }
+    }
+
+    /// Whether the file has no name until it is published.
+    pub(super) fn is_nameless(&self) -> bool {
+        !matches!(self.file, Kind::Named(_))
+    }
+
     /// Gives the file its name, replacing a file that has it.
     pub(super) fn publish(self) -> io::Result<()> {
         match self.file {
@@ -87,9 +106,13 @@ fn nameless(folder: &Path) -> Option<File> {
 
 #[cfg(target_os = "linux")]
 fn link(file: &File, path: &Path) -> io::Result<()> {
-    use std::os::fd::AsRawFd;
-
     use rustix::fs::{AtFlags, CWD};
-    let nameless = format!("/proc/self/fd/{}", file.as_raw_fd());
-    rustix::fs::linkat(CWD, nameless, CWD, path, AtFlags::SYMLINK_FOLLOW).map_err(io::Error::from)
+    rustix::fs::linkat(CWD, descriptor_path(file), CWD, path, AtFlags::SYMLINK_FOLLOW).map_err(io::Error::from)
+}
+
+/// The path by which a file without a name can be opened and linked.
+#[cfg(target_os = "linux")]
+fn descriptor_path(file: &File) -> PathBuf {
+    use std::os::fd::AsRawFd;
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }

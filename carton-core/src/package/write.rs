@@ -16,6 +16,7 @@ use crate::links::Links;
 use crate::manifest::Manifest;
 use crate::metadata::Metadata;
 use crate::name;
+use crate::source::FileSource;
 use crate::tensor_data::{self, TensorFormat};
 
 /// Everything that goes into a carton.
@@ -83,6 +84,54 @@ pub fn write(
     compression: Compression,
     on_progress: OnProgress<'_>,
 ) -> Result<Manifest, PackageError> {
+    write_unpublished(input, output, compression, on_progress)?.publish()
+}
+
+/// A complete carton that does not have its name yet. Dropped, it is gone.
+pub(crate) struct Unpublished {
+    pending: Pending,
+    manifest: Manifest,
+}
+
+impl Unpublished {
+    /// The MANIFEST that was written.
+    pub(crate) fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// The carton, to be opened before it has its name.
+    ///
+    /// # Errors
+    /// The file cannot be opened again.
+    pub(crate) fn source(&self) -> Result<FileSource, PackageError> {
+        let output = self.pending.output();
+        let opened = self.pending.open().and_then(|file| FileSource::from_file(file, output));
+        opened.map_err(PackageError::io("read", output))
+    }
+
+    /// Whether the file never had a name, so that no other program came upon it.
+    pub(crate) fn is_private(&self) -> bool {
+        self.pending.is_nameless()
+    }
+
+    /// Gives the carton its name, replacing a file that has it, and returns its MANIFEST.
+    ///
+    /// # Errors
+    /// The operating system refuses. What was there before is still there then.
+    pub(crate) fn publish(self) -> Result<Manifest, PackageError> {
+        let output = self.pending.output().to_path_buf();
+        self.pending.publish().map_err(PackageError::io("write", &output))?;
+        Ok(self.manifest)
+    }
+}
+
+/// As [`write`], but the carton gets its name only when it is [published](Unpublished::publish).
+pub(crate) fn write_unpublished(
+    input: &PackageInput,
+    output: &Path,
+    compression: Compression,
+    on_progress: OnProgress<'_>,
+) -> Result<Unpublished, PackageError> {
     let misc: BTreeSet<String> = input.misc.keys().map(|path| format!("misc/{path}")).collect();
     references::check(&input.metadata, |name| input.tensors.contains_key(name), |path| misc.contains(path))?;
 
@@ -127,8 +176,7 @@ pub fn write(
     if let Some((path, ..)) = symlinks.iter().find(|(_, target, digest)| manifest.get(target) != Some(*digest)) {
         return Err(PackageError::SourceChanged { path: path.clone() });
     }
-    pending.publish().map_err(PackageError::io("write", output))?;
-    Ok(manifest)
+    Ok(Unpublished { pending, manifest })
 }
 
 /// An [`OnProgress`] that shows nothing and never stops.

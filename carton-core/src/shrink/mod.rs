@@ -323,7 +323,13 @@ impl Carton {
             let (none, no_links) = (BTreeSet::new(), Links::default());
             package::rewrite(contents, &none, &no_links, &output, options.compression, &report.of(Stage::Pack))?;
             let has_tensor_file = contents.paths().any(is_tensor_file);
-            Ok(Packed { path: output, manifest_sha256: manifest_hash(contents)?, has_tensor_file })
+            Ok(Packed {
+                path: output,
+                manifest_sha256: manifest_hash(contents)?,
+                has_tensor_file,
+                nested_options: Vec::new(),
+                check: None,
+            })
         })
         .await
     }

@@ -124,6 +124,7 @@ impl Stage {
             config: Some(self.subject.config(&self.place)),
             policy: self.policy(),
             framework_version: self.subject.framework_version().map(|version| version.parse().unwrap()),
+            check: false,
             ..PackOptions::default()
         };
         if let Err(error) = Carton::pack(&path, self.subject.runner(), &output, options).await {

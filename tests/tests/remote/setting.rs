@@ -58,6 +58,7 @@ impl Setting {
         let options = PackOptions {
             compression: Compression::Stored,
             config: Some(self.place.config()),
+            check: false,
             ..PackOptions::default()
         };
         Carton::pack(model, "noop", &output, options).await.unwrap_or_else(|error| panic!("{}", chain(&error)))

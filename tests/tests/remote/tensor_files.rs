@@ -41,6 +41,7 @@ async fn pack(setting: &Setting, format: TensorFormat) -> Packed {
         tensor_format: format,
         record_self_tests: vec![RecordSelfTest { name: None, inputs: Inputs::Named(inputs) }],
         config: Some(setting.place.config()),
+        check: false,
         ..PackOptions::default()
     };
     let output = setting.place.path().join("model.carton");

@@ -1,0 +1,156 @@
+//! Which runner runs a model, as far as its files leave no doubt. Looking is apart from deciding, which is pure.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::Error;
+use crate::archive::Archive;
+use crate::source::{FileSource, Source};
+
+/// What every zip file with entries begins with.
+const ZIP_MAGIC: [u8; 4] = *b"PK\x03\x04";
+
+/// What was seen of a model.
+enum Seen {
+    /// A file: its name, and the names of its entries if it is a zip archive.
+    File { name: String, entries: Option<Archive> },
+    /// The names of the files right in a folder that may be a model of their own.
+    Folder { modules: usize, onnx_files: usize },
+}
+
+/// The runner that runs the model at `path`; `None` where its files leave doubt.
+///
+/// # Errors
+/// The path cannot be looked at.
+pub(super) fn runner_for(path: &Path) -> Result<Option<&'static str>, Error> {
+    Ok(decide(&look(path)?))
+}
+
+/// Looks at the model: at names, and of an archive at nothing but its directory.
+fn look(path: &Path) -> Result<Seen, Error> {
+    let metadata = std::fs::metadata(path).map_err(Error::io("open", path))?;
+    if !metadata.is_dir() {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        return Ok(Seen::File { name, entries: archive(path) });
+    }
+    let (mut modules, mut onnx_files) = (0, 0);
+    for entry in std::fs::read_dir(path).map_err(Error::io("list", path))? {
+        let entry = entry.map_err(Error::io("list", path))?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        modules += usize::from(is_module(&name) && name != "__init__.py");
+        onnx_files += usize::from(is_onnx(&name));
+    }
+    Ok(Seen::Folder { modules, onnx_files })
+}
+
+/// The directory of a zip archive. A file that is none, or that is damaged, is left to the runner that its user names.
+fn archive(path: &Path) -> Option<Archive> {
+    let source = FileSource::open(path).ok()?;
+    let mut magic = [0; ZIP_MAGIC.len()];
+    source.read_at(0, &mut magic).ok().filter(|()| magic == ZIP_MAGIC)?;
+    Archive::open(Arc::new(source)).inspect_err(|error| tracing::debug!(%error, "not an archive that is read")).ok()
+}
+
+fn decide(seen: &Seen) -> Option<&'static str> {
+    match seen {
+        Seen::File { name, .. } if is_onnx(name) => Some("onnx"),
+        Seen::File { name, .. } if is_module(name) => Some("python"),
+        Seen::File { entries: Some(archive), .. } => {
+            let names = archive.entries().iter().map(|entry| entry.name());
+            is_torchscript(names).then_some("torchscript")
+        }
+        // A module beside ONNX files may be the model, or only help with it.
+        Seen::Folder { modules: 1, onnx_files: 0 } => Some("python"),
+        Seen::File { .. } | Seen::Folder { .. } => None,
+    }
+}
+
+fn is_onnx(name: &str) -> bool {
+    has_extension(name, "onnx")
+}
+
+fn is_module(name: &str) -> bool {
+    has_extension(name, "py")
+}
+
+fn has_extension(name: &str, extension: &str) -> bool {
+    Path::new(name).extension().is_some_and(|found| found.eq_ignore_ascii_case(extension))
+}
+
+/// Whether an archive with these entries is TorchScript: one folder, with code and pickles. `torch.save` writes no code.
+fn is_torchscript<'a>(names: impl Iterator<Item = &'a str> + Clone) -> bool {
+    let mut split = names.filter_map(|name| name.split_once('/'));
+    let Some((folder, _)) = split.clone().next() else { return false };
+    let has = |wanted: &dyn Fn(&str) -> bool| split.clone().any(|(top, rest)| top == folder && wanted(rest));
+    let has_pickle = has(&|rest| rest == "constants.pkl" || rest == "data.pkl");
+    has_pickle && has(&|rest| rest.starts_with("code/")) && split.all(|(top, _)| top == folder)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn archives_of_torchscript_have_code_and_pickles_in_one_folder() {
+        let check = |names: &[&str], expected: bool| {
+            assert_eq!(is_torchscript(names.iter().copied()), expected, "{names:?}");
+        };
+        check(&["m/constants.pkl", "m/data.pkl", "m/code/__torch__.py"], true);
+        check(&["m/code/__torch__.py", "m/data.pkl"], true);
+        check(&["m/data.pkl", "m/data/0", "m/version"], false);
+        check(&["m/code/__torch__.py", "other/data.pkl"], false);
+        check(&["m/constants.pkl", "m/code/a.py", "other/code/a.py"], false);
+        check(&["carton.toml", "MANIFEST", "model/code/a.py"], false);
+        check(&[], false);
+    }
+
+    #[test]
+    fn names_decide_where_they_leave_no_doubt() {
+        let folder = tempfile::tempdir().unwrap();
+        let check = |files: &[&str], expected: Option<&str>| {
+            let model = folder.path().join(format!("{}", files.len())).join(files.join("+"));
+            std::fs::create_dir_all(&model).unwrap();
+            for file in files {
+                std::fs::write(model.join(file), "").unwrap();
+            }
+            assert_eq!(runner_for(&model).unwrap(), expected, "{files:?}");
+        };
+        check(&["main.py"], Some("python"));
+        check(&["model.py", "__init__.py", "weights.pt", "requirements.txt"], Some("python"));
+        check(&["a.py", "b.py"], None);
+        check(&["a.py", "model.onnx"], None);
+        check(&["weights.bin"], None);
+        check(&[], None);
+        let file = |name: &str, expected: Option<&str>| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, "PK\x03\x04").unwrap();
+            assert_eq!(runner_for(&path).unwrap(), expected, "{name}");
+        };
+        file("model.onnx", Some("onnx"));
+        file("MODEL.ONNX", Some("onnx"));
+        file("double.py", Some("python"));
+        file("model.pt", None);
+        file("model", None);
+        assert!(runner_for(&folder.path().join("missing.onnx")).is_err());
+    }
+
+    #[test]
+    fn torchscript_is_known_by_its_bytes() {
+        let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/models/behaviour/torchscript.pt");
+        assert_eq!(runner_for(&model).unwrap(), Some("torchscript"));
+        // Whatever it is called, but not if it was cut off.
+        let folder = tempfile::tempdir().unwrap();
+        let bytes = std::fs::read(model).unwrap();
+        let check = |bytes: &[u8], expected: Option<&str>| {
+            let path = folder.path().join("weights.zip");
+            std::fs::write(&path, bytes).unwrap();
+            assert_eq!(runner_for(&path).unwrap(), expected);
+        };
+        check(&bytes, Some("torchscript"));
+        check(&bytes[..bytes.len() - 10], None);
+        check(b"PK", None);
+        check(b"", None);
+    }
+}
