@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::checksums::{CHECKSUMS_NAME, read_checksums};
 use super::files::{CHUNK_LENGTH, open_regular};
 use super::index::LARGEST_INDEX;
 use super::models::{FOLDER_NAME, INDEX_NAME};
@@ -129,6 +130,10 @@ impl Cache {
             let path = root.join(MANIFEST_NAME);
             if std::fs::symlink_metadata(&path).is_ok() && read_uses(&root, &hash).manifest.is_none() {
                 findings.delete(path, "it is not the MANIFEST of this carton")?;
+            }
+            let path = root.join(CHECKSUMS_NAME);
+            if std::fs::symlink_metadata(&path).is_ok() && read_checksums(&path).is_none() {
+                findings.delete(path, "it is not a record of checksums")?;
             }
             for path in remotes(&root) {
                 if read_remote(&path).is_none() {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::tree::MAX_LINK_STEPS;
 use crate::archive::ArchiveError;
-use crate::cache::CacheError;
+use crate::cache::{CacheError, Checksum};
 use crate::digest::Sha256Digest;
 use crate::download::DownloadError;
 use crate::encoding::EncodingError;
@@ -27,6 +27,16 @@ pub enum ContentsError {
         expected: Sha256Digest,
         /// The digest of its bytes.
         found: Sha256Digest,
+    },
+    /// An archive states another CRC-32 or size for a file than the one that MANIFEST lists has.
+    #[error("`{path}` is not the file that MANIFEST lists: expected {expected}, found {found} in the archive's directory")]
+    Checksum {
+        /// The file's path in the carton.
+        path: String,
+        /// What the file with the digest in MANIFEST has.
+        expected: Checksum,
+        /// What the archive states.
+        found: Checksum,
     },
     /// The carton is not the one that was asked for.
     #[error("the carton is another one: expected manifest hash {expected}, found {found}")]
@@ -251,6 +261,7 @@ impl ContentsError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Digest { .. }
+            | Self::Checksum { .. }
             | Self::ManifestHash { .. }
             | Self::Missing { .. }
             | Self::Unlisted { .. }

@@ -15,6 +15,7 @@ mod part;
 mod progress;
 mod ranges;
 mod read;
+mod stated;
 mod tree;
 mod unpack;
 mod verify;
@@ -63,6 +64,8 @@ pub struct Contents {
     lease: OnceLock<Arc<Lease>>,
     /// The files of which parts were read, by their place in the list of items.
     verified: Mutex<BTreeMap<usize, Arc<part::Verified>>>,
+    /// The CRC-32 and sizes of files, for comparing them with what the archive states.
+    known: Mutex<stated::Known>,
 }
 
 /// What is known about a file without reading it.

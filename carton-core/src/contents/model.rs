@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::origin::{Origin, open_item};
 use super::progress::{Meter, OnProgress};
@@ -54,9 +54,18 @@ impl Contents {
             }
             (_, Some(cache), Some(manifest)) => {
                 let lease = self.lease(&meter)?;
-                let files = Files { contents: self, indices, meter: &meter };
+                if let Origin::Folder(root) = &self.origin {
+                    // The cache may have the files that MANIFEST lists, while these are others.
+                    self.verify_in_folder(root, &indices, &meter)?;
+                }
+                let files = Files { contents: self, indices, meter: &meter, read: Mutex::default() };
                 let folder = cache.model_folder(&manifest.hash(), &files)?;
                 let path = folder.path().to_path_buf();
+                let Files { indices, read, .. } = files;
+                self.note_proven(read.into_inner().unwrap_or_else(PoisonError::into_inner));
+                let file = |index: usize| Some(path.join(model_path(&self.items[index].path)?));
+                self.check_stated(&indices, &file, &meter)?;
+                self.remember_stated();
                 Ok(ModelDirectory { path, _keeps: Keeps::Cached { _folder: folder, _lease: lease } })
             }
             _ => {
@@ -165,6 +174,8 @@ struct Files<'a> {
     contents: &'a Contents,
     indices: Vec<usize>,
     meter: &'a Meter<'a>,
+    /// The items whose bytes were read from the archive itself, to its own checks at their end.
+    read: Mutex<Vec<usize>>,
 }
 
 impl ModelFiles for Files<'_> {
@@ -190,10 +201,15 @@ impl ModelFiles for Files<'_> {
     }
 
     fn feed(&self, index: usize, sink: &mut Sink<'_, ContentsError>) -> Result<(), ContentsError> {
-        self.contents.feed_locked(self.indices[index], &mut |chunk| {
+        let index = self.indices[index];
+        self.contents.feed_locked(index, &mut |chunk| {
             sink(chunk)?;
             self.meter.advance(chunk.len() as u64)
-        })
+        })?;
+        if !self.contents.is_elsewhere(index) {
+            self.read.lock().unwrap_or_else(PoisonError::into_inner).push(index);
+        }
+        Ok(())
     }
 
     fn advance(&self, n_bytes: u64) -> Result<(), ContentsError> {

@@ -125,6 +125,7 @@ impl Contents {
             whole: None,
             lease: OnceLock::new(),
             verified: Mutex::default(),
+            known: Mutex::default(),
         }
     }
 

@@ -168,18 +168,23 @@ impl Contents {
         self.fetch_items(&[index], &Meter::new(0, &silent))?;
         let item = &self.items[index];
         let found = self.cache.as_ref().zip(item.digest).map(|(cache, digest)| cache.file_path(&digest));
-        found.ok_or_else(|| ContentsError::NoSuchFile { path: item.path.clone() })
+        let found = found.ok_or_else(|| ContentsError::NoSuchFile { path: item.path.clone() })?;
+        self.check_stated(&[index], &|_| Some(found.clone()), &Meter::new(0, &silent))?;
+        Ok(found)
     }
 
     /// The bytes of an item that the cache has. One that is damaged there is deleted, and is then not there.
     fn cached_reader(&self, index: usize) -> Result<Option<RawReader<'_>>, ContentsError> {
         let (Some(cache), Some(digest)) = (&self.cache, self.items[index].digest) else { return Ok(None) };
         if self.is_small(index) {
-            let bytes = cache.read_small(&digest, SHARED_FROM)?;
-            return Ok(bytes.map(|bytes| RawReader::Bytes { bytes, offset: 0 }));
+            let Some(bytes) = cache.read_small(&digest, SHARED_FROM)? else { return Ok(None) };
+            self.check_stated_of(index, &bytes)?;
+            return Ok(Some(RawReader::Bytes { bytes, offset: 0 }));
         }
-        let file = cache.file(&digest)?;
-        Ok(file.map(|file| RawReader::File { file, path: cache.file_path(&digest), offset: 0 }))
+        let Some(file) = cache.file(&digest)? else { return Ok(None) };
+        let path = cache.file_path(&digest);
+        self.check_stated(&[index], &|_| Some(path.clone()), &Meter::new(0, &silent))?;
+        Ok(Some(RawReader::File { file, path, offset: 0 }))
     }
 
     /// The bytes of an item that were read when the remote archive was opened: those of its metadata.

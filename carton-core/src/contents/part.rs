@@ -191,7 +191,9 @@ impl Contents {
                     return self.in_memory(index);
                 }
                 if self.cache.is_some() && item.digest.is_some() {
-                    return whole(self.cached(index, &meter)?, Path::new(&item.path));
+                    let file = self.cached(index, &meter)?;
+                    self.remember_stated();
+                    return whole(file, Path::new(&item.path));
                 }
                 self.in_temporary_file(index)
             }

@@ -79,6 +79,7 @@ impl Contents {
             length => Some(self.bundle(&ways, length, &meter)?),
         };
         let files = self.open_ranges(&indices, &ways, bundle, &meter)?;
+        self.remember_stated();
         Ok(ModelRanges { files, _lease: lease })
     }
 
@@ -251,17 +252,22 @@ impl Contents {
         let (Some(cache), Some(digest)) = (&self.cache, item.digest) else {
             return Err(ContentsError::NoSuchFile { path: item.path.clone() });
         };
-        cache.obtain_file(
+        let mut was_read = false;
+        let file = cache.obtain_file(
             &digest,
             &item.path,
             &mut |sink| {
+                was_read = !self.is_elsewhere(index);
                 self.feed_locked(index, &mut |chunk| {
                     sink(chunk)?;
                     meter.advance(chunk.len() as u64)
                 })
             },
             &|n_bytes| meter.advance(n_bytes),
-        )
+        )?;
+        self.note_proven(was_read.then_some(index));
+        self.check_stated(&[index], &|_| Some(cache.file_path(&digest)), meter)?;
+        Ok(file)
     }
 }
 

@@ -98,6 +98,7 @@ impl Contents {
         let Findings { mut bad, mut not_fetched, n_bytes } = findings.into_inner().unwrap_or_else(|p| p.into_inner());
         bad.sort_by(|one, other| one.path.cmp(&other.path));
         not_fetched.sort();
+        self.remember_stated();
         if bad.is_empty() {
             self.remember_archive(Scope::Everything)?;
         }

@@ -9,7 +9,7 @@ use super::Fetch;
 use super::plan::Candidate;
 use super::settle::{DECODED, Unverified};
 use crate::archive::{Archive, Entry, Method};
-use crate::cache::{Cache, CacheError, FileLock, SHARED_FROM};
+use crate::cache::{Cache, CacheError, Checksum, FileLock, SHARED_FROM};
 use crate::contents::origin::CHUNK_LENGTH;
 use crate::contents::{ContentsError, ErrorKind, Place};
 use crate::digest::{Hasher, Sha256Digest};
@@ -167,10 +167,12 @@ impl Fetch<'_> {
             }
             return Ok(small.add(digest, bytes)?);
         }
+        let mut was_read = false;
         self.cache.obtain_file::<ContentsError>(
             &digest,
             path,
             &mut |sink| {
+                was_read = true;
                 let mut chunk = vec![0; CHUNK_LENGTH];
                 loop {
                     match reader.read(&mut chunk).map_err(|error| ContentsError::from_fetch(error, path))? {
@@ -182,6 +184,7 @@ impl Fetch<'_> {
             },
             &|_| self.checkpoint(),
         )?;
+        self.contents.note_proven(was_read.then_some(item));
         Ok(())
     }
 
@@ -207,12 +210,29 @@ impl Fetch<'_> {
         self.settle(&lock, &folder, path, digest, || {
             let download = Download::start(&self.access.network, &target, &self.activity)?;
             if is_stored {
-                return Ok(Unverified { digest: self.hash(&mut download.reader(), path)?, file: download.path() });
+                let mut crc32 = crc32fast::Hasher::new();
+                let mut size = 0;
+                let found = self.consume(&mut download.reader(), path, &mut |chunk| {
+                    crc32.update(chunk);
+                    size += chunk.len() as u64;
+                    Ok(())
+                })?;
+                let (expected, stated) = (
+                    Checksum { crc32: crc32.finalize(), size },
+                    Checksum { crc32: entry.crc32(), size: entry.size() },
+                );
+                // A reader of the archive would refuse it too.
+                if found == digest && expected != stated {
+                    return Err(ContentsError::Checksum { path: path.clone(), expected, found: stated });
+                }
+                return Ok(Unverified { digest: found, file: download.path() });
             }
             let near = archive.with_source(download.source());
             let mut reader = near.reader(entry).map_err(ContentsError::archive(path))?;
             let file = folder.join(DECODED);
             Ok(Unverified { digest: self.write(&mut reader, &file, path)?, file })
-        })
+        })?;
+        self.contents.note_proven([file.item]);
+        Ok(())
     }
 }

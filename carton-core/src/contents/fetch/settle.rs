@@ -73,7 +73,8 @@ impl Fetch<'_> {
         self.consume(reader, path, &mut |chunk| output.write_all(chunk).map_err(ContentsError::io("write", file)))
     }
 
-    fn consume(
+    /// Hands all that is read to `sink` and returns its digest.
+    pub(super) fn consume(
         &self,
         reader: &mut dyn Read,
         path: &str,

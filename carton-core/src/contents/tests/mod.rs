@@ -6,6 +6,7 @@ mod in_place;
 mod linked;
 mod materialised;
 mod parts;
+mod stated;
 
 use std::fs;
 use std::io::{Cursor, Write};

@@ -1,0 +1,105 @@
+//! Cartons that were changed and zipped again, while the cache has the files that their MANIFEST lists.
+
+use super::*;
+
+/// The same MANIFEST over other bytes of one file.
+fn edited(builder: &Builder, path: &str, edit: impl Fn(&mut Vec<u8>)) -> Builder {
+    let mut edited = builder.clone().manifest(&builder.manifest_bytes());
+    let (_, bytes, _) = edited.files.iter_mut().find(|(name, ..)| name == path).unwrap();
+    edit(bytes);
+    edited
+}
+
+fn flip(bytes: &mut Vec<u8>) {
+    bytes[1] ^= 1;
+}
+
+/// As if the cache were of a version without records of checksums.
+fn forget_checksums(desk: &Desk, manifest: &Sha256Digest) -> bool {
+    let path = desk.cache.path().join("cartons-v1").join(manifest.to_string()).join("checksums");
+    fs::remove_file(path).is_ok()
+}
+
+#[test]
+fn an_edited_file_is_noticed_although_the_cache_has_the_genuine_one() {
+    let builder = Builder::example();
+    for has_record in [true, false] {
+        for (path, is_cached_by_ranges) in
+            [("model/weights.bin", false), ("model/large.json", true), ("model/a/config.json", false)]
+        {
+            let desk = Desk::new();
+            desk.write(&builder);
+            drop(desk.open().unwrap().model_directory(&silent).unwrap());
+            drop(desk.open().unwrap().model_ranges(&silent).unwrap());
+            assert!(has_record || forget_checksums(&desk, &builder.hash()), "there was no record to forget");
+            for edit in [flip as fn(&mut Vec<u8>), |bytes| bytes.truncate(1)] {
+                desk.write(&edited(&builder, path, edit));
+                let contents = desk.open().unwrap();
+                let check = |what: &str, error: ContentsError| {
+                    assert_eq!(error.kind(), ErrorKind::Integrity, "{path} {what}: {error}");
+                    assert!(
+                        matches!(&error, ContentsError::Digest { path: found, .. } if found == path),
+                        "{path}, {what}: {error}"
+                    );
+                };
+                check("directory", contents.model_directory(&silent).unwrap_err());
+                check("directory again", contents.model_directory(&silent).unwrap_err());
+                check("directory, opened anew", desk.open().unwrap().model_directory(&silent).unwrap_err());
+                check("ranges", desk.open().unwrap().model_ranges(&silent).unwrap_err());
+                if is_cached_by_ranges {
+                    check("part", desk.open().unwrap().read_range(path, 0, &mut [0; 1]).unwrap_err());
+                }
+            }
+            desk.write(&builder);
+            desk.open().unwrap().model_directory(&silent).unwrap();
+            desk.open().unwrap().model_ranges(&silent).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_file_that_another_carton_brought_is_compared_too() {
+    let builder = Builder::example();
+    let other = Builder::example().file("misc/other.txt", b"another carton with the same model");
+    let desk = Desk::new();
+    desk.write(&other);
+    drop(desk.open().unwrap().model_directory(&silent).unwrap());
+    desk.write(&edited(&builder, "model/weights.bin", flip));
+    let error = desk.open().unwrap().model_directory(&silent).unwrap_err();
+    assert!(matches!(&error, ContentsError::Digest { path, .. } if path == "model/weights.bin"), "{error}");
+}
+
+#[test]
+fn a_carton_that_is_only_stored_in_another_way_is_the_same() {
+    let builder = Builder::example();
+    let desk = Desk::new();
+    desk.write(&builder);
+    drop(desk.open().unwrap().model_directory(&silent).unwrap());
+    let mut stored = builder.clone();
+    stored.files.iter_mut().for_each(|(_, _, method)| *method = CompressionMethod::Stored);
+    desk.write(&stored);
+    // One report of progress for the whole: no file was read.
+    let contents = desk.open().unwrap();
+    assert_eq!(count_steps(|progress| drop(contents.model_directory(progress).unwrap())), 1);
+    // Without a record the files of the cache are read once.
+    assert!(forget_checksums(&desk, &builder.hash()));
+    let steps = || count_steps(|progress| drop(desk.open().unwrap().model_directory(progress).unwrap()));
+    assert!(steps() > 1);
+    assert_eq!(steps(), 1);
+}
+
+#[test]
+fn an_edited_file_of_an_unpacked_carton_that_links_others_is_noticed() {
+    let builder = Builder::example().linked("model/large.json");
+    let folder = tempfile::tempdir().unwrap();
+    builder.write_folder(folder.path());
+    age();
+    let desk = Desk::new();
+    let large = pattern(200_000);
+    desk.cache.insert_file(&mut large.as_slice()).unwrap();
+    let open = || Contents::open_folder(folder.path(), None).unwrap().with_cache(Some(Arc::clone(&desk.cache)));
+    open().model_directory(&silent).unwrap();
+    fs::write(folder.path().join("model/a/config.json"), "[]").unwrap();
+    let error = open().model_directory(&silent).unwrap_err();
+    assert!(matches!(&error, ContentsError::Digest { path, .. } if path == "model/a/config.json"), "{error}");
+}
