@@ -66,6 +66,8 @@ pub struct Config {
     pub offline: bool,
     /// Whether the links of a local carton may lead to files of this machine.
     pub allow_file_links: bool,
+    /// Whether the links of a carton from a server may lead to private addresses: to this machine, or into its network.
+    pub allow_private_links: bool,
     /// How long a server may take, if not as long as usual.
     pub idle_timeout: Option<Duration>,
     /// How often a request is sent again, if not as often as usual.
@@ -89,6 +91,7 @@ impl fmt::Debug for Config {
             .field("auto_install", &self.auto_install)
             .field("offline", &self.offline)
             .field("allow_file_links", &self.allow_file_links)
+            .field("allow_private_links", &self.allow_private_links)
             .field("idle_timeout", &self.idle_timeout)
             .field("max_retries", &self.max_retries)
             .field("n_ranges", &self.n_ranges)
@@ -178,6 +181,7 @@ impl Config {
             auto_install: false,
             offline: false,
             allow_file_links: false,
+            allow_private_links: false,
             idle_timeout: None,
             max_retries: None,
             n_ranges: None,
@@ -263,6 +267,7 @@ impl Config {
             auto_install: raw.auto_install.unwrap_or(false),
             offline: environment::flag("CARTON_OFFLINE", variable("CARTON_OFFLINE"))?.or(raw.offline).unwrap_or(false),
             allow_file_links: raw.allow_file_links.unwrap_or(false),
+            allow_private_links: raw.allow_private_links.unwrap_or(false),
             idle_timeout: network.idle_timeout.map(Duration::from_secs_f64),
             max_retries: network.max_retries,
             n_ranges: network.n_ranges,

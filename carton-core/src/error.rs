@@ -296,6 +296,11 @@ impl Error {
             Self::Cache(CacheError::Locked { .. }) => {
                 Some("wait until the other process is done, or end it".to_owned())
             }
+            Self::Cache(CacheError::NoCarton { .. }) => Some("`carton cache ls` lists those that are there".to_owned()),
+            Self::Cache(CacheError::Ambiguous { .. }) => {
+                Some("name one by its manifest hash, of which 8 digits do".to_owned())
+            }
+            Self::Cache(CacheError::InUse { .. }) => Some("end the programs that have it loaded".to_owned()),
             Self::Cache(CacheError::Io { .. } | CacheError::Unsafe { .. }) => {
                 Some("name a folder that can be written to with CARTON_CACHE_DIR".to_owned())
             }

@@ -1,9 +1,11 @@
-//! What can go wrong in the cache. Every variant names the path, and what was expected and found where that applies.
+//! What can go wrong in the cache. Every variant names the path or the carton, and what was expected and found where that applies.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::listing::CachedCarton;
+use super::remove::matches_text;
 use crate::digest::Sha256Digest;
 
 /// An operation on the cache failed. Nothing half-made is visible to others afterwards.
@@ -54,6 +56,28 @@ pub enum CacheError {
     Path {
         /// The offending path.
         name: String,
+    },
+    /// No carton in the cache is called so.
+    #[error("the cache has no carton `{}`", wanted.escape_debug())]
+    NoCarton {
+        /// What was asked for; a URL without what may be secret in it.
+        wanted: String,
+    },
+    /// Several cartons in the cache are called so.
+    #[error("`{}` can be any of {} cartons in the cache:{}", wanted.escape_debug(), matches.len(), matches_text(matches))]
+    Ambiguous {
+        /// What was asked for; a URL without what may be secret in it.
+        wanted: String,
+        /// The cartons.
+        matches: Vec<CachedCarton>,
+    },
+    /// A process has the carton loaded.
+    #[error("the carton `{}` (manifest {manifest}) is in use", wanted.escape_debug())]
+    InUse {
+        /// What was asked for; a URL without what may be secret in it.
+        wanted: String,
+        /// Its manifest hash.
+        manifest: Sha256Digest,
     },
 }
 

@@ -31,8 +31,12 @@ pub struct CacheListing {
 pub struct CachedCarton {
     /// Its manifest hash.
     pub manifest: Sha256Digest,
+    /// The model's name in its metadata.
+    pub model_name: Option<String>,
     /// The URL where it was last found, without what may be secret in it; none for one that was loaded from a file.
     pub address: Option<String>,
+    /// The file or folder that it was last loaded from, if it was.
+    pub path: Option<PathBuf>,
     /// What it has in the cache, with what it shares with others.
     pub bytes: u64,
     /// When it was last loaded or looked at.
@@ -64,21 +68,10 @@ impl Cache {
         let survey = self.survey(&self.hold_off_prune::<CacheError>(&|| Ok(()))?)?;
         let held = survey.held();
         let (mut cartons, mut downloads) = (Vec::new(), Vec::new());
-        // A carton that is loaded from its own file has nothing here but the record that it is used.
-        let mut has_more = vec![false; survey.holders.len()];
-        for file in &survey.files {
-            file.holders.iter().for_each(|holder| has_more[*holder] = true);
-        }
         for (index, holder) in survey.holders.iter().enumerate() {
             let (bytes, last_used, in_use) = (held[index], holder.last_used, holder.in_use);
             match &holder.what {
-                What::Carton { manifest, address } => {
-                    let has_model = || self.model_root(manifest).exists();
-                    if in_use || has_more[index] || address.is_some() || has_model() {
-                        let (manifest, address) = (*manifest, address.clone());
-                        cartons.push(CachedCarton { manifest, address, bytes, last_used, in_use });
-                    }
-                }
+                What::Carton(_) => cartons.extend(survey.carton(index, &held)),
                 What::Download { path } => {
                     downloads.push(CachedDownload { path: path.clone(), bytes, last_change: last_used, in_use });
                 }
@@ -88,7 +81,7 @@ impl Cache {
         cartons.sort_by(|one, other| other.last_used.cmp(&one.last_used).then(one.manifest.cmp(&other.manifest)));
         downloads.sort_by(|one, other| other.last_change.cmp(&one.last_change).then(one.path.cmp(&other.path)));
         let length = |path: &PathBuf| std::fs::symlink_metadata(path).map_or(0, |metadata| metadata.len());
-        let is_carton = |holder: &usize| matches!(survey.holders[*holder].what, What::Carton { .. });
+        let is_carton = |holder: &usize| matches!(survey.holders[*holder].what, What::Carton(_));
         let shared = survey.bytes.values().filter(|bytes| bytes.holders.iter().filter(|h| is_carton(h)).count() > 1);
         Ok(CacheListing {
             cartons,

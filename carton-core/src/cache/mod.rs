@@ -18,6 +18,7 @@
 //! ├── cartons-v1/
 //! │   └── 9e81d0…/                     a carton that uses the cache, by manifest hash; its time is that of the last use
 //! │       ├── MANIFEST                 the files it uses
+//! │       ├── about                    what its model is called, and the file or folder it was loaded from
 //! │       ├── checksums                CRC-32 and size of files that were verified, by their SHA-256
 //! │       ├── uses/5cd101…             a further file it uses, such as the carton itself
 //! │       └── remote-77a3e2…           what is known of it at a URL: version and the parts that describe it
@@ -46,6 +47,7 @@
 //! The cache opens no carton, and fetches nothing: whoever asks for a model folder gives it the bytes of its files
 //! ([`ModelFiles`]). All it knows of cartons is their MANIFEST.
 
+mod about;
 mod checksums;
 mod downloads;
 mod error;
@@ -60,6 +62,7 @@ mod prune;
 mod record;
 mod registry;
 mod remote;
+mod remove;
 mod survey;
 mod verify;
 pub(crate) mod workers;
@@ -79,6 +82,7 @@ pub use prune::{PruneOptions, Pruned};
 pub use record::{Scope, Verified};
 pub use verify::{CacheReport, DamagedFile};
 
+pub(crate) use about::About;
 pub(crate) use checksums::{Checksums, checksum_of_file};
 pub(crate) use downloads::FileLock;
 pub(crate) use files::{Checked, SHARED_FROM, WORTH_WAITING, check_bytes, open_following, open_regular};

@@ -9,9 +9,9 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use super::listing::{CachedCarton, CachedDownload};
-use super::lock::{self, Mode};
+use super::lock::{self, Lock, Mode};
 use super::partial::{Partial, delete_by};
-use super::survey::{Survey, What, entries};
+use super::survey::{Holder, Survey, What, entries};
 use super::{Cache, CacheError, LEASES, LOCKS, URLS, VERIFIED};
 
 /// What to delete. Without limits that is everything no loaded model uses.
@@ -57,26 +57,45 @@ impl Cache {
         let survey = self.survey(&lock)?;
         let now = SystemTime::now();
         let goes = choose(&survey, options, now);
-        let pruned = report(&survey, &goes, options, now);
+        let mut pruned = survey.report(&goes);
+        let would_go = |last_used| options.older_than.is_none_or(|_| is_older(last_used, options, now));
+        let holders = survey.holders.iter().zip(&goes).filter(|(_, goes)| !**goes);
+        let is_kept = |holder: &Holder| matches!(holder.what, What::Carton(_)) && holder.in_use;
+        pruned.n_in_use = holders.filter(|(holder, _)| is_kept(holder) && would_go(holder.last_used)).count();
         if !options.dry_run {
-            self.delete(&survey, &goes, trash.as_ref())?;
-            self.forget_verified(&survey, &goes, options, now)?;
-            self.forget_urls()?;
-            delete_locks(&self.bucket(LEASES))?;
-            drop(lock);
-            delete_locks(&self.bucket(LOCKS))?;
+            let everything = options.older_than.is_none() && options.max_size.is_none();
+            self.carry_out(&survey, &goes, lock, trash, &|modified| everything || is_older(modified, options, now))?;
         }
-        drop(trash);
         Ok(pruned)
+    }
+
+    /// Deletes what was chosen under the lock, and what is recorded of it. `forgets` says which records about cartons elsewhere go, by
+    /// when they were made.
+    pub(super) fn carry_out(
+        &self,
+        survey: &Survey,
+        goes: &[bool],
+        lock: Lock,
+        trash: Option<Partial>,
+        forgets: &dyn Fn(SystemTime) -> bool,
+    ) -> Result<(), CacheError> {
+        self.delete(survey, goes, trash.as_ref())?;
+        self.forget_verified(survey, goes, forgets)?;
+        self.forget_urls()?;
+        delete_locks(&self.bucket(LEASES))?;
+        drop(lock);
+        delete_locks(&self.bucket(LOCKS))?;
+        drop(trash);
+        Ok(())
     }
 
     /// The cartons first: a file that is left behind then belongs to nobody, which the next call sees.
     fn delete(&self, survey: &Survey, goes: &[bool], trash: Option<&Partial>) -> Result<(), CacheError> {
         for (holder, _) in survey.holders.iter().zip(goes).filter(|(_, goes)| **goes) {
             match &holder.what {
-                What::Carton { manifest, .. } => {
-                    delete_by(trash, &self.carton_root(manifest))?;
-                    delete_by(trash, &self.model_root(manifest))?;
+                What::Carton(carton) => {
+                    delete_by(trash, &self.carton_root(&carton.manifest))?;
+                    delete_by(trash, &self.model_root(&carton.manifest))?;
                 }
                 What::Download { path } => self.delete_download(path, trash)?,
                 What::File => {}
@@ -88,25 +107,23 @@ impl Cache {
         Ok(())
     }
 
-    /// Deletes records about files that are gone, and those that the limits rule out.
+    /// Deletes records about files that are gone, and those that are to be forgotten.
     fn forget_verified(
         &self,
         survey: &Survey,
         goes: &[bool],
-        options: &PruneOptions,
-        now: SystemTime,
+        forgets: &dyn Fn(SystemTime) -> bool,
     ) -> Result<(), CacheError> {
-        let everything = options.older_than.is_none() && options.max_size.is_none();
         let freed = |inode| survey.bytes.get(&inode).map(|bytes| bytes.holders.iter().all(|holder| goes[*holder]));
         for entry in entries(&self.bucket(VERIFIED))? {
             let is_outdated = || {
                 let modified = entry.metadata().and_then(|metadata| metadata.modified());
-                modified.is_ok_and(|modified| is_older(modified, options, now))
+                forgets(modified.unwrap_or(SystemTime::UNIX_EPOCH))
             };
             let goes = match entry.file_name().to_str().and_then(inode_of_record).and_then(freed) {
                 Some(is_freed) => is_freed,
                 // About a carton elsewhere.
-                None => everything || is_outdated(),
+                None => is_outdated(),
             };
             if goes {
                 delete_by(None, &entry.path())?;
@@ -173,38 +190,30 @@ fn is_older(time: SystemTime, options: &PruneOptions, now: SystemTime) -> bool {
     options.older_than.is_some_and(|age| limit(age).is_some_and(|limit| time < limit))
 }
 
-fn report(survey: &Survey, goes: &[bool], options: &PruneOptions, now: SystemTime) -> Pruned {
-    let held = survey.held();
-    let (mut cartons, mut downloads) = (BTreeMap::new(), BTreeMap::new());
-    let mut n_in_use = 0;
-    for (index, holder) in survey.holders.iter().enumerate() {
-        let bytes = held[index];
-        match &holder.what {
-            What::Carton { manifest, address } => {
-                let (address, last_used, in_use) = (address.clone(), holder.last_used, holder.in_use);
-                if goes[index] {
-                    let carton = CachedCarton { manifest: *manifest, address, bytes, last_used, in_use };
-                    cartons.insert((last_used, *manifest), carton);
-                } else if in_use && options.older_than.is_none_or(|_| is_older(last_used, options, now)) {
-                    n_in_use += 1;
-                }
-            }
-            What::Download { path } if goes[index] => {
+impl Survey {
+    /// What is told of those that go. Cartons that have nothing in the cache but the record that they are used go untold, as they are
+    /// not listed either.
+    pub(super) fn report(&self, goes: &[bool]) -> Pruned {
+        let held = self.held();
+        let (mut cartons, mut downloads) = (BTreeMap::new(), BTreeMap::new());
+        for (index, holder) in self.holders.iter().enumerate().filter(|(index, _)| goes[*index]) {
+            if let Some(carton) = self.carton(index, &held) {
+                cartons.insert((carton.last_used, carton.manifest), carton);
+            } else if let What::Download { path } = &holder.what {
                 let (path, last_change, in_use) = (path.clone(), holder.last_used, holder.in_use);
-                downloads.insert(path.clone(), CachedDownload { path, bytes, last_change, in_use });
+                downloads.insert(path.clone(), CachedDownload { path, bytes: held[index], last_change, in_use });
             }
-            _ => {}
         }
-    }
-    let is_freed = |holders: &[usize]| holders.iter().all(|holder| goes[*holder]);
-    let freed = survey.bytes.values().filter(|bytes| is_freed(&bytes.holders)).map(|bytes| bytes.length).sum();
-    Pruned {
-        cartons: cartons.into_values().collect(),
-        downloads: downloads.into_values().collect(),
-        n_files: survey.files.iter().filter(|file| is_freed(&file.holders)).count(),
-        freed,
-        remaining: survey.total() - freed,
-        n_in_use,
+        let is_freed = |holders: &[usize]| holders.iter().all(|holder| goes[*holder]);
+        let freed = self.bytes.values().filter(|bytes| is_freed(&bytes.holders)).map(|bytes| bytes.length).sum();
+        Pruned {
+            cartons: cartons.into_values().collect(),
+            downloads: downloads.into_values().collect(),
+            n_files: self.files.iter().filter(|file| is_freed(&file.holders)).count(),
+            freed,
+            remaining: self.total() - freed,
+            n_in_use: 0,
+        }
     }
 }
 

@@ -41,14 +41,15 @@ pub(crate) struct RemoteCarton {
     pub(crate) manifest: Sha256Digest,
     /// Parts of the remote file by their offset: sorted, without overlaps.
     pub(crate) blocks: Vec<(u64, Vec<u8>)>,
-    /// The remote file itself, if it was downloaded as a whole.
+    /// The digest of the remote file itself, if it was downloaded as a whole, from a server that sends no parts. The file need not be
+    /// there if the blocks are and every file of the carton is in the cache.
     pub(crate) whole: Option<Sha256Digest>,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Header {
-    url_key: Sha256Digest,
+    pub(super) url_key: Sha256Digest,
     pub(super) address: String,
     version: Version,
     manifest: Sha256Digest,
@@ -89,8 +90,8 @@ impl Cache {
         Ok(())
     }
 
-    /// The carton that this URL led to when it was last used. This is a use of it. One that was downloaded as a whole is known
-    /// only as long as its file is there and undamaged.
+    /// The carton that this URL led to when it was last used. This is a use of it. One of which nothing but its file is known is known
+    /// only as long as that is there and undamaged.
     pub(crate) fn remote_by_url(&self, url_key: &Sha256Digest) -> Option<RemoteCarton> {
         let record = self.url_record(&self.url_path(url_key))?;
         let root = self.carton_root(&record.manifest);
@@ -113,7 +114,7 @@ impl Cache {
     }
 
     fn has_whole(&self, carton: &RemoteCarton) -> bool {
-        carton.whole.is_none_or(|whole| matches!(self.file(&whole), Ok(Some(_))))
+        !carton.blocks.is_empty() || carton.whole.is_none_or(|whole| matches!(self.file(&whole), Ok(Some(_))))
     }
 
     fn url_path(&self, url_key: &Sha256Digest) -> PathBuf {

@@ -14,7 +14,7 @@ use super::downloads::last_change;
 use super::lock::{self, Lock, Mode};
 use super::registry::read_uses;
 use super::remote::read_headers;
-use super::{CARTONS, Cache, CacheError, DOWNLOADS, FILES, LEASES, MODELS, Made};
+use super::{About, CARTONS, Cache, CacheError, CachedCarton, DOWNLOADS, FILES, LEASES, MODELS, Made};
 use crate::digest::Sha256Digest;
 
 /// All that could be deleted, and what would go with it.
@@ -33,16 +33,23 @@ pub(super) struct Holder {
 }
 
 pub(super) enum What {
-    Carton {
-        manifest: Sha256Digest,
-        /// Where it was last found, if it is a remote one.
-        address: Option<String>,
-    },
+    Carton(KnownCarton),
     /// A file that no carton uses.
     File,
     Download {
         path: PathBuf,
     },
+}
+
+/// What is known of a carton that uses the cache.
+pub(super) struct KnownCarton {
+    pub(super) manifest: Sha256Digest,
+    about: About,
+    /// Where it was found, the newest first: the digests of URLs, and what may be shown of them.
+    pub(super) addresses: Vec<(Sha256Digest, String)>,
+    /// Whether it has a model folder or a file in the cache. One that is loaded from its own file has nothing here but the record that
+    /// it is used.
+    has_files: bool,
 }
 
 /// A file of `files-v1`.
@@ -64,6 +71,7 @@ impl Cache {
         let users = survey.add_cartons(self)?;
         survey.add_files(&self.bucket(FILES), &users)?;
         survey.add_downloads(self, &users)?;
+        survey.note_files();
         Ok(survey)
     }
 
@@ -128,8 +136,10 @@ impl Survey {
             }
             let modified = |path: &Path| std::fs::symlink_metadata(path).and_then(|metadata| metadata.modified()).ok();
             let last_used = modified(&root).max(modified(&model)).unwrap_or(SystemTime::UNIX_EPOCH);
-            let address = headers.into_iter().next().map(|header| header.address);
-            self.holders.push(Holder { what: What::Carton { manifest: hash, address }, last_used, in_use });
+            let addresses = headers.into_iter().map(|header| (header.url_key, header.address)).collect();
+            let (about, has_files) = (cache.about(&hash).unwrap_or_default(), is_there(&model));
+            let carton = KnownCarton { manifest: hash, about, addresses, has_files };
+            self.holders.push(Holder { what: What::Carton(carton), last_used, in_use });
             self.add_tree(&root, &[holder], Metadata::len)?;
             self.add_tree(&model, &[holder], Metadata::len)?;
         }
@@ -199,6 +209,29 @@ impl Survey {
                 bytes.holders.push(*holder);
             }
         }
+    }
+
+    fn note_files(&mut self) {
+        for holder in self.files.iter().flat_map(|file| &file.holders) {
+            if let Some(Holder { what: What::Carton(carton), .. }) = self.holders.get_mut(*holder) {
+                carton.has_files = true;
+            }
+        }
+    }
+
+    /// What is told of a holder if it is a carton that has something in the cache; `held` is what [`held`](Self::held) says.
+    pub(super) fn carton(&self, index: usize, held: &[u64]) -> Option<CachedCarton> {
+        let Holder { what: What::Carton(carton), last_used, in_use } = &self.holders[index] else { return None };
+        let address = carton.addresses.first().map(|(_, address)| address.clone());
+        (*in_use || carton.has_files || address.is_some()).then(|| CachedCarton {
+            manifest: carton.manifest,
+            model_name: carton.about.model_name.clone(),
+            path: carton.about.path.clone(),
+            address,
+            bytes: held[index],
+            last_used: *last_used,
+            in_use: *in_use,
+        })
     }
 
     /// All bytes, each counted once.

@@ -28,6 +28,7 @@ pub(super) struct RawConfig {
     pub(super) auto_install: Option<bool>,
     pub(super) offline: Option<bool>,
     pub(super) allow_file_links: Option<bool>,
+    pub(super) allow_private_links: Option<bool>,
     pub(super) netrc: Option<Netrc>,
     pub(super) network: Option<Spanned<RawNetwork>>,
     #[serde(default)]

@@ -139,6 +139,16 @@ pub enum ContentsError {
         /// The URL.
         url: String,
     },
+    /// LINKS of a carton from a server leads to this machine or into a private network, which is not allowed.
+    #[error("`{path}` is linked to `{url}`, which leads to {at}: a carton from another host may not link to private addresses")]
+    PrivateLinkRefused {
+        /// The file's path in the carton.
+        path: String,
+        /// The URL that leads there, which a redirect may have led to.
+        url: String,
+        /// The address, or what is there.
+        at: String,
+    },
     /// LINKS leads to a local file that cannot be opened.
     #[error("cannot open `{url}`")]
     FileLink {
@@ -282,7 +292,7 @@ impl ContentsError {
             Self::NotFetched { .. } => ErrorKind::NotFetched,
             Self::Network(NetworkError::Interrupted) => ErrorKind::Interrupted,
             Self::Network(_) => ErrorKind::Network,
-            Self::FileLinkRefused { .. } | Self::FileLink { .. } => ErrorKind::Request,
+            Self::FileLinkRefused { .. } | Self::PrivateLinkRefused { .. } | Self::FileLink { .. } => ErrorKind::Request,
             Self::Encoding { .. } => ErrorKind::Integrity,
             Self::Unavailable { failures, .. } => {
                 let any = |kind| failures.iter().any(|failure| failure.error.kind() == kind);
@@ -309,6 +319,11 @@ impl ContentsError {
             Self::FileLinkRefused { .. } => Some(
                 "a carton on this machine may link to files on this machine with --allow-file-links, or `allow_file_links = \
                  true` in the configuration; one on a server never may"
+                    .to_owned(),
+            ),
+            Self::PrivateLinkRefused { .. } => Some(
+                "if that server is meant, allow it by `allow_private_links = true` in the configuration, or fetch the carton to this \
+                 machine first"
                     .to_owned(),
             ),
             Self::Unavailable { failures, .. } => failures.iter().find_map(|failure| failure.error.hint()),

@@ -40,7 +40,7 @@ use progress::Meter;
 use tree::{Item, Place};
 
 use crate::archive::Method;
-use crate::cache::{Cache, Lease};
+use crate::cache::{About, Cache, Lease};
 use crate::digest::Sha256Digest;
 use crate::links::Links;
 use crate::manifest::Manifest;
@@ -62,6 +62,8 @@ pub struct Contents {
     whole: Option<Sha256Digest>,
     /// Taken when something elsewhere is first needed, and held from then on: what was fetched is not deleted.
     lease: OnceLock<Arc<Lease>>,
+    /// For listings of the cache.
+    model_name: Option<String>,
     /// The files of which parts were read, by their place in the list of items.
     verified: Mutex<BTreeMap<usize, Arc<part::Verified>>>,
     /// The CRC-32 and sizes of files, for comparing them with what the archive states.
@@ -168,11 +170,28 @@ impl Contents {
             return Ok(Some(lease.clone()));
         }
         match cache.lease_carton::<ContentsError>(manifest, self.whole.as_slice(), &|| meter.advance(0)) {
-            Ok(lease) => Ok(Some(Arc::new(lease))),
+            Ok(lease) => {
+                let about = About::new(self.model_name.as_deref(), self.origin.local_path(self.whole));
+                if let Err(error) = cache.describe(&manifest.hash(), &about) {
+                    tracing::debug!(%error, "cannot record what a carton is called");
+                }
+                Ok(Some(Arc::new(lease)))
+            }
             // Nobody deletes anything there, and what is there can be used.
             Err(ContentsError::Io { source, .. }) if source.kind() == io::ErrorKind::ReadOnlyFilesystem => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// As [`lease`](Self::lease), until this is dropped.
+    fn hold_while(&self, meter: &Meter<'_>) -> Result<(), ContentsError> {
+        if self.lease.get().is_none()
+            && let Some(lease) = self.lease(meter)?
+        {
+            // If another thread was faster, its lease serves as well.
+            let _ = self.lease.set(lease);
+        }
+        Ok(())
     }
 
     /// The place of a path in the list of items.

@@ -123,6 +123,7 @@ impl Contents {
             cache: None,
             access: None,
             whole: None,
+            model_name: None,
             lease: OnceLock::new(),
             verified: Mutex::default(),
             known: Mutex::default(),
@@ -142,6 +143,11 @@ impl Contents {
     /// Says that the archive is itself a file of the cache, so that a lease keeps it too.
     pub fn with_whole(self, whole: Option<Sha256Digest>) -> Contents {
         Contents { whole, ..self }
+    }
+
+    /// Says what the model is called, which listings of the cache show.
+    pub fn with_model_name(self, model_name: Option<String>) -> Contents {
+        Contents { model_name, ..self }
     }
 
     /// Whether a folder looks like an unpacked carton rather than a bare model.

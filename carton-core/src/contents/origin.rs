@@ -9,6 +9,7 @@ use super::tree::DESCRIBING;
 use super::{Contents, ContentsError, Item, Place};
 use crate::archive::{Archive, ArchiveError, Entry, EntryReader, Method};
 use crate::cache::{Moment, SHARED_FROM, open_following, open_regular};
+use crate::digest::Sha256Digest;
 use crate::source::FileIdentity;
 
 /// Bytes are handed on in pieces of this size.
@@ -42,6 +43,18 @@ impl Origin {
             Self::Folder(path) | Self::BareFolder(path) => Some(path),
             Self::Archive { .. } | Self::BareFile(_) => None,
         }
+    }
+
+    /// The file or folder that it was opened from, unless that is the file `whole` of the cache.
+    pub(super) fn local_path(&self, whole: Option<Sha256Digest>) -> Option<PathBuf> {
+        let path = match self {
+            Self::Archive { archive, .. } if archive.source().file().is_some() && whole.is_none() => {
+                Path::new(archive.source().location())
+            }
+            Self::Archive { .. } => return None,
+            Self::Folder(path) | Self::BareFolder(path) | Self::BareFile(path) => path,
+        };
+        std::path::absolute(path).ok()
     }
 
     /// How many bytes an entry takes in the archive.

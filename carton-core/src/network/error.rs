@@ -33,6 +33,14 @@ pub enum NetworkError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// The server is on this machine or in a private network, which is not allowed for this URL.
+    #[error("`{url}` leads to {at}, which is no public address")]
+    Private {
+        /// The address of the URL.
+        url: String,
+        /// Where it leads: an address, or what is there.
+        at: String,
+    },
     /// The server's certificate is not trusted, or it speaks no TLS that is spoken here.
     #[error("cannot make a secure connection to `{url}`")]
     Tls {

@@ -4,12 +4,16 @@ use std::error::Error;
 use std::io;
 
 use super::NetworkError;
+use super::private::PrivateName;
 
 /// The error of a request that got no answer. `url` is an address.
 pub(super) fn of_request(url: String, error: reqwest::Error) -> NetworkError {
     let error = error.without_url();
     if let Some(tls) = find::<rustls::Error>(&error) {
         return NetworkError::Tls { url, source: Box::new(tls.clone()) };
+    }
+    if let Some(private) = find::<PrivateName>(&error) {
+        return NetworkError::Private { url, at: private.address.to_string() };
     }
     let looked_up = chain(&error).any(|cause| cause.to_string() == "dns error");
     let action = match (looked_up, error.is_connect()) {

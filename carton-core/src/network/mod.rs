@@ -12,6 +12,7 @@
 //! - **Retries.** What may pass (a broken connection, a stall, 408, 425, 429, 500, 502, 503, 504) is tried again after pauses that
 //!   double and differ, or that the server asked for, 30 s at most. Only 256 KiB of new bytes make up for failures.
 //! - **Redirects** are followed, from `https` to `https` only, and neither in a circle nor too often.
+//! - **Private addresses** are refused by a [`Network::public_only`], at every hop, and by the address that is connected to.
 //! - **Credentials** go to the scheme, host and port that were asked for, see [`Credentials`].
 //! - **Secrets.** What is shown of a URL, in errors and records of every level, is its [`address`]: without user, password and query.
 //!   Types that hold a URL or a credential have a `Debug` form of their own.
@@ -25,6 +26,7 @@ mod credentials;
 mod error;
 mod failure;
 mod options;
+mod private;
 mod read;
 mod redirect;
 mod reply;
@@ -35,12 +37,14 @@ mod send;
 mod tests;
 mod version;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::future::Future;
 use std::ops::{ControlFlow, Range};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use private::Reach;
 use tokio::runtime::Runtime;
 pub use url::Url;
 
@@ -50,6 +54,7 @@ pub(crate) use credentials::TOKEN_PREFIX;
 pub use credentials::{Credentials, CredentialsSent, HostToken, NetrcFile, Secret};
 pub use error::NetworkError;
 pub use options::NetworkOptions;
+pub use private::is_private;
 pub use read::{Fetched, Wanted};
 pub use reply::{Extent, Reply};
 pub use retries::Retries;
@@ -62,14 +67,25 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 #[derive(Clone, Debug)]
 pub struct Network {
     inner: Arc<Inner>,
+    reach: Reach,
 }
 
 struct Inner {
     options: NetworkOptions,
+    /// For servers that the user named.
+    anywhere: Clients,
+    /// For servers that somebody else named. They share no connections with the others.
+    public: Clients,
+    /// Hosts that the user named and that had private addresses.
+    private_hosts: Mutex<BTreeSet<String>>,
+    machines: OnceLock<Vec<credentials::Machine>>,
+}
+
+#[derive(Default)]
+struct Clients {
     http: OnceLock<reqwest::Client>,
     /// Another one, because reading the certificates of this machine takes longer than a request to a server nearby.
     https: OnceLock<reqwest::Client>,
-    machines: OnceLock<Vec<credentials::Machine>>,
 }
 
 impl fmt::Debug for Inner {
@@ -123,8 +139,19 @@ impl fmt::Debug for Request<'_> {
 impl Network {
     /// Access under these options. Nothing is connected yet.
     pub fn new(options: NetworkOptions) -> Network {
-        let (http, https) = (OnceLock::new(), OnceLock::new());
-        Network { inner: Arc::new(Inner { options, http, https, machines: OnceLock::new() }) }
+        let (anywhere, public) = (Clients::default(), Clients::default());
+        let (private_hosts, machines) = (Mutex::default(), OnceLock::new());
+        let inner = Arc::new(Inner { options, anywhere, public, private_hosts, machines });
+        Network { inner, reach: Reach::Anywhere }
+    }
+
+    /// The same access for URLs that a file from `home` names: it refuses servers with private addresses, also where a redirect leads.
+    /// Only the host of `home` may have one, if it was asked for there before, or if it is an address or `localhost` itself.
+    ///
+    /// The names that a proxy is asked for are resolved by the proxy, so that only addresses in URLs and `localhost` are refused then.
+    #[must_use]
+    pub fn public_only(&self, home: &Url) -> Network {
+        Network { inner: Arc::clone(&self.inner), reach: Reach::Public { home: home.host_str().map(Arc::from) } }
     }
 
     /// The options.
@@ -179,12 +206,57 @@ impl Network {
         if self.inner.options.offline {
             return Err(NetworkError::Offline { url: address(url) });
         }
-        let slot = if url.scheme() == "https" { &self.inner.https } else { &self.inner.http };
+        let reach = match self.may_be_private(url) {
+            true => Reach::Anywhere,
+            false => self.reach.clone(),
+        };
+        let clients = match reach {
+            Reach::Anywhere => &self.inner.anywhere,
+            Reach::Public { .. } => {
+                check_public(url)?;
+                &self.inner.public
+            }
+        };
+        let slot = if url.scheme() == "https" { &clients.https } else { &clients.http };
         if let Some(client) = slot.get() {
             return Ok(client);
         }
-        let client = send::client(&self.inner.options, url)?;
+        let client = send::client(&self.inner.options, url, &reach)?;
         Ok(slot.get_or_init(|| client))
+    }
+
+    /// Whether this URL's host may have a private address.
+    fn may_be_private(&self, url: &Url) -> bool {
+        let Reach::Public { home } = &self.reach else { return true };
+        match (home.as_deref(), url.host_str()) {
+            // The name alone is no reason: who has it can let it resolve to an address of ours from now on.
+            (Some(home), Some(host)) if home == host => private::is_fixed(host) || self.private_hosts().contains(host),
+            _ => false,
+        }
+    }
+
+    /// Notes where a server is that the user named.
+    fn note_address(&self, url: &Url, address: Option<std::net::SocketAddr>) {
+        if let (Reach::Anywhere, Some(address), Some(host)) = (&self.reach, address, url.host_str())
+            && is_private(address.ip())
+        {
+            self.private_hosts().insert(host.to_owned());
+        }
+    }
+
+    fn private_hosts(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
+        self.inner.private_hosts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Refuses a URL whose host shows without a look at any resolver that it is private.
+fn check_public(url: &Url) -> Result<(), NetworkError> {
+    let refuse = |at: String| Err(NetworkError::Private { url: address(url), at });
+    match (private::of_url(url), url.host_str()) {
+        (Some(at), _) => refuse(at),
+        // It may have a private address, because the user named it, but not for this.
+        (None, Some(host)) if private::proxies().contains(host) => refuse("the host of a proxy".to_owned()),
+        (None, _) => Ok(()),
     }
 }
 

@@ -6,6 +6,7 @@ use reqwest::StatusCode;
 use reqwest::header::{self, HeaderMap};
 
 use super::content_range::inclusive;
+use super::private::{PublicResolver, Reach};
 use super::redirect::Redirects;
 use super::{
     CredentialsSent, Network, NetworkError, NetworkOptions, Part, Reply, Request, Url, Version, address, failure,
@@ -19,7 +20,7 @@ const LONGEST_CONNECT: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// The library cannot be set up; for `https`, there are no certificates to trust.
-pub(super) fn client(options: &NetworkOptions, url: &Url) -> Result<reqwest::Client, NetworkError> {
+pub(super) fn client(options: &NetworkOptions, url: &Url, reach: &Reach) -> Result<reqwest::Client, NetworkError> {
     // Fails when the program chose a provider before us, which is then used.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = reqwest::Client::builder()
@@ -29,6 +30,10 @@ pub(super) fn client(options: &NetworkOptions, url: &Url) -> Result<reqwest::Cli
         // Followed here: the library would not refuse to give up encryption, and tells its own errors with URLs.
         .redirect(reqwest::redirect::Policy::none())
         .referer(false);
+    let builder = match reach {
+        Reach::Anywhere => builder,
+        Reach::Public { .. } => builder.dns_resolver(PublicResolver),
+    };
     let needs_certificates = url.scheme() == "https";
     let builder = if needs_certificates { builder } else { builder.tls_certs_only([]) };
     builder.build().map_err(|error| {
@@ -63,6 +68,7 @@ impl Network {
                 Ok(Err(error)) => return Err(failure::of_request(shown, error)),
                 Ok(Ok(response)) => response,
             };
+            self.note_address(&url, response.remote_addr());
             match (response.status(), response.headers().get(header::LOCATION)) {
                 (
                     StatusCode::MOVED_PERMANENTLY

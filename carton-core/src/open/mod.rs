@@ -110,9 +110,13 @@ pub(crate) fn open(
     let network = config.network();
     let path = match location.place()? {
         Place::Path(path) => path,
-        Place::Url(url) => return remote::open(url, expect, network, opening),
+        Place::Url(url) => {
+            let link_network = if config.allow_private_links { network.clone() } else { network.public_only(url) };
+            // Whoever can change the carton on its server must not learn of local files.
+            return remote::open(url, expect, Access { network, link_network, file_links: false }, opening);
+        }
     };
-    let access = Access { network, file_links: allow_file_links || config.allow_file_links };
+    let access = Access { link_network: network.clone(), network, file_links: allow_file_links || config.allow_file_links };
     let cache = opening.cache.clone();
     Ok(Package::open(path, package::OpenOptions { cache, expect, access: Some(access), whole: None })?)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Opening;
 use crate::archive::SUFFIX_LENGTH;
-use crate::cache::RemoteCarton;
+use crate::cache::{About, RemoteCarton};
 use crate::contents::{Access, ContentsError};
 use crate::digest::{Sha256Digest, hash_all};
 use crate::download::{Download, Target};
@@ -13,8 +13,8 @@ use crate::encoding::{self, Limit};
 use crate::network::{Extent, Network, NetworkError, Part, Url, Version, Wanted};
 use crate::package::{OpenOptions, Package};
 use crate::progress::{ProgressEvent, Stage};
-use crate::source::{FileSource, RemoteSource};
-use crate::{Error, network};
+use crate::source::{FileSource, RemoteSource, Source};
+use crate::{Error, ErrorKind, network};
 
 /// Opens the carton at `url`.
 ///
@@ -23,15 +23,15 @@ use crate::{Error, network};
 pub(super) fn open(
     url: &Url,
     expect: Option<Sha256Digest>,
-    network: Network,
+    access: Access,
     opening: &Opening,
 ) -> Result<Package, Error> {
     let key = Sha256Digest::of(url.as_str().as_bytes());
-    let remote = Remote { url, key, expect, network, opening };
+    let remote = Remote { url, key, expect, network: &access.network, access: &access, opening };
     if let Some(pinned) = expect.and_then(|hash| opening.cache.as_ref()?.remote_by_manifest(&hash)) {
         match remote.reopen(&pinned) {
             // If files are missing the server is asked first: it may have the same carton in another version of the file.
-            Ok(package) if remote.network.is_offline() || is_at_hand(&package) => return Ok(package),
+            Ok(package) if remote.network.is_offline() || is_at_hand(&package, &pinned)? => return Ok(package),
             Ok(_) => {}
             Err(error) if remote.network.is_offline() => return Err(error),
             Err(error) => tracing::debug!(%error, "what the cache knows of the carton cannot be used"),
@@ -55,16 +55,19 @@ pub(super) fn open(
     }
 }
 
-/// Whether the cache has all files of the model.
-fn is_at_hand(package: &Package) -> bool {
-    package.contents().is_at_hand(|path| path.starts_with("model/"))
+/// Whether the cache has all files of the model, and all files of a carton that cannot be asked for one.
+fn is_at_hand(package: &Package, known: &RemoteCarton) -> Result<bool, Error> {
+    let contents = package.contents();
+    let has_all = known.whole.is_none() || known.blocks.is_empty() || contents.holds_files()?;
+    Ok(has_all && contents.is_at_hand(|path| path.starts_with("model/")))
 }
 
 struct Remote<'a> {
     url: &'a Url,
     key: Sha256Digest,
     expect: Option<Sha256Digest>,
-    network: Network,
+    network: &'a Network,
+    access: &'a Access,
     opening: &'a Opening,
 }
 
@@ -84,19 +87,21 @@ impl Remote<'_> {
             Err(error) => return Err(error.into()),
         };
         let (offset, length) = match (&fetched.extent, known) {
-            (Extent::NotModified, Some(known)) => return self.reopen(known),
+            (Extent::NotModified, Some(known)) => return self.reopen_or_download(known),
             (Extent::Part { range, total }, _) => (range.start, *total),
             _ => (0, fetched.bytes.len() as u64),
         };
-        let source = RemoteSource::new(
-            self.network.clone(),
-            self.url.clone(),
-            fetched.version,
-            length,
-            [(offset, fetched.bytes)],
-            self.opening.activity.clone(),
-        );
-        self.open_source(source)
+        self.open_source(self.source(fetched.version, length, [(offset, fetched.bytes)]))
+    }
+
+    fn source(
+        &self,
+        version: Version,
+        length: u64,
+        blocks: impl IntoIterator<Item = (u64, Vec<u8>)>,
+    ) -> RemoteSource {
+        let (network, url, activity) = (self.network.clone(), self.url.clone(), self.opening.activity.clone());
+        RemoteSource::new(network, url, version, length, blocks, activity)
     }
 
     fn open_source(&self, source: RemoteSource) -> Result<Package, Error> {
@@ -109,18 +114,24 @@ impl Remote<'_> {
 
     /// Opens the carton from what the cache remembers. Parts of it that are not in the cache come from the server.
     fn reopen(&self, known: &RemoteCarton) -> Result<Package, Error> {
-        if let (Some(whole), Some(cache)) = (known.whole, &self.opening.cache) {
+        if let (Some(whole), Some(cache)) = (known.whole, &self.opening.cache)
+            && known.blocks.is_empty()
+        {
             return self.open_file(&cache.file_path(&whole), whole);
         }
-        let source = RemoteSource::new(
-            self.network.clone(),
-            self.url.clone(),
-            known.version.clone(),
-            known.version.length.unwrap_or(0),
-            known.blocks.iter().cloned(),
-            self.opening.activity.clone(),
-        );
+        let length = known.version.length.unwrap_or(0);
+        let source = self.source(known.version.clone(), length, known.blocks.iter().cloned());
         Ok(Package::open_archive(Arc::new(source), self.options())?)
+    }
+
+    /// As [`reopen`](Self::reopen), when the server has the carton still. One that sends no parts of files cannot be asked for a single
+    /// one that is missing.
+    fn reopen_or_download(&self, known: &RemoteCarton) -> Result<Package, Error> {
+        let package = self.reopen(known)?;
+        match known.whole.is_none() || known.blocks.is_empty() || package.contents().holds_files()? {
+            true => Ok(package),
+            false => self.download(),
+        }
     }
 
     /// Downloads the whole carton from a server without ranges.
@@ -148,15 +159,35 @@ impl Remote<'_> {
                 return Err(error);
             }
         };
-        let file_lock = cache.lock_file::<Error>(&digest, &checkpoint)?;
-        // Until it is known that the carton uses the file.
-        let _no_prune = cache.hold_off_prune(&checkpoint)?;
-        if file_lock.file::<Error>(&|_| checkpoint())?.is_none() {
-            file_lock.adopt(&path)?;
-        }
+        let package = match self.keep_files(&path, &version, digest) {
+            // A carton with a bad file is kept as it is, so that it can be said what is wrong with it.
+            Err(error) if error.kind() == ErrorKind::Integrity => {
+                let file_lock = cache.lock_file::<Error>(&digest, &checkpoint)?;
+                // Until it is known that the carton uses the file.
+                let _no_prune = cache.hold_off_prune(&checkpoint)?;
+                if file_lock.file::<Error>(&|_| checkpoint())?.is_none() {
+                    file_lock.adopt(&path)?;
+                }
+                let package = self.open_file(&cache.file_path(&digest), digest)?;
+                self.remember(&package, version, Vec::new(), Some(digest));
+                package
+            }
+            result => result?,
+        };
         lock.discard()?;
-        let package = self.open_file(&cache.file_path(&digest), digest)?;
-        self.remember(&package, version, Vec::new(), Some(digest));
+        Ok(package)
+    }
+
+    /// Opens a carton that was downloaded to `path`, and puts its files into the cache: that is all that is needed of it from then on.
+    fn keep_files(&self, path: &Path, version: &Version, digest: Sha256Digest) -> Result<Package, Error> {
+        let file = Arc::new(FileSource::open(path).map_err(Error::io("open", path))?);
+        let version = Version { length: Some(file.len()), ..version.clone() };
+        let source = self.source(version.clone(), file.len(), []).with_near(file.clone());
+        let source = Arc::new(source);
+        let package = Package::open_archive(source.clone(), self.options())?;
+        package.contents().keep_files(file, &self.opening.activity)?;
+        self.remember(&package, version, source.blocks(), Some(digest));
+        source.forget_near();
         Ok(package)
     }
 
@@ -165,7 +196,7 @@ impl Remote<'_> {
         let limit = Limit::default();
         let target =
             Target { url: self.url, version: None, range: None, folder, accept_encoded: true, limit: limit.absolute };
-        let download = Download::start(&self.network, &target, &self.opening.activity).map_err(ContentsError::from)?;
+        let download = Download::start(self.network, &target, &self.opening.activity).map_err(ContentsError::from)?;
         let (digest, path) = if download.encodings().is_empty() {
             (self.hash(&mut download.reader(), download.length(), None)?, download.path())
         } else {
@@ -226,8 +257,7 @@ impl Remote<'_> {
         OpenOptions {
             cache: self.opening.cache.clone(),
             expect: self.expect,
-            // Whoever can change the carton on its server must not learn of local files.
-            access: Some(Access { network: self.network.clone(), file_links: false }),
+            access: Some(self.access.clone()),
             whole: None,
         }
     }
@@ -239,6 +269,9 @@ impl Remote<'_> {
         let carton = RemoteCarton { url_key, address, version, manifest, blocks, whole };
         if let Err(error) = cache.remember_remote(&carton) {
             tracing::debug!(%error, "cannot remember a remote carton");
+        }
+        if let Err(error) = cache.describe(&manifest, &About::new(package.metadata().model_name(), None)) {
+            tracing::debug!(%error, "cannot record what a carton is called");
         }
     }
 }

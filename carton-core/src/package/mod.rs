@@ -124,6 +124,7 @@ impl Package {
         let metadata = Metadata::from_bytes(&contents.read(METADATA, MAX_METADATA_LENGTH)?)?;
         let tensors = read_index(&contents)?;
         references::check(&metadata, |name| tensors.get(name).is_some(), |path| contents.contains(path))?;
+        let contents = contents.with_model_name(metadata.model_name().map(str::to_owned));
         Ok(Self { opened: Arc::new(Opened { contents, metadata, tensors, directories: Directories::default() }) })
     }
 

@@ -5,6 +5,7 @@
 //! they go to files ([`download`](crate::download)).
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -19,7 +20,6 @@ const LARGEST_READ: u64 = 256 << 20;
 const MOST_KEPT: u64 = 512 << 20;
 
 /// A file on an HTTP server.
-#[derive(Debug)]
 pub struct RemoteSource {
     network: Network,
     url: Url,
@@ -29,6 +29,8 @@ pub struct RemoteSource {
     activity: Arc<Activity>,
     /// What was read, by offset; no two blocks overlap or touch.
     blocks: Mutex<BTreeMap<u64, Arc<[u8]>>>,
+    /// Has all bytes, as long as it is known.
+    near: Mutex<Option<Arc<dyn Source>>>,
 }
 
 impl RemoteSource {
@@ -46,7 +48,19 @@ impl RemoteSource {
         let mut known = BTreeMap::new();
         blocks.into_iter().for_each(|(offset, bytes)| insert(&mut known, offset, bytes));
         let blocks = known;
-        RemoteSource { network, url, address, version, length, activity, blocks: Mutex::new(blocks) }
+        let (blocks, near) = (Mutex::new(blocks), Mutex::default());
+        RemoteSource { network, url, address, version, length, activity, blocks, near }
+    }
+
+    /// Takes what is read from `near`, which has all the same bytes, until it is forgotten. What was read stays known.
+    #[must_use]
+    pub fn with_near(self, near: Arc<dyn Source>) -> RemoteSource {
+        RemoteSource { near: Mutex::new(Some(near)), ..self }
+    }
+
+    /// Takes what is not known yet from the server from now on.
+    pub fn forget_near(&self) {
+        *self.near.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// The network that its bytes come over.
@@ -96,6 +110,13 @@ impl RemoteSource {
         if length == 0 {
             return Ok(Vec::new());
         }
+        let near = self.near.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(near) = near.filter(|_| length <= LARGEST_READ) {
+            let cut = || NetworkError::Cut { url: self.address.clone(), expected: length, found: 0 };
+            let mut bytes = vec![0; usize::try_from(length).map_err(|_| cut())?];
+            near.read_at(range.start, &mut bytes).map_err(|_| cut())?;
+            return Ok(bytes);
+        }
         let wanted = Wanted {
             url: self.url.clone(),
             part: Part::Range(range.clone()),
@@ -129,6 +150,13 @@ impl RemoteSource {
         let blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
         let (offset, bytes) = blocks.range(..=range.start).next_back()?;
         (range.end <= *offset + bytes.len() as u64).then(|| (*offset, bytes.clone()))
+    }
+}
+
+impl fmt::Debug for RemoteSource {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut fields = formatter.debug_struct("RemoteSource");
+        fields.field("address", &self.address).field("version", &self.version).finish_non_exhaustive()
     }
 }
 

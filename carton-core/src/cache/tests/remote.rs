@@ -39,7 +39,7 @@ fn a_carton_that_was_downloaded_as_a_whole_is_known_while_it_is_there() {
     let (_folder, cache) = new_cache();
     let bytes = vec![5; 100_000];
     let whole = cache.insert_file(&mut &bytes[..]).unwrap();
-    let carton = RemoteCarton { whole: Some(whole), ..example_remote("one", "m") };
+    let carton = RemoteCarton { whole: Some(whole), blocks: Vec::new(), ..example_remote("one", "m") };
     cache.remember_remote(&carton).unwrap();
     let found = || (cache.remote_by_url(&carton.url_key), cache.remote_by_manifest(&carton.manifest));
     assert_eq!(found(), (Some(carton.clone()), Some(carton.clone())));
@@ -49,6 +49,10 @@ fn a_carton_that_was_downloaded_as_a_whole_is_known_while_it_is_there() {
     assert!(found().0.is_some());
     fs::remove_file(cache.file_path(&whole)).unwrap();
     assert_eq!(found(), (None, None));
+    // With what describes it, its files are all that is needed.
+    let described = RemoteCarton { whole: Some(whole), ..example_remote("one", "m") };
+    cache.remember_remote(&described).unwrap();
+    assert_eq!(found(), (Some(described.clone()), Some(described)));
 }
 
 #[test]

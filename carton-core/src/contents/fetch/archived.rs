@@ -17,13 +17,17 @@ use crate::download::{Download, Target};
 use crate::source::{Nearby, RemoteSource};
 
 /// Verified small files on their way into the cache. They can be many times as large as what they were compressed to.
-struct Small<'a> {
+pub(super) struct Small<'a> {
     cache: &'a Cache,
     files: Vec<(Sha256Digest, Vec<u8>)>,
     n_bytes: usize,
 }
 
-impl Small<'_> {
+impl<'a> Small<'a> {
+    pub(super) fn new(cache: &'a Cache) -> Self {
+        Self { cache, files: Vec::new(), n_bytes: 0 }
+    }
+
     fn add(&mut self, digest: Sha256Digest, bytes: Vec<u8>) -> Result<(), CacheError> {
         const ENOUGH: usize = 8 << 20;
         self.n_bytes += bytes.len();
@@ -31,7 +35,8 @@ impl Small<'_> {
         if self.n_bytes >= ENOUGH { self.store() } else { Ok(()) }
     }
 
-    fn store(&mut self) -> Result<(), CacheError> {
+    /// Writes those that were not written yet.
+    pub(super) fn store(&mut self) -> Result<(), CacheError> {
         let files: Vec<(Sha256Digest, &[u8])> =
             self.files.iter().map(|(digest, bytes)| (*digest, bytes.as_slice())).collect();
         self.cache.insert_small(&files)?;
@@ -121,7 +126,7 @@ impl Fetch<'_> {
     /// Puts files of an archive that is near into the cache, and returns those that failed.
     fn keep_all(&self, archive: &Archive, files: &[&Candidate]) -> Result<Vec<(usize, ContentsError)>, ContentsError> {
         let mut failures = Vec::new();
-        let mut small = Small { cache: self.cache, files: Vec::new(), n_bytes: 0 };
+        let mut small = Small::new(self.cache);
         for file in files {
             if let Err(error) = self.keep(archive, file.item, &mut small) {
                 failures.push((file.item, error));
@@ -154,7 +159,7 @@ impl Fetch<'_> {
     }
 
     /// Puts a file of an archive that is near into the cache, or into `small` if it is small.
-    fn keep(&self, archive: &Archive, item: usize, small: &mut Small<'_>) -> Result<(), ContentsError> {
+    pub(super) fn keep(&self, archive: &Archive, item: usize, small: &mut Small<'_>) -> Result<(), ContentsError> {
         let path = &self.contents.items[item].path;
         let (entry, digest) = self.entry(archive, item)?;
         let mut reader = archive.reader(entry).map_err(ContentsError::archive(path))?;
@@ -165,6 +170,7 @@ impl Fetch<'_> {
             if found != digest {
                 return Err(ContentsError::Digest { path: path.clone(), expected: digest, found });
             }
+            self.contents.note_proven([item]);
             return Ok(small.add(digest, bytes)?);
         }
         let mut was_read = false;

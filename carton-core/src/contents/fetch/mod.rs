@@ -9,6 +9,7 @@ mod archived;
 mod linked;
 mod plan;
 mod settle;
+mod whole;
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -35,6 +36,9 @@ const TICK: Duration = Duration::from_millis(50);
 pub struct Access {
     /// The network to fetch them over.
     pub network: Network,
+    /// The network to fetch linked files over. For a carton from a server it refuses private addresses
+    /// ([`Network::public_only`]): whoever made the carton could otherwise have this machine ask servers in its network.
+    pub link_network: Network,
     /// Whether LINKS may name local files. To be allowed only for a carton that is itself local: one that somebody else can change
     /// could otherwise find out which files there are.
     pub file_links: bool,
@@ -106,12 +110,8 @@ impl Contents {
         meter: &Meter<'_>,
         keep_going: bool,
     ) -> Result<Vec<(usize, ContentsError)>, ContentsError> {
-        if self.lease.get().is_none()
-            && indices.iter().any(|index| self.is_elsewhere(self.follow(*index)))
-            && let Some(lease) = self.lease(meter)?
-        {
-            // If another thread was faster, its lease serves as well.
-            let _ = self.lease.set(lease);
+        if indices.iter().any(|index| self.is_elsewhere(self.follow(*index))) {
+            self.hold_while(meter)?;
         }
         let missing = self.missing(indices, meter)?;
         if missing.is_empty() {

@@ -15,7 +15,7 @@ fn linked(url: &str, sizes: &str) -> Builder {
 fn open(desk: &Desk, builder: &Builder) -> Contents {
     desk.write(builder);
     let network = Network::new(NetworkOptions { offline: true, ..NetworkOptions::default() });
-    desk.open().unwrap().with_access(Some(Access { network, file_links: true }))
+    desk.open().unwrap().with_access(Some(Access { link_network: network.clone(), network, file_links: true }))
 }
 
 #[test]

@@ -1,0 +1,52 @@
+//! What a carton is called and where it came from, for people who look into the cache. Nothing else rests on it.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::record::read_own_file;
+use super::{Cache, CacheError};
+use crate::digest::Sha256Digest;
+
+const NAME: &str = "about";
+const LARGEST_RECORD: u64 = 64 << 10;
+/// A longer name is no help to anybody.
+const LONGEST_NAME: usize = 1 << 10;
+
+/// What is known of a carton besides its files.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct About {
+    /// The model's name in its metadata.
+    pub(crate) model_name: Option<String>,
+    /// The file or folder that it was loaded from; none if it came from a server.
+    pub(crate) path: Option<PathBuf>,
+}
+
+impl About {
+    pub(crate) fn new(model_name: Option<&str>, path: Option<PathBuf>) -> Self {
+        Self { model_name: model_name.filter(|name| name.len() <= LONGEST_NAME).map(str::to_owned), path }
+    }
+}
+
+impl Cache {
+    /// Records what is known of a carton that uses the cache, unless it is on record. Where it came from stays on record if this
+    /// does not say.
+    pub(crate) fn describe(&self, manifest: &Sha256Digest, about: &About) -> Result<(), CacheError> {
+        let path = self.carton_root(manifest).join(NAME);
+        let known = self.about(manifest);
+        let about = About {
+            model_name: about.model_name.clone(),
+            path: about.path.clone().or_else(|| known.as_ref().and_then(|known| known.path.clone())),
+        };
+        if known.as_ref() == Some(&about) {
+            return Ok(());
+        }
+        let bytes = serde_json::to_vec(&about).map_err(|error| CacheError::io("write", &path)(error.into()))?;
+        self.partial()?.publish(&bytes, &path)
+    }
+
+    /// What is on record about a carton. A damaged record says nothing.
+    pub(super) fn about(&self, manifest: &Sha256Digest) -> Option<About> {
+        serde_json::from_slice(&read_own_file(&self.carton_root(manifest).join(NAME), LARGEST_RECORD)?).ok()
+    }
+}

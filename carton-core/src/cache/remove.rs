@@ -1,0 +1,119 @@
+//! Deletes single cartons by what people call them.
+
+use std::fmt::Write;
+
+use super::listing::CachedCarton;
+use super::lock::{self, Mode};
+use super::survey::{Survey, What};
+use super::{Cache, CacheError, Pruned};
+use crate::digest::Sha256Digest;
+use crate::network::{Url, address, shown};
+
+/// So many digits of a hash are taken for one. Fewer are too easily those of another.
+const FEWEST_DIGITS: usize = 8;
+
+impl Cache {
+    /// Deletes these cartons and the files that no other carton uses. Each is named by its model's name, by its manifest hash, of which
+    /// eight or more digits do, or by the URL that it came from.
+    ///
+    /// # Errors
+    /// There is no such carton, there are several, or a process has it loaded: nothing is deleted then. Something cannot be read or
+    /// deleted; the cache is consistent all the same.
+    pub fn remove(&self, wanted: &[String]) -> Result<Pruned, CacheError> {
+        // Dropped last: what was moved there is deleted when the lock is free again.
+        let trash = self.partial().ok();
+        let path = self.prune_lock_path();
+        let lock = lock::acquire::<CacheError>(&path, Mode::Exclusive, self.longest_wait, &|| None, &|| Ok(()))?;
+        let survey = self.survey(&lock)?;
+        let mut goes = vec![false; survey.holders.len()];
+        for text in wanted {
+            goes[chosen(&survey, text)?] = true;
+        }
+        let mut removed = survey.report(&goes);
+        // It says what stayed although it should go; here that is an error.
+        removed.n_in_use = 0;
+        self.carry_out(&survey, &goes, lock, trash, &|_| false)?;
+        Ok(removed)
+    }
+}
+
+/// The holder that a text means.
+fn chosen(survey: &Survey, text: &str) -> Result<usize, CacheError> {
+    let wanted = Wanted::new(text);
+    let held = survey.held();
+    let cartons = survey.holders.iter().enumerate().filter_map(|(index, holder)| match &holder.what {
+        What::Carton(carton) => Some((index, carton, survey.carton(index, &held)?)),
+        _ => None,
+    });
+    let mut matches: Vec<(usize, CachedCarton)> = Vec::new();
+    let mut exact: Vec<(usize, CachedCarton)> = Vec::new();
+    for (index, known, carton) in cartons {
+        if wanted.url_key.is_some_and(|key| known.addresses.iter().any(|(found, _)| *found == key)) {
+            exact.push((index, carton));
+        } else if wanted.fits(&carton) {
+            matches.push((index, carton));
+        }
+    }
+    // URLs that differ in their query only are shown alike: the one that was given means what it led to.
+    let mut found = if exact.is_empty() { matches } else { exact };
+    let text = shown(text);
+    match (found.pop(), found.is_empty()) {
+        (None, _) => Err(CacheError::NoCarton { wanted: text }),
+        (Some((_, carton)), true) if carton.in_use => {
+            Err(CacheError::InUse { wanted: text, manifest: carton.manifest })
+        }
+        (Some((index, _)), true) => Ok(index),
+        (Some(last), false) => {
+            let matches = found.into_iter().chain([last]).map(|(_, carton)| carton).collect();
+            Err(CacheError::Ambiguous { wanted: text, matches })
+        }
+    }
+}
+
+/// What a text can mean.
+struct Wanted<'a> {
+    text: &'a str,
+    /// The first digits of a manifest hash.
+    digits: Option<String>,
+    url_key: Option<Sha256Digest>,
+    address: Option<String>,
+}
+
+impl<'a> Wanted<'a> {
+    fn new(text: &'a str) -> Self {
+        let digits = text.strip_prefix("sha256:").unwrap_or(text).to_ascii_lowercase();
+        let is_hash = digits.len() >= FEWEST_DIGITS && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let url = Url::parse(text).ok().filter(Url::has_host).map(|mut url| {
+            url.set_fragment(None);
+            url
+        });
+        Self {
+            text,
+            digits: is_hash.then_some(digits),
+            url_key: url.as_ref().map(|url| Sha256Digest::of(url.as_str().as_bytes())),
+            address: url.as_ref().map(address),
+        }
+    }
+
+    fn fits(&self, carton: &CachedCarton) -> bool {
+        carton.model_name.as_deref() == Some(self.text)
+            || self.digits.as_ref().is_some_and(|digits| carton.manifest.to_string().starts_with(digits.as_str()))
+            || (self.address.is_some() && carton.address == self.address)
+    }
+}
+
+/// A line for each carton, for the message of [`CacheError::Ambiguous`].
+pub(super) fn matches_text(matches: &[CachedCarton]) -> String {
+    let mut text = String::new();
+    for carton in matches {
+        let name = carton.model_name.as_deref().unwrap_or("without a name");
+        // Writing to a String cannot fail.
+        let _ = write!(text, "\n  {} {}", carton.manifest, name.escape_debug());
+        if let Some(from) = &carton.address {
+            let _ = write!(text, " from {from}");
+        } else if let Some(path) = &carton.path {
+            let _ = write!(text, " from {}", path.display().to_string().escape_debug());
+        }
+    }
+    text
+}

@@ -1,0 +1,68 @@
+//! Files of a carton that was downloaded as a whole: put into the cache one by one, so that the carton itself need not stay there.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::Fetch;
+use super::archived::Small;
+use crate::cache::{SHARED_FROM, workers};
+use crate::contents::origin::Origin;
+use crate::contents::progress::{Meter, silent};
+use crate::contents::{Contents, ContentsError, Place};
+use crate::network::Activity;
+use crate::source::Source;
+
+impl Contents {
+    /// Puts every file of the archive into the cache, verified, from `near`, which has the bytes of all of it. What is there
+    /// afterwards is not deleted as long as this lives.
+    ///
+    /// # Errors
+    /// A file is not what MANIFEST lists, or the cache cannot be written to. What was put there before stays.
+    pub(crate) fn keep_files(&self, near: Arc<dyn Source>, activity: &Arc<Activity>) -> Result<(), ContentsError> {
+        let (Some(cache), Some(access), Origin::Archive { archive, .. }) =
+            (self.cache.as_deref(), self.access.as_ref(), &self.origin)
+        else {
+            return Err(ContentsError::NoSuchFile { path: self.location() });
+        };
+        self.hold_while(&Meter::new(0, &silent))?;
+        let fetch = Fetch { contents: self, cache, access, activity: Arc::clone(activity) };
+        let archive = archive.with_source(near);
+        let (small, large): (Vec<usize>, Vec<usize>) = self.archived().partition(|index| self.is_small(*index));
+        workers::run(large.len(), |at| fetch.keep(&archive, large[at], &mut Small::new(cache)))?;
+        let mut files = Small::new(cache);
+        small.into_iter().try_for_each(|index| fetch.keep(&archive, index, &mut files))?;
+        files.store()?;
+        let all: Vec<usize> = self.archived().collect();
+        let path = |index: usize| Some(cache.file_path(&self.items[index].digest?));
+        self.check_stated(&all, &path, &Meter::new(0, &silent))?;
+        self.remember_stated();
+        Ok(())
+    }
+
+    /// Keeps what the cache has of this carton from being deleted as long as this lives, and looks whether it has every file of the
+    /// archive.
+    pub(crate) fn holds_files(&self) -> Result<bool, ContentsError> {
+        self.hold_while(&Meter::new(0, &silent))?;
+        let Some(cache) = &self.cache else { return Ok(false) };
+        for index in self.archived() {
+            let is_there = match self.items[index].digest {
+                Some(digest) if self.size(index).is_some_and(|size| size < SHARED_FROM) => cache.has_file(&digest),
+                Some(digest) => cache.file(&digest)?.is_some(),
+                None => false,
+            };
+            if !is_there {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The items that the archive holds, each digest once.
+    fn archived(&self) -> impl Iterator<Item = usize> {
+        let mut seen = HashSet::new();
+        let items = self.items.iter().enumerate();
+        items.filter(|(_, item)| matches!(item.place, Place::Here { .. })).filter_map(move |(index, item)| {
+            seen.insert(item.digest).then_some(index)
+        })
+    }
+}

@@ -1,0 +1,211 @@
+//! Which addresses are private, and the resolver that finds no others than public ones.
+//!
+//! A link that somebody else wrote must not make this machine ask servers that only this machine or its network can reach: that is
+//! how a cloud's metadata service is made to tell its secrets. So the address that is connected to is looked at, not only the name:
+//! a name can resolve to another address the next time it is asked for.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use url::Host;
+
+use super::Url;
+
+/// Which servers requests may go to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// All of them: the user named them.
+    Anywhere,
+    /// Those with public addresses, and the one that the user named.
+    Public {
+        /// Its host as in its URL.
+        home: Option<Arc<str>>,
+    },
+}
+
+/// Whether an address is this machine's, or one of a private network, or no address of a single machine at all.
+///
+/// These are the blocks of the IANA special-purpose address registries (RFC 6890) that are not globally reachable, besides those
+/// for documentation. An IPv6 address that stands for an IPv4 address is what that one is.
+pub fn is_private(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => is_private_v4(address),
+        IpAddr::V6(address) => is_private_v6(address),
+    }
+}
+
+fn is_private_v4(address: Ipv4Addr) -> bool {
+    let [a, b, c, _] = address.octets();
+    match (a, b, c) {
+        // "This network", a single class A network, loopback.
+        (0 | 10 | 127, _, _) => true,
+        // Shared by the customers of a carrier (RFC 6598).
+        (100, 64..=127, _) => true,
+        // Link-local, where clouds have their metadata services.
+        (169, 254, _) => true,
+        (172, 16..=31, _) | (192, 168, _) => true,
+        // IETF protocol assignments, benchmarks between networks.
+        (192, 0, 0) | (198, 18..=19, _) => true,
+        // Multicast, reserved, broadcast.
+        (224.., _, _) => true,
+        _ => false,
+    }
+}
+
+fn is_private_v6(address: Ipv6Addr) -> bool {
+    let [first, second, third, .., seventh, eighth] = address.segments();
+    let embedded = |high: u16, low: u16| {
+        let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
+        is_private_v4(Ipv4Addr::new(a, b, c, d))
+    };
+    match address.segments() {
+        // Unspecified and loopback are among those that stand for IPv4 addresses of 0.0.0.0/8.
+        [0, 0, 0, 0, 0, 0, high, low] | [0, 0, 0, 0, 0, 0xFFFF, high, low] => embedded(high, low),
+        // Translated (RFC 2765).
+        [0, 0, 0, 0, 0xFFFF, 0, high, low] => embedded(high, low),
+        // NAT64 (RFC 6052), and such for use within a network (RFC 8215).
+        [0x64, 0xFF9B, 0, 0, 0, 0, high, low] => embedded(high, low),
+        [0x64, 0xFF9B, 1, ..] => true,
+        // Discard-only (RFC 6666).
+        [0x100, 0, 0, 0, ..] => true,
+        // 6to4 has the IPv4 address behind its prefix; Teredo has the server's there, and the client's inverted at the end.
+        [0x2002, ..] => embedded(second, third),
+        [0x2001, 0, ..] => embedded(second, third) || embedded(!seventh, !eighth),
+        // Unique local; link-local and what was site-local; multicast.
+        _ => first & 0xFE00 == 0xFC00 || first & 0xFF80 == 0xFE80 || first & 0xFF00 == 0xFF00,
+    }
+}
+
+/// What of this URL's host shows that it is not public, before it is looked up: its address, or that it names this machine.
+pub(super) fn of_url(url: &Url) -> Option<String> {
+    match url.host()? {
+        Host::Ipv4(address) => is_private(address.into()).then(|| address.to_string()),
+        Host::Ipv6(address) => is_private(address.into()).then(|| address.to_string()),
+        Host::Domain(name) => names_this_machine(name).then(|| "this machine".to_owned()),
+    }
+}
+
+/// Whether a host is an address, or a name that no resolver decides about (RFC 6761).
+pub(super) fn is_fixed(host: &str) -> bool {
+    names_this_machine(host) || host.starts_with('[') || host.parse::<Ipv4Addr>().is_ok()
+}
+
+fn names_this_machine(name: &str) -> bool {
+    let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
+    name == "localhost" || name.ends_with(".localhost")
+}
+
+/// A name has private addresses only.
+#[derive(Debug, thiserror::Error)]
+#[error("{address} is a private address")]
+pub(super) struct PrivateName {
+    pub(super) address: IpAddr,
+}
+
+/// The addresses that may be connected to.
+fn public_of(addresses: impl IntoIterator<Item = SocketAddr>) -> Result<Vec<SocketAddr>, PrivateName> {
+    let (private, public): (Vec<_>, Vec<_>) =
+        addresses.into_iter().partition(|address: &SocketAddr| is_private(address.ip()));
+    match private.first() {
+        Some(address) if public.is_empty() => Err(PrivateName { address: address.ip() }),
+        _ => Ok(public),
+    }
+}
+
+/// Resolves names to public addresses.
+pub(super) struct PublicResolver;
+
+impl Resolve for PublicResolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        Box::pin(async move {
+            let name = name.as_str().to_owned();
+            // A proxy is the user's own choice. It resolves the names that it is asked for itself.
+            let is_proxy = proxies().contains(&name.to_ascii_lowercase());
+            let found = tokio::task::spawn_blocking(move || Ok::<_, std::io::Error>((name.as_str(), 0).to_socket_addrs()?.collect::<Vec<_>>()));
+            let found = found.await??;
+            let usable = if is_proxy { found } else { public_of(found)? };
+            Ok(Box::new(usable.into_iter()) as Addrs)
+        })
+    }
+}
+
+/// The hosts of the proxies that the environment names, for which the HTTP library looks in the same variables.
+pub(super) fn proxies() -> BTreeSet<String> {
+    let variables = ["ALL_PROXY", "all_proxy", "HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"];
+    variables.into_iter().filter_map(|variable| proxy_host(&std::env::var(variable).ok()?)).collect()
+}
+
+fn proxy_host(value: &str) -> Option<String> {
+    let url = if value.contains("://") { Url::parse(value) } else { Url::parse(&format!("http://{value}")) };
+    Some(url.ok()?.host_str()?.to_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn private_addresses_are_told_from_public_ones() {
+        let check = |expected: bool, addresses: &[&str]| {
+            for address in addresses {
+                assert_eq!(is_private(address.parse().unwrap()), expected, "{address}");
+            }
+        };
+        check(true, &["0.0.0.0", "0.1.2.3", "10.0.0.1", "10.255.255.255", "127.0.0.1", "127.255.0.9"]);
+        check(true, &["100.64.0.1", "100.127.255.255", "169.254.169.254", "172.16.0.1", "172.31.255.255"]);
+        check(true, &["192.0.0.8", "192.168.0.1", "198.18.0.1", "198.19.255.255", "224.0.0.1", "239.1.2.3"]);
+        check(true, &["240.0.0.1", "255.255.255.255"]);
+        check(false, &["1.1.1.1", "9.255.255.255", "11.0.0.1", "100.63.255.255", "100.128.0.1", "126.0.0.1"]);
+        check(false, &["128.0.0.1", "169.253.0.1", "169.255.0.1", "172.15.0.1", "172.32.0.1", "192.0.1.1"]);
+        check(false, &["192.167.0.1", "192.169.0.1", "198.17.0.1", "198.20.0.1", "223.255.255.255"]);
+        check(true, &["::", "::1", "::ffff:127.0.0.1", "::ffff:10.1.2.3", "::ffff:169.254.169.254", "::127.0.0.1"]);
+        check(true, &["::ffff:0:10.0.0.1", "64:ff9b::10.0.0.1", "64:ff9b:1::1", "100::1", "2002:7f00:1::"]);
+        check(true, &["2001:0:a00:1::", "2001:0:102:304::f5ff:fffe", "fc00::1", "fdff::1", "fe80::1", "fec0::1"]);
+        check(true, &["ff02::1", "fd00:ec2::254"]);
+        check(false, &["2606:4700::1111", "::ffff:1.1.1.1", "64:ff9b::1.1.1.1", "2002:101:101::", "2a00::1"]);
+        check(false, &["2001:0:101:101::fefe:fefe", "2001:4860:4860::8888"]);
+    }
+
+    #[test]
+    fn a_host_shows_that_it_is_private_however_it_is_written() {
+        let check = |url: &str, expected: Option<&str>| {
+            assert_eq!(of_url(&Url::parse(url).unwrap()).as_deref(), expected, "{url}");
+        };
+        check("http://127.0.0.1/x", Some("127.0.0.1"));
+        check("http://127.1/x", Some("127.0.0.1"));
+        check("http://2130706433/x", Some("127.0.0.1"));
+        check("http://0x7f.0.0.1/x", Some("127.0.0.1"));
+        check("http://0251.0376.0251.0376/latest/meta-data", Some("169.254.169.254"));
+        check("http://[::ffff:169.254.169.254]/x", Some("::ffff:169.254.169.254"));
+        check("http://[::1]:8080/x", Some("::1"));
+        check("https://localhost/x", Some("this machine"));
+        check("https://LOCALHOST./x", Some("this machine"));
+        check("https://a.b.localhost/x", Some("this machine"));
+        check("https://localhost.example.com/x", None);
+        check("https://1.1.1.1/x", None);
+        check("https://example.com/x", None);
+    }
+
+    #[test]
+    fn only_public_addresses_of_a_name_are_connected_to() {
+        let addresses = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<SocketAddr>>();
+        let mixed = addresses(&["127.0.0.1:0", "1.1.1.1:0", "[fe80::1]:0"]);
+        assert_eq!(public_of(mixed).unwrap(), addresses(&["1.1.1.1:0"]));
+        let error = public_of(addresses(&["10.0.0.1:0", "[::1]:0"])).unwrap_err();
+        assert_eq!(error.to_string(), "10.0.0.1 is a private address");
+        assert_eq!(public_of([]).unwrap(), []);
+    }
+
+    #[test]
+    fn the_host_of_a_proxy_is_found() {
+        let check = |value: &str, expected: Option<&str>| assert_eq!(proxy_host(value).as_deref(), expected, "{value}");
+        check("http://Proxy.corp:3128", Some("proxy.corp"));
+        check("proxy.corp:3128", Some("proxy.corp"));
+        check("http://me:secret@10.0.0.1:3128/", Some("10.0.0.1"));
+        check("", None);
+    }
+}
