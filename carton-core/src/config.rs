@@ -62,7 +62,7 @@ pub struct Config {
     pub runner_index: Option<String>,
     /// Whether loading a carton may install the runner it needs.
     pub auto_install: bool,
-    /// Whether the network must not be used.
+    /// Whether Carton must not use the network. It does not bind models, which run in processes of their own.
     pub offline: bool,
     /// Whether the links of a local carton may lead to files of this machine.
     pub allow_file_links: bool,

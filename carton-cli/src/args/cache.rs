@@ -12,6 +12,9 @@ pub(crate) enum CacheCommand {
     /// List the cartons that have something in the cache
     #[command(visible_alias = "list")]
     Ls,
+    /// Delete single cartons from the cache, with the files that no other carton uses
+    #[command(visible_alias = "remove")]
+    Rm(RemoveArgs),
     /// Delete what no loaded model uses
     #[command(long_about = "Delete what no loaded model uses.\n\n\
                             Without limits that is everything: cartons, interrupted downloads, and what is remembered of \
@@ -19,6 +22,14 @@ pub(crate) enum CacheCommand {
     Prune(PruneArgs),
     /// Hash every file in the cache again and delete those that are damaged
     Verify,
+}
+
+/// `carton cache rm`.
+#[derive(Args, Debug)]
+pub(crate) struct RemoveArgs {
+    /// Which cartons: names of models, manifest hashes (8 digits or more of each) or URLs, as `carton cache ls` shows them
+    #[arg(value_name = "CARTON", required = true)]
+    pub(crate) cartons: Vec<String>,
 }
 
 /// `carton cache prune`.

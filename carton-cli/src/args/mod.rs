@@ -16,7 +16,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
-pub(crate) use cache::{CacheCommand, PruneArgs};
+pub(crate) use cache::{CacheCommand, PruneArgs, RemoveArgs};
 pub(crate) use dataset::{
     DatasetCatArgs, DatasetCommand, DatasetLsArgs, DatasetMergeArgs, DatasetVerifyArgs, DatasetWriteArgs,
     DtypeArgument, DuplicatesChoice, RoundingChoice, TailChoice,
@@ -105,7 +105,7 @@ pub(crate) struct GlobalArgs {
     #[arg(long, global = true, value_name = "HOW", default_value = "auto")]
     pub(crate) progress: ProgressChoice,
 
-    /// Never use the network
+    /// Never use the network for Carton itself. What a model does is up to the model
     #[arg(long, global = true)]
     pub(crate) offline: bool,
 

@@ -10,7 +10,7 @@ use carton_core::digest::Sha256Digest;
 use serde::Serialize;
 
 use super::Context;
-use crate::args::{CacheCommand, PruneArgs};
+use crate::args::{CacheCommand, PruneArgs, RemoveArgs};
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
 use crate::output::{Align, Role, Table, ago, byte_size, count, one_line};
@@ -32,8 +32,12 @@ struct Listing<'a> {
 #[derive(Serialize)]
 struct Carton {
     manifest_sha256: Sha256Digest,
+    /// The name that the carton gives its model.
+    model_name: Option<String>,
     /// Where a remote carton was last found.
     address: Option<String>,
+    /// The file or folder that a local carton was last loaded from.
+    path: Option<PathBuf>,
     bytes: u64,
     /// In seconds since 1970.
     last_used: u64,
@@ -62,6 +66,14 @@ struct PruneReport {
 }
 
 #[derive(Serialize)]
+struct RemoveReport {
+    cartons: Vec<Carton>,
+    files: usize,
+    freed: u64,
+    remaining: u64,
+}
+
+#[derive(Serialize)]
 struct VerifyReport {
     passed: bool,
     files: usize,
@@ -79,6 +91,7 @@ struct Damaged {
 pub(super) async fn run(command: CacheCommand, context: &Context<'_>) -> Result<Exit, Failure> {
     match command {
         CacheCommand::Ls => list(context).await,
+        CacheCommand::Rm(arguments) => remove(arguments, context).await,
         CacheCommand::Prune(arguments) => prune(arguments, context).await,
         CacheCommand::Verify => verify(context).await,
     }
@@ -102,16 +115,18 @@ async fn list(context: &Context<'_>) -> Result<Exit, Failure> {
         })?;
         return Ok(Exit::Ok);
     }
-    let mut table = Table::new(&[Align::Left, Align::Right, Align::Left, Align::Left]);
-    table.row(["MANIFEST", "SIZE", "LAST USED", "FROM"]);
+    let mut table = Table::new(&[Align::Left, Align::Right, Align::Left, Align::Left, Align::Left]);
+    table.row(["NAME", "SIZE", "LAST USED", "MANIFEST", "FROM"]);
     for carton in &listing.cartons {
         let used = if carton.in_use { "now".to_owned() } else { ago(since(carton.last_used)) };
-        let from = carton.address.as_deref().unwrap_or("a file");
-        table.row([&carton.manifest.to_string(), &byte_size(carton.bytes), &used, from]);
+        let name = carton.model_name.as_deref().map_or_else(|| "-".to_owned(), one_line);
+        let path = carton.path.as_ref().map(|path| path.display().to_string());
+        let from = carton.address.clone().or(path).unwrap_or_else(|| "a file".to_owned());
+        table.row([&name, &byte_size(carton.bytes), &used, &carton.manifest.to_string(), &one_line(&from)]);
     }
     for download in &listing.downloads {
         let used = if download.in_use { "now".to_owned() } else { ago(since(download.last_change)) };
-        table.row(["-", &byte_size(download.bytes), &used, "an interrupted download"]);
+        table.row(["-", &byte_size(download.bytes), &used, "-", "an interrupted download"]);
     }
     let mut text = String::new();
     if !listing.cartons.is_empty() || !listing.downloads.is_empty() {
@@ -129,6 +144,28 @@ async fn list(context: &Context<'_>) -> Result<Exit, Failure> {
         one_line(&path.display().to_string()),
     ));
     output.text(&text)?;
+    Ok(Exit::Ok)
+}
+
+/// `carton cache rm`.
+async fn remove(arguments: RemoveArgs, context: &Context<'_>) -> Result<Exit, Failure> {
+    let cache = open(context)?;
+    let removed = interrupt::blocking(move |_| cache.remove(&arguments.cartons).map_err(failure)).await?;
+    if context.output.is_json() {
+        context.output.json(&RemoveReport {
+            cartons: removed.cartons.into_iter().map(Carton::from).collect(),
+            files: removed.n_files,
+            freed: removed.freed,
+            remaining: removed.remaining,
+        })?;
+        return Ok(Exit::Ok);
+    }
+    context.output.text(&format!(
+        "deleted {}: {}, {} left\n",
+        count(removed.cartons.len(), "carton"),
+        byte_size(removed.freed),
+        byte_size(removed.remaining),
+    ))?;
     Ok(Exit::Ok)
 }
 
@@ -232,8 +269,9 @@ fn unix_seconds(time: SystemTime) -> u64 {
 
 impl From<CachedCarton> for Carton {
     fn from(carton: CachedCarton) -> Self {
-        let CachedCarton { manifest, address, bytes, last_used, in_use, .. } = carton;
-        Self { manifest_sha256: manifest, address, bytes, last_used: unix_seconds(last_used), in_use }
+        let CachedCarton { manifest, model_name, address, path, bytes, last_used, in_use, .. } = carton;
+        let last_used = unix_seconds(last_used);
+        Self { manifest_sha256: manifest, model_name, address, path, bytes, last_used, in_use }
     }
 }
 

@@ -24,7 +24,7 @@ fn environment_wins_over_file_over_default() {
     assert_eq!(config.runner_index, None);
     assert!(config.offline && config.network().is_offline());
     let config = load(Some(file), &[("HOME", "/home/me"), ("CARTON_OFFLINE", "off")]).unwrap();
-    assert!(!config.offline && !config.auto_install && !config.allow_file_links);
+    assert!(!config.offline && !config.auto_install && !config.allow_file_links && !config.allow_private_links);
 }
 
 #[test]
@@ -48,12 +48,11 @@ fn relative_paths_start_at_the_files_folder() {
 
 #[test]
 fn the_network_is_limited_as_the_file_says() {
-    let file =
-        "auto_install = true\nallow_file_links = true\n[network]\nidle_timeout = 1.5\nmax_retries = 0\nn_ranges = 8\n";
+    let file = "auto_install = true\nallow_file_links = true\nallow_private_links = true\n[network]\nidle_timeout = 1.5\nmax_retries = 0\nn_ranges = 8\n";
     let config = load(Some(file), &[("HOME", "/h")]).unwrap();
     let options = config.network_options();
     assert_eq!((options.idle_timeout, options.max_retries, options.n_ranges), (Duration::from_millis(1500), 0, 8));
-    assert!(config.auto_install && config.allow_file_links && !options.offline);
+    assert!(config.auto_install && config.allow_file_links && config.allow_private_links && !options.offline);
     assert_eq!(load(None, &[("HOME", "/h")]).unwrap().network_options().idle_timeout, Duration::from_secs(30));
 }
 

@@ -29,7 +29,9 @@ pub enum ContentsError {
         found: Sha256Digest,
     },
     /// An archive states another CRC-32 or size for a file than the one that MANIFEST lists has.
-    #[error("`{path}` is not the file that MANIFEST lists: expected {expected}, found {found} in the archive's directory")]
+    #[error(
+        "`{path}` is not the file that MANIFEST lists: expected {expected}, found {found} in the archive's directory"
+    )]
     Checksum {
         /// The file's path in the carton.
         path: String,
@@ -140,7 +142,9 @@ pub enum ContentsError {
         url: String,
     },
     /// LINKS of a carton from a server leads to this machine or into a private network, which is not allowed.
-    #[error("`{path}` is linked to `{url}`, which leads to {at}: a carton from another host may not link to private addresses")]
+    #[error(
+        "`{path}` is linked to `{url}`, which leads to {at}: a carton from another host may not link to private addresses"
+    )]
     PrivateLinkRefused {
         /// The file's path in the carton.
         path: String,
@@ -292,7 +296,9 @@ impl ContentsError {
             Self::NotFetched { .. } => ErrorKind::NotFetched,
             Self::Network(NetworkError::Interrupted) => ErrorKind::Interrupted,
             Self::Network(_) => ErrorKind::Network,
-            Self::FileLinkRefused { .. } | Self::PrivateLinkRefused { .. } | Self::FileLink { .. } => ErrorKind::Request,
+            Self::FileLinkRefused { .. } | Self::PrivateLinkRefused { .. } | Self::FileLink { .. } => {
+                ErrorKind::Request
+            }
             Self::Encoding { .. } => ErrorKind::Integrity,
             Self::Unavailable { failures, .. } => {
                 let any = |kind| failures.iter().any(|failure| failure.error.kind() == kind);

@@ -80,9 +80,7 @@ impl Contents {
     /// As [`check_stated`](Self::check_stated), for bytes that are at hand.
     pub(super) fn check_stated_of(&self, index: usize, bytes: &[u8]) -> Result<(), ContentsError> {
         match self.stated(index) {
-            Some(stated) if stated.checksum != Checksum::of(bytes) => {
-                self.check_differing(stated, Checksum::of(bytes))
-            }
+            Some(stated) if stated.checksum != Checksum::of(bytes) => self.check_differing(stated, Checksum::of(bytes)),
             _ => Ok(()),
         }
     }

@@ -7,7 +7,7 @@ use super::Credentials;
 /// Limits and permissions of all requests. Build it from the default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkOptions {
-    /// Refuses every request.
+    /// Refuses every request. That is about this library's own requests, not about what a model does.
     pub offline: bool,
     /// How long a server may take to answer, and to send each further 1 KiB of a body.
     pub idle_timeout: Duration,

@@ -55,7 +55,7 @@ fn is_private_v4(address: Ipv4Addr) -> bool {
 }
 
 fn is_private_v6(address: Ipv6Addr) -> bool {
-    let [first, second, third, .., seventh, eighth] = address.segments();
+    let [first, second, third, fourth, _, _, seventh, eighth] = address.segments();
     let embedded = |high: u16, low: u16| {
         let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
         is_private_v4(Ipv4Addr::new(a, b, c, d))
@@ -72,7 +72,7 @@ fn is_private_v6(address: Ipv6Addr) -> bool {
         [0x100, 0, 0, 0, ..] => true,
         // 6to4 has the IPv4 address behind its prefix; Teredo has the server's there, and the client's inverted at the end.
         [0x2002, ..] => embedded(second, third),
-        [0x2001, 0, ..] => embedded(second, third) || embedded(!seventh, !eighth),
+        [0x2001, 0, ..] => embedded(third, fourth) || embedded(!seventh, !eighth),
         // Unique local; link-local and what was site-local; multicast.
         _ => first & 0xFE00 == 0xFC00 || first & 0xFF80 == 0xFE80 || first & 0xFF00 == 0xFF00,
     }
@@ -123,7 +123,9 @@ impl Resolve for PublicResolver {
             let name = name.as_str().to_owned();
             // A proxy is the user's own choice. It resolves the names that it is asked for itself.
             let is_proxy = proxies().contains(&name.to_ascii_lowercase());
-            let found = tokio::task::spawn_blocking(move || Ok::<_, std::io::Error>((name.as_str(), 0).to_socket_addrs()?.collect::<Vec<_>>()));
+            let found = tokio::task::spawn_blocking(move || {
+                Ok::<_, std::io::Error>((name.as_str(), 0).to_socket_addrs()?.collect::<Vec<_>>())
+            });
             let found = found.await??;
             let usable = if is_proxy { found } else { public_of(found)? };
             Ok(Box::new(usable.into_iter()) as Addrs)

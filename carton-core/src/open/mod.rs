@@ -116,7 +116,8 @@ pub(crate) fn open(
             return remote::open(url, expect, Access { network, link_network, file_links: false }, opening);
         }
     };
-    let access = Access { link_network: network.clone(), network, file_links: allow_file_links || config.allow_file_links };
+    let access =
+        Access { link_network: network.clone(), network, file_links: allow_file_links || config.allow_file_links };
     let cache = opening.cache.clone();
     Ok(Package::open(path, package::OpenOptions { cache, expect, access: Some(access), whole: None })?)
 }

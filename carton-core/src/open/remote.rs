@@ -94,12 +94,7 @@ impl Remote<'_> {
         self.open_source(self.source(fetched.version, length, [(offset, fetched.bytes)]))
     }
 
-    fn source(
-        &self,
-        version: Version,
-        length: u64,
-        blocks: impl IntoIterator<Item = (u64, Vec<u8>)>,
-    ) -> RemoteSource {
+    fn source(&self, version: Version, length: u64, blocks: impl IntoIterator<Item = (u64, Vec<u8>)>) -> RemoteSource {
         let (network, url, activity) = (self.network.clone(), self.url.clone(), self.opening.activity.clone());
         RemoteSource::new(network, url, version, length, blocks, activity)
     }

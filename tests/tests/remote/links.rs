@@ -285,3 +285,49 @@ async fn a_redirect_of_a_link_may_not_lead_to_files() {
     setting.server.route("/file", move |_| Answer::redirect(302, target.as_str()));
     setting.must_fail(text(&carton), ErrorKind::Network).await;
 }
+
+/// A carton with a link, at a URL with another host than the server's own: both are this machine.
+fn on_another_host(setting: &Setting, carton: &Path) -> String {
+    setting.serve("/model.carton", carton).replace("127.0.0.1", "localhost")
+}
+
+#[tokio::test]
+async fn a_carton_from_another_host_may_not_link_to_private_addresses() {
+    for name in ["{}/right", "{}/detour"] {
+        let (setting, carton, weights) = linked(&[name]).await;
+        setting.server.serve("/right", File::new(weights.clone()));
+        let target = setting.server.url("/right").replace("127.0.0.1", "127.0.0.2");
+        setting.server.route("/detour", move |_| Answer::redirect(302, target.as_str()));
+        let url = on_another_host(&setting, &carton);
+        let message = setting.must_fail(&url, ErrorKind::Failure).await;
+        assert!(message.contains("127.0.0.1, which") || message.contains("127.0.0.1:"), "{message}");
+        assert!(message.contains("may not link to private addresses"), "{message}");
+        assert_eq!(setting.n_cached(&[("", &weights)]), 0);
+        assert!(setting.server.exchanges_for("/right").is_empty());
+        assert!(setting.server.exchanges_for("/detour").is_empty());
+    }
+}
+
+#[tokio::test]
+async fn links_to_private_addresses_are_followed_where_the_user_named_them() {
+    let (setting, carton, weights) = linked(&["{}/right"]).await;
+    setting.server.serve("/right", File::new(weights.clone()));
+    let url = on_another_host(&setting, &carton);
+    let allowed = LoadOptions {
+        config: Some(Config { allow_private_links: true, ..setting.config() }),
+        ..LoadOptions::default()
+    };
+    run(Carton::load(&url, allowed).await).await.unwrap_or_else(|error| panic!("{}", chain(&error)));
+    // Its own host, and a carton of this machine: other tests too.
+    let (setting, carton, weights) = linked(&["{}/right"]).await;
+    setting.server.serve("/right", File::new(weights.clone()));
+    setting.must_load(&setting.serve("/model.carton", &carton)).await;
+    // A redirect from there is not what the user named.
+    let (setting, carton, weights) = linked(&["{}/detour"]).await;
+    setting.server.serve("/right", File::new(weights.clone()));
+    let target = setting.server.url("/right").replace("127.0.0.1", "127.0.0.2");
+    setting.server.route("/detour", move |_| Answer::redirect(302, target.as_str()));
+    let message = setting.must_fail(&setting.serve("/model.carton", &carton), ErrorKind::Failure).await;
+    assert!(message.contains("127.0.0.2"), "{message}");
+    assert!(setting.server.exchanges_for("/right").is_empty());
+}

@@ -2,17 +2,19 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
+use carton_core::digest::Sha256Digest;
 use carton_core::{Carton, ErrorKind, LoadOptions, ProgressEvent, Stage};
 use carton_tests::nginx::Nginx;
 use carton_tests::server::{Answer, Content, File, Request};
 use carton_tests::weights;
 
-use crate::setting::{Setting, chain};
+use crate::setting::{Setting, chain, run};
 
 const LENGTH: usize = 24 << 20;
 
@@ -198,6 +200,17 @@ async fn a_file_that_changes_underneath_is_an_error_and_not_a_mixture() {
     check("length", silent(&old), File::new(longer).without_validators(), network).await;
 }
 
+/// The bytes that the cache takes on the disk, what is linked counted once.
+fn takes(setting: &Setting) -> u64 {
+    let mut seen = BTreeSet::new();
+    let files = setting.cache_files();
+    let once = files.iter().filter(|(path, _)| {
+        let metadata = fs::symlink_metadata(path).unwrap();
+        seen.insert((metadata.dev(), metadata.ino()))
+    });
+    once.map(|(_, length)| length).sum()
+}
+
 #[tokio::test]
 async fn a_server_without_ranges_costs_one_download() {
     let setting = Setting::new();
@@ -216,9 +229,24 @@ async fn a_server_without_ranges_costs_one_download() {
         let exchanges = setting.server.exchanges_for(&path);
         let whole = exchanges.iter().filter(|exchange| exchange.written >= length).count();
         assert!(whole <= 1 && exchanges.len() <= 3, "{name}: {exchanges:#?}");
+        assert!(takes(&setting) < length * 5 / 4, "{name}: {:#?}", setting.cache_files());
         setting.server.forget();
         setting.must_load(&url).await;
         assert!(setting.server.written_for(&path) < length / 2, "{name}: the carton came twice");
+        assert!(takes(&setting) < length * 5 / 4, "{name}: {:#?}", setting.cache_files());
+        // Nothing is missing: neither for a load without a network, nor for one that only this carton will do for.
+        let written = setting.server.written_for(&path);
+        run(Carton::load(&url, setting.offline()).await).await.unwrap_or_else(|error| panic!("{}", chain(&error)));
+        setting.must_load(&format!("{url}#sha256={}", packed.manifest_sha256)).await;
+        assert_eq!(setting.server.written_for(&path), written);
+        let package = Carton::open(&url, setting.open_options()).await.unwrap();
+        assert!(package.contents().verify(&carton_core::contents::silent).unwrap().is_good());
+        drop(package);
+        // A file that is gone brings the whole carton again.
+        fs::remove_file(setting.cached_path(&Sha256Digest::of(files[0].1))).unwrap();
+        fs::remove_dir_all(setting.place.config().cache_dir.join("models-v1")).unwrap();
+        setting.must_load(&url).await;
+        assert!(takes(&setting) < length * 5 / 4, "{name}: {:#?}", setting.cache_files());
         fs::remove_dir_all(setting.place.config().cache_dir).unwrap();
     }
 }
@@ -367,4 +395,54 @@ async fn a_load_that_is_dropped_stops_fetching() {
         assert!(Instant::now() < deadline, "it goes on fetching");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+#[tokio::test]
+async fn a_remote_carton_that_was_edited_is_noticed_although_its_files_are_cached() {
+    let setting = Setting::new();
+    let weights = weights::bytes(LENGTH, 1);
+    let packed = setting.pack("model", &[("weights.bin", &weights), ("code.py", b"print(1)")]).await;
+    let url = setting.serve("/model.carton", &packed.path);
+    setting.must_load(&url).await;
+    for (entry, has_record) in
+        [("model/code.py", true), ("model/weights.bin", true), ("model/code.py", false), ("model/weights.bin", false)]
+    {
+        let edited = edit(&packed.path, entry);
+        let url = setting.serve(&format!("/{has_record}/{entry}"), &edited);
+        if !has_record {
+            // As in a cache of an earlier version.
+            let record = setting.place.config().cache_dir.join("cartons-v1").join(packed.manifest_sha256.to_string());
+            let _ = fs::remove_file(record.join("checksums"));
+        }
+        let message = setting.must_fail(&url, ErrorKind::Integrity).await;
+        assert!(message.contains(entry), "{message}");
+        // The same file without the model folder.
+        let options = setting.open_options();
+        let package = Carton::open(&url, options).await.unwrap();
+        let error = package.contents().read(entry, u64::MAX).unwrap_err();
+        assert!(error.to_string().starts_with(&format!("`{entry}` is not the file that MANIFEST lists")), "{error}");
+    }
+    setting.must_load(&url).await;
+}
+
+/// The carton with one byte of an entry changed, made without our own writer.
+fn edit(carton: &Path, entry: &str) -> std::path::PathBuf {
+    use std::io::{Read, Write};
+    let output = carton.with_extension("edited.carton");
+    let mut archive = zip::ZipArchive::new(fs::File::open(carton).unwrap()).unwrap();
+    let mut writer = zip::ZipWriter::new(fs::File::create(&output).unwrap());
+    let options = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
+    for index in 0..archive.len() {
+        let mut file = archive.by_index(index).unwrap();
+        let name = file.name().unwrap().into_owned();
+        let mut content = Vec::new();
+        file.read_to_end(&mut content).unwrap();
+        if name == entry {
+            content[0] ^= 1;
+        }
+        writer.start_file(name, options).unwrap();
+        writer.write_all(&content).unwrap();
+    }
+    writer.finish().unwrap();
+    output
 }

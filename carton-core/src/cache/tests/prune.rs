@@ -286,3 +286,88 @@ fn what_was_verified_elsewhere_is_forgotten_only_with_all_else_or_when_it_is_old
     assert_eq!((n_records(), cache.verified(&identity)), (1, None), "the loaded carton's file is still known");
     drop(loaded);
 }
+
+/// Gives a carton a name, as loading it does.
+fn call(cache: &Cache, carton: &Carton, name: &str) {
+    let about = About::new(Some(name), Some("/models/a.carton".into()));
+    cache.describe(&carton.hash(), &about).unwrap();
+}
+
+#[test]
+fn single_cartons_are_removed_by_what_they_are_called() {
+    let (_folder, cache) = new_cache();
+    let one = Carton::new(&[("shared", 1_000_000), ("own of one", 200_000), ("small", 10)]);
+    let two = Carton::new(&[("shared", 1_000_000), ("own of two", 300_000)]);
+    let three = Carton::new(&[("own of three", 100_000)]);
+    for (carton, name) in [(&one, "one"), (&two, "twin"), (&three, "twin")] {
+        drop(carton.load(&cache));
+        call(&cache, carton, name);
+    }
+    let listed = cache.list().unwrap();
+    let found = listed.cartons.iter().find(|carton| carton.manifest == one.hash()).unwrap();
+    assert_eq!(found.model_name.as_deref(), Some("one"));
+    assert_eq!(found.path.as_deref(), Some(Path::new("/models/a.carton")));
+    let dry = cache.prune(&PruneOptions { dry_run: true, ..PruneOptions::default() }).unwrap();
+    assert_eq!(hashes(&dry.cartons), hashes(&listed.cartons));
+    assert_eq!((dry.freed, dry.remaining), (listed.bytes, 0));
+
+    let remove = |wanted: &str| cache.remove(&[wanted.to_owned()]);
+    let refuse = |wanted: &str, expected: &str| {
+        let error = remove(wanted).unwrap_err().to_string();
+        assert!(error.starts_with(expected), "{error}");
+        assert_eq!(cache.list().unwrap(), listed, "nothing went");
+    };
+    refuse("nobody", "the cache has no carton `nobody`");
+    refuse("https://me:secret@h/a?token=secret", "the cache has no carton `https://h/a?…`");
+    refuse(&one.hash().to_string()[..7], "the cache has no carton");
+    refuse("twin", "`twin` can be any of 2 cartons in the cache:\n  ");
+    let text = remove("twin").unwrap_err().to_string();
+    for carton in [&two, &three] {
+        assert!(text.contains(&format!("\n  {} twin from /models/a.carton", carton.hash())), "{text}");
+    }
+    let lease = one.lease(&cache);
+    assert!(matches!(remove("one"), Err(CacheError::InUse { .. })));
+    drop(lease);
+    assert!(matches!(cache.remove(&["one".to_owned(), "nobody".to_owned()]), Err(CacheError::NoCarton { .. })));
+    assert_eq!(cache.list().unwrap().cartons.len(), 3);
+
+    let removed = remove("one").unwrap();
+    assert_eq!(hashes(&removed.cartons), BTreeSet::from([one.hash()]));
+    assert_eq!((removed.n_files, removed.remaining), (1, counted(&cache)));
+    assert!(cache.has_file(&two.digest("shared")) && !cache.has_file(&one.digest("own of one")));
+    assert_eq!(hashes(&cache.list().unwrap().cartons), BTreeSet::from([two.hash(), three.hash()]));
+    two.load(&cache);
+    let digits = format!("sha256:{}", &two.hash().to_string().to_uppercase()[..8]);
+    remove(&digits).unwrap();
+    remove(&three.hash().to_string()).unwrap();
+    assert_eq!(cache.list().unwrap().cartons, []);
+    assert_eq!(counted(&cache), 0);
+}
+
+#[test]
+fn a_remote_carton_is_removed_by_its_url() {
+    let (_folder, cache) = new_cache();
+    let remember = |url: &str, manifest: &str| {
+        let url: crate::network::Url = url.parse().unwrap();
+        let carton = RemoteCarton {
+            url_key: Sha256Digest::of(url.as_str().as_bytes()),
+            address: crate::network::address(&url),
+            version: crate::network::Version { etag: None, last_modified: None, length: Some(1) },
+            manifest: Sha256Digest::of(manifest.as_bytes()),
+            blocks: vec![(0, vec![1])],
+            whole: None,
+        };
+        cache.remember_remote(&carton).unwrap();
+    };
+    remember("https://h/a.carton?token=1", "a1");
+    remember("https://h/a.carton?token=2", "a2");
+    remember("https://h/b.carton", "b");
+    let remove = |wanted: &str| cache.remove(&[wanted.to_owned()]).map(|removed| hashes(&removed.cartons));
+    let only = |manifest: &str| BTreeSet::from([Sha256Digest::of(manifest.as_bytes())]);
+    let error = remove("https://h/a.carton?…").unwrap_err().to_string();
+    assert!(error.contains("can be any of 2 cartons") && !error.contains("token"), "{error}");
+    assert_eq!(remove("https://h/a.carton?token=1#sha256=00").unwrap(), only("a1"));
+    assert_eq!(remove("https://h/a.carton?…").unwrap(), only("a2"));
+    assert_eq!(remove("https://h/b.carton").unwrap(), only("b"));
+    assert_eq!(cache.list().unwrap().cartons, []);
+}

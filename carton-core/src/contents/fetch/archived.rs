@@ -223,10 +223,8 @@ impl Fetch<'_> {
                     size += chunk.len() as u64;
                     Ok(())
                 })?;
-                let (expected, stated) = (
-                    Checksum { crc32: crc32.finalize(), size },
-                    Checksum { crc32: entry.crc32(), size: entry.size() },
-                );
+                let (expected, stated) =
+                    (Checksum { crc32: crc32.finalize(), size }, Checksum { crc32: entry.crc32(), size: entry.size() });
                 // A reader of the archive would refuse it too.
                 if found == digest && expected != stated {
                     return Err(ContentsError::Checksum { path: path.clone(), expected, found: stated });

@@ -90,12 +90,13 @@ impl Fetch<'_> {
             // The declared size is that of what comes out, which may be smaller than what goes in.
             limit: limit.absolute.max(size.unwrap_or(0)),
         };
-        let download = Download::start(&self.access.link_network, &target, &self.activity).map_err(|error| match error {
-            DownloadError::Network(NetworkError::Private { url, at }) => {
-                ContentsError::PrivateLinkRefused { path: path.to_owned(), url, at }
-            }
-            error => error.into(),
-        })?;
+        let download =
+            Download::start(&self.access.link_network, &target, &self.activity).map_err(|error| match error {
+                DownloadError::Network(NetworkError::Private { url, at }) => {
+                    ContentsError::PrivateLinkRefused { path: path.to_owned(), url, at }
+                }
+                error => error.into(),
+            })?;
         if download.encodings().is_empty() {
             if let (Some(size), Some(found)) = (size, download.length().filter(|found| Some(*found) != size)) {
                 return Err(wrong_size(path, size, found));

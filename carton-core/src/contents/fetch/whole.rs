@@ -61,8 +61,8 @@ impl Contents {
     fn archived(&self) -> impl Iterator<Item = usize> {
         let mut seen = HashSet::new();
         let items = self.items.iter().enumerate();
-        items.filter(|(_, item)| matches!(item.place, Place::Here { .. })).filter_map(move |(index, item)| {
-            seen.insert(item.digest).then_some(index)
-        })
+        items
+            .filter(|(_, item)| matches!(item.place, Place::Here { .. }))
+            .filter_map(move |(index, item)| seen.insert(item.digest).then_some(index))
     }
 }

@@ -4,5 +4,6 @@
 
 mod answers;
 mod credentials;
+mod private;
 mod secrets;
 mod server;
