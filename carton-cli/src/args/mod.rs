@@ -105,7 +105,7 @@ pub(crate) struct GlobalArgs {
     #[arg(long, global = true, value_name = "HOW", default_value = "auto")]
     pub(crate) progress: ProgressChoice,
 
-    /// Never use the network for Carton itself. What a model does is up to the model
+    /// Never use the network (this binds Carton, not the model)
     #[arg(long, global = true)]
     pub(crate) offline: bool,
 

@@ -44,7 +44,7 @@ fn the_commands_are_listed() {
                             [default: auto] [possible values: auto, always, never]
           --progress <HOW>  How to show progress: bars (`auto`, on a terminal only), a line now and
                             then, or nothing [default: auto] [possible values: auto, plain, none]
-          --offline         Never use the network
+          --offline         Never use the network (this binds Carton, not the model)
           --config <FILE>   The configuration file [default: ~/.carton/config.toml]
     ----- stderr -----
     "#);
@@ -174,7 +174,7 @@ fn pack_explains_itself() {
               [possible values: auto, plain, none]
 
           --offline
-              Never use the network
+              Never use the network (this binds Carton, not the model)
 
           --config <FILE>
               The configuration file [default: ~/.carton/config.toml]
@@ -320,7 +320,7 @@ fn run_explains_itself() {
               [possible values: auto, plain, none]
 
           --offline
-              Never use the network
+              Never use the network (this binds Carton, not the model)
 
           --config <FILE>
               The configuration file [default: ~/.carton/config.toml]

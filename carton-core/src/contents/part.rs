@@ -172,7 +172,9 @@ impl Contents {
         let item = &self.items[index];
         let meter = Meter::new(0, &silent);
         if self.is_elsewhere(index) {
-            return match self.elsewhere_reader(index)? {
+            let reader = self.elsewhere_reader(index)?;
+            self.remember_stated();
+            return match reader {
                 // The cache has checked it.
                 RawReader::File { file, path, .. } => whole(file, &path),
                 RawReader::Bytes { .. } | RawReader::Entry { .. } => self.in_memory(index),

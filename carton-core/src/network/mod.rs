@@ -235,7 +235,7 @@ impl Network {
         }
     }
 
-    /// Notes where a server is that the user named.
+    /// Notes where a server is that the user named, and that had the file.
     fn note_address(&self, url: &Url, address: Option<std::net::SocketAddr>) {
         if let (Reach::Anywhere, Some(address), Some(host)) = (&self.reach, address, url.host_str())
             && is_private(address.ip())

@@ -68,7 +68,6 @@ impl Network {
                 Ok(Err(error)) => return Err(failure::of_request(shown, error)),
                 Ok(Ok(response)) => response,
             };
-            self.note_address(&url, response.remote_addr());
             match (response.status(), response.headers().get(header::LOCATION)) {
                 (
                     StatusCode::MOVED_PERMANENTLY
@@ -82,6 +81,7 @@ impl Network {
                     tracing::debug!("`{shown}` leads to `{}`", address(&url));
                 }
                 (StatusCode::OK | StatusCode::PARTIAL_CONTENT | StatusCode::NOT_MODIFIED, _) => {
+                    self.note_address(&url, response.remote_addr());
                     return Reply::new(shown, response, request, options);
                 }
                 (StatusCode::RANGE_NOT_SATISFIABLE, _) => return Reply::of_nothing(shown, response, request, options),
