@@ -199,12 +199,6 @@ pub enum ShrinkError {
         /// How many digests were given.
         n_links: usize,
     },
-    /// A file that is to be left out of a new carton is not in it.
-    #[error("no packed file has the SHA-256 {}", list(digests))]
-    NotPacked {
-        /// The digests that no file has, sorted.
-        digests: Vec<Sha256Digest>,
-    },
     /// The links cannot be written.
     #[error(transparent)]
     Links(#[from] LinksError),
@@ -230,9 +224,6 @@ impl ShrinkError {
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::NoneLarge { .. } => Some("name a smaller size from which files are left out".to_owned()),
-            Self::NotPacked { .. } => {
-                Some("`sha256sum` tells the SHA-256 of a file; `carton ls --json` those in a carton".to_owned())
-            }
             Self::NoneLinked { .. } => Some("`carton ls --json` shows the SHA-256 of each file".to_owned()),
             Self::Exists { .. } | Self::SameName { .. } => Some("save the files to an empty folder".to_owned()),
             Self::User { .. } => {
@@ -342,32 +333,6 @@ impl Carton {
         })
         .await
     }
-}
-
-/// Writes the carton of `contents` to `output` without the files that `links` know, as [`Carton::shrink`] does. All links must be of
-/// its files: the caller has just packed them.
-///
-/// # Errors
-/// A digest that no file has; those of [`Carton::shrink`].
-pub(crate) fn leave_out_of_new(
-    contents: &Contents,
-    links: Links,
-    output: &Path,
-    on_progress: package::OnProgress<'_>,
-) -> Result<(), Error> {
-    let absent = |digest: &Sha256Digest| {
-        contents.manifest().is_none_or(|manifest| manifest.iter().all(|(_, found)| found != *digest))
-    };
-    let digests: Vec<_> = links.iter().map(|(digest, _)| *digest).filter(absent).collect();
-    if !digests.is_empty() {
-        return Err(ShrinkError::NotPacked { digests }.into());
-    }
-    let choice = Choice::make(contents, &LeaveOut::Linked(links))?;
-    Ok(package::rewrite(contents, &choice.missing, &choice.links, output, Compression::Auto, on_progress)?)
-}
-
-fn list(digests: &[Sha256Digest]) -> String {
-    digests.iter().map(Sha256Digest::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// Reports progress, and tells whether anybody still waits for the work.
