@@ -9,6 +9,7 @@
 //! | `auto_install` | | `false` | whether loading a carton may install the runner it needs from that index |
 //! | `offline` | `CARTON_OFFLINE` | `false` | whether the network must not be used |
 //! | `allow_file_links` | | `false` | whether the links of a local carton may lead to files of this machine |
+//! | `allow_private_links` | | `false` | whether the links of a carton from a server may lead to private addresses |
 //! | `network.idle_timeout` | | 30 | seconds in which a server has to answer, and to send each further 1 KiB |
 //! | `network.max_retries` | | 5 | how often a request that failed is sent again |
 //! | `network.n_ranges` | | 4 | how many parts of a file are fetched at once, 1 to 64 |
