@@ -7,7 +7,7 @@
 //! | `cache_dir` | `CARTON_CACHE_DIR` | `~/.carton/cache` | verified model files |
 //! | `runner_index` | `CARTON_RUNNER_INDEX` | none | where runners are installed from: a URL or a file |
 //! | `auto_install` | | `false` | whether loading a carton may install the runner it needs from that index |
-//! | `offline` | `CARTON_OFFLINE` | `false` | whether the network must not be used |
+//! | `offline` | `CARTON_OFFLINE` | `false` | whether Carton must not use the network; it does not bind models |
 //! | `allow_file_links` | | `false` | whether the links of a local carton may lead to files of this machine |
 //! | `allow_private_links` | | `false` | whether the links of a carton from a server may lead to private addresses |
 //! | `network.idle_timeout` | | 30 | seconds in which a server has to answer, and to send each further 1 KiB |
