@@ -221,9 +221,12 @@ pub(crate) fn mismatches(arguments: &[Argument], inputs: Option<&[TensorSpec]>) 
             }
         }
     };
-    mismatches.extend(declared.iter().filter(|spec| spec.dtype != DataType::String && !is_supported(spec.dtype)).map(
-        |spec| format!("input `{}`: libtorch {LIBTORCH_VERSION} has no tensors of {}", spec.name, spec.dtype),
-    ));
+    mismatches.extend(
+        declared
+            .iter()
+            .filter(|spec| spec.dtype != DataType::String && !is_supported(spec.dtype))
+            .map(|spec| format!("input `{}`: libtorch {LIBTORCH_VERSION} has no tensors of {}", spec.name, spec.dtype)),
+    );
     // What is left is what loading refuses, such as more inputs than there are arguments.
     if mismatches.is_empty()
         && let Err(error) = Binding::new(arguments, declared, &[])

@@ -32,8 +32,7 @@ pub(crate) fn pack(request: PackRequest, call: &Call) -> Result<PackResponse, Ru
         let names: Vec<String> = request.pack_options.keys().map(|name| format!("`{name}`")).collect();
         call.warn(&format!("the torchscript runner has no options for packing; given {}", names.join(", ")));
     }
-    let failed =
-        |path: &Path, error: std::io::Error| RunnerError::new(format!("reading {}: {error}", path.display()));
+    let failed = |path: &Path, error: std::io::Error| RunnerError::new(format!("reading {}: {error}", path.display()));
     let is_folder = request.path.is_dir();
     let (folder, model, path) = if is_folder {
         let paths = ModelFiles::from_directory(&request.path).paths();

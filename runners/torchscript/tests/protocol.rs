@@ -367,10 +367,15 @@ async fn declared_inputs_are_compared_with_forward() {
     check("mlp.pt", &["x", "whatever"], &[]).await;
     check("raises.pt", &["x"], &[]).await;
     check("raises.pt", &[], &["input `x` of the model is not declared"]).await;
-    check("raises.pt", &["image=y"], &[
-        "input `image` (`y` in the model): the model has no such input; it has `x`",
-        "input `x` of the model is not declared",
-    ]).await;
+    check(
+        "raises.pt",
+        &["image=y"],
+        &[
+            "input `image` (`y` in the model): the model has no such input; it has `x`",
+            "input `x` of the model is not declared",
+        ],
+    )
+    .await;
     // Other names than those of the arguments are bound in order.
     check("raises.pt", &["image"], &[]).await;
     check("raises.pt", &["a", "b"], &["the carton declares 2 inputs, but forward takes (x: Tensor)"]).await;

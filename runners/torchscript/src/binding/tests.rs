@@ -146,10 +146,7 @@ fn mismatches_of_what_is_declared() {
     check(
         &["a: Tensor", "b: Tensor"],
         &specs(&["x=b", "y"]),
-        &[
-            "input `y`: the model has no such input; it has `a`, `b`",
-            "input `a` of the model is not declared",
-        ],
+        &["input `y`: the model has no such input; it has `a`, `b`", "input `a` of the model is not declared"],
     );
 }
 
