@@ -33,7 +33,7 @@ pub(crate) use tensor::{
     DenseArgs, OnlyArgs, SinkArgs, SourceArgs, TensorCatArgs, TensorCommand, TensorConvertArgs, TensorLsArgs,
     TensorQuantizeArgs, TensorStatsArgs, TensorValidateArgs, TensorVerifyArgs,
 };
-pub(crate) use values::{InputArgument, InputValue, MiscArgument, OutputArgument};
+pub(crate) use values::{InputArgument, InputValue, LinkArgument, MiscArgument, OutputArgument};
 
 /// The whole command line.
 #[derive(Debug, Parser)]

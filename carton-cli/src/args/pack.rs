@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use semver::VersionReq;
 
 use super::model::digest;
-use super::values::{InputArgument, MiscArgument, OptionArgument};
+use super::values::{InputArgument, LinkArgument, MiscArgument, OptionArgument};
 
 /// What to pack, for which runner, and into which file.
 #[derive(Args, Debug)]
@@ -19,7 +19,7 @@ pub(crate) struct PackArgs {
 
     /// Make a carton whole instead: PATH is a .carton file, its URL, or the folder of an unpacked one, and the files that it
     /// only links are brought back. Its hash stays the same
-    #[arg(long, conflicts_with_all = ["runner", "framework_version", "metadata", "options", "bundle_wheels", "misc", "record_self_test", "install_runners", "tensor_format", "no_check"])]
+    #[arg(long, conflicts_with_all = ["runner", "framework_version", "metadata", "options", "bundle_wheels", "misc", "record_self_test", "install_runners", "tensor_format", "no_check", "link", "links"])]
     pub(crate) resolve: bool,
 
     /// With --resolve: refuse the carton unless its manifest has this SHA-256 (see `carton hash`)
@@ -78,6 +78,14 @@ pub(crate) struct PackArgs {
     /// (exit code 3) or the runner refuses the model or crashes (6).
     #[arg(long)]
     pub(crate) no_check: bool,
+
+    /// Leave the file with this SHA-256 out of the carton, to be fetched from the URL; several URLs of one file are tried in turn
+    #[arg(long, value_name = "SHA256=URL")]
+    pub(crate) link: Vec<LinkArgument>,
+
+    /// Leave out every file that this LINKS file has URLs for, as `carton shrink --links` does
+    #[arg(long, value_name = "LINKS.toml", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) links: Option<PathBuf>,
 
     /// How to compress; `auto` decides for each file, and leaves weights as they are so that runners can map them
     #[arg(long, value_name = "METHOD", default_value = "auto")]

@@ -2,11 +2,17 @@
 
 use std::convert::Infallible;
 use std::ffi::OsStr;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use carton_core::digest::Sha256Digest;
+use carton_core::links::Links;
+use carton_core::network::shown;
 use serde_json::Value;
+
+use super::model::digest;
 
 /// `-i [NAME=]VALUE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,6 +119,34 @@ impl FromStr for OptionArgument {
             Err(_) => Value::String(value.to_owned()),
         };
         Ok(Self { key: key.to_owned(), value })
+    }
+}
+
+/// `--link SHA256=URL`.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct LinkArgument {
+    /// The file.
+    pub(crate) digest: Sha256Digest,
+    /// Where it can be fetched.
+    pub(crate) url: String,
+}
+
+impl fmt::Debug for LinkArgument {
+    /// Without what may be secret in the URL.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LinkArgument").field("digest", &self.digest).field("url", &shown(&self.url)).finish()
+    }
+}
+
+impl FromStr for LinkArgument {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (hash, url) = text.split_once('=').ok_or("expected SHA256=URL")?;
+        let digest = digest(hash)?;
+        // Whether it is one of a scheme that cartons can link to.
+        Links::from_urls([(digest, vec![url.to_owned()])].into()).map_err(|error| error.to_string())?;
+        Ok(Self { digest, url: url.to_owned() })
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use carton_core::archive::Compression;
 use carton_core::digest::Sha256Digest;
+use carton_core::links::Links;
 use carton_core::metadata::{Draft, MetadataError};
 use carton_core::tensor_data::TensorFormat;
 use carton_core::{
@@ -15,7 +16,7 @@ use carton_core::{
 use serde::Serialize;
 
 use super::{Context, open, shrink, warn_each};
-use crate::args::{CompressionChoice, MiscArgument, PackArgs, TensorFormatChoice};
+use crate::args::{CompressionChoice, LinkArgument, MiscArgument, PackArgs, TensorFormatChoice};
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
 use crate::output::{byte_size, one_line};
@@ -77,6 +78,7 @@ pub(super) async fn run(arguments: PackArgs, context: &Context<'_>) -> Result<Ex
         options: arguments.options.into_iter().map(|option| (option.key, option.value)).collect(),
         misc: misc_files(arguments.misc)?,
         check: !arguments.no_check,
+        links: links(arguments.link, arguments.links.as_deref())?,
         install_runners: arguments.install_runners,
         compression: compression(arguments.compression),
         tensor_format: match arguments.tensor_format {
@@ -199,6 +201,19 @@ fn default_output(model: &Path) -> Result<PathBuf, Failure> {
     let mut name = name.filter(|name| !name.is_empty()).ok_or_else(no_name)?.to_os_string();
     name.push(".carton");
     Ok(PathBuf::from(name))
+}
+
+/// The files to leave out: URLs on the command line come before those of the file.
+fn links(arguments: Vec<LinkArgument>, file: Option<&Path>) -> Result<Links, Failure> {
+    let mut urls: BTreeMap<Sha256Digest, Vec<String>> = BTreeMap::new();
+    for LinkArgument { digest, url } in arguments {
+        urls.entry(digest).or_default().push(url);
+    }
+    let links = Links::from_urls(urls).map_err(Failure::usage)?;
+    Ok(match file {
+        Some(file) => links.merged(&shrink::read_links(file)?),
+        None => links,
+    })
 }
 
 fn misc_files(arguments: Vec<MiscArgument>) -> Result<BTreeMap<String, PathBuf>, Failure> {

@@ -124,7 +124,7 @@ fn text(shrunk: &Shrunk) -> String {
     format!("{table}left out {files}, {left_out}\nshrunk {path}{size}\nmanifest sha256:{hash}\n")
 }
 
-fn read_links(path: &Path) -> Result<Links, Failure> {
+pub(super) fn read_links(path: &Path) -> Result<Links, Failure> {
     let unreadable = |source| Failure::new(ShrinkArgumentError::ReadLinks { path: path.to_path_buf(), source });
     let metadata = fs::metadata(path).map_err(unreadable)?;
     if !metadata.is_file() || metadata.len() > links::MAX_LENGTH as u64 {

@@ -121,6 +121,13 @@ fn pack_explains_itself() {
               written when something does not match (exit code 3) or the runner refuses the model or
               crashes (6).
 
+          --link <SHA256=URL>
+              Leave the file with this SHA-256 out of the carton, to be fetched from the URL; several
+              URLs of one file are tried in turn
+
+          --links <LINKS.toml>
+              Leave out every file that this LINKS file has URLs for, as `carton shrink --links` does
+
           --compression <METHOD>
               How to compress; `auto` decides for each file, and leaves weights as they are so that
               runners can map them

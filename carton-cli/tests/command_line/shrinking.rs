@@ -216,3 +216,67 @@ fn a_carton_is_made_whole() {
     sandbox.carton("pack --resolve whole.shrunk.carton -o again.carton --allow-file-links").expect_code(0);
     assert_eq!(bytes("again.carton"), bytes("whole.carton"));
 }
+
+#[test]
+fn files_are_left_out_while_packing() {
+    let sandbox = Sandbox::new();
+    pack(&sandbox);
+    let files = sandbox.carton("ls model.carton --json").json();
+    let digest_of = |path: &str| {
+        let file = files["files"].as_array().unwrap().iter().find(|file| file["path"] == path).unwrap();
+        file["sha256"].as_str().unwrap().to_owned()
+    };
+    let (weights, words) = (digest_of("model/weights.bin"), digest_of("model/words.txt"));
+    sandbox.write(
+        "one.toml",
+        format!("version = 1\n[urls]\n{weights} = [\"https://a.example/w\", \"https://b.example/w\"]\n"),
+    );
+    sandbox.carton("shrink model.carton --links one.toml -o shrunk.carton").expect_code(0);
+    // The same to the byte, and nobody is asked for what was left out: there is no such host.
+    let arguments = ["pack", "model", "--runner", "noop", "-o", "packed.carton"];
+    let link = |url: &str| format!("{weights}={url}");
+    sandbox
+        .run(arguments.into_iter().chain([
+            "--link",
+            &link("https://a.example/w"),
+            "--link",
+            &link("https://b.example/w"),
+        ]))
+        .expect_code(0);
+    let read = |name: &str| fs::read(sandbox.work().join(name)).unwrap();
+    assert!(read("packed.carton") == read("shrunk.carton"));
+    sandbox.run(arguments.into_iter().chain(["--links", "one.toml"])).expect_code(0);
+    assert!(read("packed.carton") == read("shrunk.carton"));
+    sandbox.write("two.toml", format!("version = 1\n[urls]\n{words} = [\"https://a.example/t\"]\n"));
+    sandbox
+        .run(arguments.into_iter().chain(["--links", "two.toml", "--link", &link("https://a.example/w"), "--no-check"]))
+        .expect_code(0);
+    let listed = sandbox.carton("ls packed.carton --json").json();
+    let linked = listed["files"].as_array().unwrap().iter().filter(|file| file["linked"] == true).count();
+    assert_eq!(linked, 2);
+
+    let before = read("packed.carton");
+    let other = "ab".repeat(32);
+    assert_snapshot!(sandbox.run(arguments.into_iter().chain(["--link", &format!("{other}=https://a.example/w")])), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: no packed file has the SHA-256 [HASH]
+
+    hint: `sha256sum` tells the SHA-256 of a file; `carton ls --json` those in a carton
+    ");
+    assert_snapshot!(sandbox.run(arguments.into_iter().chain(["--link", &link("https://me:secret@a.example/w")])), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: `https://a.example/w` cannot be put into a carton: everybody who has it could read the URL's user and password
+
+    hint: give the token to those who fetch: `CARTON_TOKEN_<host>`, or a netrc file
+    ");
+    assert!(read("packed.carton") == before, "what was there is still there");
+    sandbox.run(arguments.into_iter().chain(["--link", "abc=https://a.example/w"])).expect_code(2);
+    sandbox.run(arguments.into_iter().chain(["--link", &link("ftp://a.example/w")])).expect_code(2);
+    sandbox.run(["pack", "--resolve", "shrunk.carton", "--link", &link("https://a.example/w")]).expect_code(2);
+}

@@ -1,5 +1,6 @@
 //! Loads a carton that was written and has no name yet, and puts it to its self-tests.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use super::{PackCheck, PackOptions};
@@ -7,11 +8,12 @@ use crate::blocking::run_blocking;
 use crate::cache::{Cache, Moment, Scope, WORTH_WAITING};
 use crate::config::Config;
 use crate::digest::Sha256Digest;
+use crate::links::Links;
 use crate::manifest::Manifest;
 use crate::model::LoadOptions;
-use crate::package::{OpenOptions, Package, PackageError, Unpublished};
+use crate::package::{OnProgress, OpenOptions, Package, PackageError, Unpublished};
 use crate::source::{FileIdentity, FileSource, Source};
-use crate::{Carton, Error, SelfTestOptions};
+use crate::{Carton, Error, SelfTestOptions, shrink};
 
 /// A carton that was written and does not have its name yet.
 pub(super) struct Written {
@@ -64,6 +66,21 @@ impl Written {
             true => Ok(PackCheck { runner: model.runner().to_string(), report }),
             false => Err(Error::SelfTests(report)),
         }
+    }
+
+    /// Writes what was written here to `output` without the files that `links` know.
+    ///
+    /// # Errors
+    /// The operating system refuses; what was at `output` before is still there then.
+    pub(super) fn publish_without(
+        self,
+        links: Links,
+        output: &Path,
+        on_progress: OnProgress<'_>,
+    ) -> Result<Manifest, Error> {
+        let package = Package::open_archive(self.source, OpenOptions::default())?;
+        shrink::leave_out(package.contents(), links, output, on_progress)?;
+        Ok(self.carton.manifest().clone())
     }
 
     /// Gives the carton its name.

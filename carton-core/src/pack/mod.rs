@@ -21,6 +21,7 @@ use crate::archive::Compression;
 use crate::blocking::run_blocking;
 use crate::config::Config;
 use crate::digest::Sha256Digest;
+use crate::links::Links;
 use crate::metadata::Draft;
 use crate::progress::ProgressCallback;
 use crate::runner::launch::LaunchPolicy;
@@ -52,6 +53,9 @@ pub struct PackOptions {
     /// Whether the packed model is loaded, compared with its signature and put to its self-tests before the carton gets its name.
     /// Nothing is written where that fails. On by default.
     pub check: bool,
+    /// Files that are left out of the carton, by their SHA-256, and where they can be fetched. The carton is checked with all its files;
+    /// it is the one that [`Carton::shrink`] makes of the whole one.
+    pub links: Links,
     /// Installs a missing runner from the configured index ([`Config::runner_index`]); [`Config::auto_install`] does so too.
     pub install_runners: bool,
     /// How entries are compressed.
@@ -77,6 +81,7 @@ impl Default for PackOptions {
             tensor_format: TensorFormat::default(),
             record_self_tests: Vec::new(),
             check: true,
+            links: Links::default(),
             install_runners: false,
             compression: Compression::default(),
             policy: LaunchPolicy::default(),

@@ -12,7 +12,9 @@ use super::{PackOptions, Packed, RecordSelfTest};
 use crate::blocking::run_blocking;
 use crate::config::Config;
 use crate::metadata::{SelfTest, TensorSpec};
+use crate::progress::{ProgressEvent, Stage};
 use crate::runner::{self, Choice, Descriptor, Requirement};
+use crate::shrink::check_links_of_new;
 use crate::tensor_data::is_tensor_file;
 use crate::{Carton, Error, Inputs};
 
@@ -101,6 +103,8 @@ impl Packing {
             loaded = Some((model, unrecorded));
         }
         let carton = self.write_unpublished(output).await?;
+        let links = std::mem::take(&mut self.options.links);
+        check_links_of_new(carton.manifest(), &links)?;
         let check = match (self.options.check, &loaded) {
             (false, _) => None,
             // The model is loaded already, from a carton that lacks only what was recorded.
@@ -115,8 +119,18 @@ impl Packing {
         };
         drop(loaded);
         let (path, nested_options) = (output.to_path_buf(), self.nested_options());
-        run_blocking(move |_| {
-            let manifest = carton.publish()?;
+        let progress = self.options.progress.clone();
+        run_blocking(move |abandoned| {
+            let manifest = match links.is_empty() {
+                true => carton.publish()?,
+                // What was checked had all files, and so nothing of it was fetched.
+                false => carton.publish_without(links, &path, &|done, total| {
+                    if let Some(progress) = &progress {
+                        progress(&ProgressEvent::bytes(Stage::Pack, done, total));
+                    }
+                    abandoned.control()
+                })?,
+            };
             let has_tensor_file = manifest.iter().any(|(path, _)| is_tensor_file(path));
             Ok(Packed { path, manifest_sha256: manifest.hash(), has_tensor_file, nested_options, check })
         })

@@ -113,7 +113,7 @@ fn choose_large<'a>(
 const READABLE: &str = "everybody who has the carton could read its user and password";
 
 /// Refuses URLs that give a secret away.
-fn check_no_users(links: &Links) -> Result<(), ShrinkError> {
+pub(super) fn check_no_users(links: &Links) -> Result<(), ShrinkError> {
     let has_user = |url: &Url| !url.username().is_empty() || url.password().is_some();
     let urls = links.iter().flat_map(|(_, urls)| urls);
     match urls.filter_map(|url| Url::parse(url).ok()).find(has_user) {

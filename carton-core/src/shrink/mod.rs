@@ -11,7 +11,7 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use choose::{Choice, check_prefix};
+use choose::{Choice, check_no_users, check_prefix};
 
 use crate::archive::Compression;
 use crate::blocking::{Abandoned, run_blocking};
@@ -19,6 +19,7 @@ use crate::config::Config;
 use crate::contents::{self, Contents, ContentsError};
 use crate::digest::Sha256Digest;
 use crate::links::{Links, LinksError};
+use crate::manifest::Manifest;
 use crate::network::shown;
 use crate::package::{self, PackageError};
 use crate::progress::{ProgressCallback, ProgressEvent, Stage};
@@ -199,6 +200,12 @@ pub enum ShrinkError {
         /// How many digests were given.
         n_links: usize,
     },
+    /// A file that is to be left out of a new carton is not in it.
+    #[error("no packed file has the SHA-256 {}", list(digests))]
+    NotPacked {
+        /// The digests that no file has, sorted.
+        digests: Vec<Sha256Digest>,
+    },
     /// The links cannot be written.
     #[error(transparent)]
     Links(#[from] LinksError),
@@ -224,6 +231,9 @@ impl ShrinkError {
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::NoneLarge { .. } => Some("name a smaller size from which files are left out".to_owned()),
+            Self::NotPacked { .. } => {
+                Some("`sha256sum` tells the SHA-256 of a file; `carton ls --json` those in a carton".to_owned())
+            }
             Self::NoneLinked { .. } => Some("`carton ls --json` shows the SHA-256 of each file".to_owned()),
             Self::Exists { .. } | Self::SameName { .. } => Some("save the files to an empty folder".to_owned()),
             Self::User { .. } => {
@@ -333,6 +343,34 @@ impl Carton {
         })
         .await
     }
+}
+
+/// Looks whether the files that `links` know can be left out of a carton with this MANIFEST, which has just been packed.
+///
+/// # Errors
+/// A digest that no file has: a mistake, because all of them are meant for this carton. A URL with a user or password.
+pub(crate) fn check_links_of_new(manifest: &Manifest, links: &Links) -> Result<(), ShrinkError> {
+    let packed: BTreeSet<Sha256Digest> = manifest.iter().map(|(_, digest)| digest).collect();
+    let digests: Vec<_> = links.iter().map(|(digest, _)| *digest).filter(|digest| !packed.contains(digest)).collect();
+    if digests.is_empty() { check_no_users(links) } else { Err(ShrinkError::NotPacked { digests }) }
+}
+
+/// Writes the carton of `contents` to `output` without the files that `links` know, as [`Carton::shrink`] does.
+///
+/// # Errors
+/// Those of [`Carton::shrink`].
+pub(crate) fn leave_out(
+    contents: &Contents,
+    links: Links,
+    output: &Path,
+    on_progress: package::OnProgress<'_>,
+) -> Result<(), Error> {
+    let choice = Choice::make(contents, &LeaveOut::Linked(links))?;
+    Ok(package::rewrite(contents, &choice.missing, &choice.links, output, Compression::Auto, on_progress)?)
+}
+
+fn list(digests: &[Sha256Digest]) -> String {
+    digests.iter().map(Sha256Digest::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// Reports progress, and tells whether anybody still waits for the work.

@@ -10,7 +10,7 @@ fn edited(builder: &Builder, path: &str, edit: impl Fn(&mut Vec<u8>)) -> Builder
     edited
 }
 
-fn flip(bytes: &mut Vec<u8>) {
+fn flip(bytes: &mut [u8]) {
     bytes[1] ^= 1;
 }
 
@@ -32,7 +32,7 @@ fn an_edited_file_is_noticed_although_the_cache_has_the_genuine_one() {
             drop(desk.open().unwrap().model_directory(&silent).unwrap());
             drop(desk.open().unwrap().model_ranges(&silent).unwrap());
             assert!(has_record || forget_checksums(&desk, &builder.hash()), "there was no record to forget");
-            for edit in [flip as fn(&mut Vec<u8>), |bytes| bytes.truncate(1)] {
+            for edit in [(|bytes| flip(bytes)) as fn(&mut Vec<u8>), |bytes| bytes.truncate(1)] {
                 desk.write(&edited(&builder, path, edit));
                 let contents = desk.open().unwrap();
                 let check = |what: &str, error: ContentsError| {
@@ -64,7 +64,7 @@ fn a_file_that_another_carton_brought_is_compared_too() {
     let desk = Desk::new();
     desk.write(&other);
     drop(desk.open().unwrap().model_directory(&silent).unwrap());
-    desk.write(&edited(&builder, "model/weights.bin", flip));
+    desk.write(&edited(&builder, "model/weights.bin", |bytes| flip(bytes)));
     let error = desk.open().unwrap().model_directory(&silent).unwrap_err();
     assert!(matches!(&error, ContentsError::Digest { path, .. } if path == "model/weights.bin"), "{error}");
 }
