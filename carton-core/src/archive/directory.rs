@@ -180,14 +180,9 @@ impl Archive {
 /// What is wrong with a file that has no end of central directory record at its end: told by its last and its first bytes.
 fn without_end(source: &dyn Source, suffix: &[u8]) -> Result<ArchiveError, ArchiveError> {
     if let Some(end) = EndOfCentralDirectory::last_end(suffix).filter(|end| *end < suffix.len()) {
-        let surplus = suffix.len() - end;
-        let found = format_args!("{surplus} more bytes");
-        return Ok(ArchiveError::format(
-            "end of the archive",
-            source.len() - surplus as u64,
-            "the file's end too",
-            found,
-        ));
+        let offset = source.len() - (suffix.len() - end) as u64;
+        let found = format_args!("bytes behind it, up to {}", source.len());
+        return Ok(ArchiveError::format("end of the archive", offset, "the end of the file too", found));
     }
     let signature = LocalFileHeader::SIGNATURE.to_le_bytes();
     let length = source.len();

@@ -93,3 +93,19 @@ fn headers_that_lie_and_names_with_a_number_sign() {
     assert_eq!(cat("a#b.safetensors#x#y"), "x#y  float32 [1]\n[1.]\n");
     assert_eq!(cat("a#b.safetensors#z"), "z  float32 [1]\n[2.]\n");
 }
+
+#[test]
+fn empty_and_truncated_files_are_called_that() {
+    let sandbox = Sandbox::new();
+    write_safetensors(&sandbox, "w.safetensors", &[("x", floats(&[1.0, 2.0], &[2]))]);
+    sandbox.carton("tensor convert w.safetensors w.zt").expect_code(0);
+    sandbox.carton("tensor convert w.safetensors w.npz").expect_code(0);
+    for format in ["safetensors", "zt", "npz"] {
+        let whole = std::fs::read(sandbox.work().join(format!("w.{format}"))).unwrap();
+        for (length, expected) in [(0, "empty"), (whole.len() - 1, "truncated")] {
+            sandbox.write(&format!("cut.{format}"), &whole[..length]);
+            let outcome = sandbox.carton(&format!("tensor ls cut.{format}")).expect_code(4);
+            assert!(outcome.stderr.contains(expected), "{format}: {outcome}");
+        }
+    }
+}

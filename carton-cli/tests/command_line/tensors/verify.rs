@@ -44,7 +44,7 @@ fn files_are_verified() {
     error: `cut.zt` is not a valid zTensor file
 
     Caused by:
-      the file ends with `\x00ZTEN100`, expected `ZTEN1000` [spec/ztensor.md §1.1]
+      the file ends with `\x00ZTEN100`, expected `ZTEN1000`: it is truncated, or was changed [spec/ztensor.md §1.1]
     "#);
     write_safetensors(&sandbox, "w.safetensors", &example());
     assert_snapshot!(sandbox.carton("tensor verify w.safetensors"), @"
