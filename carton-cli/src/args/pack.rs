@@ -72,6 +72,10 @@ pub(crate) struct PackArgs {
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) record_self_test: Vec<InputArgument>,
 
+    /// Cast arrays of --record-self-test to the declared dtypes, where no value changes but by rounding; see `carton run --help`
+    #[arg(long, requires = "record_self_test")]
+    pub(crate) cast: bool,
+
     /// Write the carton without loading the model: neither declared inputs and outputs nor self-tests are checked
     ///
     /// Otherwise the model is loaded in its runner and put to the self-tests, and no file is written when something does not match

@@ -20,7 +20,7 @@ use crate::args::{CompressionChoice, LinkArgument, MiscArgument, PackArgs, Tenso
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
 use crate::output::{byte_size, one_line};
-use crate::tensors::{DeclaredInput, ReadInputs};
+use crate::tensors::{DeclaredInput, ReadInputs, cast_to_declared};
 
 #[derive(Debug, thiserror::Error)]
 enum PackArgumentError {
@@ -95,8 +95,11 @@ pub(super) async fn run(arguments: PackArgs, context: &Context<'_>) -> Result<Ex
     if !inputs.is_empty() {
         let declared = packing.declared_inputs().map_err(explained)?.iter();
         let declared: Vec<_> = declared.map(|input| DeclaredInput { name: &input.name, dtype: input.dtype }).collect();
-        let inputs = Inputs::from(inputs.into_tensors(&declared)?);
-        packing.record(RecordSelfTest { name: None, inputs }).map_err(explained)?;
+        let mut inputs = inputs.into_tensors(&declared)?;
+        if arguments.cast {
+            inputs = cast_to_declared(inputs, &declared)?;
+        }
+        packing.record(RecordSelfTest { name: None, inputs: Inputs::from(inputs) }).map_err(explained)?;
     }
     let packed = packing.write(&path).await.map_err(explained)?;
     if packed.has_tensor_file {

@@ -47,6 +47,24 @@ fn pack(sandbox: &Sandbox, metadata: &str) {
 }
 
 #[test]
+fn recorded_arrays_are_cast_on_request() {
+    let sandbox = Sandbox::new();
+    sandbox.write("model.bin", "weights");
+    sandbox.write("metadata.toml", SIGNATURE);
+    save(&sandbox, "x.npy", &[0.1_f64, 2.0]);
+    let pack = "pack model.bin --runner noop --metadata metadata.toml --record-self-test x=x.npy -o echo.carton";
+    let refused = sandbox.carton(pack).expect_code(1);
+    assert!(refused.stderr.contains("input `x`: expected float32, found float64"), "{refused}");
+    assert!(refused.stderr.contains("hint: `--cast` casts `x`"), "{refused}");
+    sandbox.carton(&format!("{pack} --cast")).expect_code(0);
+    let recorded = sandbox.carton("tensor cat echo.carton#x").expect_code(0);
+    assert_eq!(recorded.stdout, "x  float32 [2]\n[0.1 2. ]\n");
+    save(&sandbox, "x.npy", &[1e39]);
+    let refused = sandbox.carton(&format!("{pack} --cast")).expect_code(2);
+    assert!(refused.stderr.contains("1e39 is out of range for float32"), "{refused}");
+}
+
+#[test]
 fn arrays_are_cast_on_request() {
     let sandbox = Sandbox::new();
     pack(&sandbox, SIGNATURE);
