@@ -53,7 +53,14 @@ pub(crate) fn unquoted_word<'text>(text: &'text str, error: &toml::de::Error) ->
     {
         return Some((line, word));
     }
-    let (_, value) = text.lines().nth(line - 1)?.split_once('=')?;
+    let line_start = text.get(..span.start)?.rfind('\n').map_or(0, |end| end + 1);
+    let content = text.get(line_start..)?.lines().next()?;
+    let (key, value) = content.split_once('=')?;
+    // Elsewhere in the line, or in the middle of a longer text, the reader means something else. It has passed the `>` of `>=1.2`.
+    let value_start = line_start + key.len() + 1 + (value.len() - value.trim_start().len());
+    if span.start > value_start + 1 {
+        return None;
+    }
     let value = value.split('#').next().unwrap_or_default().trim();
     value.starts_with(['=', '<', '>', '^', '~']).then_some((line, value))
 }
@@ -86,7 +93,8 @@ mod tests {
         for other in ["True", "NaN", "\"x", "", "[1, 2", "{ a = 1, b }", "1.2.3", "\"a\" b"] {
             check(other, None);
         }
-        for text in ["[runner", "a", "dtype int64", "a = 1\na = 2"] {
+        let escape = "a = \"\"\"\nb => c \\q\n\"\"\"";
+        for text in ["[runner", "a", "dtype int64", "a = 1\na = 2", escape] {
             assert_eq!(unquoted_word(text, &toml::from_str::<toml::Table>(text).unwrap_err()), None, "{text}");
         }
     }
