@@ -52,6 +52,11 @@ fn skipped_tests_are_not_passed_ones() {
     assert_eq!(last("", &[]), "0 passed, 0 failed, 0 skipped");
     assert_eq!(last(&filtered(), &[]), "3 passed, 1 failed, 3 skipped");
     assert_eq!(last(&read("unittest"), &[]), "1 passed, 2 failed, 1 skipped");
+    // What unittest prints of tests that are expected to fail, and where nothing ran because setting up failed.
+    let unittest = |ran: u32, result: &str| last(&format!("Ran {ran} tests in 0.001s\n\n{result}\n"), &[]);
+    assert_eq!(unittest(2, "OK (expected failures=1)"), "2 passed, 0 failed, 0 skipped");
+    assert_eq!(unittest(2, "FAILED (failures=1, unexpected successes=1)"), "0 passed, 2 failed, 0 skipped");
+    assert_eq!(unittest(0, "FAILED (errors=1)"), "0 passed, 1 failed, 0 skipped");
     assert_eq!(last(&read("node"), &[]), "1 passed, 1 failed, 1 skipped");
     // A part that does not build has failed, one whose tests fail is counted once, and one that cannot run here is skipped.
     let parts = [filtered(), read("unittest"), read("node"), "error: could not compile\n".to_owned()];

@@ -122,31 +122,49 @@ impl FromStr for OptionArgument {
     }
 }
 
-/// `--link SHA256=URL`.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct LinkArgument {
-    /// The file.
-    pub(crate) digest: Sha256Digest,
-    /// Where it can be fetched.
-    pub(crate) url: String,
+/// `--link SHA256=URL`, read when it is used: the argument parser shows a value that it refuses, and a URL may hold a secret.
+#[derive(Clone)]
+pub(crate) struct LinkArgument(String);
+
+/// A `--link` that cannot be used. What is shown of it has no secrets.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot use `--link {shown}`: {reason}")]
+pub(crate) struct LinkArgumentError {
+    shown: String,
+    reason: String,
+}
+
+impl LinkArgument {
+    /// The digest of the file, and where the file can be fetched.
+    ///
+    /// # Errors
+    /// Something else than `SHA256=URL`, or a URL of a scheme that cartons cannot link to.
+    pub(crate) fn read(&self) -> Result<(Sha256Digest, String), LinkArgumentError> {
+        let hash_and_url = self.0.split_once('=');
+        // Without a hash in front, what stands before the `=` may be a part of the URL.
+        let hash_and_url =
+            hash_and_url.filter(|(hash, _)| hash.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b':'));
+        let Some((hash, url)) = hash_and_url.filter(|(hash, _)| !hash.starts_with("http")) else {
+            return Err(LinkArgumentError { shown: "…".to_owned(), reason: "expected SHA256=URL".to_owned() });
+        };
+        let error = |reason| LinkArgumentError { shown: format!("{hash}={}", shown(url)), reason };
+        let digest = digest(hash).map_err(error)?;
+        Links::from_urls([(digest, vec![url.to_owned()])].into()).map_err(|invalid| error(invalid.to_string()))?;
+        Ok((digest, url.to_owned()))
+    }
 }
 
 impl fmt::Debug for LinkArgument {
-    /// Without what may be secret in the URL.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LinkArgument").field("digest", &self.digest).field("url", &shown(&self.url)).finish()
+        f.write_str("LinkArgument")
     }
 }
 
 impl FromStr for LinkArgument {
-    type Err = String;
+    type Err = Infallible;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (hash, url) = text.split_once('=').ok_or("expected SHA256=URL")?;
-        let digest = digest(hash)?;
-        // Whether it is one of a scheme that cartons can link to.
-        Links::from_urls([(digest, vec![url.to_owned()])].into()).map_err(|error| error.to_string())?;
-        Ok(Self { digest, url: url.to_owned() })
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(Self(text.to_owned()))
     }
 }
 

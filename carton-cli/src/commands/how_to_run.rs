@@ -8,7 +8,7 @@ use crate::args::ModelArgs;
 use crate::output::{printable, shell_word};
 
 /// A line for files of the declared inputs, and one for the self-tests, where there are any. None where the model's place cannot be
-/// written as text.
+/// written as text, or is a secret.
 pub(super) fn lines(info: &Info, model: &ModelArgs) -> Option<String> {
     let place = place(model)?;
     // Other writers give several inputs one name, which stands for the first of them.
@@ -27,10 +27,11 @@ pub(super) fn lines(info: &Info, model: &ModelArgs) -> Option<String> {
     Some(lines)
 }
 
-/// The model as it was named, without what a URL may hold of secrets.
+/// The model as it was named. None for a URL with a user, a password or a query: they may be secret, and the line is wrong without them.
 fn place(model: &ModelArgs) -> Option<String> {
     let location = model.location();
     let mut place = match location.url() {
+        Some(url) if !url.username().is_empty() || url.password().is_some() || url.query().is_some() => return None,
         Some(_) => location.to_string(),
         None => model.path.to_str()?.to_owned(),
     };

@@ -9,6 +9,7 @@ use carton_core::archive::Compression;
 use carton_core::digest::Sha256Digest;
 use carton_core::links::Links;
 use carton_core::metadata::{Draft, MetadataError};
+use carton_core::signature::cast_inputs;
 use carton_core::tensor_data::TensorFormat;
 use carton_core::{
     Carton, Inputs, Location, Options, PackCheck, PackOptions, RecordSelfTest, ResolveOptions, UnknownKey,
@@ -20,7 +21,7 @@ use crate::args::{CompressionChoice, LinkArgument, MiscArgument, PackArgs, Tenso
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
 use crate::output::{byte_size, one_line};
-use crate::tensors::{DeclaredInput, ReadInputs, cast_to_declared};
+use crate::tensors::{DeclaredInput, ReadInputs};
 
 #[derive(Debug, thiserror::Error)]
 enum PackArgumentError {
@@ -93,11 +94,12 @@ pub(super) async fn run(arguments: PackArgs, context: &Context<'_>) -> Result<Ex
     let explained = |error| Failure::from(error).instead_of(Exit::Integrity, Exit::Failure);
     let mut packing = Carton::prepare_pack(&arguments.path, &runner, options).await.map_err(explained)?;
     if !inputs.is_empty() {
-        let declared = packing.declared_inputs().map_err(explained)?.iter();
-        let declared: Vec<_> = declared.map(|input| DeclaredInput { name: &input.name, dtype: input.dtype }).collect();
-        let mut inputs = inputs.into_tensors(&declared)?;
+        let specs = packing.declared_inputs().map_err(explained)?;
+        let declared = specs.iter().map(|input| DeclaredInput { name: &input.name, dtype: input.dtype });
+        let mut inputs = inputs.into_tensors(&declared.collect::<Vec<_>>())?;
         if arguments.cast {
-            inputs = cast_to_declared(inputs, &declared)?;
+            let specs = specs.to_vec();
+            inputs = interrupt::blocking(move |_| cast_inputs(&specs, inputs).map_err(Failure::usage)).await?;
         }
         packing.record(RecordSelfTest { name: None, inputs: Inputs::from(inputs) }).map_err(explained)?;
     }
@@ -209,7 +211,8 @@ fn default_output(model: &Path) -> Result<PathBuf, Failure> {
 /// The files to leave out: URLs on the command line come before those of the file.
 fn links(arguments: Vec<LinkArgument>, file: Option<&Path>) -> Result<Links, Failure> {
     let mut urls: BTreeMap<Sha256Digest, Vec<String>> = BTreeMap::new();
-    for LinkArgument { digest, url } in arguments {
+    for argument in arguments {
+        let (digest, url) = argument.read().map_err(Failure::usage)?;
         urls.entry(digest).or_default().push(url);
     }
     let links = Links::from_urls(urls).map_err(Failure::usage)?;

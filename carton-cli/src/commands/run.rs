@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use carton_core::metadata::Signature;
-use carton_core::signature::SignatureMode;
+use carton_core::signature::{SignatureMode, cast_inputs};
 use carton_core::{CallTimings, Carton, InferOptions, Inputs, LoadOptions};
 use carton_tensor::{Tensor, Tolerance};
 use semver::VersionReq;
@@ -14,7 +14,7 @@ use crate::args::{RunArgs, SignatureChoice};
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
 use crate::output::{Role, one_line};
-use crate::tensors::{DeclaredInput, Destinations, JsonOutput, ReadInputs, cast_to_declared, summary};
+use crate::tensors::{DeclaredInput, Destinations, JsonOutput, ReadInputs, summary};
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -110,7 +110,12 @@ async fn infer(model: &Carton, inputs: ReadInputs, arguments: RunArgs, context: 
         None => inputs.into_tensors(&declared)?,
     };
     if arguments.cast {
-        inputs = cast_to_declared(inputs, &declared)?;
+        let package = model.package().clone();
+        inputs = interrupt::blocking(move |_| {
+            let declared = package.metadata().signature().map(Signature::positional_inputs).unwrap_or_default();
+            cast_inputs(declared, inputs).map_err(Failure::usage)
+        })
+        .await?;
     }
     let (outputs, timings) = model.infer_timed(Inputs::from(inputs), InferOptions::default()).await?;
     let (outputs, example) = match &arguments.example {

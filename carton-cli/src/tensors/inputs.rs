@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use carton_tensor::npy::{self, NpyError, Npz};
-use carton_tensor::{CastError, DataType, Tensor, cast};
+use carton_tensor::{DataType, Tensor};
 use serde_json::Value;
 
 use super::from_json::{self, JsonTensorError};
@@ -25,8 +25,6 @@ pub(crate) enum InputError {
     Unknown { input: String, text: String },
     #[error("cannot use input {input}")]
     Value { input: String, source: JsonTensorError },
-    #[error("cannot cast input `{input}` to {dtype}")]
-    Cast { input: String, dtype: DataType, source: CastError },
     #[error("input `{input}`: `{}` holds the arrays {}, and none is chosen", path.display(), names.join(", "))]
     NoArray { input: String, path: PathBuf, names: Vec<String> },
     #[error("input `{name}` is given twice")]
@@ -50,7 +48,6 @@ impl From<InputError> for Failure {
             InputError::NoDeclaration { .. } => Self::usage(error).hint("name it: -i NAME=VALUE"),
             InputError::Json { .. }
             | InputError::Value { .. }
-            | InputError::Cast { .. }
             | InputError::Twice { .. }
             | InputError::TooMany { .. } => Self::usage(error),
         }
@@ -149,26 +146,6 @@ impl ReadInputs {
         }
         Ok(tensors)
     }
-}
-
-/// Casts inputs to their declared dtypes; those that are not declared stay as they are.
-///
-/// # Errors
-/// A value that does not fit its declared dtype.
-pub(crate) fn cast_to_declared(
-    mut inputs: BTreeMap<String, Tensor>,
-    declared: &[DeclaredInput<'_>],
-) -> Result<BTreeMap<String, Tensor>, InputError> {
-    for DeclaredInput { name, dtype } in declared {
-        if let Some(tensor) = inputs.get_mut(*name) {
-            *tensor = cast(tensor, *dtype).map_err(|source| InputError::Cast {
-                input: (*name).to_owned(),
-                dtype: *dtype,
-                source,
-            })?;
-        }
-    }
-    Ok(inputs)
 }
 
 /// The arrays that `[NAME=]FILE.npz` stands for, as (input, array): all of them by their names, or for one input the

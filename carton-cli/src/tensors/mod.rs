@@ -7,7 +7,7 @@ mod outputs;
 mod summary;
 mod to_json;
 
-pub(crate) use inputs::{DeclaredInput, ReadInputs, cast_to_declared};
+pub(crate) use inputs::{DeclaredInput, ReadInputs};
 pub(crate) use outputs::{Destinations, JsonOutput, temporary_file_for};
 pub(crate) use summary::summary;
 pub(crate) use to_json::{JsonTensor, json_rows};

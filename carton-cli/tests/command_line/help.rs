@@ -113,6 +113,10 @@ fn pack_explains_itself() {
               
               Give the option once for each input; the values are written as for `carton run --input`.
 
+          --cast
+              Cast arrays of --record-self-test to the declared dtypes, where no value changes but by
+              rounding; see `carton run --help`
+
           --no-check
               Write the carton without loading the model: neither declared inputs and outputs nor
               self-tests are checked

@@ -276,7 +276,13 @@ fn files_are_left_out_while_packing() {
     hint: give the token to those who fetch: `CARTON_TOKEN_<host>`, or a netrc file
     ");
     assert!(read("packed.carton") == before, "what was there is still there");
-    sandbox.run(arguments.into_iter().chain(["--link", "abc=https://a.example/w"])).expect_code(2);
-    sandbox.run(arguments.into_iter().chain(["--link", &link("ftp://a.example/w")])).expect_code(2);
+    let secret = "https://me:secret@a.example/w?token=secret";
+    for wrong in [&format!("abc={secret}"), &link(&secret.replace("https", "ftp")), secret] {
+        for json in [&[][..], &["--json"]] {
+            let refused = sandbox.run(arguments.into_iter().chain(["--link", wrong]).chain(json.iter().copied()));
+            assert_eq!(refused.code, 2, "{refused}");
+            assert!(!format!("{refused}").contains("secret"), "{refused}");
+        }
+    }
     sandbox.run(["pack", "--resolve", "shrunk.carton", "--link", &link("https://a.example/w")]).expect_code(2);
 }

@@ -66,15 +66,12 @@ fn decide(seen: &Seen) -> Option<&'static str> {
 }
 
 fn is_onnx(name: &str) -> bool {
-    has_extension(name, "onnx")
+    Path::new(name).extension().is_some_and(|found| found.eq_ignore_ascii_case("onnx"))
 }
 
+/// As the python runner looks for modules: Python imports no `.PY`.
 fn is_module(name: &str) -> bool {
-    has_extension(name, "py")
-}
-
-fn has_extension(name: &str, extension: &str) -> bool {
-    Path::new(name).extension().is_some_and(|found| found.eq_ignore_ascii_case(extension))
+    Path::new(name).extension().is_some_and(|found| found == "py")
 }
 
 /// Whether an archive with these entries is TorchScript: one folder, with code and pickles. `torch.save` writes no code.

@@ -15,12 +15,13 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
-use carton_tensor::{DataType, Dimension, SymbolicShape, Tensor};
+use carton_tensor::{CastError, DataType, Dimension, SymbolicShape, Tensor};
 
+use crate::Tensors;
 use crate::metadata::{Signature, TensorSpec};
 
 /// What happens when tensors do not match the signature.
@@ -145,6 +146,18 @@ pub struct TooManyPositional {
     pub found: usize,
 }
 
+/// An input that cannot be cast to its declared dtype.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("cannot cast input `{input}` to {dtype}")]
+pub struct CastInputError {
+    /// The input.
+    pub input: String,
+    /// The dtype that is declared.
+    pub dtype: DataType,
+    /// Which element does not fit.
+    pub source: CastError,
+}
+
 /// The values that symbols have in one call: filled by the inputs, consulted by the outputs.
 ///
 /// A streamed call clones it after the inputs and checks each step's outputs with a fresh clone.
@@ -235,6 +248,28 @@ pub fn check_outputs<'tensors>(
     tensors: impl IntoIterator<Item = (&'tensors str, &'tensors Tensor)>,
 ) -> Result<(), SignatureError> {
     check(Side::Output, signature.outputs.as_deref(), bindings, tensors)
+}
+
+/// Casts tensors to the dtypes of the declared inputs, where no value changes but by rounding ([`carton_tensor::cast`]). Tensors that are
+/// not declared stay as they are; of several declarations of one name, the first counts.
+///
+/// # Errors
+/// The first tensor with an element that its declared dtype cannot hold.
+pub fn cast_inputs<'specs>(
+    declared: impl IntoIterator<Item = &'specs TensorSpec>,
+    mut tensors: Tensors,
+) -> Result<Tensors, CastInputError> {
+    let mut names = BTreeSet::new();
+    for spec in declared.into_iter().filter(|spec| names.insert(spec.name.as_str())) {
+        if let Some(tensor) = tensors.get_mut(&spec.name) {
+            *tensor = carton_tensor::cast(tensor, spec.dtype).map_err(|source| CastInputError {
+                input: spec.name.clone(),
+                dtype: spec.dtype,
+                source,
+            })?;
+        }
+    }
+    Ok(tensors)
 }
 
 /// Gives positional tensors the names of the declared inputs, in order.
