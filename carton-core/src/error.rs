@@ -58,6 +58,16 @@ pub enum Error {
         /// Why.
         source: carton_tensor::npy::NpyError,
     },
+    /// What the metadata of a model to be packed refers to cannot be used.
+    #[error("{place} refers to `{reference}`")]
+    Reference {
+        /// The self-test or example, and its input or output.
+        place: String,
+        /// The file, with the array of it that is meant.
+        reference: String,
+        /// Why.
+        source: Box<Error>,
+    },
     /// An `.npz` file holds several arrays and none was named.
     #[error("`{}` holds {} arrays, name one with `#`: {}", path.display(), names.len(), names.join(", "))]
     NpzMember {
@@ -263,7 +273,7 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Package(error) => error.kind().into(),
-            Self::Check { source, .. } => source.kind(),
+            Self::Check { source, .. } | Self::Reference { source, .. } => source.kind(),
             Self::SelfTests(_) => ErrorKind::SelfTest,
             Self::SignatureMismatch { .. } => ErrorKind::SignatureMismatch,
             Self::Pack(error) if error.kind() == contents::ErrorKind::Interrupted => ErrorKind::Interrupted,
@@ -312,7 +322,12 @@ impl Error {
             Self::SignatureMismatch { .. } => {
                 Some("correct [[input]] and [[output]]; `--no-check` packs the model as it is".to_owned())
             }
-            Self::SelfTests(_) => Some("`--no-check` packs the model as it is".to_owned()),
+            Self::SelfTests(report) => {
+                let unchecked = "`--no-check` packs the model as it is";
+                let hint = report.self_tests.iter().find_map(|test| test.hint.as_ref());
+                Some(hint.map_or_else(|| unchecked.to_owned(), |hint| format!("{hint}; {unchecked}")))
+            }
+            Self::Reference { source, .. } => source.own_hint(),
             Self::LoadRefused { source, .. }
             | Self::Unavailable { source, .. }
             | Self::RunnerNetwork { source, .. }

@@ -62,7 +62,7 @@ pub enum SelfTestOutcome {
     Passed,
     /// The model ran, and the test expects no outputs: nothing was compared.
     Ran,
-    /// The model did not run, or an output differs from the expected one.
+    /// The call failed, or an output differs from the expected one.
     Failed,
 }
 
@@ -111,11 +111,14 @@ pub struct SelfTestResult {
     pub outcome: SelfTestOutcome,
     /// How long the inference took.
     pub seconds: f64,
-    /// One for each expected output; none when the model did not run, or when no output is expected.
+    /// One for each expected output; none when the call failed, or when no output is expected.
     pub outputs: Vec<OutputResult>,
-    /// Why the model did not run.
+    /// Why the call failed: inputs or outputs contradict the signature, or the model reported an error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// What the model's error says can be done, if it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
 }
 
 /// How one output of a self-test compares with the expected one.
@@ -134,7 +137,7 @@ pub struct OutputResult {
 }
 
 impl SelfTestResult {
-    /// What went wrong, one text each: why the model did not run, or how an output differs. Empty when the test did not fail.
+    /// What went wrong, one text each: why the call failed, or how an output differs. Empty when the test did not fail.
     #[must_use]
     pub fn problems(&self) -> Vec<String> {
         let failed = self.outputs.iter().filter(|output| !output.passed);
@@ -214,9 +217,11 @@ impl Carton {
         let outputs = match answer {
             Ok(outputs) => outputs,
             Err(error) if error.kind() == ErrorKind::Failure => {
+                // Hints about other errors are for callers who choose the inputs.
+                let hint = if matches!(error, Error::Model { .. }) { error.hint() } else { None };
                 let error = Some(in_one_line(&error));
                 let outcome = SelfTestOutcome::Failed;
-                return Ok(SelfTestResult { name, outcome, seconds, outputs: Vec::new(), error });
+                return Ok(SelfTestResult { name, outcome, seconds, outputs: Vec::new(), error, hint });
             }
             Err(error) => return Err(error),
         };
@@ -230,7 +235,7 @@ impl Carton {
             true => SelfTestOutcome::Passed,
             false => SelfTestOutcome::Failed,
         };
-        Ok(SelfTestResult { name, outcome, seconds, outputs, error: None })
+        Ok(SelfTestResult { name, outcome, seconds, outputs, error: None, hint: None })
     }
 }
 
@@ -255,8 +260,14 @@ mod tests {
     use super::*;
 
     fn report(outcomes: &[SelfTestOutcome]) -> SelfTestReport {
-        let test =
-            |&outcome| SelfTestResult { name: String::new(), outcome, seconds: 0.0, outputs: Vec::new(), error: None };
+        let test = |&outcome| SelfTestResult {
+            name: String::new(),
+            outcome,
+            seconds: 0.0,
+            outputs: Vec::new(),
+            error: None,
+            hint: None,
+        };
         SelfTestReport::of(outcomes.iter().map(test).collect())
     }
 

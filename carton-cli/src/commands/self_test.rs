@@ -50,6 +50,9 @@ fn text(report: &SelfTestReport, output: &Output) -> String {
         for line in test.problems() {
             text.push_str(&format!("        {}\n", printable(&line).replace('\n', "\n        ")));
         }
+        if let Some(hint) = &test.hint {
+            text.push_str(&format!("        hint: {}\n", one_line(hint)));
+        }
     }
     text.push_str(&format!("{report}\n"));
     text
@@ -58,7 +61,7 @@ fn text(report: &SelfTestReport, output: &Output) -> String {
 /// The largest difference over all outputs, whether or not it is small enough.
 fn worst(test: &SelfTestResult) -> String {
     if test.error.is_some() {
-        return "the model did not run".to_owned();
+        return "the call failed".to_owned();
     }
     if test.outcome == SelfTestOutcome::Ran {
         return "no outputs are expected: nothing was compared".to_owned();

@@ -325,6 +325,39 @@ fn compression_is_as_asked_for() {
 }
 
 #[test]
+fn what_metadata_refers_to_is_named_with_its_place() {
+    let sandbox = Sandbox::new();
+    sandbox.write("model.bin", "weights");
+    let signature = "[[input]]\nname = 'x'\ndtype = 'float32'\nshape = '*'\n[[output]]\nname = 'x'\ndtype = 'float32'\nshape = '*'\n";
+    let check = |test: &str, expected: &str| {
+        sandbox.write("m.toml", format!("{signature}{test}"));
+        let refused = sandbox.carton("pack model.bin --runner noop --metadata m.toml").expect_code(1);
+        assert!(refused.stderr.contains(expected), "{refused}");
+    };
+    check(
+        "[[self_test]]\nname = 'zeros'\ninputs = { x = 'gone.npy' }\n",
+        "self-test `zeros`, input `x` refers to `gone.npy`",
+    );
+    check(
+        "[[self_test]]\ninputs = {}\nexpected_out = { x = 'gone.npz#a' }\n",
+        "self-test `self_test_0`, expected output `x` refers to `gone.npz#a`",
+    );
+    check("[[example]]\nname = 'cat'\ninputs = { x = 'cat.png' }\n", "example `cat`, input `x` refers to `cat.png`");
+    check("[[self_test]]\ninputs = { x = 'model.bin#a' }\n", "cannot open `model.bin#a`");
+}
+
+#[test]
+fn what_is_no_file_is_not_replaced() {
+    let sandbox = Sandbox::new();
+    sandbox.write("model.bin", "weights");
+    let fifo = sandbox.work().join("pipe.carton");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let refused = sandbox.carton("pack model.bin --runner noop -o pipe.carton").expect_code(1);
+    assert!(refused.stderr.contains("pipe.carton") && refused.stderr.contains("not a file"), "{refused}");
+    assert!(!std::fs::metadata(&fifo).unwrap().is_file());
+}
+
+#[test]
 fn what_cannot_be_packed() {
     let sandbox = Sandbox::new();
     sandbox.write("model.bin", "weights");

@@ -404,7 +404,7 @@ inputs = { x = "x.npy", count = "count.npy" }
     ----- stdout -----
     FAILED  differs  [TIME]  largest difference [DIFFERENCE] in x
             output `x`: element [0, 1]: expected 2.5, found 2.0 (differs by 5e-1, allowed 2.501e-5); 1 of 2 elements differ
-    FAILED  contradicts the signature  [TIME]  the model did not run
+    FAILED  contradicts the signature  [TIME]  the call failed
             tensors do not match the model's signature
               input `count`: expected uint8, found int64
     ran     self_test_2  [TIME]  no outputs are expected: nothing was compared

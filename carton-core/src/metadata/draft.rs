@@ -100,25 +100,35 @@ impl Draft {
         })
     }
 
-    /// Replaces every reference to a file by what `resolve` makes of it, given the path and the member.
+    /// Replaces every reference to a file by what `resolve` makes of it, given the path, the member, and which part of the draft refers to
+    /// it: ``self-test `two digits`, input `image` ``.
     ///
     /// # Errors
     /// The first one `resolve` returns.
     pub fn resolve_files<E>(
         &mut self,
-        mut resolve: impl FnMut(&Path, Option<&str>) -> Result<Reference, E>,
+        mut resolve: impl FnMut(&Path, Option<&str>, &dyn Fn() -> String) -> Result<Reference, E>,
     ) -> Result<(), E> {
-        let tests = self.self_tests.iter_mut().flat_map(|test| {
-            test.inputs.values_mut().chain(test.expected_out.iter_mut().flat_map(BTreeMap::values_mut))
-        });
-        let examples = self
-            .examples
-            .iter_mut()
-            .flat_map(|example| example.inputs.values_mut().chain(example.sample_out.values_mut()));
-        for reference in tests.chain(examples) {
-            if let DraftReference::File { path, member } = reference {
-                *reference = DraftReference::Carton(resolve(path, member.as_deref())?);
+        let mut resolve_all = |references: &mut BTreeMap<String, DraftReference>, owner: &str, side: &str| {
+            for (name, reference) in references {
+                if let DraftReference::File { path, member } = reference {
+                    let place = || format!("{owner}, {side} `{name}`");
+                    *reference = DraftReference::Carton(resolve(path, member.as_deref(), &place)?);
+                }
             }
+            Ok(())
+        };
+        for (index, test) in self.self_tests.iter_mut().enumerate() {
+            let owner = format!("self-test `{}`", test.name.clone().unwrap_or_else(|| format!("self_test_{index}")));
+            resolve_all(&mut test.inputs, &owner, "input")?;
+            if let Some(expected) = &mut test.expected_out {
+                resolve_all(expected, &owner, "expected output")?;
+            }
+        }
+        for (index, example) in self.examples.iter_mut().enumerate() {
+            let owner = format!("example `{}`", example.name.clone().unwrap_or_else(|| format!("example_{index}")));
+            resolve_all(&mut example.inputs, &owner, "input")?;
+            resolve_all(&mut example.sample_out, &owner, "sample output")?;
         }
         Ok(())
     }

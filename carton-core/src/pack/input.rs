@@ -30,12 +30,16 @@ impl Input {
     pub(super) fn read_files(&mut self, folder: &Path) -> Result<(), Error> {
         let Self { draft, tensors, misc, .. } = self;
         let mut known: BTreeMap<(PathBuf, Option<String>), Reference> = BTreeMap::new();
-        draft.resolve_files(|path, member| {
+        draft.resolve_files(|path, member, place| {
             let key = (path.to_path_buf(), member.map(str::to_owned));
             if let Some(reference) = known.get(&key) {
                 return Ok(reference.clone());
             }
-            let reference = match read_tensor(&folder.join(path), member)? {
+            let reference = match read_tensor(&folder.join(path), member).map_err(|source| {
+                let member = member.map(|member| format!("#{member}")).unwrap_or_default();
+                let reference = format!("{}{member}", path.display());
+                Error::Reference { place: place(), reference, source: Box::new(source) }
+            })? {
                 Some(tensor) => {
                     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
                     let name = unused(tensors, member.unwrap_or(&stem));
@@ -101,7 +105,12 @@ fn read_tensor(path: &Path, member: Option<&str>) -> Result<Option<Tensor>, Erro
             }
         }
         (Some("npy"), None) => Ok(Some(npy::read_path(path).map_err(error)?)),
-        _ => Ok(None),
+        // It is packed as it is, for people to look at.
+        _ => std::fs::metadata(path).map(|_| None).map_err(|source| Error::Io {
+            what: "open",
+            path: path.to_path_buf(),
+            source,
+        }),
     }
 }
 

@@ -195,6 +195,10 @@ async fn choose_runner(name: String, options: PackOptions) -> Result<(Config, De
 
 fn absolute(path: &Path) -> Result<PathBuf, Error> {
     let io_error = |source| Error::Io { what: "open", path: path.to_path_buf(), source };
-    std::fs::metadata(path).map_err(io_error)?;
+    // Opened, so that a file that cannot be read is told before a runner is started.
+    let file = std::fs::metadata(path).map_err(io_error)?.is_file();
+    if file {
+        std::fs::File::open(path).map_err(io_error)?;
+    }
     std::path::absolute(path).map_err(io_error)
 }

@@ -24,7 +24,12 @@ enum Kind {
 
 impl Pending {
     /// An empty file in the folder of `output`, readable by whom files are usually made readable for.
+    ///
+    /// What is at `output` and is no file, such as a device, is refused: it would be replaced.
     pub(super) fn new(output: &Path) -> io::Result<Self> {
+        if std::fs::metadata(output).is_ok_and(|found| !found.is_file()) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "something is there that is not a file"));
+        }
         let output = output.to_path_buf();
         #[cfg(target_os = "linux")]
         if let Some(file) = nameless(folder(&output)) {

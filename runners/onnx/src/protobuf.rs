@@ -16,7 +16,7 @@ const MAX_MESSAGES: u64 = 4_000_000;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum WireError {
     /// A field begins or claims to end past the end of the message it is in.
-    #[error("the message ends in the middle of a field at byte {offset}")]
+    #[error("the message ends in the middle of a field at byte {offset}: the file is truncated, or not an ONNX model")]
     Truncated { offset: usize },
     /// A number of more than ten bytes or 64 bits.
     #[error("a number at byte {offset} is longer than 64 bits")]

@@ -50,12 +50,12 @@ fn drafts_refer_to_files() {
             .contains("`self_test[0].inputs.a`: expected `@tensor_data/NAME`, found `x.npy`")
     );
 
-    let failed = draft.clone().resolve_files(|path, _| {
-        if path == Path::new("cat.png") { Err("no cat") } else { Ok(Reference::TensorData("t".to_owned())) }
+    let failed = draft.clone().resolve_files(|path, _, place| {
+        if path == Path::new("cat.png") { Err(place()) } else { Ok(Reference::TensorData("t".to_owned())) }
     });
-    assert_eq!(failed, Err("no cat"));
+    assert_eq!(failed, Err("example `example_0`, input `a`".to_owned()));
     draft
-        .resolve_files(|path, member| {
+        .resolve_files(|path, member, _| {
             let text = format!("{}|{}", path.display(), member.unwrap_or_default());
             Ok::<_, ()>(if text.starts_with("cat") {
                 Reference::Misc("cat.png".to_owned())

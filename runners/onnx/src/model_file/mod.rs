@@ -106,6 +106,9 @@ impl ModelFile {
     /// # Errors
     /// A file that is not an ONNX model, is truncated, or is nested or filled beyond all reason.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, ModelFileError> {
+        if bytes.is_empty() {
+            return Err(ModelFileError::Invalid("it is empty".to_owned()));
+        }
         let budget = Budget::default();
         let mut file = Self::default();
         let mut has_ir_version = false;

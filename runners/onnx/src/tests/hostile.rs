@@ -105,7 +105,9 @@ fn claims() {
         let error = open(&TestFiles::of_bytes(bytes.to_vec()), EngineChoice::Rten).err().unwrap();
         assert!(error.message.contains(expected), "{what}: {}", error.message);
     };
-    check("empty", b"", "not an ONNX model: the file has no IR version");
+    check("empty", b"", "it is empty");
+    check("truncated", &[0x08, 8, 0x3a, 0x20, 0], "the file is truncated, or not an ONNX model");
+    check("no version", &field(7, &y), "not an ONNX model: the file has no IR version");
     check("text", b"this is no model at all", "not a");
     check("zip", b"PK\x03\x04\x14\0\0\0\0\0", "not a");
     check("no graph", &[0x08, 8], "the file has no graph");
