@@ -192,8 +192,13 @@ impl Binding {
 /// A dictionary takes any names. Declared inputs that are not all named after arguments are compared in their order, as they are bound.
 pub(crate) fn mismatches(arguments: &[Argument], inputs: Option<&[TensorSpec]>) -> Vec<String> {
     let declared = inputs.unwrap_or_default();
+    let mut kinds: Vec<Option<Kind>> = declared
+        .iter()
+        .map(|spec| Some(arguments.iter().find(|argument| argument.name == spec.model_name())?.kind))
+        .collect();
     let mut mismatches = match arguments {
         [first, rest @ ..] if is_dictionary(first, rest) => {
+            kinds.fill(Some(first.element));
             let keys: BTreeMap<&str, ModelValue> = declared
                 .iter()
                 .map(|spec| (spec.model_name(), model_value(spec.model_name(), first.element, false)))
@@ -212,6 +217,7 @@ pub(crate) fn mismatches(arguments: &[Argument], inputs: Option<&[TensorSpec]>) 
             if is_by_name(arguments, declared) || !declared.iter().enumerate().all(is_in_place) {
                 input_mismatches(inputs, &values)
             } else {
+                kinds = (0..declared.len()).map(|index| Some(arguments.get(index)?.kind)).collect();
                 let in_order: Vec<TensorSpec> = declared
                     .iter()
                     .zip(arguments)
@@ -221,11 +227,16 @@ pub(crate) fn mismatches(arguments: &[Argument], inputs: Option<&[TensorSpec]>) 
             }
         }
     };
+    // Integers, floats and booleans are converted without libtorch.
+    let takes_tensors = |kind: &Option<Kind>| matches!(kind, Some(Kind::Tensor | Kind::TensorList | Kind::Any));
     mismatches.extend(
         declared
             .iter()
-            .filter(|spec| spec.dtype != DataType::String && !is_supported(spec.dtype))
-            .map(|spec| format!("input `{}`: libtorch {LIBTORCH_VERSION} has no tensors of {}", spec.name, spec.dtype)),
+            .zip(&kinds)
+            .filter(|(spec, kind)| takes_tensors(kind) && spec.dtype != DataType::String && !is_supported(spec.dtype))
+            .map(|(spec, _)| {
+                format!("input `{}`: libtorch {LIBTORCH_VERSION} has no tensors of {}", spec.name, spec.dtype)
+            }),
     );
     // What is left is what loading refuses, such as more inputs than there are arguments.
     if mismatches.is_empty()

@@ -23,7 +23,7 @@ pub(crate) enum Wish {
 }
 
 /// Reads a device: `cpu`, an index, `GPU-…`, `MIG-…`. An index counts the GPUs that `visible`, the value of
-/// `CUDA_VISIBLE_DEVICES` in our environment, lists.
+/// `CUDA_VISIBLE_DEVICES` in our environment, lists. An empty list hides all of them.
 ///
 /// # Errors
 /// Something else, or an index that the list does not have: both are unavailable.
@@ -34,8 +34,7 @@ pub(crate) fn read(device: Option<&str>, visible: Option<&str>) -> Result<Wish, 
         runner::Device::Id(id) => return Ok(Wish::Gpu { visible: id.clone() }),
         runner::Device::Index(index) => *index,
     };
-    let shown =
-        visible.filter(|list| !list.trim().is_empty()).map(|list| list.split(',').map(str::trim).collect::<Vec<_>>());
+    let shown = visible.map(|list| list.split(',').map(str::trim).filter(|gpu| !gpu.is_empty()).collect::<Vec<_>>());
     match shown {
         None => Ok(Wish::Gpu { visible: index.to_string() }),
         Some(list) => match usize::try_from(index).ok().and_then(|index| list.get(index)) {
@@ -93,7 +92,10 @@ mod tests {
         check(None, Some("3"), Ok(Wish::Any));
         check(Some("cpu"), Some("3"), Ok(Wish::Cpu));
         check(Some("1"), None, gpu("1"));
-        check(Some("1"), Some(""), gpu("1"));
+        for none in ["", " ", ","] {
+            let reason = "device `0` cannot be used: CUDA_VISIBLE_DEVICES shows 0 GPUs, counted from 0";
+            check(Some("0"), Some(none), Err(reason));
+        }
         check(Some("1"), Some("2, GPU-5a"), gpu("GPU-5a"));
         check(
             Some("2"),

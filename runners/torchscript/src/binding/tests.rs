@@ -136,11 +136,16 @@ fn mismatches_of_what_is_declared() {
     assert_eq!(mismatches(&[argument("a: Tensor")], None), [""; 0]);
     let wide = TensorSpec { dtype: DataType::Uint32, ..spec("a") };
     let lacks = format!("input `a`: libtorch {LIBTORCH_VERSION} has no tensors of uint32");
-    if is_supported(DataType::Uint32) {
-        check(&["a: Tensor"], &[wide], &[]);
-    } else {
-        check(&["a: Tensor"], &[wide], &[&lacks]);
+    let expected = if is_supported(DataType::Uint32) { &[][..] } else { &[lacks.as_str()][..] };
+    for arguments in [["a: Tensor"], ["inputs: Dict[str, Tensor]"], ["x: Any"]] {
+        check(&arguments, std::slice::from_ref(&wide), expected);
     }
+    // One integer is converted without libtorch.
+    let count =
+        |name: &str| TensorSpec { shape: SymbolicShape::Dimensions(Vec::new()), dtype: DataType::Uint32, ..spec(name) };
+    check(&["x: Tensor", "a: int"], &[spec("x"), count("a")], &[]);
+    check(&["x: Tensor", "n: int"], &[spec("x"), count("a")], &[]);
+    check(&["counts: Dict[str, int]"], &[count("a")], &[]);
     // An internal name says which argument it is, also where the others are bound in order.
     check(&["a: Tensor", "b: Tensor"], &specs(&["x=a", "y"]), &[]);
     check(
