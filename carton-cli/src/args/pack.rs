@@ -79,7 +79,8 @@ pub(crate) struct PackArgs {
     /// Write the carton without loading the model: neither declared inputs and outputs nor self-tests are checked
     ///
     /// Otherwise the model is loaded in its runner and put to the self-tests, and no file is written when something does not match
-    /// (exit code 3) or the runner refuses the model or crashes (6).
+    /// (exit code 3) or the runner refuses the model or crashes (6). The python runner refuses syntax errors and missing functions
+    /// in any case.
     #[arg(long)]
     pub(crate) no_check: bool,
 

@@ -123,7 +123,7 @@ fn pack_explains_itself() {
               
               Otherwise the model is loaded in its runner and put to the self-tests, and no file is
               written when something does not match (exit code 3) or the runner refuses the model or
-              crashes (6).
+              crashes (6). The python runner refuses syntax errors and missing functions in any case.
 
           --link <SHA256=URL>
               Leave the file with this SHA-256 out of the carton, to be fetched from the URL; several
