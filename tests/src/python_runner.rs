@@ -37,8 +37,8 @@ pub fn install(place: &Place, interpreter: &Path) {
     place.describe("python", &[], "directory");
     let run = place.config().runner_dir.join("python/run");
     let text = format!(
-        "#!{} -IB\nimport sys\nsys.path.append({:?})\nfrom carton_runner.environments import packing\n\
-         packing.pack = lambda path, *_: {{'path': str(path)}}\nfrom carton_runner.process import main\nmain()\n",
+        "#!{} -IB\nimport sys\nsys.path.append({:?})\nfrom carton_runner import packing\n\
+         packing.pack = lambda path, *_: {{'path': str(path)}}\nfrom carton_runner.__main__ import main\nmain()\n",
         interpreter.display(),
         package.display().to_string(),
     );

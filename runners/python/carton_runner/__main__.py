@@ -4,7 +4,7 @@ from carton_runner import credentials
 
 
 def main():
-    """Parts with the credentials of package indexes, then serves the host."""
+    """Restarts this process without credentials of package indexes, then serves the host."""
     credentials.part()
     # Not before: what was imported until then is imported twice.
     from carton_runner import process

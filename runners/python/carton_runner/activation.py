@@ -18,8 +18,7 @@ MODEL_FOLDER = "CARTON_PYTHON_MODEL_FOLDER"
 
 
 def hide_variables():
-    """Takes out of the environment what only installing packages needs, and what is left of it in this process: credentials
-    were never there (``credentials.py``)."""
+    """Deletes the remaining variables for installing packages; ``credentials.part`` has removed the secret ones."""
     for name in list(os.environ):
         if any(fnmatch.fnmatchcase(name, pattern) for pattern in environments.VARIABLES):
             del os.environ[name]

@@ -1,7 +1,7 @@
 """Keeps the credentials of package indexes away from the process that runs the model.
 
 Installing packages needs them, models do not. They are in the environment that the host starts the runner with, and what a
-process was started with, the system shows to it for as long as it lives. So the runner begins by parting with them::
+process was started with, the system shows to it for as long as it lives. So the runner begins by restarting without them::
 
     runner, as it was started, with credentials
       ├── fork ────> keeper: keeps them, and starts uv and pip for the runner (``keeper.py``)
@@ -16,23 +16,39 @@ import socket
 import stat
 import sys
 
-from carton_runner import environments
 from carton_runner.descriptors import move_up
 
 #: Tells the second start where the keeper is: the descriptor of the socket, and the number of the process.
 KEEPER = "CARTON_PYTHON_KEEPER"
 
+#: Those of ``environments.VARIABLES`` that can hold a password, or say where one is. The process that runs the model is not
+#: even started with them.
+VARIABLES = (
+    "UV_*",
+    "PIP_*",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "NETRC",
+)
+
 #: The keeper of this process.
 _keeper = None
+
+
+def is_credential(name):
+    """Whether an environment variable is one of :data:`VARIABLES`."""
+    return any(name.startswith(one[:-1]) if one.endswith("*") else name == one for one in VARIABLES)
 
 
 def part():
     """Starts this process again without credentials, if it has any. Has to be called before anything else: the host's
     messages are not read twice."""
     global _keeper
-    if _keeper is not None:
-        return
-    if not any(environments.is_credential(name) for name in os.environ):
+    if not any(is_credential(name) for name in os.environ):
         _keeper = _inherited(os.environ.pop(KEEPER, ""))
         return
     ours, theirs = socket.socketpair()
@@ -46,7 +62,7 @@ def part():
         finally:
             os._exit(0)
     theirs.close()
-    clean = {name: value for name, value in os.environ.items() if not environments.is_credential(name)}
+    clean = {name: value for name, value in os.environ.items() if not is_credential(name)}
     clean[KEEPER] = "%d:%d" % (ours.fileno(), number)
     os.set_inheritable(ours.fileno(), True)
     try:

@@ -3,18 +3,28 @@ function is there, and which inputs it takes. Packing looks at these before it d
 that the model needs are not there yet, so that it cannot be imported."""
 
 import ast
+import importlib.machinery as machinery
 import os
 import warnings
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple, Union
+from typing import Dict, List, NamedTuple, Optional, Set, Tuple, Union
 
 from carton_runner.errors import RunnerError
 
 #: Larger modules are not looked at.
 MAX_MODULE_BYTES = 16 << 20
 
-#: What makes names that cannot be read from the module's text.
+#: Names whose use means that a module may define others at run time.
 _DYNAMIC = frozenset(("globals", "locals", "vars", "exec", "eval", "setattr", "__getattr__", "__dict__", "modules"))
+
+#: Words with which a package can add modules that do not lie in its folder.
+_ADDS_MODULES = (b"__path__", b"modules", b"meta_path", b"path_hooks")
+#: Where Python looks for a module in a folder, in its order. Only the files of the second kind can be read.
+_LOADERS = (
+    (machinery.ExtensionFileLoader, machinery.EXTENSION_SUFFIXES),
+    (machinery.SourceFileLoader, machinery.SOURCE_SUFFIXES),
+    (machinery.SourcelessFileLoader, machinery.BYTECODE_SUFFIXES),
+)
 
 _Function = Union[ast.FunctionDef, ast.AsyncFunctionDef]
 
@@ -87,19 +97,38 @@ def read(path: Path, options) -> EntryPoint:
 
 
 def _file(path: Path, package: str) -> Tuple[Optional[Path], bool]:
-    """The file of a module, if it is one of text, and whether the module is there at all."""
-    if not path.is_dir():
-        return path, package == path.stem
+    """The file of a module, if it is one of text, and whether the module is there at all. Python itself looks for it, in the
+    folders of the packages that lead to it: what it finds, it can import."""
     parts = package.split(".")
-    if not all(part.isidentifier() for part in parts):
+    if not path.is_dir():
+        return path, parts == [path.stem]
+    if any(not part or os.sep in part or "\0" in part for part in parts):
         return None, False
-    place = path.joinpath(*parts)
-    for file in (place / "__init__.py", place.with_name(place.name + ".py")):
-        if file.is_file():
-            return file, True
-    # A folder alone is a package too, and so is what was compiled.
-    compiled = [*place.parent.glob(place.name + ".*.so"), *place.parent.glob(place.name + ".so")]
-    return None, place.is_dir() or bool(compiled)
+    folders = [str(path)]
+    initial: Optional[str] = os.path.join(path, "__init__.py")
+    for part in parts:
+        spec = next(filter(None, (machinery.FileFinder(folder, *_LOADERS).find_spec(part) for folder in folders)), None)
+        if spec is None:
+            return None, _is_for_others(part, folders) or _adds_modules(initial)
+        folders = list(spec.submodule_search_locations or ())
+        initial = spec.origin if isinstance(spec.loader, machinery.SourceFileLoader) else None
+    return None if initial is None else Path(initial), True
+
+
+def _is_for_others(module: str, folders: List[str]) -> bool:
+    """Whether the module is there, compiled for another Python or another system."""
+    names = [name for folder in folders for name in os.listdir(folder)]
+    return any(name.startswith(module + ".") and name.endswith((".so", ".pyd")) for name in names)
+
+
+def _adds_modules(initial: Optional[str]) -> bool:
+    """Whether the file that makes a folder a package may add modules from elsewhere."""
+    try:
+        with open(initial or os.devnull, "rb") as file:
+            text = file.read(MAX_MODULE_BYTES)
+    except OSError:
+        return False
+    return any(word in text for word in _ADDS_MODULES)
 
 
 def _parse(file: Path, relative: str) -> Optional[ast.Module]:
@@ -166,35 +195,3 @@ def _is_dynamic(node: ast.AST) -> bool:
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return node.name in _DYNAMIC
     return isinstance(node, ast.Attribute) and node.attr in _DYNAMIC
-
-
-def mismatches(entry: EntryPoint, inputs: Optional[List[Dict[str, Any]]]) -> List[str]:
-    """In which ways the declared inputs contradict the parameters of a plain function, a sentence each; ``None`` where none
-    are declared."""
-    if inputs is None or not entry.is_model or entry.definition is None:
-        return []
-    arguments = entry.definition.args
-    where = "`%s` (%s, line %d)" % (entry.function, entry.file, entry.definition.lineno)
-    by_position = {parameter.arg for parameter in arguments.posonlyargs}
-    by_name = {parameter.arg for parameter in (*arguments.args, *arguments.kwonlyargs)}
-    given = {spec.get("internal_name") or spec["name"] for spec in inputs}
-    found = []
-    for spec in inputs:
-        name = spec.get("internal_name") or spec["name"]
-        if name in by_position:
-            found.append("input `%s`: %s takes `%s` by position only" % (spec["name"], where, name))
-        elif name not in by_name and arguments.kwarg is None:
-            has = ", ".join("`%s`" % parameter.arg for parameter in (*arguments.args, *arguments.kwonlyargs)) or "none"
-            found.append("input `%s`: %s has no parameter `%s`; it has %s" % (spec["name"], where, name, has))
-    for name in _required(arguments):
-        if name not in given:
-            found.append("input `%s`: %s needs it, and no declared input gives it" % (name, where))
-    return found
-
-
-def _required(arguments: ast.arguments) -> List[str]:
-    """The parameters without a default."""
-    positional = [*arguments.posonlyargs, *arguments.args]
-    required = positional[: len(positional) - len(arguments.defaults)]
-    required += [one for one, default in zip(arguments.kwonlyargs, arguments.kw_defaults) if default is None]
-    return [parameter.arg for parameter in required]

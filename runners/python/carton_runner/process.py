@@ -14,7 +14,7 @@ import traceback
 import types
 
 import carton_runner
-from carton_runner import credentials, descriptors
+from carton_runner import descriptors
 from carton_runner.serving import Server
 
 #: Seconds that exit handlers of the model may take; hosts kill what has not ended a second after the connection.
@@ -23,7 +23,6 @@ _EXIT_PATIENCE = 0.8
 
 def main():
     """Serves the host at standard input until it is gone or asks to shut down."""
-    credentials.part()
     process = Process()
     try:
         connection = _take_standard_input()

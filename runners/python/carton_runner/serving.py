@@ -341,7 +341,7 @@ class Server:
         report = Report(self._report, call)
         path, scratch = Path(fields["path"]), Path(fields["scratch"])
         # Not needed by a runner that only runs models.
-        from carton_runner.environments import packing
+        from carton_runner import packing
 
         packed = packing.pack(path, scratch, fields["options"], fields["pack_options"], fields["inputs"], report)
         self._last_answer('"packed":%s' % packed_json(packed), call.number)

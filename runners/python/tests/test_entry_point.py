@@ -1,12 +1,13 @@
 """What is known of a model before any of it runs, and what it says when it does not load."""
 
+import py_compile
 import tempfile
 import textwrap
 import unittest
 from pathlib import Path
 
 import support
-from carton_runner import entry_point, loading
+from carton_runner import entry_point, loading, packing
 from carton_runner.errors import RunnerError
 from host import Host
 
@@ -77,13 +78,24 @@ class EntryPoints(unittest.TestCase):
         self.assertEqual(self.read("", entrypoint_package="net", infer_fn="f").file, "net/__init__.py")
         entry = entry_point.read(package / "serve.py", options(infer_fn="f"))
         self.assertEqual((entry.package, entry.file), ("serve", "serve.py"))
-        # What is compiled cannot be looked at.
+        # What is compiled cannot be looked at, for whichever Python it is.
         (self.folder / "fast.cpython-311-x86_64-linux-gnu.so").write_bytes(b"")
         self.assertIsNone(self.read("", entrypoint_package="fast", infer_fn="f").definition)
 
+    def test_modules_without_a_file_of_text(self):
+        self.refused("", "no module `net..serve`", entrypoint_package="net..serve")
+        self.refused("", "no module `%s`" % ("n" * 5000), entrypoint_package="n" * 5000)
+        self.refused("", "no module `main\0`", entrypoint_package="main\0")
+        # A package can bring modules that do not lie in it.
+        (self.folder / "net").mkdir()
+        (self.folder / "net/__init__.py").write_text("x = 1\n")
+        self.refused("", "no module `net.serve`", entrypoint_package="net.serve")
+        (self.folder / "net/__init__.py").write_text("__path__.append('elsewhere')\n")
+        self.assertEqual(self.read("", entrypoint_package="net.serve", infer_fn="f").file, "")
+
     def mismatches(self, source, *names):
         inputs = [{"name": name, "dtype": "float32"} if isinstance(name, str) else name for name in names]
-        return entry_point.mismatches(self.read(source, infer_fn="f"), inputs)
+        return packing.mismatches(self.read(source, infer_fn="f"), inputs)
 
     def test_inputs_that_contradict_the_function(self):
         function = "`f` (main.py, line 1)"
@@ -112,9 +124,9 @@ class EntryPoints(unittest.TestCase):
             with self.subTest(source=source):
                 self.assertEqual(self.mismatches(source, "y"), [])
         entry = self.read("def f(x): pass", infer_fn="f")
-        self.assertEqual(entry_point.mismatches(entry, None), [])
+        self.assertEqual(packing.mismatches(entry, None), [])
         # The object of an entry point takes all inputs as one dict.
-        self.assertEqual(entry_point.mismatches(self.read("def get_model(x): pass"), [{"name": "y"}]), [])
+        self.assertEqual(packing.mismatches(self.read("def get_model(x): pass"), [{"name": "y"}]), [])
 
 
 @support.needs_numpy
@@ -134,6 +146,33 @@ class Loading(support.ModelTest):
         # One of the model's own is not to be installed.
         fields = self.error(self.load("from . import other\n", {"entrypoint_package": "main"}), "main.py", "other")
         self.assertNotIn("hint", fields)
+
+    def test_what_loads_can_be_packed(self):
+        function = "def f(): return {}\n"
+        for name, package in (
+            ("my-model.py", None),
+            ("3d.py", None),
+            ("class.py", None),
+            ("my-net/1.py", "my-net.1"),
+            ("my-net/__init__.py", "my-net"),
+            ("main.pyc", None),
+            ("net/serve.pyc", "net.serve"),
+        ):
+            with self.subTest(name=name):
+                path = Path(self.write(name, function))
+                if path.suffix == ".pyc":
+                    source = path.with_suffix(".py")
+                    path.rename(source)
+                    py_compile.compile(str(source), str(path), doraise=True)
+                    source.unlink()
+                given = {"infer_fn": "f", **({} if package is None else {"entrypoint_package": package})}
+                with Host() as host:
+                    loaded = host.load(self.folder, given)
+                    self.assertEqual(loaded[0], "loaded", loaded)
+                entry = entry_point.read(Path(self.folder), options(**given))
+                self.assertEqual(entry.definition is None, path.suffix == ".pyc")
+                self.assertEqual(entry.file, "" if path.suffix == ".pyc" else name)
+                path.unlink()
 
     def test_a_syntax_error_and_a_missing_function(self):
         self.error(self.load("x = 1\ndef f(:\n"), 'main.py", line 2', "SyntaxError")

@@ -16,7 +16,7 @@ sys.path.insert(0, str(PACKAGE))
 
 import support  # noqa: E402, F401, finds the host
 from carton_runner import environments  # noqa: E402
-from carton_runner.environments import compiling, lock, packing, store, tree, uv, wheels  # noqa: E402
+from carton_runner.environments import compiling, gathering, lock, store, tree, uv, wheels  # noqa: E402
 from carton_runner.errors import RunnerError  # noqa: E402
 from host import Host  # noqa: E402
 
@@ -341,7 +341,7 @@ class Processes(Case):
 class Packing(Case):
     def pack(self, path, **options):
         scratch = Path(tempfile.mkdtemp(dir=self.folder))
-        packed = packing.gather(self.folder / path, scratch, options, self.report)
+        packed = gathering.gather(self.folder / path, scratch, options, self.report)
         self.assertEqual(packed["required_framework_version"], "=%d.%d" % sys.version_info[:2])
         self.assertEqual(Path(packed["path"]).parent, scratch)
         return Path(packed["path"])

@@ -8,7 +8,8 @@ import unittest
 from pathlib import Path
 
 import support
-from carton_runner.environments import lock, original_lock, packing, store, wheels, writing_original
+from carton_runner import packing
+from carton_runner.environments import lock, original_lock, store, wheels, writing_original
 from carton_runner.environments.writing_original import CannotLock
 from host import Host, inline
 from test_environments import Case

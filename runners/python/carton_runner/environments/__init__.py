@@ -1,6 +1,6 @@
 """Environments of models: what a model needs from the package index, and where it is on this machine.
 
-The runner calls :func:`prepare` before it imports a model, and ``packing.pack`` to pack one. Both raise
+The runner calls :func:`prepare` before it imports a model, and ``gathering.gather`` to pack one. Both raise
 ``carton_runner.errors.RunnerError``. ``report`` has ``info(text)``, ``warn(text)`` and ``progress(what, done, total)``, and
 ``is_wanted()`` says whether anybody still waits.
 
@@ -8,7 +8,8 @@ The runner calls :func:`prepare` before it imports a model, and ``packing.pack``
   runs ``uv``, ``programs``: runs programs until they are done or nobody waits, ``variables``: what they see.
 - ``lock``: the lock of a model, ``original_lock``: the one of the original Carton; pure, both are read as strictly as
   they can be.
-- ``compiling``: makes locks; ``tree``, ``wheels``, ``packing``: what goes into a carton.
+- ``compiling``: makes locks, ``writing_original``: those of the original Carton.
+- ``tree``, ``wheels``, ``gathering``: what goes into a carton.
 """
 
 #: Environment variables (patterns of ``fnmatch``) that installing packages needs and that the model does not see. The
@@ -33,24 +34,6 @@ VARIABLES = (
     "XDG_CONFIG_HOME",
     "XDG_DATA_HOME",
 )
-
-#: Those of them that can hold a password, or say where one is. The process that runs the model is not even started with them.
-CREDENTIALS = (
-    "UV_*",
-    "PIP_*",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "ALL_PROXY",
-    "http_proxy",
-    "https_proxy",
-    "all_proxy",
-    "NETRC",
-)
-
-
-def is_credential(name):
-    """Whether a variable is one of :data:`CREDENTIALS`."""
-    return any(name.startswith(one[:-1]) if one.endswith("*") else name == one for one in CREDENTIALS)
 
 
 def prepare(model_folder, report):

@@ -12,33 +12,8 @@ from carton_runner.errors import RunnerError
 BUNDLE_WHEELS = "bundle_wheels"
 
 
-def pack(path: Path, scratch: Path, options, pack_options: Dict[str, Any], inputs, report) -> Dict[str, Any]:
-    """Returns the fields of ``packed`` (spec/runner-protocol.md section 5) for the model at ``path``, a folder or a
-    Python file, with the declared ``inputs``, ``None`` if there are none.
-
-    The folder that is packed is made in ``scratch``; the user's is never changed.
-    """
-    # Not needed where models are only run.
-    from carton_runner import entry_point, loading
-
-    path = Path(os.path.abspath(path))
-    options = loading.Options(options, report.warn)
-    _check_kind(path)
-    # What is wrong with the model itself is told before packages are looked for.
-    entry = entry_point.read(path, options)
-    packed = gather(path, scratch, pack_options, report, _original_options(entry, options))
-    return {**packed, "mismatches": entry_point.mismatches(entry, inputs)}
-
-
-def _original_options(entry, options) -> Optional[Dict[str, str]]:
-    """The options with which the original Carton finds the entry point; ``None`` if it cannot call it: it knows neither plain
-    functions, nor arguments, nor coroutines."""
-    if entry.is_model or options.for_model or entry.is_coroutine() or not entry.function.isidentifier():
-        return None
-    return {"entrypoint_package": entry.package, "entrypoint_fn": entry.function}
-
-
-def _check_kind(path: Path) -> None:
+def check_kind(path: Path) -> None:
+    """Refuses a model that is neither a folder nor a file of Python."""
     if not path.is_dir() and not (path.suffix == ".py" and path.is_file()):
         raise RunnerError(
             f"`{path}` is neither a folder nor a Python file", hint="name the folder of the model, or its only file"
@@ -53,7 +28,7 @@ def gather(
     path, scratch = Path(os.path.abspath(path)), Path(os.path.abspath(scratch))
     bundles = _bundles(pack_options, report)
     model = scratch / "model"
-    _check_kind(path)
+    check_kind(path)
     if path.is_dir():
         is_for_both = _pack_folder(path, model, bundles, original is not None, report)
     else:
