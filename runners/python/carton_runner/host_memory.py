@@ -2,6 +2,7 @@
 
 import mmap
 import os
+import resource
 from collections import deque
 
 from carton_runner import descriptors, regions
@@ -15,7 +16,7 @@ _BYTE_CAP = 8 << 40
 _WORTH_MAPPING = 256 << 10
 
 
-class _OwnPages(mmap.mmap):
+class _CopyOnWritePages(mmap.mmap):
     """Pages of the host that become this process's own when they are written to."""
 
     #: The array that the host lends as long as it is alive.
@@ -29,6 +30,8 @@ class HostMemory:
         self._roots = roots
         self._on_release = on_release
         self._regions = {}
+        #: Whether the model may write to inputs, for which the pages of regions are mapped again.
+        self.are_inputs_writable = False
         #: The descriptors of regions, and which files they were: models close descriptors, and open others in their place.
         self._files = {}
         self._total = 0
@@ -47,10 +50,27 @@ class HostMemory:
                 raise ProtocolError("region %d of shared memory: it cannot have 0 bytes" % number)
             self._regions[number] = regions.receive(descriptor, number, size)
             self._total += size
-            kept = descriptors.move_up(os.dup(descriptor))
-            self._files[number] = (kept, _identity(kept))
+            self._keep(number, descriptor)
         finally:
             os.close(descriptor)
+
+    def _keep(self, number, descriptor):
+        """Keeps a descriptor of a region, if it is of use and there is room for it. Without one, inputs in the region are
+        copied where they may be written to."""
+        # A mapping has a descriptor of its own already, and the model needs some too.
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        if not self.are_inputs_writable or (limit != resource.RLIM_INFINITY and len(self._files) >= limit // 4):
+            return
+        kept = -1
+        try:
+            kept = os.dup(descriptor)
+            kept = descriptors.move_up(kept)
+        except OSError:
+            # No descriptor is left.
+            if kept >= 0:
+                os.close(kept)
+            return
+        self._files[number] = (kept, _identity(kept))
 
     def unmap(self, number):
         """Forgets a region. Arrays that still lie in it keep the mapping."""
@@ -58,8 +78,8 @@ class HostMemory:
         if region is None:
             raise ProtocolError("region %d of shared memory: it was never mapped" % number)
         self._total -= len(region)
-        descriptor, identity = self._files.pop(number)
-        if _identity(descriptor) == identity:
+        descriptor, identity = self._files.pop(number, (-1, None))
+        if identity is not None and _identity(descriptor) == identity:
             os.close(descriptor)
 
     def region(self, number, offset, length):
@@ -98,7 +118,7 @@ class HostMemory:
         before = hold.offset % mmap.ALLOCATIONGRANULARITY
         access = {"flags": mmap.MAP_PRIVATE, "prot": mmap.PROT_READ | mmap.PROT_WRITE}
         try:
-            return _OwnPages(descriptor, before + hold.length, offset=hold.offset - before, **access)
+            return _CopyOnWritePages(descriptor, before + hold.length, offset=hold.offset - before, **access)
         except (OSError, ValueError):
             # Out of mappings or descriptors: then it is a copy.
             return None

@@ -333,6 +333,7 @@ class Server:
         self._encoder.use(numpy)
         self.pool.numpy = numpy
         model.writable = self.host_memory.writable
+        self.host_memory.are_inputs_writable = model.writable_inputs
         self._model = model
         self._last_answer('"loaded":{"max_concurrency":1}', call.number)
 

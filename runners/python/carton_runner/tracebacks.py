@@ -1,6 +1,7 @@
 """Exceptions of a model, in words: what was raised, why, and where (only in the model and its libraries)."""
 
 import os
+import re
 import traceback
 
 from carton_runner.calls import Cancelled
@@ -15,8 +16,10 @@ _CHAIN_CAP = 16
 #: What to do about inputs that a model writes to.
 _READ_ONLY = (
     "inputs lie in memory that is shared with the caller: copy what is written to (`x = x.copy()`), or set the model's option "
-    "`writable_inputs = true`, with which each call gets copies"
+    "`writable_inputs = true`, with which the model gets copies"
 )
+#: How NumPy and Cython say that an array must not be written to.
+_SAYS_READ_ONLY = re.compile(r"(?:destination|array|WRITEBACKIFCOPY base|write flag set|byte-swapped) is read-only\Z")
 
 
 def of_call(error, call, model):
@@ -48,9 +51,8 @@ def describe(error, folder=None):
 
 
 def _is_about_read_only(error):
-    """Whether an exception, or one that led to it, is about memory that must not be written to, as NumPy and Cython say
-    so."""
-    return any(isinstance(one, ValueError) and "read-only" in _text(one) for one in (error, *_chain(error)))
+    """Whether an exception, or one that led to it, is about an array that must not be written to."""
+    return any(isinstance(one, ValueError) and _SAYS_READ_ONLY.search(_text(one)) for one in (error, *_chain(error)))
 
 
 def _line_in(error, folder):

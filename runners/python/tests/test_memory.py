@@ -1,5 +1,6 @@
 """Tensors in shared memory: what is copied, what is not, and when it is given back."""
 
+import resource
 import struct
 import time
 import unittest
@@ -230,6 +231,57 @@ class SharedMemory(support.ModelTest):
                 self.assertEqual(outputs["y"][2], struct.pack("<d", 1) + values[8:])
             host.send({"unmap": {"region": region}})
             self.assertEqual(host.call({"ping": {}})[0], "pong")
+
+    def test_the_hint_about_writing_is_for_arrays_of_numpy_and_cython(self):
+        source = """
+            import numpy as np
+
+            WAYS = {
+                "in place": lambda x: x.__iadd__(1),
+                "out": lambda x: np.add(x, 1, out=x),
+                "put": lambda x: np.put(x, 0, 1),
+                "sort": lambda x: x.sort(),
+                "shuffle": lambda x: np.random.default_rng().shuffle(x),
+            }
+
+            def f(x, how):
+                if how[()] in WAYS:
+                    WAYS[how[()]](x)
+                raise ValueError(how[()])
+        """
+
+        def hint(how):
+            tensors = [inline("x", "float64", [2], 0, 16), inline("how", "string", [], 16, 16 + len(how))]
+            body = bytes(16) + struct.pack("<QQ", 0, len(how)) + how.encode()
+            return self.error(host.call({"infer": {"inputs": tensors}}, body), "ValueError").get("hint", "")
+
+        with self.host(source, {"infer_fn": "f"}) as host:
+            for how in ("in place", "out", "put", "sort", "shuffle", "buffer source array is read-only"):
+                self.assertIn("`writable_inputs = true`", hint(how), how)
+            for how in ("dataset is opened read-only: /data", "the store is read-only", "read-only"):
+                self.assertEqual(hint(how), "", how)
+
+    def test_many_regions(self):
+        source = """
+            def f(x):
+                if x.flags.writeable:
+                    x[0] += 1
+                return {"first": x[:1]}
+        """
+        n = 100_000
+        for is_writable in (False, True):
+            # Each region has a descriptor, and not all of them a second one.
+            limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (160, 160))  # noqa: E731
+            with self.host(source, {"infer_fn": "f", "writable_inputs": is_writable}, preexec_fn=limit) as host:
+                for value in range(90):
+                    region, memory = host.region(1 << 20)
+                    memory[:8] = struct.pack("<d", value)
+                    first = self.infer(host, shared("x", "float64", [n], region, 0, 8 * n))["first"][2]
+                    self.assertEqual(first, struct.pack("<d", value + is_writable))
+                    self.assertEqual(memory[:8], struct.pack("<d", value))
+                for number in range(1, 91):
+                    host.send({"unmap": {"region": number}})
+                self.assertEqual(host.call({"ping": {}})[0], "pong")
 
     def test_options_that_are_no_choice(self):
         self.write("main.py", MODEL)
