@@ -8,7 +8,9 @@ not be started in a process that may fork.
 import os
 import re
 import sys
+import time
 
+from carton_runner.calls import Cancelled
 from carton_runner.errors import RunnerError
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -23,6 +25,9 @@ _OF_AMD = "/dev/kfd"
 #: Seconds in which the driver must answer. It may have to wake GPUs up.
 _PATIENCE = 120
 
+#: Seconds between two looks whether the load was cancelled.
+_PAUSE = 0.25
+
 _ASK = """
 import ctypes, sys
 driver = ctypes.CDLL(sys.argv[1])
@@ -34,16 +39,21 @@ print(status, count.value)
 _REASONS = {100: "it lists no such GPU", 101: "it lists no such GPU", 803: "it does not fit the kernel's part of it"}
 
 
-def choose(device):
-    """Shows frameworks the device that a load asks for, ``None`` for any. Raises ``RunnerError`` (``unavailable``) for what
+def choose(device, is_wanted):
+    """Shows frameworks the device that a load asks for, ``None`` for any. ``is_wanted`` says whether somebody still waits for
+    the load. Raises ``Cancelled`` if not, ``RunnerError`` (``unavailable``) for what
     names no device, and for a GPU that this machine does not have."""
     if device is None:
+        if _GIVEN is None:
+            os.environ.pop(VISIBLE, None)
+        else:
+            os.environ[VISIBLE] = _GIVEN
         return
     if device == "cpu":
         os.environ[VISIBLE] = ""
         return
     shown = _shown(device)
-    problem = _problem(shown)
+    problem = _problem(shown, is_wanted)
     if problem is not None:
         raise _unusable("device `%s` cannot be used" % device, [problem])
     os.environ[VISIBLE] = shown
@@ -70,24 +80,24 @@ def _unusable(message, causes=()):
     return RunnerError(message, causes, "unavailable", "use the device `cpu`, or one that this machine has")
 
 
-def _problem(shown):
+def _problem(shown, is_wanted):
     """Why no framework can use the one GPU that is shown; ``None`` if nothing is known against it."""
     import subprocess
 
     command = [sys.executable, "-IBS", "-c", _ASK, _DRIVER]
     try:
-        asked = subprocess.run(
+        asked = subprocess.Popen(
             command,
             env=dict(os.environ, **{VISIBLE: shown}),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            timeout=_PATIENCE,
-            check=False,
         )
+        with asked:
+            printed, said = _wait_for(asked, is_wanted)
     except (OSError, subprocess.TimeoutExpired) as error:
         return "the driver cannot be asked: %s" % error
-    answer = asked.stdout.split()
+    answer = printed.split()
     if asked.returncode == 0 and len(answer) == 2:
         status, count = (int(number) for number in answer)
         if status == 0 and count > 0:
@@ -95,5 +105,22 @@ def _problem(shown):
         return "the driver of NVIDIA's GPUs says: %s" % _REASONS.get(status or 100, "error %d" % status)
     if os.path.exists(_OF_AMD):
         return None
-    said = asked.stderr.decode(errors="replace").strip().splitlines()
+    said = said.decode(errors="replace").strip().splitlines()
     return "the driver of NVIDIA's GPUs cannot be used: %s" % (said[-1] if said else "it ended with %d" % asked.returncode)
+
+
+def _wait_for(asked, is_wanted):
+    """What a process prints until it ends, which it has to do in time and while somebody waits for the load."""
+    import subprocess
+
+    end = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return asked.communicate(timeout=_PAUSE)
+        except subprocess.TimeoutExpired:
+            if is_wanted() and time.monotonic() < end:
+                continue
+            asked.kill()
+            if not is_wanted():
+                raise Cancelled from None
+            raise subprocess.TimeoutExpired("the driver", _PATIENCE) from None

@@ -32,20 +32,20 @@ class Keeper:
     def start(self, command, cwd, environment, output, pass_fds):
         """Starts a program with the variables that ``environment`` names. Returns what ends it and waits for it. Raises
         ``OSError`` as ``subprocess`` does."""
-        request = {"start": list(command), "cwd": cwd, "environment": environment}
-        answer = self._ask(request, [output, *pass_fds])
-        if "error" in answer:
-            raise OSError(answer["error"])
+        self._ask({"start": list(command), "cwd": cwd, "environment": environment}, [output, *pass_fds])
         return _Program(self)
 
     def _ask(self, request, descriptors=()):
+        """The answer. Raises ``OSError`` for a request that failed, and ``RunnerError`` where the keeper does not answer."""
         try:
             _send(self._channel, request, descriptors)
             answer = _receive(self._channel)[0]
         except OSError as error:
-            raise _lost(error) from error
+            raise _unable(error) from error
         if answer is None:
-            raise _lost("it has ended")
+            raise _unable("it has ended")
+        if "error" in answer:
+            raise OSError(answer["error"])
         return answer
 
     def end(self):
@@ -72,15 +72,21 @@ class _Program:
 
     def kill(self):
         """Ends it at once."""
-        self._keeper._ask({"kill": True})
+        self._ask({"kill": True})
 
     def wait(self):
         """Its status, when it has ended."""
-        return self._keeper._ask({"wait": True})["status"]
+        return self._ask({"wait": True})["status"]
+
+    def _ask(self, request):
+        try:
+            return self._keeper._ask(request)
+        except OSError as error:
+            raise _unable(error) from error
 
 
-def _lost(reason):
-    text = "the process that has the credentials of package indexes cannot be asked"
+def _unable(reason):
+    text = "the process that has the credentials of package indexes does not do what it is asked for"
     return RunnerError(text, [str(reason)])
 
 
@@ -134,11 +140,11 @@ def _start(request, descriptors):
         stderr=subprocess.STDOUT,
         pass_fds=kept,
         # This process has one thread.
-        preexec_fn=_listen_to_the_end,
+        preexec_fn=_restore_sigterm,
     )
 
 
-def _listen_to_the_end():
+def _restore_sigterm():
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 

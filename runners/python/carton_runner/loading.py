@@ -55,7 +55,7 @@ def load(fields, report, call, loops):
     if not os.path.isdir(folder):
         raise RunnerError("there is no folder %s" % folder)
     # What cannot be used is told before packages are fetched.
-    devices.choose(fields["device"])
+    devices.choose(fields["device"], report.is_wanted)
     packages = environments.prepare(Path(folder), report)
     # Code of the model runs from here on.
     credentials.forget()

@@ -1,10 +1,14 @@
 """Credentials of package indexes reach the programs that make environments, and not the process that runs the model."""
 
 import os
+import socket
+import sys
 import unittest
 from pathlib import Path
 
 import support
+from carton_runner import keeper
+from carton_runner.errors import RunnerError
 from host import Host
 from test_environments import Case
 
@@ -129,6 +133,32 @@ class Credentials(Case):
             environ = Path(f"/proc/{host.process.pid}/environ").read_bytes()
             self.assertIn(b"CARTON_PYTHON_KEEPER", environ)
             self.assertNotIn(SECRET.encode(), environ)
+
+
+class Keeping(unittest.TestCase):
+    def test_what_the_keeper_cannot_do_is_said(self):
+        ours, theirs = socket.socketpair()
+        process = os.fork()
+        if process == 0:
+            try:
+                ours.close()
+                keeper.serve(theirs)
+            finally:
+                os._exit(0)
+        theirs.close()
+        kept = keeper.Keeper(ours, process)
+        try:
+            with self.assertRaisesRegex(OSError, "no-such-program"):
+                kept.start(["/no-such-program"], "/", "uv", 2, ())
+            # There is no program to be ended, or to be waited for.
+            for ask in (keeper._Program(kept).kill, keeper._Program(kept).wait):
+                with self.assertRaises(RunnerError) as caught:
+                    ask()
+                self.assertIn("has no attribute", caught.exception.causes[0])
+            program = kept.start([sys.executable, "-c", "raise SystemExit(3)"], "/", "uv", 2, ())
+            self.assertEqual(program.wait(), 3)
+        finally:
+            kept.end()
 
 
 if __name__ == "__main__":

@@ -4,11 +4,13 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 import unittest
 from unittest import mock
 
 import support
 from carton_runner import devices
+from carton_runner.calls import Cancelled
 from carton_runner.errors import RunnerError
 from host import Host
 
@@ -34,16 +36,34 @@ class Devices(unittest.TestCase):
         for device in ("foo", "", "-1", "cuda:0", "1e3", "٣", "9" * 5000, "GPU-", "GPU-1,2", "CPU"):
             with self.subTest(device=device[:10]):
                 with self.assertRaises(RunnerError) as caught:
-                    devices.choose(device)
+                    devices.choose(device, lambda: True)
                 self.assertIn("names no device: expected `cpu`", caught.exception.message)
                 self.assertEqual(caught.exception.code, "unavailable")
 
     def test_no_device_and_the_cpu(self):
-        with mock.patch.dict(os.environ, CUDA_VISIBLE_DEVICES="before"):
-            devices.choose(None)
-            self.assertEqual(os.environ["CUDA_VISIBLE_DEVICES"], "before")
-            devices.choose("cpu")
-            self.assertEqual(os.environ["CUDA_VISIBLE_DEVICES"], "")
+        for given in ("before", "", None):
+            with mock.patch.dict(os.environ), mock.patch.object(devices, "_GIVEN", given):
+                devices.choose("cpu", lambda: True)
+                self.assertEqual(os.environ["CUDA_VISIBLE_DEVICES"], "")
+                # A load that failed leaves nothing behind.
+                devices.choose(None, lambda: True)
+                self.assertEqual(os.environ.get("CUDA_VISIBLE_DEVICES"), given)
+
+    def test_without_nvidias_driver(self):
+        with tempfile.NamedTemporaryFile() as there, mock.patch.object(devices, "_DRIVER", "libcuda-that-is-nowhere.so"):
+            with mock.patch.object(devices, "_OF_AMD", there.name):
+                self.assertIsNone(devices._problem("0", lambda: True))
+            with mock.patch.object(devices, "_OF_AMD", there.name + "-not"):
+                self.assertIn("libcuda-that-is-nowhere.so", devices._problem("0", lambda: True))
+
+    def test_a_driver_that_does_not_answer(self):
+        with mock.patch.object(devices, "_ASK", "import time; time.sleep(60)"):
+            started = time.monotonic()
+            with self.assertRaises(Cancelled):
+                devices._problem("0", lambda: False)
+            with mock.patch.object(devices, "_PATIENCE", 0.3):
+                self.assertIn("timed out after 0.3 seconds", devices._problem("0", lambda: True))
+            self.assertLess(time.monotonic() - started, 30)
 
 
 #: A driver with two GPUs that understands ``CUDA_VISIBLE_DEVICES`` as NVIDIA's does, where there is none: what it says is
@@ -72,11 +92,11 @@ class Driver(unittest.TestCase):
             variables = {"LD_LIBRARY_PATH": folder, "CUDA_VISIBLE_DEVICES": "before"}
             with mock.patch.dict(os.environ, variables), mock.patch.object(devices, "_GIVEN", None):
                 for device in ("0", "1", "GPU-5a"):
-                    devices.choose(device)
+                    devices.choose(device, lambda: True)
                     self.assertEqual(os.environ["CUDA_VISIBLE_DEVICES"], device)
                 for device, reason in (("2", "it lists no such GPU"), ("GPU-6", "it lists no such GPU"), ("7", "error 999")):
                     with self.assertRaises(RunnerError) as caught:
-                        devices.choose(device)
+                        devices.choose(device, lambda: True)
                     self.assertEqual(caught.exception.causes, (f"the driver of NVIDIA's GPUs says: {reason}",))
                 # What was shown before stays.
                 self.assertEqual(os.environ["CUDA_VISIBLE_DEVICES"], "GPU-5a")
@@ -90,6 +110,7 @@ class Loading(support.ModelTest):
             loaded = host.load(self.folder, {"infer_fn": "f"}, device=device)
             return loaded, host.call({"infer": {"inputs": []}}) if loaded[0] == "loaded" else None
 
+    @unittest.skipIf(os.path.exists(devices._OF_AMD), "with GPUs of AMD only frameworks know which there are")
     def test_a_gpu_that_is_not_there(self):
         for device in ("99", "GPU-00000000-0000-0000-0000-000000000000"):
             fields = self.error(self.load(device)[0], f"device `{device}` cannot be used", "NVIDIA", "use the device `cpu`")

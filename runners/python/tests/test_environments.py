@@ -10,12 +10,14 @@ import tempfile
 import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
 PACKAGE = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PACKAGE))
 
 import support  # noqa: E402, F401, finds the host
 from carton_runner import environments  # noqa: E402
+from carton_runner.calls import Cancelled  # noqa: E402
 from carton_runner.environments import compiling, gathering, lock, store, tree, uv, wheels  # noqa: E402
 from carton_runner.errors import RunnerError  # noqa: E402
 from host import Host  # noqa: E402
@@ -179,7 +181,7 @@ class Environments(Case):
     def test_no_uv(self):
         os.environ.update(UV=str(self.folder / "nothing"), PATH="", HOME=str(self.folder))
         try:
-            uv.find()
+            uv.find(self.report)
         except RunnerError as error:
             self.assertEqual(error.code, "unavailable")
             self.assertIn("pip install uv", error.hint)
@@ -190,10 +192,23 @@ class Environments(Case):
         os.environ.update(UV=str(self.folder / "nothing"), PATH="", HOME=str(self.folder))
         for place in (".cargo/bin/uv", ".local/bin/uv"):
             self.write(place, FAKE_UV).chmod(0o755)
-            self.assertEqual(uv.find().command, (str(self.folder / place),))
+            self.assertEqual(uv.find(self.report).command, (str(self.folder / place),))
         # One that does not work is passed by.
         self.write(".local/bin/uv", "#!/bin/sh\necho pyenv: no uv >&2; exit 127\n")
-        self.assertEqual(uv.find().command, (str(self.folder / ".cargo/bin/uv"),))
+        self.assertEqual(uv.find(self.report).command, (str(self.folder / ".cargo/bin/uv"),))
+
+    def test_a_uv_that_does_not_answer(self):
+        os.environ.update(UV=str(self.folder / "nothing"), PATH="", HOME=str(self.folder))
+        self.write(".local/bin/uv", "#!/bin/sh\nexec /bin/sleep 60\n").chmod(0o755)
+        self.write(".cargo/bin/uv", FAKE_UV).chmod(0o755)
+        started = time.monotonic()
+        with mock.patch.object(uv, "_PATIENCE", 0.3):
+            self.assertEqual(uv.find(self.report).command, (str(self.folder / ".cargo/bin/uv"),))
+        self.report.is_wanted = lambda: time.monotonic() < started + 1
+        with self.assertRaises(Cancelled):
+            while True:
+                uv.find(self.report)
+        self.assertLess(time.monotonic() - started, 30)
 
     def test_errors_say_what_is_wrong(self):
         def check(said, expected, code):

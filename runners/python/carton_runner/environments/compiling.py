@@ -91,7 +91,7 @@ def compile_lock(inputs: Inputs, report) -> str:
     for text in inputs.texts:
         # Before uv fetches it, or runs its build.
         _refuse_elsewhere(text)
-    tool = uv.find()
+    tool = uv.find(report)
     report.info(f"locking the packages of the model with {shlex.join(tool.command)}")
     if inputs.names_an_index():
         report.warn(

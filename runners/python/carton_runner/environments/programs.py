@@ -5,7 +5,8 @@ import select
 import signal
 import subprocess
 import threading
-from typing import Callable, List, Sequence, Tuple
+import time
+from typing import Callable, List, Optional, Sequence, Tuple
 
 from carton_runner import credentials
 from carton_runner.calls import Cancelled
@@ -18,6 +19,10 @@ MAX_SAID = 1 << 16
 PAUSE = 0.25
 
 
+class CannotStart(RunnerError):
+    """A program that is not there, or is none of this machine."""
+
+
 def run(
     command: Sequence[str],
     cwd: str,
@@ -26,20 +31,30 @@ def run(
     pass_fds: Sequence[int] = (),
     on_line: Callable[[str], None] = lambda line: None,
     on_pause: Callable[[], None] = lambda: None,
+    patience: Optional[float] = None,
 ) -> Tuple[int, str]:
     """Runs a program; its status, and the end of what it printed. It gets the ``environment`` of ``uv`` or ``pip``, with the
     credentials that this process may not have. ``on_line`` is told what it prints, ``on_pause`` is called now and then.
-    Raises :class:`Cancelled` when the program was ended because nobody waits for it."""
+    Raises :class:`Cancelled` when the program was ended because nobody waits for it, and ``subprocess.TimeoutExpired`` when it
+    was because it took more than ``patience`` seconds."""
+    end = None if patience is None else time.monotonic() + patience
+
+    def look() -> None:
+        if not report.is_wanted():
+            raise Cancelled
+        if end is not None and time.monotonic() > end:
+            raise subprocess.TimeoutExpired(list(command), patience or 0)
+
     pipe, output = os.pipe()
     try:
         try:
             process = _start(list(command), cwd, environment, output, tuple(pass_fds))
         except OSError as error:
-            raise RunnerError(f"cannot start `{command[0]}`", [str(error)]) from error
+            raise CannotStart(f"cannot start `{command[0]}`", [str(error)]) from error
         finally:
             os.close(output)
         try:
-            said = _listen(pipe, report, on_line, on_pause)
+            said = _listen(pipe, look, on_line, on_pause)
         except BaseException:
             _end(process)
             process.wait()
@@ -64,12 +79,13 @@ def _start(command: List[str], cwd: str, environment: str, output: int, pass_fds
     )
 
 
-def _listen(pipe: int, report, on_line: Callable[[str], None], on_pause: Callable[[], None]) -> str:
-    """Reads what a program prints until it ends, and returns the end of it."""
+def _listen(
+    pipe: int, look: Callable[[], None], on_line: Callable[[str], None], on_pause: Callable[[], None]
+) -> str:
+    """Reads what a program prints until it ends, and returns the end of it. ``look`` raises what ends the program early."""
     said, line = b"", b""
     while True:
-        if not report.is_wanted():
-            raise Cancelled
+        look()
         if not select.select([pipe], [], [], PAUSE)[0]:
             on_pause()
             continue

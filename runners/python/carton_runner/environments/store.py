@@ -151,7 +151,7 @@ def _packages(folder: Path) -> Path:
 
 
 def _make(folder: Path, wanted: Wanted, lock: int, report) -> None:
-    tool = uv.find()
+    tool = uv.find(report)
     _delete(folder)
     report.info(
         f"making the Python environment of the model: {len(wanted.lines)} packages, with {shlex.join(tool.command)}"

