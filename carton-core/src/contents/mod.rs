@@ -233,6 +233,13 @@ impl Contents {
     }
 }
 
+impl Drop for Contents {
+    /// Single files that were read may have told checksums, which are recorded once for all of them.
+    fn drop(&mut self) {
+        self.remember_stated();
+    }
+}
+
 impl std::fmt::Debug for Contents {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter

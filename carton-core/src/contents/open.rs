@@ -131,23 +131,27 @@ impl Contents {
     }
 
     /// Lets a folder's contents remember what was verified, and find linked files.
-    pub fn with_cache(self, cache: Option<Arc<Cache>>) -> Contents {
-        Contents { cache, ..self }
+    pub fn with_cache(mut self, cache: Option<Arc<Cache>>) -> Contents {
+        self.cache = cache;
+        self
     }
 
     /// Lets files that are on a server or only linked be fetched into the cache.
-    pub fn with_access(self, access: Option<Access>) -> Contents {
-        Contents { access, ..self }
+    pub fn with_access(mut self, access: Option<Access>) -> Contents {
+        self.access = access;
+        self
     }
 
     /// Says that the archive is itself a file of the cache, so that a lease keeps it too.
-    pub fn with_whole(self, whole: Option<Sha256Digest>) -> Contents {
-        Contents { whole, ..self }
+    pub fn with_whole(mut self, whole: Option<Sha256Digest>) -> Contents {
+        self.whole = whole;
+        self
     }
 
     /// Says what the model is called, which listings of the cache show.
-    pub fn with_model_name(self, model_name: Option<String>) -> Contents {
-        Contents { model_name, ..self }
+    pub fn with_model_name(mut self, model_name: Option<String>) -> Contents {
+        self.model_name = model_name;
+        self
     }
 
     /// Whether a folder looks like an unpacked carton rather than a bare model.

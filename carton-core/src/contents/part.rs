@@ -12,7 +12,6 @@ use super::origin::{Origin, RawReader};
 use super::progress::{Meter, silent};
 use super::ranges::stored_range;
 use super::unpack::{TemporaryFolder, create_file};
-use super::verify::has_same_bytes;
 use super::{Contents, ContentsError, Place};
 use crate::cache::Scope;
 use crate::digest::Hasher;
@@ -172,9 +171,7 @@ impl Contents {
         let item = &self.items[index];
         let meter = Meter::new(0, &silent);
         if self.is_elsewhere(index) {
-            let reader = self.elsewhere_reader(index)?;
-            self.remember_stated();
-            return match reader {
+            return match self.elsewhere_reader(index)? {
                 // The cache has checked it.
                 RawReader::File { file, path, .. } => whole(file, &path),
                 RawReader::Bytes { .. } | RawReader::Entry { .. } => self.in_memory(index),
@@ -193,9 +190,7 @@ impl Contents {
                     return self.in_memory(index);
                 }
                 if self.cache.is_some() && item.digest.is_some() {
-                    let file = self.cached(index, &meter)?;
-                    self.remember_stated();
-                    return whole(file, Path::new(&item.path));
+                    return whole(self.cached(index, &meter)?, Path::new(&item.path));
                 }
                 self.in_temporary_file(index)
             }
@@ -263,5 +258,5 @@ fn whole(file: File, path: &Path) -> Result<Verified, ContentsError> {
 }
 
 fn is_unchanged(file: &File, identity: &FileIdentity) -> bool {
-    file.metadata().is_ok_and(|metadata| has_same_bytes(&FileIdentity::of(&metadata), identity))
+    file.metadata().is_ok_and(|metadata| FileIdentity::of(&metadata).has_same_bytes(identity))
 }

@@ -62,7 +62,7 @@ impl Contents {
         workers::run(unknown.len(), |at| {
             let Stated { index, digest, .. } = unknown[at];
             let found = path(index).map(|path| checksum_of_file::<ContentsError>(&path, &|_| meter.advance(0)));
-            // A file that has gone meanwhile is nothing that stands in for another one.
+            // If the cache lost the file meanwhile, no file stands in for the item, and there is nothing to compare.
             if let Some(found) = found.transpose()?.flatten() {
                 self.known().add(digest, found);
             }
@@ -91,7 +91,8 @@ impl Contents {
         self.known().proven.extend(indices);
     }
 
-    /// Puts what was found out on record, once for many files.
+    /// Records the checksums that were found out since the last call. Loading a model calls this once for all of its files; dropping the
+    /// contents calls it for files that were read one by one.
     pub(super) fn remember_stated(&self) {
         let mut known = self.known();
         let (Some(cache), Some(manifest)) = (&self.cache, self.manifest_hash()) else { return };
@@ -123,7 +124,7 @@ impl Contents {
         Ok(())
     }
 
-    /// What the archive states of an item; none for what is no file of an archive.
+    /// What the archive states of an item; `None` for an item that is not in an archive, or is not a regular file there.
     fn stated(&self, index: usize) -> Option<Stated> {
         let item = &self.items[index];
         let (Origin::Archive { archive, .. }, Place::Here { entry, .. }) = (&self.origin, &item.place) else {

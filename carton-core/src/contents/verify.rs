@@ -153,7 +153,7 @@ impl Contents {
         let source = archive.source();
         let (Some(opened), Some(file)) = (source.identity(), source.file()) else { return Ok(None) };
         match file.metadata() {
-            Ok(metadata) if has_same_bytes(&FileIdentity::of(&metadata), &opened) => Ok(Some(opened)),
+            Ok(metadata) if FileIdentity::of(&metadata).has_same_bytes(&opened) => Ok(Some(opened)),
             _ => Err(ContentsError::Changed { location: self.location() }),
         }
     }
@@ -171,10 +171,4 @@ impl Contents {
         }
         Ok(())
     }
-}
-
-/// A carton that is renamed or linked while we have it open is still the same; its bytes are not touched by that.
-pub(super) fn has_same_bytes(found: &FileIdentity, expected: &FileIdentity) -> bool {
-    (found.device, found.inode, found.size, found.modified)
-        == (expected.device, expected.inode, expected.size, expected.modified)
 }

@@ -46,6 +46,12 @@ impl FileIdentity {
             changed: (metadata.ctime(), nanoseconds(metadata.ctime_nsec())),
         }
     }
+
+    /// Whether two identities of one file agree but for what a new name changes. A file that is renamed or linked while it is open
+    /// keeps its bytes.
+    pub(crate) fn has_same_bytes(&self, other: &Self) -> bool {
+        Self { changed: other.changed, ..*self } == *other
+    }
 }
 
 /// A sequence of bytes of known length that can be read at any place, from any thread.

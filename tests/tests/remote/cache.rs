@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::sync::Arc;
 
+use carton_core::Carton;
 use carton_core::digest::Sha256Digest;
 use carton_tests::server::File;
 use carton_tests::weights;
@@ -138,4 +139,30 @@ async fn a_corrupted_leftover_of_a_download_does_no_harm() {
         fs::remove_dir_all(setting.place.config().cache_dir).unwrap();
         setting.server.forget();
     }
+}
+
+#[tokio::test]
+async fn what_single_files_are_found_to_be_is_recorded_once() {
+    let setting = Setting::new();
+    let files: [(&str, &[u8]); 2] = [("a.bin", &weights::bytes(LENGTH, 1)), ("b.bin", &weights::bytes(LENGTH, 2))];
+    let packed = setting.pack("model", &files).await;
+    let url = setting.serve("/model.carton", &packed.path);
+    let folder = setting.place.config().cache_dir.join("cartons-v1").join(packed.manifest_sha256.to_string());
+    let record = || fs::read_to_string(folder.join("checksums")).unwrap_or_default();
+    let read = async || {
+        let package = Carton::open(url.as_str(), setting.open_options()).await.unwrap();
+        let read = move || {
+            package.contents().read("model/a.bin", u64::MAX).unwrap();
+            package.contents().read_range("model/b.bin", 5, &mut [0; 5]).unwrap();
+        };
+        tokio::task::spawn_blocking(read).await.unwrap();
+    };
+    read().await;
+    for (name, bytes) in files {
+        assert!(record().contains(&Sha256Digest::of(bytes).to_string()), "{name} is not on record: {}", record());
+    }
+    let inode = || fs::metadata(folder.join("checksums")).unwrap().ino();
+    let before = inode();
+    read().await;
+    assert_eq!(inode(), before, "nothing new is not recorded again");
 }
