@@ -10,7 +10,7 @@ use crate::digest::Sha256Digest;
 
 const NAME: &str = "about";
 const LARGEST_RECORD: u64 = 64 << 10;
-/// A longer name is no help to anybody.
+/// A longer name is left out of the record: a list of cartons could not show it.
 const LONGEST_NAME: usize = 1 << 10;
 
 /// What is known of a carton besides its files.

@@ -116,10 +116,8 @@ impl Cache {
     ) -> Result<(), CacheError> {
         let freed = |inode| survey.bytes.get(&inode).map(|bytes| bytes.holders.iter().all(|holder| goes[*holder]));
         for entry in entries(&self.bucket(VERIFIED))? {
-            let is_outdated = || {
-                let modified = entry.metadata().and_then(|metadata| metadata.modified());
-                forgets(modified.unwrap_or(SystemTime::UNIX_EPOCH))
-            };
+            // A record whose time cannot be read stays.
+            let is_outdated = || entry.metadata().and_then(|metadata| metadata.modified()).is_ok_and(forgets);
             let goes = match entry.file_name().to_str().and_then(inode_of_record).and_then(freed) {
                 Some(is_freed) => is_freed,
                 // About a carton elsewhere.
@@ -191,8 +189,8 @@ fn is_older(time: SystemTime, options: &PruneOptions, now: SystemTime) -> bool {
 }
 
 impl Survey {
-    /// What is told of those that go. Cartons that have nothing in the cache but the record that they are used go untold, as they are
-    /// not listed either.
+    /// What is told of those that go. A carton of which the cache has only the record of its use is left out here, as
+    /// [`Cache::list`] leaves it out. `n_in_use` is 0: the caller knows which cartons were meant to go.
     pub(super) fn report(&self, goes: &[bool]) -> Pruned {
         let held = self.held();
         let (mut cartons, mut downloads) = (BTreeMap::new(), BTreeMap::new());

@@ -90,8 +90,8 @@ impl Cache {
         Ok(())
     }
 
-    /// The carton that this URL led to when it was last used. This is a use of it. One of which nothing but its file is known is known
-    /// only as long as that is there and undamaged.
+    /// The carton that this URL led to when it was last used. Asking counts as a use of the carton. A carton that was downloaded as a
+    /// whole, and of which no block is on record, is returned only while its file is in the cache and undamaged.
     pub(crate) fn remote_by_url(&self, url_key: &Sha256Digest) -> Option<RemoteCarton> {
         let record = self.url_record(&self.url_path(url_key))?;
         let root = self.carton_root(&record.manifest);

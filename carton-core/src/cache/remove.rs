@@ -9,7 +9,8 @@ use super::{Cache, CacheError, Pruned};
 use crate::digest::Sha256Digest;
 use crate::network::{Url, address, shown};
 
-/// So many digits of a hash are taken for one. Fewer are too easily those of another.
+/// A text of at least this many hexadecimal digits can mean a manifest hash that begins with it. Fewer digits begin the hashes of
+/// several cartons too easily.
 const FEWEST_DIGITS: usize = 8;
 
 impl Cache {
@@ -29,9 +30,7 @@ impl Cache {
         for text in wanted {
             goes[chosen(&survey, text)?] = true;
         }
-        let mut removed = survey.report(&goes);
-        // It says what stayed although it should go; here that is an error.
-        removed.n_in_use = 0;
+        let removed = survey.report(&goes);
         self.carry_out(&survey, &goes, lock, trash, &|_| false)?;
         Ok(removed)
     }

@@ -43,7 +43,7 @@ fn look(path: &Path) -> Result<Seen, Error> {
     Ok(Seen::Folder { modules, onnx_files })
 }
 
-/// The directory of a zip archive. A file that is none, or that is damaged, is left to the runner that its user names.
+/// The directory of a zip archive; `None` for a file that is no zip archive or is damaged. Its user then names the runner.
 fn archive(path: &Path) -> Option<Archive> {
     let source = FileSource::open(path).ok()?;
     let mut magic = [0; ZIP_MAGIC.len()];

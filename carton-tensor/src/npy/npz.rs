@@ -173,7 +173,6 @@ impl<R: Read + Seek> Npz<R> {
     }
 }
 
-#[allow(clippy::needless_pass_by_value)] // It is handed over by `map_err`.
 /// Tells a file that is empty, cut off or no zip file at all from one that is damaged: the zip library says the same of all.
 fn check_ends(reader: &mut (impl Read + Seek), size: u64) -> Result<(), Problem> {
     // Hardly any file has a comment.
@@ -198,6 +197,7 @@ fn check_ends(reader: &mut (impl Read + Seek), size: u64) -> Result<(), Problem>
     }))
 }
 
+#[allow(clippy::needless_pass_by_value)] // It is handed over by `map_err`.
 fn of_zip(error: ZipError) -> Problem {
     match error {
         ZipError::Io(error) => error.into(),
