@@ -88,7 +88,7 @@ pub(crate) struct PackArgs {
     #[arg(long, value_name = "SHA256=URL")]
     pub(crate) link: Vec<LinkArgument>,
 
-    /// Leave out every file that this LINKS file has URLs for, as `carton shrink --links` does
+    /// Leave out every file that this LINKS file has URLs for, as `carton shrink --links` does; it may know other files too
     #[arg(long, value_name = "LINKS.toml", value_hint = clap::ValueHint::FilePath)]
     pub(crate) links: Option<PathBuf>,
 

@@ -20,7 +20,7 @@ use super::{Context, open, shrink, warn_each};
 use crate::args::{CompressionChoice, LinkArgument, MiscArgument, PackArgs, TensorFormatChoice};
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
-use crate::output::{byte_size, one_line};
+use crate::output::{byte_size, count, one_line};
 use crate::tensors::{DeclaredInput, ReadInputs};
 
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +47,9 @@ struct Packed {
     /// Left out when nothing was checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     check: Option<PackCheck>,
+    /// Left out when all links have a file.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unmatched: Vec<Sha256Digest>,
 }
 
 pub(super) async fn run(arguments: PackArgs, context: &Context<'_>) -> Result<Exit, Failure> {
@@ -79,7 +82,8 @@ pub(super) async fn run(arguments: PackArgs, context: &Context<'_>) -> Result<Ex
         options: arguments.options.into_iter().map(|option| (option.key, option.value)).collect(),
         misc: misc_files(arguments.misc)?,
         check: !arguments.no_check,
-        links: links(arguments.link, arguments.links.as_deref())?,
+        links: links(arguments.link)?,
+        known_links: arguments.links.as_deref().map(shrink::read_links).transpose()?.unwrap_or_default(),
         install_runners: arguments.install_runners,
         compression: compression(arguments.compression),
         tensor_format: match arguments.tensor_format {
@@ -116,6 +120,10 @@ pub(super) async fn run(arguments: PackArgs, context: &Context<'_>) -> Result<Ex
             "a list or table is stored as a runner option ({options}): readers that know only numbers, strings, booleans and dates \
              cannot open the carton"
         ));
+    }
+    if let Some(first) = packed.unmatched.first() {
+        let files = count(packed.unmatched.len(), "linked file");
+        context.output.warning(&format!("not among the packed files that can be left out: {files}, such as {first}"));
     }
     report(packed, context)
 }
@@ -159,6 +167,7 @@ fn report(packed: carton_core::Packed, context: &Context<'_>) -> Result<Exit, Fa
         path: packed.path,
         manifest_sha256: packed.manifest_sha256,
         check: packed.check,
+        unmatched: packed.unmatched,
     };
     if output.is_json() {
         output.json(&packed)?;
@@ -208,18 +217,14 @@ fn default_output(model: &Path) -> Result<PathBuf, Failure> {
     Ok(PathBuf::from(name))
 }
 
-/// The files to leave out: URLs on the command line come before those of the file.
-fn links(arguments: Vec<LinkArgument>, file: Option<&Path>) -> Result<Links, Failure> {
+/// The files to leave out that the command line names.
+fn links(arguments: Vec<LinkArgument>) -> Result<Links, Failure> {
     let mut urls: BTreeMap<Sha256Digest, Vec<String>> = BTreeMap::new();
     for argument in arguments {
         let (digest, url) = argument.read().map_err(Failure::usage)?;
         urls.entry(digest).or_default().push(url);
     }
-    let links = Links::from_urls(urls).map_err(Failure::usage)?;
-    Ok(match file {
-        Some(file) => links.merged(&shrink::read_links(file)?),
-        None => links,
-    })
+    Links::from_urls(urls).map_err(Failure::usage)
 }
 
 fn misc_files(arguments: Vec<MiscArgument>) -> Result<BTreeMap<String, PathBuf>, Failure> {

@@ -130,7 +130,8 @@ fn pack_explains_itself() {
               URLs of one file are tried in turn
 
           --links <LINKS.toml>
-              Leave out every file that this LINKS file has URLs for, as `carton shrink --links` does
+              Leave out every file that this LINKS file has URLs for, as `carton shrink --links` does;
+              it may know other files too
 
           --compression <METHOD>
               How to compress; `auto` decides for each file, and leaves weights as they are so that

@@ -225,3 +225,36 @@ fn a_model_for_another_machine_needs_no_check() {
     assert!(!sandbox.work().join("model.carton").exists());
     sandbox.carton("pack model.bin --metadata metadata.toml --no-check").expect_code(0);
 }
+
+#[test]
+fn a_check_leaves_nothing_in_the_cache() {
+    let sandbox = Sandbox::new();
+    let list = || sandbox.carton("cache ls --json").expect_code(0).json();
+    let empty = list();
+    // The runner is given a folder, which is made in a cache.
+    sandbox.write("model/weights.bin", "weights ".repeat(100_000));
+    let pack = |options: &str, arguments: &str| {
+        let tensor = "name = 'x'\ndtype = 'float32'\nshape = []\n";
+        let metadata = format!(
+            "[[input]]\n{tensor}[[output]]\n{tensor}[runner]\nrunner_name = 'noop'\n[runner.opts]\n{options}\n"
+        );
+        sandbox.write("metadata.toml", metadata);
+        sandbox.carton(format!("pack model --metadata metadata.toml {arguments}").trim())
+    };
+    for (options, arguments) in [
+        ("fail_load = 'no'", ""),
+        ("fail_load = 'no'", "--record-self-test x=1"),
+        ("fail = 'no'", "--record-self-test x=1"),
+    ] {
+        let failed = pack(options, arguments);
+        assert!(failed.code != 0 && !sandbox.work().join("model.carton").exists(), "{failed}");
+        assert_eq!(list(), empty, "{options} {arguments}");
+    }
+    for arguments in ["", "--record-self-test x=1", "--no-check"] {
+        pack("", arguments).expect_code(0);
+        assert_eq!(list(), empty, "{arguments}");
+    }
+    sandbox.carton("run model.carton -i x=1").expect_code(0);
+    let cartons = list()["cartons"].as_array().unwrap().clone();
+    assert_eq!(cartons.len(), 1, "{cartons:?}");
+}

@@ -262,7 +262,7 @@ fn files_are_left_out_while_packing() {
     ----- stdout -----
 
     ----- stderr -----
-    error: no packed file has the SHA-256 [HASH]
+    error: no packed file that can be left out has the SHA-256 [HASH]
 
     hint: `sha256sum` tells the SHA-256 of a file; `carton ls --json` those in a carton
     ");
@@ -275,6 +275,10 @@ fn files_are_left_out_while_packing() {
 
     hint: give the token to those who fetch: `CARTON_TOKEN_<host>`, or a netrc file
     ");
+    // Nothing can be opened without it.
+    let metadata = digest_of("carton.toml");
+    let refused = sandbox.run(arguments.into_iter().chain(["--link", &format!("{metadata}=https://a.example/m")]));
+    assert!(refused.expect_code(1).stderr.contains("no packed file that can be left out has the SHA-256"));
     assert!(read("packed.carton") == before, "what was there is still there");
     let secret = "https://me:secret@a.example/w?token=secret";
     for wrong in [&format!("abc={secret}"), &link(&secret.replace("https", "ftp")), secret] {
@@ -285,4 +289,44 @@ fn files_are_left_out_while_packing() {
         }
     }
     sandbox.run(["pack", "--resolve", "shrunk.carton", "--link", &link("https://a.example/w")]).expect_code(2);
+}
+
+#[test]
+fn one_list_of_links_serves_a_family_of_models() {
+    let sandbox = Sandbox::new();
+    pack(&sandbox);
+    let files = sandbox.carton("ls model.carton --json").json();
+    let files = files["files"].as_array().unwrap();
+    let digest_of = |path: &str| files.iter().find(|file| file["path"] == path).unwrap()["sha256"].as_str().unwrap();
+    let url = |digest: &str| format!("{digest} = [\"https://a.example/{digest}\"]\n");
+    let (weights, metadata, other) = (digest_of("model/weights.bin"), digest_of("carton.toml"), "ab".repeat(32));
+    let family = [weights, metadata, &other].map(url).concat();
+    sandbox.write("family.toml", format!("version = 1\n[urls]\n{family}"));
+    sandbox.write("own.toml", format!("version = 1\n[urls]\n{}", url(weights)));
+    let pack = ["pack", "model", "--runner", "noop", "-o", "packed.carton", "--links"];
+    let with = |more: &[&str]| sandbox.run(pack.iter().chain(more));
+    let read = || fs::read(sandbox.work().join("packed.carton")).unwrap();
+    with(&["own.toml"]).expect_code(0);
+    let expected = read();
+    let packed = with(&["family.toml", "--json"]).expect_code(0);
+    assert!(read() == expected, "only what it knows of this carton matters");
+    let warning = "warning: not among the packed files that can be left out: 2 linked files, such as ";
+    assert!(packed.stderr.starts_with(warning), "{packed}");
+    let mut unmatched = [metadata, other.as_str()];
+    unmatched.sort_unstable();
+    assert_eq!(packed.json()["unmatched"], serde_json::json!(unmatched));
+    assert!(with(&["own.toml", "--json"]).json().get("unmatched").is_none());
+    // What the command line names must be there all the same.
+    with(&["family.toml", "--link", &format!("{other}=https://a.example/o")]).expect_code(1);
+    sandbox.write("others.toml", format!("version = 1\n[urls]\n{}", [metadata, &other].map(url).concat()));
+    assert_snapshot!(with(&["others.toml"]), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: no file of `packed.carton` is among the 2 that are linked
+
+    hint: `carton ls --json` shows the SHA-256 of each file
+    ");
+    assert!(read() == expected, "what was there is still there");
 }

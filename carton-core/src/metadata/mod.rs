@@ -153,6 +153,15 @@ pub struct Runner {
 }
 
 impl Metadata {
+    /// The runner's options that are lists or tables, sorted: readers that know only single values cannot open a carton with them.
+    pub(crate) fn nested_options(&self) -> Vec<String> {
+        let options = self.runner.opts.iter();
+        let mut nested: Vec<String> =
+            options.filter(|(_, value)| value.is_array() || value.is_object()).map(|(key, _)| key.clone()).collect();
+        nested.sort();
+        nested
+    }
+
     /// Reads a carton.toml, of whatever writer.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{PackCheck, PackOptions};
 use crate::blocking::run_blocking;
-use crate::cache::{Cache, Moment, Scope, WORTH_WAITING};
+use crate::cache::{Cache, Moment, Scope, TemporaryFolder, WORTH_WAITING};
 use crate::config::Config;
 use crate::digest::Sha256Digest;
 use crate::links::Links;
@@ -13,43 +13,70 @@ use crate::manifest::Manifest;
 use crate::model::LoadOptions;
 use crate::package::{OnProgress, OpenOptions, Package, PackageError, Unpublished};
 use crate::source::{FileIdentity, FileSource, Source};
-use crate::{Carton, Error, SelfTestOptions, shrink};
+use crate::{Carton, Error, SelfTestOptions, open, shrink};
+
+/// A cache for loading cartons that have no name yet. What they leave in it goes when this is dropped, or is swept should the process die:
+/// the user's cache lists no carton that never was.
+pub(super) struct TrialCache {
+    config: Config,
+    _folder: TemporaryFolder,
+}
+
+impl TrialCache {
+    /// An empty one, on the file system of the user's cache.
+    ///
+    /// # Errors
+    /// The user's cache cannot be used.
+    pub(super) fn new(config: &Config) -> Result<Self, Error> {
+        let folder = open::cache(config)?.temporary_folder()?;
+        let config = Config { cache_dir: folder.path().join("cache"), ..config.clone() };
+        Ok(Self { config, _folder: folder })
+    }
+}
 
 /// A carton that was written and does not have its name yet.
 pub(super) struct Written {
     carton: Unpublished,
     source: Arc<FileSource>,
-    verified: Option<Verified>,
+    /// The file's identity, if it is known that its bytes match MANIFEST because they were hashed as they were written, and every later
+    /// change shows. Only of large cartons: hashing a small one again is as quick.
+    hashed: Option<FileIdentity>,
 }
 
 impl Written {
-    /// Opens what was written, and lets the cache know that it need not be hashed again.
+    /// Opens what was written.
     ///
     /// # Errors
     /// It cannot be opened.
-    pub(super) fn new(carton: Unpublished, config: &Config) -> Result<Self, Error> {
+    pub(super) fn new(carton: Unpublished) -> Result<Self, Error> {
         let source = Arc::new(carton.source().map_err(Error::Pack)?);
-        let verified = match carton.is_private() {
-            true => Verified::remember(Arc::clone(&source), carton.manifest().hash(), config),
-            false => None,
-        };
-        Ok(Self { carton, source, verified })
+        let is_worth = |identity: &FileIdentity| carton.is_private() && identity.size >= WORTH_WAITING;
+        let hashed = source.identity().filter(is_worth).filter(|identity| is_settled(&source, identity));
+        Ok(Self { carton, source, hashed })
     }
 
     pub(super) fn manifest(&self) -> &Manifest {
         self.carton.manifest()
     }
 
-    /// Loads the model as [`Carton::load`] would under the carton's name.
-    pub(super) async fn load(&self, options: &PackOptions, config: &Config) -> Result<Carton, Error> {
+    /// Loads the model as [`Carton::load`] would under the carton's name, with `trial` for a cache.
+    pub(super) async fn load(&self, options: &PackOptions, trial: &TrialCache) -> Result<Carton, Error> {
         let load = LoadOptions {
             expect: Some(self.manifest().hash()),
-            config: Some(config.clone()),
+            config: Some(trial.config.clone()),
             policy: options.policy.clone(),
             progress: options.progress.clone(),
             install_runners: options.install_runners,
             ..LoadOptions::default()
         };
+        if let Some(identity) = self.hashed {
+            let (config, manifest) = (trial.config.clone(), self.manifest().hash());
+            run_blocking(move |_| {
+                remember(&config, &identity, manifest);
+                Ok::<_, Error>(())
+            })
+            .await?;
+        }
         Carton::load_source(Arc::clone(&self.source) as Arc<dyn Source>, load).await
     }
 
@@ -58,8 +85,8 @@ impl Written {
     /// # Errors
     /// [`Error::SelfTests`] when one fails.
     pub(super) async fn check(&self, model: &Carton) -> Result<PackCheck, Error> {
-        let source = Arc::clone(&self.source);
-        let package = run_blocking(move |_| Ok(Package::open_archive(source, OpenOptions::default())?)).await?;
+        let (source, options) = (Arc::clone(&self.source) as Arc<dyn Source>, self.open_options());
+        let package = run_blocking(move |_| Ok(Package::open_archive(source, options)?)).await?;
         let report = model.self_test_of(&package, SelfTestOptions::default()).await;
         let report = report.map_err(|error| error.in_check("stops in a self-test"))?;
         match report.passed {
@@ -71,73 +98,65 @@ impl Written {
     /// Writes what was written here to `output` without the files that `links` know.
     ///
     /// # Errors
-    /// The operating system refuses; what was at `output` before is still there then.
+    /// What was written is not what was checked any more; the operating system refuses. What was at `output` before is still there then.
     pub(super) fn publish_without(
         self,
         links: Links,
         output: &Path,
         on_progress: OnProgress<'_>,
     ) -> Result<Manifest, Error> {
-        let package = Package::open_archive(self.source, OpenOptions::default())?;
+        self.check_unchanged()?;
+        let package = Package::open_archive(Arc::clone(&self.source) as Arc<dyn Source>, self.open_options())?;
         shrink::leave_out(package.contents(), links, output, on_progress)?;
         Ok(self.carton.manifest().clone())
     }
 
-    /// Gives the carton its name.
+    /// Gives the carton its name, and lets the cache know that a large one need not be hashed again.
     ///
     /// # Errors
-    /// The operating system refuses.
-    pub(super) fn publish(self) -> Result<Manifest, Error> {
+    /// [`PackageError::SourceChanged`] when the file is not what was written any more; the operating system refuses.
+    pub(super) fn publish(self, config: &Config) -> Result<Manifest, Error> {
+        self.check_unchanged()?;
         let manifest = self.carton.publish().map_err(Error::Pack)?;
-        if let Some(verified) = self.verified {
-            verified.remember_published();
+        // Its new name changed when its inode last changed, and nothing else.
+        if let (Some(hashed), Some(found)) = (self.hashed, identity_now(&self.source))
+            && found.has_same_bytes(&hashed)
+            && is_settled(&self.source, &found)
+        {
+            remember(config, &found, manifest.hash());
         }
         Ok(manifest)
     }
-}
 
-/// A large carton of which the cache knows that its bytes match its MANIFEST, because they were hashed as they were written.
-struct Verified {
-    cache: Cache,
-    source: Arc<FileSource>,
-    identity: FileIdentity,
-    manifest: Sha256Digest,
-}
-
-impl Verified {
-    /// Tells the cache, so that the carton is not hashed again at once. `None` where hashing it is as quick, or where the cache
-    /// cannot be told: then it is hashed.
-    fn remember(source: Arc<FileSource>, manifest: Sha256Digest, config: &Config) -> Option<Self> {
-        let identity = source.identity().filter(|identity| identity.size >= WORTH_WAITING)?;
-        let cache = Cache::open(&config.cache_dir).ok()?;
-        let verified = Self { cache, source, identity, manifest };
-        verified.record(identity).then_some(verified)
+    fn open_options(&self) -> OpenOptions {
+        OpenOptions { expect: Some(self.manifest().hash()), ..OpenOptions::default() }
     }
 
-    /// Records the carton as it is under its name, which changed the times of its inode and nothing else.
-    fn remember_published(mut self) {
-        let Some(found) = self.source.file().and_then(|file| file.metadata().ok()) else { return };
-        let found = FileIdentity::of(&found);
-        let known = self.identity;
-        if (found.device, found.inode, found.size, found.modified)
-            == (known.device, known.inode, known.size, known.modified)
-        {
-            self.identity = found;
-            self.record(found);
+    /// Looks whether the file is still the one that was written. The model's own code ran meanwhile, with the rights of the user: it
+    /// could have written to the file.
+    fn check_unchanged(&self) -> Result<(), Error> {
+        match identity_now(&self.source) {
+            found @ Some(_) if found == self.source.identity() => Ok(()),
+            _ => Err(Error::Pack(PackageError::SourceChanged { path: self.carton.output().to_path_buf() })),
         }
     }
+}
 
-    /// Records the file with this identity, if every later change would show.
-    fn record(&self, identity: FileIdentity) -> bool {
-        let Some(file) = self.source.file() else { return false };
-        let moment = Moment::after_tick_of(file, &identity);
-        let is_unchanged = file.metadata().is_ok_and(|metadata| FileIdentity::of(&metadata) == identity);
-        if !is_unchanged || !moment.is_after(&identity) {
-            return false;
-        }
-        let recorded = self.cache.remember_carton(&identity, self.manifest, Scope::Everything);
-        // It costs a verification, no more.
-        recorded.inspect_err(|error| tracing::debug!(%error, "cannot record a verification")).is_ok()
+fn identity_now(source: &FileSource) -> Option<FileIdentity> {
+    source.file()?.metadata().ok().map(|metadata| FileIdentity::of(&metadata))
+}
+
+/// Whether the file has this identity, and every later change of it would show.
+fn is_settled(source: &FileSource, identity: &FileIdentity) -> bool {
+    let moment = source.file().map(|file| Moment::after_tick_of(file, identity));
+    moment.is_some_and(|moment| identity_now(source) == Some(*identity) && moment.is_after(identity))
+}
+
+/// Records that all files of the carton with this identity match MANIFEST. Failing costs a verification, no more.
+fn remember(config: &Config, identity: &FileIdentity, manifest: Sha256Digest) {
+    let cache = Cache::open(&config.cache_dir);
+    if let Err(error) = cache.and_then(|cache| cache.remember_carton(identity, manifest, Scope::Everything)) {
+        tracing::debug!(%error, "cannot record a verification");
     }
 }
 
@@ -153,5 +172,139 @@ pub(super) fn check_same_model(loaded: &Manifest, written: &Manifest) -> Result<
     match changed(loaded, written).or_else(|| changed(written, loaded)) {
         Some(path) => Err(Error::Pack(PackageError::SourceChanged { path: path.into() })),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::fs::File;
+    use std::time::Duration;
+
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::archive::Compression;
+    use crate::metadata::Metadata;
+    use crate::package::{self, PackageInput};
+
+    /// Longer than a tick of the clock that files get their times from.
+    const TICK: Duration = Duration::from_millis(30);
+
+    /// A model folder, where its carton goes, and a cache.
+    struct Desk(TempDir);
+
+    impl Desk {
+        fn new(length: usize) -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            std::fs::create_dir(folder.path().join("model")).unwrap();
+            std::fs::write(folder.path().join("model/weights.bin"), vec![7; length]).unwrap();
+            std::fs::write(folder.path().join("model/config.json"), "{}").unwrap();
+            std::fs::write(folder.path().join("config.toml"), "cache_dir = 'cache'").unwrap();
+            Self(folder)
+        }
+
+        fn config(&self) -> Config {
+            Config::load(Some(&self.0.path().join("config.toml"))).unwrap()
+        }
+
+        fn output(&self) -> std::path::PathBuf {
+            self.0.path().join("model.carton")
+        }
+
+        fn write(&self) -> Written {
+            let metadata = "spec_version = 1\n[runner]\nrunner_name = 'noop'\nrequired_framework_version = '1'";
+            let input = PackageInput::new(Metadata::parse(metadata).unwrap(), self.0.path().join("model"));
+            let written =
+                package::write_unpublished(&input, &self.output(), Compression::Stored, &package::silent).unwrap();
+            Written::new(written).unwrap()
+        }
+    }
+
+    /// Writes to the file as the model's code could, which finds it among the open ones of its user, and sets its time back.
+    #[cfg(target_os = "linux")]
+    fn tamper(source: &FileSource) {
+        use std::os::fd::AsRawFd;
+        use std::os::unix::fs::FileExt;
+        std::thread::sleep(TICK);
+        let file = source.file().unwrap();
+        let before = file.metadata().unwrap().modified().unwrap();
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let writable = File::options().write(true).open(path).unwrap();
+        writable.write_all_at(b"X", source.len() / 2).unwrap();
+        writable.set_modified(before).unwrap();
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_changed_after_it_was_written_gets_no_name() {
+        for length in [1000, usize::try_from(WORTH_WAITING).unwrap()] {
+            let desk = Desk::new(length);
+            std::fs::write(desk.output(), "what was there before").unwrap();
+            let refused = |result: Result<Manifest, Error>| {
+                let error = result.unwrap_err();
+                let is_it = |path: &Path| path == desk.output();
+                assert!(matches!(&error, Error::Pack(PackageError::SourceChanged { path }) if is_it(path)), "{error}");
+                assert_eq!(std::fs::read(desk.output()).unwrap(), b"what was there before");
+            };
+            let written = desk.write();
+            tamper(&written.source);
+            refused(written.publish(&desk.config()));
+            let written = desk.write();
+            tamper(&written.source);
+            let links = Links::from_urls(
+                [(Sha256Digest::of(b"{}"), vec!["https://example.com/config.json".to_owned()])].into(),
+            );
+            refused(written.publish_without(links.unwrap(), &desk.output(), &package::silent));
+            assert!(!desk.config().cache_dir.join("verified-v1").exists(), "nothing was recorded");
+            desk.write().publish(&desk.config()).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_large_carton_is_recorded_when_it_has_its_name() {
+        let desk = Desk::new(usize::try_from(WORTH_WAITING).unwrap());
+        let written = desk.write();
+        let (is_private, hash) = (written.carton.is_private(), written.manifest().hash());
+        written.publish(&desk.config()).unwrap();
+        let identity = FileIdentity::of(&std::fs::metadata(desk.output()).unwrap());
+        let cache = Cache::open(&desk.config().cache_dir).unwrap();
+        assert_eq!(cache.is_carton_verified(&identity, &hash, Scope::Everything), is_private);
+    }
+
+    #[test]
+    fn a_model_that_changes_between_two_writes_is_refused() {
+        let desk = Desk::new(1000);
+        let model = desk.0.path().join("model");
+        let first = desk.write();
+        check_same_model(first.manifest(), desk.write().manifest()).unwrap();
+        let check = |path: &str| {
+            let second = desk.write();
+            for (one, other) in [(&first, &second), (&second, &first)] {
+                let error = check_same_model(one.manifest(), other.manifest()).unwrap_err();
+                let is_it = |found: &Path| found == Path::new(path);
+                assert!(matches!(&error, Error::Pack(PackageError::SourceChanged { path }) if is_it(path)), "{error}");
+            }
+        };
+        std::fs::write(model.join("weights.bin"), "others").unwrap();
+        check("model/weights.bin");
+        std::fs::write(model.join("weights.bin"), vec![7; 1000]).unwrap();
+        check_same_model(first.manifest(), desk.write().manifest()).unwrap();
+        std::fs::write(model.join("added"), "").unwrap();
+        check("model/added");
+    }
+
+    #[test]
+    fn a_trial_leaves_nothing_in_the_cache() {
+        let desk = Desk::new(1000);
+        let trial = TrialCache::new(&desk.config()).unwrap();
+        let cache = Cache::open(&trial.config.cache_dir).unwrap();
+        cache.insert_file(&mut &b"a file"[..]).unwrap();
+        assert!(trial.config.cache_dir.starts_with(desk.config().cache_dir));
+        drop(trial);
+        assert!(!cache.path().exists());
+        let files = std::fs::read_dir(desk.config().cache_dir.join("partial-v1")).unwrap().count();
+        assert_eq!((files, Cache::open(&desk.config().cache_dir).unwrap().list().unwrap().bytes), (0, 0));
     }
 }

@@ -54,8 +54,11 @@ pub struct PackOptions {
     /// Nothing is written where that fails. On by default.
     pub check: bool,
     /// Files that are left out of the carton, by their SHA-256, and where they can be fetched. The carton is checked with all its files;
-    /// it is the one that [`Carton::shrink`] makes of the whole one.
+    /// it is the one that [`Carton::shrink`] makes of the whole one. A digest that no file has which can be left out is refused.
     pub links: Links,
+    /// Links of files of which this carton has some, as those of a family of models: they are left out too. The digests that match
+    /// nothing are in [`Packed::unmatched`]; it is an error when nothing is left out at all.
+    pub known_links: Links,
     /// Installs a missing runner from the configured index ([`Config::runner_index`]); [`Config::auto_install`] does so too.
     pub install_runners: bool,
     /// How entries are compressed.
@@ -82,6 +85,7 @@ impl Default for PackOptions {
             record_self_tests: Vec::new(),
             check: true,
             links: Links::default(),
+            known_links: Links::default(),
             install_runners: false,
             compression: Compression::default(),
             policy: LaunchPolicy::default(),
@@ -120,6 +124,8 @@ pub struct Packed {
     /// The runner's options that are lists or tables, sorted: readers that know only numbers, strings, booleans and dates, as the
     /// first one does, cannot open the carton.
     pub nested_options: Vec<String>,
+    /// The digests in [`PackOptions::known_links`] that no file has which can be left out, sorted.
+    pub unmatched: Vec<Sha256Digest>,
     /// What was checked; `None` when nothing was.
     pub check: Option<PackCheck>,
 }

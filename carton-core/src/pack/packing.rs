@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 
-use super::check::{Written, check_same_model};
+use super::check::{TrialCache, Written, check_same_model};
 use super::input::Input;
 use super::runner_answer::{ask_runner, complete};
 use super::{PackOptions, Packed, RecordSelfTest};
@@ -95,34 +95,43 @@ impl Packing {
     /// As [`Carton::pack`].
     pub async fn write(mut self, output: impl AsRef<Path>) -> Result<Packed, Error> {
         let output = output.as_ref();
+        // Dropped after the models that were loaded with it.
+        let trial = match self.options.check || !self.options.record_self_tests.is_empty() {
+            true => Some(self.trial_cache().await?),
+            false => None,
+        };
         let mut loaded = None;
-        if !self.options.record_self_tests.is_empty() {
+        if let (Some(trial), false) = (&trial, self.options.record_self_tests.is_empty()) {
             let unrecorded = self.write_unpublished(output).await?;
-            let model = unrecorded.load(&self.options, &self.config).await?;
+            let model = unrecorded.load(&self.options, trial).await?;
             self.record_on(&model).await?;
             loaded = Some((model, unrecorded));
         }
         let carton = self.write_unpublished(output).await?;
         let links = std::mem::take(&mut self.options.links);
-        check_links_of_new(carton.manifest(), &links)?;
-        let check = match (self.options.check, &loaded) {
-            (false, _) => None,
+        let known_links = std::mem::take(&mut self.options.known_links);
+        let unmatched = check_links_of_new(carton.manifest(), &links, &known_links, output)?;
+        let links = links.merged(&known_links);
+        let check = match (&trial, &loaded) {
+            _ if !self.options.check => None,
             // The model is loaded already, from a carton that lacks only what was recorded.
-            (true, Some((model, unrecorded))) => {
+            (_, Some((model, unrecorded))) => {
                 check_same_model(unrecorded.manifest(), carton.manifest())?;
                 Some(carton.check(model).await?)
             }
-            (true, None) => {
-                let model = carton.load(&self.options, &self.config).await;
+            (Some(trial), None) => {
+                let model = carton.load(&self.options, trial).await;
                 Some(carton.check(&model.map_err(|error| error.in_check("does not load"))?).await?)
             }
+            (None, None) => None,
         };
         drop(loaded);
-        let (path, nested_options) = (output.to_path_buf(), self.nested_options());
+        let nested_options = self.input.draft.clone().validate()?.nested_options();
+        let (path, config) = (output.to_path_buf(), self.config.clone());
         let progress = self.options.progress.clone();
         run_blocking(move |abandoned| {
             let manifest = match links.is_empty() {
-                true => carton.publish()?,
+                true => carton.publish(&config)?,
                 // What was checked had all files, and so nothing of it was fetched.
                 false => carton.publish_without(links, &path, &|done, total| {
                     if let Some(progress) = &progress {
@@ -131,8 +140,9 @@ impl Packing {
                     abandoned.control()
                 })?,
             };
+            drop(trial);
             let has_tensor_file = manifest.iter().any(|(path, _)| is_tensor_file(path));
-            Ok(Packed { path, manifest_sha256: manifest.hash(), has_tensor_file, nested_options, check })
+            Ok(Packed { path, manifest_sha256: manifest.hash(), has_tensor_file, nested_options, unmatched, check })
         })
         .await
     }
@@ -140,12 +150,16 @@ impl Packing {
     /// Writes a carton of what is known now, which does not get its name yet.
     async fn write_unpublished(&self, output: &Path) -> Result<Written, Error> {
         let (input, scratch, output) = (self.input.clone(), Arc::clone(&self.scratch), output.to_path_buf());
-        let config = self.config.clone();
         run_blocking(move |abandoned| {
             let _stays_until_it_is_written = scratch;
-            Written::new(input.write(&output, &abandoned)?, &config)
+            Written::new(input.write(&output, &abandoned)?)
         })
         .await
+    }
+
+    async fn trial_cache(&self) -> Result<TrialCache, Error> {
+        let config = self.config.clone();
+        run_blocking(move |_| TrialCache::new(&config)).await
     }
 
     /// Runs the model on the inputs to be recorded and adds what it returns.
@@ -162,14 +176,6 @@ impl Packing {
             self.input.draft.self_tests.push(self_test);
         }
         Ok(())
-    }
-
-    fn nested_options(&self) -> Vec<String> {
-        let options = self.input.draft.opts.iter();
-        let mut nested: Vec<String> =
-            options.filter(|(_, value)| value.is_array() || value.is_object()).map(|(key, _)| key.clone()).collect();
-        nested.sort();
-        nested
     }
 }
 

@@ -114,6 +114,11 @@ impl Unpublished {
         self.pending.is_nameless()
     }
 
+    /// The name that it will have.
+    pub(crate) fn output(&self) -> &Path {
+        self.pending.output()
+    }
+
     /// Gives the carton its name, replacing a file that has it, and returns its MANIFEST.
     ///
     /// # Errors

@@ -64,13 +64,16 @@ impl Choice {
 
 type Chosen<'a> = Vec<(&'a FileInfo, Sha256Digest, u64)>;
 
+/// Whether a carton can be opened without the file at this path.
+pub(super) fn may_be_left_out(path: &str) -> bool {
+    let in_tensor_data = path.strip_prefix(tensor_data::FOLDER);
+    path != package::METADATA && in_tensor_data != Some(tensor_data::INDEX)
+}
+
 /// The files that may be left out: what is needed to open a carton stays, and so do symbolic links. What is linked already is
 /// left out.
 fn candidates(files: &[FileInfo]) -> impl Iterator<Item = (&FileInfo, Sha256Digest, u64)> {
-    let index = [tensor_data::FOLDER, tensor_data::INDEX].concat();
-    let may = move |file: &&FileInfo| {
-        file.symlink.is_none() && !file.linked && file.path != package::METADATA && file.path != index
-    };
+    let may = |file: &&FileInfo| file.symlink.is_none() && !file.linked && may_be_left_out(&file.path);
     files.iter().filter(may).filter_map(|file| Some((file, file.sha256?, file.size?)))
 }
 
@@ -84,7 +87,8 @@ fn choose_linked<'a>(
         return Err(ShrinkError::NoneLinked { location: contents.location(), n_links: links.iter().len() });
     }
     // Files that were linked before may get more URLs; those of other cartons are not this one's business.
-    let listed: BTreeSet<Sha256Digest> = files.iter().filter_map(|file| file.sha256).collect();
+    let listed = files.iter().filter(|file| may_be_left_out(&file.path));
+    let listed: BTreeSet<Sha256Digest> = listed.filter_map(|file| file.sha256).collect();
     let of_carton = links.iter().filter(|(digest, _)| listed.contains(digest));
     let urls = of_carton.map(|(digest, urls)| (*digest, urls.to_vec())).collect();
     let said = links.iter().filter_map(|(digest, _)| Some((*digest, links.size(digest)?)));

@@ -11,7 +11,7 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use choose::{Choice, check_no_users, check_prefix};
+use choose::{Choice, check_no_users, check_prefix, may_be_left_out};
 
 use crate::archive::Compression;
 use crate::blocking::{Abandoned, run_blocking};
@@ -200,8 +200,8 @@ pub enum ShrinkError {
         /// How many digests were given.
         n_links: usize,
     },
-    /// A file that is to be left out of a new carton is not in it.
-    #[error("no packed file has the SHA-256 {}", list(digests))]
+    /// A file that is to be left out of a new carton is not in it, or is one that every carton has.
+    #[error("no packed file that can be left out has the SHA-256 {}", list(digests))]
     NotPacked {
         /// The digests that no file has, sorted.
         digests: Vec<Sha256Digest>,
@@ -337,7 +337,8 @@ impl Carton {
                 path: output,
                 manifest_sha256: manifest_hash(contents)?,
                 has_tensor_file,
-                nested_options: Vec::new(),
+                nested_options: package.metadata().nested_options(),
+                unmatched: Vec::new(),
                 check: None,
             })
         })
@@ -345,14 +346,34 @@ impl Carton {
     }
 }
 
-/// Looks whether the files that `links` know can be left out of a carton with this MANIFEST, which has just been packed.
+/// Looks whether the files that `links` and `known` know can be left out of a carton with this MANIFEST, which has just been packed and
+/// will be `output`. Returns the digests of `known` that match nothing.
 ///
 /// # Errors
-/// A digest that no file has: a mistake, because all of them are meant for this carton. A URL with a user or password.
-pub(crate) fn check_links_of_new(manifest: &Manifest, links: &Links) -> Result<(), ShrinkError> {
-    let packed: BTreeSet<Sha256Digest> = manifest.iter().map(|(_, digest)| digest).collect();
-    let digests: Vec<_> = links.iter().map(|(digest, _)| *digest).filter(|digest| !packed.contains(digest)).collect();
-    if digests.is_empty() { check_no_users(links) } else { Err(ShrinkError::NotPacked { digests }) }
+/// A digest of `links` that matches nothing: a mistake, because all of them are meant for this carton. Nothing would be left out at all.
+/// A URL with a user or password.
+pub(crate) fn check_links_of_new(
+    manifest: &Manifest,
+    links: &Links,
+    known: &Links,
+    output: &Path,
+) -> Result<Vec<Sha256Digest>, ShrinkError> {
+    let packed: BTreeSet<Sha256Digest> =
+        manifest.iter().filter(|(path, _)| may_be_left_out(path)).map(|(_, digest)| digest).collect();
+    let unmatched = |links: &Links| -> Vec<Sha256Digest> {
+        links.iter().map(|(digest, _)| *digest).filter(|digest| !packed.contains(digest)).collect()
+    };
+    let digests = unmatched(links);
+    if !digests.is_empty() {
+        return Err(ShrinkError::NotPacked { digests });
+    }
+    let digests = unmatched(known);
+    if links.is_empty() && !known.is_empty() && digests.len() == known.iter().len() {
+        return Err(ShrinkError::NoneLinked { location: output.display().to_string(), n_links: digests.len() });
+    }
+    check_no_users(links)?;
+    check_no_users(known)?;
+    Ok(digests)
 }
 
 /// Writes the carton of `contents` to `output` without the files that `links` know, as [`Carton::shrink`] does.

@@ -469,3 +469,14 @@ async fn a_full_disk_is_an_error() {
         assert!(text.contains("No space left"), "{text}");
     }
 }
+
+#[tokio::test]
+async fn a_whole_carton_tells_its_nested_options() {
+    let desk = Desk::new();
+    let metadata = "spec_version = 1\n[runner]\nrunner_name = 'noop'\nrequired_framework_version = '1'\n\
+                    [runner.opts]\ntable = { a = 1 }\nlist = [1]\nflat = 1";
+    let input = PackageInput::new(Metadata::parse(metadata).unwrap(), desk.path("model"));
+    package::write(&input, &desk.path("nested.carton"), Compression::Auto, &package::silent).unwrap();
+    assert_eq!(desk.resolve("nested.carton", "out.carton").await.unwrap().nested_options, ["list", "table"]);
+    assert!(desk.resolve("model.carton", "out.carton").await.unwrap().nested_options.is_empty());
+}
