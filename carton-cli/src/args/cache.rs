@@ -27,7 +27,7 @@ pub(crate) enum CacheCommand {
 /// `carton cache rm`.
 #[derive(Args, Debug)]
 pub(crate) struct RemoveArgs {
-    /// Which cartons: names of models, manifest hashes (8 digits or more of each) or URLs, as `carton cache ls` shows them
+    /// Which cartons: names of models, manifest hashes (8 digits or more of each), URLs or files, as `carton cache ls` shows them
     #[arg(value_name = "CARTON", required = true)]
     pub(crate) cartons: Vec<String>,
 }

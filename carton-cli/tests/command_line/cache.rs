@@ -262,4 +262,10 @@ fn single_cartons_are_listed_and_removed_by_name_hash_or_url() {
     ----- stderr -----
     ");
     assert_eq!(sandbox.carton("cache ls --json").json()["bytes"], 0);
+
+    // By the file that was loaded.
+    sandbox.carton("run two.carton -i x=1").expect_code(0);
+    sandbox.carton("cache rm one.carton").expect_code(1);
+    sandbox.carton("cache rm two.carton").expect_code(0);
+    assert_eq!(sandbox.carton("cache ls --json").json()["bytes"], 0);
 }

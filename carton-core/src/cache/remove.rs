@@ -1,6 +1,7 @@
 //! Deletes single cartons by what people call them.
 
 use std::fmt::Write;
+use std::path::PathBuf;
 
 use super::listing::CachedCarton;
 use super::lock::{self, Mode};
@@ -15,7 +16,7 @@ const FEWEST_DIGITS: usize = 8;
 
 impl Cache {
     /// Deletes these cartons and the files that no other carton uses. Each is named by its model's name, by its manifest hash, of which
-    /// eight or more digits do, or by the URL that it came from.
+    /// eight or more digits do, or by the URL or the file that it came from.
     ///
     /// # Errors
     /// There is no such carton, there are several, or a process has it loaded: nothing is deleted then. Something cannot be read or
@@ -76,6 +77,8 @@ struct Wanted<'a> {
     digits: Option<String>,
     url_key: Option<Sha256Digest>,
     address: Option<String>,
+    /// The file that was loaded, as the listing shows it.
+    path: Option<PathBuf>,
 }
 
 impl<'a> Wanted<'a> {
@@ -91,6 +94,7 @@ impl<'a> Wanted<'a> {
             digits: is_hash.then_some(digits),
             url_key: url.as_ref().map(|url| Sha256Digest::of(url.as_str().as_bytes())),
             address: url.as_ref().map(address),
+            path: std::path::absolute(text).ok(),
         }
     }
 
@@ -98,6 +102,7 @@ impl<'a> Wanted<'a> {
         carton.model_name.as_deref() == Some(self.text)
             || self.digits.as_ref().is_some_and(|digits| carton.manifest.to_string().starts_with(digits.as_str()))
             || (self.address.is_some() && carton.address == self.address)
+            || (self.path.is_some() && carton.path == self.path)
     }
 }
 

@@ -65,6 +65,7 @@ impl Contents {
                 self.note_proven(read.into_inner().unwrap_or_else(PoisonError::into_inner));
                 let file = |index: usize| Some(path.join(model_path(&self.items[index].path)?));
                 self.check_stated(&indices, &file, &meter)?;
+                self.check_recorded(&meter)?;
                 self.remember_stated();
                 Ok(ModelDirectory { path, _keeps: Keeps::Cached { _folder: folder, _lease: lease } })
             }

@@ -79,6 +79,7 @@ impl Contents {
             length => Some(self.bundle(&ways, length, &meter)?),
         };
         let files = self.open_ranges(&indices, &ways, bundle, &meter)?;
+        self.check_recorded(&meter)?;
         self.remember_stated();
         Ok(ModelRanges { files, _lease: lease })
     }

@@ -77,6 +77,16 @@ impl Contents {
         differing.into_iter().try_for_each(|(stated, found)| self.check_differing(stated, found))
     }
 
+    /// Compares what the archive states of all its files with what is on record, for files that nothing stands in for as well: a carton
+    /// that was edited and zipped again is not the one that its MANIFEST names, whichever of its files are used.
+    ///
+    /// # Errors
+    /// As [`check_stated`](Self::check_stated).
+    pub(super) fn check_recorded(&self, meter: &Meter<'_>) -> Result<(), ContentsError> {
+        let all: Vec<usize> = (0..self.items.len()).collect();
+        self.check_stated(&all, &|_| None, meter)
+    }
+
     /// As [`check_stated`](Self::check_stated), for bytes that are at hand.
     pub(super) fn check_stated_of(&self, index: usize, bytes: &[u8]) -> Result<(), ContentsError> {
         match self.stated(index) {

@@ -80,7 +80,12 @@ impl Contents {
                 .and_then(|()| self.compare(index, hasher));
             let mut findings = findings.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
             match result {
-                Ok(()) => findings.n_bytes += n_bytes,
+                Ok(()) => {
+                    findings.n_bytes += n_bytes;
+                    if !self.is_elsewhere(index) {
+                        self.note_proven([index]);
+                    }
+                }
                 Err(error)
                     if may_not_fetch
                         && self.is_elsewhere(index)
@@ -98,6 +103,9 @@ impl Contents {
         let Findings { mut bad, mut not_fetched, n_bytes } = findings.into_inner().unwrap_or_else(|p| p.into_inner());
         bad.sort_by(|one, other| one.path.cmp(&other.path));
         not_fetched.sort();
+        if bad.is_empty() {
+            self.check_recorded(&meter)?;
+        }
         self.remember_stated();
         if bad.is_empty() {
             self.remember_archive(Scope::Everything)?;

@@ -21,6 +21,27 @@ fn forget_checksums(desk: &Desk, manifest: &Sha256Digest) -> bool {
 }
 
 #[test]
+fn an_edited_file_is_noticed_whether_or_not_it_is_used() {
+    let builder = Builder::example();
+    let desk = Desk::new();
+    desk.write(&builder);
+    drop(desk.open().unwrap().model_directory(&silent).unwrap());
+    assert!(desk.open().unwrap().verify(&silent).unwrap().is_good());
+    for path in ["misc/picture.png", "model/large.json"] {
+        desk.write(&edited(&builder, path, |bytes| flip(bytes)));
+        for error in [
+            desk.open().unwrap().model_directory(&silent).unwrap_err(),
+            desk.open().unwrap().model_ranges(&silent).unwrap_err(),
+        ] {
+            assert!(matches!(&error, ContentsError::Digest { path: found, .. } if found == path), "{path}: {error}");
+        }
+    }
+    desk.write(&builder);
+    desk.open().unwrap().model_directory(&silent).unwrap();
+    desk.open().unwrap().model_ranges(&silent).unwrap();
+}
+
+#[test]
 fn an_edited_file_is_noticed_although_the_cache_has_the_genuine_one() {
     let builder = Builder::example();
     for has_record in [true, false] {
