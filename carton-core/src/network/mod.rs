@@ -25,6 +25,7 @@ mod content_range;
 mod credentials;
 mod error;
 mod failure;
+mod named_hosts;
 mod options;
 mod private;
 mod read;
@@ -37,14 +38,15 @@ mod send;
 mod tests;
 mod version;
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::ops::{ControlFlow, Range};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use private::Reach;
+use named_hosts::NamedHosts;
+use private::{Addresses, CartonHost, Reach, Resolver};
 use tokio::runtime::Runtime;
 pub use url::Url;
 
@@ -76,8 +78,7 @@ struct Inner {
     anywhere: Clients,
     /// For servers that somebody else named. They share no connections with the others.
     public: Clients,
-    /// Hosts that the user named and that had private addresses.
-    private_hosts: Mutex<BTreeSet<String>>,
+    named: Arc<NamedHosts>,
     machines: OnceLock<Vec<credentials::Machine>>,
 }
 
@@ -140,18 +141,21 @@ impl Network {
     /// Access under these options. Nothing is connected yet.
     pub fn new(options: NetworkOptions) -> Network {
         let (anywhere, public) = (Clients::default(), Clients::default());
-        let (private_hosts, machines) = (Mutex::default(), OnceLock::new());
-        let inner = Arc::new(Inner { options, anywhere, public, private_hosts, machines });
+        let (named, machines) = (Arc::default(), OnceLock::new());
+        let inner = Arc::new(Inner { options, anywhere, public, named, machines });
         Network { inner, reach: Reach::Anywhere }
     }
 
-    /// The same access for URLs that a file from `home` names: it refuses servers with private addresses, also where a redirect leads.
-    /// Only the host of `home` may have one, if it was asked for there before, or if it is an address or `localhost` itself.
+    /// The same access for URLs that a carton from `carton` names: it refuses servers with private addresses, also where a redirect
+    /// leads. Only the host of `carton` may have one, at any port: if it is an address or `localhost` itself, or if this network got an
+    /// answer for the user from the host at that address. A host that has not answered yet keeps the site-local addresses (RFC 1918, RFC
+    /// 4193) that it resolves to first.
     ///
     /// The names that a proxy is asked for are resolved by the proxy, so that only addresses in URLs and `localhost` are refused then.
     #[must_use]
-    pub fn public_only(&self, home: &Url) -> Network {
-        Network { inner: Arc::clone(&self.inner), reach: Reach::Public { home: home.host_str().map(Arc::from) } }
+    pub fn public_only(&self, carton: &Url) -> Network {
+        let carton_host = CartonHost { name: carton.host_str().map(str::to_owned), clients: Clients::default() };
+        Network { inner: Arc::clone(&self.inner), reach: Reach::Public(Arc::new(carton_host)) }
     }
 
     /// The options.
@@ -206,50 +210,42 @@ impl Network {
         if self.inner.options.offline {
             return Err(NetworkError::Offline { url: address(url) });
         }
-        let reach = match self.may_be_private(url) {
-            true => Reach::Anywhere,
-            false => self.reach.clone(),
-        };
-        let clients = match reach {
-            Reach::Anywhere => &self.inner.anywhere,
-            Reach::Public { .. } => {
+        let (clients, addresses) = match (&self.reach, url.host_str()) {
+            (Reach::Anywhere, _) => (&self.inner.anywhere, Addresses::All),
+            (Reach::Public(carton), Some(host)) if carton.name.as_deref() == Some(host) => {
+                match private::is_fixed(host) {
+                    true => (&self.inner.anywhere, Addresses::All),
+                    false => (&carton.clients, Addresses::CartonHost(host.to_owned())),
+                }
+            }
+            (Reach::Public(_), _) => {
                 check_public(url)?;
-                &self.inner.public
+                (&self.inner.public, Addresses::Public)
             }
         };
         let slot = if url.scheme() == "https" { &clients.https } else { &clients.http };
         if let Some(client) = slot.get() {
             return Ok(client);
         }
-        let client = send::client(&self.inner.options, url, &reach)?;
+        let resolver = Resolver { addresses, named: Arc::clone(&self.inner.named) };
+        let client = send::client(&self.inner.options, url, resolver)?;
         Ok(slot.get_or_init(|| client))
     }
 
-    /// Whether this URL's host may have a private address.
-    fn may_be_private(&self, url: &Url) -> bool {
-        let Reach::Public { home } = &self.reach else { return true };
-        match (home.as_deref(), url.host_str()) {
-            // The name alone is no reason: who has it can let it resolve to an address of ours from now on.
-            (Some(home), Some(host)) if home == host => private::is_fixed(host) || self.private_hosts().contains(host),
-            _ => false,
+    /// Records the addresses of all servers on the way to what the user asked for. An address on a way that led nowhere does not count.
+    fn note_answer(&self, hops: &[(Url, Option<SocketAddr>)]) {
+        if !matches!(self.reach, Reach::Anywhere) {
+            return;
         }
-    }
-
-    /// Notes where a server is that the user named, and that had the file.
-    fn note_address(&self, url: &Url, address: Option<std::net::SocketAddr>) {
-        if let (Reach::Anywhere, Some(address), Some(host)) = (&self.reach, address, url.host_str())
-            && is_private(address.ip())
-        {
-            self.private_hosts().insert(host.to_owned());
+        for (url, address) in hops {
+            if let Some(host) = url.host_str() {
+                self.inner.named.note_answer(host, address.map(|address| address.ip()));
+            }
         }
-    }
-
-    fn private_hosts(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
-        self.inner.private_hosts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Refuses a URL whose host shows without a look at any resolver that it is private.
+/// Refuses a URL whose host is known to be private without a lookup.
 fn check_public(url: &Url) -> Result<(), NetworkError> {
     let refuse = |at: String| Err(NetworkError::Private { url: address(url), at });
     match (private::of_url(url), url.host_str()) {

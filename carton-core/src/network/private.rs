@@ -1,34 +1,47 @@
-//! Which addresses are private, and the resolver that finds no others than public ones.
+//! Which addresses are private, and the resolver that leaves them out.
 //!
 //! A link that somebody else wrote must not make this machine ask servers that only this machine or its network can reach: that is
 //! how a cloud's metadata service is made to tell its secrets. So the address that is connected to is looked at, not only the name:
 //! a name can resolve to another address the next time it is asked for.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::Host;
 
-use super::Url;
+use super::named_hosts::NamedHosts;
+use super::{Clients, Url};
 
 /// Which servers requests may go to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) enum Reach {
     /// All of them: the user named them.
     Anywhere,
-    /// Those with public addresses, and the one that the user named.
-    Public {
-        /// Its host as in its URL.
-        home: Option<Arc<str>>,
-    },
+    /// Those with public addresses, and the one that the carton came from.
+    Public(Arc<CartonHost>),
+}
+
+/// The host that the user named to get a carton from.
+pub(super) struct CartonHost {
+    /// As in the URL.
+    pub(super) name: Option<String>,
+    /// For links to this host only. Their connections may be to private addresses, so that no other request may use them.
+    pub(super) clients: Clients,
+}
+
+impl fmt::Debug for CartonHost {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("CartonHost").field("name", &self.name).finish_non_exhaustive()
+    }
 }
 
 /// Whether an address is this machine's, or one of a private network, or no address of a single machine at all.
 ///
-/// These are the blocks of the IANA special-purpose address registries (RFC 6890) that are not globally reachable, besides those
-/// for documentation. An IPv6 address that stands for an IPv4 address is what that one is.
+/// These are the blocks of the IANA special-purpose address registries (RFC 6890) that are not globally reachable, except those for
+/// documentation, which no machine has. 192.88.99.0/24, which the registries no longer judge, counts too. An IPv6 address that stands for an IPv4 address is what that one is.
 pub fn is_private(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_private_v4(address),
@@ -46,8 +59,8 @@ fn is_private_v4(address: Ipv4Addr) -> bool {
         // Link-local, where clouds have their metadata services.
         (169, 254, _) => true,
         (172, 16..=31, _) | (192, 168, _) => true,
-        // IETF protocol assignments, benchmarks between networks.
-        (192, 0, 0) | (198, 18..=19, _) => true,
+        // IETF protocol assignments, the former relays of 6to4 (RFC 7526), benchmarks between networks.
+        (192, 0, 0) | (192, 88, 99) | (198, 18..=19, _) => true,
         // Multicast, reserved, broadcast.
         (224.., _, _) => true,
         _ => false,
@@ -68,8 +81,8 @@ fn is_private_v6(address: Ipv6Addr) -> bool {
         // NAT64 (RFC 6052), and such for use within a network (RFC 8215).
         [0x64, 0xFF9B, 0, 0, 0, 0, high, low] => embedded(high, low),
         [0x64, 0xFF9B, 1, ..] => true,
-        // Discard-only (RFC 6666).
-        [0x100, 0, 0, 0, ..] => true,
+        // Discard-only (RFC 6666); benchmarks (RFC 5180); identifiers of segment routing (RFC 9602).
+        [0x100, 0, 0, 0, ..] | [0x2001, 2, 0, ..] | [0x5F00, ..] => true,
         // 6to4 has the IPv4 address behind its prefix; Teredo has the server's there, and the client's inverted at the end.
         [0x2002, ..] => embedded(second, third),
         [0x2001, 0, ..] => embedded(third, fourth) || embedded(!seventh, !eighth),
@@ -78,7 +91,20 @@ fn is_private_v6(address: Ipv6Addr) -> bool {
     }
 }
 
-/// What of this URL's host shows that it is not public, before it is looked up: its address, or that it names this machine.
+/// Whether an address is one that a site gives to its own machines (RFC 1918, RFC 4193). Metadata services of clouds have none of them,
+/// except two in IPv6 that are left out.
+pub(super) fn is_site_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_private(),
+        IpAddr::V6(address) => match address.segments() {
+            // Amazon's and Google's.
+            [0xFD00, 0xEC2, ..] | [0xFD20, 0xCE, ..] => false,
+            [first, ..] => first & 0xFE00 == 0xFC00,
+        },
+    }
+}
+
+/// Why this URL's host is known to be private without a lookup: it is a private address, or it names this machine.
 pub(super) fn of_url(url: &Url) -> Option<String> {
     match url.host()? {
         Host::Ipv4(address) => is_private(address.into()).then(|| address.to_string()),
@@ -104,30 +130,56 @@ pub(super) struct PrivateName {
     pub(super) address: IpAddr,
 }
 
-/// The addresses that may be connected to.
-fn public_of(addresses: impl IntoIterator<Item = SocketAddr>) -> Result<Vec<SocketAddr>, PrivateName> {
-    let (private, public): (Vec<_>, Vec<_>) =
-        addresses.into_iter().partition(|address: &SocketAddr| is_private(address.ip()));
-    match private.first() {
-        Some(address) if public.is_empty() => Err(PrivateName { address: address.ip() }),
-        _ => Ok(public),
+/// The addresses that may be connected to: public ones, and those that are `usable` though private.
+pub(super) fn allowed_of(
+    addresses: impl IntoIterator<Item = SocketAddr>,
+    usable: impl Fn(IpAddr) -> bool,
+) -> Result<Vec<SocketAddr>, PrivateName> {
+    let is_refused = |address: &SocketAddr| is_private(address.ip()) && !usable(address.ip());
+    let (refused, allowed): (Vec<_>, Vec<_>) = addresses.into_iter().partition(is_refused);
+    match refused.first() {
+        Some(address) if allowed.is_empty() => Err(PrivateName { address: address.ip() }),
+        _ => Ok(allowed),
     }
 }
 
-/// Resolves names to public addresses.
-pub(super) struct PublicResolver;
+/// Which addresses of a name are connected to.
+#[derive(Clone)]
+pub(super) enum Addresses {
+    /// All, because the user named the host. The private ones are recorded.
+    All,
+    /// Public ones.
+    Public,
+    /// For the host with this name: public ones, and those that the carton may have come from.
+    CartonHost(String),
+}
 
-impl Resolve for PublicResolver {
+/// Resolves names.
+pub(super) struct Resolver {
+    pub(super) addresses: Addresses,
+    pub(super) named: Arc<NamedHosts>,
+}
+
+impl Resolve for Resolver {
     fn resolve(&self, name: Name) -> Resolving {
+        let (addresses, named) = (self.addresses.clone(), Arc::clone(&self.named));
         Box::pin(async move {
-            let name = name.as_str().to_owned();
-            // A proxy is the user's own choice. It resolves the names that it is asked for itself.
-            let is_proxy = proxies().contains(&name.to_ascii_lowercase());
+            let name = name.as_str().to_ascii_lowercase();
+            let host = name.clone();
             let found = tokio::task::spawn_blocking(move || {
-                Ok::<_, std::io::Error>((name.as_str(), 0).to_socket_addrs()?.collect::<Vec<_>>())
+                Ok::<_, std::io::Error>((host.as_str(), 0).to_socket_addrs()?.collect::<Vec<_>>())
             });
             let found = found.await??;
-            let usable = if is_proxy { found } else { public_of(found)? };
+            let usable = match addresses {
+                Addresses::All => {
+                    named.note_resolved(&name, &found);
+                    found
+                }
+                Addresses::CartonHost(host) if host == name => named.usable(&name, found)?,
+                // A proxy is the user's own choice. It resolves the names that it is asked for itself.
+                _ if proxies().contains(&name) => found,
+                _ => allowed_of(found, |_| false)?,
+            };
             Ok(Box::new(usable.into_iter()) as Addrs)
         })
     }
@@ -160,14 +212,17 @@ mod tests {
         check(true, &["0.0.0.0", "0.1.2.3", "10.0.0.1", "10.255.255.255", "127.0.0.1", "127.255.0.9"]);
         check(true, &["100.64.0.1", "100.127.255.255", "169.254.169.254", "172.16.0.1", "172.31.255.255"]);
         check(true, &["192.0.0.8", "192.168.0.1", "198.18.0.1", "198.19.255.255", "224.0.0.1", "239.1.2.3"]);
-        check(true, &["240.0.0.1", "255.255.255.255"]);
+        check(true, &["240.0.0.1", "255.255.255.255", "192.88.99.0", "192.88.99.255"]);
         check(false, &["1.1.1.1", "9.255.255.255", "11.0.0.1", "100.63.255.255", "100.128.0.1", "126.0.0.1"]);
         check(false, &["128.0.0.1", "169.253.0.1", "169.255.0.1", "172.15.0.1", "172.32.0.1", "192.0.1.1"]);
         check(false, &["192.167.0.1", "192.169.0.1", "198.17.0.1", "198.20.0.1", "223.255.255.255"]);
         check(true, &["::", "::1", "::ffff:127.0.0.1", "::ffff:10.1.2.3", "::ffff:169.254.169.254", "::127.0.0.1"]);
         check(true, &["::ffff:0:10.0.0.1", "64:ff9b::10.0.0.1", "64:ff9b:1::1", "100::1", "2002:7f00:1::"]);
         check(true, &["2001:0:a00:1::", "2001:0:102:304::f5ff:fffe", "fc00::1", "fdff::1", "fe80::1", "fec0::1"]);
-        check(true, &["ff02::1", "fd00:ec2::254"]);
+        check(true, &["ff02::1", "fd00:ec2::254", "2001:2::", "2001:2::1", "5f00::1", "5f00:ffff::1"]);
+        check(false, &["192.88.98.255", "192.88.100.0", "2001:2:1::", "5eff::1", "5f01::1"]);
+        // Blocks for documentation.
+        check(false, &["192.0.2.1", "198.51.100.1", "203.0.113.1", "2001:db8::1", "3fff::1"]);
         check(false, &["2606:4700::1111", "::ffff:1.1.1.1", "64:ff9b::1.1.1.1", "2002:101:101::", "2a00::1"]);
         check(false, &["2001:0:101:101::fefe:fefe", "2001:4860:4860::8888"]);
     }
@@ -196,10 +251,10 @@ mod tests {
     fn only_public_addresses_of_a_name_are_connected_to() {
         let addresses = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<SocketAddr>>();
         let mixed = addresses(&["127.0.0.1:0", "1.1.1.1:0", "[fe80::1]:0"]);
-        assert_eq!(public_of(mixed).unwrap(), addresses(&["1.1.1.1:0"]));
-        let error = public_of(addresses(&["10.0.0.1:0", "[::1]:0"])).unwrap_err();
+        assert_eq!(allowed_of(mixed, |_| false).unwrap(), addresses(&["1.1.1.1:0"]));
+        let error = allowed_of(addresses(&["10.0.0.1:0", "[::1]:0"]), |_| false).unwrap_err();
         assert_eq!(error.to_string(), "10.0.0.1 is a private address");
-        assert_eq!(public_of([]).unwrap(), []);
+        assert_eq!(allowed_of([], |_| false).unwrap(), []);
     }
 
     #[test]

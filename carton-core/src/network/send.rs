@@ -6,7 +6,7 @@ use reqwest::StatusCode;
 use reqwest::header::{self, HeaderMap};
 
 use super::content_range::inclusive;
-use super::private::{PublicResolver, Reach};
+use super::private::Resolver;
 use super::redirect::Redirects;
 use super::{
     CredentialsSent, Network, NetworkError, NetworkOptions, Part, Reply, Request, Url, Version, address, failure,
@@ -20,7 +20,7 @@ const LONGEST_CONNECT: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// The library cannot be set up; for `https`, there are no certificates to trust.
-pub(super) fn client(options: &NetworkOptions, url: &Url, reach: &Reach) -> Result<reqwest::Client, NetworkError> {
+pub(super) fn client(options: &NetworkOptions, url: &Url, resolver: Resolver) -> Result<reqwest::Client, NetworkError> {
     // Fails when the program chose a provider before us, which is then used.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = reqwest::Client::builder()
@@ -29,11 +29,8 @@ pub(super) fn client(options: &NetworkOptions, url: &Url, reach: &Reach) -> Resu
         .connect_timeout((options.idle_timeout / 2).min(LONGEST_CONNECT))
         // Followed here: the library would not refuse to give up encryption, and tells its own errors with URLs.
         .redirect(reqwest::redirect::Policy::none())
-        .referer(false);
-    let builder = match reach {
-        Reach::Anywhere => builder,
-        Reach::Public { .. } => builder.dns_resolver(PublicResolver),
-    };
+        .referer(false)
+        .dns_resolver(resolver);
     let needs_certificates = url.scheme() == "https";
     let builder = if needs_certificates { builder } else { builder.tls_certs_only([]) };
     builder.build().map_err(|error| {
@@ -59,6 +56,7 @@ impl Network {
         let authorization = options.credentials.find(request.url, || self.machines());
         // The library would take user and password from it, and we from then on could not say whether they are sent.
         let mut url = without_userinfo(request.url);
+        let mut hops = Vec::new();
         loop {
             let shown = address(&url);
             let hop = self.client(&url)?.get(url.clone()).headers(headers(request)?);
@@ -68,6 +66,7 @@ impl Network {
                 Ok(Err(error)) => return Err(failure::of_request(shown, error)),
                 Ok(Ok(response)) => response,
             };
+            hops.push((url.clone(), response.remote_addr()));
             match (response.status(), response.headers().get(header::LOCATION)) {
                 (
                     StatusCode::MOVED_PERMANENTLY
@@ -81,8 +80,9 @@ impl Network {
                     tracing::debug!("`{shown}` leads to `{}`", address(&url));
                 }
                 (StatusCode::OK | StatusCode::PARTIAL_CONTENT | StatusCode::NOT_MODIFIED, _) => {
-                    self.note_address(&url, response.remote_addr());
-                    return Reply::new(shown, response, request, options);
+                    let reply = Reply::new(shown, response, request, options)?;
+                    self.note_answer(&hops);
+                    return Ok(reply);
                 }
                 (StatusCode::RANGE_NOT_SATISFIABLE, _) => return Reply::of_nothing(shown, response, request, options),
                 (status, _) => return Err(refusal(shown, status, response.headers(), credentials)),

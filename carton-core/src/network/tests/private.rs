@@ -1,6 +1,6 @@
 //! URLs that somebody else named, and where they may not lead.
 
-use std::net::ToSocketAddrs;
+use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::Arc;
 
 use super::server::{Server, answer, network};
@@ -60,31 +60,78 @@ fn redirects_to_private_addresses_are_refused() {
     assert_eq!(read(&network(), &outside.url).unwrap(), b"ok");
 }
 
+/// The name of this machine, if it resolves to one IPv4 address, which is private.
+fn name_of_this_machine() -> Option<(String, IpAddr)> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?.trim().to_ascii_lowercase();
+    let addresses = (name.as_str(), 0).to_socket_addrs().ok()?.map(|address| address.ip());
+    let mut addresses: Vec<IpAddr> = addresses.collect();
+    addresses.dedup();
+    match addresses[..] {
+        [address] if name != "localhost" && address.is_ipv4() && is_private(address) => Some((name, address)),
+        _ => None,
+    }
+}
+
 #[test]
 fn the_address_that_a_name_has_now_decides() {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_ascii_lowercase();
-    let is_usable = || {
-        let mut addresses = (name.as_str(), 0).to_socket_addrs().ok()?.peekable();
-        addresses.peek()?;
-        Some(name != "localhost" && addresses.all(|address| address.ip().is_loopback() && address.is_ipv4()))
-    };
-    if is_usable() != Some(true) {
-        println!("skipped: the host name `{name}` of this machine does not resolve to 127.x.x.x");
+    let Some((name, address)) = name_of_this_machine() else {
+        println!("skipped: the host name of this machine does not resolve to one private IPv4 address");
         return;
-    }
-    let server = Server::start(&[ok()]);
+    };
+    let server = Server::start_at("0.0.0.0", &[ok()]);
     let named = with_host(&server.url, &name);
     let network = network();
     let elsewhere = Url::parse("https://example.com/model.carton").unwrap();
     let message = refused(read(&network.public_only(&elsewhere), &named));
-    assert!(message.starts_with(&format!("`{named}` leads to 127.")), "{message}");
+    assert_eq!(message, format!("`{named}` leads to {address}, which is no public address"));
     // A name that was not private when the carton came from it may have been made private since.
+    network.inner.named.note_answer(&name, "1.1.1.1".parse().ok());
     let message = refused(read(&network.public_only(&named), &named));
-    assert!(message.contains("leads to 127."), "{message}");
+    assert_eq!(message, format!("`{named}` leads to {address}, which is no public address"));
     assert_eq!(server.count(), 0);
     assert_eq!(read(&network, &named).unwrap(), b"ok");
     assert_eq!(read(&network.public_only(&named), &named).unwrap(), b"ok");
-    assert!(is_private("127.0.0.1".parse().unwrap()));
     let message = refused(read(&network.public_only(&elsewhere), &named));
-    assert!(message.contains("leads to 127."), "the connection of the other requests is not used again: {message}");
+    assert!(message.contains("leads to"), "the connections of other requests are not used again: {message}");
+}
+
+#[test]
+fn a_host_that_redirected_the_user_may_be_linked_to() {
+    let Some((name, _)) = name_of_this_machine() else {
+        println!("skipped: the host name of this machine does not resolve to one private IPv4 address");
+        return;
+    };
+    let end = Server::start(&[ok()]);
+    let way = format!("302 Found\r\nLocation: {}", end.url);
+    let server = Server::start_at("0.0.0.0", &[answer(&way, ""), ok()]);
+    let named = with_host(&server.url, &name);
+    let network = network();
+    assert_eq!(read(&network, &named).unwrap(), b"ok");
+    assert_eq!((server.count(), end.count()), (1, 1));
+    assert_eq!(read(&network.public_only(&named), &named).unwrap(), b"ok");
+}
+
+#[test]
+fn an_answer_through_a_proxy_makes_no_address_usable() {
+    const NAME: &str = "network::tests::private::an_answer_through_a_proxy_makes_no_address_usable";
+    let named = Url::parse("http://models.example/model.carton").unwrap();
+    // The HTTP library reads the variable when it is set up, and no other test may see it: so this test runs itself again.
+    if std::env::var_os("CARTON_TEST_BEHIND_PROXY").is_none() {
+        let proxy = Server::start(&[ok()]);
+        let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+        for variable in ["ALL_PROXY", "all_proxy", "HTTP_PROXY", "NO_PROXY", "no_proxy", "REQUEST_METHOD"] {
+            again.env_remove(variable);
+        }
+        let proxy_url = proxy.url.origin().ascii_serialization();
+        again.env("http_proxy", proxy_url).env("CARTON_TEST_BEHIND_PROXY", "1");
+        let output = again.args(["--exact", NAME]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        assert_eq!(proxy.count(), 1, "{}", String::from_utf8_lossy(&output.stdout));
+        return;
+    }
+    let network = network();
+    assert_eq!(read(&network, &named).unwrap(), b"ok");
+    for address in ["127.0.0.1:0", "10.0.0.1:0"] {
+        assert!(network.inner.named.usable("models.example", vec![address.parse().unwrap()]).is_err(), "{address}");
+    }
 }

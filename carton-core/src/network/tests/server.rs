@@ -33,8 +33,13 @@ pub(super) struct Server {
 impl Server {
     /// Answers the first request with the first answer, and so on; all further ones with the last.
     pub(super) fn start(answers: &[Answer]) -> Server {
+        Self::start_at("127.0.0.1", answers)
+    }
+
+    /// The same, listening at this address.
+    pub(super) fn start_at(address: &str, answers: &[Answer]) -> Server {
         let answers = answers.to_vec();
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let listener = TcpListener::bind((address, 0)).unwrap();
         let url = format!("http://{}/a/file", listener.local_addr().unwrap()).parse().unwrap();
         let heads = Arc::new(Mutex::new(Vec::new()));
         let seen = heads.clone();
