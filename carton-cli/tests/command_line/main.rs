@@ -12,6 +12,7 @@ mod mistakes;
 mod onnx_runtime;
 mod other_writers;
 mod pack_check;
+mod pack_refused;
 mod package;
 mod python_environments;
 mod python_runner;

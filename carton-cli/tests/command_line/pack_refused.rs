@@ -1,0 +1,159 @@
+//! What `carton pack` refuses before a model is loaded: metadata, files and outputs that cannot be used.
+
+use std::fs;
+
+use insta::assert_snapshot;
+
+use crate::sandbox::Sandbox;
+
+#[test]
+fn what_metadata_refers_to_is_named_with_its_place() {
+    let sandbox = Sandbox::new();
+    sandbox.write("model.bin", "weights");
+    let signature = "[[input]]\nname = 'x'\ndtype = 'float32'\nshape = '*'\n[[output]]\nname = 'x'\ndtype = 'float32'\nshape = '*'\n";
+    let check = |test: &str, expected: &str| {
+        sandbox.write("m.toml", format!("{signature}{test}"));
+        let refused = sandbox.carton("pack model.bin --runner noop --metadata m.toml").expect_code(1);
+        assert!(refused.stderr.contains(expected), "{refused}");
+    };
+    check(
+        "[[self_test]]\nname = 'zeros'\ninputs = { x = 'gone.npy' }\n",
+        "self-test `zeros`, input `x` refers to `gone.npy`",
+    );
+    check(
+        "[[self_test]]\ninputs = {}\nexpected_out = { x = 'gone.npz#a' }\n",
+        "self-test `self_test_0`, expected output `x` refers to `gone.npz#a`",
+    );
+    check("[[example]]\nname = 'cat'\ninputs = { x = 'cat.png' }\n", "example `cat`, input `x` refers to `cat.png`");
+    check("[[self_test]]\ninputs = { x = 'model.bin#a' }\n", "cannot open `model.bin#a`");
+}
+
+#[test]
+fn what_is_no_file_is_not_replaced() {
+    let sandbox = Sandbox::new();
+    sandbox.write("model.bin", "weights");
+    let fifo = sandbox.work().join("pipe.carton");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let refused = sandbox.carton("pack model.bin --runner noop -o pipe.carton").expect_code(1);
+    assert!(refused.stderr.contains("pipe.carton") && refused.stderr.contains("not a file"), "{refused}");
+    assert!(!std::fs::metadata(&fifo).unwrap().is_file());
+}
+
+#[test]
+fn what_cannot_be_packed() {
+    let sandbox = Sandbox::new();
+    sandbox.write("model.bin", "weights");
+    sandbox.write("no-runner.toml", "model_name = 'x'\n");
+    sandbox.write("wrong.toml", "model_name = 3\n");
+    sandbox.write("broken.toml", "model_name = \n");
+    sandbox.write(
+        "dangling.toml",
+        "output = []\n[[example]]\ninputs = { x = '@misc/cat.png' }\n[[input]]\nname='x'\ndtype='int8'\nshape=[]\n",
+    );
+    assert_snapshot!(sandbox.carton("pack missing.bin --runner noop"), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: cannot open `missing.bin`
+
+    Caused by:
+      No such file or directory (os error 2)
+    ");
+    assert_snapshot!(sandbox.carton("pack model.bin"), @"
+    exit code: 2
+    ----- stdout -----
+
+    ----- stderr -----
+    error: no runner is named, neither by --runner nor by the metadata, and `model.bin` does not tell which one runs it
+
+    hint: name one: --runner NAME; `carton runner ls` lists them
+    ");
+    assert_snapshot!(sandbox.carton("pack model.bin --metadata no-runner.toml"), @"
+    exit code: 2
+    ----- stdout -----
+
+    ----- stderr -----
+    error: no runner is named, neither by --runner nor by the metadata, and `model.bin` does not tell which one runs it
+
+    hint: name one: --runner NAME; `carton runner ls` lists them
+    ");
+    assert_snapshot!(sandbox.carton("pack model.bin --runner noop --metadata wrong.toml"), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: cannot use `wrong.toml`
+
+    Caused by:
+      carton.toml: `model_name`: invalid type: integer `3`, expected a string
+    ");
+    assert_snapshot!(sandbox.carton("pack model.bin --runner noop --metadata broken.toml"), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: cannot use `broken.toml`
+
+    Caused by:
+      carton.toml is not valid TOML
+      TOML parse error at line 1, column 14
+        |
+      1 | model_name = 
+        |              ^
+      string values must be quoted, expected literal string
+    ");
+    assert_snapshot!(sandbox.carton("pack model.bin --runner noop --metadata missing.toml"), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: cannot read `missing.toml`
+
+    Caused by:
+      No such file or directory (os error 2)
+    ");
+    assert_snapshot!(sandbox.carton("pack model.bin --runner noop --metadata dangling.toml"), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: carton.toml: example `example_0`, input `x`: `@misc/cat.png` is not in the carton (`example[0].inputs.x`)
+    ");
+    assert_snapshot!(sandbox.carton("pack model.bin --runner noop -o model.bin"), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: cannot write `model.bin`: it is one of the files to be packed
+    ");
+    assert_snapshot!(sandbox.carton("pack model.bin --runner noop --misc a=model.bin --misc a=wrong.toml"), @"
+    exit code: 2
+    ----- stdout -----
+
+    ----- stderr -----
+    error: misc file `a` is given twice
+    ");
+    assert_snapshot!(sandbox.carton("pack model.bin --runner noop -o missing/folder/model.carton"), @r#"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: cannot write `missing/folder/model.carton`
+
+    Caused by:
+      No such file or directory (os error 2) at path "[SANDBOX]/work/missing/folder/.carton-[RANDOM].partial"
+    "#);
+    assert_snapshot!(sandbox.carton("pack model.bin --runner onnx"), @"
+    exit code: 6
+    ----- stdout -----
+
+    ----- stderr -----
+    error: runner onnx 1.21.0 refused the model
+
+    Caused by:
+      [SANDBOX]/work/model.bin is neither a .onnx file nor a folder with one
+    ");
+    assert!(!sandbox.files().iter().any(|file| file.contains("carton")), "{:?}", sandbox.files());
+    assert_eq!(fs::read(sandbox.work().join("model.bin")).unwrap(), b"weights");
+}
