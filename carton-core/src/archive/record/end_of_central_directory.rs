@@ -44,21 +44,21 @@ impl EndOfCentralDirectory {
     /// length, and those would then see another archive; that is refused.
     pub(crate) fn find(suffix: &[u8], suffix_offset: u64) -> Result<Option<(usize, Self)>, ArchiveError> {
         let signature = Self::SIGNATURE.to_le_bytes();
-        let mut stray = None;
         let Some(last) = suffix.len().checked_sub(Self::LENGTH) else { return Ok(None) };
         for position in (0..=last).rev() {
             if suffix[position..position + 4] != signature {
                 continue;
             }
             let record = Self::parse(&suffix[position..], suffix_offset + position as u64)?;
-            if position + Self::LENGTH + usize::from(record.comment_length) != suffix.len() {
-                stray.get_or_insert(position);
+            let comment = position + Self::LENGTH;
+            if comment + usize::from(record.comment_length) != suffix.len() {
                 continue;
             }
-            if let Some(stray) = stray.filter(|stray| *stray >= position + Self::LENGTH) {
+            // Also one that is too close to the end for a whole record: such a tool then finds no archive at all.
+            if let Some(stray) = suffix[comment..].windows(signature.len()).position(|bytes| bytes == signature) {
                 return Err(ArchiveError::format(
                     "archive comment",
-                    suffix_offset + stray as u64,
+                    suffix_offset + (comment + stray) as u64,
                     "no signature of an end of central directory record",
                     "one",
                 ));

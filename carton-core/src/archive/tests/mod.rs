@@ -134,6 +134,7 @@ fn the_end_of_the_archive() {
     assert!(in_one_line(&open(bytes).unwrap_err()).contains("central directory at offset"));
     // A comment with another end record in it is another archive to some tools.
     check(Zip { comment: zip(vec![]).build(), ..plain() }, "central directory at offset");
+    check(Zip { comment: b"PK\x05\x06".to_vec(), ..plain() }, "archive comment at offset");
     check(
         Zip { comment: b"PK\x05\x06 and some more text than 22 bytes".to_vec(), ..plain() },
         "archive comment at offset",

@@ -1,0 +1,34 @@
+"""Makes the corpus: python3 spec/conformance/make.py [FOLDER]
+
+Writes all cases into this folder, or into another one. The same program gives the same bytes everywhere: it needs Python 3.9 or newer, and
+neither compressors nor libraries of the formats have a part in it.
+"""
+
+import sys
+from pathlib import Path
+
+from maker import cartons_archive, cartons_contents, cartons_metadata, cartons_names, cartons_tensors
+from maker.case import write_all
+
+HERE = Path(__file__).resolve().parent
+
+
+def groups():
+    """The cases by the folder that they are in."""
+    return {
+        "cartons": [
+            *cartons_archive.cases(),
+            *cartons_names.cases(),
+            *cartons_contents.cases(),
+            *cartons_metadata.cases(),
+            *cartons_tensors.cases(),
+        ],
+    }
+
+
+def main():
+    write_all(groups(), sys.argv[1] if len(sys.argv) > 1 else HERE)
+
+
+if __name__ == "__main__":
+    main()

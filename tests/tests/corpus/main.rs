@@ -1,0 +1,72 @@
+//! The conformance corpus of the specification (spec/conformance): our readers say of each case what the corpus has.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod cartons;
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+/// What a reader says: the object `reads` of a case, or one of the reasons of spec/conformance/README.md with the error's text.
+pub(crate) type Said = Result<Value, Refusal>;
+
+/// Why a reader refuses a file.
+pub(crate) struct Refusal {
+    pub(crate) reason: &'static str,
+    pub(crate) text: String,
+}
+
+/// A case of the corpus.
+pub(crate) struct Case {
+    /// The name of its file or folder.
+    pub(crate) name: String,
+    pub(crate) path: PathBuf,
+    /// Its JSON.
+    pub(crate) description: Value,
+}
+
+fn cases(group: &str) -> Vec<Case> {
+    let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../spec/conformance")).join(group);
+    let mut cases: Vec<Case> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
+        .map(|description| {
+            let path = description.with_extension("");
+            Case {
+                name: path.file_name().unwrap().to_str().unwrap().to_owned(),
+                description: serde_json::from_slice(&std::fs::read(description).unwrap()).unwrap(),
+                path,
+            }
+        })
+        .collect();
+    cases.sort_by(|one, other| one.name.cmp(&other.name));
+    cases
+}
+
+/// Checks a reader on the cases of a group. `differing` are cases for which it gives another reason than the corpus has, with that
+/// reason.
+pub(crate) fn check(group: &str, differing: &[(&str, &str)], mut reader: impl FnMut(&Case) -> Said) {
+    let cases = cases(group);
+    let mut wrong = Vec::new();
+    for case in &cases {
+        let (reads, refused) = (case.description.get("reads"), case.description.get("refused"));
+        let other = differing.iter().find(|(name, _)| *name == case.name).map(|(_, reason)| *reason);
+        let expected = other.or_else(|| refused.and_then(Value::as_str));
+        match reader(case) {
+            Ok(said) if reads == Some(&said) => {}
+            Err(refusal) if expected == Some(refusal.reason) => {}
+            Ok(said) => wrong.push(format!("{}: found {said}, expected {:?}", case.name, reads.or(refused))),
+            Err(Refusal { reason, text }) => {
+                let expected = refused.or(reads);
+                wrong.push(format!("{}: refused ({reason}: {text}), expected {expected:?}", case.name));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {} cases:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
+    for (name, _) in differing {
+        assert!(cases.iter().any(|case| case.name == *name), "there is no case {name}");
+    }
+    assert!(!cases.is_empty(), "there are no cases of {group}");
+}
