@@ -7,7 +7,16 @@ neither compressors nor libraries of the formats have a part in it.
 import sys
 from pathlib import Path
 
-from maker import cartons_archive, cartons_contents, cartons_metadata, cartons_names, cartons_tensors
+from maker import (
+    cartons_archive,
+    cartons_contents,
+    cartons_metadata,
+    cartons_names,
+    cartons_tensors,
+    checkpoints,
+    safetensors_files,
+    ztensor_files,
+)
 from maker.case import write_all
 
 HERE = Path(__file__).resolve().parent
@@ -23,6 +32,9 @@ def groups():
             *cartons_metadata.cases(),
             *cartons_tensors.cases(),
         ],
+        "safetensors": safetensors_files.cases(),
+        "checkpoints": checkpoints.cases(),
+        "ztensor": ztensor_files.cases(),
     }
 
 

@@ -149,10 +149,10 @@ def read_ztensor(data):
     for name, entry in _field(manifest, "objects", dict).items():
         _require(isinstance(name, str) and isinstance(entry, dict), "zTensor §2.4")
         tensors[name] = _ztensor_object(entry, data, begin, blobs)
-    reached, last = 0, None
+    reached = 0
     for blob in sorted(blobs):
         _require(blob[0] >= reached, "zTensor §1.4: two components share bytes")
-        reached, last = blob[1], blob
+        reached = blob[1]
     return tensors
 
 
@@ -220,9 +220,9 @@ class Cbor:
         return self.data[self.offset - size : self.offset]
 
     def _value(self, depth):
-        _require(depth <= 64, "zTensor §2.1: values are nested too deep")
         initial = self._take(1)[0]
         major, low = initial >> 5, initial & 31
+        _require(depth <= 64, "zTensor §2.1: values are nested too deep")
         if low < 24:
             number = low
         elif low < 28:

@@ -10,9 +10,9 @@ use crate::files::ElementType;
 use crate::{MAX_RANK, element_count};
 
 /// How deep a value in a field of the root, of an object and of a component is.
-const ROOT_DEPTH: usize = 1;
-pub(super) const OBJECT_DEPTH: usize = 3;
-const COMPONENT_DEPTH: usize = 5;
+const ROOT_DEPTH: usize = 2;
+pub(super) const OBJECT_DEPTH: usize = 4;
+const COMPONENT_DEPTH: usize = 6;
 
 pub(super) fn parse(cbor: &[u8], offset: u64) -> Result<Manifest, ZTensorError> {
     let found = cbor.len() as u64;

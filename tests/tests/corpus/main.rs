@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod cartons;
+mod tensor_files;
 
 use std::path::PathBuf;
 
@@ -43,6 +44,17 @@ fn cases(group: &str) -> Vec<Case> {
         .collect();
     cases.sort_by(|one, other| one.name.cmp(&other.name));
     cases
+}
+
+/// Whether an error's text cites one of the sections of a page that a case is about.
+pub(crate) fn cites(case: &Case, text: &str) -> bool {
+    let sections = case.description["shows"].as_array().into_iter().flatten();
+    sections.filter_map(|rule| rule["section"].as_str()).any(|section| {
+        text.match_indices('§').any(|(at, sign)| {
+            let cited = &text[at + sign.len()..];
+            cited.strip_prefix(section).is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
+        })
+    })
 }
 
 /// Checks a reader on the cases of a group. `differing` are cases for which it gives another reason than the corpus has, with that

@@ -1,0 +1,102 @@
+//! safetensors and zTensor files, and sharded checkpoints. Errors cite the section of the specification that a case is about.
+
+use std::error::Error as StdError;
+
+use carton_core::digest::Sha256Digest;
+use carton_tensor::files::RawTensor;
+use carton_tensor::safetensors::{Reader, Sharded, dtype_name};
+use carton_tensor::ztensor::{self, Checks, ZTensorError};
+use serde_json::{Map, Value, json};
+
+use crate::{Case, Refusal, Said, check, cites};
+
+#[test]
+fn every_safetensors_file_is_read_as_the_corpus_has_it() {
+    check("safetensors", &[], |case| {
+        said(case, || {
+            let reader = Reader::open(&case.path)?;
+            let metadata: Map<String, Value> =
+                reader.metadata().iter().map(|(key, value)| (key.to_owned(), value.into())).collect();
+            let names = reader.names().map(str::to_owned).collect();
+            Ok(json!({ "tensors": describe(names, |name| Ok(reader.read(name)?))?, "metadata": metadata }))
+        })
+    });
+}
+
+#[test]
+fn every_sharded_checkpoint_is_read_as_the_corpus_has_it() {
+    check("checkpoints", &[], |case| {
+        said(case, || {
+            let sharded = Sharded::open(case.path.join("model.safetensors.index.json"))?;
+            let names = sharded.names().map(str::to_owned).collect();
+            Ok(json!({ "tensors": describe(names, |name| Ok(sharded.read(name)?))? }))
+        })
+    });
+}
+
+#[test]
+fn every_ztensor_file_is_read_as_the_corpus_has_it() {
+    check("ztensor", &[], |case| said(case, || Ok(read_ztensor(case)?)));
+}
+
+/// The tensors as the corpus has them: by the bytes of their names.
+fn describe(
+    mut names: Vec<String>,
+    read: impl Fn(&str) -> Result<RawTensor, Box<dyn StdError>>,
+) -> Result<Vec<Value>, Box<dyn StdError>> {
+    names.sort_unstable();
+    let described = names.into_iter().map(|name| {
+        let tensor = read(&name)?;
+        let sha256 = Sha256Digest::of(tensor.bytes()).to_string();
+        Ok(json!({ "name": name, "dtype": dtype_name(tensor.dtype()), "shape": tensor.shape(), "sha256": sha256 }))
+    });
+    described.collect()
+}
+
+/// Reads everything in a file with all checks, as whoever verifies it does, and makes tensors of what the format says how to.
+fn read_ztensor(case: &Case) -> Result<Value, ZTensorError> {
+    let reader = ztensor::Reader::open(&case.path)?.checking(Checks::ALL);
+    reader.manifest().attributes()?;
+    let mut objects = Vec::new();
+    for object in reader.objects() {
+        object.attributes()?;
+        let mut components = Map::new();
+        for component in object.components() {
+            let bytes = reader.read_component(&component, Checks::ALL)?;
+            let sha256 = Sha256Digest::of(&bytes).to_string();
+            components.insert(component.role().to_owned(), json!({ "sha256": sha256 }));
+        }
+        match object.format().name() {
+            "dense" => drop(reader.read(object.name())?),
+            "sparse_csr" => drop(reader.csr(object.name())?.to_dense()?),
+            "sparse_coo" => drop(reader.coo(object.name())?.to_dense()?),
+            "quantized_group" => drop(reader.quantized_group(object.name())?.dequantize()?),
+            _ => {}
+        }
+        let format = object.format().name().to_owned();
+        objects.push(
+            json!({ "name": object.name(), "shape": object.shape(), "format": format, "components": components }),
+        );
+    }
+    objects.sort_by(|one, other| one["name"].as_str().cmp(&other["name"].as_str()));
+    Ok(json!({ "objects": objects }))
+}
+
+/// What a reader says. Its errors cite sections, not reasons: the case's reason is taken for one that cites the case's section.
+fn said(case: &Case, read: impl FnOnce() -> Result<Value, Box<dyn StdError>>) -> Said {
+    read().map_err(|error| {
+        let mut text = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            text = format!("{text}: {cause}");
+            source = cause.source();
+        }
+        let reason = match case.description["refused"].as_str() {
+            Some("tensor") if cites(case, &text) => "tensor",
+            Some("limit") if cites(case, &text) => "limit",
+            Some("digest") if cites(case, &text) => "digest",
+            _ => "another section",
+        };
+        Refusal { reason, text }
+    })
+}
