@@ -14,6 +14,7 @@ from maker import (
     cartons_names,
     cartons_tensors,
     checkpoints,
+    datasets,
     safetensors_files,
     ztensor_files,
 )
@@ -35,6 +36,7 @@ def groups():
         "safetensors": safetensors_files.cases(),
         "checkpoints": checkpoints.cases(),
         "ztensor": ztensor_files.cases(),
+        "datasets": datasets.cases(),
     }
 
 

@@ -78,7 +78,7 @@ async fn read(case: &Case, options: OpenOptions) -> Result<Value, Error> {
 
 /// A file as the corpus has it. One that is linked, or a symbolic link to such a one, has URLs there, which our API does not tell: those of
 /// the corpus are taken for them, and the file is not read.
-fn describe_file(package: &Package, info: FileInfo, expected: Option<&Value>) -> Result<Value, Error> {
+fn describe_file(package: &Package, info: FileInfo, expected: Option<&Value>) -> Result<Value, PackageError> {
     let mut described =
         json!({ "path": info.path, "size": info.size, "sha256": info.sha256.map(|digest| digest.to_string()) });
     let urls = expected.and_then(|file| file.get("urls"));
@@ -96,7 +96,7 @@ fn describe_file(package: &Package, info: FileInfo, expected: Option<&Value>) ->
     Ok(described)
 }
 
-fn describe_tensor(package: &Package, name: &str, entry: &Entry) -> Result<Value, Error> {
+fn describe_tensor(package: &Package, name: &str, entry: &Entry) -> Result<Value, PackageError> {
     let tensor = package.tensor(name)?;
     Ok(match (entry, &tensor) {
         (Entry::Nested { inner }, _) => json!({ "name": name, "dtype": "nested", "inner": inner }),

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod cartons;
+mod datasets;
 mod tensor_files;
 
 use std::path::PathBuf;

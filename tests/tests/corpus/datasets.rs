@@ -1,0 +1,43 @@
+//! Datasets: their samples, and what verifying them finds.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use carton_core::digest::Sha256Digest;
+use carton_dataset::{Category, Checks, Dataset, DatasetError, verify};
+use carton_tensor::safetensors::dtype_name;
+use serde_json::{Value, json};
+
+use crate::{Case, Refusal, Said, check};
+
+#[test]
+fn every_dataset_is_read_as_the_corpus_has_it() {
+    check("datasets", &[], read);
+}
+
+fn read(case: &Case) -> Said {
+    let manifest = |error: DatasetError| Refusal { reason: "manifest", text: error.to_string() };
+    let verification = verify(&case.path, Checks::Headers, |_| ControlFlow::Continue(())).map_err(manifest)?;
+    let found: BTreeSet<Category> = verification.findings.iter().map(|finding| finding.category).collect();
+    let text = format!("{:?}", verification.findings);
+    match found.iter().collect::<Vec<_>>()[..] {
+        [] => {}
+        [category] => return Err(Refusal { reason: category.name(), text }),
+        _ => return Err(Refusal { reason: "several findings", text }),
+    }
+    let dataset = Dataset::open(&case.path).map_err(manifest)?;
+    let samples: Result<Vec<Value>, DatasetError> = dataset.samples().map(|sample| Ok(describe(&sample?))).collect();
+    samples.map(|samples| json!({ "samples": samples })).map_err(manifest)
+}
+
+fn describe(sample: &carton_dataset::Sample) -> Value {
+    let mut tensors: Vec<Value> = sample
+        .iter()
+        .map(|(column, tensor)| {
+            let sha256 = Sha256Digest::of(tensor.bytes()).to_string();
+            json!({ "column": column, "dtype": dtype_name(tensor.dtype()), "shape": tensor.shape(), "sha256": sha256 })
+        })
+        .collect();
+    tensors.sort_by(|one, other| one["column"].as_str().cmp(&other["column"].as_str()));
+    json!({ "name": sample.name(), "tensors": tensors })
+}
