@@ -154,12 +154,14 @@ impl Manifest {
         if length > Self::MAX_LENGTH {
             return Err(ManifestError::TooLong { length });
         }
+        // The parser looks at the encoding of those strings alone that it keeps.
+        let json = std::str::from_utf8(json).map_err(<serde_json::Error as serde::de::Error>::custom)?;
         // The version first, so that what a later one changes is told as that.
-        let Version { format_version: found } = serde_json::from_slice(json)?;
+        let Version { format_version: found } = serde_json::from_str(json)?;
         if !is_known(&found) {
             return Err(ManifestError::Version { found });
         }
-        let mut raw: RawManifest = serde_json::from_slice(json)?;
+        let mut raw: RawManifest = serde_json::from_str(json)?;
         sort(&mut raw.shards);
         check_paths(&raw.shards)?;
         check_schema(&raw.schema)?;
@@ -322,7 +324,7 @@ fn unique_keys<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<St
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::panic)]
 
     use super::*;
 
@@ -418,6 +420,9 @@ mod tests {
         let twice = "\"total_samples\": 3, \"total_samples\": 3,";
         check("\"total_samples\": 3,", twice, "is not a manifest (spec/dataset.md §3.1): duplicate field");
         check("  }\n}\n", "  }\n}\n}", "is not a manifest (spec/dataset.md §3.1): trailing characters");
+        let not_utf8 = [b"{\"other\": \"\xff\", ", &TWO.as_bytes()[1..]].concat();
+        let ManifestError::Json(error) = Manifest::parse(&not_utf8).unwrap_err() else { panic!("another rule") };
+        assert_eq!(error.to_string(), "invalid utf-8 sequence of 1 bytes from index 11");
     }
 
     #[test]

@@ -120,7 +120,8 @@ fn indices_are_parsed_or_refused_by_their_rule() {
     check(br#"{"weight_map": null}"#, "Json", "expected an object of tensors");
     check(br#"{"weight_map": {"a": 1}}"#, "Json", "expected a string");
     check(br#"{"weight_map": {}, "metadata": 1}"#, "Json", "expected an object");
-    check(b"{\"weight_map\": {\"\xff\": \"x\"}}", "Json", "");
+    check(b"{\"weight_map\": {\"\xff\": \"x\"}}", "Json", "invalid utf-8 sequence");
+    check(b"{\"weight_map\": {}, \"other\": \"\xff\"}", "Json", "invalid utf-8 sequence");
     check(br#"{"weight_map": {}, "weight_map": {}}"#, "DuplicateKey", "`weight_map` is there twice");
     check(br#"{"metadata": {}, "weight_map": {}, "metadata": {}}"#, "DuplicateKey", "`metadata`");
     check(br#"{"weight_map": {"a": "x", "b": "x", "\u0061": "x"}}"#, "DuplicateKey", "`a` is there twice");

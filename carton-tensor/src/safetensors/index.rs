@@ -75,8 +75,10 @@ impl Index {
         if length > Self::MAX_LENGTH {
             return Err(IndexError::TooLong { length });
         }
+        // The parser looks at the encoding of those strings alone that it keeps.
+        let text = std::str::from_utf8(bytes).map_err(|error| IndexError::Json { problem: error.to_string() })?;
         let mut parsing = Parsing::default();
-        let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+        let mut deserializer = serde_json::Deserializer::from_str(text);
         let result = IndexSeed(&mut parsing).deserialize(&mut deserializer).and_then(|()| deserializer.end());
         match result {
             Ok(()) => parsing.files.into_index(),
