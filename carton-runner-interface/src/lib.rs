@@ -11,6 +11,8 @@
 #![cfg_attr(not(feature = "host"), allow(dead_code, reason = "what only hosts use of the parts both sides share"))]
 
 mod frame;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 #[cfg(feature = "host")]
 pub mod host;
 mod housekeeper;

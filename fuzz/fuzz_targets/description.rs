@@ -1,19 +1,3 @@
-//! Any text as the description of a model: it is refused, or says how many tensors there are to be, in no more time and memory than the
-//! specification allows (spec/weights.md §4).
-
 #![no_main]
 
-use carton_tensor::weights::Description;
-use libfuzzer_sys::fuzz_target;
-
-fuzz_target!(|text: &str| {
-    let Ok(description) = text.parse::<Description>() else { return };
-    assert_eq!(description.tensors().len(), description.n_tensors());
-    let mut n_parameters = 0_u64;
-    for (name, tensor) in description.tensors() {
-        assert_eq!(description.tensor(name), Some(tensor));
-        n_parameters += tensor.shape().iter().map(|&size| size as u64).product::<u64>();
-        let _ = description.dtypes(tensor);
-    }
-    assert_eq!(n_parameters, description.n_parameters());
-});
+libfuzzer_sys::fuzz_target!(|text: &str| carton_fuzz::oracle::description::check(text));

@@ -25,6 +25,8 @@ mod content_range;
 mod credentials;
 mod error;
 mod failure;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod named_hosts;
 mod options;
 mod private;

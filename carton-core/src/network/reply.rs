@@ -64,9 +64,20 @@ impl Reply {
         request: &Request<'_>,
         options: &NetworkOptions,
     ) -> Result<Reply, NetworkError> {
-        let headers = response.headers();
+        let reply = Self::of_head(url, response.status(), response.headers(), request, options)?;
+        Ok(Reply { response: Some(response), ..reply })
+    }
+
+    /// An answer whose body is not there to be read.
+    pub(super) fn of_head(
+        url: String,
+        status: StatusCode,
+        headers: &HeaderMap,
+        request: &Request<'_>,
+        options: &NetworkOptions,
+    ) -> Result<Reply, NetworkError> {
         let content_length = text(headers, header::CONTENT_LENGTH).as_deref().and_then(number);
-        let extent = match response.status() {
+        let extent = match status {
             StatusCode::PARTIAL_CONTENT => part(&url, headers)?,
             StatusCode::NOT_MODIFIED => Extent::NotModified,
             _ => Extent::Whole,
@@ -86,7 +97,7 @@ impl Reply {
             ..Reply::without_body(url, options)
         };
         reply.check(request, content_length)?;
-        Ok(Reply { response: Some(response), ..reply })
+        Ok(reply)
     }
 
     /// The answer 416, "range not satisfiable": right if the file is empty.

@@ -7,6 +7,8 @@ pub mod descriptor;
 mod embedded;
 mod fetch;
 mod folder;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod index;
 mod install;
 pub mod launch;

@@ -1,0 +1,6 @@
+#![no_main]
+
+use carton_fuzz::oracle::tensor_index::check;
+use carton_fuzz::panics::{none_escapes, tolerate_those_of_libraries};
+
+libfuzzer_sys::fuzz_target!(init: tolerate_those_of_libraries(), |bytes: &[u8]| none_escapes(check, bytes));

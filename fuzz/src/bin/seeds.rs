@@ -1,0 +1,39 @@
+//! Writes the seeds of all targets: `seeds FOLDER` makes `FOLDER/<target>/<seed>`. Built by `cargo fuzz build` with the targets.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::{env, fs, io};
+
+use carton_fuzz::seeds::{FOLDERS, all};
+
+fn main() -> ExitCode {
+    let Some(folder) = env::args_os().nth(1) else {
+        eprintln!("usage: seeds FOLDER");
+        return ExitCode::FAILURE;
+    };
+    match write(Path::new(&folder)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("writing seeds to {}: {error}", Path::new(&folder).display());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn write(folder: &Path) -> io::Result<()> {
+    for seed in all() {
+        let folder = folder.join(seed.target);
+        fs::create_dir_all(&folder)?;
+        fs::write(folder.join(seed.name), seed.bytes)?;
+    }
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    for (target, from, ending) in FOLDERS {
+        for file in fs::read_dir(repository.join(from))? {
+            let file = file?;
+            if file.file_name().as_encoded_bytes().ends_with(ending.as_bytes()) {
+                fs::copy(file.path(), folder.join(target).join(file.file_name()))?;
+            }
+        }
+    }
+    Ok(())
+}

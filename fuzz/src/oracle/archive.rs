@@ -1,0 +1,105 @@
+//! Any bytes as an archive. What can be read is the same however it is read, the same to the `zip` crate, and the same once it was written
+//! into another archive.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Cursor, Read};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use carton_core::archive::{Archive, ArchiveError, Compression, Content, Entry, EntryKind, Method, Tail, write};
+use carton_core::source::{FileSource, MemorySource};
+
+use crate::generate::file::MemoryFile;
+
+/// The most that is read of one entry. What is compressed stands for up to thirty thousand times its bytes.
+const MAX_ENTRY: u64 = 1 << 20;
+/// The most entries that are written again, which takes threads and so time.
+const MAX_WRITTEN: usize = 16;
+
+/// Checks these bytes.
+pub fn check(bytes: &[u8]) {
+    let Ok(archive) = Archive::open(Arc::new(MemorySource::new(bytes, "input"))) else { return };
+    let mut read = Vec::new();
+    for entry in archive.entries() {
+        assert_eq!(archive.get(entry.name()).map(Entry::name), Some(entry.name()));
+        let whole = archive.read(entry, MAX_ENTRY);
+        let range = archive.stored_range(entry);
+        if entry.size() <= MAX_ENTRY {
+            let in_pieces = in_pieces(&archive, entry);
+            assert_eq!(whole.is_ok(), in_pieces.is_ok(), "{whole:?}, {in_pieces:?}");
+        }
+        let Ok(contents) = whole else { continue };
+        assert_eq!(in_pieces(&archive, entry).expect("it was read whole"), contents);
+        if let Some(range) = range.expect("its header was read") {
+            assert_eq!(&bytes[range.start as usize..range.end as usize], contents);
+        }
+        read.push((entry, contents));
+    }
+    compare_with_peer(bytes, &read);
+    if read.len() <= MAX_WRITTEN {
+        check_written(&archive, &read);
+    }
+}
+
+fn in_pieces(archive: &Archive, entry: &Entry) -> Result<Vec<u8>, ArchiveError> {
+    let mut reader = archive.reader(entry)?;
+    let (mut contents, mut buffer) = (Vec::new(), [0; 7]);
+    loop {
+        let n_bytes = reader.read(&mut buffer).map_err(|error| ArchiveError::from_read(error, "input"))?;
+        if n_bytes == 0 {
+            break;
+        }
+        contents.extend_from_slice(&buffer[..n_bytes]);
+        assert!(contents.len() as u64 <= entry.size());
+    }
+    // Of an entry without bytes, the end is not looked at before it is read whole.
+    if contents.is_empty() { archive.read(entry, 0) } else { Ok(contents) }
+}
+
+/// An archive that another program reads too is the same one to it.
+fn compare_with_peer(bytes: &[u8], read: &[(&Entry, Vec<u8>)]) {
+    let Ok(mut theirs) = zip::ZipArchive::new(Cursor::new(bytes)) else { return };
+    for (entry, contents) in read {
+        // The peer is built without it.
+        if entry.method() == Method::Zstd {
+            continue;
+        }
+        let slash = if entry.kind() == EntryKind::Directory { "/" } else { "" };
+        let Ok(mut file) = theirs.by_name(&format!("{}{slash}", entry.name())) else { continue };
+        let mut found = Vec::new();
+        if (&mut file).take(MAX_ENTRY + 1).read_to_end(&mut found).is_ok() {
+            assert_eq!(found, *contents, "`{}` is another file to the zip crate", entry.name());
+        }
+    }
+}
+
+/// Writes what was read, copied as it is stored, and reads it again.
+fn check_written(archive: &Archive, read: &[(&Entry, Vec<u8>)]) {
+    let is_ours = |name: &str| ["carton.toml", "LINKS", "MANIFEST"].contains(&name);
+    let files: BTreeMap<String, &(&Entry, Vec<u8>)> = read
+        .iter()
+        .filter(|(entry, _)| entry.kind() == EntryKind::File && !is_ours(entry.name()))
+        .map(|file| (file.0.name().to_owned(), file))
+        .collect();
+    let copied = |(name, (entry, _)): (&String, &&(&Entry, Vec<u8>))| {
+        (name.clone(), Content::Entry(archive.clone(), (*entry).clone()))
+    };
+    let entries = files.iter().map(copied).collect();
+    let tail = Tail { carton_toml: b"spec_version = 1".to_vec(), ..Tail::default() };
+    let output = MemoryFile::new(b"");
+    let mut file = File::options().read(true).write(true).open(output.path()).expect("it is there");
+    // Names that carton.toml and MANIFEST take, or that only archives of others may have, are refused.
+    let Ok(manifest) = write(&mut file, entries, tail, Compression::Auto, &|_| ControlFlow::Continue(())) else {
+        return;
+    };
+    assert_eq!(manifest.len(), files.len() + 1);
+    let source = FileSource::open(&output.path()).expect("it is there");
+    let again = Archive::open(Arc::new(source)).expect("it was written");
+    for (name, (_, contents)) in files {
+        let entry = again.get(&name).expect("it was written");
+        assert_eq!(again.read(entry, MAX_ENTRY).expect("it was written"), *contents);
+        let digest = carton_core::digest::Sha256Digest::of(contents);
+        assert_eq!(manifest.get(&name), Some(digest));
+    }
+}

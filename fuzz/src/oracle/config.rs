@@ -1,0 +1,32 @@
+//! Any bytes as a configuration and as a netrc file. Values that are secret are in no error and no `Debug` form.
+
+use carton_core::config::Config;
+use carton_core::network::fuzzing::netrc;
+
+use crate::generate::file::MemoryFile;
+
+/// What stands for a secret in the seeds.
+pub const SECRET: &str = "xyzzy-secret";
+
+/// Checks these bytes.
+pub fn check(bytes: &[u8]) {
+    let file = MemoryFile::new(bytes);
+    let _ = netrc(file.path());
+    // A value elsewhere is no secret, but one in a key, a host's name or a path.
+    let text = String::from_utf8_lossy(bytes);
+    let is_token = |line: &str| line.trim_start().starts_with("token = \"") && line.contains(SECRET);
+    let has_secret = text.lines().any(is_token) && text.matches(SECRET).count() == 1;
+    let shown = match Config::load_reporting(Some(&file.path()), &mut |_, _| {}) {
+        Ok(config) => format!("{config:?} {:?}", config.network()),
+        Err(error) => {
+            let mut shown = format!("{error} {error:?}");
+            let mut source = std::error::Error::source(&error);
+            while let Some(cause) = source {
+                shown.push_str(&cause.to_string());
+                source = cause.source();
+            }
+            shown
+        }
+    };
+    assert!(!has_secret || !shown.contains(SECRET), "{shown}");
+}

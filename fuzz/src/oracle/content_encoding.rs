@@ -1,0 +1,58 @@
+//! The names of content encodings, a separator, and any bytes as a body that has them. What comes out is the same however it is read, has
+//! exactly the length that it is then declared to have, and is what other readers of the encoding make of it.
+
+use std::io::Read;
+
+use carton_core::encoding::{Limit, decode};
+
+use crate::generate::pieces::head_and_rest;
+
+/// The most that comes out of a body. What is encoded stands for any length.
+const MAX_LENGTH: u64 = 1 << 20;
+
+/// Checks these bytes.
+pub fn check(input: &[u8]) {
+    let (names, body) = head_and_rest(input);
+    let Ok(names) = std::str::from_utf8(names) else { return };
+    let names: Vec<String> = names.split(',').map(|name| name.trim().to_owned()).collect();
+    let limit = Limit { declared: None, allowance: MAX_LENGTH, ratio: 1, absolute: MAX_LENGTH };
+    let Ok(content) = decoded(body, &names, limit, 1 << 16) else { return };
+    let length = content.len() as u64;
+    if content.len() <= 1 << 12 {
+        assert_eq!(decoded(body, &names, limit, 1).expect("it was read in larger pieces"), content);
+    }
+    let declared = |length| decoded(body, &names, Limit { declared: Some(length), ..limit }, 1 << 16);
+    assert_eq!(declared(length).expect("that is its length"), content);
+    assert!(declared(length + 1).is_err());
+    assert!(length == 0 || declared(length - 1).is_err());
+    compare_with_peer(&names, body, &content);
+}
+
+fn decoded(body: &[u8], names: &[String], limit: Limit, piece: usize) -> std::io::Result<Vec<u8>> {
+    let mut decoder = decode(body, names, limit).map_err(std::io::Error::other)?;
+    let (mut content, mut buffer) = (Vec::new(), vec![0; piece]);
+    loop {
+        match decoder.read(&mut buffer)? {
+            0 => return Ok(content),
+            n_bytes => content.extend_from_slice(&buffer[..n_bytes]),
+        }
+        assert!(content.len() as u64 <= MAX_LENGTH);
+    }
+}
+
+/// What another reader accepts is the same to it.
+fn compare_with_peer(names: &[String], body: &[u8], content: &[u8]) {
+    let [name] = names else { return };
+    let mut found = Vec::new();
+    let read = match name.as_str() {
+        "gzip" => flate2::read::MultiGzDecoder::new(body).take(MAX_LENGTH + 1).read_to_end(&mut found),
+        "zstd" => match zstd::stream::read::Decoder::new(body) {
+            Ok(decoder) => decoder.take(MAX_LENGTH + 1).read_to_end(&mut found),
+            Err(error) => Err(error),
+        },
+        _ => return,
+    };
+    if read.is_ok() {
+        assert_eq!(found, content);
+    }
+}

@@ -1,0 +1,51 @@
+//! The head of an answer as lines of text: a status, then headers. What is taken for an answer to a request is one to that request, and what
+//! it says is written as it was.
+
+use std::time::{Duration, SystemTime};
+
+use carton_core::network::fuzzing::{reply, retry_after};
+use carton_core::network::{Extent, Part, Request, Url, Version};
+
+/// Checks this head.
+pub fn check(text: &str) {
+    let mut lines = text.lines();
+    let status = lines.next().and_then(|status| status.trim().parse().ok()).unwrap_or(206);
+    let header = |line: &str| line.split_once(": ").map(|(name, value)| (name.to_owned(), value.as_bytes().to_vec()));
+    let headers: Vec<_> = lines.clone().filter_map(header).collect();
+    let url = Url::parse("https://example.com/model.carton").expect("it is a URL");
+    let known = Version { etag: Some("\"one\"".to_owned()), last_modified: None, length: Some(200) };
+    for part in [Part::Whole, Part::Suffix(100), Part::Range(0..100), Part::Range(150..300)] {
+        for version in [None, Some(&known)] {
+            let request = Request { version, known: version, ..Request::new(&url, part.clone()) };
+            let Ok(reply) = reply(status, &headers, &request) else { continue };
+            check_extent(reply.extent(), &part, version.is_some());
+            // There are no bytes then, and the version is the one that is known.
+            if *reply.extent() == Extent::NotModified {
+                continue;
+            }
+            assert!(reply.encodings().is_empty() || part == Part::Whole);
+            assert!(version.is_none_or(|expected| !expected.differs(reply.version())));
+        }
+    }
+    let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
+    for line in lines {
+        if let Some(wait) = retry_after(line, now) {
+            assert_eq!(retry_after(&wait.as_secs().to_string(), now), Some(Duration::from_secs(wait.as_secs())));
+        }
+    }
+}
+
+fn check_extent(extent: &Extent, asked: &Part, is_known: bool) {
+    match extent {
+        Extent::Whole => {}
+        Extent::NotModified => assert!(is_known),
+        Extent::Part { range, total } => {
+            assert!(range.start <= range.end && range.end <= *total);
+            match asked {
+                Part::Whole => panic!("a part in place of the whole"),
+                Part::Suffix(length) => assert_eq!(*range, total.saturating_sub(*length)..*total),
+                Part::Range(asked) => assert_eq!(*range, asked.start..asked.end.min(*total)),
+            }
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! Any bytes as a LINKS file. What is accepted is the same when it was written and read again, and when it is merged with itself.
+
+use carton_core::links::Links;
+
+/// Checks these bytes.
+pub fn check(bytes: &[u8]) {
+    let Ok(links) = Links::parse(bytes) else { return };
+    for (digest, urls) in links.iter() {
+        assert!(!urls.is_empty());
+        assert_eq!(links.urls(digest), urls);
+    }
+    let written = links.to_bytes();
+    let again = Links::parse(&written).expect("it was written");
+    assert!(again == links, "{}", String::from_utf8_lossy(&written));
+    assert_eq!(again.to_bytes(), written);
+    assert!(links.clone().merged(&links) == links);
+    let _ = format!("{links:?}");
+}

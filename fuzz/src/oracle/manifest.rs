@@ -1,0 +1,22 @@
+//! Any bytes as a MANIFEST. What is accepted is kept to the byte, every line of it can be found, and its files make the MANIFEST that is
+//! written of them, whatever the order of the lines was.
+
+use carton_core::digest::Sha256Digest;
+use carton_core::manifest::Manifest;
+
+/// Checks these bytes.
+pub fn check(bytes: &[u8]) {
+    let Ok(manifest) = Manifest::parse(bytes) else { return };
+    assert_eq!(manifest.to_bytes(), bytes);
+    assert_eq!(manifest.hash(), Sha256Digest::of(bytes));
+    assert_eq!(manifest.len(), bytes.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).count());
+    for (path, digest) in manifest.iter() {
+        assert_eq!(manifest.get(path), Some(digest));
+        let line = format!("{path}={digest}");
+        assert!(bytes.split(|&byte| byte == b'\n').any(|found| found == line.as_bytes()), "{line}");
+        assert!(!path.starts_with('/') && path.split('/').all(|part| !["", ".", ".."].contains(&part)), "{path}");
+    }
+    let entries = manifest.iter().map(|(path, digest)| (path.to_owned(), digest));
+    let written = Manifest::from_entries(entries).expect("it was read");
+    assert!(written.iter().eq(manifest.iter()));
+}

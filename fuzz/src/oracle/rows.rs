@@ -1,0 +1,77 @@
+//! Any bytes as rows: a Parquet file, an Arrow IPC file or stream. What is read has as many rows as the file said, is valid to Arrow's own
+//! check, and is the same when one column alone is read, in fewer rows at once, and when it was written as a stream and read again.
+
+use std::io::Cursor;
+use std::num::NonZeroUsize;
+
+use arrow_array::{Array, RecordBatch};
+use arrow_ipc::writer::StreamWriter;
+use carton_dataset::{DatasetError, Input};
+
+use crate::generate::file::MemoryFile;
+
+/// The most rows that are compared. What is compressed stands for any number.
+const MAX_ROWS: usize = 1 << 12;
+
+/// Checks these bytes.
+pub fn check(bytes: &[u8]) {
+    let file = MemoryFile::new(bytes);
+    let Ok(input) = Input::open(file.path()) else { return };
+    let (n_rows, columns) = (input.n_rows(), input.schema().fields().clone());
+    let mut batches = Vec::new();
+    let (mut found, mut is_whole) = (0_usize, true);
+    for batch in input {
+        let Ok(batch) = batch else {
+            is_whole = false;
+            break;
+        };
+        assert_eq!(*batch.schema().fields(), columns);
+        found += batch.num_rows();
+        if found <= MAX_ROWS {
+            batch.columns().iter().for_each(|column| column.to_data().validate_full().expect("it was read"));
+            batches.push(batch);
+        }
+    }
+    if is_whole && let Some(n_rows) = n_rows {
+        assert_eq!(found as u64, n_rows);
+    }
+    if !is_whole || found > MAX_ROWS {
+        return;
+    }
+    let in_sevens = Input::open(file.path()).expect("it was read").max_rows(NonZeroUsize::new(7).expect("it is 7"));
+    compare(in_sevens, &batches);
+    // Of columns of one name, both are read.
+    if let Some(field) = columns.first()
+        && columns.iter().filter(|other| other.name() == field.name()).count() == 1
+    {
+        let first = |batch: &RecordBatch| batch.project(&[0]).expect("there is one");
+        let input = Input::open(file.path()).expect("it was read").project(&[field.name()]).expect("there is one");
+        compare(input, &batches.iter().map(first).collect::<Vec<_>>());
+    }
+    if let Some(written) = written(&batches) {
+        compare(Input::stream(Cursor::new(written), "written").expect("it was written"), &batches);
+    }
+}
+
+/// The batches as a stream; `None` for types that Arrow's writer has no form for.
+fn written(batches: &[RecordBatch]) -> Option<Vec<u8>> {
+    let schema = batches.first()?.schema();
+    let mut writer = StreamWriter::try_new(Vec::new(), &schema).ok()?;
+    batches.iter().try_for_each(|batch| writer.write(batch)).ok()?;
+    writer.into_inner().ok()
+}
+
+/// The rows are the same, however many at once.
+fn compare(input: Input, expected: &[RecordBatch]) {
+    let rows = |batches: &[RecordBatch]| -> Vec<RecordBatch> {
+        batches.iter().flat_map(|batch| (0..batch.num_rows()).map(|row| batch.slice(row, 1))).collect()
+    };
+    let found: Result<Vec<RecordBatch>, DatasetError> = input.collect();
+    let found = rows(&found.expect("it was read"));
+    let expected = rows(expected);
+    assert_eq!(found.len(), expected.len());
+    for (found, expected) in found.iter().zip(&expected) {
+        // Numbers that are equal to nothing have the same text.
+        assert!(found.columns() == expected.columns() || format!("{found:?}") == format!("{expected:?}"));
+    }
+}

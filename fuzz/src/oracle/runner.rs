@@ -1,0 +1,65 @@
+//! A runner, and a host that says whatever the input has in it ([`peer`]). The runner ends when its host is gone, whatever it was asked for.
+
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use carton_runner_interface::Tensors;
+use carton_runner_interface::runner::{
+    Call, Description, LoadRequest, OutputStream, Runner, RunnerError, ServeOptions, serve,
+};
+
+use crate::generate::peer;
+
+/// More shared memory is refused.
+const CAP: u64 = 1 << 20;
+
+/// Checks this input.
+pub fn check(input: &[u8]) {
+    let (host, runner) = UnixStream::pair().expect("there are descriptors");
+    std::thread::scope(|scope| {
+        scope.spawn(|| peer::talk(host, input));
+        let options = ServeOptions {
+            // On or off by what takes no part in the talk.
+            shared_memory: input.len() % 3 != 0,
+            pool_cap: CAP,
+            pool_wait: Duration::from_millis(10),
+            frame_cap: CAP,
+        };
+        // What a host that breaks the protocol is told, the peer hears.
+        let _ = serve::<Echo>(runner.into(), options);
+    });
+}
+
+/// Gives inputs back.
+struct Echo;
+
+impl Runner for Echo {
+    fn describe() -> Description {
+        Description { name: "echo".to_owned(), framework_version: "1.0.0".to_owned() }
+    }
+
+    fn load(request: LoadRequest, _call: &Call) -> Result<Self, RunnerError> {
+        // A folder may be any of this machine's.
+        if request.files.directory().is_none() {
+            for path in request.files.paths() {
+                if let Ok(file) = request.files.map(&path) {
+                    std::hint::black_box((file.bytes().first(), file.bytes().last()));
+                }
+            }
+        }
+        Ok(Self)
+    }
+
+    fn max_concurrency(&self) -> usize {
+        4
+    }
+
+    fn infer(&self, inputs: Tensors, _call: &Call) -> Result<Tensors, RunnerError> {
+        Ok(inputs)
+    }
+
+    fn infer_stream(&self, inputs: Tensors, _call: &Call, outputs: &mut OutputStream<'_>) -> Result<(), RunnerError> {
+        outputs.send(inputs.clone())?;
+        outputs.send(inputs)
+    }
+}

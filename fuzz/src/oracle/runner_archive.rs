@@ -1,0 +1,62 @@
+//! Any bytes as the archive of a runner: zip, tar or tar.gz. What comes out are files, folders and links, in the folder that it is for and
+//! within limits, and no link leads out of it.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::{fs, io};
+
+use carton_core::runner::fuzzing::unpack;
+
+use crate::generate::file::MemoryFile;
+
+/// The most that comes out of an archive.
+const MAX_BYTES: u64 = 1 << 20;
+const MAX_ENTRIES: u64 = 64;
+
+/// Checks these bytes.
+pub fn check(bytes: &[u8]) {
+    let memory = Path::new("/dev/shm");
+    let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+    let folder = folder.expect("there is room");
+    let root = folder.path().join("runner");
+    fs::create_dir(&root).expect("it is new");
+    let archive = MemoryFile::new(bytes);
+    let unpacked = unpack(&archive.path(), root.clone(), MAX_ENTRIES, MAX_BYTES);
+    let mut beside = fs::read_dir(folder.path()).expect("it is there");
+    assert!(beside.next().is_some() && beside.next().is_none(), "something was written outside");
+    let mut found = Found::default();
+    look(&root, &root, unpacked.is_ok(), &mut found).expect("it was written");
+    assert!(found.n_entries <= MAX_ENTRIES && found.n_bytes <= MAX_BYTES, "{found:?}");
+}
+
+#[derive(Debug, Default)]
+struct Found {
+    n_entries: u64,
+    n_bytes: u64,
+}
+
+fn look(folder: &Path, root: &Path, is_complete: bool, found: &mut Found) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let metadata = fs::symlink_metadata(&path)?;
+        found.n_entries += 1;
+        if metadata.is_dir() {
+            look(&path, root, is_complete, found)?;
+        } else if metadata.is_symlink() {
+            // They come last, once it is certain that none leaves the folder.
+            assert!(is_complete);
+            // One that leads nowhere has nothing to lead to.
+            if let Ok(target) = fs::canonicalize(&path) {
+                assert!(target.starts_with(fs::canonicalize(root)?), "{path:?} leads to {target:?}");
+            }
+        } else {
+            assert!(metadata.is_file());
+            assert!([0o644, 0o755].contains(&(metadata.mode() & 0o7777)) || !is_complete, "{:o}", metadata.mode());
+            // Files of two names have their bytes once.
+            if metadata.nlink() == 1 {
+                found.n_bytes += metadata.len();
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,27 @@
+//! Any bytes as a `runner.toml`. What is accepted of somebody else's stays in its folder, is accepted of the user too, and is the same when
+//! it was written and read again.
+
+use std::path::{Component, Path};
+
+use carton_core::runner::descriptor::parse;
+use carton_core::runner::{Descriptor, ExecutablePaths};
+use serde_json::json;
+
+/// Checks these bytes.
+pub fn check(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let folder = Path::new("/runners/one");
+    let anywhere = parse(text, folder, ExecutablePaths::Anywhere);
+    let Ok(runners) = parse(text, folder, ExecutablePaths::InFolder) else { return };
+    assert_eq!(anywhere.expect("less was accepted"), runners);
+    for runner in &runners {
+        let path = runner.runner_path.strip_prefix(folder).expect("it is in the folder");
+        assert!(path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)));
+        assert!(runner.is_same_runner(runner));
+    }
+    // Numbers that TOML does not have are read from no TOML.
+    let written = toml::to_string(&json!({ "version": 1, "runner": runners })).expect("it was read");
+    let again = parse(&written, Path::new("/"), ExecutablePaths::Anywhere).expect("it was written");
+    let same = |(one, other): (&Descriptor, &Descriptor)| one == other;
+    assert!(again.len() == runners.len() && again.iter().zip(&runners).all(same), "{written}");
+}

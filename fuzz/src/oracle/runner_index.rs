@@ -1,0 +1,60 @@
+//! Any bytes as the index of a server and as that of a file. Every entry is usable or broken, nothing that is usable leads out of its folder
+//! or from a server to this machine's files, and what is usable is the same when it was written and read again.
+
+use std::path::Component;
+
+use carton_core::runner::{Index, IndexEntry, Place};
+use serde_json::{Value, json};
+
+/// Checks these bytes.
+pub fn check(bytes: &[u8]) {
+    for place in ["https://example.com/runners/index.json", "/runners/index.json"] {
+        let place = Place::parse(place).expect("it is a place");
+        let Ok(index) = Index::parse(bytes, &place) else { continue };
+        assert!(std::str::from_utf8(bytes).is_ok());
+        let n_entries = serde_json::from_slice::<Vec<Value>>(bytes).map(|list| list.len());
+        // The other reader has a limit to nesting and keeps the values of numbers, which this one does not look at.
+        if let Ok(n_entries) = n_entries {
+            assert_eq!(index.entries().len() + index.broken().len(), n_entries);
+        }
+        for entry in index.entries() {
+            let mut path = entry.descriptor.runner_path.components();
+            assert!(path.all(|part| matches!(part, Component::Normal(_) | Component::CurDir)));
+            for part in &entry.parts {
+                assert!(place.path().is_some() || part.place.path().is_none(), "{:?}", part.place);
+                assert!(part.folder.split('/').all(|part| ![".", ".."].contains(&part)), "{:?}", part.folder);
+            }
+        }
+        let written = Value::from_iter(index.entries().iter().filter_map(written)).to_string();
+        let again = Index::parse(written.as_bytes(), &place).expect("it was written");
+        let written_ones = index.entries().iter().filter(|entry| written_url(entry).is_some());
+        assert!(
+            again.broken().is_empty() && again.entries().iter().eq(written_ones),
+            "{written}\n{:?}",
+            again.broken()
+        );
+    }
+}
+
+/// An entry as JSON; `None` for paths that no URL stands for.
+fn written(entry: &IndexEntry) -> Option<Value> {
+    let mut value = serde_json::to_value(&entry.descriptor).expect("it was read");
+    let urls = written_url(entry)?;
+    let parts = entry.parts.iter().zip(urls);
+    let parts = parts.map(|(part, url)| json!({"url": url, "sha256": part.sha256, "relative_path": part.folder}));
+    value["download_info"] = parts.collect();
+    value["id"] = json!(entry.id);
+    // None was given, where an empty one would be refused.
+    if entry.descriptor.runner_path.as_os_str().is_empty() {
+        value["runner_path"] = Value::Null;
+    }
+    Some(value)
+}
+
+fn written_url(entry: &IndexEntry) -> Option<Vec<String>> {
+    let url = |place: &Place| match place {
+        Place::Url(url) => Some(url.to_string()),
+        Place::File(path) => carton_core::network::Url::from_file_path(path).ok().map(String::from),
+    };
+    entry.parts.iter().map(|part| url(&part.place)).collect()
+}

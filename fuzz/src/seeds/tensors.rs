@@ -1,0 +1,80 @@
+//! Tensor files, and the indexes of sharded ones.
+
+use std::io::Cursor;
+
+use carton_tensor::files::{ElementType, RawTensor};
+use carton_tensor::npy::{NpzWriter, write as write_npy};
+use carton_tensor::safetensors::{Metadata, write as write_safetensors};
+use carton_tensor::ztensor::{Attribute, Coo, Csr, DigestAlgorithm, StoreAs, Writer};
+use carton_tensor::{NumericTensor, StringTensor, Tensor};
+
+use super::Seed;
+
+pub(super) fn seeds() -> Vec<Seed> {
+    let index = r#"{"metadata": {"total_size": 16}, "weight_map": {"a": "model-00001-of-00002.safetensors",
+        "b.\u0063": "model-00002-of-00002.safetensors"}}"#;
+    let mut seeds = vec![
+        Seed::new("ztensor", "ztensor", ztensor()),
+        Seed::new("safetensors", "safetensors", safetensors()),
+        Seed::new("safetensors_index", "index.json", index),
+        Seed::new("npy", "npz", npz()),
+    ];
+    for (position, tensor) in tensors().iter().enumerate() {
+        let mut npy = Vec::new();
+        write_npy(&mut npy, tensor).expect("it can be written");
+        seeds.push(Seed::new("npy", format!("{position}.npy"), npy));
+    }
+    seeds
+}
+
+fn tensors() -> [Tensor; 4] {
+    let texts = StringTensor::new(["a", "gr\u{f6}\u{df}e"].map(str::to_owned).to_vec(), vec![2]);
+    [
+        NumericTensor::from_vec(vec![1.5_f32, -2.0, f32::NAN, 0.0], vec![2, 2]).expect("the shape fits").into(),
+        NumericTensor::from_vec(vec![i64::MIN], vec![]).expect("the shape fits").into(),
+        NumericTensor::from_vec(Vec::<u8>::new(), vec![0, 3]).expect("the shape fits").into(),
+        texts.expect("the shape fits").into(),
+    ]
+}
+
+fn raw(dtype: ElementType, shape: &[usize], bytes: &[u8]) -> RawTensor {
+    RawTensor::new(dtype, shape.to_vec(), bytes.to_vec().into()).expect("the shape fits")
+}
+
+fn safetensors() -> Vec<u8> {
+    let tensors = [
+        ("a", raw(ElementType::Float32, &[2, 1], &[1; 8])),
+        ("b.c", raw(ElementType::BFloat16, &[3], &[2; 6])),
+        ("empty", raw(ElementType::Uint8, &[0, 4], &[])),
+        ("scalar", raw(ElementType::Int64, &[], &[3; 8])),
+    ];
+    let metadata = Metadata::new([("format", "pt")]).expect("no key is there twice");
+    let mut file = Vec::new();
+    write_safetensors(tensors.iter().map(|(name, tensor)| (*name, tensor)), &metadata, &mut file).expect("it is valid");
+    file
+}
+
+fn ztensor() -> Vec<u8> {
+    let matrix = raw(ElementType::Float32, &[2, 2], &[0, 0, 0, 0, 0, 0, 128, 63, 0, 0, 0, 0, 0, 0, 0, 64]);
+    let mut writer = Writer::new(Vec::new()).expect("there is memory");
+    let attributes = [("note".to_owned(), Attribute::Text("made by a seed".to_owned()))].into_iter().collect();
+    writer.set_attributes(&attributes).expect("they are valid");
+    writer.add("dense", &matrix, StoreAs::RAW.digest(DigestAlgorithm::Crc32c)).expect("it is valid");
+    let compressed = StoreAs::RAW.zstd(3).digest(DigestAlgorithm::Sha256);
+    writer.add("compressed", &raw(ElementType::Uint8, &[300], &[7; 300]), compressed).expect("it is valid");
+    let csr = Csr::from_dense(&matrix).expect("it is a matrix");
+    writer.csr("csr", &csr, StoreAs::RAW).expect("it is valid");
+    let coo = Coo::from_dense(&matrix).expect("it is a matrix");
+    writer.coo("coo", &coo, StoreAs::RAW).expect("it is valid");
+    writer.finish().expect("there is memory")
+}
+
+fn npz() -> Vec<u8> {
+    let mut file = Vec::new();
+    let mut writer = NpzWriter::new(Cursor::new(&mut file));
+    for (position, tensor) in tensors().iter().enumerate() {
+        writer.add(&format!("array {position}"), tensor).expect("it can be written");
+    }
+    writer.finish().expect("there is memory");
+    file
+}

@@ -1,0 +1,113 @@
+//! Files that people write, and what servers say.
+
+use std::io::Write;
+
+use super::Seed;
+use crate::generate::pieces::SEPARATOR;
+use crate::oracle::config::SECRET;
+
+/// A carton.toml with everything in it.
+pub(super) const CARTON_TOML: &str = r#"spec_version = 1
+model_name = "everything"
+short_description = "It has every field."
+model_description = '''
+With "quotes" and a \.
+![a picture](@misc/picture.png)
+'''
+license = "MIT OR Apache-2.0"
+repository = "https://example.com/source"
+homepage = "https://example.com"
+required_platforms = ["x86_64-unknown-linux-gnu", "aarch64-apple-darwin"]
+
+[[input]]
+name = "x"
+dtype = "float32"
+shape = ["batch_size", 3, "*"]
+description = "Something"
+internal_name = "namespace/in_x:0"
+
+[[input]]
+name = "y"
+dtype = "string"
+shape = "whole"
+optional = true
+
+[[output]]
+name = "out"
+dtype = "uint64"
+shape = []
+
+[[self_test]]
+name = "runs"
+description = "It runs."
+inputs = { x = "@tensor_data/x" }
+expected_out = { out = "@tensor_data/some/out" }
+
+[[example]]
+name = "example"
+inputs = { x = "@misc/in/put.png", y = "@tensor_data/y" }
+sample_out = { out = "@misc/..." }
+
+[runner]
+runner_name = "vendor/torch_script-2.x"
+required_framework_version = ">=1.12, <2"
+runner_compat_version = 2
+
+[runner.opts]
+"an other" = { nested = -1 }
+flag = true
+infinite = inf
+list = [1, "two", 0x1F, 1_000.5e-3]
+when = 1979-05-27T07:32:00Z
+"#;
+
+pub(super) fn seeds() -> Vec<Seed> {
+    let least = "spec_version = 1\n[runner]\nrunner_name = \"r\"\nrequired_framework_version = \"*\"\n";
+    let config = format!(
+        "cache_dir = \"~/cache\"\nrunner_dir = \"runners\"\nrunner_index = \"https://example.com/index.json\"\n\
+         auto_install = true\noffline = false\nnetrc = false\nunknown = 1\n[network]\nidle_timeout = 1.5\n\
+         max_retries = 3\nn_ranges = 8\n[[credentials]]\nhost = \"[::1]:443\"\ntoken = \"{SECRET}\"\nallow_http = true\n"
+    );
+    let netrc = "machine example.com login me password \"a \\\" b\"\n# comment\nmacdef init\ncd /\n\n\
+                 default login anonymous password user@site account x\n";
+    let mut seeds = vec![
+        Seed::new("metadata", "everything", CARTON_TOML),
+        Seed::new("metadata", "least", least),
+        Seed::new("config", "config.toml", config),
+        Seed::new("config", "netrc", netrc),
+        Seed::new("description", "small", "[tensors]\n\"layers.{0..2}.w\" = { shape = [2, 3], dtype = \"F32\" }\n"),
+    ];
+    let answers = [
+        "206\nContent-Range: bytes 0-99/200\nContent-Length: 100\nETag: \"one\"\n",
+        "206\nContent-Range: bytes 100-199/200\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\nETag: W/\"one\"\n",
+        "200\nContent-Length: 200\nContent-Encoding: gzip, br\nAccept-Ranges: bytes\nETag: \"one\"\n",
+        "304\nETag: \"one\"\n",
+        "206\nContent-Type: multipart/byteranges; boundary=x\n",
+        "416\nContent-Range: bytes */0\n120\nSun Nov  6 08:49:38 1994\nSunday, 06-Nov-94 08:49:47 GMT\n",
+    ];
+    seeds
+        .extend(answers.iter().enumerate().map(|(position, text)| Seed::new("http_head", position.to_string(), *text)));
+    let body = b"what is encoded, what is encoded ".repeat(4);
+    for (name, encoded) in [
+        ("identity", body.clone()),
+        ("gzip", gzip(&body)),
+        ("zstd", zstd::encode_all(&body[..], 3).expect("there is memory")),
+        ("gzip,gzip", gzip(&gzip(&body))),
+        ("deflate", zlib(&body)),
+        // Of a brotli encoder, since no dependency has one: the text "test" and nothing.
+        ("br", vec![0x8b, 0x01, 0x80, 0x74, 0x65, 0x73, 0x74, 0x03]),
+    ] {
+        seeds.push(Seed::new("content_encoding", name, [name.as_bytes(), &[SEPARATOR], &encoded].concat()));
+    }
+    seeds
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(bytes).and_then(|()| encoder.finish()).expect("there is memory")
+}
+
+fn zlib(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(bytes).and_then(|()| encoder.finish()).expect("there is memory")
+}
