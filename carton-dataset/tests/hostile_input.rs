@@ -241,6 +241,31 @@ fn schemas_are_not_walked_without_end() {
     }
 }
 
+#[test]
+fn lists_that_are_not_there_are_not_counted() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("rows");
+    let mut writer = ArrowWriter::try_new(Vec::new(), rows().schema(), None).unwrap();
+    writer.write(&rows()).unwrap();
+    let mut bytes = writer.into_inner().unwrap();
+    // The first page begins with its header, which now begins with a list of two billion numbers, in a field that nobody knows.
+    bytes[4..12].copy_from_slice(&[0xf9, 0xf7, 0xff, 0xff, 0xff, 0xff, 7, 0]);
+    fs::write(&path, &bytes).unwrap();
+    let error = Input::open(&path).unwrap().find_map(Result::err).unwrap();
+    let source = std::error::Error::source(&error).unwrap().to_string();
+    assert_eq!(source, "Parquet argument error: External: a page at 4 whose header does not end");
+    // The same in the metadata, of booleans, which take no bytes to some readers.
+    let mut bytes = nested(5);
+    let end = bytes.len() - 9;
+    bytes.splice(end..end, [0xf9, 0xf1, 0xff, 0xff, 0xff, 0xff, 7]);
+    let length = u32::from_le_bytes(bytes[end + 8..end + 12].try_into().unwrap()) + 7;
+    bytes[end + 8..end + 12].copy_from_slice(&length.to_le_bytes());
+    fs::write(&path, &bytes).unwrap();
+    let error = Input::open(&path).unwrap_err();
+    let source = std::error::Error::source(&error).unwrap().to_string();
+    assert_eq!(source, "metadata that ends inside a value");
+}
+
 /// One long value in a dictionary, which every row has.
 #[test]
 fn a_value_that_repeats_does_not_fill_the_memory() {

@@ -12,7 +12,10 @@ mod ipc_message;
 mod ipc_projection;
 mod parquet;
 mod parquet_footer;
+mod parquet_headers;
+mod parquet_layout;
 mod parquet_pages;
+mod thrift;
 
 use std::fmt;
 use std::fs::File;

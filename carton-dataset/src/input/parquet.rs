@@ -12,6 +12,7 @@ use parquet::basic::Type;
 use parquet::file::metadata::ParquetMetaData;
 
 use super::ipc_message::invalid;
+use super::parquet_headers::PageFile;
 use super::parquet_pages::RowGroup;
 use super::{InputError, Rows, parquet_footer};
 
@@ -26,7 +27,7 @@ const MAX_ROW_BYTES: u64 = 4 << 30;
 
 /// The rows of a Parquet file.
 pub(super) struct ParquetRows {
-    file: Arc<File>,
+    file: Arc<PageFile>,
     metadata: ArrowReaderMetadata,
     schema: SchemaRef,
     /// The columns that are read, all if `None`.
@@ -43,7 +44,7 @@ impl ParquetRows {
         check_footer(&file, file_length)?;
         let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())?;
         let (n_rows, schema) = (check_rows(metadata.metadata())?, metadata.schema().clone());
-        let file = Arc::new(file);
+        let file = Arc::new(PageFile(file));
         Ok(Box::new(Self { file, metadata, schema, columns: None, next: 0, reader: None, n_rows, read: 0 }))
     }
 

@@ -1,6 +1,5 @@
 //! The pages of a Parquet file, looked at before `parquet` decodes them, which takes memory for as many values as a page claims.
 
-use std::fs::File;
 use std::sync::Arc;
 
 use parquet::arrow::arrow_reader::RowGroups;
@@ -10,13 +9,15 @@ use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use parquet::file::serialized_reader::SerializedPageReader;
 
+use super::parquet_headers::PageFile;
+
 /// The strings of a page whose lengths are kept all at once. Writers end pages after some ten thousand values.
 const MAX_STRINGS: u64 = 1 << 24;
 
 /// One row group of a file.
 #[derive(Clone)]
 pub(super) struct RowGroup {
-    pub(super) file: Arc<File>,
+    pub(super) file: Arc<PageFile>,
     pub(super) metadata: Arc<ParquetMetaData>,
     pub(super) position: usize,
 }
@@ -87,7 +88,7 @@ impl PageIterator for Chunk {}
 
 /// The pages of a chunk, each checked.
 struct CheckedPages {
-    pages: SerializedPageReader<File>,
+    pages: SerializedPageReader<PageFile>,
     /// Whether there are repetition and definition levels.
     levels: [bool; 2],
 }
