@@ -1,3 +1,5 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|text: &str| carton_fuzz::oracle::description::check(text));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    carton_fuzz::oracle::description::check(bytes);
+});

@@ -21,7 +21,7 @@ pub fn tolerate_those_of_libraries() {
 }
 
 /// Runs `check`; a panic that comes out of it is shown, and ends the process.
-pub fn none_escapes(check: fn(&[u8]), bytes: &[u8]) {
+pub fn none_escapes(check: fn(&[u8]) -> bool, bytes: &[u8]) {
     if catch_unwind(|| check(bytes)).is_err() {
         eprintln!("nothing caught the panic: {}", LAST.take());
         std::process::abort();

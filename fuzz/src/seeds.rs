@@ -26,10 +26,11 @@ impl Seed {
 }
 
 /// Folders of the repository whose files with this ending are seeds of a target.
-pub const FOLDERS: [(&str, &str, &str); 3] = [
+pub const FOLDERS: [(&str, &str, &str); 4] = [
     ("ztensor", "carton-tensor/tests/reject/ztensor", ".zt"),
     ("safetensors", "carton-tensor/tests/reject/safetensors", ".safetensors"),
     ("description", "carton-tensor/src/weights/description", ".toml"),
+    ("onnx", "runners/onnx/tests/models", ".onnx"),
 ];
 
 /// All of them.

@@ -1,9 +1,12 @@
 //! Writes the seeds of all targets: `seeds FOLDER` makes `FOLDER/<target>/<seed>`. Built by `cargo fuzz build` with the targets.
+//!
+//! A seed that its target does not accept is an error: fuzzing would begin in front of what is to be fuzzed.
 
 use std::path::Path;
 use std::process::ExitCode;
 use std::{env, fs, io};
 
+use carton_fuzz::oracle;
 use carton_fuzz::seeds::{FOLDERS, all};
 
 fn main() -> ExitCode {
@@ -21,13 +24,21 @@ fn main() -> ExitCode {
 }
 
 fn write(folder: &Path) -> io::Result<()> {
+    let mut refused = Vec::new();
     for seed in all() {
+        if !oracle::of(seed.target).is_some_and(|check| check(&seed.bytes)) {
+            refused.push(format!("`{}` does not accept its seed `{}`", seed.target, seed.name));
+        }
         let folder = folder.join(seed.target);
         fs::create_dir_all(&folder)?;
         fs::write(folder.join(seed.name), seed.bytes)?;
     }
+    if !refused.is_empty() {
+        return Err(io::Error::other(refused.join(", ")));
+    }
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     for (target, from, ending) in FOLDERS {
+        fs::create_dir_all(folder.join(target))?;
         for file in fs::read_dir(repository.join(from))? {
             let file = file?;
             if file.file_name().as_encoded_bytes().ends_with(ending.as_bytes()) {

@@ -17,9 +17,9 @@ const MAX_ENTRY: u64 = 1 << 20;
 /// The most entries that are written again, which takes threads and so time.
 const MAX_WRITTEN: usize = 16;
 
-/// Checks these bytes.
-pub fn check(bytes: &[u8]) {
-    let Ok(archive) = Archive::open(Arc::new(MemorySource::new(bytes, "input"))) else { return };
+/// Checks these bytes, and says whether they are accepted.
+pub fn check(bytes: &[u8]) -> bool {
+    let Ok(archive) = Archive::open(Arc::new(MemorySource::new(bytes, "input"))) else { return false };
     let mut read = Vec::new();
     for entry in archive.entries() {
         assert_eq!(archive.get(entry.name()).map(Entry::name), Some(entry.name()));
@@ -40,6 +40,7 @@ pub fn check(bytes: &[u8]) {
     if read.len() <= MAX_WRITTEN {
         check_written(&archive, &read);
     }
+    read.len() == archive.entries().len()
 }
 
 fn in_pieces(archive: &Archive, entry: &Entry) -> Result<Vec<u8>, ArchiveError> {

@@ -8,19 +8,20 @@ use crate::generate::file::MemoryFile;
 /// What stands for a secret in the seeds.
 pub const SECRET: &str = "xyzzy-secret";
 
-/// Checks these bytes.
-pub fn check(bytes: &[u8]) {
+/// Checks these bytes, and says whether they are accepted.
+pub fn check(bytes: &[u8]) -> bool {
     let file = MemoryFile::new(bytes);
-    let _ = netrc(file.path());
+    let has_logins = netrc(file.path()) != 0;
     // A value elsewhere is no secret, but one in a key, a host's name or a path.
     let text = String::from_utf8_lossy(bytes);
     let is_token = |line: &str| line.trim_start().starts_with("token = \"") && line.contains(SECRET);
     let has_secret = text.lines().any(is_token) && text.matches(SECRET).count() == 1;
-    let shown = match Config::load_reporting(Some(&file.path()), &mut |_, _| {}) {
+    let config = Config::load_reporting(Some(&file.path()), &mut |_, _| {});
+    let shown = match &config {
         Ok(config) => format!("{config:?} {:?}", config.network()),
         Err(error) => {
             let mut shown = format!("{error} {error:?}");
-            let mut source = std::error::Error::source(&error);
+            let mut source = std::error::Error::source(error);
             while let Some(cause) = source {
                 shown.push_str(&cause.to_string());
                 source = cause.source();
@@ -29,4 +30,5 @@ pub fn check(bytes: &[u8]) {
         }
     };
     assert!(!has_secret || !shown.contains(SECRET), "{shown}");
+    config.is_ok() || has_logins
 }

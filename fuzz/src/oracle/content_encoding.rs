@@ -10,13 +10,13 @@ use crate::generate::pieces::head_and_rest;
 /// The most that comes out of a body. What is encoded stands for any length.
 const MAX_LENGTH: u64 = 1 << 20;
 
-/// Checks these bytes.
-pub fn check(input: &[u8]) {
+/// Checks these bytes, and says whether they are accepted.
+pub fn check(input: &[u8]) -> bool {
     let (names, body) = head_and_rest(input);
-    let Ok(names) = std::str::from_utf8(names) else { return };
+    let Ok(names) = std::str::from_utf8(names) else { return false };
     let names: Vec<String> = names.split(',').map(|name| name.trim().to_owned()).collect();
     let limit = Limit { declared: None, allowance: MAX_LENGTH, ratio: 1, absolute: MAX_LENGTH };
-    let Ok(content) = decoded(body, &names, limit, 1 << 16) else { return };
+    let Ok(content) = decoded(body, &names, limit, 1 << 16) else { return false };
     let length = content.len() as u64;
     if content.len() <= 1 << 12 {
         assert_eq!(decoded(body, &names, limit, 1).expect("it was read in larger pieces"), content);
@@ -26,6 +26,7 @@ pub fn check(input: &[u8]) {
     assert!(declared(length + 1).is_err());
     assert!(length == 0 || declared(length - 1).is_err());
     compare_with_peer(&names, body, &content);
+    true
 }
 
 fn decoded(body: &[u8], names: &[String], limit: Limit, piece: usize) -> std::io::Result<Vec<u8>> {

@@ -4,9 +4,9 @@ use std::path::{Component, Path};
 
 use carton_dataset::Manifest;
 
-/// Checks these bytes.
-pub fn check(bytes: &[u8]) {
-    let Ok(manifest) = Manifest::parse(bytes) else { return };
+/// Checks these bytes, and says whether they are accepted.
+pub fn check(bytes: &[u8]) -> bool {
+    let Ok(manifest) = Manifest::parse(bytes) else { return false };
     assert!(std::str::from_utf8(bytes).is_ok());
     let sum = |number: fn(&carton_dataset::Shard) -> u64| manifest.shards().iter().map(number).sum::<u64>();
     assert_eq!(manifest.total_samples(), sum(|shard| shard.samples_count));
@@ -23,4 +23,5 @@ pub fn check(bytes: &[u8]) {
     if let Ok(new) = Manifest::new(manifest.shards().to_vec(), manifest.schema().clone()) {
         assert!(new.shards() == manifest.shards() && new.schema() == manifest.schema());
     }
+    true
 }

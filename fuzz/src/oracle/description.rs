@@ -3,9 +3,11 @@
 
 use carton_tensor::weights::Description;
 
-/// Checks these bytes.
-pub fn check(text: &str) {
-    let Ok(description) = text.parse::<Description>() else { return };
+use crate::generate::pieces::text_of;
+
+/// Checks these bytes, and says whether they are accepted.
+pub fn check(bytes: &[u8]) -> bool {
+    let Ok(description) = text_of(bytes).parse::<Description>() else { return false };
     assert_eq!(description.tensors().len(), description.n_tensors());
     let mut n_parameters = 0_u64;
     for (name, tensor) in description.tensors() {
@@ -14,4 +16,5 @@ pub fn check(text: &str) {
         let _ = description.dtypes(tensor);
     }
     assert_eq!(n_parameters, description.n_parameters());
+    true
 }

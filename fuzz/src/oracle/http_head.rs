@@ -6,9 +6,12 @@ use std::time::{Duration, SystemTime};
 use carton_core::network::fuzzing::{reply, retry_after};
 use carton_core::network::{Extent, Part, Request, Url, Version};
 
-/// Checks this head.
-pub fn check(text: &str) {
-    let mut lines = text.lines();
+use crate::generate::pieces::text_of;
+
+/// Checks these bytes, and says whether they are accepted.
+pub fn check(bytes: &[u8]) -> bool {
+    let mut lines = text_of(bytes).lines();
+    let mut is_accepted = false;
     let status = lines.next().and_then(|status| status.trim().parse().ok()).unwrap_or(206);
     let header = |line: &str| line.split_once(": ").map(|(name, value)| (name.to_owned(), value.as_bytes().to_vec()));
     let headers: Vec<_> = lines.clone().filter_map(header).collect();
@@ -18,6 +21,7 @@ pub fn check(text: &str) {
         for version in [None, Some(&known)] {
             let request = Request { version, known: version, ..Request::new(&url, part.clone()) };
             let Ok(reply) = reply(status, &headers, &request) else { continue };
+            is_accepted = true;
             check_extent(reply.extent(), &part, version.is_some());
             // There are no bytes then, and the version is the one that is known.
             if *reply.extent() == Extent::NotModified {
@@ -30,9 +34,11 @@ pub fn check(text: &str) {
     let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
     for line in lines {
         if let Some(wait) = retry_after(line, now) {
+            is_accepted = true;
             assert_eq!(retry_after(&wait.as_secs().to_string(), now), Some(Duration::from_secs(wait.as_secs())));
         }
     }
+    is_accepted
 }
 
 fn check_extent(extent: &Extent, asked: &Part, is_known: bool) {

@@ -2,9 +2,9 @@
 
 use carton_core::links::Links;
 
-/// Checks these bytes.
-pub fn check(bytes: &[u8]) {
-    let Ok(links) = Links::parse(bytes) else { return };
+/// Checks these bytes, and says whether they are accepted.
+pub fn check(bytes: &[u8]) -> bool {
+    let Ok(links) = Links::parse(bytes) else { return false };
     for (digest, urls) in links.iter() {
         assert!(!urls.is_empty());
         assert_eq!(links.urls(digest), urls);
@@ -15,4 +15,5 @@ pub fn check(bytes: &[u8]) {
     assert_eq!(again.to_bytes(), written);
     assert!(links.clone().merged(&links) == links);
     let _ = format!("{links:?}");
+    true
 }

@@ -4,9 +4,9 @@
 use carton_core::digest::Sha256Digest;
 use carton_core::manifest::Manifest;
 
-/// Checks these bytes.
-pub fn check(bytes: &[u8]) {
-    let Ok(manifest) = Manifest::parse(bytes) else { return };
+/// Checks these bytes, and says whether they are accepted.
+pub fn check(bytes: &[u8]) -> bool {
+    let Ok(manifest) = Manifest::parse(bytes) else { return false };
     assert_eq!(manifest.to_bytes(), bytes);
     assert_eq!(manifest.hash(), Sha256Digest::of(bytes));
     assert_eq!(manifest.len(), bytes.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).count());
@@ -19,4 +19,5 @@ pub fn check(bytes: &[u8]) {
     let entries = manifest.iter().map(|(path, digest)| (path.to_owned(), digest));
     let written = Manifest::from_entries(entries).expect("it was read");
     assert!(written.iter().eq(manifest.iter()));
+    true
 }

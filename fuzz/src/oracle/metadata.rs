@@ -2,12 +2,12 @@
 
 use carton_core::metadata::{Draft, Metadata};
 
-/// Checks these bytes.
-pub fn check(bytes: &[u8]) {
+/// Checks these bytes, and says whether they are accepted.
+pub fn check(bytes: &[u8]) -> bool {
     let metadata = Metadata::from_bytes(bytes);
     let Ok(text) = std::str::from_utf8(bytes) else {
         assert!(metadata.is_err());
-        return;
+        return false;
     };
     let _ = Draft::unknown_keys(text);
     // A draft needs no version, and what only writers must keep is looked at when it is finished.
@@ -20,11 +20,12 @@ pub fn check(bytes: &[u8]) {
         assert!(again == valid, "{written}");
         assert!(again.oddities().is_empty(), "{written}");
     }
-    let Ok(metadata) = metadata else { return };
+    let Ok(metadata) = metadata else { return false };
     draft.expect("it was read as a carton's");
     let _ = metadata.oddities();
     let written = metadata.to_toml();
     let again = Metadata::parse(&written).expect("it was written");
     assert!(again == metadata, "{written}");
     assert_eq!(again.to_toml(), written);
+    true
 }

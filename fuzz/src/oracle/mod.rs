@@ -1,4 +1,5 @@
-//! What holds for any bytes, a module for each parser. Each `check` panics where something does not hold.
+//! What holds for any bytes, a module for each parser. Each `check` panics where something does not hold, and says whether the parser
+//! accepts the bytes.
 
 pub mod archive;
 pub mod config;
@@ -12,6 +13,7 @@ pub mod manifest;
 pub mod message;
 pub mod metadata;
 pub mod npy;
+pub mod onnx;
 pub mod rows;
 pub mod runner;
 pub mod runner_archive;
@@ -24,3 +26,34 @@ pub mod tensor_index;
 pub mod ztensor;
 
 mod same;
+
+/// The check of a target.
+pub fn of(target: &str) -> Option<fn(&[u8]) -> bool> {
+    Some(match target {
+        "archive" => archive::check,
+        "arrow" => rows::check,
+        "config" => config::check,
+        "content_encoding" => content_encoding::check,
+        "dataset_manifest" => dataset_manifest::check,
+        "description" => description::check,
+        "host" => host::check,
+        "http_head" => http_head::check,
+        "links" => links::check,
+        "manifest" => manifest::check,
+        "message" => message::check,
+        "metadata" => metadata::check,
+        "npy" => npy::check,
+        "onnx" => onnx::check,
+        "parquet" => rows::check,
+        "runner" => runner::check,
+        "runner_archive" => runner_archive::check,
+        "runner_descriptor" => runner_descriptor::check,
+        "runner_index" => runner_index::check,
+        "safetensors" => safetensors::check,
+        "safetensors_index" => safetensors_index::check,
+        "tensor_data" => tensor_data::check,
+        "tensor_index" => tensor_index::check,
+        "ztensor" => ztensor::check,
+        _ => return None,
+    })
+}

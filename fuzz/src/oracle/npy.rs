@@ -9,12 +9,13 @@ use carton_tensor::npy::{Array, ArrayInfo, Npz, NpzWriter, read, write, write_ar
 /// What an array may take. What is compressed in an archive stands for up to a thousand times its bytes.
 const MAX_ARRAY: u64 = 1 << 20;
 
-/// Checks these bytes.
-pub fn check(bytes: &[u8]) {
-    if let Ok(tensor) = read(bytes, MAX_ARRAY) {
-        check_written(&tensor);
+/// Checks these bytes, and says whether they are accepted.
+pub fn check(bytes: &[u8]) -> bool {
+    let array = read(bytes, MAX_ARRAY);
+    if let Ok(tensor) = &array {
+        check_written(tensor);
     }
-    let Ok(mut archive) = Npz::from_reader(Cursor::new(bytes), "input") else { return };
+    let Ok(mut archive) = Npz::from_reader(Cursor::new(bytes), "input") else { return array.is_ok() };
     archive = archive.with_limit(MAX_ARRAY);
     let mut writer = NpzWriter::new(Cursor::new(Vec::new()));
     for name in archive.names().to_vec() {
@@ -29,6 +30,7 @@ pub fn check(bytes: &[u8]) {
         }
     }
     let _ = writer.finish();
+    true
 }
 
 /// Writes what was read, and reads it again.

@@ -13,10 +13,10 @@ use crate::generate::file::MemoryFile;
 /// The most rows that are compared. What is compressed stands for any number.
 const MAX_ROWS: usize = 1 << 12;
 
-/// Checks these bytes.
-pub fn check(bytes: &[u8]) {
+/// Checks these bytes, and says whether they are accepted.
+pub fn check(bytes: &[u8]) -> bool {
     let file = MemoryFile::new(bytes);
-    let Ok(input) = Input::open(file.path()) else { return };
+    let Ok(input) = Input::open(file.path()) else { return false };
     let (n_rows, columns) = (input.n_rows(), input.schema().fields().clone());
     let mut batches = Vec::new();
     let (mut found, mut is_whole) = (0_usize, true);
@@ -36,7 +36,7 @@ pub fn check(bytes: &[u8]) {
         assert_eq!(found as u64, n_rows);
     }
     if !is_whole || found > MAX_ROWS {
-        return;
+        return is_whole;
     }
     let in_sevens = Input::open(file.path()).expect("it was read").max_rows(NonZeroUsize::new(7).expect("it is 7"));
     compare(in_sevens, &batches);
@@ -51,6 +51,7 @@ pub fn check(bytes: &[u8]) {
     if let Some(written) = written(&batches) {
         compare(Input::stream(Cursor::new(written), "written").expect("it was written"), &batches);
     }
+    true
 }
 
 /// The batches as a stream; `None` for types that Arrow's writer has no form for.

@@ -13,8 +13,8 @@ use crate::generate::file::MemoryFile;
 const MAX_BYTES: u64 = 1 << 20;
 const MAX_ENTRIES: u64 = 64;
 
-/// Checks these bytes.
-pub fn check(bytes: &[u8]) {
+/// Checks these bytes, and says whether they are accepted.
+pub fn check(bytes: &[u8]) -> bool {
     let memory = Path::new("/dev/shm");
     let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
     let folder = folder.expect("there is room");
@@ -27,6 +27,7 @@ pub fn check(bytes: &[u8]) {
     let mut found = Found::default();
     look(&root, &root, unpacked.is_ok(), &mut found).expect("it was written");
     assert!(found.n_entries <= MAX_ENTRIES && found.n_bytes <= MAX_BYTES, "{found:?}");
+    unpacked.is_ok()
 }
 
 #[derive(Debug, Default)]

@@ -7,12 +7,12 @@ use carton_core::runner::descriptor::parse;
 use carton_core::runner::{Descriptor, ExecutablePaths};
 use serde_json::json;
 
-/// Checks these bytes.
-pub fn check(bytes: &[u8]) {
-    let Ok(text) = std::str::from_utf8(bytes) else { return };
+/// Checks these bytes, and says whether they are accepted.
+pub fn check(bytes: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(bytes) else { return false };
     let folder = Path::new("/runners/one");
     let anywhere = parse(text, folder, ExecutablePaths::Anywhere);
-    let Ok(runners) = parse(text, folder, ExecutablePaths::InFolder) else { return };
+    let Ok(runners) = parse(text, folder, ExecutablePaths::InFolder) else { return false };
     assert_eq!(anywhere.expect("less was accepted"), runners);
     for runner in &runners {
         let path = runner.runner_path.strip_prefix(folder).expect("it is in the folder");
@@ -24,4 +24,5 @@ pub fn check(bytes: &[u8]) {
     let again = parse(&written, Path::new("/"), ExecutablePaths::Anywhere).expect("it was written");
     let same = |(one, other): (&Descriptor, &Descriptor)| one == other;
     assert!(again.len() == runners.len() && again.iter().zip(&runners).all(same), "{written}");
+    true
 }

@@ -6,11 +6,13 @@ use std::path::Component;
 use carton_core::runner::{Index, IndexEntry, Place};
 use serde_json::{Value, json};
 
-/// Checks these bytes.
-pub fn check(bytes: &[u8]) {
+/// Checks these bytes, and says whether they are accepted.
+pub fn check(bytes: &[u8]) -> bool {
+    let mut is_accepted = true;
     for place in ["https://example.com/runners/index.json", "/runners/index.json"] {
         let place = Place::parse(place).expect("it is a place");
-        let Ok(index) = Index::parse(bytes, &place) else { continue };
+        let Ok(index) = Index::parse(bytes, &place) else { return false };
+        is_accepted &= index.broken().is_empty();
         assert!(std::str::from_utf8(bytes).is_ok());
         let n_entries = serde_json::from_slice::<Vec<Value>>(bytes).map(|list| list.len());
         // The other reader has a limit to nesting and keeps the values of numbers, which this one does not look at.
@@ -34,6 +36,7 @@ pub fn check(bytes: &[u8]) {
             again.broken()
         );
     }
+    is_accepted
 }
 
 /// An entry as JSON; `None` for paths that no URL stands for.

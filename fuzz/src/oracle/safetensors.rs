@@ -5,10 +5,10 @@ use carton_tensor::files::RawTensor;
 use carton_tensor::safetensors::{Reader, write};
 use safetensors::SafeTensors;
 
-/// Checks these bytes.
-pub fn check(bytes: &[u8]) {
+/// Checks these bytes, and says whether they are accepted.
+pub fn check(bytes: &[u8]) -> bool {
     let theirs = SafeTensors::deserialize(bytes);
-    let Ok(ours) = Reader::new(bytes.to_vec(), "input") else { return };
+    let Ok(ours) = Reader::new(bytes.to_vec(), "input") else { return false };
     let theirs = theirs.expect("only we accept it");
     assert_eq!(ours.names().len(), theirs.len());
     let tensors: Vec<(&str, RawTensor)> =
@@ -28,4 +28,5 @@ pub fn check(bytes: &[u8]) {
     let mut twice = Vec::new();
     write(pairs(), again.metadata(), &mut twice).expect("it was read");
     assert_eq!(twice, written);
+    true
 }

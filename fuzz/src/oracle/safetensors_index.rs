@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use carton_tensor::safetensors::Index;
 use serde_json::Value;
 
-/// Checks these bytes.
-pub fn check(bytes: &[u8]) {
-    let Ok(index) = Index::parse(bytes) else { return };
+/// Checks these bytes, and says whether they are accepted.
+pub fn check(bytes: &[u8]) -> bool {
+    let Ok(index) = Index::parse(bytes) else { return false };
     assert_eq!(index.iter().count(), index.len());
     for (tensor, file) in index.iter() {
         assert_eq!(index.file_of(tensor), Some(file));
@@ -21,7 +21,7 @@ pub fn check(bytes: &[u8]) {
             let error = error.to_string();
             let of_no_value = ["number out of range", "lone leading surrogate", "unexpected end of hex escape"];
             assert!(of_no_value.iter().any(|reason| error.contains(reason)), "only we accept it: {error}");
-            return;
+            return true;
         }
     };
     let theirs: BTreeMap<&str, &str> = theirs["weight_map"]
@@ -31,4 +31,5 @@ pub fn check(bytes: &[u8]) {
         .map(|(tensor, file)| (tensor.as_str(), file.as_str().expect("it was accepted")))
         .collect();
     assert_eq!(theirs, index.iter().collect());
+    true
 }

@@ -14,10 +14,10 @@ use crate::generate::pieces::head_and_rest;
 /// The most tensors of an index that are read, and written again.
 const MAX_TENSORS: usize = 8;
 
-/// Checks these bytes.
-pub fn check(input: &[u8]) {
+/// Checks these bytes, and says whether they are accepted.
+pub fn check(input: &[u8]) -> bool {
     let (index, file) = head_and_rest(input);
-    let Ok(index) = Index::parse(index) else { return };
+    let Ok(index) = Index::parse(index) else { return false };
     let _ = index.check_files(|_| Some(Some(file.len() as u64)));
     let (everywhere, directories) = (Everywhere(file), Directories::default());
     let mut tensors = BTreeMap::new();
@@ -28,7 +28,7 @@ pub fn check(input: &[u8]) {
             elements = elements.saturating_add(inner.len().saturating_mul(file.len()));
         }
         if elements > 1 << 20 {
-            return;
+            return true;
         }
         if let Ok(tensor) = index.read(name, &everywhere, &directories) {
             tensors.insert(name.to_owned(), tensor);
@@ -37,6 +37,7 @@ pub fn check(input: &[u8]) {
     for format in [TensorFormat::Bin, TensorFormat::Safetensors, TensorFormat::Ztensor] {
         check_written(&tensors, format);
     }
+    !tensors.is_empty()
 }
 
 fn check_written(tensors: &BTreeMap<String, Tensor>, format: TensorFormat) {

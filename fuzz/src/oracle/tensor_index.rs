@@ -9,10 +9,10 @@ use crate::generate::file::MemoryFile;
 /// The most rows that are written again.
 const MAX_WRITTEN: usize = 1 << 12;
 
-/// Checks these bytes.
-pub fn check(bytes: &[u8]) {
+/// Checks these bytes, and says whether they are accepted.
+pub fn check(bytes: &[u8]) -> bool {
     let file = MemoryFile::new(bytes);
-    let Ok(index) = read(&file.path()) else { return };
+    let Ok(index) = read(&file.path()) else { return false };
     assert!(index.rows().is_sorted());
     for row in index.rows().iter().take(MAX_WRITTEN) {
         assert!(index.find(&row.tensor_key).contains(row));
@@ -21,10 +21,11 @@ pub fn check(bytes: &[u8]) {
     }
     let fits = |size: &u64| i32::try_from(*size).is_ok();
     if index.rows().len() > MAX_WRITTEN || !index.rows().iter().all(|row| row.shape.iter().all(fits)) {
-        return;
+        return true;
     }
     let folder = tempfile::tempdir().expect("there is room");
     let path = folder.path().join("index");
     write(&path, index.rows().iter().cloned()).expect("it was read");
     assert_eq!(read(&path).expect("it was written"), index);
+    true
 }

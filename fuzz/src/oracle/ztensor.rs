@@ -7,9 +7,9 @@ use carton_tensor::ztensor::{Attributes, Checks, Format, Object, Reader, StoreAs
 /// Dense forms of sparse tensors, and weights of quantized ones, are only made up to this size: a few bytes stand for any.
 const MAX_DENSE: usize = 1 << 20;
 
-/// Checks these bytes.
-pub fn check(bytes: &[u8]) {
-    let Ok(reader) = Reader::new(bytes.to_vec().into()) else { return };
+/// Checks these bytes, and says whether they are accepted.
+pub fn check(bytes: &[u8]) -> bool {
+    let Ok(reader) = Reader::new(bytes.to_vec().into()) else { return false };
     let _ = reader.manifest().attributes();
     let _ = reader.verify_all();
     let mut writer = Writer::new(Vec::new()).unwrap();
@@ -37,6 +37,7 @@ pub fn check(bytes: &[u8]) {
             assert_eq!(*again.component(object.name(), component.role()).unwrap(), **tensor.bytes());
         }
     }
+    true
 }
 
 /// Reads an object as what it is.

@@ -61,6 +61,34 @@ list = [1, "two", 0x1F, 1_000.5e-3]
 when = 1979-05-27T07:32:00Z
 "#;
 
+/// A description of two tensors, each of a size that has a name.
+const DESCRIPTION: &str = r#"version = 1
+name = "small"
+dtypes = ["float32", "int8"]
+
+[sizes]
+rows = 2
+
+[values]
+min = -1.0
+max = 1.0
+
+[quantization]
+method = "ternary"
+scale = 1.0
+
+[[tensors]]
+name = "layers.{layer}.weight"
+repeat = "rows"
+shape = ["rows", 3]
+quantized = true
+
+[[tensors]]
+name = "b.weight"
+shape = ["rows"]
+dtypes = ["int8"]
+"#;
+
 pub(super) fn seeds() -> Vec<Seed> {
     let least = "spec_version = 1\n[runner]\nrunner_name = \"r\"\nrequired_framework_version = \"*\"\n";
     let config = format!(
@@ -75,14 +103,14 @@ pub(super) fn seeds() -> Vec<Seed> {
         Seed::new("metadata", "least", least),
         Seed::new("config", "config.toml", config),
         Seed::new("config", "netrc", netrc),
-        Seed::new("description", "small", "[tensors]\n\"layers.{0..2}.w\" = { shape = [2, 3], dtype = \"F32\" }\n"),
+        Seed::new("description", "small", DESCRIPTION),
     ];
     let answers = [
         "206\nContent-Range: bytes 0-99/200\nContent-Length: 100\nETag: \"one\"\n",
         "206\nContent-Range: bytes 100-199/200\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\nETag: W/\"one\"\n",
         "200\nContent-Length: 200\nContent-Encoding: gzip, br\nAccept-Ranges: bytes\nETag: \"one\"\n",
         "304\nETag: \"one\"\n",
-        "206\nContent-Type: multipart/byteranges; boundary=x\n",
+        "200\nContent-Type: multipart/byteranges; boundary=x\n",
         "416\nContent-Range: bytes */0\n120\nSun Nov  6 08:49:38 1994\nSunday, 06-Nov-94 08:49:47 GMT\n",
     ];
     seeds
