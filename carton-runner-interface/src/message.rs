@@ -219,6 +219,8 @@ pub(crate) struct Pack {
     pub(crate) inputs: Option<Vec<TensorSpec>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) outputs: Option<Vec<TensorSpec>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) runner_compat_version: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -234,6 +236,8 @@ pub(crate) struct Packed {
     pub(crate) outputs: Vec<TensorSpec>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) mismatches: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) runner_compat_version: Option<u64>,
 }
 
 /// A tensor as messages name it.

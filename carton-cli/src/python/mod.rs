@@ -18,8 +18,9 @@ use interpreter::Interpreter;
 
 /// The name that cartons ask for.
 pub(crate) const RUNNER_NAME: &str = "python";
-/// The version of the contents of `model/` that the runner understands.
-pub(crate) const COMPAT_VERSION: u64 = 1;
+/// The versions of the contents of `model/` that the runner understands: the one that the original Carton's runner understands
+/// too, and the one that is for this runner alone. `carton_runner/packing.py` has the same list.
+pub(crate) const COMPAT_VERSIONS: [u64; 2] = [1, 2];
 
 /// The runner's package: names in its folder, and what is in the files.
 static PACKAGE: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/python_package.rs"));
@@ -90,23 +91,25 @@ pub(crate) fn install(
     requirement: &Requirement,
 ) -> Result<(Installed, String), Failure> {
     let interpreter = interpreter::find(asked, requirement.framework_version.as_ref(), installer.wanted)?;
-    let descriptor = descriptor(&interpreter).ok_or_else(|| Failure::new(RunnerError::Version))?;
+    let descriptors = COMPAT_VERSIONS.iter().map(|&compat_version| descriptor(&interpreter, compat_version));
+    let descriptors: Option<Vec<Descriptor>> = descriptors.collect();
+    let descriptors = descriptors.ok_or_else(|| Failure::new(RunnerError::Version))?;
     let start = start(&interpreter.path).ok_or_else(|| Failure::new(RunnerError::Path(interpreter.path.clone())))?;
     let mut files: Vec<RunnerFile<'_>> =
         PACKAGE.iter().map(|&(path, contents)| RunnerFile { path, contents, is_executable: false }).collect();
     for (path, text) in &start {
         files.push(RunnerFile { path, contents: text.as_bytes(), is_executable: *path == EXECUTABLE });
     }
-    let installed = installer.from_files(&descriptor, &files).map_err(carton_core::Error::from)?;
+    let installed = installer.from_files(&descriptors, &files).map_err(carton_core::Error::from)?;
     compile(&interpreter, &installed.folder);
     Ok((installed, interpreter.path))
 }
 
-fn descriptor(interpreter: &Interpreter) -> Option<Descriptor> {
+fn descriptor(interpreter: &Interpreter, runner_compat_version: u64) -> Option<Descriptor> {
     Some(Descriptor {
         runner_name: RUNNER_NAME.to_owned(),
         framework_version: interpreter.version.clone(),
-        runner_compat_version: COMPAT_VERSION,
+        runner_compat_version,
         runner_interface_version: INTERFACE_VERSION,
         runner_release_date: RELEASE_DATE.parse().ok()?,
         runner_path: EXECUTABLE.into(),

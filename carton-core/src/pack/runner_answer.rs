@@ -33,6 +33,7 @@ pub(super) async fn ask_runner(
         pack_options: options.pack_options.clone(),
         inputs: draft.inputs.as_deref().map(wire_specs),
         outputs: draft.outputs.as_deref().map(wire_specs),
+        runner_compat_version: draft.runner_compat_version,
     };
     match session.connection().pack(request, CallOptions::default()).await {
         Ok(response) => Ok(response),
@@ -52,7 +53,15 @@ pub(super) fn complete(
     framework_version: Option<VersionReq>,
 ) -> Result<(), Error> {
     draft.runner_name = Some(descriptor.runner_name.clone());
-    draft.runner_compat_version = Some(descriptor.runner_compat_version);
+    let compat_version = response.runner_compat_version.unwrap_or(descriptor.runner_compat_version);
+    if draft.runner_compat_version.is_some_and(|asked| asked != compat_version) {
+        return Err(Error::RunnerAnswer {
+            runner: descriptor.to_string(),
+            expected: "the one that the metadata asks for",
+            found: format!("runner_compat_version = {compat_version}"),
+        });
+    }
+    draft.runner_compat_version = Some(compat_version);
     if framework_version.is_some() {
         draft.required_framework_version = framework_version;
     }

@@ -59,14 +59,14 @@ impl Descriptor {
             && self.platform == other.platform
     }
 
-    /// A `runner.toml` with this runner alone, its path as it is.
-    pub(super) fn to_toml(&self) -> std::io::Result<String> {
+    /// A `runner.toml` with these runners, their paths as they are.
+    pub(super) fn to_toml(runners: &[Descriptor]) -> std::io::Result<String> {
         #[derive(Serialize)]
         struct File<'a> {
             version: u64,
-            runner: [&'a Descriptor; 1],
+            runner: &'a [Descriptor],
         }
-        toml::to_string(&File { version: 1, runner: [self] }).map_err(std::io::Error::other)
+        toml::to_string(&File { version: 1, runner: runners }).map_err(std::io::Error::other)
     }
 }
 
@@ -275,7 +275,10 @@ platform = "x86_64-unknown-linux-gnu"
         descriptor.args = vec!["a b".to_owned(), "\"".to_owned()];
         descriptor.files = ModelFilesMode::Ranges;
         descriptor.environment = vec!["UV_*".to_owned()];
-        assert_eq!(parse(&descriptor.to_toml().unwrap(), Path::new("")).unwrap(), [descriptor]);
+        assert_eq!(
+            parse(&Descriptor::to_toml(std::slice::from_ref(&descriptor)).unwrap(), Path::new("")).unwrap(),
+            [descriptor]
+        );
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use semver::VersionReq;
 
@@ -91,8 +92,9 @@ const MAX_LISTED: usize = 20;
 
 /// The runners that the `carton` command carries and installs.
 const INSTALLABLE: [&str; 2] = ["onnx", "noop"];
-/// The runners that it installs for a framework that is on the machine, in whichever version that is.
-const INSTALLABLE_IN_ANY_VERSION: [&str; 1] = ["python"];
+/// The runners that it installs for a framework that is on the machine, in whichever version that is, and the compat versions that
+/// they understand.
+const INSTALLABLE_IN_ANY_VERSION: [(&str, RangeInclusive<u64>); 1] = [("python", 1..=2)];
 /// The runners that a script of this repository builds, because the framework has to be on the machine, and the script.
 const BUILT_BY: [(&str, &str); 1] = [("torchscript", "runners/torchscript/install")];
 
@@ -105,6 +107,8 @@ impl NoRunner {
         }
         let name = self.requirement.name.as_str();
         let version_only = |(_, reason): &(String, Rejection)| matches!(reason, Rejection::FrameworkVersion { .. });
+        // Those that an earlier release installed understand less.
+        let is_older = |(_, reason): &(String, Rejection)| matches!(reason, Rejection::CompatVersion { found, required } if found < required);
         let is_foreign = |(_, reason): &(String, Rejection)| matches!(reason, Rejection::Interface { .. });
         let other_version = self.rejected.iter().any(version_only);
         let is_installed = self.searched == Searched::Installed;
@@ -118,8 +122,16 @@ impl NoRunner {
             return format!("{there}install {it}: `carton runner install {name}`");
         }
         let command = self.install_command();
-        let in_any_version = INSTALLABLE_IN_ANY_VERSION.contains(&name)
-            && self.rejected.iter().all(|rejected| version_only(rejected) || is_foreign(rejected));
+        let understands = |versions: &RangeInclusive<u64>| {
+            self.requirement.compat_version.is_none_or(|version| versions.contains(&version))
+        };
+        let in_any_version = INSTALLABLE_IN_ANY_VERSION
+            .iter()
+            .any(|(installable, versions)| *installable == name && understands(versions))
+            && self
+                .rejected
+                .iter()
+                .all(|rejected| version_only(rejected) || is_foreign(rejected) || is_older(rejected));
         let mut hint = there.to_owned();
         hint.push_str(&if in_any_version && is_installed {
             format!("install {it}: `carton runner install {}`", shell_word(&self.asked()))
@@ -229,7 +241,13 @@ pub fn select<'a, R: Borrow<Descriptor>>(
     let mut best: Option<&R> = None;
     for runner in runners.iter().filter(|&runner| runner.borrow().runner_name == requirement.name) {
         match reject(runner.borrow(), requirement, platform) {
-            Some(reason) => rejected.push((runner.borrow().to_string(), reason)),
+            Some(reason) => {
+                let rejection = (runner.borrow().to_string(), reason);
+                // One that understands several compat versions is there once for each.
+                if !rejected.contains(&rejection) {
+                    rejected.push(rejection);
+                }
+            }
             None if best.is_none_or(|best| newer(runner.borrow(), best.borrow()) == Ordering::Greater) => {
                 best = Some(runner);
             }
@@ -283,6 +301,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use std::path::PathBuf;
+    use std::slice;
 
     use super::super::descriptor::ModelFilesMode;
     use super::*;
@@ -398,6 +417,16 @@ mod tests {
         check("python", "=3.10", false, "install it: `carton runner install 'python@=3.10'`");
         check("python", "*", true, "install it: `carton runner install python`");
         let other = runner("python", "3.11.7", "2026-01-01T00:00:00Z");
+        // One of an earlier release, which understands less than the one that this release installs.
+        let newer = Requirement { compat_version: Some(2), ..requirement("python", "=3.11.7") };
+        let none = select(slice::from_ref(&other), &newer, HERE).unwrap_err();
+        assert!(none.hint().starts_with("install it: `carton runner install 'python@=3.11.7'`"), "{}", none.hint());
+        let unknown = Requirement { compat_version: Some(3), ..newer };
+        let none = select(slice::from_ref(&other), &unknown, HERE).unwrap_err();
+        assert!(none.hint().contains("'python@=3.11.7' --compat-version 3 --index URL`"), "{}", none.hint());
+        let twice = [other.clone(), Descriptor { runner_compat_version: 2, ..other.clone() }];
+        let none = select(&twice, &requirement("python", "=3.10"), HERE).unwrap_err();
+        assert_eq!(none.rejected.len(), 1, "{none}");
         let none = select(&[other], &requirement("python", "=3.10"), HERE).unwrap_err();
         assert!(none.hint().starts_with("install it: `carton runner install 'python@=3.10'`; or"), "{}", none.hint());
         check(

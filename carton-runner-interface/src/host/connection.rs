@@ -127,9 +127,15 @@ impl Connection {
     /// # Errors
     /// The runner's, or the connection's.
     pub async fn pack(&self, request: PackRequest, options: CallOptions) -> Result<PackResponse, CallError> {
-        let PackRequest { path, scratch, options: model_options, pack_options, inputs, outputs } = request;
-        let pack =
-            Message::Pack(message::Pack { path, scratch, options: model_options, pack_options, inputs, outputs });
+        let pack = Message::Pack(message::Pack {
+            path: request.path,
+            scratch: request.scratch,
+            options: request.options,
+            pack_options: request.pack_options,
+            inputs: request.inputs,
+            outputs: request.outputs,
+            runner_compat_version: request.runner_compat_version,
+        });
         match self.shared().call(Kind::Pack, pack, Vec::new(), &options).await? {
             Answer::Packed(packed) => Ok(packed),
             _ => Err(self.shared().wrong_answer()),

@@ -6,7 +6,7 @@ use super::calls::{Answer, Kind};
 use super::shared::Shared;
 use super::{CallError, CloseReason, Event};
 use crate::frame::Frame;
-use crate::message::{self, Hello, Message, Parsed, WireError, code, parse};
+use crate::message::{Hello, Message, Parsed, WireError, code, parse};
 use crate::protocol_error::ProtocolError;
 use crate::runner::{PackResponse, RunnerError, RunnerErrorKind};
 use crate::shared_memory::peer::MapError;
@@ -98,8 +98,15 @@ fn handle(
             calls.answer(call()?, name, &[Kind::Load], Ok(Answer::Loaded { max_concurrency }))?;
         }
         Message::Packed(packed) => {
-            let message::Packed { path, required_framework_version, options, inputs, outputs, mismatches } = packed;
-            let packed = PackResponse { path, required_framework_version, options, inputs, outputs, mismatches };
+            let packed = PackResponse {
+                path: packed.path,
+                required_framework_version: packed.required_framework_version,
+                options: packed.options,
+                inputs: packed.inputs,
+                outputs: packed.outputs,
+                mismatches: packed.mismatches,
+                runner_compat_version: packed.runner_compat_version,
+            };
             calls.answer(call()?, name, &[Kind::Pack], Ok(Answer::Packed(packed)))?;
         }
         Message::Sealed { handle } => {

@@ -70,8 +70,12 @@ impl<R: Runner> Server<R> {
                     return Ok(None);
                 }
             },
-            Message::Pack(message::Pack { path, scratch, options, pack_options, inputs, outputs }) => {
-                (Work::Pack(PackRequest { path, scratch, options, pack_options, inputs, outputs }), 0)
+            Message::Pack(pack) => {
+                let message::Pack { path, scratch, options, pack_options, inputs, outputs, runner_compat_version } =
+                    pack;
+                let request =
+                    PackRequest { path, scratch, options, pack_options, inputs, outputs, runner_compat_version };
+                (Work::Pack(request), 0)
             }
             Message::Infer { inputs } => (Work::Infer(decode(memory, inputs, body)?), 0),
             Message::InferStream { inputs, credits } => (Work::Stream(decode(memory, inputs, body)?), credits),

@@ -152,6 +152,8 @@ pub struct PackRequest {
     pub inputs: Option<Vec<TensorSpec>>,
     /// Outputs that the user declares, as [`inputs`](Self::inputs).
     pub outputs: Option<Vec<TensorSpec>>,
+    /// The structure of `model/` that the user asks for; `None` leaves it to the runner. A model that cannot have it is refused.
+    pub runner_compat_version: Option<u64>,
 }
 
 /// What a runner says of a model to be packed.
@@ -170,6 +172,8 @@ pub struct PackResponse {
     /// The ways in which what [`PackRequest`] declares contradicts the model, a plain sentence each
     /// ([`signature`](crate::signature) makes them).
     pub mismatches: Vec<String>,
+    /// The structure that `model/` has, for a runner that reads several; `None`: the one of the runner's descriptor.
+    pub runner_compat_version: Option<u64>,
 }
 
 /// An error of one call: a message and the chain of causes.

@@ -346,9 +346,15 @@ impl<R: Runner> Server<R> {
         }
         if let Work::Pack(request) = work {
             let packed = R::pack(request, call).map_err(failed)?;
-            let super::PackResponse { path, required_framework_version, options, inputs, outputs, mismatches } = packed;
-            let packed = message::Packed { path, required_framework_version, options, inputs, outputs, mismatches };
-            return answer(Message::Packed(packed));
+            return answer(Message::Packed(message::Packed {
+                path: packed.path,
+                required_framework_version: packed.required_framework_version,
+                options: packed.options,
+                inputs: packed.inputs,
+                outputs: packed.outputs,
+                mismatches: packed.mismatches,
+                runner_compat_version: packed.runner_compat_version,
+            }));
         }
         let Some(model) = self.model.get() else { return refused(code::NOT_LOADED, "no model is loaded") };
         match work {

@@ -1,4 +1,8 @@
-"""Packs a model: what can be known of its entry point is checked, then ``environments.gathering`` makes its folder."""
+"""Packs a model: what can be known of its entry point is checked, then ``environments.gathering`` makes its folder.
+
+What a model's folder holds is one of two structures, by the number that the carton has as ``runner_compat_version``:
+:data:`OF_THE_ORIGINAL`, which the runner of the original Carton runs too, and :data:`OURS`, which only this runner reads.
+"""
 
 import ast
 import os
@@ -7,11 +11,18 @@ from typing import Any, Dict, List, Optional
 
 from carton_runner import entry_point, loading
 from carton_runner.environments import gathering
+from carton_runner.errors import RunnerError
+
+#: The structures of a model's folder. `COMPAT_VERSIONS` in `carton-cli/src/python` is the same list.
+OF_THE_ORIGINAL, OURS = 1, 2
 
 
-def pack(path: Path, scratch: Path, options, pack_options: Dict[str, Any], inputs, report) -> Dict[str, Any]:
+def pack(
+    path: Path, scratch: Path, options, pack_options: Dict[str, Any], inputs, compat_version: Optional[int], report
+) -> Dict[str, Any]:
     """Returns the fields of ``packed`` (spec/runner-protocol.md section 5) for the model at ``path``, a folder or a
-    Python file, with the declared ``inputs``, ``None`` if there are none.
+    Python file, with the declared ``inputs``, ``None`` if there are none, and the structure that the user asks for,
+    ``None`` for whichever fits.
 
     The folder that is packed is made in ``scratch``; the user's is never changed.
     """
@@ -20,16 +31,51 @@ def pack(path: Path, scratch: Path, options, pack_options: Dict[str, Any], input
     gathering.check_kind(path)
     # What is wrong with the model itself is told before packages are looked for.
     entry = entry_point.read(path, options)
-    packed = gathering.gather(path, scratch, pack_options, report, _original_options(entry, options))
-    return {**packed, "mismatches": mismatches(entry, inputs)}
+    obstacle = "the metadata asks for it" if compat_version == OURS else _obstacle(entry, options)
+    if compat_version == OF_THE_ORIGINAL and obstacle is not None:
+        raise _not_of_the_original(obstacle)
+    gathered = gathering.gather(path, scratch, pack_options, report, for_original=obstacle is None)
+    packed: Dict[str, Any] = {
+        "path": str(gathered.model),
+        "required_framework_version": gathered.required_framework_version,
+        "mismatches": mismatches(entry, inputs),
+    }
+    if obstacle is None and gathered.obstacle is None:
+        packed["runner_compat_version"] = OF_THE_ORIGINAL
+        packed["options"] = {"entrypoint_package": entry.package, "entrypoint_fn": entry.function}
+        return packed
+    if compat_version == OF_THE_ORIGINAL:
+        raise _not_of_the_original(gathered.obstacle)
+    # Who names the entry point as the original does may count on the original.
+    names_the_entry_point = options.entrypoint is not None or options.package is not None
+    tell = report.warn if names_the_entry_point and compat_version is None else report.info
+    tell(
+        f"the carton has `runner_compat_version` {OURS}, and the runner of the original Carton cannot run it: "
+        f"{obstacle or gathered.obstacle}"
+    )
+    packed["runner_compat_version"] = OURS
+    return packed
 
 
-def _original_options(entry, options) -> Optional[Dict[str, str]]:
-    """The options with which the original Carton finds the entry point; ``None`` if it cannot call it: it knows neither plain
-    functions, nor arguments, nor coroutines."""
-    if entry.is_model or options.for_model or entry.is_coroutine() or not entry.function.isidentifier():
-        return None
-    return {"entrypoint_package": entry.package, "entrypoint_fn": entry.function}
+def _not_of_the_original(obstacle: Optional[str]) -> RunnerError:
+    return RunnerError(
+        f"the model cannot have `runner_compat_version` {OF_THE_ORIGINAL}, which the runner of the original Carton runs: "
+        f"{obstacle}",
+        hint="leave `runner_compat_version` out of the metadata for a carton that only this runner runs",
+    )
+
+
+def _obstacle(entry, options) -> Optional[str]:
+    """Why the original Carton cannot call the entry point; ``None`` if it can."""
+    if entry.is_model:
+        return "it does not know `infer_fn`"
+    if options.for_model:
+        return f"it gives `{entry.function}` no arguments, and there are `model.NAME` options"
+    if entry.is_coroutine():
+        return f"it does not await `{entry.function}`, which is a coroutine"
+    if not entry.function.isidentifier():
+        return f"it looks for a name, which `{entry.function}` is not"
+    return None
 
 
 def mismatches(entry: entry_point.EntryPoint, inputs: Optional[List[Dict[str, Any]]]) -> List[str]:

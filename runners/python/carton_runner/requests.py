@@ -39,6 +39,9 @@ def pack_fields(fields):
         "pack_options": _optional(fields, "pack_options", dict, "pack"),
         # Absent or null where the user declares none, which is something else than an empty list.
         "inputs": _specs(fields, "inputs", "pack") if fields.get("inputs") is not None else None,
+        "runner_compat_version": _field(fields, "runner_compat_version", int, "pack")
+        if fields.get("runner_compat_version") is not None
+        else None,
     }
 
 

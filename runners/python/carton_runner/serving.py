@@ -344,7 +344,9 @@ class Server:
         # Not needed by a runner that only runs models.
         from carton_runner import packing
 
-        packed = packing.pack(path, scratch, fields["options"], fields["pack_options"], fields["inputs"], report)
+        options, pack_options = fields["options"], fields["pack_options"]
+        compat_version = fields["runner_compat_version"]
+        packed = packing.pack(path, scratch, options, pack_options, fields["inputs"], compat_version, report)
         self._last_answer('"packed":%s' % packed_json(packed), call.number)
 
     def _infer(self, call):

@@ -357,9 +357,9 @@ class Packing(Case):
     def pack(self, path, **options):
         scratch = Path(tempfile.mkdtemp(dir=self.folder))
         packed = gathering.gather(self.folder / path, scratch, options, self.report)
-        self.assertEqual(packed["required_framework_version"], "=%d.%d" % sys.version_info[:2])
-        self.assertEqual(Path(packed["path"]).parent, scratch)
-        return Path(packed["path"])
+        self.assertEqual(packed.required_framework_version, "=%d.%d" % sys.version_info[:2])
+        self.assertEqual(packed.model.parent, scratch)
+        return packed.model
 
     def names(self, folder):
         return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir())

@@ -11,6 +11,7 @@ import support
 from carton_runner import packing
 from carton_runner.environments import lock, original_lock, store, wheels, writing_original
 from carton_runner.environments.writing_original import CannotLock
+from carton_runner.errors import RunnerError
 from host import Host, inline
 from test_environments import Case
 
@@ -37,9 +38,16 @@ class Writing(Case):
         super().setUp()
         self.write("fake/pylock.toml", pylock())
 
-    def pack(self, path, options=None, **pack_options):
+    def packed(self, path, options=None, compat_version=None, **pack_options):
         scratch = Path(tempfile.mkdtemp(dir=self.folder))
-        packed = packing.pack(self.folder / path, scratch, options or {}, pack_options, None, self.report)
+        path = self.folder / path
+        return packing.pack(path, scratch, options or {}, pack_options, None, compat_version, self.report)
+
+    def pack(self, path, options=None, **pack_options):
+        """The folder, and the options that are stored; only the structure of the original has any."""
+        packed = self.packed(path, options, **pack_options)
+        expected = packing.OURS if packed.get("options") is None else packing.OF_THE_ORIGINAL
+        self.assertEqual(packed["runner_compat_version"], expected)
         return Path(packed["path"]), packed.get("options")
 
     def locked(self, model):
@@ -92,6 +100,9 @@ class Writing(Case):
                 model, given = self.pack("m.py", options)
                 self.assertIsNone(self.locked(model))
                 self.assertIsNone(given)
+                # Whoever says which structure is wanted gets that one or an error.
+                with self.assertRaisesRegex(Exception, "cannot have `runner_compat_version` 1, .*: it "):
+                    self.packed("m.py", options, compat_version=packing.OF_THE_ORIGINAL)
         self.write("m.py", "class A:\n    def f(): pass\n")
         self.assertIsNone(self.locked(self.pack("m.py", {"entrypoint_fn": "A.f"})[0]))
 
@@ -104,9 +115,13 @@ class Writing(Case):
             model, options = self.pack("m.py")
             self.assertIsNone(self.locked(model))
             self.assertIsNone(options)
-            self.assertIn("no lock of the original Carton", self.report.texts[-1])
+            self.assertIn("`runner_compat_version` 2, and the runner of the original Carton", self.report.texts[-1])
             self.assertIn(expected, self.report.texts[-1])
             self.assertNotIn("secret", self.report.texts[-1])
+            with self.assertRaises(RunnerError) as caught:
+                self.packed("m.py", compat_version=packing.OF_THE_ORIGINAL)
+            self.assertIn(expected, caught.exception.message)
+            self.assertNotIn("secret", caught.exception.message)
 
         check(pylock(wheels=[]), "has no wheel for this platform")
         check(pylock(wheels=[(NUMPY, TWO)]), "is not among the files that are locked")
@@ -121,6 +136,26 @@ class Writing(Case):
             check(pylock(wheels=[(url, ONE)]), "is not at a plain https URL")
         check("", "uv lists no wheels")
         check(pylock(), "on the server of its package index", FAKE_INDEX="https://files.example/simple")
+
+    def test_the_structure_that_is_asked_for(self):
+        self.write("m.py", "def get_model(): pass\n")
+        for asked, expected in ((None, 1), (1, 1), (2, 2)):
+            with self.subTest(asked=asked):
+                packed = self.packed("m.py", compat_version=asked)
+                self.assertEqual(packed["runner_compat_version"], expected)
+                self.assertEqual(self.locked(Path(packed["path"])) is None, expected == 2)
+                self.assertEqual(self.report.warnings, [])
+
+    def test_who_names_the_entry_point_is_warned(self):
+        self.write("m.py", "async def get_model(): pass\n")
+        for options, is_warned in (({}, False), ({"entrypoint_fn": "get_model"}, True), ({"entrypoint_package": "m"}, True)):
+            with self.subTest(options=options):
+                self.report.warnings.clear()
+                self.packed("m.py", options)
+                expected = [warning for warning in self.report.warnings if "which is a coroutine" in warning]
+                self.assertEqual(len(expected), is_warned)
+                self.packed("m.py", options, compat_version=packing.OURS)
+                self.assertEqual(len(self.report.warnings), is_warned)
 
     def test_bundled_wheels_are_named_where_they_are(self):
         self.write("m/model.py", "def get_model(): pass\n")

@@ -208,7 +208,7 @@ fn named(
 /// Whether it is the runner that is made of an interpreter.
 fn is_python(requirement: &Requirement) -> bool {
     requirement.name == python::RUNNER_NAME
-        && requirement.compat_version.is_none_or(|version| version == python::COMPAT_VERSION)
+        && requirement.compat_version.is_none_or(|version| python::COMPAT_VERSIONS.contains(&version))
 }
 
 /// What could be a name is one, unless it can only be a path or a URL.

@@ -45,16 +45,21 @@ pub(super) fn run(context: &Context<'_>) -> Result<Exit, Failure> {
         output.json(&RunnerList { runners, broken })?;
         return Ok(Exit::Ok);
     }
-    let mut table = Table::new(&[Align::Left; 6]);
-    table.row(["NAME", "VERSION", "INTERFACE", "PLATFORM", "PATH", "SUPPORTED"]);
-    for runner in &runners {
+    let mut table = Table::new(&[Align::Left; 7]);
+    table.row(["NAME", "VERSION", "COMPAT", "INTERFACE", "PLATFORM", "PATH", "SUPPORTED"]);
+    // A runner that understands several versions of the contents of `model/` has a descriptor for each, and one line.
+    let lines: Vec<&[ListedRunner]> = runners.chunk_by(ListedRunner::differs_in_compat_version_alone).collect();
+    for same in &lines {
+        let Some(runner) = same.first() else { continue };
         let Descriptor { runner_name, framework_version, runner_interface_version, platform, runner_path, .. } =
             &runner.descriptor;
+        let compat: Vec<String> = same.iter().map(|one| one.descriptor.runner_compat_version.to_string()).collect();
         let path = if runner.embedded { "in this program".to_owned() } else { runner_path.display().to_string() };
         let supported = runner.reason.as_ref().map_or_else(|| "yes".to_owned(), |reason| format!("no: {reason}"));
         table.row([
             runner_name.clone(),
             framework_version.to_string(),
+            compat.join(", "),
             runner_interface_version.to_string(),
             platform.clone(),
             path,
@@ -63,14 +68,24 @@ pub(super) fn run(context: &Context<'_>) -> Result<Exit, Failure> {
     }
     for broken in &broken {
         let path = broken.path.display().to_string();
-        table.row(["-", "-", "-", "-", &path, &format!("no: {}", broken.error)]);
+        table.row(["-", "-", "-", "-", "-", &path, &format!("no: {}", broken.error)]);
     }
     output.text(&table.lines(&|row, column, cell| match (row, column) {
         (0, _) => output.paint(Role::Heading, &cell),
-        (row, 5) if !runners.get(row - 1).is_some_and(|runner| runner.supported) => output.paint(Role::Notice, &cell),
+        (row, 6) if !lines.get(row - 1).is_some_and(|same| same.iter().all(|runner| runner.supported)) => {
+            output.paint(Role::Notice, &cell)
+        }
         _ => cell,
     }))?;
     Ok(Exit::Ok)
+}
+
+impl ListedRunner {
+    fn differs_in_compat_version_alone(&self, other: &Self) -> bool {
+        let runner_compat_version = other.descriptor.runner_compat_version;
+        self.embedded == other.embedded
+            && Descriptor { runner_compat_version, ..self.descriptor.clone() } == other.descriptor
+    }
 }
 
 fn listed(descriptor: &Descriptor, embedded: bool) -> ListedRunner {

@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::slice;
 
 use super::super::registry::{self, RegistryError};
 use super::super::select::{Requirement, reject};
@@ -24,7 +25,9 @@ pub(super) enum Expected<'a> {
 pub(super) fn folder(folder: &Path, place: &str, expected: Expected<'_>) -> Result<Descriptor, InstallError> {
     if !has_descriptor(folder) {
         match expected {
-            Expected::Entry(entry) if !entry.runner_path.as_os_str().is_empty() => write(entry, folder)?,
+            Expected::Entry(entry) if !entry.runner_path.as_os_str().is_empty() => {
+                write(slice::from_ref(entry), folder)?
+            }
             _ => return Err(no_descriptor(folder, place)),
         }
     }
@@ -48,10 +51,10 @@ pub(super) fn find(folder: &Path, wanted: &Descriptor) -> Result<Descriptor, Ins
     found.ok_or_else(|| InstallError::OtherRunner { place, expected: identity(wanted), found: "others".to_owned() })
 }
 
-/// Writes the `runner.toml` of a folder with one runner.
-pub(super) fn write(runner: &Descriptor, folder: &Path) -> Result<(), InstallError> {
+/// Writes the `runner.toml` of a folder with these runners.
+pub(super) fn write(runners: &[Descriptor], folder: &Path) -> Result<(), InstallError> {
     let path = folder.join(registry::DESCRIPTOR);
-    runner.to_toml().and_then(|text| fs::write(&path, text)).map_err(InstallError::io("write", &path))
+    Descriptor::to_toml(runners).and_then(|text| fs::write(&path, text)).map_err(InstallError::io("write", &path))
 }
 
 fn read(folder: &Path, place: &str) -> Result<Vec<Descriptor>, InstallError> {

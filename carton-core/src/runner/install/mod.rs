@@ -159,18 +159,20 @@ impl Installer<'_> {
         fs::copy(&runner.runner_path, &executable).map_err(InstallError::io("write", &executable))?;
         let mode = fs::Permissions::from_mode(0o755);
         fs::set_permissions(&executable, mode).map_err(InstallError::io("write", &executable))?;
-        check::write(&Descriptor { runner_path: EXECUTABLE.into(), ..runner.clone() }, &new)?;
+        check::write(&[Descriptor { runner_path: EXECUTABLE.into(), ..runner.clone() }], &new)?;
         self.publish(&workspace, self.runner_dir.join(folder_name(runner)), runner)
     }
 
     /// Installs a runner that consists of `files`, to which its `runner.toml` is added; the path of its executable is relative to
-    /// them. One of the same name and version is replaced.
+    /// them. One of the same name and version is replaced. A runner that understands several versions of the contents of
+    /// `model/` has a descriptor for each; the first one names the folder and is returned.
     ///
     /// # Errors
-    /// Names that no runner may have, no executable where `runner` says, another platform's runner; files that cannot be
-    /// written. Nothing is left then.
-    pub fn from_files(&self, runner: &Descriptor, files: &[RunnerFile<'_>]) -> Result<Installed, InstallError> {
-        let unpack_error = |source| unpack_error(source, runner.to_string());
+    /// No descriptor, names that no runner may have, no executable where a descriptor says, another platform's runner; files
+    /// that cannot be written. Nothing is left then.
+    pub fn from_files(&self, runners: &[Descriptor], files: &[RunnerFile<'_>]) -> Result<Installed, InstallError> {
+        let place = runners.first().map(ToString::to_string).unwrap_or_default();
+        let unpack_error = |source| unpack_error(source, place.clone());
         let workspace = self.workspace()?;
         let new = new_folder(&workspace)?;
         let mut tree = Tree::new(new.clone(), Limits::default(), self.wanted);
@@ -178,8 +180,8 @@ impl Installer<'_> {
             tree.file(path, is_executable, &mut contents).map_err(unpack_error)?;
         }
         tree.finish().map_err(unpack_error)?;
-        check::write(runner, &new)?;
-        self.publish_checked(&workspace, &new, runner.to_string())
+        check::write(runners, &new)?;
+        self.publish_checked(&workspace, &new, place)
     }
 
     /// Fetches, compares, unpacks and checks what an entry of an index consists of.

@@ -3,13 +3,25 @@ wheels."""
 
 import os
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import Any, Dict, NamedTuple, Optional
 
 from carton_runner.environments import compiling, lock, original_lock, store, tree, wheels, writing_original
 from carton_runner.errors import RunnerError
 
 #: The options of packing that are known.
 BUNDLE_WHEELS = "bundle_wheels"
+
+#: Why a folder has no lock of the original, where none was wanted.
+_NOT_WANTED = "none was asked for"
+
+
+class Gathered(NamedTuple):
+    """The folder of a model that is packed."""
+
+    model: Path
+    required_framework_version: str
+    #: Why the folder has no lock of the original Carton; ``None`` if it has one.
+    obstacle: Optional[str]
 
 
 def check_kind(path: Path) -> None:
@@ -20,24 +32,19 @@ def check_kind(path: Path) -> None:
         )
 
 
-def gather(
-    path: Path, scratch: Path, pack_options: Dict[str, Any], report, original: Optional[Dict[str, str]] = None
-) -> Dict[str, Any]:
-    """Makes the folder that is packed. With ``original``, the options that the original Carton needs, it gets the original's
-    lock too."""
+def gather(path: Path, scratch: Path, pack_options: Dict[str, Any], report, for_original: bool = False) -> Gathered:
+    """Makes the folder that is packed. ``for_original``, it gets the lock of the original Carton too, where that can be
+    made."""
     path, scratch = Path(os.path.abspath(path)), Path(os.path.abspath(scratch))
     bundles = _bundles(pack_options, report)
     model = scratch / "model"
     check_kind(path)
     if path.is_dir():
-        is_for_both = _pack_folder(path, model, bundles, original is not None, report)
+        obstacle = _pack_folder(path, model, bundles, for_original, report)
     else:
-        is_for_both = _pack_file(path, model, bundles, original is not None, report)
+        obstacle = _pack_file(path, model, bundles, for_original, report)
     # The lock is for a minor version of Python, and so are compiled packages.
-    packed: Dict[str, Any] = {"path": str(model), "required_framework_version": f"={store.minor_version()}"}
-    if original is not None and is_for_both:
-        packed["options"] = original
-    return packed
+    return Gathered(model, f"={store.minor_version()}", obstacle)
 
 
 def _bundles(pack_options: Dict[str, Any], report) -> bool:
@@ -50,25 +57,25 @@ def _bundles(pack_options: Dict[str, Any], report) -> bool:
     return bundles
 
 
-def _pack_file(path: Path, model: Path, bundles: bool, for_original: bool, report) -> bool:
+def _pack_file(path: Path, model: Path, bundles: bool, for_original: bool, report) -> Optional[str]:
+    """Says why the model has no lock of the original, as `_pack_folder` does."""
     try:
         model.mkdir()
         os.symlink(path.resolve(), model / path.name)
     except OSError as error:
         raise RunnerError("cannot gather the model's files", [str(error)], code="setup") from error
     locked = _add(model, compiling.Inputs.of_numpy_alone(), None, bundles, report)
-    return for_original and _add_original(locked, model, model, (), report)
+    return _add_original(locked, model, model, (), report) if for_original else _NOT_WANTED
 
 
-def _pack_folder(path: Path, model: Path, bundles: bool, for_original: bool, report) -> bool:
-    """Says whether the model has the original's lock."""
+def _pack_folder(path: Path, model: Path, bundles: bool, for_original: bool, report) -> Optional[str]:
     if not (path / compiling.REQUIREMENTS).exists():
         if (path / original_lock.CARTON_LOCK).exists() and not (path / lock.REQUIREMENTS_LOCK).exists():
             # The original's lock is all that is known of what the model needs.
             tree.build(path, model, lambda name: False, report)
             if bundles:
                 report.warn("the wheels are left as they are: the model has no requirements.txt")
-            return True
+            return None
         if (path / "pyproject.toml").exists():
             report.warn(
                 "what a model needs is read from its requirements.txt, and there is none: pyproject.toml is not used"
@@ -83,7 +90,9 @@ def _pack_folder(path: Path, model: Path, bundles: bool, for_original: bool, rep
         ours.append(original_lock.CARTON_LOCK)
     tree.build(path, model, lambda name: name in ours, report)
     locked = _add(model, inputs, kept, bundles and not keeps_wheels, report)
-    return there.is_kept or (for_original and _add_original(locked, path, model, there.others, report))
+    if there.is_kept:
+        return None
+    return _add_original(locked, path, model, there.others, report) if for_original else _NOT_WANTED
 
 
 def _kept_lock(path: Path, inputs: compiling.Inputs, report) -> Optional[lock.Lock]:
@@ -126,12 +135,11 @@ def _write(model: Path, name: str, text: str) -> None:
         raise RunnerError("cannot write the lock of the model", [str(error)], code="setup") from error
 
 
-def _add_original(locked: lock.Lock, path: Path, model: Path, others, report) -> bool:
-    """Adds the original's lock where it can be made."""
+def _add_original(locked: lock.Lock, path: Path, model: Path, others, report) -> Optional[str]:
+    """Adds the original's lock, or says why it cannot be made."""
     try:
         text = writing_original.text(locked, path, model, others, report)
     except writing_original.CannotLock as error:
-        report.info(f"the carton gets no lock of the original Carton, which cannot run it then: {error}")
-        return False
+        return str(error)
     _write(model, original_lock.CARTON_LOCK, text)
-    return True
+    return None
