@@ -162,6 +162,16 @@ pub enum DatasetError {
         /// What is there.
         problem: String,
     },
+    /// Nothing says how the samples of a shard lie in its tensors.
+    #[error("nothing says how many samples shard `{shard}` has: {problem}")]
+    UnknownSamples {
+        /// The file.
+        shard: String,
+        /// What is there, and what it may be.
+        problem: String,
+        /// Whether its tensors can be columns of batches.
+        may_be_batch: bool,
+    },
     /// A name that several shards have.
     #[error("{n_shards} shards have a tensor `{name}`, `{first}` among them")]
     Ambiguous {

@@ -8,6 +8,7 @@ use carton_tensor::safetensors::parse_dtype;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
+use crate::options::check_separator;
 use crate::part_name::PartName;
 use crate::shard_path;
 
@@ -47,6 +48,8 @@ struct RawManifest {
     shards: Vec<Shard>,
     #[serde(deserialize_with = "unique_keys")]
     schema: BTreeMap<String, TensorSchema>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key_value: Option<KeyValueNames>,
 }
 
 /// One file of a dataset.
@@ -67,6 +70,15 @@ pub struct TensorSchema {
     pub dtype: String,
     /// The dimensions.
     pub shape: Vec<u64>,
+}
+
+/// How the names of tensors are made of those of samples and columns, where shards in key-value mode do not say it (spec/dataset.md §3.6).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyValueNames {
+    /// What stands between the names.
+    pub separator: String,
+    /// The columns.
+    pub columns: Vec<String>,
 }
 
 /// The rule that a manifest breaks.
@@ -108,6 +120,12 @@ pub enum ManifestError {
         /// What is wrong with it.
         problem: String,
     },
+    /// A separator that no names have between them.
+    #[error("{problem} (spec/dataset.md §3.6)")]
+    Separator {
+        /// What is wrong with it.
+        problem: String,
+    },
     /// A total that is not the sum of the shards.
     #[error("{field} is {found}, expected {expected}, the sum of the shards (spec/dataset.md §3.4)")]
     Total {
@@ -141,8 +159,26 @@ impl Manifest {
         let (total_samples, total_bytes) = totals(&shards)?;
         let (format_version, safetensors_version) = (FORMAT_VERSION.to_owned(), SAFETENSORS_VERSION.to_owned());
         Ok(Self {
-            raw: RawManifest { format_version, safetensors_version, total_samples, total_bytes, shards, schema },
+            raw: RawManifest {
+                format_version,
+                safetensors_version,
+                total_samples,
+                total_bytes,
+                shards,
+                schema,
+                key_value: None,
+            },
         })
+    }
+
+    /// Says how tensors are named, for shards in key-value mode that do not say it themselves.
+    ///
+    /// # Errors
+    /// [`ManifestError::Separator`].
+    pub fn with_key_value(mut self, names: KeyValueNames) -> Result<Self, ManifestError> {
+        check_separator(&names.separator).map_err(|problem| ManifestError::Separator { problem })?;
+        self.raw.key_value = Some(names);
+        Ok(self)
     }
 
     /// Reads a manifest. Fields that are not known are ignored.
@@ -165,6 +201,9 @@ impl Manifest {
         sort(&mut raw.shards);
         check_paths(&raw.shards)?;
         check_schema(&raw.schema)?;
+        if let Some(names) = &raw.key_value {
+            check_separator(&names.separator).map_err(|problem| ManifestError::Separator { problem })?;
+        }
         let (total_samples, total_bytes) = totals(&raw.shards)?;
         for (field, found, expected) in
             [("total_samples", raw.total_samples, total_samples), ("total_bytes", raw.total_bytes, total_bytes)]
@@ -215,6 +254,12 @@ impl Manifest {
     #[must_use]
     pub fn shards(&self) -> &[Shard] {
         &self.raw.shards
+    }
+
+    /// How tensors are named, where the shards do not say it.
+    #[must_use]
+    pub fn key_value(&self) -> Option<&KeyValueNames> {
+        self.raw.key_value.as_ref()
     }
 
     /// One entry for each tensor name: what one of the shards that have it says. In batch mode a tail may have fewer rows.

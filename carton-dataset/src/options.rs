@@ -6,6 +6,8 @@ use std::num::NonZeroUsize;
 use carton_tensor::files::ElementType;
 use uuid::Uuid;
 
+use crate::index::IndexLayout;
+
 /// How rows become tensors and shards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mode {
@@ -52,6 +54,8 @@ impl KeyValue {
     pub const TARGET_SHARD_BYTES: u64 = 300 << 20;
     /// The sizes that the Spark connector and the command take.
     pub const TARGET_SHARD_BYTES_RANGE: std::ops::RangeInclusive<u64> = 50 << 20..=1000 << 20;
+    /// The longest separator, in bytes.
+    pub const MAX_SEPARATOR: usize = 256;
     /// What a tensor's entry in the header counts as.
     pub const OVERHEAD_PER_TENSOR: u64 = 200;
 
@@ -65,6 +69,39 @@ impl KeyValue {
             duplicates: Duplicates::default(),
         }
     }
+}
+
+/// Whether a separator is one that names of tensors may have in them.
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub(crate) fn check_separator(separator: &str) -> Result<(), String> {
+    if separator.contains(char::is_control) {
+        return Err(format!("the separator `{}` has control characters", separator.escape_debug()));
+    }
+    match separator.len() {
+        found if found > KeyValue::MAX_SEPARATOR => {
+            Err(format!("the separator has {found} bytes, expected at most {}", KeyValue::MAX_SEPARATOR))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What the tensors of shards are that do not say it themselves, as those of the Spark connector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ShardLayout {
+    /// Each tensor holds a column, and its first dimension counts the rows.
+    Batch {
+        /// The rows of every shard but the last one of a task, which may have fewer.
+        batch_size: NonZeroUsize,
+    },
+    /// Each row has tensors of its own, `NAME SEPARATOR COLUMN` without the spaces.
+    KeyValue {
+        /// What stands between the names.
+        separator: String,
+        /// The columns. Without them they are what the names of all rows have in common.
+        columns: Option<Vec<String>>,
+    },
 }
 
 /// What happens when two rows have the same name.
@@ -103,8 +140,8 @@ pub struct WriteOptions {
     pub shapes: BTreeMap<String, Vec<usize>>,
     /// How floats become shorter.
     pub rounding: Rounding,
-    /// Whether `_tensor_index.parquet` is written.
-    pub generate_index: bool,
+    /// Whether `_tensor_index.parquet` is written, and what it is.
+    pub index: Option<IndexLayout>,
     /// Whether a dataset that is in the folder already may be replaced.
     pub overwrite: bool,
     /// Which job the tasks are of. Attempts of one job are told from those that another one has left.
@@ -122,7 +159,7 @@ impl WriteOptions {
             dtypes: BTreeMap::new(),
             shapes: BTreeMap::new(),
             rounding: Rounding::default(),
-            generate_index: false,
+            index: None,
             overwrite: false,
             job: None,
         }

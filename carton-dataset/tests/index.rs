@@ -12,7 +12,7 @@ use arrow_array::{
     Array, ArrayRef, DictionaryArray, Int32Array, Int64Array, LargeStringArray, ListArray, RecordBatch, StringArray,
 };
 use carton_dataset::DatasetError;
-use carton_dataset::index::{self, IndexRow};
+use carton_dataset::index::{self, IndexLayout, IndexRow};
 use parquet::arrow::ArrowWriter;
 use proptest::prelude::*;
 
@@ -144,12 +144,43 @@ fn rows_that_take_no_bytes_are_not_read_without_end() {
 }
 
 #[test]
+fn an_index_is_a_folder_or_a_file_and_replaces_the_other() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("index");
+    for (layout, n_rows) in [
+        (IndexLayout::Folder, 1),
+        (IndexLayout::Folder, 2),
+        (IndexLayout::File, 3),
+        (IndexLayout::File, 4),
+        (IndexLayout::Folder, 5),
+    ] {
+        let rows: Vec<IndexRow> = (0..n_rows).map(|i| row(&format!("x{i}"), "a", &[1])).collect();
+        index::write(&path, rows.clone(), layout).unwrap();
+        assert_eq!(index::read(&path).unwrap().rows(), rows);
+        assert_eq!((path.is_dir(), path.is_file()), (layout == IndexLayout::Folder, layout == IndexLayout::File));
+        // Nothing temporary is left.
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
+    }
+    // As every new folder and file, others may read it.
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let expected = place.path().join("new");
+        fs::create_dir(&expected).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode();
+        assert_eq!(mode(&path), mode(&expected));
+        fs::write(expected.join("new"), "").unwrap();
+        assert_eq!(mode(&path.join("part-00000.parquet")), mode(&expected.join("new")));
+    }
+}
+
+#[test]
 fn what_the_column_cannot_hold_is_not_written() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("index");
-    let error = refusal(index::write(&path, [row("x", "a", &[1 << 31])]));
+    let error = refusal(index::write(&path, [row("x", "a", &[1 << 31])], IndexLayout::File));
     assert_eq!(error, "tensor `x` has a dimension of 2147483648, expected 0 to 2147483647 (spec/dataset.md §6.2)");
-    let error = refusal(index::write(&path, [row("x", "a", &[1]), row("x", "a", &[2])]));
+    let error = refusal(index::write(&path, [row("x", "a", &[1]), row("x", "a", &[2])], IndexLayout::File));
     assert_eq!(error, "tensor `x` of `a` is there twice (spec/dataset.md §6.2)");
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
 }
@@ -164,7 +195,7 @@ proptest! {
         let rows: Vec<IndexRow> = rows.iter().map(|((key, file), shape)| row(key, file, shape)).collect();
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("index");
-        index::write(&path, rows.iter().rev().cloned()).unwrap();
+        index::write(&path, rows.iter().rev().cloned(), IndexLayout::File).unwrap();
         let index = index::read(&path).unwrap();
         prop_assert_eq!(index.rows(), &rows);
         for expected in &rows {

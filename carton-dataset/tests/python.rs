@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use arrow_array::{Float32Array, Int64Array, RecordBatch, StringArray};
 use arrow_ipc::writer::StreamWriter;
-use carton_dataset::index::{self, IndexRow};
+use carton_dataset::index::{self, IndexLayout, IndexRow};
 use carton_dataset::{
     Checks, Dataset, Input, KeyValue, MANIFEST_NAME, Manifest, Mode, Shard, TailStrategy, TensorSchema, WriteOptions,
     verify, write,
@@ -91,7 +91,7 @@ fn pyarrow_reads_our_index() {
         row("x", "a.safetensors", &[2, 3], "BF16"),
         row("scalar", "a.safetensors", &[], "F8_E4M3"),
     ];
-    index::write(&path, rows.clone()).unwrap();
+    index::write(&path, rows.clone(), IndexLayout::File).unwrap();
     run(&python, "check-index", &[&path]);
     rows.sort();
     assert_eq!(index::read(&path).unwrap().rows(), rows);

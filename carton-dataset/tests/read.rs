@@ -8,7 +8,7 @@ use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use carton_dataset::index::{self, INDEX_NAME, IndexRow};
+use carton_dataset::index::{self, INDEX_NAME, IndexLayout, IndexRow};
 use carton_dataset::{
     Assignment, Category, Checks, Dataset, DatasetError, MANIFEST_NAME, Manifest, Shard, TensorSchema, Verification,
     verify,
@@ -78,7 +78,7 @@ fn write_index(place: &Path) -> Vec<IndexRow> {
         let reader = Reader::open(place.join(name)).unwrap();
         rows.extend(index::rows_of(name, reader.header()));
     }
-    index::write(&place.join(INDEX_NAME), rows.clone()).unwrap();
+    index::write(&place.join(INDEX_NAME), rows.clone(), IndexLayout::File).unwrap();
     rows
 }
 
@@ -121,6 +121,54 @@ fn named_samples_have_their_columns() {
     assert_eq!(cat.iter().len(), 2);
 }
 
+/// What the Spark connector writes says neither which separator it has nor which columns.
+#[test]
+fn named_samples_of_the_connector_are_whole_whatever_their_separator_is() {
+    /// The names of the samples of each shard with how many rows of these names there were; the tensors have this first dimension.
+    #[track_caller]
+    fn check(separator: &str, columns: &[&str], shards: &[(&[&str], u64)], dimension: usize) {
+        let place = tempfile::tempdir().unwrap();
+        let keys: Vec<Vec<String>> = shards
+            .iter()
+            .map(|(rows, _)| {
+                let keys = |row| columns.iter().map(move |column| format!("{row}{separator}{column}"));
+                rows.iter().flat_map(keys).collect()
+            })
+            .collect();
+        let tensors = shards.iter().zip(&keys).zip([A, B]).map(|(((_, n_rows), keys), name)| {
+            (name, *n_rows, keys.iter().map(|key| (key.as_str(), f32s(&[dimension], 1.0))).collect())
+        });
+        write(place.path(), &tensors.collect::<Vec<_>>());
+        assert!(found(place.path()).is_sound(), "{:?}", found(place.path()).findings);
+        let samples: Vec<_> = Dataset::open(place.path()).unwrap().samples().map(Result::unwrap).collect();
+        let names: Vec<&str> = samples.iter().map(|sample| sample.name().unwrap()).collect();
+        let expected: Vec<&str> = shards.iter().flat_map(|(rows, _)| rows.iter().copied()).collect();
+        assert_eq!(names, expected);
+        for sample in &samples {
+            assert!(sample.iter().map(|(column, _)| column).eq(columns.iter().copied()), "{sample:?}");
+        }
+    }
+    for separator in ["__", "/", "::", ""] {
+        check(separator, &["emb"], &[(&["Xa", "Yb"], 2), (&["Zc"], 1)], 768);
+        check(separator, &["id", "x"], &[(&["Xa", "Yb"], 2), (&["Zc"], 1)], 768);
+        // One row each, and as many rows as there are numbers.
+        check(separator, &["emb"], &[(&["Xa"], 1), (&["Yb"], 1)], 768);
+        check(separator, &["emb"], &[(&["Xa", "Yb"], 2), (&["Zc"], 1)], 2);
+        // The last row of a name counts.
+        check(separator, &["emb"], &[(&["Xa", "Yb"], 9), (&["Zc"], 2)], 768);
+        check(separator, &["emb"], &[(&["Xa", "Yb"], 9)], 768);
+    }
+    for separator in ["__", "/", "::"] {
+        check(separator, &["input__ids", "label"], &[(&["a", "b"], 2), (&["c"], 1)], 768);
+        check(separator, &["input__ids", "input__mask"], &[(&["a", "b"], 2), (&["c"], 1)], 768);
+        check(separator, &["input__ids"], &[(&["a", "b"], 2)], 768);
+        check(separator, &["emb"], &[(&["a", "b", "c"], 3)], 3);
+        check(separator, &["emb"], &[(&["a"], 1)], 768);
+    }
+    check("__", &["x"], &[(&["a", "a__b"], 2)], 768);
+    check("/", &["x"], &[(&["d/1", "d/2"], 2), (&["e/1"], 1)], 768);
+}
+
 #[test]
 fn tensors_are_found_with_and_without_an_index() {
     let place = tempfile::tempdir().unwrap();
@@ -150,7 +198,7 @@ fn an_index_that_lies_is_told() {
     let check = |row: IndexRow, name: &str, expected: &str| {
         let mut rows = rows.clone();
         rows[position] = row;
-        index::write(&place.path().join(INDEX_NAME), rows).unwrap();
+        index::write(&place.path().join(INDEX_NAME), rows, IndexLayout::File).unwrap();
         let error = Dataset::open(place.path()).unwrap().get(name).unwrap_err().to_string();
         assert!(error.ends_with(expected), "{error}");
         let findings = found(place.path()).findings;
@@ -166,7 +214,7 @@ fn an_index_that_lies_is_told() {
     let added = IndexRow { tensor_key: "bird__x".into(), ..row.clone() };
     check(added, "bird__x", "the shard does not have it");
     rows.remove(position);
-    index::write(&place.path().join(INDEX_NAME), rows).unwrap();
+    index::write(&place.path().join(INDEX_NAME), rows, IndexLayout::File).unwrap();
     let findings = found(place.path()).findings;
     let problem = format!("tensor `dog__x` of `{A}`: the index does not have it");
     assert_eq!(findings.iter().map(|finding| finding.problem.as_str()).collect::<Vec<_>>(), [problem]);

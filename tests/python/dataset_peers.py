@@ -18,6 +18,7 @@ import jsonschema
 import ml_dtypes
 import numpy as np
 import pyarrow as pa
+import pyarrow.fs
 import pyarrow.ipc
 import pyarrow.parquet
 import referencing
@@ -26,6 +27,7 @@ from safetensors import safe_open
 
 SPEC = Path(__file__).resolve().parents[2] / "spec"
 CARTON, FOLDER = sys.argv[1], Path(sys.argv[2])
+INDEX = "_tensor_index.parquet"
 N = 150
 
 # Numbers that round differently when they are cut off, halves that are ties, and what is not finite.
@@ -211,6 +213,37 @@ def named_tensors_and_the_index():
         assert_same(tensors[f"{name}::variable"], PICTURES[i], name)
 
 
+def class_of_the_connector(dataset):
+    """The index as the connector's Python class `DistributedSafetensorsDataset` takes it in `from_path`: from a file, which pyarrow reads, and
+    from nothing else. The class is in no package index; this is what it does."""
+    filesystem = pyarrow.fs.LocalFileSystem()
+    path = f"{dataset}/_tensor_index.parquet"
+    if not filesystem.get_file_info(path).is_file:
+        return None
+    with filesystem.open_input_file(path) as file:
+        return pyarrow.parquet.read_table(file)
+
+
+def an_index_for_each_reader():
+    rows = write(table().select(["float32", "int64"]), "parquet")
+    found = {}
+    for layout in ("folder", "file"):
+        dataset = FOLDER / f"index-{layout}"
+        carton("write", rows, dataset, "--batch-size=64", f"--generate-index={layout}")
+        assert carton("verify", dataset)["passed"]
+        # A path is a path, whatever is there.
+        found[layout] = [{**row, "file_name": row["file_name"][:15]} for row in pa.parquet.read_table(dataset / INDEX).to_pylist()]
+        assert len(found[layout]) == 6, found
+    assert found["folder"] == found["file"]
+    assert found["file"][0] == {"tensor_key": "float32", "file_name": "part-00000-0000", "shape": [64], "dtype": "F32"}
+    # A folder is what the connector writes itself, and its own class does not find.
+    assert class_of_the_connector(FOLDER / "index-folder") is None
+    assert class_of_the_connector(FOLDER / "index-file").num_rows == 6
+    only = list((FOLDER / "index-folder" / INDEX).iterdir())
+    assert [path.name for path in only] == ["part-00000.parquet"], only
+    assert pa.parquet.ParquetFile(only[0]).metadata.num_rows == 6
+
+
 def structs():
     values = [PICTURES[i].reshape(-1)[: i % 12 + 1].astype(np.float16 if i % 2 else np.int32) for i in range(N)]
     rows = pa.table({
@@ -274,6 +307,51 @@ def what_others_write():
         assert any(entry["shard_path"] in json.dumps(finding) for finding in verified["findings"]), verified
 
 
+def connector(name, separator, columns, shards, count=len):
+    """A dataset as the connector writes one in key-value mode: nothing but names says which tensors belong together. The manifest has the
+    `count` of the rows of a shard."""
+    dataset = FOLDER / name
+    dataset.mkdir()
+    entries, schema = [], {}
+    for number, rows in enumerate(shards):
+        path = dataset / f"part-{number:05}-0000-{uuid.UUID(int=number + 1)}.safetensors"
+        tensors = {f"{row}{separator}{column}": np.full(768, i, np.float32) for i, row in enumerate(rows) for column in columns}
+        safetensors.numpy.save_file(tensors, path)
+        entries.append({"shard_path": path.name, "samples_count": count(rows), "bytes": path.stat().st_size})
+        schema |= {key: {"dtype": "F32", "shape": [768]} for key in tensors}
+    sums = {field: sum(entry[of] for entry in entries) for field, of in (("total_samples", "samples_count"), ("total_bytes", "bytes"))}
+    manifest = {"format_version": "1.0", "safetensors_version": "1.0", **sums, "shards": entries, "schema": schema}
+    (dataset / "dataset_manifest.json").write_text(json.dumps(manifest))
+    return dataset
+
+
+def whatever_the_separator_is():
+    for number, separator in enumerate(("__", "/", "::", "")):
+        for columns in (["emb"], ["input__ids", "label"]):
+            name = f"connector-{number}-{len(columns)}"
+            dataset = connector(name, separator, columns, [["ada", "bob", "eve"], ["joe"]])
+            verified = carton("verify", dataset)
+            assert verified["passed"] and verified["samples"] == 4, (separator, columns, verified)
+            # `lastWin` counts the rows whose names came again.
+            dataset = connector(f"{name}-last-win", separator, columns, [["ada", "bob", "eve"], ["joe"]], lambda rows: 2 * len(rows))
+            verified = carton("verify", dataset)
+            assert verified["passed"] and verified["samples"] == 8, (separator, columns, verified)
+            # Without the manifest the separator has to be said: 768 numbers are no rows.
+            (dataset / "dataset_manifest.json").unlink()
+            refused = carton("merge", dataset, code=2)
+            assert "--kv-separator" in refused["error"]["hint"], refused
+            merged = carton("merge", dataset, f"--kv-separator={separator}", f"--columns={','.join(columns)}")
+            assert merged["samples"] == 4, merged
+            assert carton("verify", dataset)["passed"]
+            validate(dataset)
+    # A row in each shard.
+    dataset = connector("connector-single", "__", ["emb"], [["ada"], ["bob"], ["eve"]])
+    assert carton("verify", dataset)["passed"]
+    (dataset / "dataset_manifest.json").unlink()
+    assert "--kv-separator" in carton("merge", dataset, code=2)["error"]["hint"]
+    assert carton("merge", dataset, "--kv-separator=__")["samples"] == 3
+
+
 def main():
     for check in (
         batches_of_every_type,
@@ -282,6 +360,8 @@ def main():
         tails,
         named_tensors_and_the_index,
         structs,
+        an_index_for_each_reader,
+        whatever_the_separator_is,
         what_others_write,
     ):
         check()

@@ -37,6 +37,8 @@ const WRITE_EXAMPLES: &str = "\
 With --batch-size each so many rows become one shard with a tensor of every column, of shape [rows, *shape of a sample]. With
 --name-col each row becomes tensors of its own, NAME__COLUMN, and shards are closed when they are large enough.
 
+What belongs to the other of these two is ignored, with a warning, as the Spark connector does it.
+
 Numbers keep their type unless --dtype says another; binary columns need a dtype. Lists are vectors unless --shapes says otherwise.
 A column of structs {data, shape, dtype} says both for each row.
 
@@ -51,9 +53,13 @@ const MERGE_EXAMPLES: &str = "\
 One attempt of each task counts: those of --attempts and no other, or else the complete ones, if there is no doubt about them. Nothing has
 its final name before this, and the manifest is written last. A merge that was killed is finished by the next one.
 
-A folder with shards and no tasks, brought together from many machines, gets a manifest of the shards that are there.
+A folder with shards and no tasks, brought together from many machines, gets a manifest of the shards that are there. How many samples they
+have they say themselves if they were written by this command. Of shards that do not, such as those of the Spark connector, it has to be said:
+--batch-size N if their tensors are columns of N rows, or --kv-separator S if tensors are named after rows, NAME S COLUMN without the spaces.
+With --overwrite, the manifest that is there says it.
 
 Examples:
+  carton dataset merge copied/ --kv-separator __
   carton dataset merge dataset/ --tasks 16 --generate-index
   carton dataset merge dataset/ --attempts - < attempts.txt";
 
@@ -91,9 +97,9 @@ pub(crate) struct DatasetWriteArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) name_col: Option<String>,
 
-    /// Write only these columns
-    #[arg(long, value_name = "A,B", value_delimiter = ',')]
-    pub(crate) columns: Option<Vec<String>>,
+    /// Write only these columns. Spaces around names are no part of them
+    #[arg(long, value_name = "A,B")]
+    pub(crate) columns: Option<Columns>,
 
     /// The type of the elements, as safetensors names it (F32, BF16, …); `COLUMN=F32` for one column. May be given several times
     #[arg(long, value_name = "[COLUMN=]DTYPE")]
@@ -104,28 +110,36 @@ pub(crate) struct DatasetWriteArgs {
     pub(crate) shapes: Option<Shapes>,
 
     /// What becomes of the last rows when they are fewer than a batch [default: write]
-    #[arg(long, value_name = "STRATEGY", conflicts_with = "name_col")]
+    #[arg(long, value_name = "STRATEGY", ignore_case = true)]
     pub(crate) tail_strategy: Option<TailChoice>,
 
     /// What stands between the name of a row and of a column [default: __]
-    #[arg(long, value_name = "S", conflicts_with = "batch_size")]
+    #[arg(long, value_name = "S")]
     pub(crate) kv_separator: Option<String>,
 
     /// How large shards become, 50 to 1000 MiB [default: 300]
-    #[arg(long, value_name = "N", conflicts_with = "batch_size", value_parser = clap::value_parser!(u64).range(50..=1000))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(50..=1000))]
     pub(crate) target_shard_size_mb: Option<u64>,
 
     /// What happens when two rows have the same name [default: fail]
-    #[arg(long, value_name = "WHAT", conflicts_with = "batch_size")]
+    #[arg(long, value_name = "WHAT", ignore_case = true, alias = "duplicates-strategy")]
     pub(crate) duplicates: Option<DuplicatesChoice>,
 
     /// How floats become F16 and BF16: `truncate` is what the Spark connector does
-    #[arg(long, value_name = "HOW", default_value = "nearest-even")]
+    #[arg(long, value_name = "HOW", default_value = "nearest-even", ignore_case = true)]
     pub(crate) rounding: RoundingChoice,
 
-    /// Write an index of all tensors as well, _tensor_index.parquet
-    #[arg(long, conflicts_with = "task")]
-    pub(crate) generate_index: bool,
+    /// Write an index of all tensors as well, _tensor_index.parquet: a folder, which Spark reads, or a file
+    #[arg(
+        long,
+        value_name = "WHAT",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "folder",
+        ignore_case = true,
+        conflicts_with = "task"
+    )]
+    pub(crate) generate_index: Option<IndexChoice>,
 
     /// Write what is task N of many, and do not commit it: `carton dataset merge` does
     #[arg(long, value_name = "N")]
@@ -154,9 +168,28 @@ pub(crate) struct DatasetMergeArgs {
     #[arg(long, value_name = "N")]
     pub(crate) tasks: Option<u32>,
 
-    /// Write an index of all tensors as well, _tensor_index.parquet
-    #[arg(long)]
-    pub(crate) generate_index: bool,
+    /// The tensors of shards that do not say what they are hold columns of N rows each; of fewer in the last shard of a task
+    #[arg(long, value_name = "N", conflicts_with = "kv_separator")]
+    pub(crate) batch_size: Option<NonZeroUsize>,
+
+    /// The tensors of shards that do not say what they are belong to one row each: what stands between the name of the row and of the column
+    #[arg(long, value_name = "S")]
+    pub(crate) kv_separator: Option<String>,
+
+    /// The columns that are named after this separator; without this, what the names of all rows have in common
+    #[arg(long, value_name = "A,B", requires = "kv_separator")]
+    pub(crate) columns: Option<Columns>,
+
+    /// Write an index of all tensors as well, _tensor_index.parquet: a folder, which Spark reads, or a file
+    #[arg(
+        long,
+        value_name = "WHAT",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "folder",
+        ignore_case = true
+    )]
+    pub(crate) generate_index: Option<IndexChoice>,
 
     /// Replace the dataset that is in the folder
     #[arg(long)]
@@ -224,6 +257,27 @@ pub(crate) enum DuplicatesChoice {
     LastWin,
 }
 
+/// `--generate-index`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum IndexChoice {
+    /// A folder with a Parquet file: for Spark, pyarrow and others
+    Folder,
+    /// A Parquet file: for programs that open nothing else, such as the Python class of the Spark connector
+    File,
+}
+
+/// `--columns A,B`: names without the spaces around them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Columns(pub(crate) Vec<String>);
+
+impl std::str::FromStr for Columns {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(Self(text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()))
+    }
+}
+
 /// `--rounding`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RoundingChoice {
@@ -248,10 +302,11 @@ impl std::str::FromStr for DtypeArgument {
     fn from_str(text: &str) -> Result<Self, String> {
         // A column's name may have a `=` in it, a dtype's has none.
         let (column, name) = match text.rsplit_once('=') {
-            Some((column, name)) => (Some(column.to_owned()), name),
+            Some((column, name)) => (Some(column.trim().to_owned()), name),
             None => (None, text),
         };
-        let dtype = parse_dtype(name).ok_or("expected a dtype of safetensors such as F32, F16, BF16, I64 or U8")?;
+        let dtype = parse_dtype(&name.trim().to_ascii_uppercase())
+            .ok_or("expected a dtype of safetensors such as F32, F16, BF16, I64 or U8")?;
         Ok(Self { column, dtype })
     }
 }
@@ -302,9 +357,19 @@ mod tests {
         check("F32", Some((None, ElementType::Float32)));
         check("image=BF16", Some((Some("image"), ElementType::BFloat16)));
         check("a=b=I64", Some((Some("a=b"), ElementType::Int64)));
+        check(" image = bf16 ", Some((Some("image"), ElementType::BFloat16)));
+        check("f32", Some((None, ElementType::Float32)));
         check("float32", None);
         check("image=", None);
         check("", None);
+    }
+
+    #[test]
+    fn columns_have_no_spaces_around_them() {
+        let check = |text: &str, expected: &[&str]| assert_eq!(text.parse::<Columns>().unwrap().0, expected, "{text}");
+        check("a,b", &["a", "b"]);
+        check(" a, b c ,", &["a", "b c"]);
+        check("", &[]);
     }
 
     #[test]

@@ -18,8 +18,8 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use cache::{CacheCommand, PruneArgs, RemoveArgs};
 pub(crate) use dataset::{
-    DatasetCatArgs, DatasetCommand, DatasetLsArgs, DatasetMergeArgs, DatasetVerifyArgs, DatasetWriteArgs,
-    DtypeArgument, DuplicatesChoice, RoundingChoice, TailChoice,
+    Columns, DatasetCatArgs, DatasetCommand, DatasetLsArgs, DatasetMergeArgs, DatasetVerifyArgs, DatasetWriteArgs,
+    DtypeArgument, DuplicatesChoice, IndexChoice, RoundingChoice, TailChoice,
 };
 pub(crate) use elements::ElementsArgs;
 pub(crate) use model::ModelArgs;

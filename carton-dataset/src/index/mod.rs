@@ -1,6 +1,7 @@
 //! `_tensor_index.parquet` (spec/dataset.md §6): in which shard each tensor is.
 //!
-//! [`write()`] writes one file. [`read`] reads one file, and a folder of part files as Spark leaves it.
+//! [`write()`] writes a folder with one part file, which is what Spark reads under this name, or one file. [`read`] reads one file, and a
+//! folder of part files as Spark leaves it.
 
 mod error;
 mod reader;
@@ -13,6 +14,7 @@ use carton_tensor::safetensors::{Header, dtype_name};
 
 pub use self::error::IndexError;
 pub use self::reader::{TensorIndex, read};
+pub(crate) use self::writer::put;
 pub use self::writer::write;
 
 /// What the index is called.
@@ -20,6 +22,17 @@ pub const INDEX_NAME: &str = "_tensor_index.parquet";
 
 /// The columns, in their order.
 const COLUMNS: [&str; 4] = ["tensor_key", "file_name", "shape", "dtype"];
+
+/// What is at the path of an index.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IndexLayout {
+    /// A folder with a Parquet file in it. Spark reads it, and so do the libraries that take folders, such as pyarrow. Spark reads no
+    /// file whose name begins with `_`.
+    #[default]
+    Folder,
+    /// A Parquet file: for programs that open nothing else, such as the Python class of the Spark connector.
+    File,
+}
 
 /// A tensor, and the shard that it is in.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

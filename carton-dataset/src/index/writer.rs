@@ -1,6 +1,7 @@
-//! Writes the index, as one file.
+//! Writes the index: one Parquet file, or a folder with one in it.
 
-use std::fs::Permissions;
+use std::fs::{self, File};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,44 +13,74 @@ use parquet::basic::Compression;
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 
-use super::{COLUMNS, IndexError, IndexRow};
+use super::{COLUMNS, IndexError, IndexLayout, IndexRow};
 use crate::error::DatasetError;
 
+/// What the file of a folder is called.
+const PART_NAME: &str = "part-00000.parquet";
 /// The rows that are encoded at once.
 const ROWS_AT_ONCE: usize = 65_536;
 
 /// Writes the index to `path`: under a temporary name, then renamed. Rows may come in any order and are written in that of their
-/// keys, so that who looks for one key can skip most pages.
+/// keys, so that who looks for one key can skip most pages. An index that is there is replaced.
 ///
 /// # Errors
 /// [`DatasetError::Index`]: [`IndexError::Dimension`] where a dimension is larger than the column's numbers, which are 32 bits
 /// wide, [`IndexError::Duplicate`], [`IndexError::Io`].
-pub fn write(path: &Path, rows: impl IntoIterator<Item = IndexRow>) -> Result<(), DatasetError> {
-    try_write(path, rows.into_iter().collect())
+pub fn write(path: &Path, rows: impl IntoIterator<Item = IndexRow>, layout: IndexLayout) -> Result<(), DatasetError> {
+    try_write(path, rows.into_iter().collect(), layout)
         .map_err(|source| DatasetError::Index { place: path.display().to_string(), source })
 }
 
-fn try_write(path: &Path, mut rows: Vec<IndexRow>) -> Result<(), IndexError> {
+fn try_write(path: &Path, mut rows: Vec<IndexRow>, layout: IndexLayout) -> Result<(), IndexError> {
     rows.sort_unstable();
     super::reader::check_unique(&rows)?;
+    let parent = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // Removed if it does not get its place.
+    let staged = temporary().tempdir_in(parent)?;
+    let file = staged.path().join(PART_NAME);
+    write_file(&File::create_new(&file)?, &rows)?;
+    match layout {
+        IndexLayout::File => put(&file, path)?,
+        IndexLayout::Folder => {
+            put(staged.path(), path)?;
+            // It has another name now.
+            let _ = staged.keep();
+        }
+    }
+    Ok(())
+}
+
+/// Gives an index its place. A rename replaces a file by a file, and nothing else.
+pub(crate) fn put(staged: &Path, path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.is_dir() => fs::remove_dir_all(path)?,
+        Ok(_) if staged.is_dir() => fs::remove_file(path)?,
+        _ => {}
+    }
+    fs::rename(staged, path)
+}
+
+/// Folders with temporary names and the permissions of every new folder: what the process masks is left out.
+fn temporary() -> tempfile::Builder<'static, 'static> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".").suffix(".partial");
     #[cfg(unix)]
     {
-        // As every other new file: what the process masks is left out.
         use std::os::unix::fs::PermissionsExt;
-        builder.permissions(Permissions::from_mode(0o666));
+        builder.permissions(fs::Permissions::from_mode(0o777));
     }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let file = builder.tempfile_in(folder)?;
+    builder
+}
+
+fn write_file(file: &File, rows: &[IndexRow]) -> Result<(), IndexError> {
     // What Spark writes unless told otherwise, and what every reader of Parquet knows.
     let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
-    let mut writer = ArrowWriter::try_new(file.as_file(), Arc::new(schema()), Some(properties)).map_err(told)?;
+    let mut writer = ArrowWriter::try_new(file, Arc::new(schema()), Some(properties)).map_err(told)?;
     for rows in rows.chunks(ROWS_AT_ONCE) {
         writer.write(&batch(rows)?).map_err(told)?;
     }
     writer.close().map_err(told)?;
-    file.persist(path).map_err(|error| error.error)?;
     Ok(())
 }
 

@@ -7,6 +7,7 @@ mod assignment;
 mod batch;
 mod finding;
 mod folder;
+mod samples;
 mod shards;
 mod verify;
 
@@ -22,6 +23,7 @@ pub use self::assignment::Assignment;
 pub use self::batch::{Batch, Sample};
 pub use self::finding::{Category, Finding};
 use self::folder::{Access, Folder};
+use self::samples::SampleLayouts;
 pub use self::shards::Shards;
 pub use self::verify::{Checks, Verification, VerifyProgress, verify};
 use crate::error::DatasetError;
@@ -47,7 +49,8 @@ const KEPT_OPEN: usize = 64;
 #[derive(Debug)]
 pub struct Dataset {
     folder: Folder,
-    manifest: Manifest,
+    manifest: Arc<Manifest>,
+    layouts: Arc<SampleLayouts>,
     access: Access,
     index: OnceLock<TensorIndex>,
     /// By position, the last one used at the end.
@@ -76,7 +79,9 @@ impl Dataset {
 
     fn with_access(path: &Path, access: Access) -> Result<Self, DatasetError> {
         let (folder, manifest) = Folder::open(path)?;
-        Ok(Self { folder, manifest, access, index: OnceLock::new(), open: Mutex::default() })
+        let manifest = Arc::new(manifest);
+        let layouts = Arc::new(SampleLayouts::new(Arc::clone(&manifest)));
+        Ok(Self { folder, manifest, layouts, access, index: OnceLock::new(), open: Mutex::default() })
     }
 
     /// The folder, as it was named.
@@ -135,7 +140,8 @@ impl Dataset {
         let shard = shards.get(position).ok_or_else(|| {
             DatasetError::Options(format!("shard {position} of {}, which are counted from 0", shards.len()))
         })?;
-        Ok(Batch::new(shard.clone(), Arc::new(self.folder.read(shard, self.access)?)))
+        let reader = Arc::new(self.folder.read(shard, self.access)?);
+        Ok(Batch::new(shard.clone(), reader, Arc::clone(&self.layouts)))
     }
 
     /// The tensor of this name: through the index, or where there is none through the headers of all shards, which are then read

@@ -6,11 +6,12 @@ use std::fs;
 use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use carton_tensor::safetensors::{Header, Reader, TensorInfo, dtype_name};
 
-use super::batch::{self, Samples};
 use super::folder::{Access, Folder, Found};
+use super::samples::{self, SampleLayouts, Samples};
 use super::{Category, Finding};
 use crate::error::DatasetError;
 use crate::index::{self, INDEX_NAME, IndexRow};
@@ -83,6 +84,8 @@ pub fn verify(
     mut on_progress: impl FnMut(&VerifyProgress) -> ControlFlow<()>,
 ) -> Result<Verification, DatasetError> {
     let (folder, manifest) = Folder::open(path.as_ref())?;
+    let manifest = Arc::new(manifest);
+    let layouts = SampleLayouts::new(Arc::clone(&manifest));
     let n_shards = manifest.shards().len() as u64;
     let mut verification = Verification { n_shards, n_samples: manifest.total_samples(), ..Verification::default() };
     let mut index = match checks {
@@ -111,9 +114,9 @@ pub fn verify(
             }
         };
         let header = reader.header();
-        let samples = match batch::kind(header, shard.samples_count) {
+        let samples = match layouts.of(header, shard.samples_count) {
             Ok(samples) => {
-                if let Err(problem) = batch::check(header, shard.samples_count, &samples) {
+                if let Err(problem) = samples::check(header, shard.samples_count, &samples) {
                     verification.add(Category::Samples, file_name, problem);
                 }
                 samples
@@ -213,7 +216,7 @@ impl<'m> SchemaCheck<'m> {
                     self.seen.insert(name, None);
                 }
                 // The schema has what one of the shards says: of a name that several have, another may have another shape.
-                Samples::Named(_) => {
+                Samples::Named { .. } => {
                     if is_same {
                         self.seen.insert(name, None);
                     } else {

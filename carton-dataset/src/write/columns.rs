@@ -6,7 +6,8 @@ use arrow_schema::{DataType, Schema};
 
 use crate::column::Column;
 use crate::error::{ColumnProblem, DatasetError};
-use crate::options::{Mode, WriteOptions};
+use crate::options::{Mode, WriteOptions, check_separator};
+use crate::sample_names::is_confusable;
 
 /// A column that is written, and where it is in the record batches.
 #[derive(Clone, Debug)]
@@ -14,9 +15,6 @@ pub(super) struct Chosen {
     pub(super) position: usize,
     pub(super) column: Column,
 }
-
-/// The longest text between the names of row and column, in bytes.
-const MAX_SEPARATOR: usize = 256;
 
 /// What is written of the columns of a schema.
 #[derive(Clone, Debug)]
@@ -104,24 +102,13 @@ fn check_names(schema: &Schema, position: usize) -> Result<(), DatasetError> {
     }
 }
 
-/// No two rows of different names may make the same tensor: `a__b` with `c`, and `a` with `b__c`. They can only where one
-/// column's name ends with another's, and what comes before could end with the separator.
+/// No two rows of different names may make the same tensor: `a__b` with `c`, and `a` with `b__c`.
 fn check_names_are_unambiguous(chosen: &[Chosen], separator: &str) -> Result<(), DatasetError> {
-    if separator.contains(char::is_control) {
-        let separator = separator.escape_debug();
-        return Err(DatasetError::Options(format!("the separator `{separator}` has control characters")));
-    }
-    if separator.len() > MAX_SEPARATOR {
-        let (found, expected) = (separator.len(), MAX_SEPARATOR);
-        return Err(DatasetError::Options(format!("the separator has {found} bytes, expected at most {expected}")));
-    }
+    check_separator(separator).map_err(DatasetError::Options)?;
     for long in chosen {
         for short in chosen {
             let (long, short) = (long.column.name(), short.column.name());
-            if let Some(before) = long.strip_suffix(short)
-                && !before.is_empty()
-                && format!("{separator}{before}").ends_with(separator)
-            {
+            if is_confusable(long, short, separator) {
                 return Err(DatasetError::Options(format!(
                     "the names of tensors would be ambiguous: column `{}` ends with `{}`, after the separator `{}`",
                     long.escape_debug(),

@@ -21,8 +21,9 @@ use super::commit_record::{self, CommitRecord, RECORD};
 use super::gathered_schema::{GatheredSchema, Sharing};
 use super::publish::{publish, remove, to_json};
 use crate::error::DatasetError;
-use crate::index::{self, INDEX_NAME};
+use crate::index::{self, INDEX_NAME, IndexLayout};
 use crate::manifest::{MANIFEST_NAME, Manifest, Shard};
+use crate::options::ShardLayout;
 use crate::part_name::PartName;
 use crate::report::TaskReport;
 
@@ -34,10 +35,12 @@ pub struct CommitOptions {
     pub attempts: Option<Vec<Uuid>>,
     /// How many tasks there are, numbered from 0: with less or more the commit is refused.
     pub n_tasks: Option<u32>,
-    /// Whether `_tensor_index.parquet` is written.
-    pub generate_index: bool,
+    /// Whether `_tensor_index.parquet` is written, and what it is.
+    pub index: Option<IndexLayout>,
     /// Whether a dataset that is in the folder already is replaced.
     pub overwrite: bool,
+    /// What the tensors of shards are that came without reports and do not say it themselves, for [`merge`](crate::merge).
+    pub layout: Option<ShardLayout>,
 }
 
 /// Makes a dataset of what [`TaskWriter`](crate::TaskWriter)s have written into `folder`, and removes all attempts, those that do
@@ -98,7 +101,7 @@ pub(super) fn done(folder: &Path, options: &CommitOptions) -> Result<Option<Mani
     let Ok(manifest) = Manifest::parse(&json) else { return Ok(None) };
     let made_of: Option<BTreeSet<Uuid>> = manifest.shards().iter().map(attempt_of).collect();
     let is_made_of_them = made_of.is_some_and(|attempts| attempts == named.iter().copied().collect());
-    let has_index = !options.generate_index || folder.join(INDEX_NAME).exists();
+    let has_index = options.index.is_none() || folder.join(INDEX_NAME).exists();
     Ok((is_made_of_them && has_index).then_some(manifest))
 }
 
@@ -123,7 +126,7 @@ fn prepare(folder: &Path, options: &CommitOptions) -> Result<CommitRecord, Datas
         return Err(attempts_error(format!("shard `{part}` is there already, and belongs to none of them")));
     }
     let manifest = manifest_of(&reports, folder)?;
-    let index = options.generate_index.then(|| write_index(folder, &reports)).transpose()?;
+    let index = options.index.map(|layout| write_index(folder, &reports, layout)).transpose()?;
     let replaced = options.overwrite.then_some(old);
     let attempts = reports.iter().map(|report| report.attempt).collect();
     Ok(CommitRecord::new(attempts, &manifest, index, replaced))
@@ -176,7 +179,7 @@ fn manifest_of(reports: &[TaskReport], folder: &Path) -> Result<Manifest, Datase
 }
 
 /// Writes the index below `_tasks`, and says what it is called there.
-fn write_index(dataset: &Path, reports: &[TaskReport]) -> Result<String, DatasetError> {
+fn write_index(dataset: &Path, reports: &[TaskReport], layout: IndexLayout) -> Result<String, DatasetError> {
     let mut rows = Vec::new();
     for report in reports {
         let folder = folder(dataset, report.task, report.attempt);
@@ -185,7 +188,7 @@ fn write_index(dataset: &Path, reports: &[TaskReport]) -> Result<String, Dataset
         }
     }
     let name = format!(".index-{}.parquet", Uuid::new_v4().simple());
-    index::write(&dataset.join(TASKS).join(&name), rows)?;
+    index::write(&dataset.join(TASKS).join(&name), rows, layout)?;
     Ok(name)
 }
 

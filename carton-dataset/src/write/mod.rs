@@ -16,6 +16,7 @@ mod key_value;
 mod merge;
 mod progress;
 mod publish;
+mod samples;
 mod shard_file;
 mod task;
 

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::attempt::io_error;
 use crate::error::DatasetError;
-use crate::index::INDEX_NAME;
+use crate::index::{self, INDEX_NAME};
 use crate::manifest::{MANIFEST_NAME, Manifest, ManifestError};
 
 /// The manifest's bytes, which a reader takes.
@@ -55,15 +55,11 @@ pub(super) fn publish(
     }
 }
 
-fn put_index(staged: &Path, index: &Path) -> Result<(), DatasetError> {
+fn put_index(staged: &Path, place: &Path) -> Result<(), DatasetError> {
     if !staged.exists() {
         return Ok(());
     }
-    // A rename replaces a file, but not the folder that Spark would have written.
-    if index.is_dir() {
-        remove(index)?;
-    }
-    fs::rename(staged, index).map_err(io_error(index))
+    index::put(staged, place).map_err(io_error(place))
 }
 
 /// Removes a file or folder, if it is there.

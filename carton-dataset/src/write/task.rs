@@ -84,8 +84,8 @@ impl TaskWriter {
             schema: BTreeMap::new(),
         };
         let written = Written::new(Sharing::of(mode, report.has_unique_names));
-        let (generate_index, overwrite) = (options.generate_index, options.overwrite);
-        let commit_options = CommitOptions { generate_index, overwrite, ..CommitOptions::default() };
+        let (index, overwrite) = (options.index, options.overwrite);
+        let commit_options = CommitOptions { index, overwrite, ..CommitOptions::default() };
         let meter = Meter::default();
         let schema = schema.clone();
         let (inputs, has_failed) = (Vec::new(), false);

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use carton_dataset::index::IndexLayout;
 use carton_dataset::{
     CommitOptions, Duplicates, KeyValue, Mode, PartName, TaskWriter, WriteOptions, commit, index, merge,
 };
@@ -207,7 +208,7 @@ fn names_that_come_again_in_another_task() {
             writer.write(&batch).unwrap();
             writer.finish().unwrap();
         }
-        let options = CommitOptions { generate_index: true, ..CommitOptions::default() };
+        let options = CommitOptions { index: Some(IndexLayout::Folder), ..CommitOptions::default() };
         if duplicates == Duplicates::Fail {
             let error = told(&commit(folder.path(), &options).unwrap_err());
             assert!(error.ends_with("task 1 has `a__x`, as task 0 has"), "{error}");

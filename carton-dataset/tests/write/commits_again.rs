@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use carton_dataset::index::IndexLayout;
 use carton_dataset::{
     CommitOptions, DatasetError, Manifest, TaskReport, TaskWriter, WriteOptions, abort, commit, index, merge,
 };
@@ -55,7 +56,7 @@ fn a_commit_again_is_not_done_by_another_one() {
         assert!(matches!(commit(folder.path(), options), Err(DatasetError::Exists { .. })), "{options:?}");
     };
     check(&of_attempts(&[&attempts[0], &attempts[1]]));
-    check(&CommitOptions { generate_index: true, ..of_attempts(&[&attempts[0]]) });
+    check(&CommitOptions { index: Some(IndexLayout::Folder), ..of_attempts(&[&attempts[0]]) });
     let none = CommitOptions { attempts: Some(Vec::new()), overwrite: true, ..CommitOptions::default() };
     assert!(told(&commit(folder.path(), &none).unwrap_err()).ends_with("no attempts were named"));
     assert_eq!(labels(folder.path()), of_tasks(&[0]));
@@ -90,7 +91,8 @@ fn two_commits_at_once_do_the_same() {
             writer.write(&rows(10 * task as usize, 5)).unwrap();
             writer.finish().unwrap()
         });
-        let options = CommitOptions { overwrite, generate_index: true, ..of_attempts(&[&attempts[1], &attempts[2]]) };
+        let options =
+            CommitOptions { overwrite, index: Some(IndexLayout::Folder), ..of_attempts(&[&attempts[1], &attempts[2]]) };
         let manifests: Vec<_> = std::thread::scope(|scope| {
             let commits: Vec<_> = (0..4).map(|_| scope.spawn(|| commit(folder.path(), &options))).collect();
             commits.into_iter().map(|commit| commit.join().unwrap()).collect()

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use carton_dataset::index::IndexLayout;
 use carton_dataset::{CommitOptions, Manifest, TailStrategy, TaskWriter, WriteOptions, commit};
 
 use crate::support::{batch_mode, dataset, files, labels, rows, told};
@@ -14,7 +15,7 @@ const ROWS: usize = 300;
 
 fn options() -> WriteOptions {
     let job = Some(uuid::Uuid::from_u128(1));
-    WriteOptions { generate_index: true, job, ..batch_mode(1, TailStrategy::Write) }
+    WriteOptions { index: Some(IndexLayout::Folder), job, ..batch_mode(1, TailStrategy::Write) }
 }
 
 /// Writes the rows `ROWS * task..`, a shard each.
@@ -84,7 +85,7 @@ fn moments(n_rounds: u32) -> impl Iterator<Item = f64> {
 }
 
 fn commit_options(overwrite: bool) -> CommitOptions {
-    CommitOptions { generate_index: true, overwrite, ..CommitOptions::default() }
+    CommitOptions { index: Some(IndexLayout::Folder), overwrite, ..CommitOptions::default() }
 }
 
 #[test]

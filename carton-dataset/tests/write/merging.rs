@@ -1,12 +1,16 @@
 //! Datasets of shards that came without reports.
 
 use std::fs;
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use carton_dataset::index::IndexLayout;
 use carton_dataset::{
-    CommitOptions, DatasetError, Duplicates, KeyValue, Manifest, Mode, PartName, TaskReport, TaskWriter, WriteOptions,
-    index, merge,
+    Checks, CommitOptions, Dataset, DatasetError, Duplicates, KeyValue, Manifest, Mode, PartName, Shard, ShardLayout,
+    TaskReport, TaskWriter, WriteOptions, index, merge, verify,
 };
 use uuid::Uuid;
 
@@ -29,7 +33,7 @@ fn shards_from_many_machines_are_merged() {
         (folder, merged)
     };
     let of_again = |name: &str| name.contains(&again.attempt.to_string());
-    let options = CommitOptions { generate_index: true, ..CommitOptions::default() };
+    let options = CommitOptions { index: Some(IndexLayout::Folder), ..CommitOptions::default() };
     let (folder, manifest) = merged(&of_again, &options);
     assert_eq!(labels(folder.path()), of_tasks(&[0, 1, 2]));
     assert_eq!(manifest.unwrap().total_samples(), 15);
@@ -45,10 +49,14 @@ fn shards_from_many_machines_are_merged() {
     for is_asked in [false, true] {
         fs::create_dir(&index).unwrap();
         fs::write(index.join("part-0.parquet"), "").unwrap();
-        let options = CommitOptions { generate_index: is_asked, overwrite: true, ..of_attempts(&[&attempts[0]]) };
+        let options = CommitOptions {
+            index: is_asked.then_some(IndexLayout::Folder),
+            overwrite: true,
+            ..of_attempts(&[&attempts[0]])
+        };
         merge(folder.path(), &options).unwrap();
-        assert_eq!(index.is_file(), is_asked);
-        assert!(!index.is_dir());
+        assert_eq!(index.exists(), is_asked);
+        assert!(!index.join("part-0.parquet").exists());
     }
     let (_, manifest) = merged(&|_| false, &of_attempts(&[&attempts[0], &again]));
     assert_eq!(manifest.unwrap().shards().len(), 6);
@@ -67,34 +75,157 @@ fn shards_from_many_machines_are_merged() {
     assert!(!folder.path().join("dataset_manifest.json").exists());
 }
 
-#[test]
-fn samples_of_shards_that_do_not_say_how_many() {
+type Tensors<'t> = &'t [(&'t str, &'t [usize])];
+
+/// Writes shards of task 0 as others do, which do not say what they are.
+fn write_bare(folder: &Path, shards: &[Tensors<'_>]) -> Vec<String> {
     use safetensors::tensor::TensorView;
-    type Tensors<'t> = &'t [(&'t str, &'t [usize])];
-    let check = |shards: &[Tensors<'_>], expected: Option<u64>| {
-        let folder = tempfile::tempdir().unwrap();
-        let attempt = Uuid::new_v4();
-        for (tensors, shard) in shards.iter().zip(0..) {
-            let part = PartName { task: 0, shard, attempt };
-            let tensors = tensors.iter().map(|(name, shape)| {
-                let bytes: &'static [u8] = &[0; 64];
-                let view = TensorView::new(safetensors::Dtype::U8, shape.to_vec(), &bytes[..shape.iter().product()]);
-                (*name, view.unwrap())
-            });
-            safetensors::serialize_to_file(tensors, None, &folder.path().join(part.to_string())).unwrap();
-        }
-        let merged = merge(folder.path(), &CommitOptions::default());
-        assert_eq!(merged.as_ref().ok().map(Manifest::total_samples), expected, "{merged:?}");
+    let attempt = Uuid::new_v4();
+    let write = |(tensors, shard): (&Tensors<'_>, u32)| {
+        let part = PartName { task: 0, shard, attempt }.to_string();
+        let tensors = tensors.iter().map(|(name, shape)| {
+            let bytes: &'static [u8] = &[0; 4096];
+            let view = TensorView::new(safetensors::Dtype::U8, shape.to_vec(), &bytes[..shape.iter().product()]);
+            (*name, view.unwrap())
+        });
+        safetensors::serialize_to_file(tensors, None, &folder.join(&part)).unwrap();
+        part
     };
-    check(&[&[("x", &[4, 2]), ("y", &[4])]], Some(4));
-    check(&[&[("x", &[4, 2]), ("y", &[3])]], None);
-    check(&[&[("x", &[])]], None);
-    check(&[&[("a__x", &[4, 2]), ("a__y", &[4]), ("b__x", &[4, 2]), ("b__y", &[])]], Some(2));
-    // Columns of such names are no rows.
-    check(&[&[("input__ids", &[4, 2]), ("attention__mask", &[4, 2])]], Some(4));
-    check(&[&[("a__x", &[8]), ("b__x", &[8])], &[("c__x", &[8])]], Some(3));
+    shards.iter().zip(0..).map(write).collect()
+}
+
+fn batches_of(batch_size: usize) -> Option<ShardLayout> {
+    Some(ShardLayout::Batch { batch_size: NonZeroUsize::new(batch_size).unwrap() })
+}
+
+fn named_with(separator: &str, columns: Option<&[&str]>) -> Option<ShardLayout> {
+    let columns = columns.map(|columns| columns.iter().map(|&column| column.to_owned()).collect());
+    Some(ShardLayout::KeyValue { separator: separator.to_owned(), columns })
+}
+
+#[track_caller]
+fn check_merge(shards: &[Tensors<'_>], layout: Option<ShardLayout>, expected: Result<u64, &str>) {
+    let folder = tempfile::tempdir().unwrap();
+    write_bare(folder.path(), shards);
+    match (merge(folder.path(), &CommitOptions { layout, ..CommitOptions::default() }), expected) {
+        (Ok(manifest), Ok(expected)) => {
+            assert_eq!(manifest.total_samples(), expected);
+            let found = verify(folder.path(), Checks::Headers, |_| ControlFlow::Continue(())).unwrap();
+            assert!(found.is_sound(), "{:?}", found.findings);
+            let samples = Dataset::open(folder.path()).unwrap();
+            assert_eq!(samples.samples().map(Result::unwrap).count() as u64, expected);
+        }
+        (Err(error), Err(expected)) => {
+            assert!(told(&error).contains(expected), "{}", told(&error));
+            assert!(!folder.path().join("dataset_manifest.json").exists());
+        }
+        (merged, expected) => panic!("{merged:?}, expected {expected:?}"),
+    }
+}
+
+const MAY_BE_BOTH: &str = "may be columns of";
+const NAMED: &str = "so they are named after rows, with a separator that is not known";
+
+#[test]
+fn shards_that_can_be_nothing_but_batches_are_merged() {
+    check_merge(&[&[("x", &[4, 2]), ("y", &[4])]], None, Ok(4));
+    check_merge(&[&[("x", &[4, 2]), ("y", &[4])], &[("x", &[3, 2]), ("y", &[3])]], None, Ok(7));
+    check_merge(&[&[("image", &[4, 2]), ("label", &[4])]], None, Ok(4));
+    check_merge(&[&[("input__ids", &[4, 2]), ("attention__mask", &[4, 2])]], None, Ok(4));
+    check_merge(&[&[("x", &[4, 2])], &[("x", &[4, 3])]], None, Err("has `x` as U8 of shape [4, 3]"));
+}
+
+#[test]
+fn samples_that_nothing_counts_are_asked_for() {
+    // The numbers of an embedding are no rows.
+    let dim = &[768][..];
+    check_merge(&[&[("a::emb", dim), ("b::emb", dim), ("c::emb", dim)]], None, Err(MAY_BE_BOTH));
+    check_merge(&[&[("a__emb", dim)], &[("b__emb", dim)], &[("c__emb", dim)]], None, Err(NAMED));
+    check_merge(&[&[("a__emb", dim), ("b__emb", dim)]], None, Err(MAY_BE_BOTH));
+    check_merge(&[&[("a__emb", dim)], &[("a__emb", dim)]], None, Err(MAY_BE_BOTH));
+    check_merge(&[&[("image", &[4, 2])]], None, Err("such as `image`, may be columns of 4 rows, or named after rows"));
+    check_merge(&[&[("x", &[4, 2]), ("y", &[3])]], None, Err(NAMED));
+    check_merge(&[&[("x", &[])]], None, Err(NAMED));
+}
+
+#[test]
+fn samples_are_counted_as_is_said() {
+    let dim = &[768][..];
+    check_merge(&[&[("a::emb", dim), ("b::emb", dim), ("c::emb", dim)]], named_with("::", None), Ok(3));
+    check_merge(&[&[("a__emb", dim)], &[("b__emb", dim)], &[("c__emb", dim)]], named_with("__", None), Ok(3));
+    check_merge(&[&[("aemb", dim), ("bemb", dim)], &[("cemb", dim)]], named_with("", None), Ok(3));
+    let two = &[("a__x", &[4, 2][..]), ("a__y", &[4]), ("b__x", &[4, 2]), ("b__y", &[])];
+    check_merge(&[two], named_with("__", None), Ok(2));
+    let of_one = [&[("a__in__x", &[1][..]), ("a__y", &[1])][..], &[("b__in__x", &[1]), ("b__y", &[1])]];
+    check_merge(&of_one, named_with("__", None), Ok(2));
+    // Are they two columns of each row, or rows of longer names with one column?
+    let both = &[("a__in__x", dim), ("a__out__x", dim), ("b__in__x", dim), ("b__out__x", dim)];
+    let several = "into 2 or 4 rows of all shards, and which columns there are is not known";
+    check_merge(&[both], named_with("__", None), Err(several));
+    check_merge(&[both], named_with("__", Some(&["in__x", "out__x"])), Ok(2));
+    check_merge(&[both], named_with("__", Some(&["x"])), Ok(4));
+    check_merge(
+        &[both],
+        named_with("__", Some(&["y"])),
+        Err("tensor `a__in__x` does not end with `__` and one of the"),
+    );
+    // Not all rows have all columns.
+    let some = &[("a__x", dim), ("a__y", dim), ("b__y", dim)];
+    check_merge(&[some], named_with("__", None), Err("are not those of rows that all have the same columns"));
+    check_merge(&[some], named_with("__", Some(&["x", "y"])), Ok(2));
+    check_merge(&[some], named_with("/", None), Err("tensor `a__x` has no separator `/` in its name"));
+    check_merge(&[some], named_with("\n", None), Err("has control characters"));
     // The same row twice.
-    check(&[&[("a__x", &[8]), ("b__x", &[8])], &[("a__x", &[8])]], None);
+    check_merge(&[two, &[("a__x", &[8]), ("a__y", &[8])]], named_with("__", None), Err("has `a__x`, as shard"));
+
+    check_merge(&[&[("image", &[4, 2])], &[("image", &[3, 2])]], batches_of(4), Ok(7));
+    check_merge(&[&[("image", &[3, 2])], &[("image", &[4, 2])]], batches_of(4), Err("have 3 rows, expected 4"));
+    check_merge(&[&[("image", &[5, 2])]], batches_of(4), Err("have 5 rows, expected at most 4"));
+    check_merge(&[&[("x", &[4]), ("y", &[3])]], batches_of(4), Err("differ in their first dimension"));
+    check_merge(&[&[("x", &[4])], &[("y", &[4])]], batches_of(4), Err("has the columns `y`"));
+}
+
+/// What a shard says counts more than what is said of those that say nothing; shards of both modes do not go together.
+#[test]
+fn shards_of_both_modes_are_refused() {
+    let (machines, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    attempt(machines.path(), 1);
+    copied(machines.path(), folder.path());
+    let options = |layout| CommitOptions { layout, overwrite: true, ..CommitOptions::default() };
+    // Batches of two rows.
+    assert_eq!(merge(folder.path(), &options(batches_of(7))).unwrap().total_samples(), 5);
+    write_bare(folder.path(), &[&[("a__x", &[768])]]);
+    let error = told(&merge(folder.path(), &options(named_with("__", None))).unwrap_err());
+    assert!(error.contains("is in batch mode, and shard `part-00000-0000-"), "{error}");
+}
+
+/// The connector counts rows of the same name, of which the last one is there.
+#[test]
+fn a_manifest_that_is_replaced_says_how_many_samples_there_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let dim = &[768][..];
+    let shards = write_bare(folder.path(), &[&[("a/emb", dim), ("b/emb", dim)], &[("c/emb", dim)]]);
+    let manifest = |bytes: u64| {
+        let shard = |(path, samples_count): (&String, u64)| Shard {
+            shard_path: path.clone(),
+            samples_count,
+            bytes: bytes + fs::metadata(folder.path().join(path)).unwrap().len(),
+        };
+        let shards = shards.iter().zip([5, 1]).map(shard).collect();
+        let json = Manifest::new(shards, Default::default()).unwrap().to_json().unwrap();
+        fs::write(folder.path().join("dataset_manifest.json"), json).unwrap();
+    };
+    let options = CommitOptions { overwrite: true, ..CommitOptions::default() };
+    manifest(0);
+    assert_eq!(merge(folder.path(), &options).unwrap().total_samples(), 6);
+    assert!(verify(folder.path(), Checks::Headers, |_| ControlFlow::Continue(())).unwrap().is_sound());
+    assert_eq!(Dataset::open(folder.path()).unwrap().samples().count(), 3);
+    // Of other files it says nothing.
+    manifest(1);
+    let error = told(&merge(folder.path(), &options).unwrap_err());
+    assert!(error.contains(NAMED), "{error}");
+    let options = CommitOptions { layout: named_with("/", None), ..options };
+    assert_eq!(merge(folder.path(), &options).unwrap().total_samples(), 3);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use carton_dataset::index::IndexLayout;
 use carton_dataset::{DatasetError, WriteOptions, commit, index};
 
 use crate::support::{attempt, dataset, files, labels, of_attempts, options, rows};
@@ -46,7 +47,7 @@ fn a_dataset_is_replaced_only_when_asked() {
     dataset(folder.path(), &overwrite, [rows(7, 2)]).unwrap();
     assert_eq!(labels(folder.path()), [7, 8]);
     assert!(!folder.path().join(index::INDEX_NAME).exists());
-    dataset(folder.path(), &WriteOptions { generate_index: true, ..overwrite }, [rows(1, 2)]).unwrap();
+    dataset(folder.path(), &WriteOptions { index: Some(IndexLayout::Folder), ..overwrite }, [rows(1, 2)]).unwrap();
     assert_eq!(labels(folder.path()), [1, 2]);
     assert_eq!(index::read(&folder.path().join(index::INDEX_NAME)).unwrap().rows().len(), 2);
 }

@@ -15,7 +15,7 @@ pub(super) fn failure(error: DatasetError) -> Failure {
     let hint = hint(&error);
     let exit = match &error {
         DatasetError::Interrupted => return Failure::with_exit(Exit::Interrupted, InterruptError::Interrupted),
-        DatasetError::Options(_) | DatasetError::NoColumn { .. } => Exit::Usage,
+        DatasetError::Options(_) | DatasetError::NoColumn { .. } | DatasetError::UnknownSamples { .. } => Exit::Usage,
         error if is_io(error) => Exit::Failure,
         DatasetError::Input { .. }
         | DatasetError::NoManifest { .. }
@@ -79,6 +79,14 @@ fn hint(error: &DatasetError) -> Option<String> {
             "--columns A,B writes only some columns; --name-col takes a column of strings as names"
         }
         DatasetError::NoColumn { .. } => "names are told apart by case",
+        DatasetError::UnknownSamples { may_be_batch: true, .. } => {
+            "--batch-size N says that tensors are columns of N rows, --kv-separator S that they are named after rows: NAME S COLUMN, \
+             with `__` for S unless another was chosen"
+        }
+        DatasetError::UnknownSamples { may_be_batch: false, .. } => {
+            "--kv-separator S says what stands between the names of rows and columns, `__` unless another was chosen, and --columns A,B which \
+             columns there are"
+        }
         DatasetError::DuplicateName { .. } => "--duplicates last-win keeps the last one",
         _ => return None,
     };

@@ -1,13 +1,14 @@
 //! `carton dataset merge`: what tasks have written becomes one dataset.
 
 use std::io::{self, Read};
+use std::num::NonZeroUsize;
 
-use carton_dataset::{CommitOptions, merge};
+use carton_dataset::{CommitOptions, ShardLayout, merge};
 use uuid::Uuid;
 
 use super::rows::InterruptibleStdin;
-use super::{Context, committed, failure};
-use crate::args::DatasetMergeArgs;
+use super::{Context, committed, failure, index_layout};
+use crate::args::{Columns, DatasetMergeArgs};
 use crate::failure::{Exit, Failure};
 use crate::interrupt::{self, Wanted};
 
@@ -26,7 +27,7 @@ enum AttemptsError {
 
 pub(super) async fn run(arguments: DatasetMergeArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
-    let (path, index) = (arguments.dataset.dataset.clone(), arguments.generate_index);
+    let (path, index) = (arguments.dataset.dataset.clone(), arguments.generate_index.is_some());
     let manifest = interrupt::blocking(move |wanted| {
         let attempts = match arguments.attempts.as_deref() {
             Some([only]) if only == "-" => Some(parse(&listed(wanted)?)?),
@@ -36,13 +37,29 @@ pub(super) async fn run(arguments: DatasetMergeArgs, context: &Context<'_>) -> R
         let options = CommitOptions {
             attempts,
             n_tasks: arguments.tasks,
-            generate_index: arguments.generate_index,
+            index: arguments.generate_index.map(index_layout),
             overwrite: arguments.overwrite,
+            layout: layout(arguments.batch_size, arguments.kv_separator, arguments.columns),
         };
         merge(&arguments.dataset.dataset, &options).map_err(failure)
     })
     .await?;
     committed(&path, &manifest, index, output)
+}
+
+/// What the shards are that do not say it.
+fn layout(
+    batch_size: Option<NonZeroUsize>,
+    separator: Option<String>,
+    columns: Option<Columns>,
+) -> Option<ShardLayout> {
+    match (batch_size, separator) {
+        (Some(batch_size), _) => Some(ShardLayout::Batch { batch_size }),
+        (None, Some(separator)) => {
+            Some(ShardLayout::KeyValue { separator, columns: columns.map(|Columns(columns)| columns) })
+        }
+        (None, None) => None,
+    }
 }
 
 /// What is on standard input.

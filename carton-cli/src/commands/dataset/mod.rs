@@ -11,11 +11,12 @@ mod write;
 use std::borrow::Cow;
 
 use carton_dataset::Manifest;
+use carton_dataset::index::IndexLayout;
 use error::failure;
 use serde::Serialize;
 
 use super::Context;
-use crate::args::DatasetCommand;
+use crate::args::{DatasetCommand, IndexChoice};
 use crate::failure::{Exit, Failure};
 use crate::output::{Output, byte_size, count, one_line};
 
@@ -26,6 +27,14 @@ pub(super) async fn run(command: DatasetCommand, context: &Context<'_>) -> Resul
         DatasetCommand::Ls(arguments) => ls::run(arguments, context).await,
         DatasetCommand::Verify(arguments) => verify::run(arguments, context).await,
         DatasetCommand::Cat(arguments) => cat::run(arguments, context).await,
+    }
+}
+
+/// What the index is to be.
+fn index_layout(choice: IndexChoice) -> IndexLayout {
+    match choice {
+        IndexChoice::Folder => IndexLayout::Folder,
+        IndexChoice::File => IndexLayout::File,
     }
 }
 

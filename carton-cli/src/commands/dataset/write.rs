@@ -10,7 +10,7 @@ use carton_dataset::{
 use carton_tensor::files::ElementType;
 
 use super::rows::Rows;
-use super::{Context, committed, contents, failure};
+use super::{Context, committed, contents, failure, index_layout};
 use crate::args::{DatasetWriteArgs, DtypeArgument, DuplicatesChoice, RoundingChoice, TailChoice};
 use crate::failure::{Exit, Failure};
 use crate::interrupt::{self, Leftover, Wanted};
@@ -33,8 +33,11 @@ enum Written {
 
 pub(super) async fn run(arguments: DatasetWriteArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
-    let (path, index) = (arguments.output.clone(), arguments.generate_index);
+    let (path, index) = (arguments.output.clone(), arguments.generate_index.is_some());
     let options = options(&arguments)?;
+    for (option, mode) in ignored(&arguments) {
+        output.warning(&format!("{option} is ignored, it goes with {mode}"));
+    }
     let progress = output.progress().clone();
     let written = interrupt::blocking(move |wanted| write(&arguments, &options, &progress, wanted)).await?;
     output.progress().finish();
@@ -124,6 +127,22 @@ fn columns_read(options: &WriteOptions) -> Option<Vec<String>> {
     Some(columns)
 }
 
+/// The options that were given and mean nothing in the mode that was chosen, and the one that they go with.
+fn ignored(arguments: &DatasetWriteArgs) -> Vec<(&'static str, &'static str)> {
+    let (given, mode): (&[(&str, bool)], _) = match arguments.batch_size {
+        Some(_) => (
+            &[
+                ("--kv-separator", arguments.kv_separator.is_some()),
+                ("--target-shard-size-mb", arguments.target_shard_size_mb.is_some()),
+                ("--duplicates", arguments.duplicates.is_some()),
+            ],
+            "--name-col",
+        ),
+        None => (&[("--tail-strategy", arguments.tail_strategy.is_some())], "--batch-size"),
+    };
+    given.iter().filter(|(_, is_given)| *is_given).map(|(option, _)| (*option, mode)).collect()
+}
+
 fn options(arguments: &DatasetWriteArgs) -> Result<WriteOptions, Failure> {
     let mode = match (arguments.batch_size, &arguments.name_col) {
         (Some(batch_size), _) => Mode::Batch {
@@ -149,13 +168,13 @@ fn options(arguments: &DatasetWriteArgs) -> Result<WriteOptions, Failure> {
         }
     };
     let mut options = WriteOptions::new(mode);
-    options.columns.clone_from(&arguments.columns);
+    options.columns = arguments.columns.as_ref().map(|columns| columns.0.clone());
     options.shapes = arguments.shapes.clone().unwrap_or_default();
     options.rounding = match arguments.rounding {
         RoundingChoice::NearestEven => Rounding::NearestEven,
         RoundingChoice::Truncate => Rounding::Truncate,
     };
-    options.generate_index = arguments.generate_index;
+    options.index = arguments.generate_index.map(index_layout);
     options.overwrite = arguments.overwrite;
     options.job = arguments.job;
     for DtypeArgument { column, dtype } in &arguments.dtype {

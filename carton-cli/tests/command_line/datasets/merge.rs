@@ -4,6 +4,8 @@ use std::fs;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use carton_tensor::files::{ElementType, RawTensor};
+use carton_tensor::safetensors::{self, Metadata};
 use insta::assert_snapshot;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -87,6 +89,71 @@ fn shards_from_many_machines_get_a_manifest() {
     ----- stderr -----
     ");
     assert_eq!(fs::read(&manifest).unwrap(), expected);
+}
+
+/// Shards of other programs, in which the numbers of an embedding look as rows do.
+#[test]
+fn samples_of_bare_shards_are_asked_for() {
+    let sandbox = Sandbox::new();
+    let out = sandbox.work().join("out");
+    fs::create_dir(&out).unwrap();
+    let numbers = [0_u8; 768 * 4];
+    let write = |number: u32, names: &[&str]| {
+        let part = format!("part-0000{number}-0000-550e8400-e29b-41d4-a716-44665544000{number}.safetensors");
+        let tensor = RawTensor::new(ElementType::Float32, vec![768], numbers.to_vec().into()).unwrap();
+        let mut file = Vec::new();
+        safetensors::write(names.iter().map(|name| (*name, &tensor)), &Metadata::default(), &mut file).unwrap();
+        fs::write(out.join(part), file).unwrap();
+    };
+    write(0, &["a::emb", "b::emb"]);
+    assert_snapshot!(sandbox.carton("dataset merge out"), @"
+    exit code: 2
+    ----- stdout -----
+
+    ----- stderr -----
+    error: nothing says how many samples shard `part-00000-0000-[UUID].safetensors` has: its tensors, such as `a::emb`, may be columns of 768 rows, or named after rows that each have all of one or more columns
+
+    hint: --batch-size N says that tensors are columns of N rows, --kv-separator S that they are named after rows: NAME S COLUMN, with `__` for S unless another was chosen
+    ");
+    write(1, &["c::emb"]);
+    assert_snapshot!(sandbox.carton("dataset merge out"), @"
+    exit code: 2
+    ----- stdout -----
+
+    ----- stderr -----
+    error: nothing says how many samples shard `part-00001-0000-[UUID].safetensors` has: it has other tensors than shard `part-00000-0000-[UUID].safetensors`, so they are named after rows, with a separator that is not known
+
+    hint: --kv-separator S says what stands between the names of rows and columns, `__` unless another was chosen, and --columns A,B which columns there are
+    ");
+    assert_snapshot!(sandbox.carton("dataset merge out --batch-size 768"), @"
+    exit code: 4
+    ----- stdout -----
+
+    ----- stderr -----
+    error: shard `part-00001-0000-[UUID].safetensors`: has the columns `c::emb`, and shard `part-00000-0000-[UUID].safetensors` `a::emb`, `b::emb`
+    ");
+    assert_snapshot!(sandbox.carton("dataset merge out --kv-separator :: --columns pair"), @"
+    exit code: 4
+    ----- stdout -----
+
+    ----- stderr -----
+    error: shard `part-00000-0000-[UUID].safetensors`: tensor `a::emb` does not end with `::` and one of the columns
+    ");
+    assert_eq!(names(&out).len(), 2);
+    assert_snapshot!(sandbox.carton("dataset merge out --kv-separator ::"), @"
+    exit code: 0
+    ----- stdout -----
+    wrote out: 3 samples in 2 shards, 9.2 KiB
+    ----- stderr -----
+    ");
+    assert_snapshot!(sandbox.carton("dataset verify out --json").json(), @r#"{"findings":[],"n_shards":2,"omitted":0,"passed":true,"samples":3}"#);
+    let manifest: serde_json::Value =
+        serde_json::from_slice(&fs::read(out.join("dataset_manifest.json")).unwrap()).unwrap();
+    assert_eq!(manifest["key_value"], serde_json::json!({"separator": "::", "columns": ["emb"]}));
+    // The manifest says it from now on.
+    let again = sandbox.carton("dataset merge out --overwrite --json").expect_code(0).json();
+    assert_eq!(again["samples"], 3);
+    sandbox.carton("dataset verify out").expect_code(0);
 }
 
 #[test]

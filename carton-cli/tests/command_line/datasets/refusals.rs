@@ -133,10 +133,11 @@ fn arguments_that_make_no_sense() {
     check("write rows.parquet out --batch-size 2 --shapes {", "expected JSON such as");
     let twice = r#"write rows.parquet out --batch-size 2 --shapes {"a":[2],"a":[3]}"#;
     check(twice, "column `a` is given twice");
-    check("write rows.parquet out --batch-size 2 --duplicates fail", "cannot be used with");
-    check("write rows.parquet out --name-col a --tail-strategy pad", "cannot be used with");
+    check("write rows.parquet out --batch-size 2 --generate-index=both", "[possible values: folder, file]");
     check("write rows.parquet out --name-col a --target-shard-size-mb 49", "50..=1000");
     check("write rows.parquet out --batch-size 2 --task 1 --generate-index", "cannot be used with");
     check("write - - out --batch-size 2", "standard input can be read once only");
     check("merge out --attempts one", "`one` names no attempt");
+    check("merge out --batch-size 2 --kv-separator __", "cannot be used with");
+    check("merge out --columns a", "--kv-separator <S>");
 }

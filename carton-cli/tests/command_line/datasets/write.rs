@@ -119,7 +119,7 @@ fn named_rows_are_found_by_name() {
     assert_snapshot!(sandbox.carton(arguments).json(), @r#"{"bytes":846,"index":true,"n_shards":1,"path":"out","samples":5}"#);
     assert_eq!(
         tree(&sandbox.work().join("out")),
-        ["_tensor_index.parquet", "dataset_manifest.json", "part-00000-0000"]
+        ["_tensor_index.parquet/part-00000.parq", "dataset_manifest.json", "part-00000-0000"]
     );
     assert_snapshot!(sandbox.carton("dataset cat out row-4__pair"), @"
     exit code: 0
@@ -132,6 +132,53 @@ fn named_rows_are_found_by_name() {
     let expected = Tensor::from_vec(vec![3_i64], vec![]).unwrap();
     assert_eq!(npy::read(output.stdout.as_slice(), 1000).unwrap(), expected);
     sandbox.carton("dataset verify out").expect_code(0);
+}
+
+/// As users of the Spark connector write them, which ignores what belongs to the other mode.
+#[test]
+fn options_are_taken_as_the_connector_takes_them() {
+    let sandbox = Sandbox::new();
+    sandbox.write("rows.arrows", stream(&[rows(5, 2)], true));
+    let arguments = ["dataset", "write", "rows.arrows", "out", "--batch-size", "2", "--columns", " id, pair ,"];
+    let ignored = ["--kv-separator", "/", "--duplicates-strategy", "lastWin", "--target-shard-size-mb", "50"];
+    let more = ["--tail-strategy", "DROP", "--dtype", " pair = f16"];
+    assert_snapshot!(sandbox.run(arguments.into_iter().chain(ignored).chain(more)), @"
+    exit code: 0
+    ----- stdout -----
+    wrote out: 4 samples in 2 shards, 432 B
+    ----- stderr -----
+    warning: --kv-separator is ignored, it goes with --name-col
+    warning: --target-shard-size-mb is ignored, it goes with --name-col
+    warning: --duplicates is ignored, it goes with --name-col
+    ");
+    let listed = sandbox.carton("dataset ls out --tensors --json").json();
+    assert_eq!((&listed["samples"], &listed["tensors"][3]["dtype"]), (&4.into(), &"F16".into()));
+    let named = ["dataset", "write", "rows.arrows", "named", "--name-col", "name", "--columns", "id , pair"];
+    let ignored = ["--tail-strategy", "pad", "--duplicates", "lastwin", "--kv-separator", ""];
+    assert_snapshot!(sandbox.run(named.into_iter().chain(ignored)), @"
+    exit code: 0
+    ----- stdout -----
+    wrote named: 5 samples in 1 shard, 864 B
+    ----- stderr -----
+    warning: --tail-strategy is ignored, it goes with --batch-size
+    ");
+    assert_snapshot!(sandbox.carton("dataset cat named row-4id --json").json(), @r#"{"dtype":"I64","name":"row-4id","tensor":{"data":4,"dtype":"int64","shape":[]}}"#);
+}
+
+#[test]
+fn an_index_is_a_folder_unless_a_file_is_asked_for() {
+    let sandbox = Sandbox::new();
+    sandbox.write("rows.arrows", stream(&[rows(5, 2)], true));
+    let index = sandbox.work().join("out/_tensor_index.parquet");
+    for (asked, is_folder) in
+        [("--generate-index", true), ("--generate-index=file", false), ("--generate-index=folder", true)]
+    {
+        let arguments = format!("dataset write rows.arrows out --batch-size 5 --columns id --overwrite {asked} --json");
+        assert_eq!(sandbox.carton(&arguments).expect_code(0).json()["index"], true);
+        assert_eq!((index.is_dir(), index.is_file()), (is_folder, !is_folder), "{asked}");
+        sandbox.carton("dataset verify out").expect_code(0);
+        sandbox.carton("dataset cat out id").expect_code(0);
+    }
 }
 
 #[test]

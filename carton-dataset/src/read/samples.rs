@@ -1,0 +1,145 @@
+//! How the samples of a shard lie in its tensors (spec/dataset.md §2.2 and §2.3): what the shard says, else what the manifest says, else
+//! what the names of all tensors of the dataset show.
+
+use std::sync::{Arc, OnceLock};
+
+use carton_tensor::files::ElementType;
+use carton_tensor::safetensors::Header;
+
+use crate::manifest::Manifest;
+use crate::sample_names::SampleNames;
+use crate::shard_metadata::{BATCH, KEY_VALUE, MODE_KEY, SAMPLES_KEY};
+
+/// The samples that a shard may have beyond the number of its bytes.
+const SAMPLES_WITHOUT_BYTES: u64 = 1 << 20;
+
+/// How the samples of a shard lie in its tensors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Samples {
+    /// The first dimension of every tensor counts them.
+    Rows,
+    /// Each is the tensors of one name.
+    Named {
+        names: Arc<SampleNames>,
+        /// Whether there may be fewer of them than were written, because the last one of a name counts.
+        may_be_fewer: bool,
+    },
+}
+
+/// What is known of the shards of a dataset that do not say how their samples lie.
+#[derive(Debug)]
+pub(super) struct SampleLayouts {
+    manifest: Arc<Manifest>,
+    /// How the manifest's tensors are named. Looked for when a shard needs it.
+    names: OnceLock<Option<Arc<SampleNames>>>,
+}
+
+impl SampleLayouts {
+    pub(super) fn new(manifest: Arc<Manifest>) -> Self {
+        Self { manifest, names: OnceLock::new() }
+    }
+
+    /// How the samples of this shard lie in it.
+    ///
+    /// # Errors
+    /// That its tensors are not as many samples as the manifest says, in words.
+    pub(super) fn of(&self, header: &Header, samples_count: u64) -> Result<Samples, String> {
+        let metadata = header.metadata();
+        match metadata.get(MODE_KEY) {
+            Some(BATCH) => return Ok(Samples::Rows),
+            Some(KEY_VALUE) => {
+                let names = Arc::new(SampleNames::said_by(metadata));
+                return Ok(Samples::Named { names, may_be_fewer: false });
+            }
+            _ => {}
+        }
+        let is_rows = || check(header, samples_count, &Samples::Rows).is_ok();
+        let named = |names: &Arc<SampleNames>| Samples::Named { names: Arc::clone(names), may_be_fewer: true };
+        let names = match self.names() {
+            Some(names) => names,
+            None if is_rows() => return Ok(Samples::Rows),
+            // As many names before the last `__`, of samples that do not all have the same columns.
+            None => {
+                let names = Arc::new(SampleNames::said_by(metadata));
+                let samples = Samples::Named { names, may_be_fewer: false };
+                return check(header, samples_count, &samples).map(|()| samples).map_err(|_| neither(samples_count));
+            }
+        };
+        let found = names.count(header.names());
+        if self.manifest.key_value().is_some() {
+            return Ok(named(names));
+        }
+        let is_exact = found == samples_count;
+        // Every shard of batches has all columns.
+        let is_every_tensor = header.len() == self.manifest.schema().len();
+        let is_batch_rather = is_every_tensor && !(found > 1 && names.has_distinct_separator());
+        if is_exact && !(is_batch_rather && is_rows()) {
+            return Ok(named(names));
+        }
+        if is_rows() {
+            return Ok(Samples::Rows);
+        }
+        if found < samples_count { Ok(named(names)) } else { Err(neither(samples_count)) }
+    }
+
+    /// How the names of the manifest's tensors are made of those of samples and columns, if they are.
+    fn names(&self) -> Option<&Arc<SampleNames>> {
+        let find = || match self.manifest.key_value() {
+            Some(said) => Some(Arc::new(SampleNames::new(said.separator.clone(), said.columns.iter().cloned()))),
+            None => {
+                let names: Vec<&str> = self.manifest.schema().keys().map(String::as_str).collect();
+                SampleNames::infer(&names, self.manifest.total_samples()).map(Arc::new)
+            }
+        };
+        self.names.get_or_init(find).as_ref()
+    }
+}
+
+fn neither(samples_count: u64) -> String {
+    format!("its tensors are neither of {samples_count} rows nor of {samples_count} names")
+}
+
+/// Whether a shard has as many samples as it should.
+pub(super) fn check(header: &Header, samples_count: u64, samples: &Samples) -> Result<(), String> {
+    if let Some(said) = header.metadata().get(SAMPLES_KEY)
+        && said.parse() != Ok(samples_count)
+    {
+        return Err(format!("it says that it has `{}` samples, expected {samples_count}", said.escape_debug()));
+    }
+    match samples {
+        Samples::Rows => check_rows(header, samples_count),
+        Samples::Named { names, may_be_fewer } => match names.count(header.names()) {
+            found if found == samples_count || *may_be_fewer && (1..samples_count).contains(&found) => Ok(()),
+            found => Err(format!("its tensors have {found} names, expected {samples_count}")),
+        },
+    }
+}
+
+fn check_rows(header: &Header, samples_count: u64) -> Result<(), String> {
+    // A sample without bytes costs nothing, and a file could claim any number of them.
+    let n_bytes = header.iter().next_back().map_or(0, |last| last.range.end - header.data_start());
+    let most = if header.is_empty() { 0 } else { n_bytes.saturating_add(SAMPLES_WITHOUT_BYTES) };
+    if samples_count > most {
+        return Err(format!("its tensors have {n_bytes} bytes, too few for {samples_count} samples"));
+    }
+    for tensor in header.iter() {
+        let name = tensor.name.escape_debug();
+        let n_rows = tensor.shape.first().map(|&n_rows| n_rows as u64);
+        match n_rows {
+            Some(n_rows) if n_rows == samples_count => {
+                if !has_whole_rows(tensor.dtype, tensor.shape) {
+                    return Err(format!("the rows of tensor `{name}`, of {}, do not end between bytes", tensor.dtype));
+                }
+            }
+            Some(n_rows) => return Err(format!("tensor `{name}` has {n_rows} rows, expected {samples_count}")),
+            None => return Err(format!("tensor `{name}` is a scalar, expected {samples_count} rows")),
+        }
+    }
+    Ok(())
+}
+
+/// Whether the rows of a tensor are whole bytes.
+fn has_whole_rows(dtype: ElementType, shape: &[usize]) -> bool {
+    let row = shape.iter().skip(1).try_fold(1_usize, |product, &size| product.checked_mul(size));
+    row.is_some_and(|n_elements| dtype.n_bytes(n_elements).is_some())
+}

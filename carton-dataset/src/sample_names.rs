@@ -1,0 +1,347 @@
+//! How the names of tensors are made of those of samples and columns in key-value mode: `SAMPLE SEPARATOR COLUMN` without the spaces
+//! (spec/dataset.md §2.1 and §2.3). Pure.
+//!
+//! Shards of the Spark connector do not say which separator they have, and neither does its manifest. It is found by what names of all
+//! samples have in common: every sample has a tensor of every column.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::ops::ControlFlow;
+
+use carton_tensor::safetensors::Metadata;
+
+use crate::manifest::KeyValueNames;
+use crate::options::KeyValue;
+use crate::shard_metadata::{COLUMNS_KEY, SEPARATOR_KEY};
+
+/// The most columns that are looked for, and the longest list of them that a shard may have: names are compared with all of them.
+const MAX_COLUMNS: usize = 4096;
+const MAX_COLUMN_LIST: usize = 1 << 20;
+/// The places of a name at which it is taken apart for a try, from its end on.
+const MAX_SPLITS: usize = 256;
+/// The ways to take names apart that are compared with all names.
+const MAX_TRIES: usize = 32;
+
+/// How the names of tensors are taken apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SampleNames {
+    separator: String,
+    /// The columns by the length of their names; empty if they are not known.
+    columns: BTreeMap<usize, HashSet<String>>,
+}
+
+impl SampleNames {
+    pub(crate) fn new(separator: impl Into<String>, columns: impl IntoIterator<Item = String>) -> Self {
+        let mut by_length: BTreeMap<usize, HashSet<String>> = BTreeMap::new();
+        for column in columns {
+            by_length.entry(column.len()).or_default().insert(column);
+        }
+        Self { separator: separator.into(), columns: by_length }
+    }
+
+    /// What a shard says of its names, or else what most have.
+    pub(crate) fn said_by(metadata: &Metadata) -> Self {
+        let columns = metadata.get(COLUMNS_KEY).filter(|columns| columns.len() <= MAX_COLUMN_LIST);
+        let columns: Option<Vec<String>> = columns.and_then(|columns| serde_json::from_str(columns).ok());
+        Self::new(metadata.get(SEPARATOR_KEY).unwrap_or(KeyValue::SEPARATOR), columns.unwrap_or_default())
+    }
+
+    /// The name of the sample and that of the column: at the first separator that a known column follows, or else at the last one.
+    pub(crate) fn split<'n>(&self, name: &'n str) -> (&'n str, &'n str) {
+        if let Some(known) = self.split_known(name) {
+            return known;
+        }
+        if self.separator.is_empty() {
+            return (name, "");
+        }
+        name.rsplit_once(&self.separator).unwrap_or((name, ""))
+    }
+
+    /// The same for names that end with a known column, the longest one.
+    fn split_known<'n>(&self, name: &'n str) -> Option<(&'n str, &'n str)> {
+        self.columns.iter().rev().find_map(|(length, columns)| {
+            let (before, column) = name.split_at_checked(name.len().checked_sub(*length)?)?;
+            let sample = before.strip_suffix(&self.separator)?;
+            columns.contains(column).then_some((sample, column))
+        })
+    }
+
+    /// How many samples have these tensors.
+    pub(crate) fn count<'n>(&self, names: impl Iterator<Item = &'n str>) -> u64 {
+        names.map(|name| self.split(name).0).collect::<HashSet<_>>().len() as u64
+    }
+
+    /// Whether the separator could hardly be part of a name by chance: `user_id` and `item_id` are columns rather than a column of two
+    /// samples.
+    pub(crate) fn has_distinct_separator(&self) -> bool {
+        !is_common(&self.separator)
+    }
+
+    /// The first tensor of these that ends with none of the columns.
+    pub(crate) fn without_column<'n>(&self, mut names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+        names.find(|name| self.split_known(name).is_none())
+    }
+
+    pub(crate) fn to_key_value(&self) -> KeyValueNames {
+        let columns: BTreeSet<String> = self.columns.values().flatten().cloned().collect();
+        KeyValueNames { separator: self.separator.clone(), columns: columns.into_iter().collect() }
+    }
+
+    /// Finds out how the names of all tensors of a dataset, sorted, are made of those of `n_samples` samples; of fewer if some had the same
+    /// name, and the last of them counts.
+    pub(crate) fn infer(names: &[&str], n_samples: u64) -> Option<Self> {
+        let longest = longest(names)?;
+        let mut exact: Option<Self> = None;
+        let mut fewer: Option<(u64, Self)> = None;
+        for separator in separators(longest) {
+            if exact.is_some() && is_common(separator) {
+                break;
+            }
+            let is_exact = |found: u64| found == n_samples;
+            each_way(names, separator, is_exact, |_, way| {
+                // What the names of all samples end with rather belongs to the column.
+                let is_longer = |other: &Self| n_samples > 1 && other.columns.keys().max() < way.columns.keys().max();
+                if exact.as_ref().is_none_or(is_longer) {
+                    exact = Some(way);
+                }
+                ControlFlow::Break(())
+            });
+            if exact.is_some() {
+                continue;
+            }
+            // A single name of all samples may be no name at all, but what some columns have in common.
+            let is_fewer = |found: u64| found < n_samples && (found > 1 || separator == KeyValue::SEPARATOR);
+            each_way(names, separator, is_fewer, |found, way| {
+                if fewer.as_ref().is_none_or(|(most, _)| *most < found) {
+                    fewer = Some((found, way));
+                }
+                ControlFlow::Continue(())
+            });
+        }
+        exact.or(fewer.map(|(_, way)| way))
+    }
+
+    /// All ways in which the names of all tensors of a dataset, sorted, can be taken apart at this separator, with the samples that there are
+    /// then; those with the longest columns first.
+    pub(crate) fn ways(names: &[&str], separator: &str) -> Vec<(u64, Self)> {
+        let mut ways = Vec::new();
+        each_way(
+            names,
+            separator,
+            |_| true,
+            |n_samples, way| {
+                ways.push((n_samples, way));
+                ControlFlow::Continue(())
+            },
+        );
+        ways
+    }
+}
+
+/// Whether this is often part of a name.
+fn is_common(separator: &str) -> bool {
+    matches!(separator, "" | "_" | "-" | "." | " ")
+}
+
+/// Whether tensors of these names could be those of samples, whatever the separator is. If not, each is a column of its own.
+///
+/// Tensors of one sample begin alike, and tensors of one column end alike. Of several samples with several columns, each tensor has
+/// another one that begins like it, and another one that ends like it. A name of one letter has no place for both a sample and a column.
+pub(crate) fn may_name_samples(names: &[&str]) -> bool {
+    if names.iter().any(|name| name.chars().nth(1).is_none()) {
+        return false;
+    }
+    let count = |letter: fn(&str) -> Option<char>| {
+        let mut found: HashMap<Option<char>, usize> = HashMap::new();
+        for name in names {
+            *found.entry(letter(name)).or_default() += 1;
+        }
+        found
+    };
+    let (first, last) = (count(|name| name.chars().next()), count(|name| name.chars().next_back()));
+    let is_paired = |found: &HashMap<_, usize>| found.values().all(|&n_names| n_names > 1);
+    first.len() <= 1 || last.len() <= 1 || is_paired(&first) && is_paired(&last)
+}
+
+/// Whether a tensor of the column `long` could be taken for one of the column `short`, of a sample with a longer name: `b__c` and `c`. They
+/// can only where one column's name ends with the other's, and what comes before could end with the separator.
+pub(crate) fn is_confusable(long: &str, short: &str, separator: &str) -> bool {
+    long.strip_suffix(short)
+        .is_some_and(|before| !before.is_empty() && format!("{separator}{before}").ends_with(separator))
+}
+
+/// The longest name. No sample has a name that begins with that of its sample and a separator: that one's tensor of the same column
+/// would be longer. So the tensors that begin with the two are those of its sample, one for each column.
+fn longest<'n>(names: &[&'n str]) -> Option<&'n str> {
+    names.iter().copied().max_by_key(|name| name.len())
+}
+
+/// What could be a separator in this name, the likeliest first: that of most datasets, then what stands between letters and digits, from
+/// the end on, and at last what is often part of a name, and nothing.
+fn separators(name: &str) -> Vec<&str> {
+    let mut found: Vec<&str> = name.split(char::is_alphanumeric).filter(|text| !text.is_empty()).collect();
+    found.reverse();
+    found.sort_by_key(|text| (*text != KeyValue::SEPARATOR, is_common(text)));
+    let mut seen = HashSet::new();
+    found.retain(|text| text.len() <= KeyValue::MAX_SEPARATOR && seen.insert(*text));
+    found.truncate(MAX_TRIES);
+    if !found.contains(&KeyValue::SEPARATOR) && name.contains(KeyValue::SEPARATOR) {
+        found.insert(0, KeyValue::SEPARATOR);
+    }
+    found.push("");
+    found
+}
+
+/// Calls `on_way` with each way to take all names apart at this separator for which `is_wanted` answers to the number of samples, until it
+/// breaks. Every sample then has a tensor of every column.
+fn each_way(
+    names: &[&str],
+    separator: &str,
+    is_wanted: impl Fn(u64) -> bool,
+    mut on_way: impl FnMut(u64, SampleNames) -> ControlFlow<()>,
+) {
+    let Some(name) = longest(names) else { return };
+    // A name of a sample may be empty, but not where nothing would tell that it is one.
+    let first = usize::from(separator.is_empty());
+    let is_split = |&position: &usize| {
+        name.get(position..).is_some_and(|rest| rest.starts_with(separator) && rest.len() > separator.len())
+    };
+    let mut splits: Vec<usize> = (first..name.len()).rev().filter(is_split).take(MAX_SPLITS).collect();
+    splits.reverse();
+    let n_names = names.len() as u64;
+    let mut n_tries = 0;
+    for split in splits {
+        let Some(start) = name.get(..split + separator.len()) else { continue };
+        let from = names.partition_point(|other| *other < start);
+        let rest = names.get(from..).unwrap_or_default();
+        let n_columns = rest.partition_point(|other| other.starts_with(start));
+        let n_samples = n_names.checked_div(n_columns as u64).unwrap_or(0);
+        let is_even = n_samples * n_columns as u64 == n_names;
+        if n_columns > MAX_COLUMNS || !is_even || !is_wanted(n_samples) || n_tries == MAX_TRIES {
+            continue;
+        }
+        n_tries += 1;
+        let columns: Vec<&str> = rest.iter().take(n_columns).filter_map(|other| other.strip_prefix(start)).collect();
+        if let Some(way) = way(names, separator, &columns, n_samples)
+            && on_way(n_samples, way).is_break()
+        {
+            return;
+        }
+    }
+}
+
+/// The names taken apart, if each ends with a column and all samples have all columns.
+fn way(names: &[&str], separator: &str, columns: &[&str], n_samples: u64) -> Option<SampleNames> {
+    let way = SampleNames::new(separator, columns.iter().map(|column| (*column).to_owned()));
+    // A column that ends with another one: samples of two names could have the same tensor.
+    let is_ambiguous = columns.iter().any(|column| {
+        let shorter = way.columns.range(..column.len());
+        shorter.rev().any(|(length, shorter)| {
+            let end = column.get(column.len() - length..).filter(|end| shorter.contains(*end));
+            end.is_some_and(|end| is_confusable(column, end, separator))
+        })
+    });
+    if is_ambiguous || columns.iter().any(|column| column.is_empty()) {
+        return None;
+    }
+    let mut samples: HashMap<&str, usize> = HashMap::new();
+    for name in names {
+        let (sample, _) = way.split_known(name)?;
+        if sample.is_empty() && separator.is_empty() {
+            return None;
+        }
+        *samples.entry(sample).or_default() += 1;
+    }
+    let is_whole = samples.len() as u64 == n_samples && samples.values().all(|&found| found == columns.len());
+    is_whole.then_some(way)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_taken_apart_at_a_known_column() {
+        let check = |separator: &str, columns: &[&str], name: &str, expected: (&str, &str)| {
+            let names = SampleNames::new(separator, columns.iter().map(|&column| column.to_owned()));
+            assert_eq!(names.split(name), expected, "{name} at {separator:?}, {columns:?}");
+        };
+        check("__", &[], "a__b__x", ("a__b", "x"));
+        check("__", &[], "a", ("a", ""));
+        check("__", &["input__ids", "x"], "r__input__ids", ("r", "input__ids"));
+        check("__", &["_x"], "a___x", ("a", "_x"));
+        check("__", &["y"], "a__b__x", ("a__b", "x"));
+        check("__", &["x"], "é__x", ("é", "x"));
+        check("", &["x", "y"], "ax", ("a", "x"));
+        check("", &[], "ax", ("ax", ""));
+    }
+
+    #[test]
+    fn separators_are_found() {
+        let check = |n_samples: u64, names: &[&str], expected: Option<(&str, &[&str], u64)>| {
+            let mut names = names.to_vec();
+            names.sort_unstable();
+            let found = SampleNames::infer(&names, n_samples);
+            let found = found.map(|found| {
+                let KeyValueNames { separator, columns } = found.to_key_value();
+                (separator, columns, found.count(names.iter().copied()))
+            });
+            let expected = expected.map(|(separator, columns, n_samples)| {
+                let columns: Vec<String> = columns.iter().map(|&column| column.to_owned()).collect();
+                (separator.to_owned(), columns, n_samples)
+            });
+            assert_eq!(found, expected, "{names:?}");
+        };
+        check(2, &["a__x", "b__x", "a__y", "b__y"], Some(("__", &["x", "y"], 2)));
+        check(2, &["a/x", "b/x"], Some(("/", &["x"], 2)));
+        check(2, &["user-1::x_y", "user-2::x_y"], Some(("::", &["x_y"], 2)));
+        check(1, &["a::x"], Some(("::", &["x"], 1)));
+        // Both the names of samples and of columns may have separators in them.
+        check(2, &["a__in__x", "a__out__x", "b__in__x", "b__out__x"], Some(("__", &["in__x", "out__x"], 2)));
+        check(4, &["a__in__x", "a__out__x", "b__in__x", "b__out__x"], Some(("__", &["x"], 4)));
+        check(2, &["a__in__x", "a__y", "b__in__x", "b__y"], Some(("__", &["in__x", "y"], 2)));
+        check(2, &["cat__x", "cat__id", "e__l__k__x", "e__l__k__id"], Some(("__", &["id", "x"], 2)));
+        check(2, &["a", "a__b"].map(|row| format!("{row}__x")).each_ref().map(|s| s.as_str()), Some(("__", &["x"], 2)));
+        // Nothing between them.
+        check(2, &["aemb", "bemb", "aid", "bid"], Some(("", &["emb", "id"], 2)));
+        check(3, &["1emb", "10emb", "100emb"], Some(("", &["emb"], 3)));
+        // The last one of several rows of one name counts.
+        check(9, &["a/x", "b/x"], Some(("/", &["x"], 2)));
+        check(9, &["aemb", "bemb", "aid", "bid"], Some(("", &["emb", "id"], 2)));
+        check(9, &["a__x", "a__y"], Some(("__", &["x", "y"], 1)));
+        // Columns of batches.
+        check(64, &["image", "label"], None);
+        check(64, &["image"], None);
+        check(64, &["input_ids", "input_mask"], None);
+        check(1, &["a__x", "a__y", "b__x"], None);
+        check(0, &[], None);
+    }
+
+    #[test]
+    fn some_names_are_those_of_columns() {
+        let check = |names: &[&str], expected: bool| assert_eq!(may_name_samples(names), expected, "{names:?}");
+        check(&["x", "y"], false);
+        check(&["image", "label"], false);
+        check(&["input_ids", "attention_mask", "labels"], false);
+        check(&["input__ids", "attention__mask"], false);
+        check(&["image"], true);
+        check(&["input_ids", "input_mask"], true);
+        check(&["user_id", "item_id"], true);
+        check(&["ax", "by", "ay", "bx"], true);
+        check(&["a__x"], true);
+        check(&["é"], false);
+    }
+
+    /// Names that could take the time of their square.
+    #[test]
+    fn long_names_are_taken_apart_soon() {
+        let long = "_".repeat(4 << 20);
+        let other = format!("{long}x");
+        let names = [long.as_str(), other.as_str()];
+        let start = std::time::Instant::now();
+        let _ = SampleNames::infer(&names, 7);
+        let many: Vec<String> = (0..20_000).map(|i| format!("{i:06}_{i:06}_{i:06}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert_eq!(SampleNames::infer(&many, 7), None);
+        assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
+    }
+}

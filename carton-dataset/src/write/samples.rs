@@ -1,0 +1,262 @@
+//! How many samples shards have that came without reports (spec/dataset.md §5.3). What cannot be known is asked for: the numbers of a
+//! vector look as the rows of a batch do. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroUsize;
+
+use carton_tensor::safetensors::Header;
+
+use super::gathered_schema::Sharing;
+use super::merge::FoundShard;
+use crate::error::DatasetError;
+use crate::manifest::{KeyValueNames, Manifest};
+use crate::options::{ShardLayout, check_separator};
+use crate::sample_names::{SampleNames, may_name_samples};
+use crate::shard_metadata::{BATCH, DUPLICATES_KEY, KEY_VALUE, LAST_WINS, MODE_KEY, SAMPLES_KEY};
+
+/// The samples of a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ShardSamples {
+    pub(super) count: u64,
+    /// What the shard has in common with others.
+    pub(super) sharing: Sharing,
+}
+
+/// The samples of each shard, and how tensors are named where only `layout`, or the manifest that is replaced, says it. What a shard says
+/// itself counts more than what `layout` says, and that more than the manifest.
+///
+/// # Errors
+/// [`DatasetError::UnknownSamples`], [`DatasetError::Samples`], [`DatasetError::Options`].
+pub(super) fn resolve(
+    shards: &[FoundShard],
+    layout: Option<&ShardLayout>,
+    replaced: Option<&Manifest>,
+) -> Result<(Vec<ShardSamples>, Option<KeyValueNames>), DatasetError> {
+    let mut samples: Vec<Option<ShardSamples>> = Vec::with_capacity(shards.len());
+    for shard in shards {
+        samples.push(said(&shard.header).map_err(|problem| wrong(shard, problem))?);
+    }
+    check_modes(shards, &samples, layout)?;
+    let mut key_value = None;
+    let unsaid: Vec<&FoundShard> =
+        shards.iter().zip(&samples).filter(|(_, samples)| samples.is_none()).map(|(shard, _)| shard).collect();
+    let counted: Vec<ShardSamples> = match layout {
+        _ if unsaid.is_empty() => Vec::new(),
+        Some(ShardLayout::Batch { batch_size }) => batches(&unsaid, shards, *batch_size)?,
+        Some(ShardLayout::KeyValue { separator, columns }) => {
+            let names = names(&unsaid, separator, columns.as_deref())?;
+            key_value = Some(names.to_key_value());
+            let count = |shard: &&FoundShard| ShardSamples {
+                count: names.count(shard.header.names()),
+                sharing: Sharing::NoNames,
+            };
+            unsaid.iter().map(count).collect()
+        }
+        None => match of_manifest(&unsaid, replaced) {
+            Some(counted) => {
+                key_value = replaced.and_then(|manifest| manifest.key_value().cloned());
+                counted
+            }
+            None => certain_batches(&unsaid)?,
+        },
+    };
+    let mut counted = counted.into_iter();
+    let samples = samples.into_iter().map_while(|samples| samples.or_else(|| counted.next())).collect();
+    Ok((samples, key_value))
+}
+
+fn wrong(shard: &FoundShard, problem: String) -> DatasetError {
+    DatasetError::Samples { shard: shard.shard_path.clone(), problem }
+}
+
+/// What a shard says of itself; `None` if it does not.
+///
+/// # Errors
+/// What is wrong with that, in words.
+fn said(header: &Header) -> Result<Option<ShardSamples>, String> {
+    let metadata = header.metadata();
+    let Some(said) = metadata.get(SAMPLES_KEY) else { return Ok(None) };
+    let count: u64 =
+        said.parse().map_err(|_| format!("`{SAMPLES_KEY}` is `{}`, expected a number", said.escape_debug()))?;
+    let sharing = match metadata.get(MODE_KEY) {
+        Some(BATCH) => Sharing::Columns,
+        Some(KEY_VALUE) if metadata.get(DUPLICATES_KEY) != Some(LAST_WINS) => Sharing::NoNames,
+        _ => Sharing::Anything,
+    };
+    let is_batch = sharing == Sharing::Columns;
+    if is_batch && rows(header) != Some(count) {
+        return Err(format!("`{SAMPLES_KEY}` is {count}, and the first dimension of its tensors is another"));
+    }
+    if !is_batch && count > header.len() as u64 {
+        return Err(format!("`{SAMPLES_KEY}` is {count}, and there are {} tensors", header.len()));
+    }
+    Ok(Some(ShardSamples { count, sharing }))
+}
+
+/// Whether the shards are all batches, or none of them, as far as they or the options say.
+fn check_modes(
+    shards: &[FoundShard],
+    samples: &[Option<ShardSamples>],
+    layout: Option<&ShardLayout>,
+) -> Result<(), DatasetError> {
+    let is_batch = |(shard, samples): (&FoundShard, &Option<ShardSamples>)| match (samples, layout) {
+        (Some(_), _) => shard.header.metadata().get(MODE_KEY).map(|mode| mode == BATCH),
+        (None, Some(layout)) => Some(matches!(layout, ShardLayout::Batch { .. })),
+        (None, None) => None,
+    };
+    let mut first = None;
+    for (shard, samples) in shards.iter().zip(samples) {
+        let Some(found) = is_batch((shard, samples)) else { continue };
+        let (other, expected) = *first.get_or_insert((shard, found));
+        if found != expected {
+            let mode = |is_batch| if is_batch { BATCH } else { KEY_VALUE };
+            let (found, expected) = (mode(found), mode(expected));
+            return Err(wrong(
+                shard,
+                format!("is in {found} mode, and shard `{}` in {expected} mode", other.shard_path),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The first dimension of all tensors, if it is the same.
+fn rows(header: &Header) -> Option<u64> {
+    let mut firsts = header.iter().map(|tensor| tensor.shape.first().copied());
+    let first = firsts.next().flatten();
+    first.filter(|_| firsts.all(|other| other == first)).map(|rows| rows as u64)
+}
+
+/// Shards of so many rows. The last one of a task may have fewer.
+fn batches(
+    unsaid: &[&FoundShard],
+    all: &[FoundShard],
+    batch_size: NonZeroUsize,
+) -> Result<Vec<ShardSamples>, DatasetError> {
+    let mut last: BTreeMap<u32, u32> = BTreeMap::new();
+    for part in all.iter().map(|shard| shard.part) {
+        let number = last.entry(part.task).or_default();
+        *number = part.shard.max(*number);
+    }
+    let expected = batch_size.get() as u64;
+    let counted = unsaid.iter().map(|shard| {
+        let Some(found) = rows(&shard.header) else {
+            let problem = "its tensors differ in their first dimension, so they are no batch of rows".to_owned();
+            return Err(wrong(shard, problem));
+        };
+        let may_be_fewer = last.get(&shard.part.task) == Some(&shard.part.shard);
+        if found != expected && !(may_be_fewer && found < expected) {
+            let or_fewer = if may_be_fewer { "at most " } else { "" };
+            return Err(wrong(shard, format!("its tensors have {found} rows, expected {or_fewer}{expected}")));
+        }
+        Ok(ShardSamples { count: found, sharing: Sharing::Columns })
+    });
+    counted.collect()
+}
+
+/// What the manifest that is replaced says, if it says it of all these shards.
+fn of_manifest(unsaid: &[&FoundShard], replaced: Option<&Manifest>) -> Option<Vec<ShardSamples>> {
+    let replaced = replaced?;
+    let known = |shard: &&FoundShard| {
+        let known = replaced.shards().get(replaced.position(&shard.shard_path)?)?;
+        let samples = ShardSamples { count: known.samples_count, sharing: Sharing::Anything };
+        (known.bytes == shard.bytes).then_some(samples)
+    };
+    unsaid.iter().map(known).collect()
+}
+
+/// The rows of shards that nobody says anything of, if they can be nothing but batches: all have the same tensors, with as many rows, and no
+/// separator makes their names those of rows.
+fn certain_batches(unsaid: &[&FoundShard]) -> Result<Vec<ShardSamples>, DatasetError> {
+    let unknown = |shard: &FoundShard, may_be_batch, problem: String| DatasetError::UnknownSamples {
+        shard: shard.shard_path.clone(),
+        problem,
+        may_be_batch,
+    };
+    let mut counted = Vec::with_capacity(unsaid.len());
+    for shard in unsaid {
+        let Some(count) = rows(&shard.header) else {
+            let problem = "its tensors differ in their first dimension, so they are named after rows, with a separator that is not known";
+            return Err(unknown(shard, false, problem.to_owned()));
+        };
+        counted.push(ShardSamples { count, sharing: Sharing::Columns });
+    }
+    let names = |shard: &FoundShard| -> BTreeSet<String> { shard.header.names().map(str::to_owned).collect() };
+    let Some(first) = unsaid.first() else { return Ok(counted) };
+    let expected = names(first);
+    for shard in unsaid {
+        if shard.header.len() != expected.len() || shard.header.names().any(|name| !expected.contains(name)) {
+            let problem = format!(
+                "it has other tensors than shard `{}`, so they are named after rows, with a separator that is not known",
+                first.shard_path
+            );
+            return Err(unknown(shard, false, problem));
+        }
+    }
+    let listed: Vec<&str> = expected.iter().map(String::as_str).collect();
+    if may_name_samples(&listed) {
+        let n_rows = counted.first().map_or(0, |samples| samples.count);
+        let tensor = listed.first().copied().unwrap_or_default().escape_debug();
+        let problem = format!(
+            "its tensors, such as `{tensor}`, may be columns of {n_rows} rows, or named after rows that each have all of one or more \
+             columns"
+        );
+        return Err(unknown(first, true, problem));
+    }
+    Ok(counted)
+}
+
+/// How the names of these shards are made, with this separator between those of rows and of columns.
+fn names(unsaid: &[&FoundShard], separator: &str, columns: Option<&[String]>) -> Result<SampleNames, DatasetError> {
+    check_separator(separator).map_err(DatasetError::Options)?;
+    let shown = separator.escape_debug();
+    if let Some(columns) = columns {
+        let names = SampleNames::new(separator, columns.iter().cloned());
+        for shard in unsaid {
+            if let Some(name) = names.without_column(shard.header.names()) {
+                let name = name.escape_debug();
+                return Err(wrong(
+                    shard,
+                    format!("tensor `{name}` does not end with `{shown}` and one of the columns"),
+                ));
+            }
+        }
+        return Ok(names);
+    }
+    for shard in unsaid {
+        if let Some(name) = shard.header.names().find(|name| !name.contains(separator)) {
+            return Err(wrong(
+                shard,
+                format!("tensor `{}` has no separator `{shown}` in its name", name.escape_debug()),
+            ));
+        }
+    }
+    let all: BTreeSet<&str> = unsaid.iter().flat_map(|shard| shard.header.names()).collect();
+    let all: Vec<&str> = all.into_iter().collect();
+    let ways = SampleNames::ways(&all, separator);
+    let Some(first) = unsaid.first() else { return Ok(SampleNames::new(separator, [])) };
+    // A shard has all tensors of a row.
+    let is_whole = |names: &SampleNames| {
+        let n_columns = names.to_key_value().columns.len() as u64;
+        unsaid.iter().all(|shard| names.count(shard.header.names()) * n_columns == shard.header.len() as u64)
+    };
+    let mut possible: Vec<(u64, SampleNames)> = ways.into_iter().filter(|(_, names)| is_whole(names)).collect();
+    let counts: BTreeSet<u64> = possible.iter().map(|(count, _)| *count).collect();
+    if counts.len() > 1 {
+        let counts: Vec<String> = counts.iter().map(u64::to_string).collect();
+        let problem = format!(
+            "its tensors can be taken apart at `{shown}` in several ways, into {} rows of all shards, and which columns there are is not \
+             known",
+            counts.join(" or ")
+        );
+        return Err(DatasetError::UnknownSamples { shard: first.shard_path.clone(), problem, may_be_batch: false });
+    }
+    if possible.is_empty() {
+        let problem = format!(
+            "the names of its tensors, taken apart at `{shown}`, are not those of rows that all have the same columns, and which \
+             columns there are is not known"
+        );
+        return Err(DatasetError::UnknownSamples { shard: first.shard_path.clone(), problem, may_be_batch: false });
+    }
+    Ok(possible.swap_remove(0).1)
+}
