@@ -5,7 +5,7 @@ task's shards into a folder of that attempt. When all tasks are done, the driver
 merge`: only then do shards appear under their final names, and a manifest that says that the dataset is whole. Attempts that
 failed, and duplicates that Spark started in case one is faster, are never part of it.
 
-Every shard is one partition when a dataset is read.
+Every shard is one partition when a dataset is read. So is every file of a folder without a manifest, and every file that is named.
 
 Needs Spark 4, PyArrow and NumPy; for writing also the `carton` command on every machine, and a folder that all of them share.
 """
@@ -47,6 +47,8 @@ WRITE_OPTIONS = {
     "duplicates",
     "rounding",
 }
+# What the Spark connector calls one of them. Options come in lower case.
+ALIASES = {"duplicatesstrategy": "duplicates"}
 # Arrow batches that are handed to Spark are about as large as this.
 BATCH_BYTES = 16 << 20
 
@@ -80,6 +82,10 @@ ARROW_TYPES = {
 # What a safetensors file may have: bytes of its header, and dimensions of a tensor.
 MAX_HEADER = 100_000_000
 MAX_RANK = 64
+# A tensor as the Spark connector has it in a row, and as `carton dataset write` takes it.
+TENSOR = "struct<data: binary, shape: array<int>, dtype: string>"
+TENSOR_TYPE = pa.struct([("data", pa.binary()), ("shape", pa.list_(pa.int32())), ("dtype", pa.string())])
+LAYOUTS = ("samples", "shards", "tensors")
 TENSOR_COLUMNS = "tensor_key string, file_name string, dtype string, shape array<bigint>, data binary"
 
 
@@ -90,11 +96,12 @@ def register(spark):
 
 
 class CartonDataset(DataSource):
-    """A folder of shards, `dataset_manifest.json` and perhaps `_tensor_index.parquet`.
+    """A folder of shards, `dataset_manifest.json` and perhaps `_tensor_index.parquet`. For reading also a folder of safetensors files without
+    a manifest, or such files.
 
     Options: `path`; for writing those of `carton dataset write`, with underscores (`batch_size`, `name_col`, …), `generate_index`,
-    and `carton`, where the command is if it is not in PATH; for reading `layout`, which is `samples` (a row for each sample)
-    or `tensors` (a row for each tensor), the first where the shards allow it.
+    and `carton`, where the command is if it is not in PATH; for reading `layout`, which is `samples` (a row for each sample),
+    `shards` (a row for each shard, a column for each tensor) or `tensors` (a row for each tensor).
     """
 
     @classmethod
@@ -129,9 +136,18 @@ class Writer(DataSourceArrowWriter):
         self.carton = options.pop("carton", "carton")
         overwrite = ["--overwrite"] if overwrite else []
         self.merge = [*overwrite]
-        if options.pop("generate_index", "false").lower() == "true":
-            self.merge.append("--generate-index")
+        index = options.pop("generate_index", "false").lower()
+        if index not in ("true", "false", "folder", "file"):
+            raise ValueError(f"generate_index is true, false, folder or file, not {index}")
+        if index != "false":
+            self.merge.append(f"--generate-index={'folder' if index == 'true' else index}")
         # What Spark calls options is not told apart by case.
+        for alias, name in ALIASES.items():
+            if alias in options:
+                options.setdefault(name, options.pop(alias))
+        # As for the connector, no column has no name.
+        if not options.get("name_col", "name"):
+            del options["name_col"]
         unknown = set(options) - WRITE_OPTIONS
         if unknown:
             raise ValueError(f"unknown options {sorted(unknown)}; there are {sorted(WRITE_OPTIONS)}")
@@ -197,43 +213,83 @@ def answer(process):
 
 @dataclass
 class Part(InputPartition):
-    """One shard, as the manifest has it."""
+    """One shard, as the manifest has it, and its folder. Of a file without a manifest the samples may not be known."""
 
     name: str
-    samples: int
+    samples: int | None
     size: int
+    folder: str = ""
 
 
 class Reader(DataSourceReader):
     def __init__(self, options):
-        self.folder = Path(options["path"])
-        manifest = self.folder / MANIFEST
-        if not manifest.is_file():
-            raise ValueError(f"{self.folder} is no dataset: there is no {MANIFEST}")
-        self.manifest = json.loads(manifest.read_bytes())
-        self.parts = [Part(s["shard_path"], s["samples_count"], s["bytes"]) for s in self.manifest["shards"]]
-        layout = options.get("layout") or ("samples" if self.has_samples() else "tensors")
-        if layout not in ("samples", "tensors"):
-            raise ValueError(f"the layout is samples or tensors, not {layout}")
-        self.samples = layout == "samples"
+        paths = [Path(path) for path in json.loads(options["paths"])] if "paths" in options else [Path(options["path"])]
+        if len(paths) == 1 and (paths[0] / MANIFEST).is_file():
+            default = self.open_manifest(paths[0])
+        else:
+            default = self.open_files(paths)
+        self.layout = options.get("layout", "").lower() or default
+        if self.layout not in LAYOUTS:
+            raise ValueError(f"the layout is one of {', '.join(LAYOUTS)}, not {self.layout}")
+        if self.layout == "samples":
+            for part in self.parts:
+                if part.samples is None:
+                    raise ValueError(f"the first dimensions of the tensors in {part.folder}/{part.name} are no number of samples")
+
+    def open_manifest(self, folder):
+        """Reads what the manifest says. Returns the layout that fits."""
+        manifest = json.loads((folder / MANIFEST).read_bytes())
+        self.schema = manifest["schema"]
+        self.parts = [Part(s["shard_path"], s["samples_count"], s["bytes"], str(folder)) for s in manifest["shards"]]
+        return "samples" if "key_value" not in manifest and self.has_samples() else "tensors"
+
+    def open_files(self, paths):
+        """Reads the headers of files that no manifest describes. Returns the layout that fits: as in the connector, a row for each file, or,
+        where they have different tensors, a row for each tensor."""
+        files = []
+        for path in paths:
+            if not path.exists():
+                raise ValueError(f"{path} is not there")
+            files += sorted(path.glob("*.safetensors")) if path.is_dir() else [path]
+        if not files:
+            raise ValueError(f"{', '.join(map(str, paths))} is no dataset: there is no {MANIFEST}, and no file *.safetensors")
+        self.parts, tensors, names = [], {}, set()
+        for file in files:
+            part = Part(file.name, None, file.stat().st_size, str(file.parent))
+            with Shard(file.parent, part) as shard:
+                lengths = {tuple(tensor["shape"][:1]) for tensor in shard.tensors.values()}
+                if len(lengths) == 1 and lengths != {()}:
+                    ((part.samples,),) = lengths
+                names.add(frozenset(shard.tensors))
+                tensors = {**shard.tensors, **tensors}
+            self.parts.append(part)
+        self.schema = {name: {"dtype": tensors[name]["dtype"], "shape": tensors[name]["shape"]} for name in sorted(tensors)}
+        return "shards" if len(names) == 1 else "tensors"
 
     def has_samples(self):
         """Whether the first dimension of every tensor counts samples."""
         if not self.parts:
             return True
-        with Shard(self.folder, self.parts[0]) as shard:
+        with self.open(self.parts[0]) as shard:
+            if isinstance(shard.metadata, dict) and "dataset.mode" in shard.metadata:
+                return shard.metadata["dataset.mode"] == "batch"
             lengths = {tuple(tensor["shape"][:1]) for tensor in shard.tensors.values()}
-            return set(shard.tensors) == set(self.manifest["schema"]) and lengths == {(self.parts[0].samples,)}
+            return set(shard.tensors) == set(self.schema) and lengths == {(self.parts[0].samples,)}
+
+    def open(self, part):
+        return Shard(Path(part.folder), part)
 
     def columns(self):
         """What a row has, as Spark writes it."""
-        if not self.samples:
+        if self.layout == "tensors":
             return TENSOR_COLUMNS
         columns = []
-        for name, tensor in self.manifest["schema"].items():
-            kind = DTYPES[tensor["dtype"]][1]
-            for _ in tensor["shape"][1:]:
-                kind = f"array<{kind}>"
+        for name, tensor in self.schema.items():
+            kind = TENSOR
+            if self.layout == "samples":
+                kind = DTYPES[tensor["dtype"]][1]
+                for _ in tensor["shape"][1:]:
+                    kind = f"array<{kind}>"
             columns.append(f"`{name.replace('`', '``')}` {kind}")
         return ", ".join(columns)
 
@@ -242,11 +298,12 @@ class Reader(DataSourceReader):
 
     def read(self, part):
         """Runs on an executor, once for each shard."""
-        with Shard(self.folder, part) as shard:
-            yield from self.sample_rows(shard) if self.samples else self.tensor_rows(shard)
+        rows = {"samples": self.sample_rows, "shards": self.shard_row, "tensors": self.tensor_rows}[self.layout]
+        with self.open(part) as shard:
+            yield from rows(shard)
 
     def sample_rows(self, shard):
-        schema = self.manifest["schema"]
+        schema = self.schema
         for name, tensor in schema.items():
             found = shard.tensors.get(name)
             expected = (tensor["dtype"], [shard.part.samples, *tensor["shape"][1:]])
@@ -258,6 +315,16 @@ class Reader(DataSourceReader):
         for start in range(0, shard.part.samples, rows):
             columns = [column(array[start : start + rows], schema[name]["dtype"]) for name, array in arrays.items()]
             yield pa.RecordBatch.from_arrays(columns, names=list(arrays))
+
+    def shard_row(self, shard):
+        """All tensors of a shard in one row. One that it does not have is null."""
+
+        def cell(name):
+            tensor = shard.tensors.get(name)
+            return tensor and {"data": shard.bytes(name), "shape": tensor["shape"], "dtype": tensor["dtype"]}
+
+        columns = [pa.array([cell(name)], TENSOR_TYPE) for name in self.schema]
+        yield pa.RecordBatch.from_arrays(columns, names=list(self.schema))
 
     def tensor_rows(self, shard):
         for name, tensor in shard.tensors.items():
@@ -299,7 +366,7 @@ class Shard:
             raise ValueError(f"the header of {self.path} cannot be read: {error}") from None
         if not isinstance(self.tensors, dict):
             raise ValueError(f"the header of {self.path} is no JSON object")
-        self.tensors.pop("__metadata__", None)
+        self.metadata = self.tensors.pop("__metadata__", None)
         for name, tensor in self.tensors.items():
             problem = wrong_with(tensor, size - self.data)
             if problem:

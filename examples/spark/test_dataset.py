@@ -18,6 +18,7 @@ import unittest
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
@@ -80,6 +81,18 @@ def wait_for_port(port):
             time.sleep(0.2)
 
 
+def tensors_of(file):
+    """Bytes, shape and dtype of the tensors in a file, by what the format says and nothing of the data source."""
+    content = file.read_bytes()
+    (length,) = struct.unpack_from("<Q", content)
+    header = json.loads(content[8 : 8 + length])
+    header.pop("__metadata__", None)
+    data = content[8 + length :]
+    return {
+        name: (data[slice(*tensor["data_offsets"])], tensor["shape"], tensor["dtype"]) for name, tensor in sorted(header.items())
+    }
+
+
 class Base(unittest.TestCase):
     def setUp(self):
         if not CARTON:
@@ -129,6 +142,94 @@ class Local(Base):
         # 250 rows a task: three full batches and the rest.
         self.check_samples(self.spark, 16)
         self.assertEqual(self.names(), ["_tensor_index.parquet", "dataset_manifest.json"])
+
+    def test_spark_reads_the_index_and_writes_one(self):
+        self.write(SAMPLES, **BATCHES | {"generate_index": "true"})
+        path = str(self.out / "_tensor_index.parquet")
+        index = self.spark.read.parquet(path)
+        self.assertEqual(dict(index.dtypes), {"tensor_key": "string", "file_name": "string", "shape": "array<int>", "dtype": "string"})
+        rows = index.collect()
+        names = sorted(file.name for file in self.out.glob("part-*"))
+        self.assertEqual(sorted({row["file_name"] for row in rows}), names)
+        self.assertEqual(len(rows), 3 * 16)
+        pictures = {tuple(row["shape"]) for row in rows if row["tensor_key"] == "picture"}
+        self.assertEqual(pictures, {(64, 2, 3), (250 - 3 * 64, 2, 3)})
+        self.assertEqual(len(pandas.read_parquet(path)), 3 * 16)
+        # As the connector writes it: a file for each task.
+        shutil.rmtree(path)
+        self.spark.createDataFrame(rows, index.schema).repartition(3).write.parquet(path)
+        self.assertGreater(len(list(Path(path).glob("part-*.parquet"))), 1)
+        verified = carton("verify", self.out)
+        self.assertEqual((verified["code"], verified["passed"]), (0, True), verified)
+        # A file is for others: Spark passes over it.
+        self.write(SAMPLES, mode="overwrite", **BATCHES | {"generate_index": "file"})
+        self.assertTrue(Path(path).is_file())
+        with self.assertRaisesRegex(Exception, "UNABLE_TO_INFER_SCHEMA"):
+            self.spark.read.parquet(path)
+
+    def test_options_as_the_connector_has_them(self):
+        options = BATCHES | {"columns": " id, picture ,", "kv_separator": "/", "duplicatesStrategy": "lastWin", "name_col": ""}
+        self.write(SAMPLES, **options, tail_strategy="DROP")
+        found = self.spark.read.format("carton").load(str(self.out))
+        self.assertEqual((sorted(found.columns), found.count()), (["id", "picture"], 4 * 3 * 64))
+        shutil.rmtree(self.out)
+        twice = "select 'a' as name, array(id) as x from range(0, 4, 1, 1)"
+        self.write(twice, name_col="name", duplicatesStrategy="lastWin", kv_separator="", tail_strategy="pad")
+        (row,) = self.spark.read.format("carton").load(str(self.out)).collect()
+        self.assertEqual((row["tensor_key"], bytes(row["data"])), ("ax", struct.pack("<q", 3)))
+
+    def test_shards_are_a_row_each(self):
+        self.write(SAMPLES, **BATCHES)
+        expected = {}
+        for file in self.out.glob("part-*"):
+            expected[file.name] = tensors_of(file)
+
+        def check(found, names):
+            self.assertEqual(found.rdd.getNumPartitions(), len(names))
+            kind = "struct<data:binary,shape:array<int>,dtype:string>"
+            self.assertEqual(found.dtypes, [("id", kind), ("picture", kind), ("quarter", kind)])
+            rows = [{name: (bytes(cell["data"]), cell["shape"], cell["dtype"]) for name, cell in row.asDict().items()} for row in found.collect()]
+            self.assertEqual(sorted(map(str, rows)), sorted(str(expected[name]) for name in names))
+
+        def read(*paths, **options):
+            return self.spark.read.format("carton").options(**options).load(*paths)
+
+        check(read(str(self.out), layout="shards"), expected)
+        # Samples where there is a manifest, and without one as in the connector.
+        self.check_samples(self.spark, 16)
+        (self.out / "dataset_manifest.json").unlink()
+        check(read(str(self.out)), expected)
+        one, two, *_ = sorted(expected)
+        check(read(str(self.out / one)), [one])
+        check(read([str(self.out / one), str(self.out / two)]), [one, two])
+        # In NumPy, which has the same numbers.
+        pictures = [np.frombuffer(row["picture"]["data"], "<f4") for row in read(str(self.out / one)).collect()]
+        self.assertEqual(pictures[0].tolist(), list(map(float, range(64 * 6))))
+        samples = read(str(self.out), layout="samples")
+        self.assertEqual(sorted(row["id"] for row in samples.select("id").collect()), list(range(N)))
+        # What was read is what can be written.
+        again = self.folder / "again"
+        rows = read(str(self.out / one)).selectExpr("'first' as name", "*")
+        rows.coalesce(1).write.format("carton").mode("append").options(name_col="name", carton=CARTON).save(str(again))
+        (file,) = again.glob("part-*")
+        self.assertEqual(tensors_of(file), {f"first__{name}": tensor for name, tensor in expected[one].items()})
+
+    def test_files_without_a_manifest(self):
+        with self.assertRaisesRegex(Exception, "is not there"):
+            self.spark.read.format("carton").load(str(self.out)).collect()
+        self.out.mkdir()
+        with self.assertRaisesRegex(Exception, "no dataset_manifest.json, and no file"):
+            self.spark.read.format("carton").load(str(self.out)).collect()
+        # Tensors that are named after rows, as the connector leaves them.
+        for number, name in enumerate(["a::emb", "b::emb"]):
+            header = json.dumps({name: {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}).encode()
+            content = struct.pack("<Q", len(header)) + header + struct.pack("<2f", number, 0.5)
+            (self.out / f"{number}.safetensors").write_bytes(content)
+        found = self.spark.read.format("carton").load(str(self.out)).collect()
+        tensors = {row["tensor_key"]: (row["file_name"], struct.unpack("<2f", row["data"])) for row in found}
+        self.assertEqual(tensors, {"a::emb": ("0.safetensors", (0.0, 0.5)), "b::emb": ("1.safetensors", (1.0, 0.5))})
+        wide = self.spark.read.format("carton").option("layout", "shards").load(str(self.out)).collect()
+        self.assertEqual(sorted([row["a::emb"] is None, row["b::emb"] is None] for row in wide), [[False, True], [True, False]])
 
     def test_named_tensors_come_back(self):
         # The first of four tasks has no rows.
