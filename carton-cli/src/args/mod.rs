@@ -31,7 +31,7 @@ pub(crate) use runner::{
 pub(crate) use shrink::ShrinkArgs;
 pub(crate) use tensor::{
     DenseArgs, OnlyArgs, SinkArgs, SourceArgs, TensorCatArgs, TensorCommand, TensorConvertArgs, TensorLsArgs,
-    TensorQuantizeArgs, TensorStatsArgs, TensorValidateArgs, TensorVerifyArgs,
+    TensorQuantizeArgs, TensorStatsArgs, TensorValidateArgs, TensorVerifyArgs, VersionChoice,
 };
 pub(crate) use values::{InputArgument, InputValue, LinkArgument, MiscArgument, OutputArgument};
 

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use carton_tensor::ztensor::DigestAlgorithm;
+use carton_tensor::ztensor::{DigestAlgorithm, Version};
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
 use super::elements::ElementsArgs;
-use super::values::size;
+use super::values::{density, size};
 
 /// `carton tensor …`.
 #[derive(Debug, Subcommand)]
@@ -53,7 +53,9 @@ refused, never rounded.
 Examples:
   carton tensor convert model.safetensors.index.json model.zt --zstd 3 --digest sha256
   carton tensor convert model.carton cases.npz
-  carton tensor convert weights.zt layer0.safetensors --only 'layers.0.*'";
+  carton tensor convert weights.zt layer0.safetensors --only 'layers.0.*'
+  carton tensor convert pruned.safetensors pruned.zt --sparse-below 0.3
+  carton tensor convert weights.int8.safetensors groups.zt --quantized-groups --version 1.1";
 
 const VALIDATE_EXAMPLES: &str = "\
 Examples:
@@ -106,6 +108,37 @@ pub(crate) struct SinkArgs {
     /// Store a digest with each tensor; for .zt [default: those that a .zt file has already]
     #[arg(long, value_name = "ALGORITHM")]
     pub(crate) digest: Option<DigestChoice>,
+
+    /// Write this version of the format, for readers that know no later one; for .zt [default: 1.2]
+    #[arg(long, value_name = "VERSION")]
+    pub(crate) version: Option<VersionChoice>,
+
+    /// Store a tensor sparse if less than this share of its elements is not 0, from 0 to 1; for .zt
+    ///
+    /// A matrix becomes `sparse_csr`, any other tensor `sparse_coo`; -0.0 counts as not 0, and is kept. An index takes 8 bytes, so that a
+    /// float32 matrix becomes smaller below 0.33 or so.
+    #[arg(long, value_name = "DENSITY", value_parser = density)]
+    pub(crate) sparse_below: Option<f64>,
+}
+
+/// A version of zTensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum VersionChoice {
+    /// For readers that know no later one: without AMD's FP8, and what the OCP calls MX.
+    #[value(name = "1.1")]
+    V1_1,
+    /// With all types.
+    #[value(name = "1.2")]
+    V1_2,
+}
+
+impl From<VersionChoice> for Version {
+    fn from(choice: VersionChoice) -> Self {
+        match choice {
+            VersionChoice::V1_1 => Self::V1_1,
+            VersionChoice::V1_2 => Self::V1_2,
+        }
+    }
 }
 
 /// A digest of stored bytes.
@@ -181,6 +214,12 @@ pub(crate) struct TensorConvertArgs {
     /// Write the float32 numbers that quantized groups of a .zt file stand for
     #[arg(long)]
     pub(crate) dequantize: bool,
+
+    /// Make a quantized group of each int8 matrix and its scale, NAME and NAME.scale, as `tensor quantize` writes them; for .zt
+    ///
+    /// An integer gets 2, 4 or 8 bits, the fewest that hold all of its matrix. The group multiplies with 1 / NAME.scale, rounded to float32.
+    #[arg(long, conflicts_with = "dequantize")]
+    pub(crate) quantized_groups: bool,
 }
 
 /// `carton tensor verify`.

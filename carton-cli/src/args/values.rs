@@ -265,6 +265,15 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
     if bytes.is_finite() && bytes >= 0.0 { Ok(bytes as u64) } else { Err(EXPECTED.to_owned()) }
 }
 
+/// A share of elements: from 0 to 1.
+pub(super) fn density(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if (0.0..=1.0).contains(&number) => Ok(number),
+        Ok(_) => Err("expected a number from 0 to 1".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 /// A tolerance: a number that is not negative.
 pub(super) fn tolerance(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {

@@ -4,9 +4,11 @@ use std::path::Path;
 
 use carton_core::tensor_data;
 use carton_tensor::files::{ElementType, Entry, TensorFile, TensorFileFormat};
+use carton_tensor::ztensor::Version;
 use carton_tensor::{DataType, element_count};
 use serde::Serialize;
 
+use super::error::shown_name;
 use super::source::Opened;
 
 /// A tensor of a file.
@@ -34,6 +36,9 @@ pub(crate) struct Listed {
     pub(crate) unusable: Option<String>,
     #[serde(skip)]
     pub(crate) element_type: Option<ElementType>,
+    /// The elements of a component that version 1.1 of zTensor cannot say, if there is one.
+    #[serde(skip)]
+    pub(crate) not_in_1_1: Option<String>,
 }
 
 /// The tensors of a file, in its order.
@@ -58,6 +63,12 @@ fn of_file(file: &TensorFile, path: &Path, entry: &Entry<'_>) -> Listed {
     let mut algorithms: Vec<&str> =
         components().filter_map(|component| component.digest_text()?.split(':').next()).collect();
     algorithms.dedup();
+    let not_in_1_1 = components().find_map(|component| match component.unknown_type() {
+        Some(unknown) => Some(format!("elements of the type `{}`", shown_name(unknown))),
+        None => Some(component.element_type())
+            .filter(|dtype| !Version::V1_1.has(*dtype))
+            .map(|dtype| format!("numbers of {dtype}")),
+    });
     let is_zip = file.format() == TensorFileFormat::Npz;
     Listed {
         name: match file.format() {
@@ -74,6 +85,7 @@ fn of_file(file: &TensorFile, path: &Path, entry: &Entry<'_>) -> Listed {
         digest: (!algorithms.is_empty()).then(|| algorithms.join(", ")),
         unusable,
         element_type: entry.dtype(),
+        not_in_1_1,
     }
 }
 
@@ -89,6 +101,7 @@ fn of_carton(name: &str, entry: &tensor_data::Entry) -> Listed {
         digest: None,
         unusable: None,
         element_type: None,
+        not_in_1_1: None,
     };
     match entry {
         tensor_data::Entry::Plain { dtype, shape, .. } | tensor_data::Entry::Member { dtype, shape, .. } => {

@@ -5,6 +5,7 @@ mod listing;
 mod metadata;
 mod sink;
 mod source;
+mod ztensor_output;
 
 pub(crate) use error::{TensorFileError, shown_name};
 pub(crate) use listing::Listed;

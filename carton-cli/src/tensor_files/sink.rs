@@ -10,17 +10,21 @@ use std::path::{Path, PathBuf};
 use carton_tensor::files::ElementType;
 use carton_tensor::npy::{Array, NpzWriter, write_array};
 use carton_tensor::safetensors::{self, Layout, Metadata, SafetensorsError};
-use carton_tensor::ztensor::{self, Attribute, Checks, Component, Object, StoreAs};
+use carton_tensor::ztensor::{self, Attribute, Object, QuantizedGroup, Version};
 use tempfile::NamedTempFile;
 
 use super::error::{TensorFileError, io_cause, shown_name};
 use super::source::Value;
+use super::ztensor_output::ZtensorOutput;
 use crate::args::SinkArgs;
 use crate::interrupt::{Leftover, Wanted};
 use crate::tensors::temporary_file_for;
 
 /// The longest name of a tensor in an .npz file: an entry's name has at most 65,535 bytes, `.npy` included.
 const LONGEST_NPZ_NAME: usize = 65_535 - ".npy".len();
+
+/// What to do about a tensor that version 1.1 of zTensor does not have.
+const TOO_NEW: &str = "write version 1.2, or leave such tensors out with --only";
 
 /// A format of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +46,14 @@ impl OutputFormat {
             Some("npy") => Ok(Self::Npy),
             _ => Err(TensorFileError::UnknownOutput { path: path.to_path_buf() }),
         }
+    }
+
+    /// Refuses an option that is for zTensor files where another is to be written.
+    pub(crate) fn expect_ztensor(self, option: &'static str, path: &Path) -> Result<(), TensorFileError> {
+        if self == Self::Ztensor {
+            return Ok(());
+        }
+        Err(TensorFileError::NotForFormat { option, path: path.to_path_buf(), format: self.name() })
     }
 
     const fn name(self) -> &'static str {
@@ -66,8 +78,14 @@ pub(crate) struct Planned {
 pub(crate) enum Kind {
     Numbers(ElementType, Vec<usize>),
     Strings,
+    /// Integers and their scales, as one object of a zTensor file.
+    Group,
     /// An object of several components, or one that means more than its numbers: only a zTensor file holds it as it is.
-    Object(String),
+    Object {
+        what: String,
+        /// What of it version 1.1 of the format cannot say.
+        not_in_1_1: Option<String>,
+    },
     Nested,
     /// What cannot be read at all, and why.
     Unusable(String),
@@ -77,6 +95,7 @@ pub(crate) enum Kind {
 #[derive(Debug)]
 pub(crate) enum Piece<'a> {
     Value(Value),
+    Group(Box<QuantizedGroup>),
     /// An object of a zTensor file, as it is there.
     Object(&'a ztensor::Reader, Object<'a>),
 }
@@ -88,7 +107,7 @@ pub(crate) struct Sink {
     /// Dropped after the file has its name, or is gone.
     _leftover: Leftover,
     writer: Writer,
-    store_as: StoreAs,
+    ztensor: ZtensorOutput,
     order: Vec<usize>,
 }
 
@@ -134,9 +153,12 @@ impl Sink {
     ) -> Result<Self, TensorFileError> {
         let path = arguments.output.clone();
         let format = OutputFormat::of(&path)?;
-        check_options(arguments, format)?;
+        if let Some(option) = ZtensorOutput::option_of(arguments) {
+            format.expect_ztensor(option, &path)?;
+        }
         check_names(planned)?;
-        planned.iter().try_for_each(|planned| check(planned, format))?;
+        let ztensor = ZtensorOutput::new(arguments);
+        planned.iter().try_for_each(|planned| check(planned, format, ztensor.version))?;
         if format == OutputFormat::Npy && planned.len() != 1 {
             return Err(TensorFileError::OneFits { path, found: planned.len() });
         }
@@ -144,7 +166,6 @@ impl Sink {
         let file = temporary_file_for(&path).map_err(unwritable)?;
         let leftover = Leftover::new(file.path().to_path_buf());
         let output = Stoppable { file: file.reopen().map_err(unwritable)?, wanted: wanted.clone() };
-        let store_as = StoreAs { zstd: arguments.zstd, digest: arguments.digest.map(Into::into) };
         let mut order: Vec<usize> = (0..planned.len()).collect();
         let writer = match format {
             OutputFormat::Safetensors => {
@@ -163,14 +184,15 @@ impl Sink {
                 Writer::Safetensors(Box::new(safetensors::Writer::new(BufWriter::new(output), layout)?))
             }
             OutputFormat::Ztensor => {
-                let mut writer = ztensor::Writer::new(BufWriter::with_capacity(1 << 20, output))?;
+                let output = BufWriter::with_capacity(1 << 20, output);
+                let mut writer = ztensor::Writer::with_version(output, ztensor.version)?;
                 writer.set_attributes(&metadata.iter().cloned().collect())?;
                 Writer::Ztensor(Box::new(writer))
             }
             OutputFormat::Npz => Writer::Npz(Box::new(NpzWriter::new(output))),
             OutputFormat::Npy => Writer::Npy(BufWriter::new(output)),
         };
-        Ok(Self { path, file, _leftover: leftover, writer, store_as, order })
+        Ok(Self { path, file, _leftover: leftover, writer, ztensor, order })
     }
 
     /// In which order the tensors are to be written, by their place among those that were planned.
@@ -196,16 +218,11 @@ impl Sink {
                 writer.write(name, tensor.bytes())?;
             }
             (Writer::Ztensor(writer), Piece::Value(Value::Numbers(tensor))) => {
-                writer.add(name, &tensor, self.store_as)?;
+                self.ztensor.numbers(writer, name, &tensor)?;
             }
+            (Writer::Ztensor(writer), Piece::Group(group)) => self.ztensor.group(writer, name, &group)?,
             (Writer::Ztensor(writer), Piece::Object(reader, object)) => {
-                let wanted = self.store_as;
-                // A digest that is there stays, of another kind if one is asked for.
-                let store_as = |component: &Component<'_>| {
-                    let kept = component.digest()?.map(|digest| digest.algorithm());
-                    Ok(StoreAs { digest: wanted.digest.or(kept), ..wanted })
-                };
-                writer.copy(reader, &object, Checks { digests: true, bools: false }, store_as)?;
+                self.ztensor.object(writer, reader, &object)?;
             }
             (Writer::Npz(writer), Piece::Value(value)) => {
                 writer.add_array(name, &array(value).ok_or_else(|| refused("a list of tensors"))?)?;
@@ -260,15 +277,6 @@ fn array(value: Value) -> Option<Array> {
     }
 }
 
-fn check_options(arguments: &SinkArgs, format: OutputFormat) -> Result<(), TensorFileError> {
-    let option = match (format, arguments.zstd, arguments.digest) {
-        (OutputFormat::Ztensor, ..) | (_, None, None) => return Ok(()),
-        (_, Some(_), _) => "--zstd",
-        (_, None, Some(_)) => "--digest",
-    };
-    Err(TensorFileError::NotForFormat { option, path: arguments.output.clone(), format: format.name() })
-}
-
 fn check_names(planned: &[Planned]) -> Result<(), TensorFileError> {
     let mut names = BTreeSet::new();
     match planned.iter().find(|planned| !names.insert(planned.name.as_str())) {
@@ -278,7 +286,7 @@ fn check_names(planned: &[Planned]) -> Result<(), TensorFileError> {
 }
 
 /// Refuses what a file of this format cannot hold.
-fn check(planned: &Planned, format: OutputFormat) -> Result<(), TensorFileError> {
+fn check(planned: &Planned, format: OutputFormat, version: Version) -> Result<(), TensorFileError> {
     let refused = |what: String, hint| {
         Err(TensorFileError::CannotHold { format: format.name(), name: shown_name(&planned.name), what, hint })
     };
@@ -296,7 +304,16 @@ fn check(planned: &Planned, format: OutputFormat) -> Result<(), TensorFileError>
         (Kind::Strings, OutputFormat::Safetensors | OutputFormat::Ztensor) => {
             refused("strings".to_owned(), "write strings to an .npz or .npy file, or leave them out with --only")
         }
-        (Kind::Object(what), OutputFormat::Safetensors | OutputFormat::Npz | OutputFormat::Npy) => refused(
+        (Kind::Group, OutputFormat::Safetensors | OutputFormat::Npz | OutputFormat::Npy) => {
+            refused("a quantized group".to_owned(), "write a .zt file")
+        }
+        (Kind::Numbers(dtype, _), OutputFormat::Ztensor) if !version.has(*dtype) => {
+            refused(format!("numbers of {dtype}, in version 1.1"), TOO_NEW)
+        }
+        (Kind::Object { not_in_1_1: Some(what), .. }, OutputFormat::Ztensor) if version == Version::V1_1 => {
+            refused(format!("{what}, in version 1.1"), TOO_NEW)
+        }
+        (Kind::Object { what, .. }, OutputFormat::Safetensors | OutputFormat::Npz | OutputFormat::Npy) => refused(
             what.clone(),
             "write a .zt file, which keeps it as it is; `carton tensor convert --dequantize` makes float32 numbers of quantized \
              groups",

@@ -513,6 +513,21 @@ pub enum ZTensorError {
         found: Vec<usize>,
     },
 
+    /// §5.4: an integer that is to be packed, and does not fit its bits.
+    #[error(
+        "{at} has the integer {found} at position {position}, which {bits} bits cannot hold [spec/ztensor.md §5.4]"
+    )]
+    QuantizedInteger {
+        /// The object.
+        at: Box<Place>,
+        /// Which element.
+        position: usize,
+        /// The integer.
+        found: i8,
+        /// The bits.
+        bits: u32,
+    },
+
     /// No object has this name.
     #[error("there is no object {name}")]
     NoSuchObject {
@@ -574,6 +589,7 @@ impl ZTensorError {
                 | Self::WrongFormat { .. }
                 | Self::NotInVersion { .. }
                 | Self::QuantizedAttribute { .. }
+                | Self::QuantizedInteger { .. }
                 | Self::DenseSize { .. }
                 | Self::Unfinished
                 | Self::Locked { .. }

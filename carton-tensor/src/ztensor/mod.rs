@@ -42,6 +42,6 @@ pub use name::Name;
 pub use place::Place;
 pub use quantized_group::QuantizedGroup;
 pub use reader::{Checks, Reader, Verified};
-pub use sparse::{Coo, Csr, MAX_DENSE};
+pub use sparse::{Coo, Csr, MAX_DENSE, density};
 pub use version::Version;
 pub use writer::{Part, StoreAs, Writer};

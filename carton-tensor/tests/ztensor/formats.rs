@@ -1,7 +1,9 @@
 //! Sparse and quantized tensors.
 
 use carton_tensor::files::{ElementType, RawTensor, SharedBytes};
-use carton_tensor::ztensor::{Attributes, Coo, Csr, MAX_DENSE, Reader, StoreAs, Writer, ZTensorError};
+use carton_tensor::ztensor::{
+    Attributes, Coo, Csr, MAX_DENSE, QuantizedGroup, Reader, StoreAs, Version, Writer, ZTensorError, density,
+};
 use serde_json::Value;
 
 use crate::peers::{python, run_script, unhex};
@@ -169,5 +171,61 @@ fn groups_are_dequantized_as_auto_gptq_does() {
         assert_eq!(group.n_groups() as u64, case["n_groups"].as_u64().unwrap());
         let found = group.dequantize().unwrap();
         assert_eq!(found.bytes()[..], unhex(case["bytes"].as_str().unwrap()), "{name}");
+        // Written again it is the same, however its zero points and groups are stored.
+        let mut writer = Writer::with_version(Vec::new(), Version::V1_1).unwrap();
+        writer.quantized_group("again", &group, StoreAs::RAW.zstd(1)).unwrap();
+        let again = Reader::new(writer.finish().unwrap().into()).unwrap().quantized_group("again").unwrap();
+        assert_eq!(again.dequantize().unwrap(), found, "{name}");
     }
+}
+
+#[test]
+fn groups_of_integers_have_a_scale_for_each_group_and_column() {
+    let integers = raw(ElementType::Int8, &[8, 2], (-8..8).collect::<Vec<i8>>());
+    let scales = raw(ElementType::Float32, &[3, 2], vec![1.0_f32, 10.0, 0.5, 2.0, 4.0, -1.0]);
+    let group = QuantizedGroup::from_integers(&integers, 4, Some(3), scales).unwrap();
+    assert_eq!((group.bits(), group.n_groups(), group.shape()), (4, 3, [8, 2]));
+    let expected = [
+        -8.0, -70.0, -6.0, -50.0, -4.0, -30.0, // The second group.
+        -1.0, -2.0, 0.0, 2.0, 1.0, 6.0, // And the third, of two rows.
+        16.0, -5.0, 24.0, -7.0,
+    ];
+    assert_eq!(group.dequantize().unwrap().to_f32().unwrap(), expected);
+    assert_eq!(QuantizedGroup::fewest_bits(&integers), Some(4));
+    let wrong = |integers: &RawTensor, bits, group_size, scales: &[f32]| {
+        let scales = raw(ElementType::Float32, &[scales.len()], scales.to_vec());
+        format!("{:?}", QuantizedGroup::from_integers(integers, bits, group_size, scales).unwrap_err())
+    };
+    let check = |found: String, expected: &str| assert!(found.starts_with(expected), "{found}");
+    check(wrong(&integers, 3, None, &[1.0; 2]), "QuantizedAttribute");
+    check(wrong(&integers, 4, Some(0), &[1.0; 2]), "QuantizedAttribute");
+    check(wrong(&integers, 4, None, &[1.0; 3]), "QuantizedSize");
+    check(wrong(&integers, 2, None, &[1.0; 2]), "QuantizedShape");
+    let tall = raw(ElementType::Int8, &[16, 1], (-8..8).collect::<Vec<i8>>());
+    check(wrong(&tall, 2, None, &[1.0]), "QuantizedInteger");
+    let bytes = raw(ElementType::Uint8, &[8, 2], vec![0_u8; 16]);
+    check(wrong(&bytes, 4, None, &[1.0; 2]), "QuantizedType");
+    let few = |shape: &[usize], integers: &[i8]| {
+        QuantizedGroup::fewest_bits(&raw(ElementType::Int8, shape, integers.to_vec()))
+    };
+    assert_eq!(few(&[16, 1], &[-2, 1].repeat(8)), Some(2));
+    assert_eq!(few(&[8, 1], &[-2, 1].repeat(4)), Some(4));
+    assert_eq!(few(&[8, 1], &[-2, 8].repeat(4)), Some(8));
+    assert_eq!(few(&[8, 0], &[]), Some(4));
+    for shape in [&[2, 2][..], &[4], &[0, 4], &[1, 4, 1]] {
+        assert_eq!(few(shape, &vec![0; shape.iter().product()]), None, "{shape:?}");
+    }
+    assert_eq!(QuantizedGroup::fewest_bits(&bytes), None);
+}
+
+/// What the density of a tensor counts is what its sparse form stores.
+#[test]
+fn density_counts_what_sparse_tensors_have() {
+    let dense =
+        raw(ElementType::Float32, &[2, 4], vec![0.0_f32, -0.0, f32::NAN, 1.0, 0.0, 0.0, 0.0, f32::from_bits(1)]);
+    assert_eq!(density(&dense), Some(0.5));
+    assert_eq!(Csr::from_dense(&dense).unwrap().values().n_elements(), 4);
+    assert_eq!(density(&raw(ElementType::Complex64, &[2], vec![0.0_f32, 1.0, 0.0, 0.0])), Some(0.5));
+    assert_eq!(density(&raw(ElementType::Uint8, &[0], Vec::<u8>::new())), None);
+    assert_eq!(density(&raw(ElementType::Float4E2m1, &[2], vec![0_u8])), None);
 }

@@ -8,13 +8,16 @@ use carton_tensor::files::ElementType;
 use carton_tensor::ztensor::{Format, Object};
 use serde::Serialize;
 
+use super::groups::Groups;
 use super::{Context, checkpoint};
-use crate::args::{SinkArgs, TensorConvertArgs};
+use crate::args::{SinkArgs, TensorConvertArgs, VersionChoice};
 use crate::failure::{Exit, Failure};
 use crate::interrupt::{self, Wanted};
 use crate::output::{Output, byte_size, count, one_line};
 use crate::progress::ProgressDisplay;
-use crate::tensor_files::{Kind, Listed, Metadata, OutputFormat, Piece, Planned, Sink, Source, TensorFileError};
+use crate::tensor_files::{
+    Kind, Listed, Metadata, OutputFormat, Piece, Planned, Sink, Source, TensorFileError, shown_name,
+};
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -29,10 +32,25 @@ pub(super) struct Written {
 pub(super) async fn run(arguments: TensorConvertArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
     let source = super::open_some(arguments.source, arguments.only, arguments.dense, context).await?.verifying();
-    let (sink, dequantize, progress) = (arguments.sink, arguments.dequantize, output.progress().clone());
-    let written =
-        interrupt::blocking(move |wanted| Ok(convert(&source, &sink, dequantize, &progress, wanted)?)).await?;
+    let groups = match (arguments.dequantize, arguments.quantized_groups) {
+        (true, _) => OfGroups::Numbers,
+        (_, true) => OfGroups::Made,
+        _ => OfGroups::Kept,
+    };
+    let (sink, progress) = (arguments.sink, output.progress().clone());
+    let written = interrupt::blocking(move |wanted| Ok(convert(&source, &sink, groups, &progress, wanted)?)).await?;
     report(&written, output)
+}
+
+/// What is done about quantized groups.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum OfGroups {
+    /// They stay what they are.
+    Kept,
+    /// Their numbers are written.
+    Numbers,
+    /// They are made of integers and scales.
+    Made,
 }
 
 /// Says what was written.
@@ -54,17 +72,30 @@ pub(super) fn report(written: &Written, output: &Output) -> Result<Exit, Failure
 fn convert(
     source: &Source,
     arguments: &SinkArgs,
-    dequantize: bool,
+    of_groups: OfGroups,
     progress: &Arc<ProgressDisplay>,
     wanted: &Wanted,
 ) -> Result<Written, TensorFileError> {
     check_output(source, &arguments.output)?;
     let format = OutputFormat::of(&arguments.output)?;
+    if of_groups == OfGroups::Made {
+        format.expect_ztensor("--quantized-groups", &arguments.output)?;
+    }
+    let dequantize = of_groups == OfGroups::Numbers;
     let mut warnings = Vec::new();
-    let listed = expanded(source, &mut warnings);
-    let planned = |listed: &&Listed| Planned { name: listed.name.clone(), kind: kind(listed, format, dequantize) };
+    let mut listed = expanded(source, &mut warnings);
+    let groups = match of_groups {
+        OfGroups::Made => Groups::find(source, &listed, &mut warnings)?,
+        _ => Groups::default(),
+    };
+    listed.retain(|listed| !groups.is_scale(&listed.name));
+    let planned = |listed: &&Listed| {
+        let kind = if groups.contains(&listed.name) { Kind::Group } else { kind(listed, format, dequantize) };
+        Planned { name: listed.name.clone(), kind }
+    };
     let planned: Vec<Planned> = listed.iter().map(planned).collect();
     let metadata = metadata(source, format, &mut warnings)?;
+    warn_of_version(arguments, &listed, &mut warnings);
     let mut sink = Sink::create(arguments, &planned, &metadata, wanted)?;
     let total = source.total();
     let mut done = 0_u64;
@@ -72,7 +103,16 @@ fn convert(
         checkpoint(wanted)?;
         progress.update("converting", done, Some(total), true);
         let (Some(listed), Some(planned)) = (listed.get(position), planned.get(position)) else { continue };
-        sink.write(&planned.name, piece(source, listed, format, dequantize, &mut warnings)?)?;
+        let piece = match groups.read(source, &listed.name)? {
+            Some(group) => {
+                if let Some(reader) = source.as_ztensor() {
+                    warn_of_lost(&reader.object(&listed.name)?, &mut warnings)?;
+                }
+                Piece::Group(Box::new(group))
+            }
+            None => piece(source, listed, format, dequantize, &mut warnings)?,
+        };
+        sink.write(&planned.name, piece)?;
         done = done.saturating_add(listed.bytes.unwrap_or(0));
     }
     checkpoint(wanted)?;
@@ -107,14 +147,19 @@ pub(super) fn kind(listed: &Listed, format: OutputFormat, dequantize: bool) -> K
     if let Some(reason) = &listed.unusable {
         return Kind::Unusable(reason.clone());
     }
+    let object = |what: String| Kind::Object { what, not_in_1_1: listed.not_in_1_1.clone() };
     match (listed.format.as_str(), listed.element_type) {
         ("nested", _) => Kind::Nested,
+        // A further component may be of a type that the version lacks.
+        ("dense", Some(_)) if format == OutputFormat::Ztensor && listed.not_in_1_1.is_some() => {
+            object("of the format `dense`".to_owned())
+        }
         ("dense", Some(dtype)) if listed.dtype.as_deref() == Some(dtype.name()) => Kind::Numbers(dtype, shape()),
         ("dense", None) => Kind::Strings,
         ("quantized_group", _) if dequantize => Kind::Numbers(ElementType::Float32, shape()),
         ("sparse_csr" | "sparse_coo", Some(dtype)) if format != OutputFormat::Ztensor => Kind::Numbers(dtype, shape()),
-        ("dense", _) => Kind::Object(format!("elements of the type `{}`", listed.dtype.as_deref().unwrap_or_default())),
-        (other, _) => Kind::Object(format!("of the format `{other}`")),
+        ("dense", _) => object(format!("elements of the type `{}`", listed.dtype.as_deref().unwrap_or_default())),
+        (other, _) => object(format!("of the format `{other}`")),
     }
 }
 
@@ -150,6 +195,20 @@ pub(super) fn warn_of_lost(object: &Object<'_>, warnings: &mut Vec<String>) -> R
         warnings.push(format!("not written of `{name}`, beside its numbers: `{}`", further.join("`, `")));
     }
     Ok(())
+}
+
+/// Names what version 1.1 of zTensor has, and no released library reads (spec/ztensor.md §3.1): of a file that has it, they read nothing.
+pub(super) fn warn_of_version(arguments: &SinkArgs, listed: &[&Listed], warnings: &mut Vec<String>) {
+    use ElementType::{Complex64, Complex128, Float8E4m3Fn, Float8E5m2};
+    let is_unread = |dtype| matches!(dtype, Float8E4m3Fn | Float8E5m2 | Complex64 | Complex128);
+    let found = listed.iter().find_map(|listed| Some((listed, listed.element_type.filter(|dtype| is_unread(*dtype))?)));
+    if let (Some(VersionChoice::V1_1), Some((listed, dtype))) = (arguments.version, found) {
+        warnings.push(format!(
+            "version 1.1 of the format has {dtype}, but its libraries read no file that has it: `{}` and any other such tensor can be left \
+             out with --only",
+            shown_name(&listed.name)
+        ));
+    }
 }
 
 /// What a file says about itself, as far as the new one can say it.

@@ -2,6 +2,7 @@
 
 mod cat;
 mod convert;
+mod groups;
 mod ls;
 mod plot;
 mod quantize;

@@ -10,6 +10,7 @@ mod sparse;
 mod stats;
 mod validate;
 mod verify;
+mod ztensor_options;
 
 use std::fs;
 

@@ -31,3 +31,103 @@ for found in [np.load('ours.npz'), load_file('ours.safetensors')]:
     for k in e: assert found[k].dtype == e[k].dtype and np.array_equal(found[k], e[k]), k");
     assert!(Path::new(&sandbox.work().join("ours.zt")).exists());
 }
+
+/// Sparse objects, quantized groups and files of version 1.1, as PyPI's ztensor 1.1.1 and 1.2.3 read them; expected values are NumPy's, of
+/// the file that was converted. 1.1.1 reads matrices only, and groups component by component.
+const READ_ZTENSOR: &str = r#"
+import os, sys, numpy as np, scipy.sparse
+from safetensors.numpy import load_file
+is_1_1 = sys.argv[1] == "1.1"
+if is_1_1: sys.path.insert(0, os.path.join(sys.prefix, "ztensor-1.1"))
+import ztensor
+assert hasattr(ztensor.Writer, "add_sparse_csr") == is_1_1
+
+def parts(reader, name, kinds):
+    if is_1_1:
+        # The second is what owns the memory of the first.
+        both = {role: reader._read_component(name, role, lambda: np.dtype(kind)) for role, kind in kinds.items()}
+        return {role: np.array(array) for role, (array, owner) in both.items()}
+    found = reader.read(name)
+    assert {role: str(part.dtype) for role, part in found.components.items()} == kinds, name
+    return found.components
+
+def sparse(reader, name, expected):
+    kind, shape = str(expected.dtype), expected.shape
+    if expected.ndim == 2:
+        found = parts(reader, name, {"values": kind, "indices": "uint64", "indptr": "uint64"})
+        dense = np.zeros(shape, kind)
+        for row in range(shape[0]):
+            for at in range(int(found["indptr"][row]), int(found["indptr"][row + 1])):
+                dense[row, int(found["indices"][at])] = found["values"][at]
+        matrix = scipy.sparse.csr_matrix((found["values"], found["indices"], found["indptr"]), shape).toarray()
+        np.testing.assert_array_equal(matrix, expected)
+        if is_1_1: np.testing.assert_array_equal(reader.read_tensor(name).toarray(), expected)
+    else:
+        found = parts(reader, name, {"values": kind, "coords": "uint64"})
+        dense = np.zeros(shape, kind)
+        dense[tuple(found["coords"].reshape(len(shape), -1))] = found["values"]
+    assert dense.tobytes() == expected.tobytes(), name
+
+def group(reader, name, integers, scale):
+    found = parts(reader, name, {"packed_weight": "int32", "scales": "float32", "zeros": "float32"})
+    rows, columns = integers.shape
+    per_word = rows * columns // found["packed_weight"].size
+    bits = 32 // per_word
+    words = found["packed_weight"].view(np.uint32).reshape(rows // per_word, columns)
+    fields = np.stack([words[row // per_word] >> np.uint32(bits * (row % per_word)) & np.uint32(2**bits - 1) for row in range(rows)])
+    weight = found["scales"].reshape(1, columns) * (fields.astype("f4") - found["zeros"].reshape(1, columns))
+    assert weight.dtype == np.float32
+    np.testing.assert_array_equal(weight, integers.astype("f4") * np.float32(1 / scale))
+    if not is_1_1: assert reader.read(name).format == "quantized_group" and reader.read(name).attributes["bits"] == bits
+
+expected = load_file("w.safetensors")
+for version in ["1.1", "1.2"]:
+    for how in ["raw", "zstd"]:
+        reader = ztensor.Reader(f"{version}-{how}.zt")
+        names = set(reader.tensor_names if is_1_1 else reader.keys())
+        assert names == {name for name in expected if not name.endswith(".scale")}, names
+        for name in names:
+            if name.startswith("sparse"): sparse(reader, name, expected[name])
+            elif name.startswith("group"): group(reader, name, expected[name], expected[name + ".scale"].item())
+            else:
+                given = reader.read_tensor(name) if is_1_1 else reader.read_numpy(name)
+                found = np.asarray(given)
+                assert found.dtype == expected[name].dtype and found.tobytes() == expected[name].tobytes(), name
+"#;
+
+#[test]
+fn other_libraries_read_every_kind_of_object() {
+    let Some(python) = std::env::var_os("CARTON_TEST_PYTHON") else {
+        eprintln!("skipped: CARTON_TEST_PYTHON names no python3 that has ztensor (tests/python/setup.sh makes one)");
+        return;
+    };
+    let sandbox = Sandbox::new();
+    let run = |script: &str, argument: &str| {
+        let mut command = std::process::Command::new(&python);
+        let output = command.args(["-c", script, argument]).current_dir(sandbox.work()).output().unwrap();
+        assert!(output.status.success(), "{argument}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    run(
+        "import numpy as np; from safetensors.numpy import save_file
+r = np.random.default_rng(1)
+def few(shape, kind):
+    t = r.normal(size=shape) * 9; t[r.random(shape) < 0.8] = 0
+    return t.astype(kind)
+m = few((9, 7), 'f4'); m[0] = 0; m[1, 1] = -0.0; m[2, 2] = np.nan; m[3, 3] = np.inf
+save_file({'sparse.f4': m, 'sparse.f8': few((4, 30), 'f8'), 'sparse.i4': few((6, 6), 'i4'), 'sparse.1d': few((50,), 'f4'),
+  'sparse.3d': few((3, 4, 5), 'i2'), 'sparse.zeros': np.zeros((3, 2), 'f4'), 'dense': np.ones((3, 4), 'f2'),
+  'group.8': r.integers(-128, 128, (8, 3)).astype('i1'), 'group.8.scale': np.array(63.7),
+  'group.4': r.integers(-8, 8, (16, 5)).astype('i1'), 'group.4.scale': np.array([3.3]),
+  'group.2': r.integers(-2, 2, (32, 2)).astype('i1'), 'group.2.scale': np.array(1e-3)}, 'w.safetensors')",
+        "",
+    );
+    for version in ["1.1", "1.2"] {
+        for (how, options) in [("raw", ""), ("zstd", " --zstd 3 --digest crc32c")] {
+            let convert = format!("tensor convert w.safetensors {version}-{how}.zt --version {version}{options}");
+            sandbox.carton(&format!("{convert} --sparse-below 0.5 --quantized-groups")).expect_code(0);
+        }
+    }
+    for peer in ["1.1", "1.2"] {
+        run(READ_ZTENSOR, peer);
+    }
+}

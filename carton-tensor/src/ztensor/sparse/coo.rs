@@ -115,8 +115,18 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// As [`object`](Self::object).
     pub fn coo(&mut self, name: &str, tensor: &Coo, store_as: StoreAs) -> Result<(), ZTensorError> {
-        let coords = index::to_tensor(&tensor.coords, &Place::object(name))?;
-        let parts = [("values", tensor.values(), store_as), ("coords", &coords, store_as)];
-        self.object(name, tensor.shape(), "sparse_coo", &Attributes::new(), &parts)
+        write(self, name, tensor, &Attributes::new(), store_as)
     }
+}
+
+pub(super) fn write<W: Write>(
+    writer: &mut Writer<W>,
+    name: &str,
+    tensor: &Coo,
+    attributes: &Attributes,
+    store_as: StoreAs,
+) -> Result<(), ZTensorError> {
+    let coords = index::to_tensor(&tensor.coords, &Place::object(name))?;
+    let parts = [("values", tensor.values(), store_as), ("coords", &coords, store_as)];
+    writer.object(name, tensor.shape(), "sparse_coo", attributes, &parts)
 }

@@ -189,10 +189,19 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// As [`object`](Self::object).
     pub fn csr(&mut self, name: &str, matrix: &Csr, store_as: StoreAs) -> Result<(), ZTensorError> {
-        let at = Place::object(name);
-        let (indices, indptr) = (index::to_tensor(&matrix.indices, &at)?, index::to_tensor(&matrix.indptr, &at)?);
-        let parts =
-            [("values", matrix.values(), store_as), ("indices", &indices, store_as), ("indptr", &indptr, store_as)];
-        self.object(name, matrix.shape(), "sparse_csr", &Attributes::new(), &parts)
+        write(self, name, matrix, &Attributes::new(), store_as)
     }
+}
+
+pub(super) fn write<W: Write>(
+    writer: &mut Writer<W>,
+    name: &str,
+    matrix: &Csr,
+    attributes: &Attributes,
+    store_as: StoreAs,
+) -> Result<(), ZTensorError> {
+    let at = Place::object(name);
+    let (indices, indptr) = (index::to_tensor(&matrix.indices, &at)?, index::to_tensor(&matrix.indptr, &at)?);
+    let parts = [("values", matrix.values(), store_as), ("indices", &indices, store_as), ("indptr", &indptr, store_as)];
+    writer.object(name, matrix.shape(), "sparse_csr", attributes, &parts)
 }

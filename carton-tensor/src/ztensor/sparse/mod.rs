@@ -8,14 +8,63 @@ mod index;
 pub use coo::Coo;
 pub use csr::Csr;
 
-use super::ZTensorError;
+use std::io::Write;
+
 use super::place::Place;
+use super::{Attributes, StoreAs, Writer, ZTensorError};
 use crate::element_count;
 use crate::files::{ElementType, RawTensor, SharedBytes};
 
 /// The bytes up to which [`Csr::to_dense`] and [`Coo::to_dense`] make a sparse tensor dense: 4 GiB. A few bytes of a file can
 /// stand for any number of zeros, so more than this is made only for a caller who says how much.
 pub const MAX_DENSE: u64 = 4 << 30;
+
+/// The share of a tensor's elements that a sparse form of it has: those whose bytes are not all zero, so -0.0 too (spec/ztensor.md §5.1).
+/// `None` for a tensor without elements, and for elements that do not fill whole bytes, which no sparse format has.
+///
+/// ```
+/// use carton_tensor::files::{ElementType, RawTensor};
+/// let tensor = RawTensor::new(ElementType::Uint8, vec![4], vec![0_u8, 7, 0, 0].into())?;
+/// assert_eq!(carton_tensor::ztensor::density(&tensor), Some(0.25));
+/// # Ok::<(), carton_tensor::files::RawTensorError>(())
+/// ```
+#[must_use]
+pub fn density(tensor: &RawTensor) -> Option<f64> {
+    let size = element_size(tensor.dtype(), &Place::object("")).ok()?;
+    let n_elements = tensor.n_elements();
+    (n_elements > 0).then(|| n_stored(tensor.bytes(), size) as f64 / n_elements as f64)
+}
+
+/// How many elements have bytes that are not all zero.
+fn n_stored(bytes: &[u8], size: usize) -> usize {
+    bytes.chunks_exact(size).filter(|element| is_stored(element)).count()
+}
+
+fn is_stored(element: &[u8]) -> bool {
+    element.iter().any(|&byte| byte != 0)
+}
+
+impl<W: Write> Writer<W> {
+    /// Writes a dense tensor in a sparse format: a matrix as `sparse_csr`, any other as `sparse_coo`. Made dense again, it has the same
+    /// bytes (spec/ztensor.md §5.1).
+    ///
+    /// # Errors
+    /// As [`object`](Self::object); [`DuplicateEntry`](ZTensorError::DuplicateEntry) for elements smaller than a byte;
+    /// [`Memory`](ZTensorError::Memory): beside the tensor this takes as much as its sparse form, twice.
+    pub fn add_sparse(
+        &mut self,
+        name: &str,
+        tensor: &RawTensor,
+        attributes: &Attributes,
+        store_as: StoreAs,
+    ) -> Result<(), ZTensorError> {
+        if tensor.shape().len() == 2 {
+            csr::write(self, name, &Csr::from_dense(tensor)?, attributes, store_as)
+        } else {
+            coo::write(self, name, &Coo::from_dense(tensor)?, attributes, store_as)
+        }
+    }
+}
 
 /// What sparse tensors share: a shape and values of one dimension.
 #[derive(Clone, Debug)]
@@ -69,9 +118,14 @@ impl Values {
     fn from_dense(tensor: &RawTensor) -> Result<(Self, Vec<usize>), ZTensorError> {
         let at = || Place::object("");
         let size = element_size(tensor.dtype(), &at())?;
+        let n_values = n_stored(tensor.bytes(), size);
+        let n_bytes = n_values.saturating_mul(size);
+        let memory = |_| ZTensorError::Memory { at: at(), n_bytes: n_bytes as u64 };
         let (mut values, mut positions) = (Vec::new(), Vec::new());
+        values.try_reserve_exact(n_bytes).map_err(memory)?;
+        positions.try_reserve_exact(n_values).map_err(memory)?;
         for (position, element) in tensor.bytes().chunks_exact(size).enumerate() {
-            if element.iter().any(|&byte| byte != 0) {
+            if is_stored(element) {
                 values.extend_from_slice(element);
                 positions.push(position);
             }

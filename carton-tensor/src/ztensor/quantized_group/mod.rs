@@ -1,5 +1,7 @@
 //! Weights quantized in groups, as GPTQ does (spec/ztensor.md §5.4).
 
+mod pack;
+
 use super::attributes::Attribute;
 use super::manifest::{Format, Object};
 use super::place::Place;
@@ -46,7 +48,7 @@ impl QuantizedGroup {
     fn new(reader: &Reader, object: &Object<'_>) -> Result<Self, ZTensorError> {
         let attributes = object.attributes()?;
         let (bits, per_word) = packing(&attributes, object)?;
-        let [rows, columns] = shape(object, per_word)?;
+        let [rows, columns] = shape(object.shape(), per_word, || object.place())?;
         let group_size = group_size(&attributes, object, rows)?;
         let n_groups = rows.div_ceil(group_size);
         let component = |role| reader.elements(object, role);
@@ -197,11 +199,11 @@ fn weights_per_word(attributes: &Attributes) -> Option<usize> {
 }
 
 /// A matrix whose rows fill words.
-fn shape(object: &Object<'_>, per_word: usize) -> Result<[usize; 2], ZTensorError> {
-    match object.shape() {
+fn shape(shape: &[usize], per_word: usize, at: impl Fn() -> Box<Place>) -> Result<[usize; 2], ZTensorError> {
+    match shape {
         &[rows, columns] if rows > 0 && rows.is_multiple_of(per_word) => Ok([rows, columns]),
         found => Err(ZTensorError::QuantizedShape {
-            at: Place::object(object.name()),
+            at: at(),
             expected: format!("two dimensions, the first of them a multiple of {per_word}"),
             found: found.to_vec(),
         }),

@@ -1,0 +1,98 @@
+//! Which tensors become quantized groups: `int8` matrices that have their scale beside them (spec/weights.md §2.3, spec/ztensor.md §5.4).
+
+use std::collections::BTreeMap;
+
+use carton_tensor::element_count;
+use carton_tensor::files::{ElementType, RawTensor, SharedBytes};
+use carton_tensor::weights::SCALE_SUFFIX;
+use carton_tensor::ztensor::QuantizedGroup;
+
+use super::numbers;
+use crate::output::one_line;
+use crate::tensor_files::{Listed, Source, TensorFileError};
+
+/// The tensors that become groups, and what the group multiplies their integers with.
+#[derive(Default)]
+pub(super) struct Groups<'a> {
+    scales: BTreeMap<&'a str, f32>,
+}
+
+impl<'a> Groups<'a> {
+    /// Finds them among the tensors to be written, and reads their scales. A warning names those that have a scale and fit no group.
+    pub(super) fn find(
+        source: &Source,
+        listed: &[&'a Listed],
+        warnings: &mut Vec<String>,
+    ) -> Result<Self, TensorFileError> {
+        let by_name: BTreeMap<&str, &Listed> = listed.iter().map(|listed| (listed.name.as_str(), *listed)).collect();
+        let mut scales = BTreeMap::new();
+        let mut left = Vec::new();
+        for scale in listed {
+            let integers = scale.name.strip_suffix(SCALE_SUFFIX).and_then(|name| by_name.get(name));
+            let Some(integers) = integers.filter(|integers| is_dense(integers, |it| it == ElementType::Int8)) else {
+                continue;
+            };
+            if !is_dense(scale, ElementType::is_float) {
+                continue;
+            }
+            let shape = integers.shape.as_deref().unwrap_or_default();
+            let is_one = scale.shape.as_deref().and_then(element_count) == Some(1);
+            let factor = if is_one && QuantizedGroup::fits(shape) { factor(source, &scale.name)? } else { None };
+            match factor {
+                Some(factor) => drop(scales.insert(integers.name.as_str(), factor)),
+                None => left.push(integers.name.as_str()),
+            }
+        }
+        if !left.is_empty() {
+            let names: Vec<String> = left.iter().take(5).map(|name| one_line(name)).collect();
+            let more = if left.len() > names.len() { " and others" } else { "" };
+            warnings.push(format!(
+                "written as they are, because a quantized group needs a matrix of a multiple of 4 rows, and one scale that is a finite number and not 0: `{}`{more}",
+                names.join("`, `")
+            ));
+        } else if scales.is_empty() {
+            warnings.push("no tensor becomes a quantized group: none of int8 has its scale beside it".to_owned());
+        }
+        Ok(Self { scales })
+    }
+
+    /// Whether a tensor becomes a group.
+    pub(super) fn contains(&self, name: &str) -> bool {
+        self.scales.contains_key(name)
+    }
+
+    /// Whether a tensor is the scale of one that becomes a group, and is written with it.
+    pub(super) fn is_scale(&self, name: &str) -> bool {
+        name.strip_suffix(SCALE_SUFFIX).is_some_and(|of| self.contains(of))
+    }
+
+    /// Reads a tensor as a group, of the fewest bits that hold its integers.
+    pub(super) fn read(&self, source: &Source, name: &str) -> Result<Option<QuantizedGroup>, TensorFileError> {
+        let Some(&factor) = self.scales.get(name) else { return Ok(None) };
+        let Some(integers) = numbers(source.read(name)?) else { return Ok(None) };
+        let (Some(bits), &[_, columns]) = (QuantizedGroup::fewest_bits(&integers), integers.shape()) else {
+            return Ok(None);
+        };
+        // No more than there are integers, which were just read.
+        let scales = SharedBytes::from(vec![factor; columns]);
+        let scales = RawTensor::new(ElementType::Float32, vec![1, columns], scales)
+            .map_err(|_| TensorFileError::UnknownKind { name: name.to_owned() })?;
+        Ok(Some(QuantizedGroup::from_integers(&integers, bits, None, scales)?))
+    }
+}
+
+/// Whether a tensor is dense, and of a dtype that is known and fits.
+fn is_dense(listed: &Listed, fits: impl Fn(ElementType) -> bool) -> bool {
+    listed.format == "dense"
+        && listed.element_type.is_some_and(|dtype| fits(dtype) && listed.dtype.as_deref() == Some(dtype.name()))
+}
+
+/// What the integers are multiplied with: 1 divided by their scale. `None` where that is no number that `float32` has.
+fn factor(source: &Source, scale: &str) -> Result<Option<f32>, TensorFileError> {
+    let Some(tensor) = numbers(source.read(scale)?) else { return Ok(None) };
+    let scale = match tensor.dtype() {
+        ElementType::Float64 => tensor.bytes().first_chunk().map(|bytes| f64::from_le_bytes(*bytes)),
+        _ => tensor.to_f32().and_then(|numbers| numbers.first().map(|&scale| f64::from(scale))),
+    };
+    Ok(scale.map(|scale| (1.0 / scale) as f32).filter(|factor| factor.is_normal()))
+}
