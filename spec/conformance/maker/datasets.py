@@ -77,6 +77,7 @@ ALSO = {
     "batch": ("2.2", "**§2.2** Writers of this project say in a shard's `__metadata__` what it is"),
     "other-names": ("3.3", "**§3.3** `shard_path` leads from the dataset's folder to a shard"),
     "shard-unreadable": ("2", "**§2** A shard is a safetensors file"),
+    "connector-slash": ("2.3", "**§2.3** Shards of the connector have no such metadata, and its manifest does not name the separator."),
     "samples-differ": ("3.4", "**§3.4** `samples_count` are the samples of a shard"),
 }
 
@@ -99,6 +100,25 @@ def read():
         content = shard(names, metadata)
         return {MANIFEST: json.dumps(manifest_of(listed({FIRST: 2}, **{FIRST: content}), schema)).encode(), FIRST: content}
 
+    def of_connector(samples, tensors, metadata=None, **fields):
+        """One shard, as the connector has it: its manifest counts rows and names no separator."""
+        content = shard(tensors, metadata)
+        described = {name: {"dtype": dtype, "shape": shape} for name, (dtype, shape, _) in tensors.items()}
+        manifest = manifest_of(listed({FIRST: samples}, **{FIRST: content}), described, **fields)
+        return {MANIFEST: json.dumps(manifest).encode(), FIRST: content}
+
+    def joined(separator, *columns):
+        """Two samples with these columns, each of two bytes, which cannot be two rows of a batch."""
+        values = {name: ("U8", [1, 2], row) for name, row in zip(("left", "up"), ROWS)}
+        tensors = {f"{name}{separator}{column}": value for name, value in values.items() for column in columns}
+        return tensors, {"samples": [sample(name, **dict.fromkeys(columns, value)) for name, value in values.items()]}
+
+    connector = "They are named after samples if they can be taken apart so that all samples have all columns"
+    slash, slash_samples = joined("/", "image", "label")
+    colons, colons_samples = joined("::", "image", "label")
+    inside, inside_samples = joined("__", "image__raw", "label__raw")
+    nothing, nothing_samples = joined("", "image", "label")
+
     other = {"data/x.safetensors": rows(ROWS[0])}
     other_order = two()
     order = json.loads(other_order[MANIFEST])
@@ -117,9 +137,15 @@ def read():
     return [
         case("batch", "two shards in batch mode", "2.1", "In *batch mode* each tensor of a shard holds one column", two(), row_samples(*ROWS)),
         case("key-value", "a shard in key-value mode", "2.1", "In *key-value mode* each sample has tensors of its own", of_names(key_value), named),
-        case("key-value-without-hints", "the same without hints, as the connector writes it", "2.2", "A reader checks them (§7), and does without them where they are absent, as in shards of the connector", of_names(None), named),
+        case("key-value-without-hints", "the same without hints, as the connector writes it", "2.3", "Of several ways the one with `__` is taken", of_names(None), named),
         case("key-value-separator", "another separator", "2.1", "the separator is `__` unless another was chosen", slashed_files, named),
-        case("batch-without-hints", "batch mode without hints", "2.2", "if all first dimensions are the `samples_count` of the manifest the samples are the rows", {MANIFEST: json.dumps(wide).encode(), **without_hints}, row_samples(*ROWS)),
+        case("batch-without-hints", "batch mode without hints", "2.3", "Without such a way, the samples are the rows", {MANIFEST: json.dumps(wide).encode(), **without_hints}, row_samples(*ROWS)),
+        case("connector-slash", "named samples with the separator `/` that nothing names", "2.3", connector, of_connector(2, slash), slash_samples),
+        case("connector-colons", "the separator `::`", "2.3", connector, of_connector(2, colons), colons_samples),
+        case("connector-no-separator", "no separator", "2.3", "then no separator", of_connector(2, nothing), nothing_samples),
+        case("connector-separator-in-columns", "columns with the separator in their names", "2.3", "the longest columns first", of_connector(2, inside), inside_samples),
+        case("connector-last-win", "more rows than samples", "2.3", "the connector counts every row, and writes of several rows of one name the last", of_connector(3, slash), slash_samples),
+        case("key-value-in-manifest", "a separator in the manifest", "3.6", "**§3.6** `key_value` may be there for shards in key-value mode that have no metadata (§2.2)", of_connector(2, colons, key_value={"separator": "::", "columns": ["image", "label"]}), colons_samples),
         case("other-names", "a shard in a folder, under a name that writers do not give", "2", "Readers take any name that §3.3 allows", {MANIFEST: json.dumps(manifest_of(listed({"data/x.safetensors": 1}, **other))).encode(), **other}, row_samples(ROWS[0])),
         case("other-order", "shards in another order", "3.1", "Readers take the rows in this order, whatever that of the manifest is", other_order, row_samples(*ROWS)),
         case("no-shards", "a dataset of nothing", "3.1", "is a JSON object of at most 2 GiB with the fields above", {MANIFEST: json.dumps(manifest_of([], {})).encode()}, {"samples": []}),
@@ -189,6 +215,6 @@ def found():
         bad("shard-unreadable", "a shard that is no safetensors file", "a shard cannot be read, or is no safetensors file", "unreadable", **{FIRST: b"\xff" * len(first)}),
         bad("shard-link-out", "a shard that is a link out of the folder", "a shard is a link that §3.3 forbids", "link", **{FIRST: Link("../batch/" + FIRST)}),
         bad("schema-differs", "a schema of another tensor", "the tensors of a shard are not those of the schema", "schema", **{MANIFEST: json.dumps(wrong_schema).encode()}),
-        bad("samples-differ", "another number of samples", "a shard has not as many samples as the manifest says (§2.2)", "samples", **{MANIFEST: json.dumps(other_count).encode()}),
+        bad("samples-differ", "another number of samples", "a shard has not as many samples as the manifest says (§2.2, §2.3)", "samples", **{MANIFEST: json.dumps(other_count).encode()}),
         bad("unfinished", "a folder `_tasks`", "there is a folder `_tasks`: a writer was stopped, or is not done yet", "unfinished", **{"_tasks/left": b""}),
     ]  # fmt: skip
