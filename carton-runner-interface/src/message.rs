@@ -411,7 +411,10 @@ pub(crate) enum Parsed {
 
 /// Parses the JSON part of a frame.
 pub(crate) fn parse(json: &[u8]) -> Result<Parsed, ProtocolError> {
-    let error = match serde_json::from_slice::<Envelope>(json) {
+    // The parser looks at the encoding of those strings alone that it keeps.
+    let json = std::str::from_utf8(json)
+        .map_err(|error| ProtocolError::Malformed { message: None, problem: error.to_string() })?;
+    let error = match serde_json::from_str::<Envelope>(json) {
         Ok(envelope) => return Ok(Parsed::Known(envelope)),
         Err(error) => error,
     };
@@ -425,7 +428,7 @@ pub(crate) fn parse(json: &[u8]) -> Result<Parsed, ProtocolError> {
         #[serde(deserialize_with = "only_name")]
         message: String,
     }
-    match serde_json::from_slice::<Outline>(json) {
+    match serde_json::from_str::<Outline>(json) {
         Ok(outline) if !Message::NAMES.contains(&outline.message.as_str()) => {
             Ok(Parsed::Unknown { id: outline.id, release: outline.release, name: outline.message })
         }
@@ -520,13 +523,13 @@ mod tests {
 
     #[test]
     fn unknown_messages_are_told_from_broken_ones() {
-        fn check(json: &str, expected: &str) {
-            let found = match parse(json.as_bytes()) {
+        fn check(json: impl AsRef<[u8]>, expected: &str) {
+            let found = match parse(json.as_ref()) {
                 Ok(Parsed::Known(envelope)) => format!("known {}", envelope.message.name()),
                 Ok(Parsed::Unknown { id, name, .. }) => format!("unknown {name} {id:?}"),
                 Err(error) => error.to_string(),
             };
-            assert!(found.starts_with(expected), "{json}: {found}");
+            assert!(found.starts_with(expected), "{}: {found}", json.as_ref().escape_ascii());
         }
         check(r#"{"id":9,"message":{"dance":{"steps":[1,2]}}}"#, "unknown dance Some(9)");
         check(r#"{"message":{"dance":null}}"#, "unknown dance None");
@@ -539,6 +542,7 @@ mod tests {
         check(r#"{"id":1}"#, "malformed message: missing field `message`");
         check("[]", "malformed message: ");
         check("", "malformed message: EOF");
+        check(b"{\"other\":\"\xff\",\"message\":{\"ping\":{}}}", "malformed message: invalid utf-8 sequence");
     }
 
     proptest! {
