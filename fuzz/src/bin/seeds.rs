@@ -41,8 +41,11 @@ fn write(folder: &Path) -> io::Result<()> {
         fs::create_dir_all(folder.join(target))?;
         for file in fs::read_dir(repository.join(from))? {
             let file = file?;
-            if file.file_name().as_encoded_bytes().ends_with(ending.as_bytes()) {
-                fs::copy(file.path(), folder.join(target).join(file.file_name()))?;
+            let name = file.file_name().to_string_lossy().into_owned();
+            if name.ends_with(ending) {
+                // Files of two folders may have one name.
+                let name = format!("{}-{name}", from.replace('/', "-"));
+                fs::copy(file.path(), folder.join(target).join(name))?;
             }
         }
     }

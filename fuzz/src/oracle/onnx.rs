@@ -18,7 +18,8 @@ pub fn check(bytes: &[u8]) -> bool {
     };
     assert_eq!(outputs, names(&graph.output));
     // Those that have a value in the file nobody has to give. The other reader knows no sparse values.
-    let constants: BTreeSet<&str> = graph.initializer.iter().filter_map(|tensor| tensor.name.as_deref()).collect();
+    let constants: BTreeSet<&str> =
+        graph.initializer.iter().map(|tensor| tensor.name.as_deref().unwrap_or_default()).collect();
     let found = names(&graph.input);
     let expected: Vec<&String> = found.iter().filter(|name| !constants.contains(name.as_str())).collect();
     assert!(inputs.iter().all(|name| expected.contains(&name)), "{inputs:?}, {expected:?}");
