@@ -8,6 +8,7 @@ use carton_runner_interface::host::CallError;
 use carton_runner_interface::runner::{RunnerError, RunnerErrorKind};
 use carton_tensor::DataType;
 
+use crate::archive::ArchiveError;
 use crate::cache::CacheError;
 use crate::config::ConfigError;
 use crate::contents::{self, ContentsError};
@@ -57,6 +58,14 @@ pub enum Error {
         path: PathBuf,
         /// Why.
         source: carton_tensor::npy::NpyError,
+    },
+    /// A model to be packed is a file that is empty, or that was cut off.
+    #[error("cannot pack `{}`", path.display())]
+    ModelFile {
+        /// The file.
+        path: PathBuf,
+        /// Which of the two it is.
+        source: ArchiveError,
     },
     /// What the metadata of a model to be packed refers to cannot be used.
     #[error("{place} refers to `{reference}`")]

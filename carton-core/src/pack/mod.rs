@@ -207,7 +207,7 @@ impl Carton {
     /// ```
     ///
     /// # Errors
-    /// The path cannot be looked at.
+    /// The path cannot be looked at; [`Error::ModelFile`] for a file that is empty or was cut off.
     pub async fn runner_for(path: impl AsRef<Path>) -> Result<Option<&'static str>, Error> {
         let path = path.as_ref().to_path_buf();
         run_blocking(move |_| recognize::runner_for(&path)).await

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::Error;
-use crate::archive::Archive;
+use crate::archive::{Archive, ArchiveError};
 use crate::source::{FileSource, Source};
 
 /// What every zip file with entries begins with.
@@ -21,7 +21,7 @@ enum Seen {
 /// The runner that runs the model at `path`; `None` where its files leave doubt.
 ///
 /// # Errors
-/// The path cannot be looked at.
+/// The path cannot be looked at, or is a file that is empty or was cut off.
 pub(super) fn runner_for(path: &Path) -> Result<Option<&'static str>, Error> {
     Ok(decide(&look(path)?))
 }
@@ -31,7 +31,7 @@ fn look(path: &Path) -> Result<Seen, Error> {
     let metadata = std::fs::metadata(path).map_err(Error::io("open", path))?;
     if !metadata.is_dir() {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        return Ok(Seen::File { name, entries: archive(path) });
+        return Ok(Seen::File { name, entries: archive(path)? });
     }
     let (mut modules, mut onnx_files) = (0, 0);
     for entry in std::fs::read_dir(path).map_err(Error::io("list", path))? {
@@ -43,12 +43,29 @@ fn look(path: &Path) -> Result<Seen, Error> {
     Ok(Seen::Folder { modules, onnx_files })
 }
 
-/// The directory of a zip archive; `None` for a file that is no zip archive or is damaged. Its user then names the runner.
-fn archive(path: &Path) -> Option<Archive> {
-    let source = FileSource::open(path).ok()?;
+/// The directory of a zip archive; `None` for a file that is no zip archive, or one that other programs may read. Its user then
+/// names the runner.
+///
+/// # Errors
+/// The file cannot be opened, is empty, or is a zip archive that was cut off: no runner runs those.
+fn archive(path: &Path) -> Result<Option<Archive>, Error> {
+    let source = FileSource::open(path).map_err(Error::io("open", path))?;
+    let unusable = |source| Error::ModelFile { path: path.to_path_buf(), source };
+    if source.len() == 0 {
+        return Err(unusable(ArchiveError::Empty));
+    }
     let mut magic = [0; ZIP_MAGIC.len()];
-    source.read_at(0, &mut magic).ok().filter(|()| magic == ZIP_MAGIC)?;
-    Archive::open(Arc::new(source)).inspect_err(|error| tracing::debug!(%error, "not an archive that is read")).ok()
+    if source.read_at(0, &mut magic).is_err() || magic != ZIP_MAGIC {
+        return Ok(None);
+    }
+    match Archive::open(Arc::new(source)) {
+        Ok(archive) => Ok(Some(archive)),
+        Err(error @ ArchiveError::Truncated { .. }) => Err(unusable(error)),
+        Err(error) => {
+            tracing::debug!(%error, "not an archive that is read");
+            Ok(None)
+        }
+    }
 }
 
 fn decide(seen: &Seen) -> Option<&'static str> {
@@ -122,7 +139,7 @@ mod tests {
         check(&[], None);
         let file = |name: &str, expected: Option<&str>| {
             let path = folder.path().join(name);
-            std::fs::write(&path, "PK\x03\x04").unwrap();
+            std::fs::write(&path, "something").unwrap();
             assert_eq!(runner_for(&path).unwrap(), expected, "{name}");
         };
         file("model.onnx", Some("onnx"));
@@ -143,11 +160,20 @@ mod tests {
         let check = |bytes: &[u8], expected: Option<&str>| {
             let path = folder.path().join("weights.zip");
             std::fs::write(&path, bytes).unwrap();
-            assert_eq!(runner_for(&path).unwrap(), expected);
+            assert_eq!(runner_for(&path).unwrap(), expected, "{}", bytes.escape_ascii());
         };
         check(&bytes, Some("torchscript"));
-        check(&bytes[..bytes.len() - 10], None);
         check(b"PK", None);
-        check(b"", None);
+        // No runner runs what is empty or was cut off.
+        let refused = |bytes: &[u8], expected: &str| {
+            let path = folder.path().join("weights.pt");
+            std::fs::write(&path, bytes).unwrap();
+            let error = runner_for(&path).unwrap_err();
+            let text = format!("{error}: {}", std::error::Error::source(&error).unwrap());
+            assert!(text.contains("weights.pt") && text.contains(expected), "{text}");
+        };
+        refused(&bytes[..bytes.len() - 10], "the file is truncated");
+        refused(b"PK\x03\x04", "the file is truncated");
+        refused(b"", "the file is empty");
     }
 }
