@@ -14,3 +14,5 @@ mod peers;
 mod properties;
 #[path = "ztensor/reject.rs"]
 mod reject;
+#[path = "ztensor/shared.rs"]
+mod shared;

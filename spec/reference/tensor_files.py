@@ -150,8 +150,8 @@ def read_ztensor(data):
         _require(isinstance(name, str) and isinstance(entry, dict), "zTensor §2.4")
         tensors[name] = _ztensor_object(entry, data, begin, blobs)
     reached = 0
-    for blob in sorted(blobs):
-        _require(blob[0] >= reached, "zTensor §1.4: two components share bytes")
+    for blob in sorted(set(blobs)):
+        _require(blob[0] >= reached, "zTensor §1.4: two components share some of their bytes")
         reached = blob[1]
     return tensors
 
@@ -210,6 +210,9 @@ class Cbor:
         self.data, self.offset = data, 0
 
     def document(self):
+        for tag in (b"\xd9\xd9\xf7", b"\xda\0\0\xd9\xf7", b"\xdb\0\0\0\0\0\0\xd9\xf7"):
+            if self.data.startswith(tag):  # it marks CBOR, and is no value
+                self.offset = len(tag)
         value = self._value(1)
         _require(isinstance(value, dict) and self.offset == len(self.data), "zTensor §2.1: not one CBOR map")
         return value

@@ -87,14 +87,13 @@ impl TensorFileError {
         }
     }
 
-    /// Whether it is that a sparse tensor would be too large.
-    fn is_too_large(&self) -> bool {
-        let error = match self {
-            Self::File(files::TensorFileError::ZTensor { source, .. }) => source,
-            Self::Ztensor(error) => error,
-            _ => return false,
-        };
-        matches!(error, ZTensorError::DenseSize { .. })
+    /// What is said of a zTensor file, if that is what it is about.
+    fn as_ztensor(&self) -> Option<&ZTensorError> {
+        match self {
+            Self::File(files::TensorFileError::ZTensor { source, .. }) => Some(source),
+            Self::Ztensor(error) => Some(error),
+            _ => None,
+        }
     }
 
     fn hint(&self) -> Option<String> {
@@ -125,10 +124,15 @@ impl TensorFileError {
             Self::OutputIsSource { .. } => Some("write to another file, and rename it afterwards".to_owned()),
             Self::CannotHold { hint, .. } => Some((*hint).to_owned()),
             Self::Carton(error) => error.hint(),
-            error if error.is_too_large() => {
-                Some("if it should be that large, allow it with --max-dense SIZE, such as 64GB".to_owned())
-            }
-            _ => None,
+            error => match error.as_ztensor()? {
+                ZTensorError::DenseSize { .. } => {
+                    Some("if it should be that large, allow it with --max-dense SIZE, such as 64GB".to_owned())
+                }
+                ZTensorError::OtherVersion { version } => Some(format!(
+                    "read it with a release {version} of the ztensor library, and save its tensors as safetensors, which can be converted"
+                )),
+                _ => None,
+            },
         }
     }
 }

@@ -46,6 +46,18 @@ pub enum ShardedError {
         /// The file.
         file: String,
     },
+    /// A name that something else than a regular file has.
+    #[error(
+        "{} of `{place}` is {found}, expected a safetensors file (spec/safetensors.md §7.3)", quoted(.file)
+    )]
+    NotAFile {
+        /// The index.
+        place: String,
+        /// The name.
+        file: String,
+        /// What it is.
+        found: &'static str,
+    },
     /// A link out of the checkpoint.
     #[error("{} of `{place}` is a link that leads out of its folder (spec/safetensors.md §7.3)", quoted(.file))]
     Outside {
@@ -250,6 +262,17 @@ fn read_index(path: &Path, place: &str) -> Result<Index, ShardedError> {
     Index::parse(&bytes.read(0..length).map_err(io)?).map_err(invalid)
 }
 
+/// Refuses what is no regular file: a folder cannot be read, and to open a pipe would wait for a writer.
+fn check_regular(path: &Path, file: &str, place: &str) -> Result<(), ShardedError> {
+    let io = |source| ShardedError::Io { place: path.display().to_string(), source };
+    let metadata = fs::metadata(path).map_err(io)?;
+    if metadata.is_file() {
+        return Ok(());
+    }
+    let found = if metadata.is_dir() { "a folder" } else { "a device, a pipe or a socket" };
+    Err(ShardedError::NotAFile { place: place.to_owned(), file: file.to_owned(), found })
+}
+
 /// Where the files of a checkpoint may be.
 struct Folders {
     /// The folder of the index, as it is named.
@@ -278,7 +301,10 @@ impl Folders {
         for file in index.files() {
             let path = self.named.join(file);
             match fs::canonicalize(&path) {
-                Ok(real) if self.real.iter().any(|folder| real.starts_with(folder)) => paths.push(real),
+                Ok(real) if self.real.iter().any(|folder| real.starts_with(folder)) => {
+                    check_regular(&real, file, place)?;
+                    paths.push(real);
+                }
                 Ok(_) => return Err(ShardedError::Outside { place: place.to_owned(), file: file.to_owned() }),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     count += 1;

@@ -96,6 +96,7 @@ impl Writer<AppendFile> {
     /// Takes over what a manifest says, to the byte. It was parsed before, and found to be right.
     fn keep(&mut self, manifest: &[u8], offset: u64) -> Result<(), ZTensorError> {
         let mut walker = Walker::new(manifest, offset);
+        walker.take_self_described();
         let mut items = walker.map()?;
         while walker.more(&mut items)? {
             let start = walker.position();

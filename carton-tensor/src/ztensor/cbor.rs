@@ -14,6 +14,9 @@ use super::place::Place;
 /// How deep values may be nested.
 pub(super) const MAX_DEPTH: usize = 64;
 
+/// The number of the tag in front of what is CBOR and says so.
+const SELF_DESCRIBED: u64 = 55_799;
+
 /// Walks over a manifest.
 pub(super) struct Walker<'b> {
     decoder: Decoder<'b>,
@@ -54,6 +57,14 @@ impl<'b> Walker<'b> {
 
     fn place_of(&self, position: usize) -> u64 {
         self.base.saturating_add(position as u64)
+    }
+
+    /// Skips the tag that says of what follows that it is CBOR (RFC 7049, section 2.4.5), if that is what comes next.
+    pub(super) fn take_self_described(&mut self) {
+        let start = self.position();
+        if self.head(6) != Some(SELF_DESCRIBED) {
+            self.decoder.set_position(start);
+        }
     }
 
     /// Starts a map.

@@ -9,7 +9,7 @@ use super::name::Name;
 use super::place::Place;
 
 /// How digests are made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DigestAlgorithm {
     /// SHA-256: nobody can make other bytes with the same digest.
     Sha256,

@@ -61,7 +61,7 @@ pub enum ZTensorError {
         found: [u8; 8],
     },
     /// §1.1: a container of another version of zTensor.
-    #[error("this is a file of zTensor {version}, expected 1.1 or 1.2 [spec/ztensor.md §1.1]")]
+    #[error("it is a file of zTensor {version}, which is another format: expected 1.1 or 1.2 [spec/ztensor.md §1.1]")]
     OtherVersion {
         /// The version.
         version: &'static str,
@@ -114,8 +114,8 @@ pub enum ZTensorError {
         /// Where the manifest starts.
         limit: u64,
     },
-    /// §1.4: two components share bytes.
-    #[error("{second} starts at byte {offset}, inside {first} [spec/ztensor.md §1.4]")]
+    /// §1.4: two components share some of their bytes, and not all.
+    #[error("{second} starts at byte {offset}, inside {first}, and is not the same bytes [spec/ztensor.md §1.4]")]
     Overlap {
         /// The component that starts first.
         first: Box<Place>,
@@ -575,7 +575,8 @@ pub enum ZTensorError {
 }
 
 impl ZTensorError {
-    /// Whether the file breaks a rule of the format. What is only too new, too large or too odd for this library breaks none.
+    /// Whether the file breaks a rule of the format, or is of another format. What is only too large or too odd for this library breaks
+    /// none.
     #[must_use]
     pub fn is_malformed(&self) -> bool {
         !matches!(
@@ -583,7 +584,6 @@ impl ZTensorError {
             Self::Open { .. }
                 | Self::Io(_)
                 | Self::Memory { .. }
-                | Self::OtherVersion { .. }
                 | Self::NoSuchObject { .. }
                 | Self::NoSuchComponent { .. }
                 | Self::WrongFormat { .. }

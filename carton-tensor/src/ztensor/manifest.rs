@@ -32,6 +32,8 @@ pub struct Manifest {
     pub(super) components: Vec<ComponentEntry>,
     /// The objects by name, unless the file has them in this order.
     pub(super) by_name: Option<Vec<u32>>,
+    /// Whether any two components are the same bytes of the file.
+    pub(super) shares_blobs: bool,
     pub(super) version: Span,
     pub(super) file_attributes: Span,
 }
@@ -96,7 +98,7 @@ pub(super) enum Logical {
 }
 
 /// How a component's bytes are stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Encoding {
     /// As they are.
     Raw,

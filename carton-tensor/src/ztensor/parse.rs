@@ -26,6 +26,7 @@ pub(super) fn parse(cbor: &[u8], offset: u64) -> Result<Manifest, ZTensorError> 
         last_end: 0,
         in_order: true,
     };
+    parser.walker.take_self_described();
     parser.root()?;
     let n_bytes = cbor.len().saturating_sub(parser.walker.position()) as u64;
     if n_bytes > 0 {
@@ -406,15 +407,17 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Finds two blobs that share bytes.
-    fn check_overlaps(&self) -> Result<(), ZTensorError> {
+    /// Finds two blobs that share some of their bytes, and not all, and whether any share all.
+    fn check_overlaps(&mut self) -> Result<(), ZTensorError> {
         let entries = self.manifest.components.iter().enumerate();
         let mut blobs: Vec<(u64, u64, u32)> = entries
             .filter(|(_, entry)| entry.length > 0)
             .map(|(index, entry)| (entry.offset, entry.offset.saturating_add(entry.length), index as u32))
             .collect();
         blobs.sort();
-        match blobs.windows(2).find(|pair| pair[1].0 < pair[0].1) {
+        let is_same = |pair: &[(u64, u64, u32)]| (pair[0].0, pair[0].1) == (pair[1].0, pair[1].1);
+        self.manifest.shares_blobs = blobs.windows(2).any(is_same);
+        match blobs.windows(2).find(|pair| pair[1].0 < pair[0].1 && !is_same(pair)) {
             None => Ok(()),
             Some(pair) => {
                 let (first, second) = (self.place_of(pair[0].2), self.place_of(pair[1].2));

@@ -1,14 +1,16 @@
 //! Opens a file and reads its tensors.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::digest::Hasher;
 use super::manifest::{Component, Format, Manifest, Object};
 use super::name::Name;
 use super::place::Place;
-use super::{Footer, ZTensorError, component, footer};
+use super::{Digest, DigestAlgorithm, Footer, ZTensorError, component, footer};
 use crate::element_count;
 use crate::files::{FileBytes, RawTensor, SharedBytes};
 
@@ -45,7 +47,12 @@ pub struct Reader {
     /// Where the manifest starts.
     blobs_end: u64,
     checks: Checks,
+    /// Tells it from every other one of this process but its clones, which read the same file.
+    number: u64,
 }
+
+/// The number of the next reader.
+static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// What [`Reader::verify_all`] found.
 #[derive(Debug, Default)]
@@ -54,7 +61,7 @@ pub struct Verified {
     pub n_verified: usize,
     /// How many have no digest.
     pub n_without: usize,
-    /// The stored bytes of those that were verified.
+    /// The stored bytes of those that were verified. What several components share counts once.
     pub n_bytes: u64,
     /// What is wrong with the others.
     pub failures: Vec<ZTensorError>,
@@ -109,7 +116,8 @@ impl Reader {
         cbor.resize(n_bytes as usize, 0);
         bytes.read_into(range.start, &mut cbor)?;
         let manifest = Manifest::parse(&cbor, range.start)?;
-        Ok(Self { bytes, manifest, blobs_end: range.start, checks: Checks::default() })
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Ok(Self { bytes, manifest, blobs_end: range.start, checks: Checks::default(), number })
     }
 
     /// The same file, with these checks for all that is read from now on.
@@ -123,6 +131,11 @@ impl Reader {
     #[must_use]
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
+    }
+
+    /// What tells the file that it reads from those of other readers.
+    pub(super) fn number(&self) -> u64 {
+        self.number
     }
 
     /// Where the manifest starts.
@@ -221,13 +234,16 @@ impl Reader {
     /// [`MalformedDigest`](ZTensorError::MalformedDigest), [`DigestMismatch`](ZTensorError::DigestMismatch),
     /// [`Io`](ZTensorError::Io).
     pub fn verify(&self, component: &Component<'_>) -> Result<(), ZTensorError> {
-        let at = || component.place();
-        let digest = component.digest()?.ok_or_else(|| ZTensorError::NoDigest { at: at() })?;
-        let range = component.stored();
+        let digest = component.digest()?.ok_or_else(|| ZTensorError::NoDigest { at: component.place() })?;
+        compare(component, digest, self.digest_of(component.stored(), digest.algorithm())?)
+    }
+
+    /// The digest of bytes of the file, in little memory.
+    fn digest_of(&self, range: Range<u64>, algorithm: DigestAlgorithm) -> Result<Digest, ZTensorError> {
         if self.bytes.is_in_memory() {
-            return digest.verify(&self.bytes.read(range)?, at);
+            return Ok(algorithm.digest(&self.bytes.read(range)?));
         }
-        let mut hasher = Hasher::new(digest.algorithm());
+        let mut hasher = Hasher::new(algorithm);
         let mut buffer = vec![0; PIECE.min(usize::try_from(range.end - range.start).unwrap_or(PIECE))];
         let mut offset = range.start;
         while offset < range.end {
@@ -237,31 +253,40 @@ impl Reader {
             hasher.update(piece);
             offset += n_bytes;
         }
-        let found = hasher.finish();
-        if found == digest {
-            return Ok(());
-        }
-        Err(ZTensorError::DigestMismatch { at: at(), expected: digest.to_string(), found: found.to_string() })
+        Ok(hasher.finish())
     }
 
-    /// Verifies the digests of all components on all cores, one component each.
+    /// Verifies the digests of all components on all cores, a blob each: what several components share is hashed once.
     #[must_use]
     pub fn verify_all(&self) -> Verified {
-        let mut components: Vec<Component<'_>> = self.objects().flat_map(|object| object.components()).collect();
-        let n_components = components.len();
-        components.retain(|component| component.digest_text().is_some());
-        let n_without = n_components - components.len();
-        // The largest first, so that no core is left alone with one at the end.
-        components.sort_by_key(|component| std::cmp::Reverse(component.stored().end - component.stored().start));
-        let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-        let work = || {
-            while let Some((index, component)) = take(&components, &next) {
-                if let Err(error) = self.verify(component) {
-                    failures.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((index, error));
+        let mut verified = Verified::default();
+        let mut failures = Vec::new();
+        let mut by_blob: BTreeMap<(u64, u64, &str), Blob<'_>> = BTreeMap::new();
+        for (index, component) in self.objects().flat_map(|object| object.components()).enumerate() {
+            match component.digest() {
+                Ok(None) => verified.n_without += 1,
+                Err(error) => failures.push((index, error)),
+                Ok(Some(digest)) => {
+                    let (range, algorithm) = (component.stored(), digest.algorithm());
+                    let blob = by_blob.entry((range.start, range.end, algorithm.name()));
+                    let blob = blob.or_insert_with(|| Blob { range, algorithm, components: Vec::new() });
+                    blob.components.push((index, component, digest));
                 }
             }
+        }
+        let mut blobs: Vec<Blob<'_>> = by_blob.into_values().collect();
+        // The largest first, so that no core is left alone with one at the end.
+        blobs.sort_by_key(|blob| std::cmp::Reverse(blob.length()));
+        let (next, found) = (AtomicUsize::new(0), Mutex::new((&mut verified, &mut failures)));
+        let work = || {
+            while let Some(blob) = blobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let digest = self.digest_of(blob.range.clone(), blob.algorithm);
+                let mut found = found.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                let (verified, failures) = &mut *found;
+                blob.judge(digest, verified, failures);
+            }
         };
-        let n_threads = std::thread::available_parallelism().map_or(1, usize::from).min(components.len());
+        let n_threads = std::thread::available_parallelism().map_or(1, usize::from).min(blobs.len());
         std::thread::scope(|scope| {
             // Where no thread can be had, this one does the work.
             for _ in 1..n_threads {
@@ -269,25 +294,55 @@ impl Reader {
             }
             work();
         });
-        let mut failures = failures.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         failures.sort_by_key(|(index, _)| *index);
-        let failed: u64 = failures.iter().filter_map(|(index, _)| components.get(*index)).map(stored_length).sum();
-        Verified {
-            n_verified: components.len() - failures.len(),
-            n_without,
-            n_bytes: components.iter().map(stored_length).sum::<u64>().saturating_sub(failed),
-            failures: failures.into_iter().map(|(_, error)| error).collect(),
+        verified.failures = failures.into_iter().map(|(_, error)| error).collect();
+        verified
+    }
+}
+
+/// Bytes of the file, and the components that are these bytes and have a digest of them, with their places among all.
+struct Blob<'m> {
+    range: Range<u64>,
+    algorithm: DigestAlgorithm,
+    components: Vec<(usize, Component<'m>, Digest)>,
+}
+
+impl Blob<'_> {
+    fn length(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+
+    /// Compares the digest of the bytes with those that the components have.
+    fn judge(
+        &self,
+        found: Result<Digest, ZTensorError>,
+        verified: &mut Verified,
+        failures: &mut Vec<(usize, ZTensorError)>,
+    ) {
+        let found = match found {
+            Ok(found) => found,
+            // Of what cannot be read one error is enough.
+            Err(error) => return failures.extend(self.components.first().map(|(index, ..)| (*index, error))),
+        };
+        let n_before = verified.n_verified;
+        for (index, component, digest) in &self.components {
+            match compare(component, *digest, found) {
+                Ok(()) => verified.n_verified += 1,
+                Err(error) => failures.push((*index, error)),
+            }
+        }
+        if verified.n_verified > n_before {
+            verified.n_bytes += self.length();
         }
     }
 }
 
-fn take<'a, T>(all: &'a [T], next: &AtomicUsize) -> Option<(usize, &'a T)> {
-    let index = next.fetch_add(1, Ordering::Relaxed);
-    all.get(index).map(|one| (index, one))
-}
-
-fn stored_length(component: &Component<'_>) -> u64 {
-    component.stored().end - component.stored().start
+fn compare(component: &Component<'_>, expected: Digest, found: Digest) -> Result<(), ZTensorError> {
+    if found == expected {
+        return Ok(());
+    }
+    let at = component.place();
+    Err(ZTensorError::DigestMismatch { at, expected: expected.to_string(), found: found.to_string() })
 }
 
 /// All elements of a component in one dimension.

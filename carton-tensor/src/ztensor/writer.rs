@@ -1,6 +1,6 @@
 //! Writes a file from front to back (spec/ztensor.md §6).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Read, Write};
 
 use minicbor::Encoder;
@@ -16,7 +16,7 @@ use crate::files::{ElementType, RawTensor};
 use crate::{MAX_RANK, element_count};
 
 /// How a component is stored: compressed or not, with a digest or not.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct StoreAs {
     /// The level of zstd, 1 to 22; `None` for bytes as they are.
     pub zstd: Option<i32>,
@@ -55,6 +55,8 @@ pub struct Writer<W: Write> {
     pub(super) head: Head,
     /// The objects by name, each as CBOR.
     pub(super) objects: BTreeMap<String, Vec<u8>>,
+    /// The blobs that were copied from files whose components share some.
+    copied: HashMap<CopiedFrom, Copied>,
     /// Whether a blob was begun and not finished.
     is_broken: bool,
     /// What is done when everything is written.
@@ -103,7 +105,16 @@ impl<W: Write> Writer<W> {
 
     /// Goes on after `offset` bytes.
     pub(super) fn resume(inner: W, offset: u64, version: Version, commit: fn(&mut W) -> io::Result<()>) -> Self {
-        Self { inner, offset, version, head: Head::default(), objects: BTreeMap::new(), is_broken: false, commit }
+        Self {
+            inner,
+            offset,
+            version,
+            head: Head::default(),
+            objects: BTreeMap::new(),
+            copied: HashMap::new(),
+            is_broken: false,
+            commit,
+        }
     }
 
     /// What is written to.
@@ -189,7 +200,8 @@ impl<W: Write> Writer<W> {
     }
 
     /// Writes an object of another file with its attributes and all its components, those of formats and logical types that are not known
-    /// too. `store_as` says how to store each; one at a time is in memory.
+    /// too. `store_as` says how to store each; one at a time is in memory. Bytes that components of the other file share are written once,
+    /// if they are of one type and stored in one way.
     ///
     /// # Errors
     /// Those of [`add`](Self::add), of [`Reader::read_component`] with these checks, and of `store_as`.
@@ -211,12 +223,44 @@ impl<W: Write> Writer<W> {
         }
         let mut components = Vec::with_capacity(spellings.len());
         for (component, spelling) in object.components().zip(spellings) {
-            let bytes = reader.read_component(&component, checks)?;
-            let n_bytes = bytes.len() as u64;
-            let blob = self.blob(store_as(&component)?, n_bytes, |out| out.write_all(&bytes))?;
+            let Copied { blob, n_bytes, .. } = self.copy_blob(reader, &component, checks, store_as(&component)?)?;
             components.push(self.component(component.role(), spelling, n_bytes, &blob));
         }
         self.insert(name, object.shape(), object.format().name(), &attributes, &components)
+    }
+
+    /// Writes the bytes of a component of another file, or finds where they were written already.
+    fn copy_blob(
+        &mut self,
+        reader: &Reader,
+        component: &Component<'_>,
+        checks: Checks,
+        store_as: StoreAs,
+    ) -> Result<Copied, ZTensorError> {
+        let (stored, digest) = (component.stored(), component.digest()?);
+        let from = CopiedFrom {
+            reader: reader.number(),
+            stored: (stored.start, stored.end),
+            encoding: component.encoding(),
+            dtype: component.element_type(),
+            length: component.length(),
+            store_as,
+        };
+        if let Some(copied) = self.copied.get(&from).copied() {
+            // The bytes are those that were checked; another digest of them was not.
+            if checks.digests && digest.is_some() && digest != copied.digest {
+                reader.verify(component)?;
+            }
+            return Ok(copied);
+        }
+        let bytes = reader.read_component(component, checks)?;
+        let n_bytes = bytes.len() as u64;
+        let blob = self.blob(store_as, n_bytes, |out| out.write_all(&bytes))?;
+        let copied = Copied { blob, n_bytes, digest };
+        if reader.manifest().shares_blobs {
+            self.copied.insert(from, copied);
+        }
+        Ok(copied)
     }
 
     /// Writes the manifest, and gives back what was written to.
@@ -396,7 +440,29 @@ impl<W: Write> Writer<W> {
 /// `dtype` and `type`.
 type Spelling<'a> = (&'static str, Option<&'a str>);
 
+/// Which bytes of another file were copied, read as what, and stored how.
+#[derive(PartialEq, Eq, Hash)]
+struct CopiedFrom {
+    reader: u64,
+    stored: (u64, u64),
+    encoding: Encoding,
+    dtype: ElementType,
+    length: Option<u64>,
+    store_as: StoreAs,
+}
+
+/// What became of them.
+#[derive(Clone, Copy)]
+struct Copied {
+    blob: Blob,
+    /// How many they are when they are not compressed.
+    n_bytes: u64,
+    /// Their digest in the file that they are from.
+    digest: Option<Digest>,
+}
+
 /// Where a blob was written.
+#[derive(Clone, Copy)]
 struct Blob {
     offset: u64,
     length: u64,

@@ -111,13 +111,16 @@ fn container_cases(add: Add<'_>) {
         changed_component(|data| *data.field("offset") = Number(u64::MAX - 63)),
         "OutOfBounds",
     );
-    let overlapping = |one: u64, other: u64| {
-        let data = |offset| object(&[70], "dense", vec![("data", component("u8", offset, 70))]);
-        file_with(&[0; 300], &root(vec![("x", data(one)), ("y", data(other))]))
-    };
-    add("overlap", overlapping(64, 128), "Overlap");
-    add("overlap_backwards", overlapping(192, 128), "Overlap");
-    add("the_same_blob_twice", overlapping(64, 64), "Overlap");
+    let data =
+        |(offset, length): (u64, u64)| object(&[length], "dense", vec![("data", component("u8", offset, length))]);
+    let overlapping = |one, other| file_with(&[0; 300], &root(vec![("x", data(one)), ("y", data(other))]));
+    add("overlap", overlapping((64, 70), (128, 70)), "Overlap");
+    add("overlap_backwards", overlapping((192, 70), (128, 70)), "Overlap");
+    add("a_blob_and_its_start", overlapping((64, 70), (64, 69)), "Overlap");
+    add("a_blob_and_its_end", overlapping((128, 6), (64, 70)), "Overlap");
+    let blobs = [(64, 70), (64, 70), (128, 70)];
+    let three = blobs.into_iter().zip(["x", "y", "z"]).map(|(blob, name)| (name, data(blob)));
+    add("the_same_blob_twice_and_an_overlap", file_with(&[0; 300], &root(three.collect())), "Overlap");
 }
 
 fn manifest_cases(add: Add<'_>) {
@@ -128,6 +131,9 @@ fn manifest_cases(add: Add<'_>) {
         cbor
     };
     add("trailing_cbor", raw(&[&good_cbor()[..], &[0]].concat()), "TrailingCbor");
+    add("two_tags_of_cbor", raw(&[&b"\xd9\xd9\xf7\xd9\xd9\xf7"[..], &good_cbor()].concat()), "WrongType");
+    add("another_tag", raw(&[&b"\xd9\xd9\xf6"[..], &good_cbor()].concat()), "WrongType");
+    add("a_tag_and_nothing", raw(b"\xd9\xd9\xf7"), "Cbor");
     add("cut_cbor", raw(&good_cbor()[..good_cbor().len() - 1]), "Cbor");
     add("no_map", raw(&[0x80]), "WrongType");
     add("reserved_head", raw(&[0x1c]), "Cbor");

@@ -42,6 +42,7 @@ def cases():
         case("shard-in-a-folder", "a shard in a folder", "7.2", NAMED, {"a": FIRST, "b": "x/b.safetensors"}, files={"x/b.safetensors": safetensors_of({"b": B})}),
         case("shard-upwards", "a shard called `..`", "7.2", NAMED, {"a": FIRST, "b": ".."}),
         case("shard-missing", "a shard that is not there", "7.3", "**§7.3** Every file that `weight_map` names is there", files={SECOND: None}),
+        case("shard-is-a-folder", "a folder that has the name of a shard", "7.3", "**§7.3** Every file that `weight_map` names is there, and is a regular file", files={SECOND: None, SECOND + "/x": b""}),
         case("link-out", "a shard that is a link out of the folder", "7.3", "it leads to a file in that folder or below it", files={FIRST: Link("../two-shards/" + FIRST)}),
         case("shard-not-named", "a shard of the same number that the index does not name", "7.4", AGREE, {"a": FIRST}),
         case("tensor-missing", "a shard without a tensor that the index says it has", "7.5", EACH, {"a": FIRST, "b": SECOND, "c": SECOND}),

@@ -78,6 +78,8 @@ def accepted():
     }
     digest = "sha256:" + hashlib.sha256(PAIR).hexdigest()
     two = manifest({"a": dense([2], "u8", 64, 2)})
+    shared = {"a": dense([2], "u8", 64, 2), "b": dense([1], "u16", 64, 2)}
+    tagged = "may stand in front of it, once"
     indefinite = Raw(b"\xbf" + b"".join(cbor(k) + cbor(v) for k, v in two.items()) + b"\xff")
     frame = zstd_frame([zstd_block(0, PAIR, last=True)])
     zstd = dense([2], "u8", 64, len(frame), uncompressed_length=2, encoding="zstd")
@@ -102,6 +104,9 @@ def accepted():
         case("scalar", "an object of no dimensions", "3.5", "The product of the dimensions (1 for none)", ztensor(manifest({"a": dense([], "u8", 64, 1)}), b"\x05"), pair_reads([], b"\x05")),
         case("padding", "gaps that are not zero", "1.5", "A reader ignores what is in them", ztensor(manifest({"a": dense([2], "u8", 128, 2)}), b"\xff" * 64 + PAIR), pair_reads()),
         case("empty-component", "a component of no bytes at the offset of the next one", "1.3", "A component of no bytes may have any such offset", ztensor(manifest({"a": dense([2], "u8", 64, 2), "b": dense([0], "u8", 64, 0)}), PAIR), described({"a": dense([2], "u8", 64, 2), "b": dense([0], "u8", 64, 0)}, {"a": {"data": PAIR}, "b": {"data": b""}})),
+        case("shared-blob", "two objects of the same bytes, one of them as another type", "1.4", "each component says by itself what the bytes are", ztensor(manifest(shared), PAIR), described(shared, {"a": {"data": PAIR}, "b": {"data": PAIR}})),
+        case("self-described", "the tag of CBOR before the manifest", "2.1", tagged, ztensor(Raw(b"\xd9\xd9\xf7" + cbor(two)), PAIR), pair_reads()),
+        case("self-described-in-eight-bytes", "the same tag, its number in eight bytes", "2.1", tagged, ztensor(Raw(b"\xdb" + struct.pack(">Q", 55799) + cbor(two)), PAIR), pair_reads()),
         case("zstd", "a component in zstd", "4.2", "it must decompress to `uncompressed_length` bytes", ztensor(manifest({"a": zstd}), frame), pair_reads()),
         case("zstd-without-a-size", "zstd as 1.1 has it", "4.2", "then a dense tensor must decompress to what its shape asks for", ztensor(manifest({"a": zstd_11}, "1.1.0"), frame), pair_reads()),
         case("zstd-two-frames", "two zstd frames", "4.2", "One or more zstd frames, and nothing after them", ztensor(manifest({"a": zstd_two}), frames), pair_reads()),
@@ -130,8 +135,10 @@ def containers():
     offset = "The `offset` of every component must be a multiple of 64"
     end = "Its bytes must end where the manifest starts, or before"
 
-    def two(one, other):
-        return ztensor(manifest({"a": dense([70], "u8", one, 70), "b": dense([70], "u8", other, 70)}), bytes(300))
+    same = "Two components must have the very same bytes, from one `offset` on and of one `length`, or share no byte"
+
+    def two(one, other, length=70):
+        return ztensor(manifest({"a": dense([70], "u8", one, 70), "b": dense([length], "u8", other, length)}), bytes(300))
 
     return [
         case("empty", "no bytes", "1.1", magic, b""),
@@ -146,7 +153,8 @@ def containers():
         case("into-the-manifest", "a component that ends in the manifest", "1.3", end, ztensor(manifest({"a": dense([3], "u8", 64, 3)}), PAIR)),
         case("end-beyond-64-bits", "an end that does not fit in 64 bits", "1.3", end, ztensor(manifest({"a": dense([2], "u8", (1 << 64) - 64, 100)}), PAIR)),
         case("over-the-magic", "a component at byte 0", "1.3", "any other must not start before byte 64", pair(offset=0)),
-        case("overlap", "two components that share bytes", "1.4", "No two components may share a byte", two(64, 128)),
+        case("overlap", "two components that share some of their bytes", "1.4", same, two(64, 128)),
+        case("overlap-from-the-start", "two components of one offset and different lengths", "1.4", same, two(64, 64, 69)),
     ]  # fmt: skip
 
 
@@ -166,6 +174,8 @@ def manifests():
     return [
         case("cbor-and-more", "a byte behind the map", "2.1", one, ztensor(good + b"\0", PAIR)),
         case("cbor-cut-off", "a map without its last byte", "2.1", one, ztensor(good[:-1], PAIR)),
+        case("self-described-twice", "the tag of CBOR twice", "2.1", "may stand in front of it, once", ztensor(b"\xd9\xd9\xf7" * 2 + good, PAIR)),
+        case("tag-of-a-date", "a tag that says of the manifest that it is a date", "2.1", one, ztensor(b"\xc0" + good, PAIR)),
         case("no-map", "an array", "2.1", one, ztensor(b"\x80", PAIR)),
         case("no-cbor", "bytes that are no CBOR", "2.1", one, ztensor(b"\x1c", PAIR)),
         case("map-bomb", "a map that claims 2 to the 64 entries", "2.1", claims, ztensor(b"\xbb" + b"\xff" * 8, PAIR)),

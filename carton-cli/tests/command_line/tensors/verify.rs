@@ -95,3 +95,50 @@ fn attributes_are_verified() {
         );
     }
 }
+
+#[test]
+fn other_versions_of_ztensor_are_called_that() {
+    let sandbox = Sandbox::new();
+    for (magic, name) in [(&b"ZTEN0001"[..], "old.zt"), (b"\x89ZT2\r\n\x1a\n", "new.zt")] {
+        sandbox.write(name, [magic, &[0; 100], magic].concat());
+    }
+    assert_snapshot!(sandbox.carton("tensor verify old.zt"), @"
+    exit code: 4
+    ----- stdout -----
+
+    ----- stderr -----
+    error: `old.zt` is not a file of zTensor 1.1 or 1.2
+
+    Caused by:
+      it is a file of zTensor 0.1, which is another format: expected 1.1 or 1.2 [spec/ztensor.md §1.1]
+
+    hint: read it with a release 0.1 of the ztensor library, and save its tensors as safetensors, which can be converted
+    ");
+    for command in ["verify new.zt", "ls new.zt", "convert new.zt x.npz", "stats new.zt", "verify new.zt --json"] {
+        let outcome = sandbox.carton(&format!("tensor {command}")).expect_code(4);
+        assert!(format!("{}{}", outcome.stdout, outcome.stderr).contains("it is a file of zTensor 2.x"), "{outcome}");
+    }
+}
+
+#[test]
+fn a_shard_that_is_a_folder_is_called_that() {
+    let sandbox = Sandbox::new();
+    write_safetensors(&sandbox, "one.safetensors", &example());
+    fs::create_dir(sandbox.work().join("two.safetensors")).unwrap();
+    let map = r#"{"weight_map": {"ids": "one.safetensors", "w": "two.safetensors"}}"#;
+    sandbox.write("model.safetensors.index.json", map);
+    assert_snapshot!(sandbox.carton("tensor ls model.safetensors.index.json"), @"
+    exit code: 4
+    ----- stdout -----
+
+    ----- stderr -----
+    error: `two.safetensors` of `model.safetensors.index.json` is a folder, expected a safetensors file (spec/safetensors.md §7.3)
+    ");
+    sandbox.carton("tensor convert model.safetensors.index.json x.zt").expect_code(4);
+    // To open a pipe would wait for whoever writes to it.
+    fs::remove_dir(sandbox.work().join("two.safetensors")).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(sandbox.work().join("two.safetensors")).status().unwrap();
+    assert!(made.success());
+    let outcome = sandbox.carton("tensor verify model.safetensors.index.json").expect_code(4);
+    assert!(outcome.stderr.contains("is a device, a pipe or a socket"), "{outcome}");
+}

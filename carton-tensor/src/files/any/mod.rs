@@ -206,7 +206,9 @@ pub enum TensorFileError {
 
 /// What is said of a zTensor file, beside which rule it breaks.
 fn told(error: &ZTensorError, place: &str) -> String {
-    if error.is_malformed() {
+    if matches!(error, ZTensorError::OtherVersion { .. }) {
+        format!("`{place}` is not a file of zTensor 1.1 or 1.2")
+    } else if error.is_malformed() {
         format!("`{place}` is not a valid zTensor file")
     } else {
         format!("cannot read `{place}`")
@@ -214,7 +216,8 @@ fn told(error: &ZTensorError, place: &str) -> String {
 }
 
 impl TensorFileError {
-    /// Whether the file breaks a rule of its format. What is only too new, too large or too odd for this library breaks none.
+    /// Whether the file breaks a rule of its format, or is of another version of it. What is only too large or too odd for this library
+    /// breaks none.
     #[must_use]
     pub fn is_malformed(&self) -> bool {
         match self {
