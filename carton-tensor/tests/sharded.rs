@@ -263,7 +263,8 @@ fn files_and_index_must_agree() {
     let place = Checkpoint::new();
     fs::remove_file(place.path("m-00002-of-00002.safetensors")).unwrap();
     fs::create_dir(place.path("m-00002-of-00002.safetensors")).unwrap();
-    assert!(matches!(place.error(), ShardedError::Io { .. }));
+    let error = place.error();
+    assert!(matches!(&error, ShardedError::NotAFile { found: "a folder", .. }), "{error}");
 
     // An index that is larger than any.
     let file = fs::File::create(place.path("m.safetensors.index.json")).unwrap();
