@@ -390,8 +390,23 @@ fn what_is_packed_in_the_originals_conventions_has_the_locks_of_both() {
     for option in ["entrypoint_package = \"model\"", "entrypoint_fn = \"get_model\""] {
         assert!(metadata.contains(option), "{metadata}");
     }
+    assert!(metadata.contains("runner_compat_version = 1\n"), "{metadata}");
     let doubled = outputs(&site.carton(&[&["run", "m.carton"], &DOUBLED[..]].concat()).expect_code(0));
     assert_eq!(doubled["y"]["data"], json!([3.0, 4.0]));
+
+    // What only this runner reads has a version of its own, which the runner is installed for.
+    site.sandbox.write("f/model.py", "def double(x):\n    return {'y': x * 2}\n");
+    let pack = ["pack", "f", "--runner", "python", "-o", "f.carton", "--opt", "infer_fn=double"];
+    site.carton(&pack).expect_code(0);
+    site.carton(&["unpack", "f.carton", "-o", "uf"]).expect_code(0);
+    let metadata = read("uf/carton.toml");
+    assert!(metadata.contains("runner_compat_version = 2\n"), "{metadata}");
+    let ran = site.carton(&[&["run", "f.carton"], &DOUBLED[..]].concat()).expect_code(0);
+    assert_eq!(outputs(&ran), doubled);
+    // The other one is refused, not ignored.
+    site.sandbox.write("one.toml", "[runner]\nrunner_compat_version = 1\n");
+    let refused = site.carton(&[&pack[..], &["--metadata", "one.toml"]].concat()).expect_code(6);
+    assert!(refused.stderr.contains("cannot have `runner_compat_version` 1"), "{refused}");
 
     // What the original reads is enough: with its lock alone the model runs too, in another environment.
     fs::remove_file(work.join("u/model/.carton/requirements.lock")).unwrap();
