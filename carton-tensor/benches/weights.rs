@@ -20,7 +20,7 @@ use std::time::Instant;
 use carton_tensor::AlignedBytes;
 use carton_tensor::files::{ElementType, RawTensor, TensorFile};
 use carton_tensor::safetensors::{self, Header, Layout, Metadata};
-use carton_tensor::weights::{self, LoadOptions};
+use carton_tensor::weights::{self, LoadOptions, QuantizeOptions};
 use carton_tensor::ztensor::{self, DigestAlgorithm, Footer, Manifest, StoreAs};
 use sha2::{Digest as _, Sha256};
 
@@ -337,11 +337,27 @@ fn numbers(files: &Files, rounds: usize) {
         .map(|tensor| narrowed(tensor, ElementType::BFloat16, |number| half::bf16::from_f32(number).to_bits()))
         .collect();
     let bytes: Vec<RawTensor> = seen_as(ElementType::Int8);
+    let plain = QuantizeOptions::default();
+    // As matrices whose rows are as long as those of a small layer.
+    let matrices: Vec<RawTensor> = tensors
+        .iter()
+        .map(|tensor| {
+            let n_rows = tensor.n_elements() / 1000;
+            RawTensor::new(ElementType::Float32, vec![n_rows, 1000], tensor.bytes().clone()).unwrap()
+        })
+        .collect();
     let reading = "reading the bytes once on all cores";
     let race = Race::new()
         .run(reading, || on_all_cores(tensors.len(), |index| read_once(tensors[index].bytes())))
         .run("statistics of float32", || weights::stats_of_all(tensors.iter().copied()).unwrap())
-        .run("int8 quantization of float32", || weights::quantize_all(tensors.iter().copied()).unwrap())
+        .run("int8 quantization of float32", || weights::quantize_all(tensors.iter().copied(), &plain).unwrap())
+        .run("the same, with errors measured", || {
+            weights::quantize_all(tensors.iter().copied(), &plain.measured()).unwrap()
+        })
+        .run("the same, a scale for each channel of 1000", || {
+            weights::quantize_all(&matrices, &plain.per_channel()).unwrap()
+        })
+        .run("both", || weights::quantize_all(&matrices, &plain.per_channel().measured()).unwrap())
         .run("statistics of int8 (4 times the numbers)", || weights::stats_of_all(&bytes).unwrap())
         .go(rounds);
     race.print("Numbers", Some(files.gigabytes));
@@ -351,8 +367,8 @@ fn numbers(files: &Files, rounds: usize) {
         .run(reading, || on_all_cores(halves.len(), |index| read_once(halves[index].bytes())))
         .run("statistics of float16", || weights::stats_of_all(&halves).unwrap())
         .run("statistics of bfloat16", || weights::stats_of_all(&brains).unwrap())
-        .run("int8 quantization of float16", || weights::quantize_all(&halves).unwrap())
-        .run("int8 quantization of bfloat16", || weights::quantize_all(&brains).unwrap())
+        .run("int8 quantization of float16", || weights::quantize_all(&halves, &plain).unwrap())
+        .run("int8 quantization of bfloat16", || weights::quantize_all(&brains, &plain).unwrap())
         .go(rounds);
     race.print("Numbers of 16 bits, half the bytes", Some(files.gigabytes / 2.0));
     for name in ["statistics of float16", "statistics of bfloat16"] {

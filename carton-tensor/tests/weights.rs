@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use carton_tensor::files::{ElementType, RawTensor, TensorFile, TensorFileFormat};
 use carton_tensor::safetensors::{self, Metadata};
-use carton_tensor::weights::{self, Filter, LoadOptions, WeightsError};
+use carton_tensor::weights::{self, Filter, LoadOptions, QuantizeOptions, WeightsError};
 use carton_tensor::ztensor::{self, DigestAlgorithm, StoreAs};
 use carton_tensor::{Tensor, npy};
 
@@ -127,9 +127,10 @@ fn damage_is_found_where_verification_is_asked_for() {
     std::fs::write(&path, bytes).unwrap();
     weights::load(&path, &LoadOptions::default()).unwrap();
     for options in [LoadOptions::default().verified(), LoadOptions::default().mapped().verified()] {
-        for error in
-            [weights::load(&path, &options).unwrap_err(), weights::load_quantized(&path, &options).unwrap_err()]
-        {
+        for error in [
+            weights::load(&path, &options).unwrap_err(),
+            weights::load_quantized(&path, &options, &QuantizeOptions::default()).unwrap_err(),
+        ] {
             let source = std::error::Error::source(&error).unwrap().to_string();
             assert!(source.contains("digest mismatch for component `data` of object `big`"), "{source}");
         }
@@ -157,7 +158,7 @@ fn what_cannot_be_quantized_does_not_fail_the_rest() {
     }
     writer.finish().unwrap();
 
-    let loaded = weights::load_quantized(&path, &LoadOptions::default()).unwrap();
+    let loaded = weights::load_quantized(&path, &LoadOptions::default(), &QuantizeOptions::default()).unwrap();
     // Only a single number beside int8 numbers is a scale.
     assert_eq!(loaded.quantized.keys().collect::<Vec<_>>(), ["p.scale", "w", "w.scale"]);
     assert_eq!(loaded.unchanged.keys().collect::<Vec<_>>(), ["p", "q", "q.scale"]);
@@ -169,7 +170,7 @@ fn what_cannot_be_quantized_does_not_fail_the_rest() {
     let path = folder.path().join("mixed.npz");
     let file = std::fs::File::create(&path).unwrap();
     npy::write_npz(file, [("words", &words), ("numbers", &numbers.unwrap())]).unwrap();
-    let loaded = weights::load_quantized(&path, &LoadOptions::default()).unwrap();
+    let loaded = weights::load_quantized(&path, &LoadOptions::default(), &QuantizeOptions::default()).unwrap();
     assert_eq!((loaded.quantized.len(), loaded.skipped["words"].as_str()), (1, "an array of strings"));
 }
 
@@ -178,12 +179,12 @@ fn floats_are_quantized_while_loading() {
     let folder = tempfile::tempdir().unwrap();
     for path in files(folder.path()) {
         for options in [LoadOptions::default(), LoadOptions::default().mapped()] {
-            let loaded = weights::load_quantized(&path, &options).unwrap();
+            let loaded = weights::load_quantized(&path, &options, &QuantizeOptions::default()).unwrap();
             assert_eq!(loaded.unchanged.keys().collect::<Vec<_>>(), ["integers"]);
             assert_eq!((loaded.quantized.len(), loaded.statistics.n_tensors), (4, 5));
             for (name, tensor) in tensors().iter().filter(|(_, tensor)| tensor.dtype().is_float()) {
                 let (found, expected) = (&loaded.quantized[name], weights::quantize(tensor).unwrap());
-                assert_eq!((&found.tensor, found.scale), (&expected.tensor, expected.scale), "{name}");
+                assert_eq!((&found.tensor, &found.scales), (&expected.tensor, &expected.scales), "{name}");
                 assert_eq!(found.n_non_finite, expected.n_non_finite);
                 assert_eq!(found.tensor.shape(), tensor.shape());
             }

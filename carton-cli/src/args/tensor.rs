@@ -6,7 +6,7 @@ use carton_tensor::ztensor::{DigestAlgorithm, Version};
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
 use super::elements::ElementsArgs;
-use super::values::{density, size};
+use super::values::{density, named_size, size};
 
 /// `carton tensor …`.
 #[derive(Debug, Subcommand)]
@@ -60,14 +60,16 @@ Examples:
 const VALIDATE_EXAMPLES: &str = "\
 Examples:
   carton tensor validate weights.safetensors --model bitnet-7b
-  carton tensor validate weights.zt --model llama.toml --json";
+  carton tensor validate weights.zt --model llama.toml --json
+  carton tensor validate small.safetensors --model bitnet-7b --size num_layers=12 --size hidden_size=2048";
 
 const QUANTIZE_EXAMPLES: &str = "\
-A tensor NAME becomes int8 numbers of that name and NAME.scale, the float64 number that its numbers were multiplied by. What is not
-finite becomes 0 and is counted. Other dtypes are written as they are.
+A tensor NAME becomes int8 numbers of that name and NAME.scale, the float64 number that its numbers were multiplied by, or, with
+--per-channel, one such number for each index of axis 0. What is not finite becomes 0 and is counted. Other dtypes are written as they are.
 
 Examples:
   carton tensor quantize weights.safetensors weights.int8.safetensors
+  carton tensor quantize weights.safetensors weights.int8.safetensors --per-channel --report
   carton tensor quantize weights.zt small.zt --only '*_proj.weight' --zstd 3";
 
 /// Where tensors come from.
@@ -240,6 +242,10 @@ pub(crate) struct TensorValidateArgs {
     /// What the model should have: `bitnet-7b`, or a description in a TOML file
     #[arg(long, value_name = "NAME|FILE.toml")]
     pub(crate) model: String,
+
+    /// Another number for one of the sizes that the description names, for a smaller or larger model. May be given several times
+    #[arg(long, value_name = "NAME=NUMBER", value_parser = named_size)]
+    pub(crate) size: Vec<(String, usize)>,
 }
 
 /// `carton tensor quantize`.
@@ -249,6 +255,16 @@ pub(crate) struct TensorQuantizeArgs {
     pub(crate) source: SourceArgs,
     #[command(flatten)]
     pub(crate) sink: SinkArgs,
+
+    /// Give each output channel a scale of its own: each index of axis 0 of tensors with two dimensions or more
+    ///
+    /// Of weights that are normally distributed this loses less than 1 %, where one scale for a layer loses about 1.2 %.
+    #[arg(long)]
+    pub(crate) per_channel: bool,
+
+    /// Say what was lost: the norm of the differences by that of the numbers, and the largest difference, of each tensor and of all
+    #[arg(long)]
+    pub(crate) report: bool,
 
     /// Quantize only tensors whose name matches, and write the others as they are; `*` stands for any characters
     #[arg(long, value_name = "PATTERN")]

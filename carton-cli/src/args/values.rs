@@ -274,6 +274,13 @@ pub(super) fn density(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A number with its name: `NAME=NUMBER`.
+pub(super) fn named_size(text: &str) -> Result<(String, usize), String> {
+    let (name, number) = text.split_once('=').ok_or("expected NAME=NUMBER, such as num_layers=12")?;
+    let number = number.parse().map_err(|error| format!("`{}` is no size: {error}", number.escape_debug()))?;
+    Ok((name.to_owned(), number))
+}
+
 /// A tolerance: a number that is not negative.
 pub(super) fn tolerance(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {

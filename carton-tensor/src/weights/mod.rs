@@ -7,11 +7,14 @@ mod error;
 mod filter;
 mod kernels;
 mod load;
+mod load_quantized;
 mod merge;
 mod options;
 mod parallel;
 mod pieces;
+mod quantization_error;
 mod quantize;
+mod scales;
 mod statistics;
 mod validate;
 
@@ -19,9 +22,12 @@ pub use description::{Description, DescriptionError, ExpectedTensor, Quantizatio
 pub use error::WeightsError;
 pub use filter::Filter;
 pub use load::{TensorMetadata, Weights, file_size, load, load_file, load_metadata};
+pub use load_quantized::{QuantizedWeights, load_quantized};
 pub use merge::merge;
 pub use options::{LoadOptions, LoaderStatistics, Placement, Progress, ProgressHook};
-pub use quantize::{QuantizedTensor, QuantizedWeights, SCALE_SUFFIX, load_quantized, quantize, quantize_all};
+pub use quantization_error::QuantizationError;
+pub use quantize::{QuantizeOptions, QuantizedTensor, quantize, quantize_all};
+pub use scales::{Granularity, SCALE_SUFFIX, Scales, is_scale_tensor};
 pub use statistics::{Statistics, stats, stats_of_all};
 pub use validate::{
     Category, Finding, LayerStructure, Validation, check_numerical_stability, validate, validate_dtype_consistency,

@@ -66,23 +66,28 @@ impl Data<'_> {
     }
 }
 
-/// Calls `visit` with the number of the job and the bytes of each piece, and returns for each job what the pieces gave, in
-/// their order.
+/// Calls `visit` with the number of the job, the first element and the bytes of each piece, and returns for each job what the pieces gave,
+/// in their order.
 pub(super) fn for_each_piece<R: Send>(
     jobs: &[Job<'_>],
     n_threads: usize,
-    visit: impl Fn(usize, &[u8]) -> Result<R, WeightsError> + Sync,
+    visit: impl Fn(usize, usize, &[u8]) -> Result<R, WeightsError> + Sync,
 ) -> Result<Vec<Vec<R>>, WeightsError> {
     let pieces = cut(jobs);
     let n_threads = if pieces.len() > 1 { n_threads } else { 1 };
     let results = share(pieces.len(), n_threads, Vec::new, |buffer, index| {
         let Piece { job, offset, length } = pieces[index];
-        let one = |bytes: &[u8]| visit(job, bytes);
+        let size = piece_size(jobs[job].dtype);
         match &jobs[job].data {
             Data::Decoded(decode) => {
-                decode()?.bytes().chunks(piece_size(jobs[job].dtype)).map(one).collect::<Result<Vec<R>, _>>()
+                let tensor = decode()?;
+                let pieces = tensor.bytes().chunks(size).enumerate();
+                pieces.map(|(piece, bytes)| visit(job, piece * PIECE_ELEMENTS, bytes)).collect::<Result<Vec<R>, _>>()
             }
-            data => Ok(vec![one(data.read(offset, length, buffer)?)?]),
+            data => {
+                let start = (offset / size as u64) as usize * PIECE_ELEMENTS;
+                Ok(vec![visit(job, start, data.read(offset, length, buffer)?)?])
+            }
         }
     })?;
     let mut of_jobs: Vec<Vec<R>> = jobs.iter().map(|_| Vec::new()).collect();

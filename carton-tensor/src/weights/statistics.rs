@@ -85,7 +85,7 @@ pub fn stats_of_all<'a>(tensors: impl IntoIterator<Item = &'a RawTensor>) -> Res
     let jobs: Vec<Job<'_>> =
         tensors.into_iter().map(|tensor| Job { dtype: tensor.dtype(), data: Data::Memory(tensor.bytes()) }).collect();
     let level = Level::best();
-    let parts = for_each_piece(&jobs, available_threads(), |job, bytes| moments_of(level, jobs[job].dtype, bytes))?;
+    let parts = for_each_piece(&jobs, available_threads(), |job, _, bytes| moments_of(level, jobs[job].dtype, bytes))?;
     Ok(parts.into_iter().map(Statistics::of).collect())
 }
 

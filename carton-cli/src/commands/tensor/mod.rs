@@ -6,6 +6,7 @@ mod groups;
 mod ls;
 mod plot;
 mod quantize;
+mod quantize_report;
 mod stats;
 mod validate;
 mod verify;

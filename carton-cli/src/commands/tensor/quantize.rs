@@ -1,39 +1,21 @@
-//! `carton tensor quantize`: float tensors as int8, each with its scale.
+//! `carton tensor quantize`: float tensors as int8, each with its scale or those of its channels.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use carton_tensor::element_count;
-use carton_tensor::files::{ElementType, RawTensor, SharedBytes};
-use carton_tensor::weights::{self, Filter, QuantizedTensor, SCALE_SUFFIX};
-use serde::Serialize;
+use carton_tensor::files::ElementType;
+use carton_tensor::weights::{
+    self, Filter, Granularity, QuantizeOptions, QuantizedTensor, SCALE_SUFFIX, is_scale_tensor,
+};
 
 use super::convert::{self, Written};
+use super::quantize_report::{Quantized, Report};
 use super::{Context, checkpoint, numbers};
 use crate::args::{SinkArgs, TensorQuantizeArgs};
 use crate::failure::{Exit, Failure};
 use crate::interrupt::{self, Wanted};
-use crate::output::{byte_size, count, one_line};
 use crate::progress::ProgressDisplay;
 use crate::tensor_files::{Kind, Listed, OutputFormat, Piece, Planned, Sink, Source, TensorFileError, Value};
-
-/// What `--json` prints.
-#[derive(Serialize)]
-struct Report {
-    #[serde(flatten)]
-    written: Written,
-    quantized: Vec<Quantized>,
-}
-
-/// A tensor that was quantized.
-#[derive(Clone, Serialize)]
-struct Quantized {
-    name: String,
-    /// What its numbers were multiplied by.
-    scale: f64,
-    /// How many numbers were not finite, and became 0.
-    non_finite: u64,
-}
 
 /// What is written for a tensor.
 #[derive(Clone, Copy)]
@@ -51,26 +33,14 @@ pub(super) async fn run(arguments: TensorQuantizeArgs, context: &Context<'_>) ->
         true => Filter::ALL,
         false => Filter::any_glob(&arguments.only).map_err(TensorFileError::from)?,
     };
+    let mut options = QuantizeOptions::default();
+    options.granularity = if arguments.per_channel { Granularity::Channel } else { Granularity::Tensor };
+    options.measure = arguments.report;
     let (sink, progress) = (arguments.sink, output.progress().clone());
-    let report = interrupt::blocking(move |wanted| quantize(&source, &sink, &filter, &progress, wanted)).await?;
+    let report =
+        interrupt::blocking(move |wanted| quantize(&source, &sink, &filter, &options, &progress, wanted)).await?;
     output.progress().finish();
-    let lost: u64 = report.quantized.iter().map(|quantized| quantized.non_finite).sum();
-    if lost > 0 {
-        let names: Vec<&str> =
-            report.quantized.iter().filter(|one| one.non_finite > 0).map(|one| one.name.as_str()).take(5).collect();
-        output.warning(&format!("{lost} numbers were not finite and became 0, in `{}`", one_line(&names.join("`, `"))));
-    }
-    for warning in &report.written.warnings {
-        output.warning(&one_line(warning));
-    }
-    if output.is_json() {
-        output.json(&report)?;
-        return Ok(Exit::Ok);
-    }
-    let Written { path, tensors, size, .. } = &report.written;
-    let (quantized, path) = (count(report.quantized.len(), "tensor"), path.display().to_string());
-    let (size, others) = (byte_size(*size), tensors.saturating_sub(2 * report.quantized.len()));
-    output.text(&format!("wrote {} ({size}): {quantized} quantized, {others} as they were\n", one_line(&path)))?;
+    report.print(output)?;
     Ok(Exit::Ok)
 }
 
@@ -81,22 +51,18 @@ fn is_float(listed: &Listed) -> bool {
         && listed.element_type.is_some_and(|dtype| dtype.is_float() && listed.dtype.as_deref() == Some(dtype.name()))
 }
 
-/// The names of what is quantized already: of int8 tensors that have a scale beside them, of these scales, and of groups
+/// The names of what is quantized already: of int8 tensors that have scales beside them, of these scales, and of groups
 /// (spec/weights.md §2.3).
 fn quantized_already(listed: &[Listed]) -> BTreeSet<&str> {
-    let integers: BTreeSet<&str> = listed
-        .iter()
-        .filter(|listed| listed.element_type == Some(ElementType::Int8))
-        .map(|listed| listed.name.as_str())
-        .collect();
+    let by_name: BTreeMap<&str, &Listed> = listed.iter().map(|listed| (listed.name.as_str(), listed)).collect();
     let mut names = BTreeSet::new();
     for listed in listed {
-        let is_one = listed.shape.as_deref().and_then(element_count) == Some(1);
-        let of = listed.name.strip_suffix(SCALE_SUFFIX).and_then(|name| integers.get(name));
-        match of {
-            Some(of) if is_one && is_float(listed) => names.extend([*of, listed.name.as_str()]),
-            _ if listed.format == "quantized_group" => drop(names.insert(listed.name.as_str())),
-            _ => {}
+        let find = |name: &str| by_name.get(name).map(|of| (of.element_type, of.shape.as_deref().unwrap_or_default()));
+        let shape = listed.shape.as_deref().unwrap_or_default();
+        if is_float(listed) && is_scale_tensor(&listed.name, listed.element_type, shape, find) {
+            names.extend([listed.name.strip_suffix(SCALE_SUFFIX).unwrap_or_default(), listed.name.as_str()]);
+        } else if listed.format == "quantized_group" {
+            names.insert(listed.name.as_str());
         }
     }
     names
@@ -106,6 +72,7 @@ fn quantize(
     source: &Source,
     arguments: &SinkArgs,
     filter: &Filter,
+    options: &QuantizeOptions,
     progress: &Arc<ProgressDisplay>,
     wanted: &Wanted,
 ) -> Result<Report, Failure> {
@@ -119,10 +86,10 @@ fn quantize(
         let name = listed.name.clone();
         if is_float(listed) && !already.contains(name.as_str()) && filter.accepts(&name) {
             let shape = listed.shape.clone().unwrap_or_default();
-            let scale = format!("{name}{SCALE_SUFFIX}");
+            let (scale, scale_shape) = (format!("{name}{SCALE_SUFFIX}"), options.granularity.scale_shape(&shape));
             planned.push(Planned { name, kind: Kind::Numbers(ElementType::Int8, shape) });
             roles.push((listed, Role::Integers));
-            planned.push(Planned { name: scale, kind: Kind::Numbers(ElementType::Float64, Vec::new()) });
+            planned.push(Planned { name: scale, kind: Kind::Numbers(ElementType::Float64, scale_shape) });
             roles.push((listed, Role::Scale));
         } else {
             planned.push(Planned { name, kind: convert::kind(listed, format, false) });
@@ -150,15 +117,20 @@ fn quantize(
         let piece = match role {
             Role::AsItIs => convert::piece(source, listed, format, false, &mut warnings)?,
             // Where scales come before integers a tensor is read twice, so that no more than one is held.
-            Role::Scale => scale_of(&one(source, listed)?)?,
+            Role::Scale => {
+                let mut unmeasured = *options;
+                unmeasured.measure = false;
+                let scales = one(source, listed, &unmeasured)?.scales.to_tensor().map_err(Failure::new)?;
+                Piece::Value(Value::Numbers(scales))
+            }
             Role::Integers => {
                 if let Some(reader) = source.as_ztensor() {
                     let object = reader.object(&listed.name).map_err(TensorFileError::from)?;
                     convert::warn_of_lost(&object, &mut warnings)?;
                 }
-                let QuantizedTensor { tensor, scale, n_non_finite } = one(source, listed)?;
-                quantized.push(Quantized { name: listed.name.clone(), scale, non_finite: n_non_finite });
-                Piece::Value(Value::Numbers(tensor))
+                let one = one(source, listed, options)?;
+                quantized.push(Quantized::new(&listed.name, &one));
+                Piece::Value(Value::Numbers(one.tensor))
             }
         };
         sink.write(&planned.name, piece)?;
@@ -167,19 +139,13 @@ fn quantize(
         }
     }
     checkpoint(wanted)?;
-    quantized.sort_by(|one, other| one.name.cmp(&other.name));
     let written = Written { path: arguments.output.clone(), tensors: planned.len(), size: sink.finish()?, warnings };
-    Ok(Report { written, quantized })
+    Ok(Report::new(written, quantized))
 }
 
-fn one(source: &Source, listed: &Listed) -> Result<QuantizedTensor, Failure> {
-    let tensor = numbers(source.read(&listed.name)?)
-        .ok_or_else(|| TensorFileError::UnknownKind { name: listed.name.clone() })?;
-    weights::quantize(&tensor).map_err(Failure::new)
-}
-
-fn scale_of(quantized: &QuantizedTensor) -> Result<Piece<'static>, Failure> {
-    let bytes = SharedBytes::from(quantized.scale.to_le_bytes().to_vec());
-    let tensor = RawTensor::new(ElementType::Float64, Vec::new(), bytes).map_err(Failure::new)?;
-    Ok(Piece::Value(Value::Numbers(tensor)))
+fn one(source: &Source, listed: &Listed, options: &QuantizeOptions) -> Result<QuantizedTensor, Failure> {
+    let unknown = || TensorFileError::UnknownKind { name: listed.name.clone() };
+    let tensor = numbers(source.read(&listed.name)?).ok_or_else(unknown)?;
+    let quantized = weights::quantize_all([&tensor], options).map_err(Failure::new)?;
+    Ok(quantized.into_iter().next().ok_or_else(unknown)?)
 }

@@ -32,7 +32,7 @@ struct NoDescription {
 
 pub(super) async fn run(arguments: TensorValidateArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
-    let description = description(&arguments.model)?;
+    let description = description(&arguments.model, arguments.size.into_iter().collect())?;
     let source = super::open_source(arguments.source, context).await?.with_max_dense(arguments.dense.max_dense);
     let validation = interrupt::blocking(move |wanted| validate(&source, &description, wanted)).await?;
     output.progress().finish();
@@ -60,17 +60,18 @@ pub(super) async fn run(arguments: TensorValidateArgs, context: &Context<'_>) ->
     Ok(exit)
 }
 
-/// One that is built in, or that of a file.
-fn description(name: &str) -> Result<Description, Failure> {
-    if let Some(built_in) = Description::built_in(name) {
-        return Ok(built_in);
+/// One that is built in, or that of a file, with these sizes in place of its own.
+fn description(name: &str, sizes: BTreeMap<String, usize>) -> Result<Description, Failure> {
+    if let Some(text) = Description::built_in_text(name) {
+        return Description::with_sizes(text, &sizes).map_err(Failure::usage);
     }
     let path = Path::new(name);
     if !path.exists() {
         let error = NoDescription { name: name.to_owned(), source: None };
-        return Err(Failure::usage(error).hint("name `bitnet-7b`, or a TOML file"));
+        let names = Description::BUILT_IN.join("` or `");
+        return Err(Failure::usage(error).hint(format!("name `{names}`, or a TOML file")));
     }
-    Description::open(path).map_err(Failure::new)
+    Description::open_with_sizes(path, &sizes).map_err(Failure::new)
 }
 
 fn validate(source: &Source, description: &Description, wanted: &Wanted) -> Result<Validation, Failure> {

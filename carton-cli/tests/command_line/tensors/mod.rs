@@ -6,6 +6,7 @@ mod convert;
 mod ls;
 mod peers;
 mod quantize;
+mod quantize_validate;
 mod sparse;
 mod stats;
 mod validate;

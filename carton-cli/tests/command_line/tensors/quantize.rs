@@ -33,7 +33,8 @@ fn floats_become_int8_with_their_scale() {
     ----- stderr -----
     ");
     let json = sandbox.carton("tensor quantize w.safetensors q.zt --only *weight --json").expect_code(0).json();
-    assert_eq!(json["quantized"], serde_json::json!([{"name": "layer.0.weight", "scale": 63.5, "non_finite": 0}]));
+    let expected = serde_json::json!([{"name": "layer.0.weight", "scale": 63.5, "scales": 1, "non_finite": 0}]);
+    assert_eq!(json["quantized"], expected);
     let quantized = Reader::new(read(&sandbox, "q.zt").into()).unwrap();
     assert_eq!(&**quantized.read("layer.0.weight").unwrap().bytes(), [-127_i8, -64, 32, 95].map(|n| n as u8));
     assert_eq!(quantized.read("layer.0.bias").unwrap(), example()[1].1);
@@ -46,6 +47,43 @@ fn floats_become_int8_with_their_scale() {
 
     hint: `carton tensor ls` shows their dtypes, and --only chooses by name
     ");
+}
+
+/// Rows of 2, 1 and 0: the scales of channels are as many, and what is lost is told with them.
+#[test]
+fn channels_have_scales_of_their_own() {
+    let sandbox = Sandbox::new();
+    let weight = floats(&[-2.0, -1.0, 0.5, 0.3, 0.0, 0.0], &[3, 2]);
+    write_safetensors(&sandbox, "w.safetensors", &[("w", weight), ("bias", floats(&[1.0, 0.3], &[2]))]);
+    assert_snapshot!(sandbox.carton("tensor quantize w.safetensors q.safetensors --per-channel --report"), @"
+    exit code: 0
+    ----- stdout -----
+    RELATIVE ERROR  MAX ERROR  SCALES  NAME
+           0.075 %    0.00079       1  bias
+           0.342 %    0.00787       3  w
+           0.314 %    0.00787       4  all of 2 tensors
+    wrote q.safetensors (320 B): 2 tensors quantized, 0 as they were
+    ----- stderr -----
+    ");
+    assert_snapshot!(sandbox.carton("tensor cat q.safetensors w.scale"), @"
+    exit code: 0
+    ----- stdout -----
+    w.scale  float64 [3]
+    [ 63.5 254.    1. ]
+    ----- stderr -----
+    ");
+    let json = sandbox.carton("tensor quantize w.safetensors q.zt --per-channel --report --json").expect_code(0).json();
+    let (of_w, total) = (&json["quantized"][1], &json["total"]);
+    assert_eq!((&of_w["name"], &of_w["scale"], &of_w["scales"]), (&"w".into(), &serde_json::Value::Null, &3.into()));
+    // -1 becomes -64 of steps of 2 / 127, and 0.3 becomes 76 of steps of 0.5 / 127.
+    let error = (1.0_f64 - 128.0 / 127.0).hypot(f64::from(0.3_f32) - 38.0 / 127.0);
+    assert!((of_w["error"]["norm_of_error"].as_f64().unwrap() - error).abs() < 1e-12, "{of_w}");
+    assert!((of_w["error"]["max_absolute"].as_f64().unwrap() - 1.0 / 127.0).abs() < 1e-12, "{of_w}");
+    let relative = total["norm_of_error"].as_f64().unwrap() / total["norm"].as_f64().unwrap();
+    assert_eq!(total["relative"].as_f64(), Some(relative));
+    // What has scales of channels is quantized already.
+    let outcome = sandbox.carton("tensor quantize q.safetensors again.safetensors").expect_code(1);
+    assert!(outcome.stderr.contains("what it has is quantized already"), "{outcome}");
 }
 
 /// Numbers of a type that nobody knows may mean anything.

@@ -37,7 +37,7 @@ fn weights_are_compared_with_a_description() {
         |
       3 | layers = 3
         | ^^^^^^
-      unknown field `layers`, expected one of `version`, `name`, `dtypes`, `n_parameters`, `sizes`, `values`, `quantization`, `tensors`
+      unknown field `layers`, expected one of `version`, `name`, `dtypes`, `accept_quantized`, `n_parameters`, `sizes`, `values`, `quantization`, `tensors`
     ");
     write_safetensors(&sandbox, "bad.safetensors", &[("lm_head.weight", floats(&[1.0, 2.0], &[2]))]);
     let outcome = sandbox.carton("tensor validate bad.safetensors --model bitnet-7b").expect_code(4);

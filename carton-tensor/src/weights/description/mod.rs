@@ -38,9 +38,11 @@ const MAX_NAMES: usize = 256 << 20;
 pub struct Description {
     name: String,
     dtypes: Vec<ElementType>,
+    accepts_quantized: bool,
     values: ValueRange,
     quantization: Option<Quantization>,
     n_parameters: u64,
+    sizes: BTreeMap<String, usize>,
     tensors: BTreeMap<String, ExpectedTensor>,
 }
 
@@ -143,11 +145,33 @@ impl Description {
     /// The description of this name that is built in.
     #[must_use]
     pub fn built_in(name: &str) -> Option<Self> {
+        // A test parses each.
+        Self::built_in_text(name).and_then(|text| text.parse().ok())
+    }
+
+    /// The TOML of the description of this name that is built in.
+    #[must_use]
+    pub fn built_in_text(name: &str) -> Option<&'static str> {
         match name {
-            // A test parses it.
-            "bitnet-7b" => include_str!("bitnet-7b.toml").parse().ok(),
+            "bitnet-7b" => Some(include_str!("bitnet-7b.toml")),
             _ => None,
         }
+    }
+
+    /// Reads a description of which some `sizes` are replaced by these: for smaller or larger models of the same kind.
+    ///
+    /// ```
+    /// use carton_tensor::weights::Description;
+    /// let text = Description::built_in_text("bitnet-7b").ok_or("no such description")?;
+    /// let sizes = [("num_layers".to_owned(), 2)].into();
+    /// assert_eq!(Description::with_sizes(text, &sizes)?.n_tensors(), 2 + 2 * 9 + 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`DescriptionError`]; also for a size that the description does not have.
+    pub fn with_sizes(text: &str, sizes: &BTreeMap<String, usize>) -> Result<Self, DescriptionError> {
+        raw::parse(text, sizes)
     }
 
     /// Reads the description at `path`.
@@ -155,6 +179,14 @@ impl Description {
     /// # Errors
     /// [`DescriptionError`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self, DescriptionError> {
+        Self::open_with_sizes(path, &BTreeMap::new())
+    }
+
+    /// As [`with_sizes`](Self::with_sizes), the description at `path`.
+    ///
+    /// # Errors
+    /// [`DescriptionError`].
+    pub fn open_with_sizes(path: impl AsRef<Path>, sizes: &BTreeMap<String, usize>) -> Result<Self, DescriptionError> {
         let path = path.as_ref();
         let mut text = String::new();
         let read = std::fs::File::open(path).and_then(|file| file.take(MAX_FILE + 1).read_to_string(&mut text));
@@ -163,7 +195,7 @@ impl Description {
             let problem = format!("expected at most {MAX_FILE} bytes of description");
             return Err(DescriptionError::Invalid { place: path.display().to_string(), problem, section: 4 });
         }
-        text.parse()
+        Self::with_sizes(&text, sizes)
             .map_err(|source| DescriptionError::File { place: path.display().to_string(), source: Box::new(source) })
     }
 
@@ -171,6 +203,12 @@ impl Description {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The sizes that shapes and repetitions name, by name.
+    #[must_use]
+    pub fn sizes(&self) -> &BTreeMap<String, usize> {
+        &self.sizes
     }
 
     /// The tensors that should be there, by name.
@@ -194,6 +232,12 @@ impl Description {
     #[must_use]
     pub fn n_parameters(&self) -> u64 {
         self.n_parameters
+    }
+
+    /// Whether a tensor that may have floats may be stored quantized instead: as `int8` with scales beside it, or in groups.
+    #[must_use]
+    pub fn accepts_quantized(&self) -> bool {
+        self.accepts_quantized
     }
 
     /// Which values are plausible.
@@ -226,7 +270,7 @@ impl std::str::FromStr for Description {
     type Err = DescriptionError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        raw::parse(text)
+        raw::parse(text, &BTreeMap::new())
     }
 }
 

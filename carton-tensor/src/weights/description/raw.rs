@@ -19,6 +19,7 @@ struct RawDescription {
     name: String,
     #[serde(default)]
     dtypes: Vec<String>,
+    accept_quantized: Option<bool>,
     n_parameters: Option<u64>,
     #[serde(default)]
     sizes: BTreeMap<String, usize>,
@@ -67,13 +68,24 @@ struct Versioned {
     version: i64,
 }
 
-pub(super) fn parse(text: &str) -> Result<Description, DescriptionError> {
+pub(super) fn parse(text: &str, sizes: &BTreeMap<String, usize>) -> Result<Description, DescriptionError> {
     let Versioned { version } = toml::from_str(text).map_err(Box::new)?;
     if version != 1 {
         return Err(DescriptionError::Version { found: version });
     }
-    let raw: RawDescription = toml::from_str(text).map_err(Box::new)?;
+    let mut raw: RawDescription = toml::from_str(text).map_err(Box::new)?;
     debug_assert_eq!(raw.version, version);
+    for (name, &size) in sizes {
+        let Some(replaced) = raw.sizes.get_mut(name) else {
+            let names: Vec<String> = raw.sizes.keys().map(|name| name.escape_debug().to_string()).collect();
+            let has =
+                if names.is_empty() { "it has none".to_owned() } else { format!("it has `{}`", names.join("`, `")) };
+            return Err(invalid("sizes", 4, format!("there is no `{}` to replace: {has}", name.escape_debug())));
+        };
+        *replaced = size;
+        // It is that of the sizes before.
+        raw.n_parameters = None;
+    }
     let values = values(&raw.values)?;
     let quantization = raw.quantization.as_ref().map(quantization).transpose()?;
     let (mut tensors, mut n_name_bytes) = (BTreeMap::new(), 0);
@@ -89,9 +101,11 @@ pub(super) fn parse(text: &str) -> Result<Description, DescriptionError> {
     Ok(Description {
         name: raw.name,
         dtypes: dtypes("dtypes", &raw.dtypes)?,
+        accepts_quantized: raw.accept_quantized.unwrap_or(true),
         values,
         quantization,
         n_parameters: raw.n_parameters.unwrap_or(n_parameters),
+        sizes: raw.sizes,
         tensors,
     })
 }

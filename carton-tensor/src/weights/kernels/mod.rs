@@ -1,7 +1,8 @@
-//! The loops over elements: statistics, the largest absolute value, int8 quantization. Bytes in, numbers out; files and
+//! The loops over elements: statistics, the largest absolute value, int8 quantization and what it costs. Bytes in, numbers out; files and
 //! threads are the business of others.
 
 mod block;
+mod deviation;
 mod float;
 mod lanes;
 mod level;
@@ -12,6 +13,7 @@ mod turns;
 pub(crate) mod widen;
 
 pub(crate) use block::{LARGE_BLOCK, Source};
+pub(crate) use deviation::{Deviation, Integers, deviation};
 pub(crate) use float::Float;
 pub(crate) use level::Level;
 pub(crate) use moments::{Moments, moments};

@@ -10,8 +10,10 @@ use serde::Serialize;
 pub struct Validation {
     /// The model whose description it was.
     pub model: String,
-    /// How many tensors were looked at.
+    /// How many tensors were looked at, beside scales.
     pub n_tensors: usize,
+    /// How many tensors hold the scales of others, or should.
+    pub n_scales: usize,
     /// How many numbers they have.
     pub n_parameters: u64,
     /// What is wrong.
@@ -81,6 +83,10 @@ pub enum Category {
     ValueRange,
     /// Error: a tensor is not quantized as the description says.
     Quantization,
+    /// Error: what should hold the scales of an int8 tensor cannot.
+    Scale,
+    /// Warning: an int8 tensor has no scale, while others have.
+    MissingScale,
     /// Warning: something that the description does not have is no tensor of numbers, so that nobody looked at it.
     NotNumbers,
     /// Warning: tensors of the description are not there.
@@ -99,7 +105,8 @@ impl Category {
     pub const fn is_error(self) -> bool {
         !matches!(
             self,
-            Self::NotNumbers
+            Self::MissingScale
+                | Self::NotNumbers
                 | Self::MissingLayers
                 | Self::UnexpectedTensors
                 | Self::ParameterCount

@@ -4,20 +4,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
 use super::description::{Description, ExpectedTensor, Quantization, ValueRange};
-use super::kernels::{Level, Moments, n_off_grid, smallest, with_encoding};
 use super::load::{select, verifying_reader};
 use super::options::LoadOptions;
 use super::parallel::available_threads;
-use super::pieces::{Data, Job, for_each_piece};
-use super::statistics::{Statistics, moments_of};
-use super::{Weights, WeightsError};
+use super::pieces::Data;
+use super::statistics::Statistics;
+use super::{SCALE_SUFFIX, Weights, WeightsError};
 use crate::element_count;
 use crate::files::{ElementType, Entry, RawTensor, TensorFile, TensorFileError};
 
 mod finding;
+mod numbers;
+mod scales;
 
 use finding::some_names;
 pub use finding::{Category, Finding, Validation};
+use numbers::{look_at, precision, quantization_problem, range_problem};
+use scales::{OfFile, Role, Scaled};
 
 /// Compares the tensors of a file with a description, and looks at all of their numbers, in little memory.
 ///
@@ -62,8 +65,11 @@ pub fn validate(
             },
             not_numbers,
             problem: Some(problem),
+            scaled: None,
+            role: Role::Tensor,
         });
     }
+    scales::assign(&mut subjects, description, &OfFile { file, verifying: verifying.as_ref() })?;
     judge(&subjects, description, &options.filter, options.threads())
 }
 
@@ -90,7 +96,9 @@ pub fn validate_weights(weights: &Weights, description: &Description) -> Result<
         validation.add(Category::NoTensors.of_all("No tensors found".to_owned()));
         return Ok(validation);
     }
-    let subjects: Vec<Subject<'_>> = weights.tensors.iter().map(|(name, tensor)| Subject::of(name, tensor)).collect();
+    let mut subjects: Vec<Subject<'_>> =
+        weights.tensors.iter().map(|(name, tensor)| Subject::of(name, tensor)).collect();
+    scales::assign(&mut subjects, description, weights)?;
     judge(&subjects, description, &super::Filter::ALL, available_threads())
 }
 
@@ -133,7 +141,7 @@ pub fn validate_dtype_consistency<'a>(dtypes: impl IntoIterator<Item = &'a Eleme
 pub fn validate_quantization(tensor: &RawTensor, expected: Quantization) -> Result<Option<String>, WeightsError> {
     let found = look_at(&[Subject::of("", tensor)], &|_| Some(expected), available_threads())?.pop().flatten();
     Ok(match found {
-        Some(found) => quantization_problem(tensor.dtype(), &found, expected),
+        Some(found) => quantization_problem(tensor.dtype(), stored_precision(tensor.dtype()), &found, expected),
         None => Some(format!("has complex numbers ({})", tensor.dtype())),
     })
 }
@@ -146,7 +154,7 @@ pub fn check_numerical_stability(tensor: &RawTensor, range: ValueRange) -> Resul
     let found = look_at(&[Subject::of("", tensor)], &|_| None, available_threads())?.pop().flatten();
     let Some(found) = found else { return Ok(None) };
     let mut problems: Vec<String> = number_problems(found.statistics).map(|(_, problem)| problem).collect();
-    problems.extend(range_problem(&found.statistics, range));
+    problems.extend(range_problem(&found, range));
     Ok((!problems.is_empty()).then(|| problems.join("; ")))
 }
 
@@ -195,6 +203,9 @@ struct Subject<'a> {
     /// Why its numbers cannot be read, once somebody tried.
     problem: Option<&'a OnceLock<String>>,
     data: Data<'a>,
+    /// What its integers were multiplied with, if that is known.
+    scaled: Option<Scaled>,
+    role: Role,
 }
 
 impl<'a> Subject<'a> {
@@ -207,20 +218,33 @@ impl<'a> Subject<'a> {
             not_numbers: None,
             problem: None,
             data: Data::Memory(tensor.bytes()),
+            scaled: None,
+            role: Role::Tensor,
         }
+    }
+
+    /// Whether it is stored as integers that have scales, or in groups that have them.
+    fn is_quantized(&self) -> bool {
+        self.scaled.is_some() || (self.dtype.is_none() && self.not_numbers.is_none())
+    }
+
+    fn is_scales(&self) -> bool {
+        matches!(self.role, Role::Scales { .. })
     }
 }
 
-/// What a piece of a tensor tells: its moments, the smallest magnitude above 0, and how many numbers are not on the grid.
-type Part = (Moments, f64, u64);
+/// How far ternary numbers of this dtype may be from their scale, relatively; `None` for integers, which are codes.
+fn stored_precision(dtype: ElementType) -> Option<f64> {
+    dtype.is_float().then(|| precision(dtype))
+}
 
-/// What the numbers of a tensor are like.
-struct Found {
-    statistics: Statistics,
-    /// The smallest magnitude above 0, where ternary numbers are expected.
-    smallest: f64,
-    /// How many are not on the grid, where int8 is expected.
-    n_off_grid: u64,
+/// The same for what a tensor stands for that may be quantized: of what dtype it was before, only the description says.
+fn expected_precision(subject: &Subject<'_>, dtypes: &[ElementType]) -> Option<f64> {
+    if !subject.is_quantized() {
+        return stored_precision(subject.dtype.unwrap_or(ElementType::Float32));
+    }
+    let floats = dtypes.iter().filter_map(|&dtype| stored_precision(dtype)).reduce(f64::max);
+    floats.or(stored_precision(ElementType::BFloat16))
 }
 
 fn judge(
@@ -229,11 +253,17 @@ fn judge(
     filter: &super::Filter,
     n_threads: usize,
 ) -> Result<Validation, WeightsError> {
-    let mut validation =
-        Validation { model: description.name().to_owned(), n_tensors: subjects.len(), ..Validation::default() };
+    let n_scales = subjects.iter().filter(|subject| subject.is_scales()).count();
+    let mut validation = Validation {
+        model: description.name().to_owned(),
+        n_tensors: subjects.len() - n_scales,
+        n_scales,
+        ..Validation::default()
+    };
     let quantization_of = |name: &str| {
         description.tensor(name).filter(|tensor| tensor.is_quantized()).and_then(|_| description.quantization())
     };
+    let some_have_scales = subjects.iter().any(|subject| subject.scaled.is_some());
     let found = look_at(subjects, &|index| quantization_of(&subjects[index].name), n_threads)?;
     for (subject, found) in subjects.iter().zip(&found) {
         let expected = description.tensor(&subject.name);
@@ -242,17 +272,30 @@ fn judge(
             validation.add(category.of(&subject.name, format!("is no tensor of numbers, it is {what}")));
             continue;
         }
+        if let Role::Scales { of, problem } = &subject.role {
+            if let Some(problem) = subject.problem.and_then(OnceLock::get) {
+                validation.add(Category::Unreadable.of(&subject.name, format!("cannot be read: {problem}")));
+            } else if let Some(problem) = problem {
+                let what = format!("holds no scales of {}: {problem}", of.escape_debug());
+                validation.add(Category::Scale.of(&subject.name, what));
+            }
+            continue;
+        }
         for finding in shape_findings(subject, expected.map(ExpectedTensor::shape)) {
             validation.add(finding);
         }
         let dtypes = expected.map(|expected| description.dtypes(expected)).unwrap_or_default();
-        if let Some(dtype) = subject.dtype
-            && !dtypes.is_empty()
-            && !dtypes.contains(&dtype)
-        {
-            let names: Vec<&str> = dtypes.iter().map(|dtype| dtype.name()).collect();
-            let what = format!("has dtype {dtype}, expected {}", names.join(" or "));
-            validation.add(Category::DtypeMismatch.of(&subject.name, what));
+        let are_codes = subject.dtype == Some(ElementType::Int8) && subject.scaled.is_none();
+        // What integers stand for is not known then.
+        let mut lacks_scale = false;
+        if let Some(problem) = dtype_problem(subject, dtypes, description.accepts_quantized()) {
+            validation.add(Category::DtypeMismatch.of(&subject.name, problem));
+            lacks_scale = are_codes;
+        } else if some_have_scales && are_codes {
+            lacks_scale = true;
+            let scale = format!("{}{SCALE_SUFFIX}", subject.name.escape_debug());
+            let what = format!("has no scale that fits, and other int8 tensors have one: expected {scale}");
+            validation.add(Category::MissingScale.of(&subject.name, what));
         }
         let count = element_count(&subject.shape).unwrap_or_default() as u64;
         validation.n_parameters = validation.n_parameters.saturating_add(count);
@@ -264,11 +307,14 @@ fn judge(
         for finding in number_findings(&subject.name, found.statistics) {
             validation.add(finding);
         }
-        if let Some(problem) = range_problem(&found.statistics, description.values()) {
+        let problem = if lacks_scale { None } else { range_problem(found, description.values()) };
+        if let Some(problem) = problem {
             validation.add(Category::ValueRange.of(&subject.name, problem));
         }
-        let problem = quantization_of(&subject.name)
-            .and_then(|expected| quantization_problem(subject.dtype.unwrap_or(ElementType::Float32), found, expected));
+        let problem = quantization_of(&subject.name).and_then(|expected| {
+            let dtype = subject.dtype.unwrap_or(ElementType::Float32);
+            quantization_problem(dtype, expected_precision(subject, dtypes), found, expected)
+        });
         if let Some(problem) = problem {
             validation.add(Category::Quantization.of(&subject.name, problem));
         }
@@ -284,10 +330,11 @@ fn whole_findings(
     filter: &super::Filter,
     validation: &mut Validation,
 ) {
-    let mut structure = verify_layer_structure(subjects.iter().map(|subject| subject.name.as_str()), description);
+    let tensors = || subjects.iter().filter(|subject| !subject.is_scales());
+    let mut structure = verify_layer_structure(tensors().map(|subject| subject.name.as_str()), description);
     // What nobody asked for is not missing.
     structure.missing.retain(|name| filter.accepts(name));
-    if structure.unexpected.len() == subjects.len() {
+    if structure.unexpected.len() == tensors().count() {
         let names = some_names(description.tensors().map(|(name, _)| name));
         validation.add(Category::NoExpectedTensors.of_all(match description.n_tensors() {
             0 => "No expected tensors found: the description has none".to_owned(),
@@ -313,7 +360,9 @@ fn whole_findings(
             description.n_parameters()
         )));
     }
-    if let Some(message) = inconsistent(subjects.iter().filter_map(|subject| subject.dtype)) {
+    if let Some(message) =
+        inconsistent(tensors().filter(|subject| !subject.is_quantized()).filter_map(|subject| subject.dtype))
+    {
         validation.add(Category::InconsistentDtypes.of_all(message));
     }
 }
@@ -332,49 +381,25 @@ fn inconsistent(dtypes: impl Iterator<Item = ElementType>) -> Option<String> {
     Some(format!("Dtypes are not consistent: {} tensors", counts.join(", ")))
 }
 
-/// Looks at the numbers of all tensors: nothing for complex ones.
-fn look_at(
-    subjects: &[Subject<'_>],
-    quantization: &(dyn Fn(usize) -> Option<Quantization> + Sync),
-    n_threads: usize,
-) -> Result<Vec<Option<Found>>, WeightsError> {
-    let level = Level::best();
-    let jobs: Vec<Job<'_>> = subjects
-        .iter()
-        .map(|subject| Job { dtype: subject.dtype.unwrap_or(ElementType::Float32), data: subject.data.clone() })
-        .collect();
-    let parts = for_each_piece(&jobs, n_threads, |job, bytes| {
-        let dtype = jobs[job].dtype;
-        let moments = match moments_of(level, dtype, bytes) {
-            Err(WeightsError::Complex { .. }) => return Ok(None),
-            moments => moments?,
-        };
-        let (mut least, mut n_off) = (f64::INFINITY, 0);
-        match quantization(job) {
-            Some(Quantization::Ternary { .. }) => {
-                least = with_encoding!(dtype, S => smallest::<S>(level, bytes), f64::INFINITY);
-            }
-            Some(Quantization::Int8 { scale }) => {
-                let scale = scale.filter(|_| dtype.is_float()).unwrap_or(1.0);
-                n_off = with_encoding!(dtype, S => n_off_grid::<S>(bytes, scale), 0);
-            }
-            None => {}
-        }
-        Ok(Some((moments, least, n_off)))
-    })?;
-    let merge = |(job, parts): (&Job<'_>, Vec<Option<Part>>)| {
-        if !parts.iter().all(Option::is_some) || matches!(job.dtype, ElementType::Complex64 | ElementType::Complex128) {
-            return None;
-        }
-        let mut found = Found { statistics: Statistics::of([]), smallest: f64::INFINITY, n_off_grid: 0 };
-        for (_, smallest, n_off) in parts.iter().flatten() {
-            found.smallest = found.smallest.min(*smallest);
-            found.n_off_grid += n_off;
-        }
-        found.statistics = Statistics::of(parts.into_iter().flatten().map(|(moments, ..)| moments));
-        Some(found)
+/// What is wrong with a tensor's dtype. What is quantized stands for floats.
+fn dtype_problem(subject: &Subject<'_>, dtypes: &[ElementType], accepts_quantized: bool) -> Option<String> {
+    if subject.is_quantized() && accepts_quantized && (dtypes.is_empty() || dtypes.iter().any(|dtype| dtype.is_float()))
+    {
+        return None;
+    }
+    let is_right = match subject.dtype {
+        Some(dtype) => dtypes.is_empty() || dtypes.contains(&dtype),
+        // A group, which nobody refused and which has no numbers but floats.
+        None => accepts_quantized && dtypes.is_empty(),
     };
-    Ok(jobs.iter().zip(parts).map(merge).collect())
+    let names: Vec<&str> = dtypes.iter().map(|dtype| dtype.name()).collect();
+    let expected = if names.is_empty() { "tensors that are not quantized".to_owned() } else { names.join(" or ") };
+    let found = match subject.dtype {
+        Some(ElementType::Int8) if subject.scaled.is_none() => "has dtype int8 and no scale".to_owned(),
+        Some(dtype) => format!("has dtype {dtype}"),
+        None => "is quantized in groups".to_owned(),
+    };
+    (!is_right).then(|| format!("{found}, expected {expected}"))
 }
 
 fn shape_findings(subject: &Subject<'_>, expected: Option<&[usize]>) -> Vec<Finding> {
@@ -418,54 +443,6 @@ fn number_problems(statistics: Statistics) -> impl Iterator<Item = (Category, St
 
 fn number_findings(name: &str, statistics: Statistics) -> impl Iterator<Item = Finding> {
     number_problems(statistics).map(move |(category, problem)| category.of(name, problem))
-}
-
-fn range_problem(statistics: &Statistics, range: ValueRange) -> Option<String> {
-    let (min, max) = (statistics.min?, statistics.max?);
-    let below = range.min.is_some_and(|least| min < least);
-    let above = range.max.is_some_and(|most| max > most);
-    let bound = |bound: Option<f64>| bound.map_or_else(|| "any".to_owned(), |bound| bound.to_string());
-    (below || above)
-        .then(|| format!("has values from {min} to {max}, expected {} to {}", bound(range.min), bound(range.max)))
-}
-
-fn quantization_problem(dtype: ElementType, found: &Found, expected: Quantization) -> Option<String> {
-    let statistics = &found.statistics;
-    let (min, max) = (statistics.min?, statistics.max?);
-    let largest = max.max(-min);
-    match expected {
-        Quantization::Ternary { scale } => {
-            if largest == 0.0 {
-                return None;
-            }
-            if found.smallest != largest {
-                let smallest = found.smallest;
-                return Some(format!("is not ternary: beside 0 it has magnitudes from {smallest} to {largest}"));
-            }
-            let scale = scale.filter(|_| dtype.is_float())?;
-            let is_near = (largest - scale).abs() <= scale * precision(dtype);
-            (!is_near).then(|| format!("is ternary with scale {largest}, expected {scale}"))
-        }
-        Quantization::Int8 { scale } => {
-            if dtype.is_float() && scale.is_none() {
-                return Some(format!("is not int8: it has dtype {dtype}, and there is no scale to compare with"));
-            }
-            let (n_off, n_elements) = (found.n_off_grid, statistics.n_elements);
-            (n_off > 0).then(|| {
-                format!("is not int8: {n_off} of {n_elements} numbers are no integers from -127 to 127 after scaling")
-            })
-        }
-    }
-}
-
-/// How far a number of this type can be from what it stands for, relatively, and some more.
-const fn precision(dtype: ElementType) -> f64 {
-    match dtype {
-        ElementType::Float32 | ElementType::Float64 => 1e-6,
-        ElementType::Float16 => 1e-3,
-        ElementType::BFloat16 => 1e-2,
-        _ => 0.15,
-    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::*;
 use crate::files::SharedBytes;
 use crate::safetensors::{self, Metadata};
-use crate::weights::{Filter, LoaderStatistics};
+use crate::weights::{Filter, LoaderStatistics, QuantizeOptions, quantize_all};
 
 fn floats(shape: &[usize], numbers: &[f32]) -> RawTensor {
     let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
@@ -238,4 +238,169 @@ fn single_checks() {
     assert!(validate_dtype_consistency(&[Float32, Int8, Float32]));
     assert!(!validate_dtype_consistency(&[Float32, Float16]));
     assert!(!validate_dtype_consistency(&[Int8, Bool]));
+}
+
+/// A description of floats alone, and what quantization makes of a file that fits it: matrices of two rows, of 1 and 2, and of -0.5 and 8.
+const FLOATS: &str = "
+version = 1
+name = 'floats'
+dtypes = ['float32', 'bfloat16']
+values = { min = -8.0, max = 8.0 }
+quantization = { method = 'ternary', scale = 1.0 }
+tensors = [
+    { name = 'norm', shape = [2] },
+    { name = 't', shape = [2, 2], quantized = true },
+    { name = 'w', shape = [2, 2] },
+]
+";
+
+fn quantized(options: QuantizeOptions) -> BTreeMap<String, RawTensor> {
+    let originals = [
+        ("norm", floats(&[2], &[0.5, 7.5])),
+        ("t", floats(&[2, 2], &[1.0, -1.0, 0.0, 0.0])),
+        ("w", floats(&[2, 2], &[1.0, 2.0, -0.5, 8.0])),
+    ];
+    let mut tensors = BTreeMap::new();
+    for (name, original) in originals {
+        let quantized = quantize_all([&original], &options).unwrap().remove(0);
+        tensors.insert(format!("{name}.scale"), quantized.scales.to_tensor().unwrap());
+        tensors.insert(name.to_owned(), quantized.tensor);
+    }
+    tensors
+}
+
+fn one(dtype: ElementType, shape: &[usize], bytes: Vec<u8>) -> RawTensor {
+    RawTensor::new(dtype, shape.to_vec(), bytes.into()).unwrap()
+}
+
+/// The findings for quantized tensors with some changes, of a file and of memory.
+#[track_caller]
+fn check_quantized(
+    per_channel: bool,
+    description: &str,
+    changes: &[(&str, Option<RawTensor>)],
+    expected: &[Category],
+    message: &str,
+) {
+    let options = QuantizeOptions::default();
+    let mut tensors = quantized(if per_channel { options.per_channel() } else { options });
+    for (name, change) in changes {
+        match change {
+            Some(tensor) => drop(tensors.insert((*name).to_owned(), tensor.clone())),
+            None => drop(tensors.remove(*name)),
+        }
+    }
+    let mut bytes = Vec::new();
+    safetensors::write(&tensors, &Metadata::default(), &mut bytes).unwrap();
+    let file = TensorFile::new(bytes, "quantized").unwrap();
+    let description: Description = description.parse().unwrap();
+    let of_file = validate(&file, &description, &LoadOptions::default()).unwrap();
+    let of_memory =
+        validate_weights(&Weights { tensors, statistics: LoaderStatistics::default() }, &description).unwrap();
+    for validation in [of_file, of_memory] {
+        let mut findings: Vec<&Finding> = validation.errors.iter().chain(&validation.warnings).collect();
+        findings.sort_by_key(|finding| finding.message.as_str());
+        let messages: Vec<&str> = findings.iter().map(|finding| finding.message.as_str()).collect();
+        let categories: Vec<Category> = findings.iter().map(|finding| finding.category).collect();
+        assert_eq!(categories, expected, "{messages:?}");
+        assert!(messages.iter().any(|one| one.contains(message)) || message.is_empty(), "{messages:?}");
+    }
+}
+
+#[test]
+fn integers_with_scales_stand_for_the_floats_that_are_described() {
+    for per_channel in [false, true] {
+        check_quantized(per_channel, FLOATS, &[], &[], "");
+        let refused = FLOATS.replace("dtypes =", "accept_quantized = false\ndtypes =");
+        check_quantized(
+            per_channel,
+            &refused,
+            &[],
+            &[Category::DtypeMismatch; 3],
+            "norm has dtype int8, expected float32",
+        );
+        let integers = FLOATS.replace("'float32', 'bfloat16'", "'int32'");
+        check_quantized(per_channel, &integers, &[], &[Category::DtypeMismatch; 3], "expected int32");
+    }
+}
+
+/// Rows of 1 and 2, and of -0.5 and 8: what they were is compared, and not the integers, which are beyond every range here.
+#[test]
+fn what_integers_stand_for_is_compared() {
+    for per_channel in [false, true] {
+        let narrow = FLOATS.replace("max = 8.0", "max = 7.0");
+        check_quantized(per_channel, &narrow, &[], &[Category::ValueRange; 2], "w has values from");
+        // 7.5 is the largest of `norm`, and half a step of it is 0.03.
+        let range = FLOATS.replace("max = 8.0", "max = 7.99");
+        check_quantized(per_channel, &range, &[], &[], "");
+        let other = FLOATS.replace("scale = 1.0", "scale = 0.9");
+        check_quantized(per_channel, &other, &[], &[Category::Quantization], "t is ternary with scale 1, expected 0.9");
+    }
+    // 3 of 127 steps of 1.0 are no ternary number.
+    let codes = one(ElementType::Int8, &[2, 2], vec![127, 3, 0, 0]);
+    check_quantized(false, FLOATS, &[("t", Some(codes))], &[Category::Quantization], "t is not ternary");
+    // Rows of different scales are not ternary with one scale.
+    let scales = one(ElementType::Float64, &[2], [127.0_f64, 254.0].into_iter().flat_map(f64::to_le_bytes).collect());
+    let codes = one(ElementType::Int8, &[2, 2], vec![127, 129, 0, 127]);
+    check_quantized(
+        true,
+        FLOATS,
+        &[("t", Some(codes)), ("t.scale", Some(scales))],
+        &[Category::Quantization],
+        "t is not ternary: beside 0 it has magnitudes from 0.5 to 1",
+    );
+}
+
+#[test]
+fn scales_that_are_missing_or_wrong_are_found() {
+    let f64s = |shape: &[usize], numbers: &[f64]| {
+        one(ElementType::Float64, shape, numbers.iter().flat_map(|number| number.to_le_bytes()).collect())
+    };
+    for per_channel in [false, true] {
+        let check = |changes: &[(&str, Option<RawTensor>)], expected: &[Category], message: &str| {
+            check_quantized(per_channel, FLOATS, changes, expected, message);
+        };
+        check(&[("w.scale", None)], &[Category::DtypeMismatch], "w has dtype int8 and no scale, expected float32");
+        // Where a description has int8 by itself, integers may be codes, but not beside others that have scales.
+        let with_int8 = FLOATS.replace("'bfloat16'", "'int8'");
+        let missing = &[("w.scale", None)];
+        check_quantized(per_channel, &with_int8, missing, &[Category::MissingScale], "w has no scale that fits");
+        // A scale of nothing.
+        let orphan = &[("gone.scale", Some(f64s(&[1], &[1.0])))];
+        check(
+            orphan,
+            &[Category::UnexpectedTensors, Category::ParameterCount],
+            "1 tensors are not expected (gone.scale)",
+        );
+        // Another shape, another dtype, no scales.
+        for (scale, message) in [
+            (f64s(&[3], &[1.0; 3]), "w.scale holds no scales of w: it has shape [3], expected one number or [2]"),
+            (f64s(&[2, 1], &[1.0; 2]), "it has shape [2, 1], expected one number or [2]"),
+            (one(ElementType::Int32, &[], vec![1, 0, 0, 0]), "it has dtype int32, expected floats"),
+            (f64s(&[], &[0.0]), "it has 0, expected finite numbers above 0"),
+            (f64s(&[2], &[1.0, f64::NAN]), "it has NaN, expected finite numbers above 0"),
+            (f64s(&[], &[f64::INFINITY]), "it has inf, expected finite numbers above 0"),
+        ] {
+            check(&[("w.scale", Some(scale))], &[Category::DtypeMismatch, Category::Scale], message);
+        }
+        let of_vector = &[("norm.scale", Some(f64s(&[2], &[1.0; 2])))];
+        check(of_vector, &[Category::DtypeMismatch, Category::Scale], "it has shape [2], expected one number");
+        // A scale beside floats is none, but a tensor that nobody described.
+        let floats = &[("w", Some(floats(&[2, 2], &[1.0; 4]))), ("w.scale", Some(f64s(&[1], &[1.0])))];
+        let expected = &[Category::UnexpectedTensors, Category::InconsistentDtypes, Category::ParameterCount];
+        check(floats, expected, "1 tensors are not expected (w.scale)");
+    }
+}
+
+/// A scale belongs to its tensor also where one of them was not asked for.
+#[test]
+fn scales_are_found_beyond_the_filter() {
+    let mut bytes = Vec::new();
+    safetensors::write(&quantized(QuantizeOptions::default()), &Metadata::default(), &mut bytes).unwrap();
+    let file = TensorFile::new(bytes, "quantized").unwrap();
+    let description: Description = FLOATS.parse().unwrap();
+    let options = LoadOptions::default().filter(Filter::names(["w", "t.scale"]));
+    let validation = validate(&file, &description, &options).unwrap();
+    assert!(validation.errors.is_empty() && validation.warnings.is_empty(), "{validation:?}");
+    assert_eq!((validation.n_tensors, validation.n_scales, validation.n_parameters), (1, 1, 4));
 }

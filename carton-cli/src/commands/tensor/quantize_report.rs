@@ -1,0 +1,118 @@
+//! What `carton tensor quantize` says of what it did: what was written and, where it was asked for, what was lost (spec/weights.md §2.4).
+
+use carton_tensor::weights::{QuantizationError, QuantizedTensor};
+use serde::Serialize;
+
+use super::convert::Written;
+use super::stats::short;
+use crate::failure::Failure;
+use crate::output::{Align, Output, Role, Table, byte_size, count, one_line};
+
+/// What `--json` prints.
+#[derive(Serialize)]
+pub(super) struct Report {
+    #[serde(flatten)]
+    written: Written,
+    quantized: Vec<Quantized>,
+    /// The error of all quantized tensors together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    total: Option<Loss>,
+}
+
+/// A tensor that was quantized.
+#[derive(Serialize)]
+pub(super) struct Quantized {
+    name: String,
+    /// What all of its numbers were multiplied by; `null` if each channel has a scale of its own.
+    scale: Option<f64>,
+    /// How many scales it has.
+    scales: usize,
+    /// How many numbers were not finite, and became 0.
+    non_finite: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Loss>,
+}
+
+/// How far numbers are from what they were.
+#[derive(Clone, Copy, Serialize)]
+struct Loss {
+    /// The norm of the differences by that of the numbers.
+    relative: f64,
+    #[serde(flatten)]
+    error: QuantizationError,
+}
+
+impl From<QuantizationError> for Loss {
+    fn from(error: QuantizationError) -> Self {
+        Self { relative: error.relative(), error }
+    }
+}
+
+impl Quantized {
+    pub(super) fn new(name: &str, tensor: &QuantizedTensor) -> Self {
+        Self {
+            name: name.to_owned(),
+            scale: tensor.scales.of_tensor(),
+            scales: tensor.scales.as_slice().len(),
+            non_finite: tensor.n_non_finite,
+            error: tensor.error.map(Loss::from),
+        }
+    }
+}
+
+impl Report {
+    pub(super) fn new(written: Written, mut quantized: Vec<Quantized>) -> Self {
+        quantized.sort_by(|one, other| one.name.cmp(&other.name));
+        let errors = quantized.iter().filter_map(|one| one.error).map(|loss| loss.error);
+        let total = errors.reduce(QuantizationError::merge).map(Loss::from);
+        Self { written, quantized, total }
+    }
+
+    pub(super) fn print(&self, output: &Output) -> Result<(), Failure> {
+        let lost: u64 = self.quantized.iter().map(|quantized| quantized.non_finite).sum();
+        if lost > 0 {
+            let names = self.quantized.iter().filter(|one| one.non_finite > 0).map(|one| one.name.as_str());
+            let names: Vec<&str> = names.take(5).collect();
+            let names = one_line(&names.join("`, `"));
+            output.warning(&format!("{lost} numbers were not finite and became 0, in `{names}`"));
+        }
+        for warning in &self.written.warnings {
+            output.warning(&one_line(warning));
+        }
+        if output.is_json() {
+            return output.json(self);
+        }
+        let Written { path, tensors, size, .. } = &self.written;
+        let (quantized, path) = (count(self.quantized.len(), "tensor"), path.display().to_string());
+        let (size, others) = (byte_size(*size), tensors.saturating_sub(2 * self.quantized.len()));
+        let mut text = self.table(output);
+        text.push_str(&format!("wrote {} ({size}): {quantized} quantized, {others} as they were\n", one_line(&path)));
+        output.text(&text)
+    }
+
+    /// A line for each tensor, and one for all; nothing where errors were not asked for.
+    fn table(&self, output: &Output) -> String {
+        let Some(total) = self.total else { return String::new() };
+        let mut table = Table::new(&[Align::Right, Align::Right, Align::Right, Align::Left]);
+        table.row(["RELATIVE ERROR", "MAX ERROR", "SCALES", "NAME"]);
+        for one in &self.quantized {
+            if let Some(loss) = one.error {
+                table.row([
+                    percent(loss),
+                    short(Some(loss.error.max_absolute)),
+                    one.scales.to_string(),
+                    one.name.clone(),
+                ]);
+            }
+        }
+        let n_scales: usize = self.quantized.iter().map(|one| one.scales).sum();
+        let all = format!("all of {}", count(self.quantized.len(), "tensor"));
+        table.row([percent(total), short(Some(total.error.max_absolute)), n_scales.to_string(), all]);
+        let last = self.quantized.len() + 1;
+        table.lines(&|row, _, cell| if row == 0 || row == last { output.paint(Role::Heading, &cell) } else { cell })
+    }
+}
+
+fn percent(loss: Loss) -> String {
+    format!("{:.3} %", 100.0 * loss.relative)
+}

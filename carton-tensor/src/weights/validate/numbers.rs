@@ -1,0 +1,192 @@
+//! What the numbers of tensors are like, and what is wrong with them (spec/weights.md §4). Where integers have scales, their numbers are those
+//! that they stand for.
+
+use super::super::WeightsError;
+use super::super::description::{Quantization, ValueRange};
+use super::super::kernels::{Level, Moments, n_off_grid, smallest, widen, with_encoding};
+use super::super::pieces::{Job, for_each_piece};
+use super::super::statistics::{Statistics, moments_of};
+use super::Subject;
+use super::scales::Scaled;
+use crate::files::ElementType;
+
+/// What a piece of a tensor tells.
+#[derive(Clone, Copy)]
+struct Part {
+    /// Of what is stored: of the integers, where these have scales.
+    moments: Moments,
+    /// Of what they stand for, where they have scales.
+    real: Option<Real>,
+    /// The smallest magnitude above 0 of the numbers.
+    smallest: f64,
+    /// How many are not on the grid.
+    n_off_grid: u64,
+}
+
+/// The numbers that integers stand for.
+#[derive(Clone, Copy)]
+struct Real {
+    min: f64,
+    max: f64,
+    /// The smallest and the largest number that was quantized is as far out as these at least: integers are rounded by half a step.
+    bounds: (f64, f64),
+}
+
+impl Real {
+    fn merge(self, other: Self) -> Self {
+        let bounds = (self.bounds.0.min(other.bounds.0), self.bounds.1.max(other.bounds.1));
+        Self { min: self.min.min(other.min), max: self.max.max(other.max), bounds }
+    }
+}
+
+/// What the numbers of a tensor are like.
+pub(super) struct Found {
+    /// Minimum and maximum are those of the numbers that integers stand for, where they have scales.
+    pub(super) statistics: Statistics,
+    /// The smallest magnitude above 0, where ternary numbers are expected.
+    smallest: f64,
+    /// How many are not on the grid, where int8 is expected.
+    n_off_grid: u64,
+    /// What is compared with the range of plausible values.
+    bounds: Option<(f64, f64)>,
+}
+
+/// Looks at the numbers of all tensors: nothing for complex ones.
+pub(super) fn look_at(
+    subjects: &[Subject<'_>],
+    quantization: &(dyn Fn(usize) -> Option<Quantization> + Sync),
+    n_threads: usize,
+) -> Result<Vec<Option<Found>>, WeightsError> {
+    let level = Level::best();
+    let jobs: Vec<Job<'_>> = subjects
+        .iter()
+        .map(|subject| Job { dtype: subject.dtype.unwrap_or(ElementType::Float32), data: subject.data.clone() })
+        .collect();
+    let parts = for_each_piece(&jobs, n_threads, |job, start, bytes| {
+        if let Some(scaled) = &subjects[job].scaled {
+            return Ok(Some(look_at_scaled(level, scaled, start, bytes, quantization(job))?));
+        }
+        let dtype = jobs[job].dtype;
+        let moments = match moments_of(level, dtype, bytes) {
+            Err(WeightsError::Complex { .. }) => return Ok(None),
+            moments => moments?,
+        };
+        let mut part = Part { moments, real: None, smallest: f64::INFINITY, n_off_grid: 0 };
+        match quantization(job) {
+            Some(Quantization::Ternary { .. }) => {
+                part.smallest = with_encoding!(dtype, S => smallest::<S>(level, bytes), f64::INFINITY);
+            }
+            Some(Quantization::Int8 { scale }) => {
+                let scale = scale.filter(|_| dtype.is_float()).unwrap_or(1.0);
+                part.n_off_grid = with_encoding!(dtype, S => n_off_grid::<S>(bytes, scale), 0);
+            }
+            None => {}
+        }
+        Ok(Some(part))
+    })?;
+    let merge = |(job, parts): (&Job<'_>, Vec<Option<Part>>)| {
+        if !parts.iter().all(Option::is_some) || matches!(job.dtype, ElementType::Complex64 | ElementType::Complex128) {
+            return None;
+        }
+        let mut statistics = Statistics::of(parts.iter().flatten().map(|part| part.moments));
+        let real = parts.iter().flatten().filter_map(|part| part.real).reduce(Real::merge);
+        if let Some(real) = real {
+            (statistics.min, statistics.max) = (Some(real.min), Some(real.max));
+        }
+        Some(Found {
+            smallest: parts.iter().flatten().map(|part| part.smallest).fold(f64::INFINITY, f64::min),
+            n_off_grid: parts.iter().flatten().map(|part| part.n_off_grid).sum(),
+            bounds: real.map(|real| real.bounds).or(statistics.min.zip(statistics.max)),
+            statistics,
+        })
+    };
+    Ok(jobs.iter().zip(parts).map(merge).collect())
+}
+
+/// Looks at integers that have scales, channel by channel.
+fn look_at_scaled(
+    level: Level,
+    scaled: &Scaled,
+    start: usize,
+    bytes: &[u8],
+    quantization: Option<Quantization>,
+) -> Result<Part, WeightsError> {
+    /// What a number is rounded by at most, in steps.
+    const ROUNDED: f64 = 0.5;
+    let mut part = Part { moments: Moments::NONE, real: None, smallest: f64::INFINITY, n_off_grid: 0 };
+    for (scale, place) in scaled.parts(start, bytes.len()) {
+        let bytes = bytes.get(place).unwrap_or_default();
+        let moments = moments_of(level, ElementType::Int8, bytes)?;
+        let (min, max) = (moments.min, moments.max);
+        let bounds = ((min + ROUNDED) / scale, (max - ROUNDED) / scale);
+        let real = Real { min: min / scale, max: max / scale, bounds };
+        part.real = Some(part.real.map_or(real, |merged| merged.merge(real)));
+        part.moments = part.moments.merge(moments);
+        match quantization {
+            Some(Quantization::Ternary { .. }) => {
+                part.smallest = part.smallest.min(smallest::<widen::I8>(level, bytes) / scale);
+            }
+            // They were multiplied with the scale that is beside them.
+            Some(Quantization::Int8 { .. }) => part.n_off_grid += n_off_grid::<widen::I8>(bytes, 1.0),
+            None => {}
+        }
+    }
+    Ok(part)
+}
+
+/// How numbers are beyond the range of plausible ones, if they are.
+pub(super) fn range_problem(found: &Found, range: ValueRange) -> Option<String> {
+    let (min, max) = (found.statistics.min?, found.statistics.max?);
+    let (lower, upper) = found.bounds?;
+    let below = range.min.is_some_and(|least| lower < least);
+    let above = range.max.is_some_and(|most| upper > most);
+    let bound = |bound: Option<f64>| bound.map_or_else(|| "any".to_owned(), |bound| bound.to_string());
+    (below || above)
+        .then(|| format!("has values from {min} to {max}, expected {} to {}", bound(range.min), bound(range.max)))
+}
+
+/// How numbers of this type are not quantized as they should be, if they are not. `precision` is that of the scale of ternary numbers,
+/// where these are compared with one.
+pub(super) fn quantization_problem(
+    dtype: ElementType,
+    precision: Option<f64>,
+    found: &Found,
+    expected: Quantization,
+) -> Option<String> {
+    let statistics = &found.statistics;
+    let (min, max) = (statistics.min?, statistics.max?);
+    let largest = max.max(-min);
+    match expected {
+        Quantization::Ternary { scale } => {
+            if largest == 0.0 {
+                return None;
+            }
+            if found.smallest != largest {
+                let smallest = found.smallest;
+                return Some(format!("is not ternary: beside 0 it has magnitudes from {smallest} to {largest}"));
+            }
+            let (scale, precision) = (scale?, precision?);
+            let is_near = (largest - scale).abs() <= scale * precision;
+            (!is_near).then(|| format!("is ternary with scale {largest}, expected {scale}"))
+        }
+        Quantization::Int8 { scale } => {
+            if dtype.is_float() && scale.is_none() {
+                return Some(format!("is not int8: it has dtype {dtype}, and there is no scale to compare with"));
+            }
+            let (n_off, n_elements) = (found.n_off_grid, statistics.n_elements);
+            (n_off > 0).then(|| {
+                format!("is not int8: {n_off} of {n_elements} numbers are no integers from -127 to 127 after scaling")
+            })
+        }
+    }
+}
+
+/// How far a number of this type can be from what it stands for, relatively, and some more.
+pub(super) const fn precision(dtype: ElementType) -> f64 {
+    match dtype {
+        ElementType::Float32 | ElementType::Float64 => 1e-6,
+        ElementType::Float16 => 1e-3,
+        ElementType::BFloat16 => 1e-2,
+        _ => 0.15,
+    }
+}
