@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path};
 
-use carton_dataset::index::{read, write};
+use carton_dataset::index::{IndexLayout, read, write};
 
 use crate::generate::file::MemoryFile;
 
@@ -25,7 +25,9 @@ pub fn check(bytes: &[u8]) -> bool {
     }
     let folder = tempfile::tempdir().expect("there is room");
     let path = folder.path().join("index");
-    write(&path, index.rows().iter().cloned()).expect("it was read");
-    assert_eq!(read(&path).expect("it was written"), index);
+    for layout in [IndexLayout::File, IndexLayout::Folder] {
+        write(&path, index.rows().iter().cloned(), layout).expect("it was read");
+        assert_eq!(read(&path).expect("it was written"), index);
+    }
     true
 }

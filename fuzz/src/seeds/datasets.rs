@@ -10,7 +10,7 @@ use arrow_array::{
 use arrow_ipc::CompressionType;
 use arrow_ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
 use arrow_schema::{DataType, Field};
-use carton_dataset::index::{IndexRow, write};
+use carton_dataset::index::{IndexLayout, IndexRow, write};
 use carton_dataset::{Manifest, Shard, TensorSchema};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
@@ -129,6 +129,6 @@ fn index() -> Vec<u8> {
     let rows = ["a", "b", "c"].into_iter().flat_map(|key| SHARDS.map(|file| row(key, file, &[2, 3])));
     let folder = tempfile::tempdir().expect("there is room");
     let path = folder.path().join("index");
-    write(&path, rows.chain([row("scalar", SHARDS[0], &[])])).expect("it is valid");
+    write(&path, rows.chain([row("scalar", SHARDS[0], &[])]), IndexLayout::File).expect("it is valid");
     std::fs::read(path).expect("it was written")
 }
