@@ -75,8 +75,11 @@ fn several_interpreters_beside_each_other() {
     "#);
     assert!(descriptor.contains("\"UV_*\""), "{descriptor}");
     let listed = sandbox.carton("runner ls --json").expect_code(0).json();
-    let versions: Vec<_> =
+    let mut versions: Vec<_> =
         listed["runners"].as_array().unwrap().iter().map(|r| r["framework_version"].clone()).collect();
+    // Each understands two structures of models, and is there once for each.
+    assert_eq!(versions.len(), 2 + 2 * 3);
+    versions.dedup();
     assert_eq!(versions[2..], ["3.10.13", "3.11.7", "3.13.0"]);
     sandbox.carton("runner rm python@3.13.0").expect_code(0);
     // An index that has none hides nothing.
