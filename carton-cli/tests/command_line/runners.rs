@@ -43,9 +43,9 @@ fn runners_of_this_program_and_others() {
     assert_snapshot!(sandbox.carton("runner ls"), @"
     exit code: 0
     ----- stdout -----
-    NAME  VERSION  INTERFACE  PLATFORM  PATH             SUPPORTED
-    onnx  1.21.0   2          [PLATFORM]  in this program  yes
-    noop  0.1.0    2          [PLATFORM]  in this program  yes
+    NAME  VERSION  COMPAT  INTERFACE  PLATFORM  PATH             SUPPORTED
+    onnx  1.21.0   1       2          [PLATFORM]  in this program  yes
+    noop  0.1.0    1       2          [PLATFORM]  in this program  yes
     ----- stderr -----
     ");
     install_script(&sandbox, "old", 1, "exit 1");
