@@ -56,7 +56,7 @@ fn runners_of_this_program_and_others() {
     assert_snapshot!(list["runners"][2].to_string(), @r#"{"embedded":false,"files":"directory","framework_version":"1.0.0","platform":"[PLATFORM]","reason":"it speaks runner interface 1, supported is 2","runner_compat_version":1,"runner_interface_version":1,"runner_name":"old","runner_path":"[SANDBOX]/runners/old/run.sh","runner_release_date":"[DATE]","supported":false}"#);
     assert_snapshot!(list["broken"][0].to_string(), @r#"{"error":"cannot use `[SANDBOX]/runners/broken/runner.toml`: unsupported runner.toml: expected version 1, found 7","path":"[SANDBOX]/runners/broken/runner.toml"}"#);
     let text = sandbox.carton("runner ls").expect_code(0);
-    assert_snapshot!(words(text.stdout.lines().last().unwrap()), @"- - - - [SANDBOX]/runners/broken/runner.toml no: cannot use `[SANDBOX]/runners/broken/runner.toml`: unsupported runner.toml: expected version 1, found 7");
+    assert_snapshot!(words(text.stdout.lines().last().unwrap()), @"- - - - - [SANDBOX]/runners/broken/runner.toml no: cannot use `[SANDBOX]/runners/broken/runner.toml`: unsupported runner.toml: expected version 1, found 7");
     assert_snapshot!(text.stderr, @"warning: ignoring a runner: cannot use `[SANDBOX]/runners/broken/runner.toml` path=[SANDBOX]/runners/broken/runner.toml");
 }
 
