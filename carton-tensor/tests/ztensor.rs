@@ -6,6 +6,8 @@
 mod builders;
 #[path = "ztensor/container.rs"]
 mod container;
+#[path = "ztensor/findings.rs"]
+mod findings;
 #[path = "ztensor/formats.rs"]
 mod formats;
 #[path = "ztensor/peers.rs"]

@@ -24,7 +24,7 @@ pub(crate) enum TensorCommand {
     #[command(after_long_help = CONVERT_EXAMPLES)]
     Convert(TensorConvertArgs),
     /// Check that a file keeps every rule of its format, and the digests in it
-    #[command(after_long_help = SOURCES)]
+    #[command(after_long_help = VERIFY_EXAMPLES)]
     Verify(TensorVerifyArgs),
     /// Compare tensors with what a kind of model should have
     #[command(after_long_help = VALIDATE_EXAMPLES)]
@@ -45,6 +45,15 @@ Examples:
   carton tensor cat weights.safetensors embed --slice 0:2,:8
   carton tensor cat model.carton#x --first 10
   carton tensor cat weights.zt lm_head --npy > lm_head.npy";
+
+const VERIFY_EXAMPLES: &str = "\
+What is wrong is a problem, and ends with exit code 4. A note names what the version forbids that a .zt file states, though everything in the
+file can be read: it is no damage, and the exit code stays 0. With --json they are `problems` and `findings`.
+
+Examples:
+  carton tensor verify weights.zt
+  carton tensor verify model.safetensors.index.json
+  carton tensor verify weights.zt --json | jq .findings";
 
 const CONVERT_EXAMPLES: &str = "\
 The extension of OUTPUT says which format it gets: .safetensors, .zt, .npz, or .npy for one tensor. What a format cannot hold is

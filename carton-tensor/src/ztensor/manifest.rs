@@ -346,6 +346,21 @@ impl<'m> Component<'m> {
         }
     }
 
+    /// The `dtype` that the manifest states.
+    pub(super) fn dtype(&self) -> ElementType {
+        self.entry.dtype
+    }
+
+    /// Whether it has a known logical type that is not its `dtype`.
+    pub(super) fn has_logical_type(&self) -> bool {
+        matches!(self.entry.logical, Logical::Known(_))
+    }
+
+    /// The size that the manifest states beside that of the stored bytes.
+    pub(super) fn uncompressed_length(&self) -> Option<u64> {
+        self.entry.uncompressed_length
+    }
+
     /// The bytes of the file that hold it, as they are stored.
     #[must_use]
     pub fn stored(&self) -> Range<u64> {

@@ -1,5 +1,6 @@
 //! `carton tensor verify`: the rules of the format, and the digests in it.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -25,6 +26,8 @@ struct Report {
     digests: usize,
     /// Each thing that is wrong, in one line.
     problems: Vec<String>,
+    /// What the version that a zTensor file states forbids, and what can be read nevertheless: each rule once, in one line. No damage.
+    findings: Vec<String>,
 }
 
 pub(super) async fn run(arguments: TensorVerifyArgs, context: &Context<'_>) -> Result<Exit, Failure> {
@@ -42,14 +45,21 @@ pub(super) async fn run(arguments: TensorVerifyArgs, context: &Context<'_>) -> R
     }
     let bad = |problem: &String| format!("{} {}\n", output.paint(Role::Bad, "BAD"), one_line(problem));
     let mut text: String = report.problems.iter().map(bad).collect();
+    for finding in &report.findings {
+        text.push_str(&format!("{} {}\n", output.paint(Role::Notice, "NOTE"), one_line(finding)));
+    }
     let path = one_line(&path.display().to_string());
     if report.passed {
         let digests = match report.digests {
             0 => "no digests".to_owned(),
             digests => format!("{} right", count(digests, "digest")),
         };
+        let notes = match report.findings.len() {
+            0 => String::new(),
+            notes => format!("; {}, no damage", count(notes, "note")),
+        };
         let (tensors, bytes) = (count(report.tensors, "tensor"), byte_size(report.bytes));
-        text.push_str(&format!("{} {path}: {tensors}, {bytes}, {digests}\n", output.paint(Role::Good, "OK")));
+        text.push_str(&format!("{} {path}: {tensors}, {bytes}, {digests}{notes}\n", output.paint(Role::Good, "OK")));
     } else {
         text.push_str(&format!("{path}: {}\n", count(report.problems.len(), "problem")));
     }
@@ -74,7 +84,12 @@ fn verify(source: &Source, progress: &Arc<ProgressDisplay>, wanted: &Wanted) -> 
     if let Some(Err(error)) = source.as_ztensor().map(|reader| reader.manifest().attributes()) {
         report.problems.push(error.to_string());
     }
+    if let Some(reader) = source.as_ztensor() {
+        let findings = reader.findings().map_err(TensorFileError::from)?;
+        report.findings = findings.iter().map(ToString::to_string).collect();
+    }
     let mut done = 0_u64;
+    let mut seen = BTreeSet::new();
     for listed in listed {
         checkpoint(wanted)?;
         progress.update("verifying", done, Some(total), true);
@@ -85,7 +100,7 @@ fn verify(source: &Source, progress: &Arc<ProgressDisplay>, wanted: &Wanted) -> 
             // What it is was checked, and what it holds is nothing that is known here.
             _ if listed.unusable.is_some() => Ok(()),
             _ => match source.as_ztensor() {
-                Some(reader) => match look_at(reader, &listed.name) {
+                Some(reader) => match look_at(reader, &listed.name, &mut seen) {
                     // Elsewhere this says that such a group cannot be dequantized.
                     Err(error @ ZTensorError::QuantizedAttribute { .. }) => {
                         report.problems.push(error.to_string());
@@ -110,8 +125,12 @@ fn verify(source: &Source, progress: &Arc<ProgressDisplay>, wanted: &Wanted) -> 
     Ok(report)
 }
 
+/// A blob by where it is, whether it is compressed and has bools, and the size that it should have.
+type Seen = (u64, u64, bool, bool, Option<u64>);
+
 /// Decodes attributes, decompresses what is compressed, and checks what the elements of an object must be.
-fn look_at(reader: &ztensor::Reader, name: &str) -> Result<(), ZTensorError> {
+/// `seen` are the blobs of dense objects that this was done to, because objects may share them.
+fn look_at(reader: &ztensor::Reader, name: &str, seen: &mut BTreeSet<Seen>) -> Result<(), ZTensorError> {
     let object = reader.object(name)?;
     let attributes = object.attributes()?;
     match object.format() {
@@ -124,7 +143,11 @@ fn look_at(reader: &ztensor::Reader, name: &str) -> Result<(), ZTensorError> {
         },
         Format::Dense | Format::Other(_) => {
             for component in object.components() {
-                if component.encoding() != Encoding::Raw || component.element_type() == ElementType::Bool {
+                let is_bool = component.element_type() == ElementType::Bool;
+                let is_compressed = component.encoding() != Encoding::Raw;
+                let (stored, length) = (component.stored(), component.length());
+                let blob = (stored.start, stored.end, is_compressed, is_bool, length);
+                if (is_compressed || is_bool) && seen.insert(blob) {
                     reader.read_component(&component, Checks { digests: false, bools: true })?;
                 }
             }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use carton_tensor::files::ElementType;
-use carton_tensor::ztensor::{Attribute, Attributes, StoreAs, Writer};
+use carton_tensor::ztensor::{Attribute, Attributes, DigestAlgorithm, StoreAs, Version, Writer};
 use insta::assert_snapshot;
 
 use super::{example, floats, read, tensor, write_safetensors, write_ztensor};
@@ -141,4 +141,56 @@ fn a_shard_that_is_a_folder_is_called_that() {
     assert!(made.success());
     let outcome = sandbox.carton("tensor verify model.safetensors.index.json").expect_code(4);
     assert!(outcome.stderr.contains("is a device, a pipe or a socket"), "{outcome}");
+}
+
+/// What the stated version forbids is named, and is no damage.
+#[test]
+fn what_the_stated_version_forbids_is_a_note() {
+    let sandbox = Sandbox::new();
+    let mut writer = Writer::with_version(Vec::new(), Version::V1_1).unwrap();
+    for name in ["a", "b", "c"] {
+        writer.add(name, &floats(&[1.0, 2.0], &[2]), StoreAs::RAW.zstd(3).digest(DigestAlgorithm::Crc32c)).unwrap();
+    }
+    let mut file = writer.finish().unwrap();
+    sandbox.write("old.zt", &file);
+    assert_snapshot!(sandbox.carton("tensor verify old.zt"), @"
+    exit code: 0
+    ----- stdout -----
+    OK old.zt: 3 tensors, 24 B, 3 digests right
+    ----- stderr -----
+    ");
+    let position = file.windows(5).position(|bytes| bytes == b"1.1.0").unwrap();
+    file[position + 2] = b'2';
+    file[60] = 1;
+    sandbox.write("new.zt", &file);
+    assert_snapshot!(sandbox.carton("tensor verify new.zt"), @"
+    exit code: 0
+    ----- stdout -----
+    NOTE the gap with byte 60: not zeros, which version `1.2.0` asks for [spec/ztensor.md §1.5]
+    NOTE component `data` of object `a` and 2 more: zstd without `uncompressed_length`, which version `1.2.0` asks for [spec/ztensor.md §4.2]
+    OK new.zt: 3 tensors, 24 B, 3 digests right; 2 notes, no damage
+    ----- stderr -----
+    ");
+    let json = sandbox.carton("tensor verify new.zt --json").expect_code(0).json();
+    assert_eq!((&json["passed"], json["findings"].as_array().unwrap().len()), (&true.into(), 2));
+    // It is read as any other, and what is copied has what its version asks for.
+    sandbox.carton("tensor convert new.zt copy.zt").expect_code(0);
+    assert_eq!(sandbox.carton("tensor verify copy.zt --json").json()["findings"], serde_json::json!([]));
+    // Damage is still damage.
+    file[64] ^= 1;
+    sandbox.write("damaged.zt", &file);
+    let json = sandbox.carton("tensor verify damaged.zt --json").expect_code(4).json();
+    assert_eq!((&json["passed"], json["findings"].as_array().unwrap().len()), (&false.into(), 2));
+}
+
+/// Components of the very same bytes are verified, copied and converted.
+#[test]
+fn what_objects_share_is_verified() {
+    let sandbox = Sandbox::new();
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../spec/conformance/ztensor");
+    sandbox.write("tied.zt", fs::read(corpus.join("shared-blob.zt")).unwrap());
+    sandbox.carton("tensor verify tied.zt").expect_code(0);
+    sandbox.carton("tensor convert tied.zt copy.zt").expect_code(0);
+    sandbox.carton("tensor convert tied.zt copy.safetensors").expect_code(0);
+    assert_eq!(sandbox.carton("tensor ls copy.zt --json").json()["tensors"].as_array().unwrap().len(), 2);
 }
