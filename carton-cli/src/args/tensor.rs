@@ -79,7 +79,8 @@ A tensor NAME becomes int8 numbers of that name and NAME.scale, the float64 numb
 Examples:
   carton tensor quantize weights.safetensors weights.int8.safetensors
   carton tensor quantize weights.safetensors weights.int8.safetensors --per-channel --report
-  carton tensor quantize weights.zt small.zt --only '*_proj.weight' --zstd 3";
+  carton tensor quantize weights.zt small.zt --only '*_proj.weight' --zstd 3
+  carton tensor quantize weights.safetensors groups.zt --group-size 128 --version 1.1";
 
 /// Where tensors come from.
 #[derive(Args, Debug)]
@@ -270,6 +271,13 @@ pub(crate) struct TensorQuantizeArgs {
     /// Of weights that are normally distributed this loses less than 1 %, where one scale for a layer loses about 1.2 %.
     #[arg(long)]
     pub(crate) per_channel: bool,
+
+    /// Make a quantized group of each matrix instead, with a scale for so many rows of each column; for .zt
+    ///
+    /// Matrices whose number of rows is a multiple of 4; others become int8 with their scale beside them. Groups of 128 rows lose less than
+    /// scales of channels do. Readers of groups multiply by float32 scales.
+    #[arg(long, value_name = "ROWS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) group_size: Option<u64>,
 
     /// Say what was lost: the norm of the differences by that of the numbers, and the largest difference, of each tensor and of all
     #[arg(long)]

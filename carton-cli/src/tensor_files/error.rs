@@ -44,6 +44,8 @@ pub(crate) enum TensorFileError {
     TwoOfOneName { name: String },
     #[error("`{place}` has no tensor of floats to quantize")]
     NothingToQuantize { place: String, already: usize },
+    #[error("cannot make a quantized group of tensor `{name}`")]
+    NotInGroups { name: String, source: WeightsError },
     #[error("interrupted")]
     Interrupted,
     #[error("cannot use the slice `{slice}`: {reason}")]
@@ -96,6 +98,10 @@ impl TensorFileError {
         }
     }
 
+    pub(crate) fn not_in_groups(name: &str, source: WeightsError) -> Self {
+        Self::NotInGroups { name: shown_name(name), source }
+    }
+
     fn hint(&self) -> Option<String> {
         match self {
             Self::NoSuchTensor { present, .. } if present.is_empty() => Some("it has none".to_owned()),
@@ -113,6 +119,7 @@ impl TensorFileError {
             Self::NothingToQuantize { .. } => {
                 Some("`carton tensor ls` shows their dtypes, and --only chooses by name".to_owned())
             }
+            Self::NotInGroups { .. } => Some("leave it as it is with --only, or leave --group-size out".to_owned()),
             Self::OneFits { .. } => Some("choose one with --only NAME, or write an .npz file".to_owned()),
             Self::NoneMatches { .. } | Self::NotOne { .. } => Some("`carton tensor ls` shows their names".to_owned()),
             Self::UnknownFormat { .. } => {

@@ -77,6 +77,12 @@ pub enum WeightsError {
         /// The element type.
         dtype: ElementType,
     },
+    /// A tensor cannot be quantized in groups of rows.
+    #[error("it cannot be quantized in groups of rows: {problem}")]
+    Groups {
+        /// What was expected and found.
+        problem: String,
+    },
     /// There is not enough memory.
     #[error("there is no memory for {n_bytes} bytes")]
     Memory {

@@ -14,6 +14,7 @@ mod parallel;
 mod pieces;
 mod quantization_error;
 mod quantize;
+mod quantize_groups;
 mod scales;
 mod statistics;
 mod validate;
@@ -27,6 +28,7 @@ pub use merge::merge;
 pub use options::{LoadOptions, LoaderStatistics, Placement, Progress, ProgressHook};
 pub use quantization_error::QuantizationError;
 pub use quantize::{QuantizeOptions, QuantizedTensor, quantize, quantize_all};
+pub use quantize_groups::{QuantizedMatrix, quantize_groups};
 pub use scales::{Granularity, SCALE_SUFFIX, Scales, is_scale_tensor};
 pub use statistics::{Statistics, stats, stats_of_all};
 pub use validate::{

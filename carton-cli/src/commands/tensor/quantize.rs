@@ -1,12 +1,13 @@
-//! `carton tensor quantize`: float tensors as int8, each with its scale or those of its channels.
+//! `carton tensor quantize`: float tensors as int8, each with its scale or those of its channels, or as quantized groups.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use carton_tensor::files::ElementType;
+use carton_tensor::files::{ElementType, RawTensor};
 use carton_tensor::weights::{
     self, Filter, Granularity, QuantizeOptions, QuantizedTensor, SCALE_SUFFIX, is_scale_tensor,
 };
+use carton_tensor::ztensor::QuantizedGroup;
 
 use super::convert::{self, Written};
 use super::quantize_report::{Quantized, Report};
@@ -23,6 +24,14 @@ enum Role {
     AsItIs,
     Integers,
     Scale,
+    Group(usize),
+}
+
+/// How tensors are quantized.
+struct How {
+    options: QuantizeOptions,
+    /// The rows of a quantized group, where matrices become these.
+    group_size: Option<usize>,
 }
 
 pub(super) async fn run(arguments: TensorQuantizeArgs, context: &Context<'_>) -> Result<Exit, Failure> {
@@ -36,9 +45,9 @@ pub(super) async fn run(arguments: TensorQuantizeArgs, context: &Context<'_>) ->
     let mut options = QuantizeOptions::default();
     options.granularity = if arguments.per_channel { Granularity::Channel } else { Granularity::Tensor };
     options.measure = arguments.report;
+    let how = How { options, group_size: arguments.group_size.map(|rows| usize::try_from(rows).unwrap_or(usize::MAX)) };
     let (sink, progress) = (arguments.sink, output.progress().clone());
-    let report =
-        interrupt::blocking(move |wanted| quantize(&source, &sink, &filter, &options, &progress, wanted)).await?;
+    let report = interrupt::blocking(move |wanted| quantize(&source, &sink, &filter, &how, &progress, wanted)).await?;
     output.progress().finish();
     report.print(output)?;
     Ok(Exit::Ok)
@@ -72,12 +81,16 @@ fn quantize(
     source: &Source,
     arguments: &SinkArgs,
     filter: &Filter,
-    options: &QuantizeOptions,
+    how: &How,
     progress: &Arc<ProgressDisplay>,
     wanted: &Wanted,
 ) -> Result<Report, Failure> {
     convert::check_output(source, &arguments.output)?;
     let format = OutputFormat::of(&arguments.output)?;
+    if how.group_size.is_some() {
+        format.expect_ztensor("--group-size", &arguments.output)?;
+    }
+    let options = &how.options;
     let mut warnings = Vec::new();
     let mut planned = Vec::new();
     let mut roles: Vec<(&Listed, Role)> = Vec::new();
@@ -86,6 +99,12 @@ fn quantize(
         let name = listed.name.clone();
         if is_float(listed) && !already.contains(name.as_str()) && filter.accepts(&name) {
             let shape = listed.shape.clone().unwrap_or_default();
+            let fits = QuantizedGroup::fits(&shape) && !shape.contains(&0);
+            if let Some(group_size) = how.group_size.filter(|_| fits) {
+                planned.push(Planned { name, kind: Kind::Group });
+                roles.push((listed, Role::Group(group_size)));
+                continue;
+            }
             let (scale, scale_shape) = (format!("{name}{SCALE_SUFFIX}"), options.granularity.scale_shape(&shape));
             planned.push(Planned { name, kind: Kind::Numbers(ElementType::Int8, shape) });
             roles.push((listed, Role::Integers));
@@ -96,9 +115,13 @@ fn quantize(
             roles.push((listed, Role::AsItIs));
         }
     }
-    if !roles.iter().any(|(_, role)| matches!(role, Role::Integers)) {
+    if !roles.iter().any(|(_, role)| matches!(role, Role::Integers | Role::Group(_))) {
         let (place, already) = (source.place.clone(), already.len());
         return Err(TensorFileError::NothingToQuantize { place, already }.into());
+    }
+    if how.group_size.is_some() && !roles.iter().any(|(_, role)| matches!(role, Role::Group(_))) {
+        let what = "no tensor becomes a quantized group: none is a matrix of floats whose rows are a multiple of 4";
+        warnings.push(what.to_owned());
     }
     if !already.is_empty() {
         let names: Vec<&str> = already.iter().copied().take(5).collect();
@@ -123,11 +146,16 @@ fn quantize(
                 let scales = one(source, listed, &unmeasured)?.scales.to_tensor().map_err(Failure::new)?;
                 Piece::Value(Value::Numbers(scales))
             }
+            Role::Group(group_size) => {
+                warn_of_lost(source, listed, &mut warnings)?;
+                let matrix = weights::quantize_groups(&read(source, listed)?, *group_size, options);
+                let matrix = matrix.map_err(|error| TensorFileError::not_in_groups(&listed.name, error))?;
+                quantized.push(Quantized::of_group(&listed.name, &matrix));
+                let group = QuantizedGroup::from_integers(&matrix.integers, 8, Some(*group_size), matrix.scales);
+                Piece::Group(Box::new(group.map_err(TensorFileError::from)?))
+            }
             Role::Integers => {
-                if let Some(reader) = source.as_ztensor() {
-                    let object = reader.object(&listed.name).map_err(TensorFileError::from)?;
-                    convert::warn_of_lost(&object, &mut warnings)?;
-                }
+                warn_of_lost(source, listed, &mut warnings)?;
                 let one = one(source, listed, options)?;
                 quantized.push(Quantized::new(&listed.name, &one));
                 Piece::Value(Value::Numbers(one.tensor))
@@ -140,12 +168,25 @@ fn quantize(
     }
     checkpoint(wanted)?;
     let written = Written { path: arguments.output.clone(), tensors: planned.len(), size: sink.finish()?, warnings };
-    Ok(Report::new(written, quantized))
+    let unchanged = roles.iter().filter(|(_, role)| matches!(role, Role::AsItIs)).count();
+    Ok(Report::new(written, quantized, unchanged))
+}
+
+fn warn_of_lost(source: &Source, listed: &Listed, warnings: &mut Vec<String>) -> Result<(), Failure> {
+    if let Some(reader) = source.as_ztensor() {
+        let object = reader.object(&listed.name).map_err(TensorFileError::from)?;
+        convert::warn_of_lost(&object, warnings)?;
+    }
+    Ok(())
+}
+
+fn read(source: &Source, listed: &Listed) -> Result<RawTensor, Failure> {
+    let unknown = || TensorFileError::UnknownKind { name: listed.name.clone() };
+    Ok(numbers(source.read(&listed.name)?).ok_or_else(unknown)?)
 }
 
 fn one(source: &Source, listed: &Listed, options: &QuantizeOptions) -> Result<QuantizedTensor, Failure> {
+    let quantized = weights::quantize_all([&read(source, listed)?], options).map_err(Failure::new)?;
     let unknown = || TensorFileError::UnknownKind { name: listed.name.clone() };
-    let tensor = numbers(source.read(&listed.name)?).ok_or_else(unknown)?;
-    let quantized = weights::quantize_all([&tensor], options).map_err(Failure::new)?;
     Ok(quantized.into_iter().next().ok_or_else(unknown)?)
 }

@@ -1,6 +1,6 @@
 //! What `carton tensor quantize` says of what it did: what was written and, where it was asked for, what was lost (spec/weights.md §2.4).
 
-use carton_tensor::weights::{QuantizationError, QuantizedTensor};
+use carton_tensor::weights::{QuantizationError, QuantizedMatrix, QuantizedTensor};
 use serde::Serialize;
 
 use super::convert::Written;
@@ -14,6 +14,8 @@ pub(super) struct Report {
     #[serde(flatten)]
     written: Written,
     quantized: Vec<Quantized>,
+    #[serde(skip)]
+    unchanged: usize,
     /// The error of all quantized tensors together.
     #[serde(skip_serializing_if = "Option::is_none")]
     total: Option<Loss>,
@@ -23,7 +25,7 @@ pub(super) struct Report {
 #[derive(Serialize)]
 pub(super) struct Quantized {
     name: String,
-    /// What all of its numbers were multiplied by; `null` if each channel has a scale of its own.
+    /// What all of its numbers were multiplied by; `null` if there are several scales.
     scale: Option<f64>,
     /// How many scales it has.
     scales: usize,
@@ -58,14 +60,24 @@ impl Quantized {
             error: tensor.error.map(Loss::from),
         }
     }
+
+    pub(super) fn of_group(name: &str, matrix: &QuantizedMatrix) -> Self {
+        Self {
+            name: name.to_owned(),
+            scale: None,
+            scales: matrix.scales.n_elements(),
+            non_finite: matrix.n_non_finite,
+            error: matrix.error.map(Loss::from),
+        }
+    }
 }
 
 impl Report {
-    pub(super) fn new(written: Written, mut quantized: Vec<Quantized>) -> Self {
+    pub(super) fn new(written: Written, mut quantized: Vec<Quantized>, unchanged: usize) -> Self {
         quantized.sort_by(|one, other| one.name.cmp(&other.name));
         let errors = quantized.iter().filter_map(|one| one.error).map(|loss| loss.error);
         let total = errors.reduce(QuantizationError::merge).map(Loss::from);
-        Self { written, quantized, total }
+        Self { written, quantized, unchanged, total }
     }
 
     pub(super) fn print(&self, output: &Output) -> Result<(), Failure> {
@@ -82,9 +94,9 @@ impl Report {
         if output.is_json() {
             return output.json(self);
         }
-        let Written { path, tensors, size, .. } = &self.written;
+        let Written { path, size, .. } = &self.written;
         let (quantized, path) = (count(self.quantized.len(), "tensor"), path.display().to_string());
-        let (size, others) = (byte_size(*size), tensors.saturating_sub(2 * self.quantized.len()));
+        let (size, others) = (byte_size(*size), self.unchanged);
         let mut text = self.table(output);
         text.push_str(&format!("wrote {} ({size}): {quantized} quantized, {others} as they were\n", one_line(&path)));
         output.text(&text)

@@ -131,3 +131,93 @@ save_file({'sparse.f4': m, 'sparse.f8': few((4, 30), 'f8'), 'sparse.i4': few((6,
         run(READ_ZTENSOR, peer);
     }
 }
+
+/// What is quantized, as PyPI's ztensor 1.2.3 reads it; expected values are computed by NumPy, from the floats.
+const READ_QUANTIZED: &str = r#"
+import json, sys, numpy as np, ztensor
+from safetensors.numpy import load_file
+name, group_size, per_channel = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "channel"
+weights = load_file("w.safetensors")
+report = {one["name"]: one for one in json.load(open(name + ".json"))["quantized"]}
+reader = ztensor.Reader(name)
+
+def half_away(numbers):
+    return np.copysign(np.floor(np.abs(numbers) + 0.5), numbers)
+
+def check_error(key, found, expected):
+    finite = np.isfinite(expected)
+    difference = np.where(finite, expected, 0).astype("f8") - found
+    norm = np.linalg.norm(np.where(finite, expected, 0).astype("f8"))
+    error = report[key]["error"]
+    np.testing.assert_allclose(error["relative"], np.linalg.norm(difference) / norm, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(error["max_absolute"], np.abs(difference).max(), rtol=1e-9, atol=1e-12)
+    assert report[key]["non_finite"] == (~finite).sum()
+
+for key, weight in weights.items():
+    clean = np.where(np.isfinite(weight), weight, 0)
+    if group_size and weight.ndim == 2 and weight.shape[0] % 4 == 0:
+        rows, columns = weight.shape
+        size = min(group_size, rows)
+        read = reader.read(key)
+        assert read.format == "quantized_group" and read.attributes["bits"] == 8
+        assert read.attributes["group_size"] == (-1 if size == rows else size) and read.attributes["packing"] == "4_per_i32"
+        parts = read.components
+        q = np.stack([parts["packed_weight"].view(np.uint32).reshape(rows // 4, columns) >> np.uint32(8 * i) & np.uint32(255) for i in range(4)], 1)
+        of_row = np.arange(rows) // size
+        scales, zeros = (parts[role].reshape(-1, columns)[of_row] for role in ("scales", "zeros"))
+        found = scales * (q.reshape(rows, columns).astype("f4") - zeros)
+        assert found.dtype == np.float32
+        largest = np.stack([np.abs(clean[at:at + size].astype("f8")).max(0) for at in range(0, rows, size)])
+        step = (largest / 127).astype("f4")[of_row]
+        with np.errstate(all="ignore"):
+            q = np.where(step > 0, half_away(clean.astype("f8") / step.astype("f8")), 0).astype("f4")
+        np.testing.assert_array_equal(found, step * q)
+    else:
+        axes = tuple(range(1, weight.ndim)) if per_channel and weight.ndim > 1 else None
+        largest = np.abs(clean.astype("f4")).max(axis=axes, keepdims=True)
+        scale = np.where(largest > 0, np.float32(127) / largest, np.float32(1))
+        integers, scales = reader.read_numpy(key), np.asarray(reader.read_numpy(key + ".scale"))
+        assert integers.dtype == np.int8 and scales.dtype == np.float64
+        np.testing.assert_array_equal(scales.ravel(), scale.astype("f8").ravel())
+        np.testing.assert_array_equal(integers, half_away((clean.astype("f4") * scale).astype("f8")))
+        found = integers / scale.astype("f8")
+    check_error(key, found, weight)
+"#;
+
+#[test]
+fn other_libraries_read_what_is_quantized() {
+    let Some(python) = std::env::var_os("CARTON_TEST_PYTHON") else {
+        eprintln!("skipped: CARTON_TEST_PYTHON names no python3 that has ztensor (tests/python/setup.sh makes one)");
+        return;
+    };
+    let sandbox = Sandbox::new();
+    let run = |script: &str, arguments: &[&str]| {
+        let mut command = std::process::Command::new(&python);
+        let output = command.args(["-c", script]).args(arguments).current_dir(sandbox.work()).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    run(
+        "import numpy as np; from safetensors.numpy import save_file
+r = np.random.default_rng(2)
+m = r.normal(size=(12, 5)).astype('f4'); m[:, 1] = 0; m[3, 2] = np.nan; m[4, 3] = -np.inf
+save_file({'m': m, 'half': r.normal(size=(256, 33)).astype('f2'), 'odd': r.normal(size=(10, 3)).astype('f4'),
+  'cube': r.normal(size=(4, 3, 2)).astype('f4'), 'vector': r.normal(size=7).astype('f4')}, 'w.safetensors')",
+        &[],
+    );
+    let mut n_files = 0;
+    for version in ["1.1", "1.2"] {
+        for (group_size, channel) in [("0", "tensor"), ("0", "channel"), ("8", "channel"), ("1000", "tensor")] {
+            let file = format!("{version}-{group_size}-{channel}.zt");
+            let groups = if group_size == "0" { String::new() } else { format!(" --group-size {group_size}") };
+            let channels = if channel == "channel" { " --per-channel" } else { "" };
+            let command =
+                format!("tensor quantize w.safetensors {file}{groups}{channels} --version {version} --report --json");
+            let outcome = sandbox.carton(&command).expect_code(0);
+            sandbox.write(&format!("{file}.json"), outcome.stdout.as_bytes());
+            sandbox.carton(&format!("tensor verify {file}")).expect_code(0);
+            run(READ_QUANTIZED, &[&file, group_size, channel]);
+            n_files += 1;
+        }
+    }
+    assert_eq!(n_files, 8);
+}

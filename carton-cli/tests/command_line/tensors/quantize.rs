@@ -148,3 +148,44 @@ fn what_is_quantized_and_what_is_not() {
     hint: write a .zt file, which keeps it as it is; `carton tensor convert --dequantize` makes float32 numbers of quantized groups
     ");
 }
+
+#[test]
+fn matrices_become_quantized_groups_where_that_is_asked_for() {
+    let sandbox = Sandbox::new();
+    let matrix = floats(&[1.0, -254.0, -0.5, 127.0, f32::NAN, 0.0, 127.0, 0.0], &[4, 2]);
+    let tensors = [("m", matrix), ("odd", floats(&[1.0; 3], &[3, 1])), ("bias", floats(&[1.0, 0.3], &[2]))];
+    write_safetensors(&sandbox, "w.safetensors", &tensors);
+    assert_snapshot!(sandbox.carton("tensor quantize w.safetensors q.zt --group-size 2 --per-channel --report"), @"");
+    let quantized = Reader::new(read(&sandbox, "q.zt").into()).unwrap();
+    let objects: Vec<(&str, &str)> = quantized.objects().map(|one| (one.name(), one.format().name())).collect();
+    let expected = [
+        ("bias", "dense"),
+        ("bias.scale", "dense"),
+        ("m", "quantized_group"),
+        ("odd", "dense"),
+        ("odd.scale", "dense"),
+    ];
+    assert_eq!(objects, expected);
+    let group = quantized.quantized_group("m").unwrap();
+    assert_eq!((group.bits(), group.group_size(), group.n_groups()), (8, 2, 2));
+    let step = 1.0_f32 / 127.0;
+    // A column without numbers above 0 has a scale of 0.
+    assert_eq!(
+        group.dequantize().unwrap().to_f32().unwrap(),
+        [127.0 * step, -254.0, -64.0 * step, 128.0, 0.0, 0.0, 127.0, 0.0]
+    );
+    assert_eq!(group.scales().to_f32().unwrap(), [step, 2.0, 1.0, 0.0]);
+    assert_snapshot!(sandbox.carton("tensor quantize w.safetensors q.safetensors --group-size 2"), @"");
+    sandbox.carton("tensor quantize w.safetensors q.zt --group-size 0").expect_code(2);
+    let outcome = sandbox.carton("tensor quantize w.safetensors q.zt --group-size 2 --only bias").expect_code(0);
+    assert!(outcome.stderr.contains("no tensor becomes a quantized group"), "{outcome}");
+    // A scale that float32 does not have.
+    let huge = tensor(
+        ElementType::Float64,
+        &[4, 1],
+        [1e300_f64; 4].into_iter().flat_map(f64::to_le_bytes).collect::<Vec<u8>>(),
+    );
+    write_safetensors(&sandbox, "huge.safetensors", &[("w", huge)]);
+    assert_snapshot!(sandbox.carton("tensor quantize huge.safetensors huge.zt --group-size 2"), @"");
+    assert!(!sandbox.work().join("huge.zt").exists());
+}

@@ -72,17 +72,22 @@ fn what_is_quantized_fits_the_same_description() {
             json["n_scales"].as_u64().unwrap()
         };
         assert_eq!(validate("w.safetensors"), 0);
+        // Vectors are in no group, and have a scale beside them.
+        let n_vectors = description.tensors().filter(|(_, tensor)| tensor.shape().len() == 1).count();
         for (output, options) in [
             ("q.safetensors", ""),
             ("c.safetensors", " --per-channel"),
             ("q.zt", " --zstd 1"),
             ("c.zt", " --per-channel --digest crc32c"),
+            ("g.zt", " --group-size 16"),
+            ("g11.zt", " --group-size 1000 --version 1.1 --zstd 1"),
         ] {
             let quantize = format!("tensor quantize w.safetensors {output}{options} --report --json");
             let json = sandbox.carton(&quantize).expect_code(0).json();
             assert_eq!(json["quantized"].as_array().unwrap().len(), description.n_tensors());
             assert!(json["total"]["relative"].as_f64().unwrap() < 0.01, "{output}: {}", json["total"]);
-            assert_eq!(validate(output), description.n_tensors() as u64);
+            let n_scales = if output.starts_with('g') { n_vectors } else { description.n_tensors() };
+            assert_eq!(validate(output), n_scales as u64);
         }
     }
 }

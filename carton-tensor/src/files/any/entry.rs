@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::{Array, Inner, TensorFile, TensorFileError};
 use crate::files::{ElementType, FileBytes, RawTensor};
 use crate::safetensors::{self, SafetensorsError, TensorInfo};
-use crate::ztensor::{Component, Digest, Encoding, Format, Object};
+use crate::ztensor::{Component, Digest, Encoding, Format, Object, QuantizedGroup};
 use crate::{Tensor, npy, ztensor};
 
 /// A tensor of a [`TensorFile`], as the file describes it. Its data is read when it is asked for.
@@ -274,13 +274,26 @@ impl<'a> Entry<'a> {
     /// # Errors
     /// As [`read`](Self::read).
     pub fn dequantize(&self) -> Result<RawTensor, TensorFileError> {
+        match self.quantized_group() {
+            Some(group) => self.dequantized(&group?),
+            None => self.read(),
+        }
+    }
+
+    /// The `quantized_group` that it is, if it is one, with what it is packed in.
+    pub(crate) fn quantized_group(&self) -> Option<Result<QuantizedGroup, TensorFileError>> {
         match &self.source {
             Source::ZTensor(reader, object) if object.format() == Format::QuantizedGroup => {
-                let tensor = reader.quantized_group(object.name()).and_then(|group| group.dequantize());
-                tensor.map_err(|source| self.file.ztensor_error(source))
+                let group = reader.quantized_group(object.name());
+                Some(group.map_err(|source| self.file.ztensor_error(source)))
             }
-            _ => self.read(),
+            _ => None,
         }
+    }
+
+    /// The numbers of the group that it is.
+    pub(crate) fn dequantized(&self, group: &QuantizedGroup) -> Result<RawTensor, TensorFileError> {
+        group.dequantize().map_err(|source| self.file.ztensor_error(source))
     }
 
     /// The same tensor, read by another reader of its zTensor file, which may check more.

@@ -46,11 +46,11 @@ pub fn validate(
     let verifying = verifying_reader(file, options.verify);
     let entries: Vec<_> = entries.into_iter().map(|entry| entry.read_by(verifying.as_ref())).collect();
     let failed = |source| WeightsError::from(TensorFileError::Io { place: file.place().to_owned(), source });
-    let problems: Vec<OnceLock<String>> = entries.iter().map(|_| OnceLock::new()).collect();
-    let decode = |(entry, problem)| move || decode_or_tell(entry, problem);
-    let decoders: Vec<_> = entries.iter().zip(&problems).map(decode).collect();
+    let decodings: Vec<Decoding> = entries.iter().map(|_| Decoding::default()).collect();
+    let decode = |(entry, decoding)| move || decode_or_tell(entry, decoding);
+    let decoders: Vec<_> = entries.iter().zip(&decodings).map(decode).collect();
     let mut subjects = Vec::with_capacity(entries.len());
-    for ((entry, decode), problem) in entries.iter().zip(&decoders).zip(&problems) {
+    for ((entry, decode), decoding) in entries.iter().zip(&decoders).zip(&decodings) {
         let not_numbers = entry.not_numbers();
         subjects.push(Subject {
             name: entry.name().to_owned(),
@@ -64,7 +64,7 @@ pub fn validate(
                 None => Data::Decoded(decode),
             },
             not_numbers,
-            problem: Some(problem),
+            decoding: Some(decoding),
             scaled: None,
             role: Role::Tensor,
         });
@@ -73,11 +73,28 @@ pub fn validate(
     judge(&subjects, description, &options.filter, options.threads())
 }
 
-/// The numbers of a tensor. If it has none because of what the file holds, `problem` says so, and there are none.
-fn decode_or_tell(entry: &Entry<'_>, problem: &OnceLock<String>) -> Result<RawTensor, WeightsError> {
-    match entry.dequantize() {
+/// What is known of a tensor once somebody tried to read its numbers.
+#[derive(Default)]
+struct Decoding {
+    /// Why they cannot be read.
+    problem: OnceLock<String>,
+    /// The largest step of a quantized group: its numbers are that much apart.
+    largest_step: OnceLock<f64>,
+}
+
+/// The numbers of a tensor. If it has none because of what the file holds, `decoding` says so, and there are none.
+fn decode_or_tell(entry: &Entry<'_>, decoding: &Decoding) -> Result<RawTensor, WeightsError> {
+    let tensor = match entry.quantized_group() {
+        Some(group) => group.and_then(|group| {
+            let scales = group.scales().to_f64().unwrap_or_default();
+            decoding.largest_step.get_or_init(|| scales.iter().fold(0.0, |largest, scale| scale.abs().max(largest)));
+            entry.dequantized(&group)
+        }),
+        None => entry.read(),
+    };
+    match tensor {
         Err(error) if error.is_about_content() => {
-            problem.get_or_init(|| error.reason());
+            decoding.problem.get_or_init(|| error.reason());
             let dtype = entry.dtype().unwrap_or(ElementType::Float32);
             let nothing = RawTensor::new(dtype, vec![0], Vec::<u8>::new().into());
             nothing.map_err(|_| error.into())
@@ -154,7 +171,7 @@ pub fn check_numerical_stability(tensor: &RawTensor, range: ValueRange) -> Resul
     let found = look_at(&[Subject::of("", tensor)], &|_| None, available_threads())?.pop().flatten();
     let Some(found) = found else { return Ok(None) };
     let mut problems: Vec<String> = number_problems(found.statistics).map(|(_, problem)| problem).collect();
-    problems.extend(range_problem(&found, range));
+    problems.extend(range_problem(&found, 0.0, range));
     Ok((!problems.is_empty()).then(|| problems.join("; ")))
 }
 
@@ -200,8 +217,8 @@ struct Subject<'a> {
     n_bytes: Option<usize>,
     /// What it is, if it is no tensor of numbers.
     not_numbers: Option<String>,
-    /// Why its numbers cannot be read, once somebody tried.
-    problem: Option<&'a OnceLock<String>>,
+    /// For what has to be read from a file.
+    decoding: Option<&'a Decoding>,
     data: Data<'a>,
     /// What its integers were multiplied with, if that is known.
     scaled: Option<Scaled>,
@@ -216,7 +233,7 @@ impl<'a> Subject<'a> {
             dtype: Some(tensor.dtype()),
             n_bytes: Some(tensor.bytes().len()),
             not_numbers: None,
-            problem: None,
+            decoding: None,
             data: Data::Memory(tensor.bytes()),
             scaled: None,
             role: Role::Tensor,
@@ -226,6 +243,17 @@ impl<'a> Subject<'a> {
     /// Whether it is stored as integers that have scales, or in groups that have them.
     fn is_quantized(&self) -> bool {
         self.scaled.is_some() || (self.dtype.is_none() && self.not_numbers.is_none())
+    }
+
+    /// Why its numbers cannot be read.
+    fn problem(&self) -> Option<&String> {
+        self.decoding.and_then(|decoding| decoding.problem.get())
+    }
+
+    /// What rounding can have moved its numbers by, where that is not known for each: those of a quantized group.
+    fn rounded_by(&self) -> f64 {
+        let step = self.decoding.and_then(|decoding| decoding.largest_step.get());
+        step.map_or(0.0, |step| step / 2.0)
     }
 
     fn is_scales(&self) -> bool {
@@ -273,7 +301,7 @@ fn judge(
             continue;
         }
         if let Role::Scales { of, problem } = &subject.role {
-            if let Some(problem) = subject.problem.and_then(OnceLock::get) {
+            if let Some(problem) = subject.problem() {
                 validation.add(Category::Unreadable.of(&subject.name, format!("cannot be read: {problem}")));
             } else if let Some(problem) = problem {
                 let what = format!("holds no scales of {}: {problem}", of.escape_debug());
@@ -299,7 +327,7 @@ fn judge(
         }
         let count = element_count(&subject.shape).unwrap_or_default() as u64;
         validation.n_parameters = validation.n_parameters.saturating_add(count);
-        if let Some(problem) = subject.problem.and_then(OnceLock::get) {
+        if let Some(problem) = subject.problem() {
             validation.add(Category::Unreadable.of(&subject.name, format!("cannot be read: {problem}")));
             continue;
         }
@@ -307,7 +335,7 @@ fn judge(
         for finding in number_findings(&subject.name, found.statistics) {
             validation.add(finding);
         }
-        let problem = if lacks_scale { None } else { range_problem(found, description.values()) };
+        let problem = if lacks_scale { None } else { range_problem(found, subject.rounded_by(), description.values()) };
         if let Some(problem) = problem {
             validation.add(Category::ValueRange.of(&subject.name, problem));
         }

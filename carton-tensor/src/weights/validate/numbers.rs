@@ -134,12 +134,12 @@ fn look_at_scaled(
     Ok(part)
 }
 
-/// How numbers are beyond the range of plausible ones, if they are.
-pub(super) fn range_problem(found: &Found, range: ValueRange) -> Option<String> {
+/// How numbers are beyond the range of plausible ones by more than `rounded_by`, if they are.
+pub(super) fn range_problem(found: &Found, rounded_by: f64, range: ValueRange) -> Option<String> {
     let (min, max) = (found.statistics.min?, found.statistics.max?);
     let (lower, upper) = found.bounds?;
-    let below = range.min.is_some_and(|least| lower < least);
-    let above = range.max.is_some_and(|most| upper > most);
+    let below = range.min.is_some_and(|least| lower + rounded_by < least);
+    let above = range.max.is_some_and(|most| upper - rounded_by > most);
     let bound = |bound: Option<f64>| bound.map_or_else(|| "any".to_owned(), |bound| bound.to_string());
     (below || above)
         .then(|| format!("has values from {min} to {max}, expected {} to {}", bound(range.min), bound(range.max)))

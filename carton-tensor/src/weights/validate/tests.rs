@@ -3,7 +3,8 @@
 use super::*;
 use crate::files::SharedBytes;
 use crate::safetensors::{self, Metadata};
-use crate::weights::{Filter, LoaderStatistics, QuantizeOptions, quantize_all};
+use crate::weights::{Filter, LoaderStatistics, QuantizeOptions, quantize_all, quantize_groups};
+use crate::ztensor::{self, QuantizedGroup};
 
 fn floats(shape: &[usize], numbers: &[f32]) -> RawTensor {
     let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
@@ -403,4 +404,27 @@ fn scales_are_found_beyond_the_filter() {
     let validation = validate(&file, &description, &options).unwrap();
     assert!(validation.errors.is_empty() && validation.warnings.is_empty(), "{validation:?}");
     assert_eq!((validation.n_tensors, validation.n_scales, validation.n_parameters), (1, 1, 4));
+}
+
+/// 0.49 becomes 8 steps of 8 / 127, which is 0.504: no more beyond 0.49 than rounding brings it. A group counts as floats.
+#[test]
+fn groups_are_compared_to_half_a_step() {
+    let matrix = floats(&[4, 1], &[-8.0, 0.49, 0.0, 0.0]);
+    let quantized = quantize_groups(&matrix, 4, &QuantizeOptions::default()).unwrap();
+    let group = QuantizedGroup::from_integers(&quantized.integers, 8, Some(4), quantized.scales).unwrap();
+    let mut writer = ztensor::Writer::new(Vec::new()).unwrap();
+    writer.quantized_group("w", &group, ztensor::StoreAs::RAW).unwrap();
+    let file = TensorFile::new(writer.finish().unwrap(), "groups").unwrap();
+    let check = |more: &str, max: f64, expected: &[Category]| {
+        let text = format!(
+            "version = 1\nname = 'g'\ndtypes = ['bfloat16']\n{more}\nvalues = {{ max = {max} }}\ntensors = [{{ name = 'w', shape = [4, 1] }}]"
+        );
+        let validation = validate(&file, &text.parse().unwrap(), &LoadOptions::default()).unwrap();
+        let found: Vec<Category> = validation.errors.iter().map(|finding| finding.category).collect();
+        assert_eq!(found, expected, "{validation:?}");
+        assert!(validation.warnings.is_empty());
+    };
+    check("", 0.49, &[]);
+    check("", 0.47, &[Category::ValueRange]);
+    check("accept_quantized = false", 0.49, &[Category::DtypeMismatch]);
 }

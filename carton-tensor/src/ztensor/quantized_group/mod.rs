@@ -87,6 +87,12 @@ impl QuantizedGroup {
         self.group_size
     }
 
+    /// What the weights of each group and column are multiplied with: floats, as many as groups times columns.
+    #[must_use]
+    pub fn scales(&self) -> &RawTensor {
+        &self.scales
+    }
+
     /// The number of groups.
     #[must_use]
     pub fn n_groups(&self) -> usize {

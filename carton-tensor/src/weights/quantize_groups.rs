@@ -1,0 +1,147 @@
+//! Quantization in groups of rows, for the quantized groups of zTensor (spec/weights.md §2.5).
+
+use super::WeightsError;
+use super::kernels::Deviation;
+use super::parallel::{available_threads, share};
+use super::quantization_error::QuantizationError;
+use super::quantize::QuantizeOptions;
+use crate::element_count;
+use crate::files::{ElementType, RawTensor};
+
+/// A matrix that was quantized in groups.
+#[derive(Clone, Debug)]
+pub struct QuantizedMatrix {
+    /// The integers, of type `int8`, from -127 to 127, and in the shape of the original, *[K, N]*.
+    pub integers: RawTensor,
+    /// What the integers are multiplied with: of type `float32` and shape *[G, N]*, for each group and column. 0 where all numbers are.
+    pub scales: RawTensor,
+    /// How many numbers were NaN or infinite, and became 0.
+    pub n_non_finite: u64,
+    /// How far the numbers are from what they were, if that was asked for.
+    pub error: Option<QuantizationError>,
+}
+
+/// What one group became.
+struct Group {
+    integers: Vec<i8>,
+    scales: Vec<f32>,
+    n_non_finite: u64,
+    error: QuantizationError,
+}
+
+/// Quantizes a matrix to int8 in groups of `group_size` rows, on all cores: each column of a group has a scale of its own. All of it is read
+/// from and written to memory, beside which a thread has one row of float64.
+///
+/// ```
+/// use carton_tensor::files::{ElementType, RawTensor};
+/// use carton_tensor::weights::{QuantizeOptions, quantize_groups};
+/// let bytes: Vec<u8> = [1.0_f32, -254.0, -0.5, 127.0].into_iter().flat_map(f32::to_le_bytes).collect();
+/// let matrix = RawTensor::new(ElementType::Float32, vec![2, 2], bytes.into())?;
+/// let quantized = quantize_groups(&matrix, 2, &QuantizeOptions::default())?;
+/// assert_eq!(quantized.integers.view::<i8>()?.as_slice(), Some([127, -127, -64, 64].as_slice()));
+/// assert_eq!(quantized.scales.to_f32(), Some(vec![1.0 / 127.0, 2.0]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// [`WeightsError::Groups`] for what is no matrix of real numbers with elements, for groups of no rows, and for numbers whose scale is beyond
+/// float32; [`WeightsError::Memory`].
+pub fn quantize_groups(
+    matrix: &RawTensor,
+    group_size: usize,
+    options: &QuantizeOptions,
+) -> Result<QuantizedMatrix, WeightsError> {
+    let refused = |problem: String| WeightsError::Groups { problem };
+    let dtype = matrix.dtype();
+    let &[rows, columns] = matrix.shape() else {
+        return Err(refused(format!("expected a matrix, found shape {:?}", matrix.shape())));
+    };
+    if group_size == 0 || rows == 0 || columns == 0 {
+        return Err(refused(format!(
+            "expected rows and columns, found {rows} and {columns} in groups of {group_size}"
+        )));
+    }
+    // A row may end within a byte.
+    let widened;
+    let (dtype, bytes) = if (columns % 8 * dtype.bits()).is_multiple_of(8) {
+        (dtype, &**matrix.bytes())
+    } else {
+        let wide = dtype.to_f32(matrix.bytes());
+        widened = wide.ok_or(WeightsError::Complex { dtype })?;
+        (ElementType::Float32, bytemuck::cast_slice(&widened))
+    };
+    let row_size = columns / 8 * dtype.bits() + columns % 8 * dtype.bits() / 8;
+    let group_size = group_size.min(rows);
+    let groups = share(
+        rows.div_ceil(group_size),
+        available_threads(),
+        || (),
+        |(), group| {
+            let (start, end) = (group * group_size, rows.min((group + 1).saturating_mul(group_size)));
+            let bytes = bytes.get(start * row_size..end * row_size).unwrap_or_default();
+            quantize_group(dtype, bytes, row_size, columns, options.measure)
+        },
+    )?;
+    let memory = |_| WeightsError::Memory { n_bytes: element_count(&[rows, columns]).unwrap_or_default() as u64 };
+    let n_groups = groups.len();
+    let (mut integers, mut scales): (Vec<i8>, Vec<f32>) = (Vec::with_capacity(rows * columns), Vec::new());
+    let (mut n_non_finite, mut error) = (0, QuantizationError::default());
+    for group in groups {
+        integers.extend(group.integers);
+        scales.extend(group.scales);
+        n_non_finite += group.n_non_finite;
+        error = error.merge(group.error);
+    }
+    Ok(QuantizedMatrix {
+        integers: RawTensor::new(ElementType::Int8, vec![rows, columns], integers.into()).map_err(memory)?,
+        scales: RawTensor::new(ElementType::Float32, vec![n_groups, columns], scales.into()).map_err(memory)?,
+        n_non_finite,
+        error: options.measure.then_some(error),
+    })
+}
+
+/// Quantizes the rows of a group.
+fn quantize_group(
+    dtype: ElementType,
+    bytes: &[u8],
+    row_size: usize,
+    columns: usize,
+    measure: bool,
+) -> Result<Group, WeightsError> {
+    let rows = || bytes.chunks(row_size).map(|row| dtype.to_f64(row).ok_or(WeightsError::Complex { dtype }));
+    let mut largest = vec![0.0_f64; columns];
+    let mut n_non_finite = 0;
+    for row in rows() {
+        for (largest, number) in largest.iter_mut().zip(row?) {
+            let magnitude = number.abs();
+            let is_finite = magnitude < f64::INFINITY;
+            n_non_finite += u64::from(!is_finite);
+            *largest = if is_finite && magnitude > *largest { magnitude } else { *largest };
+        }
+    }
+    let scales: Vec<f32> = largest.iter().map(|largest| (largest / 127.0) as f32).collect();
+    if let Some(column) = scales.iter().position(|scale| scale.is_infinite()) {
+        let problem = format!("column {column} has numbers whose scale is beyond float32");
+        return Err(WeightsError::Groups { problem });
+    }
+    let mut integers = Vec::with_capacity(bytes.len() / row_size * columns);
+    let mut deviation = Deviation::default();
+    for row in rows() {
+        for (number, &scale) in row?.into_iter().zip(&scales) {
+            // A scale of 0 stands for a column of zeros, or of numbers that float32 does not tell from it.
+            let step = if number.is_finite() && scale > 0.0 { number / f64::from(scale) } else { 0.0 };
+            let integer = step.round().clamp(-127.0, 127.0) as i8;
+            integers.push(integer);
+            if measure && number.is_finite() {
+                // As readers multiply.
+                let difference = number - f64::from(scale * f32::from(integer));
+                deviation = deviation.merge(Deviation {
+                    squared_error: difference * difference,
+                    squares: number * number,
+                    max_absolute: difference.abs(),
+                });
+            }
+        }
+    }
+    Ok(Group { integers, scales, n_non_finite, error: QuantizationError::of(deviation, 1.0) })
+}
