@@ -45,7 +45,7 @@ pub(crate) enum TensorFileError {
     #[error("`{place}` has no tensor of floats to quantize")]
     NothingToQuantize { place: String, already: usize },
     #[error("cannot make a quantized group of tensor `{name}`")]
-    NotInGroups { name: String, source: WeightsError },
+    NotInGroups { name: String, source: Box<WeightsError> },
     #[error("interrupted")]
     Interrupted,
     #[error("cannot use the slice `{slice}`: {reason}")]
@@ -99,7 +99,7 @@ impl TensorFileError {
     }
 
     pub(crate) fn not_in_groups(name: &str, source: WeightsError) -> Self {
-        Self::NotInGroups { name: shown_name(name), source }
+        Self::NotInGroups { name: shown_name(name), source: Box::new(source) }
     }
 
     fn hint(&self) -> Option<String> {

@@ -155,7 +155,18 @@ fn matrices_become_quantized_groups_where_that_is_asked_for() {
     let matrix = floats(&[1.0, -254.0, -0.5, 127.0, f32::NAN, 0.0, 127.0, 0.0], &[4, 2]);
     let tensors = [("m", matrix), ("odd", floats(&[1.0; 3], &[3, 1])), ("bias", floats(&[1.0, 0.3], &[2]))];
     write_safetensors(&sandbox, "w.safetensors", &tensors);
-    assert_snapshot!(sandbox.carton("tensor quantize w.safetensors q.zt --group-size 2 --per-channel --report"), @"");
+    assert_snapshot!(sandbox.carton("tensor quantize w.safetensors q.zt --group-size 2 --per-channel --report"), @"
+    exit code: 0
+    ----- stdout -----
+    RELATIVE ERROR  MAX ERROR  SCALES  NAME
+           0.075 %    0.00079       1  bias
+           0.321 %          1       4  m
+           0.000 %          0       3  odd
+           0.321 %          1       8  all of 3 tensors
+    wrote q.zt (1.0 KiB): 3 tensors quantized, 0 as they were
+    ----- stderr -----
+    warning: 1 numbers were not finite and became 0, in `m`
+    ");
     let quantized = Reader::new(read(&sandbox, "q.zt").into()).unwrap();
     let objects: Vec<(&str, &str)> = quantized.objects().map(|one| (one.name(), one.format().name())).collect();
     let expected = [
@@ -175,7 +186,13 @@ fn matrices_become_quantized_groups_where_that_is_asked_for() {
         [127.0 * step, -254.0, -64.0 * step, 128.0, 0.0, 0.0, 127.0, 0.0]
     );
     assert_eq!(group.scales().to_f32().unwrap(), [step, 2.0, 1.0, 0.0]);
-    assert_snapshot!(sandbox.carton("tensor quantize w.safetensors q.safetensors --group-size 2"), @"");
+    assert_snapshot!(sandbox.carton("tensor quantize w.safetensors q.safetensors --group-size 2"), @"
+    exit code: 2
+    ----- stdout -----
+
+    ----- stderr -----
+    error: --group-size is for .zt files: `q.safetensors` would be a safetensors file
+    ");
     sandbox.carton("tensor quantize w.safetensors q.zt --group-size 0").expect_code(2);
     let outcome = sandbox.carton("tensor quantize w.safetensors q.zt --group-size 2 --only bias").expect_code(0);
     assert!(outcome.stderr.contains("no tensor becomes a quantized group"), "{outcome}");
@@ -186,6 +203,17 @@ fn matrices_become_quantized_groups_where_that_is_asked_for() {
         [1e300_f64; 4].into_iter().flat_map(f64::to_le_bytes).collect::<Vec<u8>>(),
     );
     write_safetensors(&sandbox, "huge.safetensors", &[("w", huge)]);
-    assert_snapshot!(sandbox.carton("tensor quantize huge.safetensors huge.zt --group-size 2"), @"");
+    assert_snapshot!(sandbox.carton("tensor quantize huge.safetensors huge.zt --group-size 2"), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: cannot make a quantized group of tensor `w`
+
+    Caused by:
+      it cannot be quantized in groups of rows: column 0 has numbers whose scale is beyond float32
+
+    hint: leave it as it is with --only, or leave --group-size out
+    ");
     assert!(!sandbox.work().join("huge.zt").exists());
 }
