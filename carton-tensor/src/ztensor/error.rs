@@ -1,4 +1,5 @@
-//! What can be wrong with a zTensor file, and with what is asked of one.
+//! What can be wrong with a zTensor file, and with what is asked of one. What can be wrong inside an object of a format is beside that
+//! format: `sparse/error.rs`, `quantized_group/error.rs`.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,6 +8,7 @@ use super::DigestAlgorithm;
 use super::bytes::Bytes;
 use super::name::Name;
 use super::place::Place;
+use super::{QuantizedGroupError, SparseError};
 use crate::files::{ElementType, RawTensorError};
 
 /// A rule of the format that a file breaks, or a request that cannot be met.
@@ -392,141 +394,13 @@ pub enum ZTensorError {
         /// Its format.
         found: Name,
     },
-    /// §5.2: a CSR matrix with another number of dimensions than two.
-    #[error("{at} is sparse_csr with {found} dimensions, expected 2 [spec/ztensor.md §5.2]")]
-    CsrRank {
-        /// The object.
-        at: Box<Place>,
-        /// How many it has.
-        found: usize,
-    },
-    /// §5.2: the row pointers are not one more than the rows.
-    #[error("{at} has {found} row pointers, expected {expected}, one more than rows [spec/ztensor.md §5.2]")]
-    RowPointerCount {
-        /// The component.
-        at: Box<Place>,
-        /// One more than the rows.
-        expected: u64,
-        /// How many there are.
-        found: u64,
-    },
-    /// §5.2: row pointers that do not go from 0 up to the number of values.
-    #[error("{at} has {found} as row pointer {position}, expected {expected} [spec/ztensor.md §5.2]")]
-    RowPointer {
-        /// The component.
-        at: Box<Place>,
-        /// Which one.
-        position: usize,
-        /// What it may be.
-        expected: String,
-        /// What it is.
-        found: u64,
-    },
-    /// §5.1: indices of a type that cannot be one.
-    #[error("{at} has indices of type {found}, expected integers [spec/ztensor.md §5.1]")]
-    IndexType {
-        /// The component.
-        at: Box<Place>,
-        /// Their type.
-        found: ElementType,
-    },
-    /// §5.1: an index outside of the shape.
-    #[error("{at} has the index {found} at position {position}, expected 0 to {size} exclusive [spec/ztensor.md §5.1]")]
-    IndexRange {
-        /// The component.
-        at: Box<Place>,
-        /// Which one.
-        position: usize,
-        /// The index.
-        found: i128,
-        /// The size of its dimension.
-        size: u64,
-    },
-    /// §5.1: another number of indices than values ask for.
-    #[error("{at} has {found} indices, expected {expected} for its values [spec/ztensor.md §5.1]")]
-    IndexCount {
-        /// The component.
-        at: Box<Place>,
-        /// How many the values ask for.
-        expected: u64,
-        /// How many there are.
-        found: u64,
-    },
-    /// §5.1: the same place twice, in a type that cannot be added up.
-    #[error("{at} has two values at one place, which cannot be added up in {dtype} [spec/ztensor.md §5.1]")]
-    DuplicateEntry {
-        /// The object.
-        at: Box<Place>,
-        /// Their type.
-        dtype: ElementType,
-    },
-    /// §5.1: a sparse tensor that would be larger when it is dense than the caller allows.
-    #[error("{at} has {n_bytes} bytes when it is dense, at most {limit} are allowed [spec/ztensor.md §5.1]")]
-    DenseSize {
-        /// The object.
-        at: Box<Place>,
-        /// The size of the dense tensor.
-        n_bytes: u64,
-        /// The most that is made.
-        limit: u64,
-    },
-    /// §5.4: an attribute of a quantized group that is missing, or not what it must be.
-    #[error("the attribute `{attribute}` of {at} is {found}, expected {expected} [spec/ztensor.md §5.4]")]
-    QuantizedAttribute {
-        /// The object.
-        at: Box<Place>,
-        /// Its attribute.
-        attribute: &'static str,
-        /// What it may be.
-        expected: &'static str,
-        /// What it is.
-        found: String,
-    },
-    /// §5.4: a component that does not have as many elements as shape and attributes ask for.
-    #[error("{at} has {found} elements, expected {expected} for its shape and attributes [spec/ztensor.md §5.4]")]
-    QuantizedSize {
-        /// The component.
-        at: Box<Place>,
-        /// How many shape and attributes ask for.
-        expected: String,
-        /// How many there are.
-        found: u64,
-    },
-    /// §5.4: a component of a type that it cannot have.
-    #[error("{at} has elements of {found}, expected {expected} [spec/ztensor.md §5.4]")]
-    QuantizedType {
-        /// The component.
-        at: Box<Place>,
-        /// What it may have.
-        expected: &'static str,
-        /// What it has.
-        found: ElementType,
-    },
-    /// §5.4: a shape that cannot be quantized in groups.
-    #[error("{at} has the shape {found:?}, expected {expected} [spec/ztensor.md §5.4]")]
-    QuantizedShape {
-        /// The object.
-        at: Box<Place>,
-        /// What it may be.
-        expected: String,
-        /// What it is.
-        found: Vec<usize>,
-    },
 
-    /// §5.4: an integer that is to be packed, and does not fit its bits.
-    #[error(
-        "{at} has the integer {found} at position {position}, which {bits} bits cannot hold [spec/ztensor.md §5.4]"
-    )]
-    QuantizedInteger {
-        /// The object.
-        at: Box<Place>,
-        /// Which element.
-        position: usize,
-        /// The integer.
-        found: i8,
-        /// The bits.
-        bits: u32,
-    },
+    /// §5.1 to §5.3: a sparse object breaks a rule.
+    #[error(transparent)]
+    Sparse(#[from] SparseError),
+    /// §5.4: a quantized group breaks a rule.
+    #[error(transparent)]
+    QuantizedGroup(#[from] QuantizedGroupError),
 
     /// No object has this name.
     #[error("there is no object {name}")]
@@ -579,21 +453,23 @@ impl ZTensorError {
     /// none.
     #[must_use]
     pub fn is_malformed(&self) -> bool {
-        !matches!(
-            self,
+        match self {
+            Self::Sparse(error) => error.is_malformed(),
+            Self::QuantizedGroup(error) => error.is_malformed(),
             Self::Open { .. }
-                | Self::Io(_)
-                | Self::Memory { .. }
-                | Self::NoSuchObject { .. }
-                | Self::NoSuchComponent { .. }
-                | Self::WrongFormat { .. }
-                | Self::NotInVersion { .. }
-                | Self::QuantizedAttribute { .. }
-                | Self::QuantizedInteger { .. }
-                | Self::DenseSize { .. }
-                | Self::Unfinished
-                | Self::Locked { .. }
-        )
+            | Self::Io(_)
+            | Self::Memory { .. }
+            | Self::NoSuchObject { .. }
+            | Self::NoSuchComponent { .. }
+            | Self::WrongFormat { .. }
+            | Self::NotInVersion { .. }
+            | Self::NoDigest { .. }
+            | Self::DuplicateName { .. }
+            | Self::Attributes { .. }
+            | Self::Unfinished
+            | Self::Locked { .. } => false,
+            _ => true,
+        }
     }
 
     /// Whether it is what the file holds that is wrong, and not that it could not be read or has not what was asked for.
@@ -630,7 +506,9 @@ mod tests {
             .filter_map(|heading| heading.split(' ').next())
             .map(|section| section.trim_end_matches('.').to_owned())
             .collect();
-        let cited = sections(include_str!("error.rs"), "ztensor.md §");
+        let sources =
+            [include_str!("error.rs"), include_str!("sparse/error.rs"), include_str!("quantized_group/error.rs")];
+        let cited = sections(&sources.concat(), "ztensor.md §");
         assert!(cited.len() > 50, "{}", cited.len());
         for section in cited.iter().filter(|section| !section.is_empty()) {
             assert!(headings.contains(section), "§{section} is cited, but spec/ztensor.md has no such section");

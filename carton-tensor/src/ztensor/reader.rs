@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use super::digest::Hasher;
 use super::manifest::{Component, Format, Manifest, Object};
@@ -43,7 +43,8 @@ impl Checks {
 #[derive(Clone, Debug)]
 pub struct Reader {
     bytes: FileBytes,
-    manifest: Manifest,
+    /// Shared by clones: it can be large.
+    manifest: Arc<Manifest>,
     /// Where the manifest starts.
     blobs_end: u64,
     checks: Checks,
@@ -115,7 +116,7 @@ impl Reader {
         cbor.try_reserve_exact(n_bytes as usize).map_err(memory)?;
         cbor.resize(n_bytes as usize, 0);
         bytes.read_into(range.start, &mut cbor)?;
-        let manifest = Manifest::parse(&cbor, range.start)?;
+        let manifest = Arc::new(Manifest::parse(&cbor, range.start)?);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         Ok(Self { bytes, manifest, blobs_end: range.start, checks: Checks::default(), number })
     }

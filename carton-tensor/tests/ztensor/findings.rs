@@ -181,7 +181,7 @@ fn findings_in_files_of_peers() {
     }
 }
 
-/// What a packing that is not known needs, nobody here knows.
+/// Components of an unknown packing are not checked.
 #[test]
 fn attributes_that_are_there_are_enough() {
     let attributes = Attributes::from([

@@ -2,7 +2,8 @@
 
 use carton_tensor::files::{ElementType, RawTensor, SharedBytes};
 use carton_tensor::ztensor::{
-    Attributes, Coo, Csr, MAX_DENSE, QuantizedGroup, Reader, StoreAs, Version, Writer, ZTensorError, density,
+    Attributes, Coo, Csr, MAX_DENSE, QuantizedGroup, Reader, SparseError, StoreAs, Version, Writer, ZTensorError,
+    density,
 };
 use serde_json::Value;
 
@@ -22,11 +23,14 @@ fn dense_forms_have_a_limit() {
     let csr = Csr::new(&[1, 1 << 40], raw(ElementType::Uint8, &[1], vec![7_u8]), &u64s(&[5]), &u64s(&[0, 1])).unwrap();
     let coo = Coo::new(&[1 << 20, 1 << 20], raw(ElementType::Uint8, &[1], vec![7_u8]), &u64s(&[0, 5])).unwrap();
     for error in [csr.to_dense().unwrap_err(), coo.to_dense().unwrap_err()] {
-        let ZTensorError::DenseSize { n_bytes, limit, .. } = error else { panic!("{error}") };
+        let ZTensorError::Sparse(SparseError::DenseSize { n_bytes, limit, .. }) = error else { panic!("{error}") };
         assert_eq!((n_bytes, limit), (1 << 40, MAX_DENSE));
     }
     let csr = Csr::new(&[1, 8], raw(ElementType::Uint8, &[1], vec![7_u8]), &u64s(&[5]), &u64s(&[0, 1])).unwrap();
-    assert!(matches!(csr.to_dense_within(7), Err(ZTensorError::DenseSize { n_bytes: 8, limit: 7, .. })));
+    assert!(matches!(
+        csr.to_dense_within(7),
+        Err(ZTensorError::Sparse(SparseError::DenseSize { n_bytes: 8, limit: 7, .. }))
+    ));
     assert_eq!(csr.to_dense_within(8).unwrap().bytes()[..], [0, 0, 0, 0, 0, 7, 0, 0]);
 }
 
@@ -54,7 +58,7 @@ fn values_at_one_place_are_added_up() {
     check(ElementType::Complex64, bytemuck::cast_slice(&[1_f32, 2.0, 3.0, 5.0]), bytemuck::cast_slice(&[4_f32, 7.0]));
     check(ElementType::Complex128, bytemuck::cast_slice(&[1_f64, 2.0, 3.0, 5.0]), bytemuck::cast_slice(&[4_f64, 7.0]));
     let fp8 = Coo::new(&[2], raw(ElementType::Float8E5m2, &[2], vec![1_u8, 2]), &u64s(&[1, 1])).unwrap();
-    assert!(matches!(fp8.to_dense(), Err(ZTensorError::DuplicateEntry { .. })));
+    assert!(matches!(fp8.to_dense(), Err(ZTensorError::Sparse(SparseError::DuplicateEntry { .. }))));
     // At different places there is nothing to add.
     let fp8 = Coo::new(&[2], raw(ElementType::Float8E5m2, &[2], vec![1_u8, 2]), &u64s(&[1, 0])).unwrap();
     assert_eq!(fp8.to_dense().unwrap().bytes()[..], [2, 1]);
@@ -84,7 +88,7 @@ fn dense_tensors_survive_being_sparse_to_the_bit() {
     // No columns and more rows than there is memory for pointers to.
     let tall = raw(ElementType::Int8, &[1 << 60, 0], Vec::<u8>::new());
     assert!(matches!(Csr::from_dense(&tall), Err(ZTensorError::TooLarge { .. })));
-    assert!(matches!(Csr::from_dense(&scalar), Err(ZTensorError::CsrRank { found: 0, .. })));
+    assert!(matches!(Csr::from_dense(&scalar), Err(ZTensorError::Sparse(SparseError::CsrRank { found: 0, .. }))));
     let fp4 = raw(ElementType::Float4E2m1, &[2], vec![0_u8]);
     assert!(Coo::from_dense(&fp4).is_err());
 }
@@ -197,14 +201,14 @@ fn groups_of_integers_have_a_scale_for_each_group_and_column() {
         format!("{:?}", QuantizedGroup::from_integers(integers, bits, group_size, scales).unwrap_err())
     };
     let check = |found: String, expected: &str| assert!(found.starts_with(expected), "{found}");
-    check(wrong(&integers, 3, None, &[1.0; 2]), "QuantizedAttribute");
-    check(wrong(&integers, 4, Some(0), &[1.0; 2]), "QuantizedAttribute");
-    check(wrong(&integers, 4, None, &[1.0; 3]), "QuantizedSize");
-    check(wrong(&integers, 2, None, &[1.0; 2]), "QuantizedShape");
+    check(wrong(&integers, 3, None, &[1.0; 2]), "QuantizedGroup(Attribute ");
+    check(wrong(&integers, 4, Some(0), &[1.0; 2]), "QuantizedGroup(Attribute ");
+    check(wrong(&integers, 4, None, &[1.0; 3]), "QuantizedGroup(Size ");
+    check(wrong(&integers, 2, None, &[1.0; 2]), "QuantizedGroup(Shape ");
     let tall = raw(ElementType::Int8, &[16, 1], (-8..8).collect::<Vec<i8>>());
-    check(wrong(&tall, 2, None, &[1.0]), "QuantizedInteger");
+    check(wrong(&tall, 2, None, &[1.0]), "QuantizedGroup(Integer ");
     let bytes = raw(ElementType::Uint8, &[8, 2], vec![0_u8; 16]);
-    check(wrong(&bytes, 4, None, &[1.0; 2]), "QuantizedType");
+    check(wrong(&bytes, 4, None, &[1.0; 2]), "QuantizedGroup(Type ");
     let few = |shape: &[usize], integers: &[i8]| {
         QuantizedGroup::fewest_bits(&raw(ElementType::Int8, shape, integers.to_vec()))
     };

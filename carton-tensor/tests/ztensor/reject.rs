@@ -13,7 +13,12 @@ use crate::container::container;
 
 /// The name of the error's variant.
 fn variant(error: &ZTensorError) -> String {
-    format!("{error:?}").chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
+    let text = match error {
+        ZTensorError::Sparse(error) => format!("{error:?}"),
+        ZTensorError::QuantizedGroup(error) => format!("Quantized{error:?}"),
+        error => format!("{error:?}"),
+    };
+    text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
 }
 
 /// Opens a file and reads everything that is in it, with all checks; the first error.

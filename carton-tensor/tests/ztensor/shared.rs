@@ -102,7 +102,7 @@ fn copies_keep_what_is_shared() {
     assert_eq!((found[0].1 == found[1].1, found[0].1 == found[2].1), (true, false), "{found:?}");
 }
 
-/// A digest that nobody compared would become one that is right.
+/// A copy verifies a shared blob before it writes the digest again; otherwise damage would be written with a valid digest.
 #[test]
 fn a_wrong_digest_of_shared_bytes_is_found() {
     let bytes = || component("u8", 64, 8);
@@ -121,7 +121,7 @@ fn a_wrong_digest_of_shared_bytes_is_found() {
     assert_eq!((verified.n_verified, verified.n_without, verified.n_bytes), (2, 0, 8));
     let failures: Vec<String> = verified.failures.iter().map(ToString::to_string).collect();
     assert!(matches!(&failures[..], [one] if one.contains("`b`")), "{failures:?}");
-    // Damage is told of all.
+    // Every component that shares the damaged blob is reported.
     let damaged = file_with(b"12345678", &objects(digest_of(BLOB), digest_of(BLOB)));
     let verified = Reader::new(damaged.into()).unwrap().verify_all();
     assert_eq!((verified.n_verified, verified.failures.len(), verified.n_bytes), (0, 3, 0));

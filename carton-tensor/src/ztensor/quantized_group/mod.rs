@@ -1,6 +1,9 @@
 //! Weights quantized in groups, as GPTQ does (spec/ztensor.md §5.4).
 
+mod error;
 mod pack;
+
+pub use error::QuantizedGroupError;
 
 use super::attributes::Attribute;
 use super::manifest::{Format, Object};
@@ -38,7 +41,7 @@ enum Zeros {
 const WORD: u32 = 32;
 
 impl QuantizedGroup {
-    /// Whether the attributes of an object name a packing that spec/ztensor.md §5.4 describes. What other packings need, nobody here knows.
+    /// Whether the attributes of an object name a packing that spec/ztensor.md §5.4 describes. Objects of other packings are kept, not decoded.
     #[must_use]
     pub fn has_known_packing(attributes: &Attributes) -> bool {
         weights_per_word(attributes).is_some()
@@ -172,7 +175,7 @@ fn wrong_attribute(
         Some(Attribute::Text(text)) => super::Name::new(text).to_string(),
         Some(_) => "of another type".to_owned(),
     };
-    ZTensorError::QuantizedAttribute { at: Place::object(object.name()), attribute, expected, found }
+    QuantizedGroupError::Attribute { at: Place::object(object.name()), attribute, expected, found }.into()
 }
 
 /// The bits of a weight, and how many are in a word.
@@ -208,11 +211,12 @@ fn weights_per_word(attributes: &Attributes) -> Option<usize> {
 fn shape(shape: &[usize], per_word: usize, at: impl Fn() -> Box<Place>) -> Result<[usize; 2], ZTensorError> {
     match shape {
         &[rows, columns] if rows > 0 && rows.is_multiple_of(per_word) => Ok([rows, columns]),
-        found => Err(ZTensorError::QuantizedShape {
+        found => Err(QuantizedGroupError::Shape {
             at: at(),
             expected: format!("two dimensions, the first of them a multiple of {per_word}"),
             found: found.to_vec(),
-        }),
+        }
+        .into()),
     }
 }
 
@@ -233,7 +237,7 @@ fn check_type(
     at: Box<Place>,
 ) -> Result<(), ZTensorError> {
     let found = tensor.dtype();
-    if fits(found) { Ok(()) } else { Err(ZTensorError::QuantizedType { at, expected, found }) }
+    if fits(found) { Ok(()) } else { Err(QuantizedGroupError::Type { at, expected, found }.into()) }
 }
 
 fn check_size(tensor: &RawTensor, rows: usize, columns: usize, at: Box<Place>) -> Result<(), ZTensorError> {
@@ -241,7 +245,7 @@ fn check_size(tensor: &RawTensor, rows: usize, columns: usize, at: Box<Place>) -
     if rows.checked_mul(columns) == Some(found) {
         return Ok(());
     }
-    Err(ZTensorError::QuantizedSize { at, expected: format!("{rows} times {columns}"), found: found as u64 })
+    Err(QuantizedGroupError::Size { at, expected: format!("{rows} times {columns}"), found: found as u64 }.into())
 }
 
 /// How zero points are stored, which their number tells.
@@ -263,7 +267,7 @@ fn zeros_kind(
         return Ok(Zeros::Packed(u32::from(!is_v2)));
     }
     let expected = format!("{n_groups} times {columns}, or a {per_word}th of it if they are packed");
-    Err(ZTensorError::QuantizedSize { at, expected, found: found as u64 })
+    Err(QuantizedGroupError::Size { at, expected, found: found as u64 }.into())
 }
 
 /// The group of each row.

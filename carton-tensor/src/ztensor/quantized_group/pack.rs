@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use super::{QuantizedGroup, WORD, Zeros, check_size, check_type, shape};
+use super::{QuantizedGroup, QuantizedGroupError, WORD, Zeros, check_size, check_type, shape};
 use crate::files::{ElementType, RawTensor, SharedBytes};
 use crate::ztensor::place::Place;
 use crate::ztensor::{Attributes, StoreAs, Writer, ZTensorError};
@@ -49,7 +49,7 @@ impl QuantizedGroup {
     /// ```
     ///
     /// # Errors
-    /// The rules of section 5.4; [`QuantizedInteger`](ZTensorError::QuantizedInteger), [`Memory`](ZTensorError::Memory).
+    /// The rules of section 5.4; [`Integer`](QuantizedGroupError::Integer), [`Memory`](ZTensorError::Memory).
     pub fn from_integers(
         integers: &RawTensor,
         bits: u32,
@@ -57,8 +57,9 @@ impl QuantizedGroup {
         scales: RawTensor,
     ) -> Result<Self, ZTensorError> {
         let at = || Place::object("");
-        let attribute =
-            |attribute, expected, found| Err(ZTensorError::QuantizedAttribute { at: at(), attribute, expected, found });
+        let attribute = |attribute, expected, found| {
+            Err(QuantizedGroupError::Attribute { at: at(), attribute, expected, found }.into())
+        };
         if !BITS.contains(&bits) {
             return attribute("bits", "2, 4 or 8", bits.to_string());
         }
@@ -138,7 +139,7 @@ fn packed(integers: &RawTensor, bits: u32, columns: usize) -> Result<Vec<u32>, Z
     }
     for (position, integer) in signed(integers).enumerate() {
         let (row, column) = (position / columns, position % columns);
-        let too_wide = || ZTensorError::QuantizedInteger { at: Place::object(""), position, found: integer, bits };
+        let too_wide = || QuantizedGroupError::Integer { at: Place::object(""), position, found: integer, bits };
         let field = biased(integer, bits).ok_or_else(too_wide)?;
         if let Some(word) = words.get_mut(row / per_word * columns + column) {
             *word |= field << (bits * (row % per_word) as u32);

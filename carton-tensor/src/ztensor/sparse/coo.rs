@@ -38,7 +38,7 @@ impl Coo {
     /// The tensor that a dense one is, without the elements whose bytes are all zero.
     ///
     /// # Errors
-    /// [`DuplicateEntry`](ZTensorError::DuplicateEntry) for elements smaller than a byte, which have no place of their own.
+    /// [`DuplicateEntry`](super::SparseError::DuplicateEntry) for elements smaller than a byte, which have no place of their own.
     pub fn from_dense(tensor: &RawTensor) -> Result<Self, ZTensorError> {
         let (values, positions) = Values::from_dense(tensor)?;
         let mut coords = Vec::with_capacity(positions.len().saturating_mul(tensor.shape().len()));
@@ -54,7 +54,7 @@ impl Coo {
     /// The same tensor, dense; values at one place are added up.
     ///
     /// # Errors
-    /// [`DenseSize`](ZTensorError::DenseSize) for more than [`MAX_DENSE`], and those of
+    /// [`DenseSize`](super::SparseError::DenseSize) for more than [`MAX_DENSE`], and those of
     /// [`to_dense_within`](Self::to_dense_within).
     pub fn to_dense(&self) -> Result<RawTensor, ZTensorError> {
         self.to_dense_within(MAX_DENSE)
@@ -63,7 +63,7 @@ impl Coo {
     /// As [`to_dense`](Self::to_dense), up to `limit` bytes.
     ///
     /// # Errors
-    /// [`DenseSize`](ZTensorError::DenseSize), [`DuplicateEntry`](ZTensorError::DuplicateEntry),
+    /// [`DenseSize`](super::SparseError::DenseSize), [`DuplicateEntry`](super::SparseError::DuplicateEntry),
     /// [`TooLarge`](ZTensorError::TooLarge), [`Memory`](ZTensorError::Memory).
     pub fn to_dense_within(&self, limit: u64) -> Result<RawTensor, ZTensorError> {
         let (n_values, shape) = (self.values.values.n_elements(), self.shape());

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use super::{MAX_DENSE, Values, index};
+use super::{MAX_DENSE, SparseError, Values, index};
 use crate::files::RawTensor;
 use crate::ztensor::manifest::{Format, Object};
 use crate::ztensor::place::Place;
@@ -50,13 +50,13 @@ impl Csr {
         indptr: &RawTensor,
     ) -> Result<Self, ZTensorError> {
         let &[rows, columns] = shape else {
-            return Err(ZTensorError::CsrRank { at: Place::object(name), found: shape.len() });
+            return Err(SparseError::CsrRank { at: Place::object(name), found: shape.len() }.into());
         };
         let at = Place::component(name, "indptr");
         let found = indptr.n_elements();
         if rows.checked_add(1) != Some(found) {
             let expected = (rows as u64).saturating_add(1);
-            return Err(ZTensorError::RowPointerCount { at, expected, found: found as u64 });
+            return Err(SparseError::RowPointerCount { at, expected, found: found as u64 }.into());
         }
         let indptr = index::read(indptr, &at, |_| usize::MAX)?;
         check_row_pointers(&indptr, values.n_elements() as u64, &at)?;
@@ -69,11 +69,11 @@ impl Csr {
     /// The matrix that a dense one is, without the elements whose bytes are all zero.
     ///
     /// # Errors
-    /// [`CsrRank`](ZTensorError::CsrRank); [`DuplicateEntry`](ZTensorError::DuplicateEntry) for elements smaller than a byte,
+    /// [`CsrRank`](SparseError::CsrRank); [`DuplicateEntry`](SparseError::DuplicateEntry) for elements smaller than a byte,
     /// which have no place of their own.
     pub fn from_dense(tensor: &RawTensor) -> Result<Self, ZTensorError> {
         let &[rows, columns] = tensor.shape() else {
-            return Err(ZTensorError::CsrRank { at: Place::object(""), found: tensor.shape().len() });
+            return Err(SparseError::CsrRank { at: Place::object(""), found: tensor.shape().len() }.into());
         };
         let (values, positions) = Values::from_dense(tensor)?;
         // A matrix without columns may have any number of rows.
@@ -98,7 +98,7 @@ impl Csr {
     /// The same matrix, dense; values at one place are added up.
     ///
     /// # Errors
-    /// [`DenseSize`](ZTensorError::DenseSize) for more than [`MAX_DENSE`], and those of
+    /// [`DenseSize`](SparseError::DenseSize) for more than [`MAX_DENSE`], and those of
     /// [`to_dense_within`](Self::to_dense_within).
     pub fn to_dense(&self) -> Result<RawTensor, ZTensorError> {
         self.to_dense_within(MAX_DENSE)
@@ -107,7 +107,7 @@ impl Csr {
     /// As [`to_dense`](Self::to_dense), up to `limit` bytes.
     ///
     /// # Errors
-    /// [`DenseSize`](ZTensorError::DenseSize), [`DuplicateEntry`](ZTensorError::DuplicateEntry),
+    /// [`DenseSize`](SparseError::DenseSize), [`DuplicateEntry`](SparseError::DuplicateEntry),
     /// [`TooLarge`](ZTensorError::TooLarge), [`Memory`](ZTensorError::Memory).
     pub fn to_dense_within(&self, limit: u64) -> Result<RawTensor, ZTensorError> {
         let rows = self.indptr.windows(2).enumerate();
@@ -146,11 +146,8 @@ impl Csr {
 
 /// Row pointers begin with 0, never fall, and end with the number of values.
 fn check_row_pointers(indptr: &[u64], n_values: u64, at: &Place) -> Result<(), ZTensorError> {
-    let wrong = |position: usize, expected: String, found| ZTensorError::RowPointer {
-        at: Box::new(at.clone()),
-        position,
-        expected,
-        found,
+    let wrong = |position: usize, expected: String, found| -> ZTensorError {
+        SparseError::RowPointer { at: Box::new(at.clone()), position, expected, found }.into()
     };
     match (indptr.first(), indptr.last()) {
         (Some(&first), _) if first != 0 => return Err(wrong(0, "0".to_owned(), first)),

@@ -1,5 +1,6 @@
 //! Indices as files have them: integers of any type.
 
+use super::SparseError;
 use crate::files::{ElementType, RawTensor};
 use crate::ztensor::ZTensorError;
 use crate::ztensor::place::Place;
@@ -15,7 +16,7 @@ pub(super) fn read(tensor: &RawTensor, at: &Place, size: impl Fn(usize) -> usize
         ElementType::Int32 => convert(tensor, at, size, |bytes| i32::from_le_bytes(bytes).into()),
         ElementType::Uint64 => convert(tensor, at, size, |bytes| u64::from_le_bytes(bytes).into()),
         ElementType::Int64 => convert(tensor, at, size, |bytes| i64::from_le_bytes(bytes).into()),
-        found => Err(ZTensorError::IndexType { at: Box::new(at.clone()), found }),
+        found => Err(SparseError::IndexType { at: Box::new(at.clone()), found }.into()),
     }
 }
 
@@ -31,7 +32,8 @@ fn convert<const N: usize>(
             let index = bytes.first_chunk().map_or(-1, |bytes| number(*bytes));
             let size = size(position) as u64;
             let inside = u64::try_from(index).ok().filter(|index| *index < size);
-            inside.ok_or_else(|| ZTensorError::IndexRange { at: Box::new(at.clone()), position, found: index, size })
+            let outside = || SparseError::IndexRange { at: Box::new(at.clone()), position, found: index, size };
+            inside.ok_or_else(|| outside().into())
         })
         .collect()
 }
@@ -42,7 +44,7 @@ pub(super) fn check_count(found: usize, expected: Option<usize>, at: &Place) -> 
         return Ok(());
     }
     let expected = expected.map_or(u64::MAX, |expected| expected as u64);
-    Err(ZTensorError::IndexCount { at: Box::new(at.clone()), expected, found: found as u64 })
+    Err(SparseError::IndexCount { at: Box::new(at.clone()), expected, found: found as u64 }.into())
 }
 
 /// Indices as version 1.2 wants them.

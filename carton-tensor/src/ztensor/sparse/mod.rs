@@ -3,10 +3,12 @@
 mod addition;
 mod coo;
 mod csr;
+mod error;
 mod index;
 
 pub use coo::Coo;
 pub use csr::Csr;
+pub use error::SparseError;
 
 use std::io::Write;
 
@@ -49,7 +51,7 @@ impl<W: Write> Writer<W> {
     /// bytes (spec/ztensor.md §5.1).
     ///
     /// # Errors
-    /// As [`object`](Self::object); [`DuplicateEntry`](ZTensorError::DuplicateEntry) for elements smaller than a byte;
+    /// As [`object`](Self::object); [`DuplicateEntry`](SparseError::DuplicateEntry) for elements smaller than a byte;
     /// [`Memory`](ZTensorError::Memory): beside the tensor this takes as much as its sparse form, twice.
     pub fn add_sparse(
         &mut self,
@@ -79,7 +81,7 @@ struct Values {
 fn element_size(dtype: ElementType, at: &Place) -> Result<usize, ZTensorError> {
     match dtype.bits() {
         bits if bits.is_multiple_of(8) => Ok(bits / 8),
-        _ => Err(ZTensorError::DuplicateEntry { at: Box::new(at.clone()), dtype }),
+        _ => Err(SparseError::DuplicateEntry { at: Box::new(at.clone()), dtype }.into()),
     }
 }
 
@@ -92,7 +94,7 @@ impl Values {
         let n_bytes = element_count(&self.shape).and_then(|count| count.checked_mul(size)).ok_or_else(too_large)?;
         let memory = || ZTensorError::Memory { at: Box::new(at.clone()), n_bytes: n_bytes as u64 };
         if n_bytes as u64 > limit {
-            return Err(ZTensorError::DenseSize { at: Box::new(at.clone()), n_bytes: n_bytes as u64, limit });
+            return Err(SparseError::DenseSize { at: Box::new(at.clone()), n_bytes: n_bytes as u64, limit }.into());
         }
         let mut dense = crate::AlignedBytes::try_zeroed(n_bytes).ok_or_else(memory)?;
         // Which places have a value already. Two values at one place are rare, and cost a bit each to find.
@@ -107,7 +109,7 @@ impl Values {
                 *word |= bit;
                 place.copy_from_slice(value);
             } else if !addition::add(dtype, place, value) {
-                return Err(ZTensorError::DuplicateEntry { at: Box::new(at.clone()), dtype });
+                return Err(SparseError::DuplicateEntry { at: Box::new(at.clone()), dtype }.into());
             }
         }
         let tensor = RawTensor::new(dtype, self.shape.clone(), dense.into());
