@@ -20,6 +20,7 @@ mod options;
 mod part_name;
 mod read;
 mod report;
+mod rows;
 mod sample_names;
 mod shard_metadata;
 mod shard_path;

@@ -4,7 +4,7 @@
 //! Shards of the Spark connector do not say which separator they have, and neither does its manifest. It is found by what names of all
 //! samples have in common: every sample has a tensor of every column.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use carton_tensor::safetensors::Metadata;
@@ -18,24 +18,68 @@ const MAX_COLUMNS: usize = 4096;
 const MAX_COLUMN_LIST: usize = 1 << 20;
 /// The places of a name at which it is taken apart for a try, from its end on.
 const MAX_SPLITS: usize = 256;
-/// The ways to take names apart that are compared with all names.
-const MAX_TRIES: usize = 32;
+/// The separators that are tried.
+const MAX_SEPARATORS: usize = 32;
+/// The bytes of names that are compared with ways to take them apart, all ways together; but so many ways are tried at least.
+const MAX_COMPARED: usize = 256 << 20;
+const MIN_TRIES: usize = 4;
 
 /// How the names of tensors are taken apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SampleNames {
     separator: String,
-    /// The columns by the length of their names; empty if they are not known.
-    columns: BTreeMap<usize, HashSet<String>>,
+    /// Empty if they are not known.
+    columns: Columns,
+}
+
+/// The names of columns, sorted by their bytes from the last one on: those that a text can end with lie side by side.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Columns(Vec<String>);
+
+impl Columns {
+    fn new(columns: impl IntoIterator<Item = String>) -> Self {
+        let mut columns: Vec<String> = columns.into_iter().collect();
+        columns.sort_unstable_by(|one, other| one.bytes().rev().cmp(other.bytes().rev()));
+        columns.dedup();
+        Self(columns)
+    }
+
+    /// Calls `on_length` with the length of each column that `text` ends with, the shortest first, until it breaks. Takes time in
+    /// proportion to the length of `text`.
+    fn ends_of(&self, text: &str, mut on_length: impl FnMut(usize) -> ControlFlow<()>) {
+        let mut candidates = self.0.as_slice();
+        let mut bytes = text.bytes().rev();
+        for length in 0..=text.len() {
+            // All candidates end with the last `length` bytes of the text. One that has no more bytes is the first.
+            if let Some((first, longer)) = candidates.split_first()
+                && first.len() == length
+            {
+                if on_length(length).is_break() {
+                    return;
+                }
+                candidates = longer;
+            }
+            let (Some(first), Some(last), Some(byte)) = (candidates.first(), candidates.last(), bytes.next()) else {
+                return;
+            };
+            let before = |column: &String| column.as_bytes().iter().nth_back(length).copied();
+            if before(first) != Some(byte) || before(last) != Some(byte) {
+                let from = candidates.partition_point(|column| before(column) < Some(byte));
+                let to = candidates.partition_point(|column| before(column) <= Some(byte));
+                candidates = candidates.get(from..to).unwrap_or_default();
+            }
+        }
+    }
+
+    /// The length of the longest one.
+    fn longest(&self) -> Option<usize> {
+        self.0.iter().map(String::len).max()
+    }
 }
 
 impl SampleNames {
     pub(crate) fn new(separator: impl Into<String>, columns: impl IntoIterator<Item = String>) -> Self {
-        let mut by_length: BTreeMap<usize, HashSet<String>> = BTreeMap::new();
-        for column in columns {
-            by_length.entry(column.len()).or_default().insert(column);
-        }
-        Self { separator: separator.into(), columns: by_length }
+        Self { separator: separator.into(), columns: Columns::new(columns) }
     }
 
     /// What a shard says of its names, or else what most have.
@@ -58,11 +102,14 @@ impl SampleNames {
 
     /// The same for names that end with a known column, the longest one.
     fn split_known<'n>(&self, name: &'n str) -> Option<(&'n str, &'n str)> {
-        self.columns.iter().rev().find_map(|(length, columns)| {
-            let (before, column) = name.split_at_checked(name.len().checked_sub(*length)?)?;
-            let sample = before.strip_suffix(&self.separator)?;
-            columns.contains(column).then_some((sample, column))
-        })
+        let mut longest = None;
+        self.columns.ends_of(name, |length| {
+            let split = name.split_at_checked(name.len() - length);
+            let known = split.and_then(|(before, column)| Some((before.strip_suffix(&self.separator)?, column)));
+            longest = known.or(longest);
+            ControlFlow::Continue(())
+        });
+        longest
     }
 
     /// How many samples have these tensors.
@@ -82,7 +129,7 @@ impl SampleNames {
     }
 
     pub(crate) fn to_key_value(&self) -> KeyValueNames {
-        let columns: BTreeSet<String> = self.columns.values().flatten().cloned().collect();
+        let columns: BTreeSet<String> = self.columns.0.iter().cloned().collect();
         KeyValueNames { separator: self.separator.clone(), columns: columns.into_iter().collect() }
     }
 
@@ -90,6 +137,7 @@ impl SampleNames {
     /// name, and the last of them counts.
     pub(crate) fn infer(names: &[&str], n_samples: u64) -> Option<Self> {
         let longest = longest(names)?;
+        let mut budget = Budget::of(names);
         let mut exact: Option<Self> = None;
         let mut fewer: Option<(u64, Self)> = None;
         for separator in separators(longest) {
@@ -97,9 +145,9 @@ impl SampleNames {
                 break;
             }
             let is_exact = |found: u64| found == n_samples;
-            each_way(names, separator, is_exact, |_, way| {
+            each_way(names, separator, &mut budget, is_exact, |_, way| {
                 // What the names of all samples end with rather belongs to the column.
-                let is_longer = |other: &Self| n_samples > 1 && other.columns.keys().max() < way.columns.keys().max();
+                let is_longer = |other: &Self| n_samples > 1 && other.columns.longest() < way.columns.longest();
                 if exact.as_ref().is_none_or(is_longer) {
                     exact = Some(way);
                 }
@@ -110,7 +158,7 @@ impl SampleNames {
             }
             // A single name of all samples may be no name at all, but what some columns have in common.
             let is_fewer = |found: u64| found < n_samples && (found > 1 || separator == KeyValue::SEPARATOR);
-            each_way(names, separator, is_fewer, |found, way| {
+            each_way(names, separator, &mut budget, is_fewer, |found, way| {
                 if fewer.as_ref().is_none_or(|(most, _)| *most < found) {
                     fewer = Some((found, way));
                 }
@@ -127,6 +175,7 @@ impl SampleNames {
         each_way(
             names,
             separator,
+            &mut Budget::of(names),
             |_| true,
             |n_samples, way| {
                 ways.push((n_samples, way));
@@ -165,8 +214,13 @@ pub(crate) fn may_name_samples(names: &[&str]) -> bool {
 /// Whether a tensor of the column `long` could be taken for one of the column `short`, of a sample with a longer name: `b__c` and `c`. They
 /// can only where one column's name ends with the other's, and what comes before could end with the separator.
 pub(crate) fn is_confusable(long: &str, short: &str, separator: &str) -> bool {
-    long.strip_suffix(short)
-        .is_some_and(|before| !before.is_empty() && format!("{separator}{before}").ends_with(separator))
+    long.strip_suffix(short).is_some_and(|before| {
+        let (before, separator) = (before.as_bytes(), separator.as_bytes());
+        // Whether `separator` and `before`, one after the other, end with `separator`: with so many bytes of the first one, and the rest.
+        let n_first = separator.len().saturating_sub(before.len());
+        let (start, rest) = separator.split_at_checked(n_first).unwrap_or_default();
+        !before.is_empty() && separator.ends_with(start) && before.ends_with(rest)
+    })
 }
 
 /// The longest name. No sample has a name that begins with that of its sample and a separator: that one's tensor of the same column
@@ -183,7 +237,7 @@ fn separators(name: &str) -> Vec<&str> {
     found.sort_by_key(|text| (*text != KeyValue::SEPARATOR, is_common(text)));
     let mut seen = HashSet::new();
     found.retain(|text| text.len() <= KeyValue::MAX_SEPARATOR && seen.insert(*text));
-    found.truncate(MAX_TRIES);
+    found.truncate(MAX_SEPARATORS);
     if !found.contains(&KeyValue::SEPARATOR) && name.contains(KeyValue::SEPARATOR) {
         found.insert(0, KeyValue::SEPARATOR);
     }
@@ -191,11 +245,30 @@ fn separators(name: &str) -> Vec<&str> {
     found
 }
 
+/// How many ways to take names apart are still compared with all names.
+struct Budget {
+    n_tries: usize,
+}
+
+impl Budget {
+    fn of(names: &[&str]) -> Self {
+        let n_bytes = names.iter().map(|name| name.len()).sum::<usize>().max(1);
+        Self { n_tries: (MAX_COMPARED / n_bytes).max(MIN_TRIES) }
+    }
+
+    fn take(&mut self) -> bool {
+        let is_left = self.n_tries > 0;
+        self.n_tries = self.n_tries.saturating_sub(1);
+        is_left
+    }
+}
+
 /// Calls `on_way` with each way to take all names apart at this separator for which `is_wanted` answers to the number of samples, until it
 /// breaks. Every sample then has a tensor of every column.
 fn each_way(
     names: &[&str],
     separator: &str,
+    budget: &mut Budget,
     is_wanted: impl Fn(u64) -> bool,
     mut on_way: impl FnMut(u64, SampleNames) -> ControlFlow<()>,
 ) {
@@ -208,7 +281,6 @@ fn each_way(
     let mut splits: Vec<usize> = (first..name.len()).rev().filter(is_split).take(MAX_SPLITS).collect();
     splits.reverse();
     let n_names = names.len() as u64;
-    let mut n_tries = 0;
     for split in splits {
         let Some(start) = name.get(..split + separator.len()) else { continue };
         let from = names.partition_point(|other| *other < start);
@@ -216,10 +288,9 @@ fn each_way(
         let n_columns = rest.partition_point(|other| other.starts_with(start));
         let n_samples = n_names.checked_div(n_columns as u64).unwrap_or(0);
         let is_even = n_samples * n_columns as u64 == n_names;
-        if n_columns > MAX_COLUMNS || !is_even || !is_wanted(n_samples) || n_tries == MAX_TRIES {
+        if n_columns > MAX_COLUMNS || !is_even || !is_wanted(n_samples) || !budget.take() {
             continue;
         }
-        n_tries += 1;
         let columns: Vec<&str> = rest.iter().take(n_columns).filter_map(|other| other.strip_prefix(start)).collect();
         if let Some(way) = way(names, separator, &columns, n_samples)
             && on_way(n_samples, way).is_break()
@@ -232,15 +303,7 @@ fn each_way(
 /// The names taken apart, if each ends with a column and all samples have all columns.
 fn way(names: &[&str], separator: &str, columns: &[&str], n_samples: u64) -> Option<SampleNames> {
     let way = SampleNames::new(separator, columns.iter().map(|column| (*column).to_owned()));
-    // A column that ends with another one: samples of two names could have the same tensor.
-    let is_ambiguous = columns.iter().any(|column| {
-        let shorter = way.columns.range(..column.len());
-        shorter.rev().any(|(length, shorter)| {
-            let end = column.get(column.len() - length..).filter(|end| shorter.contains(*end));
-            end.is_some_and(|end| is_confusable(column, end, separator))
-        })
-    });
-    if is_ambiguous || columns.iter().any(|column| column.is_empty()) {
+    if columns.iter().any(|column| column.is_empty()) {
         return None;
     }
     let mut samples: HashMap<&str, usize> = HashMap::new();
@@ -301,6 +364,10 @@ mod tests {
         check(2, &["a__in__x", "a__y", "b__in__x", "b__y"], Some(("__", &["in__x", "y"], 2)));
         check(2, &["cat__x", "cat__id", "e__l__k__x", "e__l__k__id"], Some(("__", &["id", "x"], 2)));
         check(2, &["a", "a__b"].map(|row| format!("{row}__x")).each_ref().map(|s| s.as_str()), Some(("__", &["x"], 2)));
+        // A column may end with the separator and another column: what all samples have decides.
+        check(2, &["a__emb", "a__x__emb", "b__emb", "b__x__emb"], Some(("__", &["emb", "x__emb"], 2)));
+        check(4, &["a__emb", "a__x__emb", "b__emb", "b__x__emb"], Some(("__", &["emb"], 4)));
+        check(2, &["1_mask", "1_my_mask", "2_mask", "2_my_mask"], Some(("_", &["mask", "my_mask"], 2)));
         // Nothing between them.
         check(2, &["aemb", "bemb", "aid", "bid"], Some(("", &["emb", "id"], 2)));
         check(3, &["1emb", "10emb", "100emb"], Some(("", &["emb"], 3)));
@@ -314,6 +381,27 @@ mod tests {
         check(64, &["input_ids", "input_mask"], None);
         check(1, &["a__x", "a__y", "b__x"], None);
         check(0, &[], None);
+    }
+
+    #[test]
+    fn columns_that_end_alike_are_confusable_where_the_separator_is_between_them() {
+        let check = |long: &str, short: &str, separator: &str, expected: bool| {
+            assert_eq!(is_confusable(long, short, separator), expected, "{long} {short} {separator}");
+            // As it is defined.
+            let before = long.strip_suffix(short).filter(|before| !before.is_empty());
+            assert_eq!(before.is_some_and(|before| format!("{separator}{before}").ends_with(separator)), expected);
+        };
+        check("b__c", "c", "__", true);
+        check("_c", "c", "__", true);
+        check("bc", "c", "__", false);
+        check("b/c", "c", "/", true);
+        check("bc", "c", "", true);
+        check("c", "c", "__", false);
+        check("b_c", "c", "a_b_", false);
+        check("b_c", "c", "b_a_b_", false);
+        check("babc", "c", "bab", true);
+        check("abc", "c", "abab", true);
+        check("ac", "c", "ab", false);
     }
 
     #[test]
@@ -342,6 +430,18 @@ mod tests {
         let many: Vec<String> = (0..20_000).map(|i| format!("{i:06}_{i:06}_{i:06}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         assert_eq!(SampleNames::infer(&many, 7), None);
+        // Each column ends with all that are shorter.
+        let nested: Vec<String> = (1..=4096).map(|length| format!("/{}", "a".repeat(length))).collect();
+        let mut nested: Vec<&str> = nested.iter().map(String::as_str).collect();
+        nested.sort_unstable();
+        assert!(SampleNames::infer(&nested, 1).is_some());
+        assert_eq!(SampleNames::infer(&nested, 0), None);
+        // All names but one can be taken apart, in many ways.
+        let mixed: Vec<String> =
+            nested.iter().map(|name| format!("{}{name}", "./-:".repeat(8))).chain(["x".to_owned()]).collect();
+        let mut mixed: Vec<&str> = mixed.iter().map(String::as_str).collect();
+        mixed.sort_unstable();
+        let _ = SampleNames::infer(&mixed, 1);
         assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
     }
 }

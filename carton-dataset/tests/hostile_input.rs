@@ -248,7 +248,7 @@ fn lists_that_are_not_there_are_not_counted() {
     let mut writer = ArrowWriter::try_new(Vec::new(), rows().schema(), None).unwrap();
     writer.write(&rows()).unwrap();
     let mut bytes = writer.into_inner().unwrap();
-    // The first page begins with its header, which now begins with a list of two billion numbers, in a field that nobody knows.
+    // The header of the first page now claims a list of two billion numbers, in a field that the format does not have.
     bytes[4..12].copy_from_slice(&[0xf9, 0xf7, 0xff, 0xff, 0xff, 0xff, 7, 0]);
     fs::write(&path, &bytes).unwrap();
     let error = Input::open(&path).unwrap().find_map(Result::err).unwrap();

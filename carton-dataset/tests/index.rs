@@ -161,6 +161,16 @@ fn an_index_is_a_folder_or_a_file_and_replaces_the_other() {
         // Nothing temporary is left.
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
     }
+    // A folder that is something else stays.
+    let other = place.path().join("other");
+    fs::create_dir(&other).unwrap();
+    fs::write(other.join("notes.txt"), "mine").unwrap();
+    for layout in [IndexLayout::Folder, IndexLayout::File] {
+        let error = refusal(index::write(&other, [row("x", "a", &[1])], layout));
+        assert!(error.contains("is no index, it has `notes.txt` in it"), "{error}");
+        assert_eq!(fs::read_to_string(other.join("notes.txt")).unwrap(), "mine");
+    }
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 2);
     // As every new folder and file, others may read it.
     #[cfg(unix)]
     {

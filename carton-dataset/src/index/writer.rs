@@ -22,11 +22,11 @@ const PART_NAME: &str = "part-00000.parquet";
 const ROWS_AT_ONCE: usize = 65_536;
 
 /// Writes the index to `path`: under a temporary name, then renamed. Rows may come in any order and are written in that of their
-/// keys, so that who looks for one key can skip most pages. An index that is there is replaced.
+/// keys, so that who looks for one key can skip most pages. An index that is there, a file or a folder, is replaced.
 ///
 /// # Errors
 /// [`DatasetError::Index`]: [`IndexError::Dimension`] where a dimension is larger than the column's numbers, which are 32 bits
-/// wide, [`IndexError::Duplicate`], [`IndexError::Io`].
+/// wide, [`IndexError::Duplicate`], [`IndexError::Io`], also for a folder at `path` that has other files in it than those of an index.
 pub fn write(path: &Path, rows: impl IntoIterator<Item = IndexRow>, layout: IndexLayout) -> Result<(), DatasetError> {
     try_write(path, rows.into_iter().collect(), layout)
         .map_err(|source| DatasetError::Index { place: path.display().to_string(), source })
@@ -35,9 +35,8 @@ pub fn write(path: &Path, rows: impl IntoIterator<Item = IndexRow>, layout: Inde
 fn try_write(path: &Path, mut rows: Vec<IndexRow>, layout: IndexLayout) -> Result<(), IndexError> {
     rows.sort_unstable();
     super::reader::check_unique(&rows)?;
-    let parent = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // Removed if it does not get its place.
-    let staged = temporary().tempdir_in(parent)?;
+    let staged = temporary().tempdir_in(parent_of(path))?;
     let file = staged.path().join(PART_NAME);
     write_file(&File::create_new(&file)?, &rows)?;
     match layout {
@@ -51,14 +50,41 @@ fn try_write(path: &Path, mut rows: Vec<IndexRow>, layout: IndexLayout) -> Resul
     Ok(())
 }
 
-/// Gives an index its place. A rename replaces a file by a file, and nothing else.
+/// Gives an index its place. What was there is moved aside and deleted afterwards, since a rename replaces no folder by a file, nor a file by a
+/// folder. If the new index does not get its place, the old one is put back.
 pub(crate) fn put(staged: &Path, path: &Path) -> io::Result<()> {
-    match fs::symlink_metadata(path) {
-        Ok(found) if found.is_dir() => fs::remove_dir_all(path)?,
-        Ok(_) if staged.is_dir() => fs::remove_file(path)?,
-        _ => {}
+    let Ok(found) = fs::symlink_metadata(path) else { return fs::rename(staged, path) };
+    if !found.is_dir() && !staged.is_dir() {
+        return fs::rename(staged, path);
     }
-    fs::rename(staged, path)
+    if found.is_dir() {
+        check_is_index(path)?;
+    }
+    // Deleted with what is moved into it.
+    let aside = temporary().tempdir_in(parent_of(path))?;
+    let old = aside.path().join(PART_NAME);
+    fs::rename(path, &old)?;
+    fs::rename(staged, path).inspect_err(|_| {
+        let _ = fs::rename(&old, path);
+    })
+}
+
+/// Refuses a folder that has other files than an index: those of Parquet, and those that Spark leaves beside them.
+fn check_is_index(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let is_of_index = name.ends_with(".parquet") || name.starts_with(['_', '.']);
+        if !is_of_index || entry.file_type()?.is_dir() {
+            let problem = format!("the folder is no index, it has `{}` in it", name.escape_debug());
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, problem));
+        }
+    }
+    Ok(())
+}
+
+fn parent_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Folders with temporary names and the permissions of every new folder: what the process masks is left out.

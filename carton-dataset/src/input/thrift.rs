@@ -1,8 +1,8 @@
 //! Thrift's compact protocol, as far as it takes to find where a struct ends. Pure.
 //!
-//! `parquet` reads it with little doubt: it takes a known field for what it should be, whatever type stands before it, and skips the elements of
-//! a list one by one, although those of some types need no bytes, and those of others none where the bytes have ended. Two billion of them
-//! fit into six bytes. So what it is given has to have known fields of the right types, and lists whose elements are there.
+//! The crate `parquet` trusts its input. It does not compare the type of a known field with the one in front of it, and it skips a list
+//! element by element, also where the elements take no bytes: a list of two billion such elements fits into six bytes. So this module checks
+//! two things before `parquet` reads: known fields have their types, and the elements of lists are there.
 
 /// How deep structs may be in each other.
 const MAX_DEPTH: usize = 64;

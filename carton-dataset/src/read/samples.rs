@@ -3,15 +3,12 @@
 
 use std::sync::{Arc, OnceLock};
 
-use carton_tensor::files::ElementType;
 use carton_tensor::safetensors::Header;
 
 use crate::manifest::Manifest;
+use crate::rows::check_rows;
 use crate::sample_names::SampleNames;
 use crate::shard_metadata::{BATCH, KEY_VALUE, MODE_KEY, SAMPLES_KEY};
-
-/// The samples that a shard may have beyond the number of its bytes.
-const SAMPLES_WITHOUT_BYTES: u64 = 1 << 20;
 
 /// How the samples of a shard lie in its tensors.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,10 +62,10 @@ impl SampleLayouts {
                 return check(header, samples_count, &samples).map(|()| samples).map_err(|_| neither(samples_count));
             }
         };
-        let found = names.count(header.names());
         if self.manifest.key_value().is_some() {
             return Ok(named(names));
         }
+        let found = names.count(header.names());
         let is_exact = found == samples_count;
         // Every shard of batches has all columns.
         let is_every_tensor = header.len() == self.manifest.schema().len();
@@ -113,33 +110,4 @@ pub(super) fn check(header: &Header, samples_count: u64, samples: &Samples) -> R
             found => Err(format!("its tensors have {found} names, expected {samples_count}")),
         },
     }
-}
-
-fn check_rows(header: &Header, samples_count: u64) -> Result<(), String> {
-    // A sample without bytes costs nothing, and a file could claim any number of them.
-    let n_bytes = header.iter().next_back().map_or(0, |last| last.range.end - header.data_start());
-    let most = if header.is_empty() { 0 } else { n_bytes.saturating_add(SAMPLES_WITHOUT_BYTES) };
-    if samples_count > most {
-        return Err(format!("its tensors have {n_bytes} bytes, too few for {samples_count} samples"));
-    }
-    for tensor in header.iter() {
-        let name = tensor.name.escape_debug();
-        let n_rows = tensor.shape.first().map(|&n_rows| n_rows as u64);
-        match n_rows {
-            Some(n_rows) if n_rows == samples_count => {
-                if !has_whole_rows(tensor.dtype, tensor.shape) {
-                    return Err(format!("the rows of tensor `{name}`, of {}, do not end between bytes", tensor.dtype));
-                }
-            }
-            Some(n_rows) => return Err(format!("tensor `{name}` has {n_rows} rows, expected {samples_count}")),
-            None => return Err(format!("tensor `{name}` is a scalar, expected {samples_count} rows")),
-        }
-    }
-    Ok(())
-}
-
-/// Whether the rows of a tensor are whole bytes.
-fn has_whole_rows(dtype: ElementType, shape: &[usize]) -> bool {
-    let row = shape.iter().skip(1).try_fold(1_usize, |product, &size| product.checked_mul(size));
-    row.is_some_and(|n_elements| dtype.n_bytes(n_elements).is_some())
 }

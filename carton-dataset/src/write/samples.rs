@@ -11,6 +11,7 @@ use super::merge::FoundShard;
 use crate::error::DatasetError;
 use crate::manifest::{KeyValueNames, Manifest};
 use crate::options::{ShardLayout, check_separator};
+use crate::rows::{check_rows, rows};
 use crate::sample_names::{SampleNames, may_name_samples};
 use crate::shard_metadata::{BATCH, DUPLICATES_KEY, KEY_VALUE, LAST_WINS, MODE_KEY, SAMPLES_KEY};
 
@@ -84,8 +85,8 @@ fn said(header: &Header) -> Result<Option<ShardSamples>, String> {
         _ => Sharing::Anything,
     };
     let is_batch = sharing == Sharing::Columns;
-    if is_batch && rows(header) != Some(count) {
-        return Err(format!("`{SAMPLES_KEY}` is {count}, and the first dimension of its tensors is another"));
+    if is_batch {
+        check_rows(header, count).map_err(|problem| format!("`{SAMPLES_KEY}` is {count}: {problem}"))?;
     }
     if !is_batch && count > header.len() as u64 {
         return Err(format!("`{SAMPLES_KEY}` is {count}, and there are {} tensors", header.len()));
@@ -120,13 +121,6 @@ fn check_modes(
     Ok(())
 }
 
-/// The first dimension of all tensors, if it is the same.
-fn rows(header: &Header) -> Option<u64> {
-    let mut firsts = header.iter().map(|tensor| tensor.shape.first().copied());
-    let first = firsts.next().flatten();
-    first.filter(|_| firsts.all(|other| other == first)).map(|rows| rows as u64)
-}
-
 /// Shards of so many rows. The last one of a task may have fewer.
 fn batches(
     unsaid: &[&FoundShard],
@@ -140,10 +134,8 @@ fn batches(
     }
     let expected = batch_size.get() as u64;
     let counted = unsaid.iter().map(|shard| {
-        let Some(found) = rows(&shard.header) else {
-            let problem = "its tensors differ in their first dimension, so they are no batch of rows".to_owned();
-            return Err(wrong(shard, problem));
-        };
+        let found =
+            rows(&shard.header).map_err(|problem| wrong(shard, format!("it is no batch of rows: {problem}")))?;
         let may_be_fewer = last.get(&shard.part.task) == Some(&shard.part.shard);
         if found != expected && !(may_be_fewer && found < expected) {
             let or_fewer = if may_be_fewer { "at most " } else { "" };
@@ -165,8 +157,8 @@ fn of_manifest(unsaid: &[&FoundShard], replaced: Option<&Manifest>) -> Option<Ve
     unsaid.iter().map(known).collect()
 }
 
-/// The rows of shards that nobody says anything of, if they can be nothing but batches: all have the same tensors, with as many rows, and no
-/// separator makes their names those of rows.
+/// The number of rows of each shard, where metadata, manifest and caller say nothing. The shards must be batches without doubt: all have
+/// the same tensors, the tensors of a shard have the same first dimension, and no separator splits the names into samples and columns.
 fn certain_batches(unsaid: &[&FoundShard]) -> Result<Vec<ShardSamples>, DatasetError> {
     let unknown = |shard: &FoundShard, may_be_batch, problem: String| DatasetError::UnknownSamples {
         shard: shard.shard_path.clone(),
@@ -175,10 +167,10 @@ fn certain_batches(unsaid: &[&FoundShard]) -> Result<Vec<ShardSamples>, DatasetE
     };
     let mut counted = Vec::with_capacity(unsaid.len());
     for shard in unsaid {
-        let Some(count) = rows(&shard.header) else {
-            let problem = "its tensors differ in their first dimension, so they are named after rows, with a separator that is not known";
-            return Err(unknown(shard, false, problem.to_owned()));
-        };
+        let count = rows(&shard.header).map_err(|problem| {
+            let problem = format!("{problem}, so they are named after rows, with a separator that is not known");
+            unknown(shard, false, problem)
+        })?;
         counted.push(ShardSamples { count, sharing: Sharing::Columns });
     }
     let names = |shard: &FoundShard| -> BTreeSet<String> { shard.header.names().map(str::to_owned).collect() };

@@ -169,6 +169,10 @@ fn samples_are_counted_as_is_said() {
         named_with("__", Some(&["y"])),
         Err("tensor `a__in__x` does not end with `__` and one of the"),
     );
+    // One column ends with the separator and the other column.
+    let nested = &[("a_id", dim), ("a_user_id", dim), ("b_id", dim), ("b_user_id", dim)];
+    check_merge(&[nested], named_with("_", None), Err(several));
+    check_merge(&[nested], named_with("_", Some(&["id", "user_id"])), Ok(2));
     // Not all rows have all columns.
     let some = &[("a__x", dim), ("a__y", dim), ("b__y", dim)];
     check_merge(&[some], named_with("__", None), Err("are not those of rows that all have the same columns"));
@@ -181,7 +185,13 @@ fn samples_are_counted_as_is_said() {
     check_merge(&[&[("image", &[4, 2])], &[("image", &[3, 2])]], batches_of(4), Ok(7));
     check_merge(&[&[("image", &[3, 2])], &[("image", &[4, 2])]], batches_of(4), Err("have 3 rows, expected 4"));
     check_merge(&[&[("image", &[5, 2])]], batches_of(4), Err("have 5 rows, expected at most 4"));
-    check_merge(&[&[("x", &[4]), ("y", &[3])]], batches_of(4), Err("differ in their first dimension"));
+    check_merge(
+        &[&[("x", &[4]), ("y", &[3])]],
+        batches_of(4),
+        Err("it is no batch of rows: tensor `y` has 3 rows, expected 4"),
+    );
+    // Nothing that a reader refuses afterwards.
+    check_merge(&[&[("x", &[1 << 40, 0])]], None, Err("its tensors have 0 bytes, too few for 1099511627776 samples"));
     check_merge(&[&[("x", &[4])], &[("y", &[4])]], batches_of(4), Err("has the columns `y`"));
 }
 

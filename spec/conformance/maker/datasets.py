@@ -118,6 +118,7 @@ def read():
     colons, colons_samples = joined("::", "image", "label")
     inside, inside_samples = joined("__", "image__raw", "label__raw")
     nothing, nothing_samples = joined("", "image", "label")
+    ending, ending_samples = joined("_", "mask", "my_mask")
 
     other = {"data/x.safetensors": rows(ROWS[0])}
     other_order = two()
@@ -144,6 +145,7 @@ def read():
         case("connector-colons", "the separator `::`", "2.3", connector, of_connector(2, colons), colons_samples),
         case("connector-no-separator", "no separator", "2.3", "then no separator", of_connector(2, nothing), nothing_samples),
         case("connector-separator-in-columns", "columns with the separator in their names", "2.3", "the longest columns first", of_connector(2, inside), inside_samples),
+        case("connector-column-ends-with-column", "a column that ends with the separator and another column", "2.3", connector, of_connector(2, ending), ending_samples),
         case("connector-last-win", "more rows than samples", "2.3", "the connector counts every row, and writes of several rows of one name the last", of_connector(3, slash), slash_samples),
         case("key-value-in-manifest", "a separator in the manifest", "3.6", "**§3.6** `key_value` may be there for shards in key-value mode that have no metadata (§2.2)", of_connector(2, colons, key_value={"separator": "::", "columns": ["image", "label"]}), colons_samples),
         case("other-names", "a shard in a folder, under a name that writers do not give", "2", "Readers take any name that §3.3 allows", {MANIFEST: json.dumps(manifest_of(listed({"data/x.safetensors": 1}, **other))).encode(), **other}, row_samples(ROWS[0])),
