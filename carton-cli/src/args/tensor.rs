@@ -73,8 +73,9 @@ Examples:
   carton tensor validate small.safetensors --model bitnet-7b --size num_layers=12 --size hidden_size=2048";
 
 const QUANTIZE_EXAMPLES: &str = "\
-A tensor NAME becomes int8 numbers of that name and NAME.scale, the float64 number that its numbers were multiplied by, or, with
---per-channel, one such number for each index of axis 0. What is not finite becomes 0 and is counted. Other dtypes are written as they are.
+A float tensor NAME becomes two tensors: NAME, its int8 numbers, and NAME.scale, the float64 number that they were multiplied by. With
+--per-channel, NAME.scale has a number for each index of axis 0. NaN and infinities become 0 and are counted. Tensors of other dtypes are
+written as they are.
 
 Examples:
   carton tensor quantize weights.safetensors weights.int8.safetensors
@@ -136,7 +137,7 @@ pub(crate) struct SinkArgs {
 /// A version of zTensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum VersionChoice {
-    /// For readers that know no later one: without AMD's FP8, and what the OCP calls MX.
+    /// For readers that know no later version. It has neither AMD's FP8 types nor the MX types of the OCP.
     #[value(name = "1.1")]
     V1_1,
     /// With all types.
@@ -268,7 +269,8 @@ pub(crate) struct TensorQuantizeArgs {
 
     /// Give each output channel a scale of its own: each index of axis 0 of tensors with two dimensions or more
     ///
-    /// Of weights that are normally distributed this loses less than 1 %, where one scale for a layer loses about 1.2 %.
+    /// Of normally distributed weights with channels of some thousands of numbers this loses less than 1 %, where one scale for a layer loses
+    /// about 1.2 %. --report says what it is.
     #[arg(long)]
     pub(crate) per_channel: bool,
 

@@ -29,7 +29,7 @@ pub struct QuantizedWeights {
 }
 
 /// Loads the tensors of the file at `path` and quantizes those of floats on the way: of these, the integers are held in memory, and for each
-/// thread up to 16 MiB of numbers, or one whole tensor if it is compressed, sparse or verified. What is quantized already is left as it is.
+/// thread up to 16 MiB of numbers, or one whole tensor if it is compressed, sparse or verified, or has elements of less than a byte. What is quantized already is left as it is.
 ///
 /// # Errors
 /// As [`load`](super::load).

@@ -5,7 +5,6 @@ use super::kernels::Deviation;
 use super::parallel::{available_threads, share};
 use super::quantization_error::QuantizationError;
 use super::quantize::QuantizeOptions;
-use crate::element_count;
 use crate::files::{ElementType, RawTensor};
 
 /// A matrix that was quantized in groups.
@@ -13,7 +12,7 @@ use crate::files::{ElementType, RawTensor};
 pub struct QuantizedMatrix {
     /// The integers, of type `int8`, from -127 to 127, and in the shape of the original, *[K, N]*.
     pub integers: RawTensor,
-    /// What the integers are multiplied with: of type `float32` and shape *[G, N]*, for each group and column. 0 where all numbers are.
+    /// What the integers are multiplied with: of type `float32` and shape *[G, N]*, for each group and column. 0 where all numbers are 0, or so small that float32 has no scale for them.
     pub scales: RawTensor,
     /// How many numbers were NaN or infinite, and became 0.
     pub n_non_finite: u64,
@@ -29,8 +28,8 @@ struct Group {
     error: QuantizationError,
 }
 
-/// Quantizes a matrix to int8 in groups of `group_size` rows, on all cores: each column of a group has a scale of its own. All of it is read
-/// from and written to memory, beside which a thread has one row of float64.
+/// Quantizes a matrix to int8 in groups of `group_size` rows, groups on all cores: each column of a group has a scale of its own. Beside the
+/// matrix there are the integers in memory, for a moment twice, and for each thread a row of float64.
 ///
 /// ```
 /// use carton_tensor::files::{ElementType, RawTensor};
@@ -44,8 +43,8 @@ struct Group {
 /// ```
 ///
 /// # Errors
-/// [`WeightsError::Groups`] for what is no matrix of real numbers with elements, for groups of no rows, and for numbers whose scale is beyond
-/// float32; [`WeightsError::Memory`].
+/// [`WeightsError::Groups`] for what is no matrix with elements, for groups of no rows, and for numbers whose scale is beyond float32;
+/// [`WeightsError::Complex`], [`WeightsError::Memory`].
 pub fn quantize_groups(
     matrix: &RawTensor,
     group_size: usize,
@@ -82,9 +81,11 @@ pub fn quantize_groups(
             quantize_group(dtype, bytes, row_size, columns, options.measure)
         },
     )?;
-    let memory = |_| WeightsError::Memory { n_bytes: element_count(&[rows, columns]).unwrap_or_default() as u64 };
     let n_groups = groups.len();
-    let (mut integers, mut scales): (Vec<i8>, Vec<f32>) = (Vec::with_capacity(rows * columns), Vec::new());
+    let n_bytes = (rows * columns) as u64;
+    let memory = |_| WeightsError::Memory { n_bytes };
+    let (mut integers, mut scales): (Vec<i8>, Vec<f32>) = (Vec::new(), Vec::new());
+    integers.try_reserve_exact(rows * columns).map_err(|_| WeightsError::Memory { n_bytes })?;
     let (mut n_non_finite, mut error) = (0, QuantizationError::default());
     for group in groups {
         integers.extend(group.integers);
@@ -124,7 +125,12 @@ fn quantize_group(
         let problem = format!("column {column} has numbers whose scale is beyond float32");
         return Err(WeightsError::Groups { problem });
     }
-    let mut integers = Vec::with_capacity(bytes.len() / row_size * columns);
+    let n_integers = bytes.len() / row_size * columns;
+    let mut integers = Vec::new();
+    integers.try_reserve_exact(n_integers).map_err(|_| WeightsError::Memory { n_bytes: n_integers as u64 })?;
+    // Squares are summed in units of the largest number: those of very small or large numbers are beyond float64.
+    let largest = largest.into_iter().fold(0.0, f64::max);
+    let unit = if largest > 0.0 { largest } else { 1.0 };
     let mut deviation = Deviation::default();
     for row in rows() {
         for (number, &scale) in row?.into_iter().zip(&scales) {
@@ -135,6 +141,7 @@ fn quantize_group(
             if measure && number.is_finite() {
                 // As readers multiply.
                 let difference = number - f64::from(scale * f32::from(integer));
+                let (difference, number) = (difference / unit, number / unit);
                 deviation = deviation.merge(Deviation {
                     squared_error: difference * difference,
                     squares: number * number,
@@ -143,5 +150,28 @@ fn quantize_group(
             }
         }
     }
-    Ok(Group { integers, scales, n_non_finite, error: QuantizationError::of(deviation, 1.0) })
+    Ok(Group { integers, scales, n_non_finite, error: QuantizationError::of(deviation, 1.0 / unit) })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn errors_are_right_where_squares_are_beyond_float64() {
+        let relative = |number: f64| {
+            let bytes: Vec<u8> = [number, number / 200.0].into_iter().flat_map(f64::to_le_bytes).collect();
+            let matrix = RawTensor::new(ElementType::Float64, vec![2, 1], bytes.into()).unwrap();
+            let error = quantize_groups(&matrix, 2, &QuantizeOptions::default().measured()).unwrap().error.unwrap();
+            error.relative()
+        };
+        let expected = relative(1.0);
+        assert!(expected > 0.0, "{expected}");
+        assert!((relative(1e30) - expected).abs() < 1e-6, "{}", relative(1e30));
+        assert!((relative(1e-30) - expected).abs() < 1e-6, "{}", relative(1e-30));
+        // Float32 has no scale for these: all of them are lost.
+        assert_eq!(relative(1e-200), 1.0);
+    }
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use carton_tensor::files::ElementType;
+use carton_tensor::weights::SCALE_SUFFIX;
 use carton_tensor::ztensor::{Format, Object};
 use serde::Serialize;
 
@@ -107,6 +108,7 @@ fn convert(
             Some(group) => {
                 if let Some(reader) = source.as_ztensor() {
                     warn_of_lost(&reader.object(&listed.name)?, &mut warnings)?;
+                    warn_of_lost(&reader.object(&format!("{}{SCALE_SUFFIX}", listed.name))?, &mut warnings)?;
                 }
                 Piece::Group(Box::new(group))
             }

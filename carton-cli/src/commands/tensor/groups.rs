@@ -47,7 +47,7 @@ impl<'a> Groups<'a> {
             let names: Vec<String> = left.iter().take(5).map(|name| one_line(name)).collect();
             let more = if left.len() > names.len() { " and others" } else { "" };
             warnings.push(format!(
-                "written as they are, because a quantized group needs a matrix of a multiple of 4 rows, and one scale that is a finite number and not 0: `{}`{more}",
+                "written as they are, because a quantized group needs a matrix of a multiple of 4 rows, and one scale whose reciprocal is a float32 other than 0: `{}`{more}",
                 names.join("`, `")
             ));
         } else if scales.is_empty() {

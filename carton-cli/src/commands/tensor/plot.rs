@@ -6,7 +6,7 @@ use carton_tensor::files::RawTensor;
 use carton_tensor::weights::Statistics;
 use serde::Serialize;
 
-use super::stats::short;
+use crate::output::six_digits;
 
 /// Into how many parts the range is cut, or a few less.
 const N_BINS: usize = 20;
@@ -97,7 +97,7 @@ fn edges(min: f64, max: f64, of_integers: bool) -> Vec<f64> {
 
 /// The numbers in few digits, unless they are nearer to each other than that: then in as many as tell them apart.
 fn labels(numbers: &[f64]) -> Vec<String> {
-    let labels: Vec<String> = numbers.iter().map(|&number| short(Some(number))).collect();
+    let labels: Vec<String> = numbers.iter().map(|&number| six_digits(Some(number))).collect();
     if labels.is_sorted_by(|one, next| one != next) {
         return labels;
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use carton_tensor::files::{ElementType, RawTensor};
 use carton_tensor::weights::{
-    self, Filter, Granularity, QuantizeOptions, QuantizedTensor, SCALE_SUFFIX, is_scale_tensor,
+    self, Filter, Granularity, QuantizeOptions, QuantizedTensor, SCALE_SUFFIX, Scales, is_scale_tensor,
 };
 use carton_tensor::ztensor::QuantizedGroup;
 
@@ -133,18 +133,25 @@ fn quantize(
     let mut sink = Sink::create(arguments, &planned, &metadata, wanted)?;
     let total = source.total();
     let (mut done, mut quantized) = (0_u64, Vec::new());
+    // The scales of the tensor whose integers were written last: in a zTensor file they follow.
+    let mut last: Option<(&str, Scales)> = None;
     for position in sink.order() {
         checkpoint(wanted)?;
         progress.update("quantizing", done, Some(total), true);
         let (Some(planned), Some((listed, role))) = (planned.get(position), roles.get(position)) else { continue };
         let piece = match role {
             Role::AsItIs => convert::piece(source, listed, format, false, &mut warnings)?,
-            // Where scales come before integers a tensor is read twice, so that no more than one is held.
             Role::Scale => {
-                let mut unmeasured = *options;
-                unmeasured.measure = false;
-                let scales = one(source, listed, &unmeasured)?.scales.to_tensor().map_err(Failure::new)?;
-                Piece::Value(Value::Numbers(scales))
+                let scales = match last.take().filter(|(name, _)| *name == listed.name) {
+                    Some((_, scales)) => scales,
+                    // A safetensors file has them before the integers. The tensor is read twice then, so that only one is in memory.
+                    None => {
+                        let mut unmeasured = *options;
+                        unmeasured.measure = false;
+                        one(source, listed, &unmeasured)?.scales
+                    }
+                };
+                Piece::Value(Value::Numbers(scales.to_tensor().map_err(Failure::new)?))
             }
             Role::Group(group_size) => {
                 warn_of_lost(source, listed, &mut warnings)?;
@@ -158,6 +165,7 @@ fn quantize(
                 warn_of_lost(source, listed, &mut warnings)?;
                 let one = one(source, listed, options)?;
                 quantized.push(Quantized::new(&listed.name, &one));
+                last = Some((&listed.name, one.scales));
                 Piece::Value(Value::Numbers(one.tensor))
             }
         };

@@ -4,9 +4,8 @@ use carton_tensor::weights::{QuantizationError, QuantizedMatrix, QuantizedTensor
 use serde::Serialize;
 
 use super::convert::Written;
-use super::stats::short;
 use crate::failure::Failure;
-use crate::output::{Align, Output, Role, Table, byte_size, count, one_line};
+use crate::output::{Align, Output, Role, Table, byte_size, count, one_line, six_digits};
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -72,22 +71,25 @@ impl Quantized {
     }
 }
 
+/// A warning about numbers that were lost.
+fn not_finite(quantized: &[Quantized]) -> Option<String> {
+    let lost: u64 = quantized.iter().map(|one| one.non_finite).sum();
+    let names = quantized.iter().filter(|one| one.non_finite > 0).map(|one| one.name.as_str());
+    let names: Vec<&str> = names.take(5).collect();
+    let were = if lost == 1 { "1 number was".to_owned() } else { format!("{lost} numbers were") };
+    (lost > 0).then(|| format!("{were} not finite and became 0, in `{}`", names.join("`, `")))
+}
+
 impl Report {
-    pub(super) fn new(written: Written, mut quantized: Vec<Quantized>, unchanged: usize) -> Self {
+    pub(super) fn new(mut written: Written, mut quantized: Vec<Quantized>, unchanged: usize) -> Self {
         quantized.sort_by(|one, other| one.name.cmp(&other.name));
+        written.warnings.extend(not_finite(&quantized));
         let errors = quantized.iter().filter_map(|one| one.error).map(|loss| loss.error);
         let total = errors.reduce(QuantizationError::merge).map(Loss::from);
         Self { written, quantized, unchanged, total }
     }
 
     pub(super) fn print(&self, output: &Output) -> Result<(), Failure> {
-        let lost: u64 = self.quantized.iter().map(|quantized| quantized.non_finite).sum();
-        if lost > 0 {
-            let names = self.quantized.iter().filter(|one| one.non_finite > 0).map(|one| one.name.as_str());
-            let names: Vec<&str> = names.take(5).collect();
-            let names = one_line(&names.join("`, `"));
-            output.warning(&format!("{lost} numbers were not finite and became 0, in `{names}`"));
-        }
         for warning in &self.written.warnings {
             output.warning(&one_line(warning));
         }
@@ -111,7 +113,7 @@ impl Report {
             if let Some(loss) = one.error {
                 table.row([
                     percent(loss),
-                    short(Some(loss.error.max_absolute)),
+                    six_digits(Some(loss.error.max_absolute)),
                     one.scales.to_string(),
                     one.name.clone(),
                 ]);
@@ -119,7 +121,7 @@ impl Report {
         }
         let n_scales: usize = self.quantized.iter().map(|one| one.scales).sum();
         let all = format!("all of {}", count(self.quantized.len(), "tensor"));
-        table.row([percent(total), short(Some(total.error.max_absolute)), n_scales.to_string(), all]);
+        table.row([percent(total), six_digits(Some(total.error.max_absolute)), n_scales.to_string(), all]);
         let last = self.quantized.len() + 1;
         table.lines(&|row, _, cell| if row == 0 || row == last { output.paint(Role::Heading, &cell) } else { cell })
     }

@@ -7,7 +7,7 @@ use super::{Context, checkpoint, ls, numbers, plot};
 use crate::args::TensorStatsArgs;
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
-use crate::output::{Align, Role, Table, one_line};
+use crate::output::{Align, Role, Table, one_line, six_digits};
 use crate::progress::ProgressDisplay;
 use crate::tensor_files::{Listed, Source};
 
@@ -80,10 +80,10 @@ pub(super) async fn run(arguments: TensorStatsArgs, context: &Context<'_>) -> Re
         table.row([
             tensor.dtype.clone().unwrap_or_else(|| "-".to_owned()),
             ls::shape(tensor.shape.as_deref()),
-            short(tensor.min),
-            short(tensor.max),
-            short(tensor.mean),
-            short(tensor.std),
+            six_digits(tensor.min),
+            six_digits(tensor.max),
+            six_digits(tensor.mean),
+            six_digits(tensor.std),
             tensor.nan.to_string(),
             tensor.inf.to_string(),
             tensor.name.clone(),
@@ -130,38 +130,4 @@ fn measure(
         tensors.push(TensorStats::new(listed, &statistics, histogram));
     }
     Ok((tensors, passed_over))
-}
-
-/// A number in six digits.
-pub(super) fn short(number: Option<f64>) -> String {
-    match number {
-        None => "-".to_owned(),
-        Some(0.0) => "0".to_owned(),
-        Some(number) if (1e-4..1e6).contains(&number.abs()) => {
-            // As many decimals as make six digits in all.
-            let before = if number.abs() < 1.0 { 1 } else { number.abs().log10().floor() as usize + 1 };
-            let text = format!("{number:.*}", 6_usize.saturating_sub(before).max(1));
-            if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
-        }
-        Some(number) => format!("{number:.4e}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_short() {
-        let check = |number: f64, expected: &str| assert_eq!(short(Some(number)), expected);
-        check(0.0, "0");
-        check(1.0, "1");
-        check(-0.25, "-0.25");
-        check(std::f64::consts::PI, "3.14159");
-        check(123_456.789, "123456.8");
-        check(0.000_123_456_7, "0.00012");
-        check(1e-9, "1.0000e-9");
-        check(-2.5e12, "-2.5000e12");
-        assert_eq!(short(None), "-");
-    }
 }

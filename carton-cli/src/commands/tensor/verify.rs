@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use carton_tensor::files::{ElementType, TensorFile, TensorFileFormat};
-use carton_tensor::ztensor::{self, Checks, Encoding, Format, QuantizedGroup, ZTensorError};
+use carton_tensor::ztensor::{self, Checks, Encoding, Format, QuantizedGroup, QuantizedGroupError, ZTensorError};
 use serde::Serialize;
 
 use super::{Context, checkpoint};
@@ -102,7 +102,7 @@ fn verify(source: &Source, progress: &Arc<ProgressDisplay>, wanted: &Wanted) -> 
             _ => match source.as_ztensor() {
                 Some(reader) => match look_at(reader, &listed.name, &mut seen) {
                     // Elsewhere this says that such a group cannot be dequantized.
-                    Err(error @ ZTensorError::QuantizedAttribute { .. }) => {
+                    Err(error @ ZTensorError::QuantizedGroup(QuantizedGroupError::Attribute { .. })) => {
                         report.problems.push(error.to_string());
                         Ok(())
                     }
@@ -138,7 +138,8 @@ fn look_at(reader: &ztensor::Reader, name: &str, seen: &mut BTreeSet<Seen>) -> R
         Format::SparseCoo => drop(reader.coo(name)?),
         Format::QuantizedGroup => match reader.quantized_group(name) {
             // Packings that are not known can be read component by component, and may have any attributes.
-            Err(ZTensorError::QuantizedAttribute { .. }) if !QuantizedGroup::has_known_packing(&attributes) => {}
+            Err(ZTensorError::QuantizedGroup(QuantizedGroupError::Attribute { .. }))
+                if !QuantizedGroup::has_known_packing(&attributes) => {}
             result => drop(result?),
         },
         Format::Dense | Format::Other(_) => {

@@ -49,7 +49,7 @@ fn floats_become_int8_with_their_scale() {
     ");
 }
 
-/// Rows of 2, 1 and 0: the scales of channels are as many, and what is lost is told with them.
+/// A matrix of three rows gets three scales; the report has the error of each tensor.
 #[test]
 fn channels_have_scales_of_their_own() {
     let sandbox = Sandbox::new();
@@ -165,7 +165,7 @@ fn matrices_become_quantized_groups_where_that_is_asked_for() {
            0.321 %          1       8  all of 3 tensors
     wrote q.zt (1.0 KiB): 3 tensors quantized, 0 as they were
     ----- stderr -----
-    warning: 1 numbers were not finite and became 0, in `m`
+    warning: 1 number was not finite and became 0, in `m`
     ");
     let quantized = Reader::new(read(&sandbox, "q.zt").into()).unwrap();
     let objects: Vec<(&str, &str)> = quantized.objects().map(|one| (one.name(), one.format().name())).collect();

@@ -135,7 +135,7 @@ fn a_shard_that_is_a_folder_is_called_that() {
     error: `two.safetensors` of `model.safetensors.index.json` is a folder, expected a safetensors file (spec/safetensors.md §7.3)
     ");
     sandbox.carton("tensor convert model.safetensors.index.json x.zt").expect_code(4);
-    // To open a pipe would wait for whoever writes to it.
+    // Opening a named pipe blocks until another process writes to it.
     fs::remove_dir(sandbox.work().join("two.safetensors")).unwrap();
     let made = std::process::Command::new("mkfifo").arg(sandbox.work().join("two.safetensors")).status().unwrap();
     assert!(made.success());

@@ -189,7 +189,7 @@ fn integers_and_their_scales_become_quantized_groups() {
     ----- stdout -----
     wrote q.zt (14 tensors, 3.0 KiB)
     ----- stderr -----
-    warning: written as they are, because a quantized group needs a matrix of a multiple of 4 rows, and one scale that is a finite number and not 0: `infinite`, `rows`, `vector`, `channels`
+    warning: written as they are, because a quantized group needs a matrix of a multiple of 4 rows, and one scale whose reciprocal is a float32 other than 0: `infinite`, `rows`, `vector`, `channels`
     ");
     let reader = open(&sandbox, "q.zt");
     let of = |format: &str| formats(&reader).into_iter().filter(|it| it.1 == format).map(|it| it.0).collect::<Vec<_>>();

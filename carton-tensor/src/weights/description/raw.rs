@@ -83,7 +83,7 @@ pub(super) fn parse(text: &str, sizes: &BTreeMap<String, usize>) -> Result<Descr
             return Err(invalid("sizes", 4, format!("there is no `{}` to replace: {has}", name.escape_debug())));
         };
         *replaced = size;
-        // It is that of the sizes before.
+        // The stated number is for the sizes that are replaced.
         raw.n_parameters = None;
     }
     let values = values(&raw.values)?;

@@ -87,7 +87,7 @@ pub enum Category {
     Scale,
     /// Warning: an int8 tensor has no scale, while others have.
     MissingScale,
-    /// Warning: something that the description does not have is no tensor of numbers, so that nobody looked at it.
+    /// Warning: something that the description does not have is no tensor of numbers, and was not looked at.
     NotNumbers,
     /// Warning: tensors of the description are not there.
     MissingLayers,

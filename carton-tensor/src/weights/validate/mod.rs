@@ -73,7 +73,7 @@ pub fn validate(
     judge(&subjects, description, &options.filter, options.threads())
 }
 
-/// What is known of a tensor once somebody tried to read its numbers.
+/// What is known of a tensor after an attempt to read its numbers.
 #[derive(Default)]
 struct Decoding {
     /// Why they cannot be read.
@@ -213,7 +213,7 @@ struct Subject<'a> {
     shape: Vec<usize>,
     /// `None` for what has to be computed, as for a `quantized_group`.
     dtype: Option<ElementType>,
-    /// The bytes that there are, where nobody compared them with the shape yet.
+    /// The size of the data in bytes, where it was not compared with the shape yet.
     n_bytes: Option<usize>,
     /// What it is, if it is no tensor of numbers.
     not_numbers: Option<String>,
@@ -288,11 +288,14 @@ fn judge(
         n_scales,
         ..Validation::default()
     };
-    let quantization_of = |name: &str| {
-        description.tensor(name).filter(|tensor| tensor.is_quantized()).and_then(|_| description.quantization())
+    let quantization_of = |subject: &Subject<'_>| {
+        let described = description.tensor(&subject.name).filter(|tensor| tensor.is_quantized());
+        let expected = described.and_then(|_| description.quantization());
+        // A quantized group has integers of 8 bits at most, by its format.
+        expected.filter(|expected| !(subject.dtype.is_none() && matches!(expected, Quantization::Int8 { .. })))
     };
     let some_have_scales = subjects.iter().any(|subject| subject.scaled.is_some());
-    let found = look_at(subjects, &|index| quantization_of(&subjects[index].name), n_threads)?;
+    let found = look_at(subjects, &|index| quantization_of(&subjects[index]), n_threads)?;
     for (subject, found) in subjects.iter().zip(&found) {
         let expected = description.tensor(&subject.name);
         if let Some(what) = &subject.not_numbers {
@@ -339,7 +342,7 @@ fn judge(
         if let Some(problem) = problem {
             validation.add(Category::ValueRange.of(&subject.name, problem));
         }
-        let problem = quantization_of(&subject.name).and_then(|expected| {
+        let problem = quantization_of(subject).and_then(|expected| {
             let dtype = subject.dtype.unwrap_or(ElementType::Float32);
             quantization_problem(dtype, expected_precision(subject, dtypes), found, expected)
         });
@@ -360,7 +363,7 @@ fn whole_findings(
 ) {
     let tensors = || subjects.iter().filter(|subject| !subject.is_scales());
     let mut structure = verify_layer_structure(tensors().map(|subject| subject.name.as_str()), description);
-    // What nobody asked for is not missing.
+    // A tensor that the filter leaves out is not missing.
     structure.missing.retain(|name| filter.accepts(name));
     if structure.unexpected.len() == tensors().count() {
         let names = some_names(description.tensors().map(|(name, _)| name));
@@ -417,7 +420,7 @@ fn dtype_problem(subject: &Subject<'_>, dtypes: &[ElementType], accepts_quantize
     }
     let is_right = match subject.dtype {
         Some(dtype) => dtypes.is_empty() || dtypes.contains(&dtype),
-        // A group, which nobody refused and which has no numbers but floats.
+        // A quantized group stands for floats, and this description accepts what is quantized.
         None => accepts_quantized && dtypes.is_empty(),
     };
     let names: Vec<&str> = dtypes.iter().map(|dtype| dtype.name()).collect();

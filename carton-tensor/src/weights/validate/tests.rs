@@ -386,7 +386,7 @@ fn scales_that_are_missing_or_wrong_are_found() {
         }
         let of_vector = &[("norm.scale", Some(f64s(&[2], &[1.0; 2])))];
         check(of_vector, &[Category::DtypeMismatch, Category::Scale], "it has shape [2], expected one number");
-        // A scale beside floats is none, but a tensor that nobody described.
+        // A tensor named like a scale, beside floats, is an unexpected tensor.
         let floats = &[("w", Some(floats(&[2, 2], &[1.0; 4]))), ("w.scale", Some(f64s(&[1], &[1.0])))];
         let expected = &[Category::UnexpectedTensors, Category::InconsistentDtypes, Category::ParameterCount];
         check(floats, expected, "1 tensors are not expected (w.scale)");
@@ -427,4 +427,9 @@ fn groups_are_compared_to_half_a_step() {
     check("", 0.49, &[]);
     check("", 0.47, &[Category::ValueRange]);
     check("accept_quantized = false", 0.49, &[Category::DtypeMismatch]);
+    // Its integers are of 8 bits, whatever a description says of the scale of floats.
+    let int8 = "version = 1\nname = 'g'\ndtypes = ['float32']\nquantization = { method = 'int8', scale = 1.0 }\n\
+                tensors = [{ name = 'w', shape = [4, 1], quantized = true }]";
+    let validation = validate(&file, &int8.parse().unwrap(), &LoadOptions::default()).unwrap();
+    assert!(validation.errors.is_empty() && validation.warnings.is_empty(), "{validation:?}");
 }
