@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use carton_core::ErrorKind;
 use serde::Serialize;
 
-use crate::output::shortened;
+use crate::output::printable::shortened;
 
 /// The exit codes of this program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@
 //! dropped without a word, and the command ends as it would have.
 
 mod json;
-mod numbers;
-mod printable;
+pub(crate) mod numbers;
+pub(crate) mod printable;
 mod shell;
 mod table;
 
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use clap::builder::styling::{AnsiColor, Style};
 use serde::Serialize;
 
-pub(crate) use numbers::{ago, byte_size, count, large_count, seconds};
+pub(crate) use numbers::{ago, byte_size, count, large_count, seconds, six_digits};
 pub(crate) use printable::{one_line, printable, shortened};
 pub(crate) use shell::shell_word;
 pub(crate) use table::{Align, Table};

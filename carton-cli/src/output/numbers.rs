@@ -68,6 +68,21 @@ pub(crate) fn ago(duration: Duration) -> String {
     }
 }
 
+/// A number in six digits, `-` where there is none.
+pub(crate) fn six_digits(number: Option<f64>) -> String {
+    match number {
+        None => "-".to_owned(),
+        Some(0.0) => "0".to_owned(),
+        Some(number) if (1e-4..1e6).contains(&number.abs()) => {
+            // As many decimals as make six digits in all.
+            let before = if number.abs() < 1.0 { 1 } else { number.abs().log10().floor() as usize + 1 };
+            let text = format!("{number:.*}", 6_usize.saturating_sub(before).max(1));
+            if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+        }
+        Some(number) => format!("{number:.4e}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,5 +139,19 @@ mod tests {
         check(4_210, "4.2 ms");
         check(12_300_000, "12.30 s");
         check(95_000_000, "1 min 35 s");
+    }
+
+    #[test]
+    fn numbers_have_six_digits() {
+        let check = |number: f64, expected: &str| assert_eq!(six_digits(Some(number)), expected);
+        check(0.0, "0");
+        check(1.0, "1");
+        check(-0.25, "-0.25");
+        check(std::f64::consts::PI, "3.14159");
+        check(123_456.789, "123456.8");
+        check(0.000_123_456_7, "0.00012");
+        check(1e-9, "1.0000e-9");
+        check(-2.5e12, "-2.5000e12");
+        assert_eq!(six_digits(None), "-");
     }
 }

@@ -12,7 +12,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressState, ProgressStyle};
 use meter::{Meter, duration_text};
 
 use crate::args::ProgressChoice;
-use crate::output::byte_size;
+use crate::output::numbers::byte_size;
 
 /// Between two lines of plain progress, and before the first one.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(2);

@@ -8,7 +8,7 @@ use carton_tensor::files;
 use carton_tensor::npy::NpyError;
 use carton_tensor::safetensors::SafetensorsError;
 use carton_tensor::weights::WeightsError;
-use carton_tensor::ztensor::ZTensorError;
+use carton_tensor::ztensor::{SparseError, ZTensorError};
 
 use crate::failure::{Exit, Failure};
 use crate::output::count;
@@ -132,7 +132,7 @@ impl TensorFileError {
             Self::CannotHold { hint, .. } => Some((*hint).to_owned()),
             Self::Carton(error) => error.hint(),
             error => match error.as_ztensor()? {
-                ZTensorError::DenseSize { .. } => {
+                ZTensorError::Sparse(SparseError::DenseSize { .. }) => {
                     Some("if it should be that large, allow it with --max-dense SIZE, such as 64GB".to_owned())
                 }
                 ZTensorError::OtherVersion { version } => Some(format!(

@@ -9,7 +9,7 @@ use carton_tensor::{DataType, element_count};
 use serde::Serialize;
 
 use super::error::shown_name;
-use super::source::Opened;
+use super::opened::Opened;
 
 /// A tensor of a file.
 ///

@@ -3,6 +3,7 @@
 mod error;
 mod listing;
 mod metadata;
+mod opened;
 mod sink;
 mod source;
 mod ztensor_output;

@@ -12,6 +12,7 @@ use carton_tensor::{NestedTensor, StringTensor, Tensor};
 
 use super::error::TensorFileError;
 use super::listing::{Listed, list};
+use super::opened::Opened;
 
 /// A tensor that was read.
 #[derive(Clone, Debug)]
@@ -27,12 +28,6 @@ pub(crate) struct Source {
     pub(crate) place: String,
     opened: Opened,
     listed: Vec<Listed>,
-}
-
-/// What was opened.
-pub(super) enum Opened {
-    File(Box<TensorFile>, PathBuf),
-    Carton(Package),
 }
 
 /// What a source is, as its text says.

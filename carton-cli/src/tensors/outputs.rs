@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde::ser::SerializeMap;
 use tempfile::NamedTempFile;
 
-use super::to_json::JsonTensor;
+use super::to_json::{JsonTensor, serialize_kind};
 use crate::args::OutputArgument;
 use crate::failure::Failure;
 
@@ -145,18 +145,6 @@ pub(crate) fn temporary_file_for(path: &Path) -> io::Result<NamedTempFile> {
         .suffix(".tmp")
         .permissions(std::fs::Permissions::from_mode(0o666))
         .tempfile_in(folder)
-}
-
-/// `"dtype"` and `"shape"`, or `"shapes"` for a nested tensor.
-pub(super) fn serialize_kind<M: SerializeMap>(tensor: &Tensor, map: &mut M) -> Result<(), M::Error> {
-    map.serialize_entry("dtype", &tensor.dtype())?;
-    match tensor {
-        Tensor::Nested(nested) => {
-            let shapes: Vec<_> = nested.elements().iter().map(Tensor::shape).collect();
-            map.serialize_entry("shapes", &shapes)
-        }
-        other => map.serialize_entry("shape", &other.shape()),
-    }
 }
 
 /// An output as `--json` prints it: its data, or the file that holds it.

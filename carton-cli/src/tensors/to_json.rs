@@ -9,13 +9,25 @@ use serde::{Serialize, Serializer};
 
 use super::elements::with_elements;
 
+/// `"dtype"` and `"shape"`, or `"shapes"` for a nested tensor.
+pub(super) fn serialize_kind<M: SerializeMap>(tensor: &Tensor, map: &mut M) -> Result<(), M::Error> {
+    map.serialize_entry("dtype", &tensor.dtype())?;
+    match tensor {
+        Tensor::Nested(nested) => {
+            let shapes: Vec<_> = nested.elements().iter().map(Tensor::shape).collect();
+            map.serialize_entry("shapes", &shapes)
+        }
+        other => map.serialize_entry("shape", &other.shape()),
+    }
+}
+
 /// A tensor to be serialized; numbers are written as they are met, so that a large one takes no second copy.
 pub(crate) struct JsonTensor<'a>(pub(crate) &'a Tensor);
 
 impl Serialize for JsonTensor<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        super::outputs::serialize_kind(self.0, &mut map)?;
+        serialize_kind(self.0, &mut map)?;
         map.serialize_entry("data", &Data(self.0))?;
         map.end()
     }

@@ -9,10 +9,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use super::files::{FILE_MODE, open_regular};
+use super::files::{FILE_MODE, digest_of_name, open_regular};
 use super::lock::{self, Lock, Mode};
 use super::partial::{Partial, delete_by, remove_tree};
-use super::survey::digest_of_name;
 use super::{Cache, CacheError, DOWNLOADS, Made, create_folder, touch};
 use crate::digest::Sha256Digest;
 

@@ -1,12 +1,12 @@
 //! Files by the SHA-256 of their bytes.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use super::partial::{Partial, create_file, remove_tree};
 use super::record::Verified;
-use super::verify::delete_if_same;
 use super::{Cache, CacheError, FILES, Made, Moment, create_folder};
 use crate::digest::{Hasher, Sha256Digest};
 use crate::source::FileIdentity;
@@ -332,4 +332,17 @@ pub(crate) fn check_bytes<E: From<CacheError>>(
     }
     let proven = moment.is_after(&before) && identify()? == before;
     Ok(Checked::Right(proven.then_some(before)))
+}
+
+/// Deletes a file unless somebody has put another one in its place.
+pub(super) fn delete_if_same(path: &Path, identity: &FileIdentity) -> Result<(), CacheError> {
+    if open_regular(path)?.is_some_and(|(_, now)| (now.device, now.inode) == (identity.device, identity.inode)) {
+        remove_tree(path).map_err(CacheError::io("delete", path))?;
+    }
+    Ok(())
+}
+
+/// The digest that the name of a file or folder of the cache is, before `suffix`.
+pub(super) fn digest_of_name(name: &OsStr, suffix: &str) -> Option<Sha256Digest> {
+    name.to_str()?.strip_suffix(suffix)?.parse().ok()
 }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use super::downloads::last_change;
+use super::files::digest_of_name;
 use super::lock::{self, Lock, Mode};
 use super::registry::read_uses;
 use super::remote::read_headers;
@@ -258,10 +259,6 @@ pub(super) fn entries(folder: &Path) -> Result<Vec<std::fs::DirEntry>, CacheErro
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(Vec::new()),
         Err(error) => Err(CacheError::io("list", folder)(error)),
     }
-}
-
-pub(super) fn digest_of_name(name: &std::ffi::OsStr, suffix: &str) -> Option<Sha256Digest> {
-    name.to_str()?.strip_suffix(suffix)?.parse().ok()
 }
 
 fn digests_in(folder: &Path) -> Result<Vec<Sha256Digest>, CacheError> {

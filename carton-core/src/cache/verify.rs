@@ -4,19 +4,19 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::checksums::{CHECKSUMS_NAME, read_checksums};
-use super::files::{CHUNK_LENGTH, open_regular};
+use super::files::{CHUNK_LENGTH, delete_if_same, digest_of_name, open_regular};
 use super::index::LARGEST_INDEX;
 use super::models::{FOLDER_NAME, INDEX_NAME};
 use super::partial::remove_tree;
 use super::record::read_own_file;
 use super::registry::{MANIFEST_NAME, read_uses};
 use super::remote::{read_remote, remotes};
-use super::survey::{digest_of_name, entries};
+use super::survey::entries;
 use super::{CARTONS, Cache, CacheError, FILES, FolderIndex, MODELS, workers};
 use crate::digest::{Hasher, Sha256Digest};
 use crate::source::FileIdentity;
@@ -201,12 +201,4 @@ fn hash<E>(mut file: File, advance: &dyn Fn(u64) -> Result<(), E>) -> Result<io:
             Err(error) => return Ok(Err(error)),
         }
     }
-}
-
-/// Deletes a file unless somebody has put another one in its place.
-pub(super) fn delete_if_same(path: &Path, identity: &FileIdentity) -> Result<(), CacheError> {
-    if open_regular(path)?.is_some_and(|(_, now)| (now.device, now.inode) == (identity.device, identity.inode)) {
-        remove_tree(path).map_err(CacheError::io("delete", path))?;
-    }
-    Ok(())
 }

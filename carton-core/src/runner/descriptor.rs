@@ -52,9 +52,13 @@ pub struct Descriptor {
 impl Descriptor {
     /// Whether `other` is the same runner, be it of another release date, with other arguments or in another place.
     pub fn is_same_runner(&self, other: &Descriptor) -> bool {
+        self.is_same_but_for_compat(other) && self.runner_compat_version == other.runner_compat_version
+    }
+
+    /// The same, whichever compat version each descriptor is for: a runner that understands several has one for each.
+    pub(super) fn is_same_but_for_compat(&self, other: &Descriptor) -> bool {
         self.runner_name == other.runner_name
             && self.framework_version == other.framework_version
-            && self.runner_compat_version == other.runner_compat_version
             && self.runner_interface_version == other.runner_interface_version
             && self.platform == other.platform
     }

@@ -19,9 +19,8 @@ pub fn remove(asked: &str, runner_dir: &Path) -> Result<(Descriptor, PathBuf), I
     let fits = |runner: &Descriptor| asked_for.fits(runner);
     let installed: Vec<(&Descriptor, &Path)> = registry.installed().collect();
     // One that understands several compat versions has a descriptor for each.
-    let is_same = |one: &Descriptor, other: &Descriptor| one.to_string() == other.to_string();
     let mut found: Vec<_> = installed.iter().filter(|(runner, _)| fits(runner)).collect();
-    found.dedup_by(|one, other| one.1 == other.1 && is_same(one.0, other.0));
+    found.dedup_by(|one, other| one.1 == other.1 && one.0.is_same_but_for_compat(other.0));
     let (runner, folder) = match found.as_slice() {
         [] => {
             if let Some(runner) = registry.embedded().iter().find(|runner| fits(runner)) {
@@ -38,7 +37,9 @@ pub fn remove(asked: &str, runner_dir: &Path) -> Result<(Descriptor, PathBuf), I
             return Err(InstallError::Ambiguous { asked: asked.to_owned(), found });
         }
     };
-    let others = installed.iter().filter(|(other, other_folder)| *other_folder == folder && !is_same(other, runner));
+    let others = installed
+        .iter()
+        .filter(|(other, other_folder)| *other_folder == folder && !other.is_same_but_for_compat(runner));
     let others: Vec<String> = others.map(|(other, _)| other.to_string()).collect();
     if !others.is_empty() {
         return Err(InstallError::Shared { folder: folder.to_path_buf(), others });

@@ -1,7 +1,6 @@
 //! The headers that are written: where the data begins behind a local header, and what both headers say.
 
-use super::plan::Planned;
-use super::{ArchiveError, Content};
+use super::ArchiveError;
 use crate::archive::Method;
 use crate::archive::record::central_directory_header::HOST_UNIX;
 use crate::archive::record::extra_field::{MIN_PADDING, write_padding};
@@ -93,8 +92,8 @@ impl Shape {
     }
 }
 
-/// Appends the central directory header of an entry.
-pub(super) fn write_central(planned: &Planned, placed: &Placed, output: &mut Vec<u8>) {
+/// Appends the central directory header of the entry `name`, a symbolic link or a file.
+pub(super) fn write_central(name: &str, is_link: bool, placed: &Placed, output: &mut Vec<u8>) {
     let outcome = &placed.outcome;
     let mut extra = Vec::new();
     let saturated = |value: u64| (value >= u64::from(IN_ZIP64_32)).then_some(value);
@@ -105,14 +104,11 @@ pub(super) fn write_central(planned: &Planned, placed: &Placed, output: &mut Vec
     };
     values.write(&mut extra);
     let short = |value| u32::try_from(value).unwrap_or(IN_ZIP64_32);
-    let mode: u32 = match planned.content {
-        Content::Symlink(..) => 0o120_777,
-        Content::File(_) | Content::Bytes(_) | Content::Entry(..) | Content::InPlace(_) => 0o100_644,
-    };
+    let mode: u32 = if is_link { 0o120_777 } else { 0o100_644 };
     let header = CentralDirectoryHeader {
         version_made_by: VERSION_MADE_BY,
         version_needed: version_needed(outcome.method, !extra.is_empty()),
-        flags: flags(&planned.name),
+        flags: flags(name),
         method: number(outcome.method),
         time: 0,
         date: DATE,
@@ -123,7 +119,7 @@ pub(super) fn write_central(planned: &Planned, placed: &Placed, output: &mut Vec
         internal_attributes: 0,
         external_attributes: mode << 16,
         header_offset: short(placed.header_offset),
-        name: planned.name.as_bytes(),
+        name: name.as_bytes(),
         extra: &extra,
         comment: &[],
     };

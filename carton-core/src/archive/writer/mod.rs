@@ -168,7 +168,8 @@ fn write_directory<'a>(
     let mut written = 0;
     let mut n_entries = 0u64;
     for (planned, placed) in entries {
-        header::write_central(planned, placed, &mut bytes);
+        let is_link = matches!(planned.content, Content::Symlink(..));
+        header::write_central(&planned.name, is_link, placed, &mut bytes);
         n_entries += 1;
         if bytes.len() >= 4 << 20 {
             output.write_all_at(&bytes, offset + written).map_err(write_error)?;
