@@ -9,7 +9,7 @@ use crate::frame::{HEADER_LENGTH, Header};
 use crate::message::{Message, Parsed, Side, WireTensor, parse};
 use crate::model::Tensors;
 use crate::protocol_error::ProtocolError;
-use crate::shared_memory::{MemoryListener, SharedMemory};
+use crate::shared_memory::{NoListener, SharedMemory};
 use crate::tensor_encoding::{decode, encode};
 
 /// The JSON and the bytes of the frame that `stream` begins with, and what follows it. `None` when it ends within the frame.
@@ -83,9 +83,5 @@ fn read(tensors: Vec<WireTensor>, body: &[u8]) -> Result<Tensors, ProtocolError>
 
 /// Without anything shared.
 fn memory() -> SharedMemory {
-    struct Nobody;
-    impl MemoryListener for Nobody {
-        fn memory_is_idle(&self, _n_bytes: u64) {}
-    }
-    SharedMemory::new(Side::Runner, 0, 0, Weak::<Nobody>::new())
+    SharedMemory::new(Side::Runner, 0, 0, Weak::<NoListener>::new())
 }

@@ -476,16 +476,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::shared_memory::MemoryListener;
-
-    struct Nobody;
-
-    impl MemoryListener for Nobody {
-        fn memory_is_idle(&self, _: u64) {}
-    }
+    use crate::shared_memory::NoListener;
 
     fn frames_only() -> SharedMemory {
-        SharedMemory::new(Side::Host, 0, 0, Weak::<Nobody>::new())
+        SharedMemory::new(Side::Host, 0, 0, Weak::<NoListener>::new())
     }
 
     proptest! {

@@ -261,7 +261,8 @@ class Reader(DataSourceReader):
                 if len(lengths) == 1 and lengths != {()}:
                     ((part.samples,),) = lengths
                 names.add(frozenset(shard.tensors))
-                tensors = {**shard.tensors, **tensors}
+                for name, tensor in shard.tensors.items():
+                    tensors.setdefault(name, tensor)
             self.parts.append(part)
         self.schema = {name: {"dtype": tensors[name]["dtype"], "shape": tensors[name]["shape"]} for name in sorted(tensors)}
         return "shards" if len(names) == 1 else "tensors"

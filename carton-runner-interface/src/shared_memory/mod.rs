@@ -27,6 +27,15 @@ pub(crate) trait MemoryListener: Send + Sync {
     fn memory_is_idle(&self, n_bytes: u64);
 }
 
+/// For memory that is not tidied up, in tests and fuzz targets.
+#[cfg(any(test, fuzzing))]
+pub(crate) struct NoListener;
+
+#[cfg(any(test, fuzzing))]
+impl MemoryListener for NoListener {
+    fn memory_is_idle(&self, _: u64) {}
+}
+
 /// All shared memory of one connection, as one of its sides sees it.
 pub(crate) struct SharedMemory {
     /// Which side this is.

@@ -291,16 +291,11 @@ impl Drop for PoolBuffer {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use super::super::NoListener;
     use super::*;
 
-    struct Nobody;
-
-    impl MemoryListener for Nobody {
-        fn memory_is_idle(&self, _: u64) {}
-    }
-
     fn pool(cap: u64) -> Pool {
-        Pool::new(cap, Weak::<Nobody>::new())
+        Pool::new(cap, Weak::<NoListener>::new())
     }
 
     #[test]

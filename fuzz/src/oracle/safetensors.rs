@@ -1,5 +1,5 @@
 //! Any bytes as a safetensors file: what the `safetensors` library rejects we reject; what we accept is the same to both, and
-//! survives being written again. And any bytes as an index of shards, which is parsed or refused.
+//! survives being written again.
 
 use carton_tensor::files::RawTensor;
 use carton_tensor::safetensors::{Reader, write};

@@ -13,8 +13,10 @@ from carton_runner import entry_point, loading
 from carton_runner.environments import gathering
 from carton_runner.errors import RunnerError
 
-#: The structures of a model's folder. `COMPAT_VERSIONS` in `carton-cli/src/python` is the same list.
+#: The structures of a model's folder. `COMPAT_VERSIONS` in `carton-cli/src/python` is the same list, and so is what
+#: `carton-core/src/runner/select.rs` says of the runner.
 OF_THE_ORIGINAL, OURS = 1, 2
+_ASKED_FOR = "the metadata asks for this version"
 
 
 def pack(
@@ -31,7 +33,7 @@ def pack(
     gathering.check_kind(path)
     # What is wrong with the model itself is told before packages are looked for.
     entry = entry_point.read(path, options)
-    obstacle = "the metadata asks for it" if compat_version == OURS else _obstacle(entry, options)
+    obstacle = _ASKED_FOR if compat_version == OURS else _obstacle(entry, options)
     if compat_version == OF_THE_ORIGINAL and obstacle is not None:
         raise _not_of_the_original(obstacle)
     gathered = gathering.gather(path, scratch, pack_options, report, for_original=obstacle is None)

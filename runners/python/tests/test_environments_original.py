@@ -100,7 +100,7 @@ class Writing(Case):
                 model, given = self.pack("m.py", options)
                 self.assertIsNone(self.locked(model))
                 self.assertIsNone(given)
-                # Whoever says which structure is wanted gets that one or an error.
+                # A structure that the metadata asks for is made, or packing fails.
                 with self.assertRaisesRegex(Exception, "cannot have `runner_compat_version` 1, .*: it "):
                     self.packed("m.py", options, compat_version=packing.OF_THE_ORIGINAL)
         self.write("m.py", "class A:\n    def f(): pass\n")

@@ -140,7 +140,13 @@ fn describe_metadata(metadata: &Metadata, expected: &Value) -> Value {
     }
     // We write the default, too.
     described["runner"]["runner_compat_version"] = metadata.runner().runner_compat_version.into();
-    described["runner"]["required_framework_version"] = expected["runner"]["required_framework_version"].clone();
+    // Requirements are the same that are written differently: `=1` and `= 1`.
+    let requirement = &expected["runner"]["required_framework_version"];
+    if requirement.as_str().and_then(|text| text.parse().ok()).as_ref()
+        == Some(&metadata.runner().required_framework_version)
+    {
+        described["runner"]["required_framework_version"] = requirement.clone();
+    }
     Value::Object(described)
 }
 

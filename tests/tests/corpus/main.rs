@@ -53,7 +53,8 @@ pub(crate) fn cites(case: &Case, text: &str) -> bool {
     sections.filter_map(|rule| rule["section"].as_str()).any(|section| {
         text.match_indices('§').any(|(at, sign)| {
             let cited = &text[at + sign.len()..];
-            cited.strip_prefix(section).is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
+            let rest = cited.strip_prefix(section).map(|rest| rest.strip_prefix('.').unwrap_or(rest));
+            rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
         })
     })
 }

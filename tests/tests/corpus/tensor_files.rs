@@ -53,7 +53,7 @@ fn describe(
     described.collect()
 }
 
-/// Reads everything in a file with all checks, as whoever verifies it does, and makes tensors of what the format says how to.
+/// Reads everything in a file with all checks, and decodes the formats that the specification describes.
 fn read_ztensor(case: &Case) -> Result<Value, ZTensorError> {
     let reader = ztensor::Reader::open(&case.path)?.checking(Checks::ALL);
     reader.manifest().attributes()?;
