@@ -17,6 +17,8 @@ from maker import (
     datasets,
     safetensors_files,
     ztensor_files,
+    ztensor_groups,
+    ztensor_sparse,
 )
 from maker.case import write_all
 
@@ -35,7 +37,7 @@ def groups():
         ],
         "safetensors": safetensors_files.cases(),
         "checkpoints": checkpoints.cases(),
-        "ztensor": ztensor_files.cases(),
+        "ztensor": [*ztensor_files.cases(), *ztensor_sparse.cases(), *ztensor_groups.cases()],
         "datasets": datasets.cases(),
     }
 

@@ -1,6 +1,7 @@
 """The corpus is what the script makes, says what stands in the specification, and covers all of its demands."""
 
 import json
+import re
 import sys
 import tempfile
 import unittest
@@ -88,6 +89,19 @@ class Corpus(unittest.TestCase):
         readme = (HERE / "README.md").read_text(encoding="utf-8")
         for reason, text in REASONS.items():
             self.assertIn(f"| `{reason}` | {text} |", readme)
+
+    def test_findings_of_ztensor_files_are_those_of_the_list(self):
+        cases = [case for path, case in descriptions().items() if path.parent.name == "ztensor"]
+        found = {finding for case in cases for finding in case.get("reads", {}).get("findings", ())}
+        readme = (HERE / "README.md").read_text(encoding="utf-8")
+        self.assertEqual(found, set(re.findall(r"^\| `([a-z-]+)` \|", readme.split("| Finding | |")[1].split("\n\n")[0], re.MULTILINE)))
+
+    def test_arrays_that_cannot_be_made_have_a_reason(self):
+        objects = [one for case in descriptions().values() for one in case.get("reads", {}).get("objects", ())]
+        found = {one["dense"]["refused"] for one in objects if "refused" in one.get("dense", {})}
+        self.assertEqual(found, {"tensor", "limit"})
+        for one in objects:
+            self.assertEqual("dense" in one, one["format"] in ("sparse_csr", "sparse_coo", "quantized_group"), one)
 
     def test_cases_say_one_thing(self):
         for path, case in descriptions().items():

@@ -122,6 +122,7 @@ def tensors():
     product = "and its bits fit in 64 bits"
     return [
         case("entry-list", "an entry that is a list", "4", fields, raw('{"a":["U8",[1],[0,1]]}')),
+        case("dtype-object", "a dtype that is an object", "4", fields, raw(text.replace('"U8"', '{"U8": null}'))),
         case("no-dtype", "no dtype", "4", fields, entry(dtype=None)),
         case("no-shape", "no shape", "4", fields, entry(shape=None)),
         case("no-offsets", "no offsets", "4", fields, entry(data_offsets=None)),

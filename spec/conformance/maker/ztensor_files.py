@@ -1,13 +1,12 @@
-"""zTensor files (ztensor.md)."""
+"""zTensor files: containers, manifests, types and stored bytes (ztensor.md §1 to §4)."""
 
 import hashlib
 import struct
 
-from .case import Case
 from .tensor_bytes import MAGIC, Pairs, Raw, cbor, dense, manifest, ztensor
 from .zip_records import zstd_block, zstd_frame
+from .ztensor_case import PAIR, blobs_of, case, described, pair, pair_reads, with_object
 
-PAGE = "ztensor.md"
 STORAGE = {
     "f64": 8, "f32": 4, "f16": 2, "bf16": 2, "i64": 8, "i32": 4, "i16": 2, "i8": 1, "u64": 8, "u32": 4, "u16": 2, "u8": 1, "bool": 1,
 }  # fmt: skip
@@ -17,52 +16,10 @@ LOGICAL = {
     "complex64": ("f32", 64), "complex128": ("f64", 128), "f8_e8m0fnu": ("u8", 8), "f6_e2m3fn": ("u8", 6), "f6_e3m2fn": ("u8", 6),
     "f4_e2m1fn": ("u8", 4),
 }  # fmt: skip
-PAIR = b"\x01\x02"
-
-
-def case(name, about, section, words, content, reads=None, refused="tensor"):
-    shows = [(PAGE, section, words)]
-    return Case(f"{name}.zt", about, shows, content, refused=None if reads is not None else refused, reads=reads)
-
-
-def described(objects, contents):
-    """What a reader must say of objects of a manifest, whose components have these bytes, by object and role."""
-    listed = []
-    for name, entry in sorted(objects.items(), key=lambda item: item[0].encode()):
-        components = {role: {"sha256": hashlib.sha256(contents[name][role]).hexdigest()} for role in sorted(entry["components"])}
-        listed.append({"name": name, "shape": entry["shape"], "format": entry["format"], "components": components})
-    return {"objects": listed}
-
-
-def pair(**fields):
-    """A file of one object of two bytes, with fields of its component replaced or added, or left out by None."""
-    entry = dense([2], "u8", 64, 2)
-    component = {**entry["components"]["data"], **fields}
-    entry["components"]["data"] = {key: value for key, value in component.items() if value is not None}
-    return ztensor(manifest({"a": entry}), PAIR)
-
-
-def with_object(**fields):
-    entry = {**dense([2], "u8", 64, 2), **fields}
-    return ztensor(manifest({"a": {key: value for key, value in entry.items() if value is not None}}), PAIR)
-
-
-def pair_reads(shape=(2,), content=PAIR):
-    return described({"a": dense(list(shape), "u8", 64, len(content))}, {"a": {"data": content}})
 
 
 def cases():
-    return [*accepted(), *containers(), *manifests(), *types(), *stored(), *sparse(), *quantized()]
-
-
-def blobs_of(contents):
-    """Blobs at multiples of 64, and the offset of each."""
-    blobs, offsets = b"", []
-    for content in contents:
-        blobs += bytes(-len(blobs) % 64)
-        offsets.append(64 + len(blobs))
-        blobs += content
-    return blobs, offsets
+    return [*accepted(), *containers(), *manifests(), *types(), *stored(), *of_versions()]
 
 
 def accepted():
@@ -102,7 +59,7 @@ def accepted():
         case("unknown-fields", "fields that a reader does not know", "2.2", "Fields that are not described here are ignored", pair(future=[1, {"x": None}]), pair_reads()),
         case("attributes", "attributes of the file", "2.6", "Names (text) and values of any kind", ztensor(manifest({"a": dense([2], "u8", 64, 2)}, attributes={"k": [1, "v", b"b", None, True]}), PAIR), pair_reads()),
         case("scalar", "an object of no dimensions", "3.5", "The product of the dimensions (1 for none)", ztensor(manifest({"a": dense([], "u8", 64, 1)}), b"\x05"), pair_reads([], b"\x05")),
-        case("padding", "gaps that are not zero", "1.5", "A reader ignores what is in them", ztensor(manifest({"a": dense([2], "u8", 128, 2)}), b"\xff" * 64 + PAIR), pair_reads()),
+        case("padding", "gaps that are not zero", "1.5", "A reader ignores what is in them", ztensor(manifest({"a": dense([2], "u8", 128, 2)}), b"\xff" * 64 + PAIR), pair_reads(), findings=["padding"]),
         case("empty-component", "a component of no bytes at the offset of the next one", "1.3", "A component of no bytes may have any such offset", ztensor(manifest({"a": dense([2], "u8", 64, 2), "b": dense([0], "u8", 64, 0)}), PAIR), described({"a": dense([2], "u8", 64, 2), "b": dense([0], "u8", 64, 0)}, {"a": {"data": PAIR}, "b": {"data": b""}})),
         case("shared-blob", "two objects of the same bytes, one of them as another type", "1.4", "each component says by itself what the bytes are", ztensor(manifest(shared), PAIR), described(shared, {"a": {"data": PAIR}, "b": {"data": PAIR}})),
         case("self-described", "the tag of CBOR before the manifest", "2.1", tagged, ztensor(Raw(b"\xd9\xd9\xf7" + cbor(two)), PAIR), pair_reads()),
@@ -253,80 +210,41 @@ def stored():
     ]  # fmt: skip
 
 
-def components_of(shape, layout, attributes=None, **parts):
-    """A file of one object with components: (dtype, elements as bytes) by role. And what a reader must say of it."""
-    blobs, offsets = blobs_of([content for _, content in parts.values()])
-    components = {
-        role: {"dtype": dtype, "offset": offset, "length": len(content)}
-        for (role, (dtype, content)), offset in zip(parts.items(), offsets)
-    }
-    entry = {"shape": shape, "format": layout, **({"attributes": attributes} if attributes else {}), "components": components}
-    reads = described({"a": entry}, {"a": {role: content for role, (_, content) in parts.items()}})
-    return ztensor(manifest({"a": entry}), blobs), reads
+def of_versions():
+    """Files that can be read, and what the version that they state forbids (§2.7)."""
+    frame = zstd_frame([zstd_block(0, PAIR, last=True)])
+    first = "a component with a `type` that is not its `dtype`, or with an `uncompressed_length` (§2.5): both came with 1.2"
+    old = "a `dtype` that only 1.1 has (§3.1)"
+    size = "zstd without `uncompressed_length` (§4.2)"
 
+    def zstd(**fields):
+        return dense([2], "u8", 64, len(frame), encoding="zstd", **fields)
 
-def words(*values):
-    return struct.pack(f"<{len(values)}Q", *values)
+    def of(version, *entries, content=PAIR):
+        """A file of objects that are the same bytes."""
+        objects = {f"t{n}": entry for n, entry in enumerate(entries)}
+        reads = described(objects, {name: {"data": PAIR} for name in objects})
+        return ztensor(manifest(objects, version), content), reads
 
-
-def sparse():
-    floats = struct.pack("<2f", 0.5, 1.5)
-
-    def csr(indices=(0, 2), indptr=(0, 1, 2), shape=(2, 3)):
-        return components_of(
-            list(shape), "sparse_csr", values=("f32", floats), indices=("u64", words(*indices)), indptr=("u64", words(*indptr))
-        )
-
-    def coo(*coords):
-        return components_of([2, 3], "sparse_coo", values=("f32", floats), coords=("u64", words(*coords)))
-
-    index = "Each index must be at least 0 and less than the size of its dimension"
-    each = "There must be one for each value (and dimension)"
-    pointers = "one more than rows, which must begin with 0, never fall, and end with the number of values"
-    narrow = components_of([2, 3], "sparse_coo", values=("f32", floats), coords=("i32", struct.pack("<4i", 0, 1, 2, 0)))
-    below = components_of([2, 3], "sparse_coo", values=("f32", floats), coords=("i32", struct.pack("<4i", 0, -1, 2, 0)))[0]
+    gap = ztensor(manifest({"a": dense([2], "u8", 128, 2)}), PAIR.ljust(63, b"\0") + b"\1" + PAIR)
+    behind = ztensor(manifest({"a": dense([2], "u8", 64, 2)}), PAIR + b"\1")
+    head = pair()[:63] + b"\1" + pair()[64:]
+    fp8 = dense([2], "f8_e4m3", 64, 2)
     return [
-        case("csr", "a sparse matrix by rows", "5.2", pointers, *csr()),
-        case("coo", "a sparse tensor by coordinates", "5.3", "`coords`, first the index of each value in the first dimension, then of each in the second, and so on", *coo(0, 1, 2, 0)),
-        case("coo-of-narrow-indices", "indices of another integer type", "5.1", "any integer type is read, because writers of 1.2 do not keep to it", *narrow),
-        case("coo-twice-at-one-place", "a place that is named twice", "5.1", "A place that is named twice has the sum of its values", *coo(1, 1, 2, 2)),
-        case("csr-column-too-large", "a column behind the last", "5.1", index, csr(indices=(0, 3))[0]),
-        case("coo-row-too-large", "a row behind the last", "5.1", index, coo(0, 2, 0, 0)[0]),
-        case("coo-below-zero", "an index below 0", "5.1", index, below),
-        case("coo-too-few", "an index less than there are values and dimensions", "5.1", each, coo(0, 1, 2)[0]),
-        case("csr-too-few", "an index less than there are values", "5.1", each, csr(indices=(0,))[0]),
-        case("csr-starts-late", "pointers that begin with 1", "5.2", pointers, csr(indptr=(1, 1, 2))[0]),
-        case("csr-falls", "pointers that fall", "5.2", pointers, csr(indptr=(0, 2, 1))[0]),
-        case("csr-ends-early", "pointers that end before the last value", "5.2", pointers, csr(indptr=(0, 1, 1))[0]),
-        case("csr-of-other-rows", "a pointer too many", "5.2", pointers, csr(indptr=(0, 1, 1, 2))[0]),
-        case("csr-of-three-dimensions", "three dimensions", "5.2", "A matrix: exactly two dimensions", csr(shape=(2, 3, 1))[0]),
-        case("fp8-twice-at-one-place", "a place of FP8 that is named twice", "5.1", "In types that have no sum (FP8 and smaller) it is an error when the tensor is made dense", fp8_twice()),
-    ]  # fmt: skip
-
-
-def fp8_twice():
-    components = {
-        "values": {"dtype": "u8", "type": "f8_e5m2", "offset": 64, "length": 2},
-        "coords": {"dtype": "u64", "offset": 128, "length": 16},
-    }
-    entry = {"shape": [4], "format": "sparse_coo", "components": components}
-    return ztensor(manifest({"a": entry}), PAIR.ljust(64, b"\0") + words(1, 1))
-
-
-def quantized():
-    attributes = {"bits": 4, "group_size": 8, "packing": "8_per_i32"}
-
-    def of(shape=(8, 2), rows=1, **fields):
-        parts = {
-            "packed_weight": ("i32", struct.pack(f"<{2 * rows}I", *range(2 * rows))),
-            "scales": ("f32", struct.pack("<2f", 0.5, 2)),
-            "zeros": ("f32", struct.pack("<2f", 0, 1)),
-        }
-        return components_of(list(shape), "quantized_group", {**attributes, **fields}, **parts)
-
-    return [
-        case("quantized", "weights of 4 bits", "5.4", "*K* must be a multiple of *P*", *of()),
-        case("quantized-packing-of-other-bits", "a packing that does not fit the bits", "5.4", "must fit `bits`", of(bits=8)[0]),
-        case("quantized-rows", "rows that fill no words", "5.4", "*K* must be a multiple of *P*", of((7, 2))[0]),
-        case("quantized-packing-unknown", "a packing that there is not", "5.4", "Any other `packing` is an error when it is to be dequantized", of(packing="3_per_i32")[0]),
+        case("padding-of-zeros", "bytes that no blob has, and that are zeros", "2.7", "a gap between blobs that is not zeros (§1.5)", ztensor(manifest({"a": dense([2], "u8", 128, 2)}), bytes(64) + PAIR), pair_reads()),
+        case("padding-before-the-first-blob", "a byte before the first blob that is not zero", "2.7", "a gap between blobs that is not zeros (§1.5)", head, pair_reads(), findings=["padding"]),
+        case("padding-before-a-blob", "a byte before a blob that is not zero", "2.7", "a gap between blobs that is not zeros (§1.5)", gap, pair_reads(), findings=["padding"]),
+        case("padding-before-the-manifest", "a byte before the manifest that is not zero", "2.7", "a gap between blobs that is not zeros (§1.5)", behind, pair_reads(), findings=["padding"]),
+        case("type-in-1-1", "a logical type in 1.1", "2.7", first, *of("1.1.0", dense([2], "u8", 64, 2, type="f8_e5m2")), findings=["logical-type"]),
+        case("type-in-1-0", "a logical type in 1.0", "2.7", first, *of("1.0", dense([2], "u8", 64, 2, type="f8_e5m2")), findings=["logical-type"]),
+        case("unknown-type-in-1-1", "a logical type in 1.1 that is not known", "2.7", first, *of("1.1.0", dense([2], "u8", 64, 2, type="posit8")), findings=["logical-type"]),
+        case("type-that-is-the-dtype", "a type in 1.1 that is the dtype", "2.7", first, *of("1.1.0", dense([2], "u8", 64, 2, type="u8"))),
+        case("uncompressed-length-in-1-1", "a size of raw bytes in 1.1", "2.7", first, *of("1.1.0", dense([2], "u8", 64, 2, uncompressed_length=2)), findings=["uncompressed-length"]),
+        case("size-of-zstd-in-1-1", "the size of zstd in 1.1", "2.7", first, *of("1.1.0", zstd(uncompressed_length=2), content=frame), findings=["uncompressed-length"]),
+        case("size-of-zstd-in-1-2", "the size of zstd in 1.2, and none", "2.7", size, *of("1.2.0", zstd(uncompressed_length=2), zstd(), content=frame), findings=["no-uncompressed-length"]),
+        case("size-of-zstd-in-1-10", "zstd without its size in 1.10", "2.7", "Later minor versions only add to 1.2", *of("1.10", zstd(), content=frame), findings=["no-uncompressed-length"]),
+        case("fp8-of-1-1", "FP8 as a storage type in 1.1", "2.7", old, *of("1.1.0", fp8, dense([2], "f8_e5m2", 64, 2))),
+        case("fp8-of-1-1-in-1-2", "FP8 as a storage type in 1.2", "2.7", old, *of("1.2.0", fp8), findings=["storage-type"]),
+        case("no-minor-version", "what 1.1 does not have and what 1.2 does not, in a version without a minor number", "2.7", "A version without a minor number, such as `1`, states nothing more", *of("1", fp8, dense([2], "u8", 64, 2, type="f8_e5m2"))),
+        case("two-findings", "a logical type and a size in 1.1", "2.7", first, *of("1.1.0", dense([2], "u8", 64, 2, type="f8_e5m2", uncompressed_length=2)), findings=["logical-type", "uncompressed-length"]),
     ]  # fmt: skip

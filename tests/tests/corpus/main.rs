@@ -28,6 +28,13 @@ pub(crate) struct Case {
     pub(crate) description: Value,
 }
 
+impl Case {
+    /// The objects that a zTensor file must have.
+    pub(crate) fn objects(&self) -> impl Iterator<Item = &Value> {
+        self.description["reads"]["objects"].as_array().into_iter().flatten()
+    }
+}
+
 fn cases(group: &str) -> Vec<Case> {
     let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../spec/conformance")).join(group);
     let mut cases: Vec<Case> = std::fs::read_dir(folder)

@@ -5,7 +5,7 @@ use std::error::Error as StdError;
 use carton_core::digest::Sha256Digest;
 use carton_tensor::files::RawTensor;
 use carton_tensor::safetensors::{Reader, Sharded, dtype_name};
-use carton_tensor::ztensor::{self, Checks, ZTensorError};
+use carton_tensor::ztensor::{self, Checks, Object, QuantizedGroup, VersionRule, ZTensorError};
 use serde_json::{Map, Value, json};
 
 use crate::{Case, Refusal, Said, check, cites};
@@ -53,7 +53,7 @@ fn describe(
     described.collect()
 }
 
-/// Reads everything in a file with all checks, and decodes the formats that the specification describes.
+/// Reads everything in a file with all checks, and makes arrays of the formats that the specification describes.
 fn read_ztensor(case: &Case) -> Result<Value, ZTensorError> {
     let reader = ztensor::Reader::open(&case.path)?.checking(Checks::ALL);
     reader.manifest().attributes()?;
@@ -66,20 +66,64 @@ fn read_ztensor(case: &Case) -> Result<Value, ZTensorError> {
             let sha256 = Sha256Digest::of(&bytes).to_string();
             components.insert(component.role().to_owned(), json!({ "sha256": sha256 }));
         }
-        match object.format().name() {
-            "dense" => drop(reader.read(object.name())?),
-            "sparse_csr" => drop(reader.csr(object.name())?.to_dense()?),
-            "sparse_coo" => drop(reader.coo(object.name())?.to_dense()?),
-            "quantized_group" => drop(reader.quantized_group(object.name())?.dequantize()?),
-            _ => {}
-        }
         let format = object.format().name().to_owned();
-        objects.push(
-            json!({ "name": object.name(), "shape": object.shape(), "format": format, "components": components }),
-        );
+        let mut described =
+            json!({ "name": object.name(), "shape": object.shape(), "format": format, "components": components });
+        if let Some(dense) = dense(case, &reader, &object)? {
+            described["dense"] = dense;
+        }
+        objects.push(described);
     }
     objects.sort_by(|one, other| one["name"].as_str().cmp(&other["name"].as_str()));
-    Ok(json!({ "objects": objects }))
+    let mut described = json!({ "objects": objects });
+    let mut findings: Vec<&str> = reader.findings()?.iter().map(|finding| word_of(finding.rule())).collect();
+    if !findings.is_empty() {
+        findings.sort_unstable();
+        described["findings"] = findings.into();
+    }
+    Ok(described)
+}
+
+/// What an object stands for that is not dense, or why no array can be made of it. An error is about the file: what a verifier finds, too.
+fn dense(case: &Case, reader: &ztensor::Reader, object: &Object<'_>) -> Result<Option<Value>, ZTensorError> {
+    let array = match object.format().name() {
+        "dense" => {
+            reader.read(object.name())?;
+            return Ok(None);
+        }
+        "sparse_csr" => reader.csr(object.name())?.to_dense(),
+        "sparse_coo" => reader.coo(object.name())?.to_dense(),
+        "quantized_group" if QuantizedGroup::has_known_packing(&object.attributes()?) => {
+            reader.quantized_group(object.name())?.dequantize()
+        }
+        "quantized_group" => reader.quantized_group(object.name()).and_then(|group| group.dequantize()),
+        _ => return Ok(None),
+    };
+    Ok(Some(match array {
+        Ok(array) => {
+            let sha256 = Sha256Digest::of(array.bytes()).to_string();
+            json!({ "dtype": array.dtype().name(), "shape": array.shape(), "sha256": sha256 })
+        }
+        Err(error) => {
+            let expected =
+                case.objects().find(|expected| expected["name"] == object.name()).map(|one| &one["dense"]["refused"]);
+            json!({ "refused": reason(case, expected.and_then(Value::as_str), &error.to_string()) })
+        }
+    }))
+}
+
+/// What the corpus calls a finding.
+fn word_of(rule: VersionRule) -> &'static str {
+    match rule {
+        VersionRule::Padding => "padding",
+        VersionRule::NoLogicalType => "logical-type",
+        VersionRule::NoUncompressedLength => "uncompressed-length",
+        VersionRule::StorageType => "storage-type",
+        VersionRule::UncompressedLength => "no-uncompressed-length",
+        VersionRule::IndexType => "index-type",
+        VersionRule::GroupAttributes => "group-attributes",
+        rule => panic!("the corpus has no word for {rule:?}"),
+    }
 }
 
 /// What a reader says. Its errors cite sections, not reasons: the case's reason is taken for one that cites the case's section.
@@ -91,12 +135,16 @@ fn said(case: &Case, read: impl FnOnce() -> Result<Value, Box<dyn StdError>>) ->
             text = format!("{text}: {cause}");
             source = cause.source();
         }
-        let reason = match case.description["refused"].as_str() {
-            Some("tensor") if cites(case, &text) => "tensor",
-            Some("limit") if cites(case, &text) => "limit",
-            Some("digest") if cites(case, &text) => "digest",
-            _ => "another section",
-        };
-        Refusal { reason, text }
+        Refusal { reason: reason(case, case.description["refused"].as_str(), &text), text }
     })
+}
+
+/// The reason that is expected, if the error cites a section that the case is about.
+fn reason(case: &Case, expected: Option<&str>, text: &str) -> &'static str {
+    match expected {
+        Some("tensor") if cites(case, text) => "tensor",
+        Some("limit") if cites(case, text) => "limit",
+        Some("digest") if cites(case, text) => "digest",
+        _ => "another section",
+    }
 }
