@@ -14,6 +14,7 @@ from maker import (
     cartons_names,
     cartons_tensors,
     checkpoints,
+    dataset_index,
     datasets,
     safetensors_files,
     ztensor_files,
@@ -38,7 +39,7 @@ def groups():
         "safetensors": safetensors_files.cases(),
         "checkpoints": checkpoints.cases(),
         "ztensor": [*ztensor_files.cases(), *ztensor_sparse.cases(), *ztensor_groups.cases()],
-        "datasets": datasets.cases(),
+        "datasets": [*datasets.cases(), *dataset_index.cases()],
     }
 
 

@@ -1,5 +1,5 @@
-"""What other implementations say of the corpus: SciPy and NumPy of what sparse and quantized objects stand for, and the libraries of the formats
-of which files there are. Each test says which package it misses where it cannot run."""
+"""What other implementations say of the corpus: SciPy and NumPy of what sparse and quantized objects stand for, Arrow of the indexes of datasets, and
+the libraries of the formats of which files there are. Each test says which package it misses where it cannot run."""
 
 import hashlib
 import json
@@ -18,6 +18,11 @@ try:
     import scipy.sparse
 except ImportError:
     scipy = None
+try:
+    import pyarrow as pa
+    import pyarrow.parquet
+except ImportError:
+    pa = None
 # By name: folders of the corpus are called as these packages are, and can be imported, too.
 try:
     from ztensor import Reader
@@ -110,6 +115,30 @@ class Dense(unittest.TestCase):
                     self.assertEqual(sha256(dense), one["dense"]["sha256"])
                     n_compared += 1
         self.assertGreater(n_compared, 90)
+
+
+class Index(unittest.TestCase):
+    @unittest.skipUnless(pa, "pyarrow is not installed")
+    def test_is_what_arrow_reads(self):
+        """Also what is wrong with an index is in its rows and columns, but for those that are no Parquet."""
+        no_parquet, n_compared = set(), 0
+        for path, case in cases("datasets").items():
+            index = path / "_tensor_index.parquet"
+            if not index.exists():
+                continue
+            try:
+                table = pa.parquet.read_table(index)
+                table.validate(full=True)
+            except pa.ArrowInvalid:
+                no_parquet.add(path.name)
+                continue
+            if "reads" in case:
+                columns = ["tensor_key", "file_name", "shape", "dtype"]
+                rows = sorted(table.select(columns).to_pylist(), key=lambda row: (row["tensor_key"].encode(), row["file_name"].encode()))
+                self.assertEqual(rows, case["reads"]["index"], path.name)
+                n_compared += 1
+        self.assertEqual(no_parquet, {"index-no-parquet", "index-cut-off"})
+        self.assertGreater(n_compared, 5)
 
 
 class Libraries(unittest.TestCase):

@@ -1,9 +1,10 @@
-//! Datasets: their samples, and what verifying them finds.
+//! Datasets: their samples, their index, and what verifying them finds.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use carton_core::digest::Sha256Digest;
+use carton_dataset::index::{self, INDEX_NAME, IndexRow};
 use carton_dataset::{Category, Checks, Dataset, DatasetError, verify};
 use carton_tensor::safetensors::dtype_name;
 use serde_json::{Value, json};
@@ -27,7 +28,17 @@ fn read(case: &Case) -> Said {
     }
     let dataset = Dataset::open(&case.path).map_err(manifest)?;
     let samples: Result<Vec<Value>, DatasetError> = dataset.samples().map(|sample| Ok(describe(&sample?))).collect();
-    samples.map(|samples| json!({ "samples": samples })).map_err(manifest)
+    let mut described = json!({ "samples": samples.map_err(manifest)? });
+    let path = case.path.join(INDEX_NAME);
+    if path.exists() {
+        let index = index::read(&path).map_err(|error| Refusal { reason: "index", text: error.to_string() })?;
+        described["index"] = index.rows().iter().map(describe_row).collect();
+    }
+    Ok(described)
+}
+
+fn describe_row(row: &IndexRow) -> Value {
+    json!({ "tensor_key": &*row.tensor_key, "file_name": &*row.file_name, "shape": &*row.shape, "dtype": &*row.dtype })
 }
 
 fn describe(sample: &carton_dataset::Sample) -> Value {
