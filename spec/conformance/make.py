@@ -17,6 +17,9 @@ from maker import (
     dataset_index,
     datasets,
     safetensors_files,
+    weights_merging,
+    weights_models,
+    weights_numbers,
     ztensor_files,
     ztensor_groups,
     ztensor_sparse,
@@ -40,6 +43,7 @@ def groups():
         "checkpoints": checkpoints.cases(),
         "ztensor": [*ztensor_files.cases(), *ztensor_sparse.cases(), *ztensor_groups.cases()],
         "datasets": [*datasets.cases(), *dataset_index.cases()],
+        "weights": [*weights_numbers.cases(), *weights_models.cases(), *weights_merging.cases()],
     }
 
 

@@ -3,7 +3,7 @@
 import re
 
 # The pages whose demands files can break.
-PAGES = ("carton-format.md", "carton-format-extensions.md", "safetensors.md", "ztensor.md", "dataset.md")
+PAGES = ("carton-format.md", "carton-format-extensions.md", "safetensors.md", "ztensor.md", "dataset.md", "weights.md")
 
 DEMANDS = re.compile(r"\b(must|never|refuses?|refused|an error|not supported)\b|\bno\b[^.]*\bmay\b", re.IGNORECASE)
 # A number of a paragraph, such as **§2.5**, or of a heading, such as ### 2.5.

@@ -1,5 +1,5 @@
-"""What other implementations say of the corpus: SciPy and NumPy of what sparse and quantized objects stand for, Arrow of the indexes of datasets, and
-the libraries of the formats of which files there are. Each test says which package it misses where it cannot run."""
+"""What other implementations say of the corpus: SciPy and NumPy of what sparse and quantized objects stand for, NumPy of how weights are quantized,
+Arrow of the indexes of datasets, and the libraries of the formats of which files there are. Each test says which package it misses where it cannot run."""
 
 import hashlib
 import json
@@ -139,6 +139,80 @@ class Index(unittest.TestCase):
                 n_compared += 1
         self.assertEqual(no_parquet, {"index-no-parquet", "index-cut-off"})
         self.assertGreater(n_compared, 5)
+
+
+def int8_by_numpy(values, per_channel):
+    """Integers and scales by the formulas of weights.md §2.2, in NumPy's float32 or float64. Not for numbers whose scale is beyond these."""
+    wide = np.float64 if values.dtype == np.float64 else np.float32
+    values = values.astype(wide)
+    finite = np.where(np.isfinite(values), values, 0)
+    axes = tuple(range(1, values.ndim)) if per_channel and values.ndim > 1 and values.size else None
+    largest = np.max(np.abs(finite), axis=axes, initial=0, keepdims=axes is not None)
+    scale = np.where(largest > 0, wide(127) / np.where(largest > 0, largest, 1), wide(1)).astype(wide)
+    scaled = (finite * scale).astype(np.float64)
+    integers = np.trunc(scaled)
+    integers += np.where(np.abs(scaled - integers) >= 0.5, np.sign(scaled), 0)
+    return np.clip(integers, -128, 127).astype(np.int8), scale.astype(np.float64).ravel()
+
+
+class Weights(unittest.TestCase):
+    @unittest.skipUnless(np and deserialize, "numpy, ml_dtypes and safetensors are not installed")
+    def test_integers_and_scales_are_those_of_numpy(self):
+        n_compared = 0
+        for path, case in cases("weights").items():
+            # One tensor; of tiny numbers the formula has another step.
+            if case["asks"] != "int8" or not path.name.startswith("int8-") or "error" not in case["reads"] or "tiny" in path.name:
+                continue
+            with self.subTest(case=path.name):
+                ((_, stored),) = deserialize((path / "model.safetensors").read_bytes())
+                names = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "F8_E5M2": "float8_e5m2"}
+                values = np.frombuffer(stored["data"], dtype_of(names[stored["dtype"]])).reshape(stored["shape"])
+                integers, scales = int8_by_numpy(values, case["options"]["scales"] == "channel")
+                expected = {one["name"]: one for one in case["reads"]["tensors"]}
+                self.assertEqual(sha256(integers), expected["a"]["sha256"])
+                self.assertEqual(sha256(scales), expected["a.scale"]["sha256"])
+                n_compared += 1
+        self.assertGreater(n_compared, 20)
+
+    @unittest.skipUnless(np and deserialize, "numpy, ml_dtypes and safetensors are not installed")
+    def test_groups_are_those_of_numpy(self):
+        n_compared = 0
+        for path, case in cases("weights").items():
+            if case["asks"] != "int8 in groups" or "reads" not in case:
+                continue
+            with self.subTest(case=path.name):
+                ((_, stored),) = deserialize((path / "model.safetensors").read_bytes())
+                dtype = {"F64": np.float64, "F32": np.float32}[stored["dtype"]]
+                values = np.frombuffer(stored["data"], dtype).reshape(stored["shape"]).astype(np.float64)
+                groups = np.split(values, range(case["options"]["group_size"], len(values), case["options"]["group_size"]))
+                finite = [np.where(np.isfinite(group), group, 0) for group in groups]
+                scales = [(np.max(np.abs(group), axis=0) / 127).astype(np.float32) for group in finite]
+                with np.errstate(all="ignore"):
+                    steps = [np.where(scale > 0, group / scale.astype(np.float64), 0) for group, scale in zip(finite, scales)]
+                steps = np.concatenate(steps)
+                integers = np.trunc(steps) + np.where(np.abs(steps - np.trunc(steps)) >= 0.5, np.sign(steps), 0)
+                self.assertEqual(sha256(np.clip(integers, -127, 127).astype(np.int8)), case["reads"]["integers"]["sha256"])
+                self.assertEqual(sha256(np.stack(scales)), case["reads"]["scales"]["sha256"])
+                n_compared += 1
+        self.assertGreater(n_compared, 6)
+
+    @unittest.skipUnless(np and deserialize, "numpy, ml_dtypes and safetensors are not installed")
+    def test_statistics_are_those_of_numpy(self):
+        for path, case in cases("weights").items():
+            if case["asks"] != "statistics":
+                continue
+            for name, stored in deserialize((path / "model.safetensors").read_bytes()):
+                with self.subTest(case=path.name, tensor=name):
+                    kinds = {"F": "float", "I": "int", "U": "uint"}
+                    word = stored["dtype"]
+                    special = {"BOOL": "bool", "BF16": "bfloat16", "F8_E5M2": "float8_e5m2"}
+                    values = np.frombuffer(stored["data"], dtype_of(special.get(word) or kinds[word[0]] + word[1:])).astype(np.float64)
+                    expected = case["reads"]["statistics"][name]
+                    finite = values[np.isfinite(values)]
+                    found = [finite.min(), finite.max(), finite.mean(), finite.std()] if finite.size else [None] * 4
+                    self.assertEqual(found, [expected[key] for key in ("min", "max", "mean", "standard_deviation")])
+                    self.assertEqual(int(np.isnan(values).sum()), expected["nan"])
+                    self.assertEqual(int(np.isinf(values).sum()), expected["infinite"])
 
 
 class Libraries(unittest.TestCase):

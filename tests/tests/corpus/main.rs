@@ -5,6 +5,7 @@
 mod cartons;
 mod datasets;
 mod tensor_files;
+mod weights;
 
 use std::path::PathBuf;
 
