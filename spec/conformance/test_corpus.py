@@ -16,7 +16,7 @@ import rules  # noqa: E402
 from maker.case import write_all  # noqa: E402
 from refusal import REASONS  # noqa: E402
 
-MAX_SIZE = 2_500_000
+MAX_SIZE = 2_000_000
 # Reasons that the reader of cartons does not have.
 OF_WEIGHTS = ("description", "weights")
 
