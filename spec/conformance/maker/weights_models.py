@@ -104,6 +104,7 @@ def no_descriptions():
     version = "`version` is 1; a reader refuses any other"
     toml = "A TOML file that says which tensors there should be"
     dtypes = "`dtypes` lists what tensors may have, by the names of NumPy and `ml_dtypes`"
+    bounds = "either may be absent, neither is NaN, and `min` is at most `max`"
     shape = "Each entry has a `name` and a `shape`, whose dimensions are integers or names in `sizes`"
     layer = "An entry with `repeat` stands for that many tensors, and `{layer}` in its name for 0, 1, 2 and so on"
     most = "There are at most 1,000,000 tensors, with 256 MiB of names, in a file of at most 4 MiB"
@@ -119,7 +120,14 @@ def no_descriptions():
         bad("version-2", "version 2", "3.1", version, W.replace("version = 1", "version = 2")),
         bad("version-2-with-unknown-key", "version 2 with a key that there is not", "3.1", version, W.replace("version = 1", "version = 2\nfuture = 1")),
         bad("unknown-dtype", "a dtype that there is not", "3.2", dtypes, described(("w", [2, 2]), more='dtypes = ["F32"]')),
-        bad("unknown-method", "a method that there is not", "3.3", "`method` is how the tensors marked `quantized` are quantized:", described(("w", [2, 2]), more='quantization = { method = "int4" }')),
+        bad("unknown-method", "a method that there is not", "3.3", "`method` is how the tensors marked `quantized` are quantized", described(("w", [2, 2]), more='quantization = { method = "int4" }')),
+        bad("scale-of-zero", "a scale of 0", "3.3", "a `scale` is a finite number above 0", described(("w", [2, 2]), more='quantization = { method = "ternary", scale = 0.0 }')),
+        bad("scale-of-infinity", "an infinite scale", "3.3", "a `scale` is a finite number above 0", described(("w", [2, 2]), more='quantization = { method = "ternary", scale = inf }')),
+        bad("values-that-fall", "a least number above the greatest", "3.2", bounds, described(("w", [2, 2]), more="values = { min = 1.0, max = 0.0 }")),
+        bad("value-of-nan", "a least number that is NaN", "3.2", bounds, described(("w", [2, 2]), more="values = { min = nan }")),
+        bad("quantized-without-quantization", "a tensor that is quantized, and no word of how", "3.4", "and is refused where there is no `[quantization]`", described(("w", [2, 2], "quantized = true\n"))),
+        bad("of-65-dimensions", "a dimension too many", "3.4", "A shape has at most 64 dimensions", described(("w", [1] * 65))),
+        bad("negative-size", "a dimension below 0", "3", toml, described(("w", [-1]))),
         bad("unknown-size", "a dimension that is no name in `sizes`", "3.4", shape, described(("w", '["width"]'))),
         bad("repeat-without-layer", "a name without `{layer}` that is repeated", "3.4", layer, described(("w", [2, 2], "repeat = 2\n"))),
         bad("layer-without-repeat", "a name with `{layer}` that is not repeated", "3.4", layer, described(("w.{layer}", [2, 2]))),
