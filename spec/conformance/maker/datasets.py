@@ -203,6 +203,13 @@ def found():
         files = {path: content for path, content in {**good, **changes}.items() if content is not None}
         return case(name, about, section, words, files, refused=finding)
 
+    def of_nothing(name, about, tensors, n_samples):
+        content = shard(tensors, {**BATCH_HINTS, "dataset.samples": str(n_samples)})
+        schema = {column: {"dtype": dtype, "shape": shape} for column, (dtype, shape, _) in tensors.items()}
+        files = {MANIFEST: json.dumps(manifest_of(listed({FIRST: n_samples}, **{FIRST: content}), schema)).encode(), FIRST: content}
+        words = "A shard in batch mode has at most 2²⁰ samples more than its tensors have bytes, and none if it has no tensors"
+        return case(name, about, "3.4", words, files, refused="samples")
+
     first = good[FIRST]
     other_count = json.loads(good[MANIFEST])
     other_count["shards"][0]["samples_count"] = 3
@@ -218,5 +225,7 @@ def found():
         bad("shard-link-out", "a shard that is a link out of the folder", "a shard is a link that §3.3 forbids", "link", **{FIRST: Link("../batch/" + FIRST)}),
         bad("schema-differs", "a schema of another tensor", "the tensors of a shard are not those of the schema", "schema", **{MANIFEST: json.dumps(wrong_schema).encode()}),
         bad("samples-differ", "another number of samples", "a shard has not as many samples as the manifest says (§2.2, §2.3)", "samples", **{MANIFEST: json.dumps(other_count).encode()}),
+        of_nothing("too-many-samples", "a sample more than there may be where a tensor has no bytes", {"x": ("U8", [(1 << 20) + 1, 0], b"")}, (1 << 20) + 1),
+        of_nothing("samples-of-no-tensors", "a sample, and no tensors", {}, 1),
         bad("unfinished", "a folder `_tasks`", "there is a folder `_tasks`: a writer was stopped, or is not done yet", "unfinished", **{"_tasks/left": b""}),
     ]  # fmt: skip
