@@ -162,6 +162,16 @@ pub enum DatasetError {
         /// What is there.
         problem: String,
     },
+    /// The tensors of a shard are not what [`ShardLayout`](crate::ShardLayout) says.
+    #[error("shard `{shard}` is not what it was said to be: {problem}")]
+    Layout {
+        /// The file.
+        shard: String,
+        /// What is there.
+        problem: String,
+        /// Whether it would be, if a name might come twice.
+        has_repeated_name: bool,
+    },
     /// Nothing says how the samples of a shard lie in its tensors.
     #[error("nothing says how many samples shard `{shard}` has: {problem}")]
     UnknownSamples {

@@ -101,6 +101,8 @@ pub enum ShardLayout {
         separator: String,
         /// The columns. Without them they are what the names of all rows have in common.
         columns: Option<Vec<String>>,
+        /// What happens when a name comes twice: with [`Duplicates::LastWins`] it may be in several shards.
+        duplicates: Duplicates,
     },
 }
 

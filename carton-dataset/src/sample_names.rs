@@ -134,8 +134,8 @@ impl SampleNames {
     }
 
     /// Finds out how the names of all tensors of a dataset, sorted, are made of those of `n_samples` samples; of fewer if some had the same
-    /// name, and the last of them counts.
-    pub(crate) fn infer(names: &[&str], n_samples: u64) -> Option<Self> {
+    /// name, and the last of them counts. `may_be_columns` says whether the tensors could be columns of batches by their shapes.
+    pub(crate) fn infer(names: &[&str], n_samples: u64, may_be_columns: bool) -> Option<Self> {
         let longest = longest(names)?;
         let mut budget = Budget::of(names);
         let mut exact: Option<Self> = None;
@@ -157,7 +157,8 @@ impl SampleNames {
                 continue;
             }
             // A single name of all samples may be no name at all, but what some columns have in common.
-            let is_fewer = |found: u64| found < n_samples && (found > 1 || separator == KeyValue::SEPARATOR);
+            let may_be_one = !(may_be_columns && is_common(separator));
+            let is_fewer = |found: u64| found < n_samples && (found > 1 || may_be_one);
             each_way(names, separator, &mut budget, is_fewer, |found, way| {
                 if fewer.as_ref().is_none_or(|(most, _)| *most < found) {
                     fewer = Some((found, way));
@@ -340,10 +341,10 @@ mod tests {
 
     #[test]
     fn separators_are_found() {
-        let check = |n_samples: u64, names: &[&str], expected: Option<(&str, &[&str], u64)>| {
+        let check_of = |may_be_columns, n_samples: u64, names: &[&str], expected: Option<(&str, &[&str], u64)>| {
             let mut names = names.to_vec();
             names.sort_unstable();
-            let found = SampleNames::infer(&names, n_samples);
+            let found = SampleNames::infer(&names, n_samples, may_be_columns);
             let found = found.map(|found| {
                 let KeyValueNames { separator, columns } = found.to_key_value();
                 (separator, columns, found.count(names.iter().copied()))
@@ -354,6 +355,7 @@ mod tests {
             });
             assert_eq!(found, expected, "{names:?}");
         };
+        let check = |n_samples, names: &[&str], expected| check_of(true, n_samples, names, expected);
         check(2, &["a__x", "b__x", "a__y", "b__y"], Some(("__", &["x", "y"], 2)));
         check(2, &["a/x", "b/x"], Some(("/", &["x"], 2)));
         check(2, &["user-1::x_y", "user-2::x_y"], Some(("::", &["x_y"], 2)));
@@ -375,6 +377,11 @@ mod tests {
         check(9, &["a/x", "b/x"], Some(("/", &["x"], 2)));
         check(9, &["aemb", "bemb", "aid", "bid"], Some(("", &["emb", "id"], 2)));
         check(9, &["a__x", "a__y"], Some(("__", &["x", "y"], 1)));
+        check(9, &["a/x", "a/y"], Some(("/", &["x", "y"], 1)));
+        check(9, &["a/in/x", "a/in/y"], Some(("/", &["in/x", "in/y"], 1)));
+        check(9, &["a_x", "a_y"], None);
+        check_of(false, 9, &["a_x", "a_y"], Some(("_", &["x", "y"], 1)));
+        check_of(false, 9, &["x", "y"], None);
         // Columns of batches.
         check(64, &["image", "label"], None);
         check(64, &["image"], None);
@@ -426,22 +433,22 @@ mod tests {
         let other = format!("{long}x");
         let names = [long.as_str(), other.as_str()];
         let start = std::time::Instant::now();
-        let _ = SampleNames::infer(&names, 7);
+        let _ = SampleNames::infer(&names, 7, true);
         let many: Vec<String> = (0..20_000).map(|i| format!("{i:06}_{i:06}_{i:06}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        assert_eq!(SampleNames::infer(&many, 7), None);
+        assert_eq!(SampleNames::infer(&many, 7, true), None);
         // Each column ends with all that are shorter.
         let nested: Vec<String> = (1..=4096).map(|length| format!("/{}", "a".repeat(length))).collect();
         let mut nested: Vec<&str> = nested.iter().map(String::as_str).collect();
         nested.sort_unstable();
-        assert!(SampleNames::infer(&nested, 1).is_some());
-        assert_eq!(SampleNames::infer(&nested, 0), None);
+        assert!(SampleNames::infer(&nested, 1, true).is_some());
+        assert_eq!(SampleNames::infer(&nested, 0, true), None);
         // All names but one can be taken apart, in many ways.
         let mixed: Vec<String> =
             nested.iter().map(|name| format!("{}{name}", "./-:".repeat(8))).chain(["x".to_owned()]).collect();
         let mut mixed: Vec<&str> = mixed.iter().map(String::as_str).collect();
         mixed.sort_unstable();
-        let _ = SampleNames::infer(&mixed, 1);
+        let _ = SampleNames::infer(&mixed, 1, true);
         assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
     }
 }

@@ -165,6 +165,11 @@ fn named_samples_of_the_connector_are_whole_whatever_their_separator_is() {
         check(separator, &["emb"], &[(&["a", "b", "c"], 3)], 3);
         check(separator, &["emb"], &[(&["a"], 1)], 768);
     }
+    // All rows have one name.
+    for separator in ["__", "/", "::", " - "] {
+        check(separator, &["emb"], &[(&["a"], 9)], 768);
+        check(separator, &["id", "x"], &[(&["a"], 9), (&["a"], 3)], 768);
+    }
     check("__", &["x"], &[(&["a", "a__b"], 2)], 768);
     check("/", &["x"], &[(&["d/1", "d/2"], 2), (&["e/1"], 1)], 768);
 }

@@ -93,7 +93,7 @@ pub(crate) struct DatasetWriteArgs {
     #[arg(long, value_name = "N")]
     pub(crate) batch_size: Option<NonZeroUsize>,
 
-    /// Make tensors of every row, named after its value in this column
+    /// Make tensors of every row, named after its value in this column. Spaces around the name are no part of it
     #[arg(long, value_name = "NAME")]
     pub(crate) name_col: Option<String>,
 
@@ -179,6 +179,10 @@ pub(crate) struct DatasetMergeArgs {
     /// The columns that are named after this separator; without this, what the names of all rows have in common
     #[arg(long, value_name = "A,B", requires = "kv_separator")]
     pub(crate) columns: Option<Columns>,
+
+    /// What happens when a name is in two of these shards [default: fail]
+    #[arg(long, value_name = "WHAT", ignore_case = true, alias = "duplicates-strategy", requires = "kv_separator")]
+    pub(crate) duplicates: Option<DuplicatesChoice>,
 
     /// Write an index of all tensors as well, _tensor_index.parquet: a folder, which Spark reads, or a file
     #[arg(

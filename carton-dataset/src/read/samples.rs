@@ -85,10 +85,17 @@ impl SampleLayouts {
             Some(said) => Some(Arc::new(SampleNames::new(said.separator.clone(), said.columns.iter().cloned()))),
             None => {
                 let names: Vec<&str> = self.manifest.schema().keys().map(String::as_str).collect();
-                SampleNames::infer(&names, self.manifest.total_samples()).map(Arc::new)
+                SampleNames::infer(&names, self.manifest.total_samples(), self.may_be_batches()).map(Arc::new)
             }
         };
         self.names.get_or_init(find).as_ref()
+    }
+
+    /// Whether the tensors of the manifest could be columns, which have one number of rows.
+    fn may_be_batches(&self) -> bool {
+        let mut n_rows = self.manifest.schema().values().map(|tensor| tensor.shape.first());
+        let first = n_rows.next().flatten();
+        first.is_some() && n_rows.all(|other| other == first)
     }
 }
 

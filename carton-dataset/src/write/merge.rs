@@ -12,7 +12,7 @@ use super::attempt::io_error;
 use super::choice;
 use super::commit::{CommitOptions, commit, done, open_shard, parts_in};
 use super::commit_record::{self, CommitRecord};
-use super::gathered_schema::GatheredSchema;
+use super::gathered_schema::{GatheredSchema, Sharing};
 use super::publish::{publish, remove, to_json};
 use super::samples;
 use crate::error::DatasetError;
@@ -36,7 +36,7 @@ pub(super) struct FoundShard {
 /// As [`commit`]; [`DatasetError::Attempts`] where two attempts at one task have left shards and none was named, and where a
 /// shard is missing between others; [`DatasetError::Staging`] for one that is a symbolic link; [`DatasetError::UnknownSamples`] where nothing
 /// says how many samples there are; [`DatasetError::Samples`] for shards that do not go together, such as two with a name that must not
-/// come twice, or are not as `options` say; [`DatasetError::Shard`] for a shard that is cut off or damaged.
+/// come twice; [`DatasetError::Layout`] for those that are not as `options` say; [`DatasetError::Shard`] for a shard that is cut off or damaged.
 pub fn merge(folder: &Path, options: &CommitOptions) -> Result<Manifest, DatasetError> {
     if !choice::attempts(folder)?.is_empty() || CommitRecord::read(folder)?.is_some() {
         return commit(folder, options);
@@ -63,7 +63,13 @@ pub fn merge(folder: &Path, options: &CommitOptions) -> Result<Manifest, Dataset
     for (shard, samples) in found.iter().zip(&samples) {
         let path = &shard.shard_path;
         let added = gathered.add_shard(format_args!("shard `{path}`"), samples.sharing, &shard.header);
-        added.map_err(|problem| DatasetError::Samples { shard: path.clone(), problem })?;
+        added.map_err(|problem| match samples.is_told {
+            true => {
+                let has_repeated_name = samples.sharing == Sharing::NoNames;
+                DatasetError::Layout { shard: path.clone(), problem, has_repeated_name }
+            }
+            false => DatasetError::Samples { shard: path.clone(), problem },
+        })?;
     }
     let staged = options.index.map(|layout| {
         let staged = folder.join(format!(".index-{}.parquet", Uuid::new_v4().simple()));

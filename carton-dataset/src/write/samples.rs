@@ -10,7 +10,7 @@ use super::gathered_schema::Sharing;
 use super::merge::FoundShard;
 use crate::error::DatasetError;
 use crate::manifest::{KeyValueNames, Manifest};
-use crate::options::{ShardLayout, check_separator};
+use crate::options::{Duplicates, ShardLayout, check_separator};
 use crate::rows::{check_rows, rows};
 use crate::sample_names::{SampleNames, may_name_samples};
 use crate::shard_metadata::{BATCH, DUPLICATES_KEY, KEY_VALUE, LAST_WINS, MODE_KEY, SAMPLES_KEY};
@@ -21,13 +21,15 @@ pub(super) struct ShardSamples {
     pub(super) count: u64,
     /// What the shard has in common with others.
     pub(super) sharing: Sharing,
+    /// Whether the caller says so, and not the shard or a manifest.
+    pub(super) is_told: bool,
 }
 
 /// The samples of each shard, and how tensors are named where only `layout`, or the manifest that is replaced, says it. What a shard says
 /// itself counts more than what `layout` says, and that more than the manifest.
 ///
 /// # Errors
-/// [`DatasetError::UnknownSamples`], [`DatasetError::Samples`], [`DatasetError::Options`].
+/// [`DatasetError::UnknownSamples`], [`DatasetError::Samples`], [`DatasetError::Layout`], [`DatasetError::Options`].
 pub(super) fn resolve(
     shards: &[FoundShard],
     layout: Option<&ShardLayout>,
@@ -44,12 +46,16 @@ pub(super) fn resolve(
     let counted: Vec<ShardSamples> = match layout {
         _ if unsaid.is_empty() => Vec::new(),
         Some(ShardLayout::Batch { batch_size }) => batches(&unsaid, shards, *batch_size)?,
-        Some(ShardLayout::KeyValue { separator, columns }) => {
+        Some(ShardLayout::KeyValue { separator, columns, duplicates }) => {
             let names = names(&unsaid, separator, columns.as_deref())?;
             key_value = Some(names.to_key_value());
-            let count = |shard: &&FoundShard| ShardSamples {
-                count: names.count(shard.header.names()),
-                sharing: Sharing::NoNames,
+            let sharing = match duplicates {
+                Duplicates::Fail => Sharing::NoNames,
+                Duplicates::LastWins => Sharing::Anything,
+            };
+            let count = |shard: &&FoundShard| {
+                let count = names.count(shard.header.names());
+                ShardSamples { count, sharing, is_told: true }
             };
             unsaid.iter().map(count).collect()
         }
@@ -68,6 +74,11 @@ pub(super) fn resolve(
 
 fn wrong(shard: &FoundShard, problem: String) -> DatasetError {
     DatasetError::Samples { shard: shard.shard_path.clone(), problem }
+}
+
+/// A shard that is not as the caller says.
+fn not_as_told(shard: &FoundShard, problem: String) -> DatasetError {
+    DatasetError::Layout { shard: shard.shard_path.clone(), problem, has_repeated_name: false }
 }
 
 /// What a shard says of itself; `None` if it does not.
@@ -91,7 +102,7 @@ fn said(header: &Header) -> Result<Option<ShardSamples>, String> {
     if !is_batch && count > header.len() as u64 {
         return Err(format!("`{SAMPLES_KEY}` is {count}, and there are {} tensors", header.len()));
     }
-    Ok(Some(ShardSamples { count, sharing }))
+    Ok(Some(ShardSamples { count, sharing, is_told: false }))
 }
 
 /// Whether the shards are all batches, or none of them, as far as they or the options say.
@@ -105,6 +116,7 @@ fn check_modes(
         (None, Some(layout)) => Some(matches!(layout, ShardLayout::Batch { .. })),
         (None, None) => None,
     };
+    let is_told = layout.is_some() && samples.iter().any(Option::is_none);
     let mut first = None;
     for (shard, samples) in shards.iter().zip(samples) {
         let Some(found) = is_batch((shard, samples)) else { continue };
@@ -112,10 +124,8 @@ fn check_modes(
         if found != expected {
             let mode = |is_batch| if is_batch { BATCH } else { KEY_VALUE };
             let (found, expected) = (mode(found), mode(expected));
-            return Err(wrong(
-                shard,
-                format!("is in {found} mode, and shard `{}` in {expected} mode", other.shard_path),
-            ));
+            let problem = format!("is in {found} mode, and shard `{}` in {expected} mode", other.shard_path);
+            return Err(if is_told { not_as_told(shard, problem) } else { wrong(shard, problem) });
         }
     }
     Ok(())
@@ -135,13 +145,13 @@ fn batches(
     let expected = batch_size.get() as u64;
     let counted = unsaid.iter().map(|shard| {
         let found =
-            rows(&shard.header).map_err(|problem| wrong(shard, format!("it is no batch of rows: {problem}")))?;
+            rows(&shard.header).map_err(|problem| not_as_told(shard, format!("it is no batch of rows: {problem}")))?;
         let may_be_fewer = last.get(&shard.part.task) == Some(&shard.part.shard);
         if found != expected && !(may_be_fewer && found < expected) {
             let or_fewer = if may_be_fewer { "at most " } else { "" };
-            return Err(wrong(shard, format!("its tensors have {found} rows, expected {or_fewer}{expected}")));
+            return Err(not_as_told(shard, format!("its tensors have {found} rows, expected {or_fewer}{expected}")));
         }
-        Ok(ShardSamples { count: found, sharing: Sharing::Columns })
+        Ok(ShardSamples { count: found, sharing: Sharing::Columns, is_told: true })
     });
     counted.collect()
 }
@@ -151,7 +161,7 @@ fn of_manifest(unsaid: &[&FoundShard], replaced: Option<&Manifest>) -> Option<Ve
     let replaced = replaced?;
     let known = |shard: &&FoundShard| {
         let known = replaced.shards().get(replaced.position(&shard.shard_path)?)?;
-        let samples = ShardSamples { count: known.samples_count, sharing: Sharing::Anything };
+        let samples = ShardSamples { count: known.samples_count, sharing: Sharing::Anything, is_told: false };
         (known.bytes == shard.bytes).then_some(samples)
     };
     unsaid.iter().map(known).collect()
@@ -171,7 +181,7 @@ fn certain_batches(unsaid: &[&FoundShard]) -> Result<Vec<ShardSamples>, DatasetE
             let problem = format!("{problem}, so they are named after rows, with a separator that is not known");
             unknown(shard, false, problem)
         })?;
-        counted.push(ShardSamples { count, sharing: Sharing::Columns });
+        counted.push(ShardSamples { count, sharing: Sharing::Columns, is_told: false });
     }
     let names = |shard: &FoundShard| -> BTreeSet<String> { shard.header.names().map(str::to_owned).collect() };
     let Some(first) = unsaid.first() else { return Ok(counted) };
@@ -207,7 +217,7 @@ fn names(unsaid: &[&FoundShard], separator: &str, columns: Option<&[String]>) ->
         for shard in unsaid {
             if let Some(name) = names.without_column(shard.header.names()) {
                 let name = name.escape_debug();
-                return Err(wrong(
+                return Err(not_as_told(
                     shard,
                     format!("tensor `{name}` does not end with `{shown}` and one of the columns"),
                 ));
@@ -217,7 +227,7 @@ fn names(unsaid: &[&FoundShard], separator: &str, columns: Option<&[String]>) ->
     }
     for shard in unsaid {
         if let Some(name) = shard.header.names().find(|name| !name.contains(separator)) {
-            return Err(wrong(
+            return Err(not_as_told(
                 shard,
                 format!("tensor `{}` has no separator `{shown}` in its name", name.escape_debug()),
             ));

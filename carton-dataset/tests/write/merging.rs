@@ -100,7 +100,7 @@ fn batches_of(batch_size: usize) -> Option<ShardLayout> {
 
 fn named_with(separator: &str, columns: Option<&[&str]>) -> Option<ShardLayout> {
     let columns = columns.map(|columns| columns.iter().map(|&column| column.to_owned()).collect());
-    Some(ShardLayout::KeyValue { separator: separator.to_owned(), columns })
+    Some(ShardLayout::KeyValue { separator: separator.to_owned(), columns, duplicates: Duplicates::Fail })
 }
 
 #[track_caller]
@@ -180,7 +180,14 @@ fn samples_are_counted_as_is_said() {
     check_merge(&[some], named_with("/", None), Err("tensor `a__x` has no separator `/` in its name"));
     check_merge(&[some], named_with("\n", None), Err("has control characters"));
     // The same row twice.
-    check_merge(&[two, &[("a__x", &[8]), ("a__y", &[8])]], named_with("__", None), Err("has `a__x`, as shard"));
+    check_merge(
+        &[two, &[("a__x", &[8]), ("a__y", &[8])]],
+        named_with("__", None),
+        Err("said to be: has `a__x`, as shard"),
+    );
+    let (separator, duplicates) = ("__".to_owned(), Duplicates::LastWins);
+    let last_wins = Some(ShardLayout::KeyValue { separator, columns: None, duplicates });
+    check_merge(&[two, &[("a__x", &[8]), ("a__y", &[8])]], last_wins, Ok(3));
 
     check_merge(&[&[("image", &[4, 2])], &[("image", &[3, 2])]], batches_of(4), Ok(7));
     check_merge(&[&[("image", &[3, 2])], &[("image", &[4, 2])]], batches_of(4), Err("have 3 rows, expected 4"));

@@ -15,7 +15,8 @@ pub(super) fn failure(error: DatasetError) -> Failure {
     let hint = hint(&error);
     let exit = match &error {
         DatasetError::Interrupted => return Failure::with_exit(Exit::Interrupted, InterruptError::Interrupted),
-        DatasetError::Options(_) | DatasetError::NoColumn { .. } | DatasetError::UnknownSamples { .. } => Exit::Usage,
+        DatasetError::Options(_) | DatasetError::NoColumn { .. } => Exit::Usage,
+        DatasetError::UnknownSamples { .. } | DatasetError::Layout { .. } => Exit::Usage,
         error if is_io(error) => Exit::Failure,
         DatasetError::Input { .. }
         | DatasetError::NoManifest { .. }
@@ -88,6 +89,13 @@ fn hint(error: &DatasetError) -> Option<String> {
              columns there are"
         }
         DatasetError::DuplicateName { .. } => "--duplicates last-win keeps the last one",
+        DatasetError::Layout { has_repeated_name: true, .. } => {
+            "--duplicates last-win says that a name may be in several shards, as `duplicatesStrategy` `lastWin` of the Spark connector \
+             leaves it"
+        }
+        DatasetError::Layout { .. } => {
+            "--batch-size, --kv-separator and --columns say what the shards are that do not say it themselves"
+        }
         _ => return None,
     };
     Some(hint.to_owned())

@@ -3,12 +3,12 @@
 use std::io::{self, Read};
 use std::num::NonZeroUsize;
 
-use carton_dataset::{CommitOptions, ShardLayout, merge};
+use carton_dataset::{CommitOptions, Duplicates, ShardLayout, merge};
 use uuid::Uuid;
 
 use super::rows::InterruptibleStdin;
 use super::{Context, committed, failure, index_layout};
-use crate::args::{Columns, DatasetMergeArgs};
+use crate::args::{Columns, DatasetMergeArgs, DuplicatesChoice};
 use crate::failure::{Exit, Failure};
 use crate::interrupt::{self, Wanted};
 
@@ -39,7 +39,7 @@ pub(super) async fn run(arguments: DatasetMergeArgs, context: &Context<'_>) -> R
             n_tasks: arguments.tasks,
             index: arguments.generate_index.map(index_layout),
             overwrite: arguments.overwrite,
-            layout: layout(arguments.batch_size, arguments.kv_separator, arguments.columns),
+            layout: layout(arguments.batch_size, arguments.kv_separator, arguments.columns, arguments.duplicates),
         };
         merge(&arguments.dataset.dataset, &options).map_err(failure)
     })
@@ -52,12 +52,15 @@ fn layout(
     batch_size: Option<NonZeroUsize>,
     separator: Option<String>,
     columns: Option<Columns>,
+    duplicates: Option<DuplicatesChoice>,
 ) -> Option<ShardLayout> {
     match (batch_size, separator) {
         (Some(batch_size), _) => Some(ShardLayout::Batch { batch_size }),
-        (None, Some(separator)) => {
-            Some(ShardLayout::KeyValue { separator, columns: columns.map(|Columns(columns)| columns) })
-        }
+        (None, Some(separator)) => Some(ShardLayout::KeyValue {
+            separator,
+            columns: columns.map(|Columns(columns)| columns),
+            duplicates: duplicates.map_or(Duplicates::Fail, Duplicates::from),
+        }),
         (None, None) => None,
     }
 }

@@ -10,13 +10,13 @@ mod write;
 
 use std::borrow::Cow;
 
-use carton_dataset::Manifest;
 use carton_dataset::index::IndexLayout;
+use carton_dataset::{Duplicates, Manifest};
 use error::failure;
 use serde::Serialize;
 
 use super::Context;
-use crate::args::{DatasetCommand, IndexChoice};
+use crate::args::{DatasetCommand, DuplicatesChoice, IndexChoice};
 use crate::failure::{Exit, Failure};
 use crate::output::{Output, byte_size, count, one_line};
 
@@ -35,6 +35,15 @@ fn index_layout(choice: IndexChoice) -> IndexLayout {
     match choice {
         IndexChoice::Folder => IndexLayout::Folder,
         IndexChoice::File => IndexLayout::File,
+    }
+}
+
+impl From<DuplicatesChoice> for Duplicates {
+    fn from(choice: DuplicatesChoice) -> Self {
+        match choice {
+            DuplicatesChoice::Fail => Self::Fail,
+            DuplicatesChoice::LastWin => Self::LastWins,
+        }
     }
 }
 

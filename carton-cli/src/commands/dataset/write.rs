@@ -11,7 +11,7 @@ use carton_tensor::files::ElementType;
 
 use super::rows::Rows;
 use super::{Context, committed, contents, failure, index_layout};
-use crate::args::{DatasetWriteArgs, DtypeArgument, DuplicatesChoice, RoundingChoice, TailChoice};
+use crate::args::{DatasetWriteArgs, DtypeArgument, RoundingChoice, TailChoice};
 use crate::failure::{Exit, Failure};
 use crate::interrupt::{self, Leftover, Wanted};
 use crate::output::one_line;
@@ -154,16 +154,14 @@ fn options(arguments: &DatasetWriteArgs) -> Result<WriteOptions, Failure> {
             },
         },
         (None, name) => {
-            let mut mode = KeyValue::new(name.clone().unwrap_or_default());
+            let mut mode = KeyValue::new(name.as_deref().map(str::trim).unwrap_or_default());
             if let Some(separator) = &arguments.kv_separator {
                 separator.clone_into(&mut mode.separator);
             }
             if let Some(megabytes) = arguments.target_shard_size_mb {
                 mode.target_shard_bytes = megabytes << 20;
             }
-            if arguments.duplicates == Some(DuplicatesChoice::LastWin) {
-                mode.duplicates = Duplicates::LastWins;
-            }
+            mode.duplicates = arguments.duplicates.map_or(mode.duplicates, Duplicates::from);
             Mode::KeyValue(mode)
         }
     };

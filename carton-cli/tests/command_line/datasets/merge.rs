@@ -1,6 +1,7 @@
 //! `carton dataset merge`.
 
 use std::fs;
+use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -91,20 +92,44 @@ fn shards_from_many_machines_get_a_manifest() {
     assert_eq!(fs::read(&manifest).unwrap(), expected);
 }
 
+/// Writes a shard of vectors as other programs do, which does not say what it is.
+fn write_bare(folder: &Path, number: u32, names: &[&str]) {
+    let part = format!("part-0000{number}-0000-550e8400-e29b-41d4-a716-44665544000{number}.safetensors");
+    let tensor = RawTensor::new(ElementType::Float32, vec![768], vec![0_u8; 768 * 4].into()).unwrap();
+    let mut file = Vec::new();
+    safetensors::write(names.iter().map(|name| (*name, &tensor)), &Metadata::default(), &mut file).unwrap();
+    fs::write(folder.join(part), file).unwrap();
+}
+
+/// As the Spark connector leaves them with `duplicatesStrategy` `lastWin`.
+#[test]
+fn a_name_may_be_in_several_bare_shards_where_that_is_said() {
+    let sandbox = Sandbox::new();
+    let out = sandbox.work().join("out");
+    fs::create_dir(&out).unwrap();
+    write_bare(&out, 0, &["a::emb", "b::emb"]);
+    write_bare(&out, 1, &["a::emb"]);
+    assert_snapshot!(sandbox.carton("dataset merge out --kv-separator ::"), @"
+    exit code: 2
+    ----- stdout -----
+
+    ----- stderr -----
+    error: shard `part-00001-0000-[UUID].safetensors` is not what it was said to be: has `a::emb`, as shard `part-00000-0000-[UUID].safetensors` has
+
+    hint: --duplicates last-win says that a name may be in several shards, as `duplicatesStrategy` `lastWin` of the Spark connector leaves it
+    ");
+    let merged = sandbox.carton("dataset merge out --kv-separator :: --duplicates-strategy lastWin --json");
+    assert_eq!(merged.expect_code(0).json()["samples"], 3);
+    sandbox.carton("dataset verify out").expect_code(0);
+}
+
 /// Shards of other programs, in which the numbers of an embedding look as rows do.
 #[test]
 fn samples_of_bare_shards_are_asked_for() {
     let sandbox = Sandbox::new();
     let out = sandbox.work().join("out");
     fs::create_dir(&out).unwrap();
-    let numbers = [0_u8; 768 * 4];
-    let write = |number: u32, names: &[&str]| {
-        let part = format!("part-0000{number}-0000-550e8400-e29b-41d4-a716-44665544000{number}.safetensors");
-        let tensor = RawTensor::new(ElementType::Float32, vec![768], numbers.to_vec().into()).unwrap();
-        let mut file = Vec::new();
-        safetensors::write(names.iter().map(|name| (*name, &tensor)), &Metadata::default(), &mut file).unwrap();
-        fs::write(out.join(part), file).unwrap();
-    };
+    let write = |number, names: &[&str]| write_bare(&out, number, names);
     write(0, &["a::emb", "b::emb"]);
     assert_snapshot!(sandbox.carton("dataset merge out"), @"
     exit code: 2
@@ -125,20 +150,29 @@ fn samples_of_bare_shards_are_asked_for() {
 
     hint: --kv-separator S says what stands between the names of rows and columns, `__` unless another was chosen, and --columns A,B which columns there are
     ");
+    // What is said and is not so is no damage.
     assert_snapshot!(sandbox.carton("dataset merge out --batch-size 768"), @"
-    exit code: 4
+    exit code: 2
     ----- stdout -----
 
     ----- stderr -----
-    error: shard `part-00001-0000-[UUID].safetensors`: has the columns `c::emb`, and shard `part-00000-0000-[UUID].safetensors` `a::emb`, `b::emb`
+    error: shard `part-00001-0000-[UUID].safetensors` is not what it was said to be: has the columns `c::emb`, and shard `part-00000-0000-[UUID].safetensors` `a::emb`, `b::emb`
+
+    hint: --batch-size, --kv-separator and --columns say what the shards are that do not say it themselves
     ");
     assert_snapshot!(sandbox.carton("dataset merge out --kv-separator :: --columns pair"), @"
-    exit code: 4
+    exit code: 2
     ----- stdout -----
 
     ----- stderr -----
-    error: shard `part-00000-0000-[UUID].safetensors`: tensor `a::emb` does not end with `::` and one of the columns
+    error: shard `part-00000-0000-[UUID].safetensors` is not what it was said to be: tensor `a::emb` does not end with `::` and one of the columns
+
+    hint: --batch-size, --kv-separator and --columns say what the shards are that do not say it themselves
     ");
+    for arguments in ["--batch-size 7", "--kv-separator /"] {
+        let outcome = sandbox.carton(&format!("dataset merge out {arguments}")).expect_code(2);
+        assert!(outcome.stderr.contains("is not what it was said to be"), "{outcome}");
+    }
     assert_eq!(names(&out).len(), 2);
     assert_snapshot!(sandbox.carton("dataset merge out --kv-separator ::"), @"
     exit code: 0

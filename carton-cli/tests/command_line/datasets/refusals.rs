@@ -140,4 +140,5 @@ fn arguments_that_make_no_sense() {
     check("merge out --attempts one", "`one` names no attempt");
     check("merge out --batch-size 2 --kv-separator __", "cannot be used with");
     check("merge out --columns a", "--kv-separator <S>");
+    check("merge out --duplicates last-win", "--kv-separator <S>");
 }

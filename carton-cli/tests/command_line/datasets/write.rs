@@ -153,7 +153,7 @@ fn options_are_taken_as_the_connector_takes_them() {
     ");
     let listed = sandbox.carton("dataset ls out --tensors --json").json();
     assert_eq!((&listed["samples"], &listed["tensors"][3]["dtype"]), (&4.into(), &"F16".into()));
-    let named = ["dataset", "write", "rows.arrows", "named", "--name-col", "name", "--columns", "id , pair"];
+    let named = ["dataset", "write", "rows.arrows", "named", "--name-col", " name ", "--columns", "id , pair"];
     let ignored = ["--tail-strategy", "pad", "--duplicates", "lastwin", "--kv-separator", ""];
     assert_snapshot!(sandbox.run(named.into_iter().chain(ignored)), @"
     exit code: 0
