@@ -13,6 +13,8 @@
 
 mod column;
 mod error;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 pub mod index;
 mod input;
 mod manifest;

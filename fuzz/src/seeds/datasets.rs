@@ -17,10 +17,19 @@ use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::properties::{WriterProperties, WriterVersion};
 
 use super::Seed;
+use crate::generate::names::COLUMN_END;
 
 pub(super) fn seeds() -> Vec<Seed> {
     let mut seeds =
         vec![Seed::new("dataset_manifest", "manifest", manifest()), Seed::new("tensor_index", "index", index())];
+    for (name, n_samples, separator, columns) in [
+        ("two", "2", "__", ["x", "y"]),
+        ("fewer", "9", "/", ["in/x", "in/y"]),
+        ("one", "!9", "_", ["id", "user_id"]),
+        ("none-between", "2", "", ["emb", "é"]),
+    ] {
+        seeds.push(Seed::new("sample_names", name, names(n_samples, separator, columns)));
+    }
     for (name, compression) in
         [("plain", None), ("lz4", Some(CompressionType::LZ4_FRAME)), ("zstd", Some(CompressionType::ZSTD))]
     {
@@ -117,6 +126,14 @@ fn manifest() -> Vec<u8> {
     let schema = [("x".to_owned(), tensor("F32", &[2, 3])), ("y".to_owned(), tensor("I64", &[]))].into();
     let shards = SHARDS.into_iter().chain(["other.safetensors"]).map(shard).collect();
     Manifest::new(shards, schema).and_then(|manifest| manifest.to_json()).expect("it is valid")
+}
+
+/// The names of the tensors of two samples; of one where there cannot be more.
+fn names(n_samples: &str, separator: &str, columns: [&str; 2]) -> String {
+    let samples = if n_samples.starts_with('!') { &["a"][..] } else { &["a", "b-1"] };
+    let names = samples.iter().flat_map(|sample| columns.map(|column| format!("{sample}{separator}{column}")));
+    let names: Vec<String> = names.collect();
+    format!("{n_samples}\n{separator}\n{}\n{}", columns.join(&COLUMN_END.to_string()), names.join("\n"))
 }
 
 fn index() -> Vec<u8> {
