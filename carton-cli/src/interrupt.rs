@@ -2,13 +2,17 @@
 //!
 //! An interrupted command's future is dropped: that cancels calls, ends runner processes, and tells work on other threads
 //! to stop and remove its temporary files, which is waited for.
+//!
+//! What a command makes gets its name as the last thing. [`begin_publishing`] decides between that and a signal: after a signal nothing
+//! gets its name, and a command that has begun is not interrupted, because it could not say truly that it was.
 
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::io;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -33,6 +37,8 @@ const DEAF_AFTER: Duration = Duration::from_secs(1);
 pub(crate) enum InterruptError {
     #[error("interrupted")]
     Interrupted,
+    #[error("interrupted while what was written got its name, so that it may be there or not")]
+    WhilePublishing,
     #[error("cannot start the threads that do the work")]
     Threads(#[source] io::Error),
     #[error("cannot watch for signals")]
@@ -41,7 +47,32 @@ pub(crate) enum InterruptError {
     Thread(#[from] tokio::task::JoinError),
 }
 
-/// Runs `command` to its end, or until SIGINT, SIGTERM or SIGHUP.
+/// How far the command is: [`RUNNING`], and then one of the other two.
+static STAGE: AtomicU8 = AtomicU8::new(RUNNING);
+const RUNNING: u8 = 0;
+/// What it made gets its name.
+const PUBLISHING: u8 = 1;
+/// A signal came before that.
+const INTERRUPTED: u8 = 2;
+
+/// Asked before what the command made gets its name: `Break` after a signal. One that comes later does not interrupt the command, unless a
+/// second one follows it.
+pub(crate) fn begin_publishing() -> ControlFlow<()> {
+    match leave_running(PUBLISHING) {
+        INTERRUPTED => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    }
+}
+
+/// Begins this stage if none has begun, and returns the one that has.
+fn leave_running(stage: u8) -> u8 {
+    match STAGE.compare_exchange(RUNNING, stage, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => stage,
+        Err(begun) => begun,
+    }
+}
+
+/// Runs `command` to its end, or until SIGINT, SIGTERM or SIGHUP; until the second one if it is [publishing](begin_publishing).
 ///
 /// # Errors
 /// What the command returns; [`Exit::Interrupted`].
@@ -54,12 +85,18 @@ pub(crate) fn run<T>(command: impl Future<Output = Result<T, Failure>>) -> Resul
     let noticed = Arc::new(AtomicBool::new(false));
     let watchdog = runtime.spawn(end_when_deaf(Arc::clone(&noticed)));
     let result = runtime.block_on(async {
+        let mut command = pin!(command);
+        let interrupted = |error| Failure::with_exit(Exit::Interrupted, error);
+        tokio::select! {
+            result = &mut command => return result,
+            signal = stop_signal() => signal.map_err(|source| Failure::new(InterruptError::Signals(source)))?,
+        }
+        if leave_running(INTERRUPTED) == INTERRUPTED {
+            return Err(interrupted(InterruptError::Interrupted));
+        }
         tokio::select! {
             result = command => result,
-            signal = stop_signal() => Err(match signal {
-                Ok(()) => Failure::with_exit(Exit::Interrupted, InterruptError::Interrupted),
-                Err(source) => Failure::new(InterruptError::Signals(source)),
-            }),
+            _ = stop_signal() => Err(interrupted(InterruptError::WhilePublishing)),
         }
     });
     noticed.store(true, Ordering::Relaxed);
@@ -108,9 +145,13 @@ impl Drop for UnwantedWhenDropped {
 
 /// Ends the process when a signal came and the command does not notice: it is writing to a reader that does not read.
 async fn end_when_deaf(noticed: Arc<AtomicBool>) {
-    if stop_signal().await.is_ok() {
+    let mut is_first = true;
+    while stop_signal().await.is_ok() {
         tokio::time::sleep(DEAF_AFTER).await;
-        if !noticed.load(Ordering::Relaxed) {
+        // One signal alone does not interrupt what is being published.
+        let is_heeded = !is_first || leave_running(INTERRUPTED) == INTERRUPTED;
+        is_first = false;
+        if is_heeded && !noticed.load(Ordering::Relaxed) {
             end_all(RUNNERS_GRACE_INTERRUPTED);
             remove_leftovers();
             std::process::exit(i32::from(Exit::Interrupted.code()));
@@ -118,10 +159,10 @@ async fn end_when_deaf(noticed: Arc<AtomicBool>) {
     }
 }
 
-/// The files that only the work on other threads would remove, if it ended in time.
+/// The files and folders that only the work on other threads would remove, if it ended in time.
 static LEFTOVERS: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// A file that is removed when the process ends by a signal while this is alive, even if the thread that writes it is stuck.
+/// A file or folder that is removed when the process ends by a signal while this is alive, even if the thread that writes it is stuck.
 pub(crate) struct Leftover(PathBuf);
 
 impl Leftover {
@@ -138,9 +179,16 @@ impl Drop for Leftover {
 }
 
 fn remove_leftovers() {
+    // What is being published is finished by whoever comes next, who needs what is there.
+    if leave_running(INTERRUPTED) != INTERRUPTED {
+        return;
+    }
     for path in LEFTOVERS.lock().unwrap_or_else(PoisonError::into_inner).iter() {
         // Nothing is left to be told if it cannot be removed.
-        let _ = std::fs::remove_file(path);
+        let _ = match path.is_dir() {
+            true => std::fs::remove_dir_all(path),
+            false => std::fs::remove_file(path),
+        };
     }
 }
 

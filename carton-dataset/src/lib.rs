@@ -39,4 +39,4 @@ pub use read::{
     Assignment, Batch, Category, Checks, Dataset, Finding, Sample, Shards, Verification, VerifyProgress, verify,
 };
 pub use report::TaskReport;
-pub use write::{CommitOptions, TaskWriter, WriteProgress, abort, commit, merge, write};
+pub use write::{CommitHook, CommitOptions, CommitStep, TaskWriter, WriteProgress, abort, commit, merge, write};

@@ -7,18 +7,16 @@ use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use carton_tensor::files::ElementType;
+use carton_tensor::files::{ElementType, PendingFile};
 use carton_tensor::npy::{Array, NpzWriter, write_array};
 use carton_tensor::safetensors::{self, Layout, Metadata, SafetensorsError};
 use carton_tensor::ztensor::{self, Attribute, Object, QuantizedGroup, Version};
-use tempfile::NamedTempFile;
 
 use super::error::{TensorFileError, io_cause, shown_name};
 use super::source::Value;
 use super::ztensor_output::ZtensorOutput;
 use crate::args::SinkArgs;
-use crate::interrupt::{Leftover, Wanted};
-use crate::tensors::temporary_file_for;
+use crate::interrupt::{Leftover, Wanted, begin_publishing};
 
 /// The longest name of a tensor in an .npz file: an entry's name has at most 65,535 bytes, `.npy` included.
 const LONGEST_NPZ_NAME: usize = 65_535 - ".npy".len();
@@ -103,9 +101,9 @@ pub(crate) enum Piece<'a> {
 /// A file that is being written.
 pub(crate) struct Sink {
     path: PathBuf,
-    file: NamedTempFile,
+    file: PendingFile,
     /// Dropped after the file has its name, or is gone.
-    _leftover: Leftover,
+    _leftover: Option<Leftover>,
     writer: Writer,
     ztensor: ZtensorOutput,
     order: Vec<usize>,
@@ -163,9 +161,9 @@ impl Sink {
             return Err(TensorFileError::OneFits { path, found: planned.len() });
         }
         let unwritable = |source| TensorFileError::Io { action: "write", path: path.clone(), source };
-        let file = temporary_file_for(&path).map_err(unwritable)?;
-        let leftover = Leftover::new(file.path().to_path_buf());
-        let output = Stoppable { file: file.reopen().map_err(unwritable)?, wanted: wanted.clone() };
+        let file = PendingFile::new(&path).map_err(unwritable)?;
+        let leftover = file.temporary_name().map(|name| Leftover::new(name.to_path_buf()));
+        let output = Stoppable { file: file.file().try_clone().map_err(unwritable)?, wanted: wanted.clone() };
         let mut order: Vec<usize> = (0..planned.len()).collect();
         let writer = match format {
             OutputFormat::Safetensors => {
@@ -240,8 +238,11 @@ impl Sink {
         let Self { path, file, writer, _leftover, .. } = self;
         let failed = |source| TensorFileError::Io { action: "write", path: path.clone(), source };
         writer.finish().map_err(|error| unwritable(&path, error))?;
-        let length = file.as_file().metadata().map_err(failed)?.len();
-        file.persist(&path).map_err(|error| failed(error.error))?;
+        let length = file.file().metadata().map_err(failed)?.len();
+        if begin_publishing().is_break() {
+            return Err(TensorFileError::Interrupted);
+        }
+        file.publish().map_err(failed)?;
         Ok(length)
     }
 }

@@ -8,6 +8,6 @@ mod summary;
 mod to_json;
 
 pub(crate) use inputs::{DeclaredInput, ReadInputs};
-pub(crate) use outputs::{Destinations, JsonOutput, temporary_file_for};
+pub(crate) use outputs::{Destinations, JsonOutput};
 pub(crate) use summary::summary;
 pub(crate) use to_json::{JsonTensor, json_rows};

@@ -5,10 +5,10 @@ use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
 use carton_tensor::Tensor;
+use carton_tensor::files::PendingFile;
 use carton_tensor::npy::{self, NpyError};
 use serde::Serialize;
 use serde::ser::SerializeMap;
-use tempfile::NamedTempFile;
 
 use super::to_json::{JsonTensor, serialize_kind};
 use crate::args::OutputArgument;
@@ -116,8 +116,8 @@ impl Destinations {
         for (destination, path) in &self.0 {
             let npy_error = |source| OutputFileError::Npy { path: path.clone(), source };
             let io_error = |source| OutputFileError::Io { path: path.clone(), source };
-            let mut file = temporary_file_for(path).map_err(io_error)?;
-            let mut buffered = BufWriter::new(file.as_file_mut());
+            let file = PendingFile::new(path).map_err(io_error)?;
+            let mut buffered = BufWriter::new(file.file());
             match destination {
                 Destination::All => {
                     let tensors = outputs.iter().map(|(name, tensor)| (name.as_str(), tensor));
@@ -129,22 +129,11 @@ impl Destinations {
                 },
             }
             buffered.into_inner().map_err(|error| io_error(error.into_error()))?;
-            file.persist(path).map_err(|error| io_error(error.error))?;
+            file.publish().map_err(io_error)?;
             written.push(path.clone());
         }
         Ok(written)
     }
-}
-
-/// A file next to `path` that goes away unless it is renamed, with the permissions that a new file gets.
-pub(crate) fn temporary_file_for(path: &Path) -> io::Result<NamedTempFile> {
-    use std::os::unix::fs::PermissionsExt;
-    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    tempfile::Builder::new()
-        .prefix(".carton-")
-        .suffix(".tmp")
-        .permissions(std::fs::Permissions::from_mode(0o666))
-        .tempfile_in(folder)
 }
 
 /// An output as `--json` prints it: its data, or the file that holds it.

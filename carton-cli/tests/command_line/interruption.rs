@@ -14,7 +14,7 @@ use crate::sandbox::{Sandbox, names};
 /// The longest that anything here may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
         assert!(start.elapsed() < PATIENCE, "waited too long for {what}");
@@ -23,13 +23,13 @@ fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
 }
 
 /// Whether the process has a file open in the folder, be it one without a name.
-fn has_open_file_in(child: &Child, folder: &Path) -> bool {
+pub(crate) fn has_open_file_in(child: &Child, folder: &Path) -> bool {
     let folder = fs::canonicalize(folder).unwrap();
     let open = fs::read_dir(format!("/proc/{}/fd", child.id())).unwrap();
     open.flatten().any(|entry| fs::read_link(entry.path()).is_ok_and(|target| target.starts_with(&folder)))
 }
 
-fn interrupt(mut child: Child, signal: Signal) -> Output {
+pub(crate) fn interrupt(mut child: Child, signal: Signal) -> Output {
     assert!(child.try_wait().unwrap().is_none(), "it ended before it was interrupted");
     kill_process(Pid::from_child(&child), signal).unwrap();
     wait_until("the end", || child.try_wait().unwrap().is_some());
@@ -54,6 +54,23 @@ fn an_interrupted_pack_leaves_nothing() {
         assert_eq!(names(&out), [""; 0]);
         assert_eq!(names(&sandbox.temporary()), [""; 0]);
     }
+}
+
+/// What has no name yet needs nobody to remove it.
+#[test]
+fn a_killed_conversion_leaves_nothing() {
+    let sandbox = Sandbox::new();
+    let header = br#"{"x":{"dtype":"U8","shape":[536870912],"data_offsets":[0,536870912]}}"#;
+    let source = sandbox.write("x.safetensors", [&(header.len() as u64).to_le_bytes(), header.as_slice()].concat());
+    // The numbers are a hole, which takes no room.
+    let length = 8 + header.len() as u64 + (512 << 20);
+    fs::File::options().write(true).open(&source).unwrap().set_len(length).unwrap();
+    let out = sandbox.work().join("out");
+    fs::create_dir(&out).unwrap();
+    let child = sandbox.command(["tensor", "convert", "x.safetensors", "out/x.zt"]).spawn().unwrap();
+    wait_until("the unfinished file", || has_open_file_in(&child, &out));
+    interrupt(child, Signal::KILL);
+    assert_eq!(names(&out), [""; 0]);
 }
 
 #[test]

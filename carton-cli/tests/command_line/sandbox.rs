@@ -58,7 +58,7 @@ impl Sandbox {
             (escaped(path.to_str().unwrap()), "[SANDBOX]"),
             (escaped(env!("CARGO_BIN_EXE_carton")), "[CARTON]"),
             (r"\.partial-\w+".to_owned(), ".partial-[RANDOM]"),
-            (r"\.carton-\w+\.(tmp|partial)".to_owned(), ".carton-[RANDOM].$1"),
+            (r"\.carton-\w+\.partial".to_owned(), ".carton-[RANDOM].partial"),
             (r"PLATFORM +PATH".to_owned(), "PLATFORM  PATH"),
             (r"[0-9a-f]{64}".to_owned(), "[HASH]"),
             (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}".to_owned(), "[UUID]"),

@@ -5,7 +5,6 @@ mod error;
 mod example;
 mod info;
 mod mapped;
-mod output;
 mod references;
 mod rewrite;
 mod walk;

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use super::output::Pending;
+use carton_tensor::files::PendingFile;
+
+use super::write::unwritten;
 use super::{MAX_METADATA_LENGTH, METADATA, OnProgress, PackageError};
 use crate::archive::{self, ArchiveError, Compression, Content, Tail};
 use crate::contents::{Contents, ContentsError};
@@ -50,10 +52,10 @@ pub(crate) fn rewrite(
             entries.push((path.to_owned(), if is_in_place { Content::InPlace(Box::new(content)) } else { content }));
         }
     }
-    let mut pending = Pending::new(output).map_err(PackageError::io("write", output))?;
+    let mut pending = PendingFile::new(output).map_err(PackageError::io("write", output))?;
     let on_progress = |done: archive::WriteProgress| on_progress(done.bytes_done, done.bytes_total);
-    archive::write(pending.file(), entries, tail, compression, &on_progress)
-        .map_err(|error| at_fault(error, contents))?;
+    archive::write(pending.file_mut(), entries, tail, compression, &on_progress)
+        .map_err(|error| at_fault(error, contents, output))?;
     pending.publish().map_err(PackageError::io("write", output))
 }
 
@@ -78,7 +80,7 @@ pub(crate) fn check_output(contents: &Contents, location: Option<&Path>, output:
 }
 
 /// Tells what is wrong with the carton that is read from what stands in the way of writing.
-fn at_fault(error: ArchiveError, contents: &Contents) -> PackageError {
+fn at_fault(error: ArchiveError, contents: &Contents, output: &Path) -> PackageError {
     match error {
         ArchiveError::Digest { name, expected, found } => ContentsError::Digest { path: name, expected, found }.into(),
         ArchiveError::Format { .. }
@@ -87,6 +89,6 @@ fn at_fault(error: ArchiveError, contents: &Contents) -> PackageError {
         | ArchiveError::Io { action: "read", .. } => {
             ContentsError::Archive { path: contents.location(), source: error }.into()
         }
-        error => error.into(),
+        error => unwritten(error, output),
     }
 }

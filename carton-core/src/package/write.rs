@@ -6,11 +6,11 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use carton_tensor::Tensor;
+use carton_tensor::files::PendingFile;
 
-use super::output::Pending;
 use super::walk::{self, Found};
 use super::{MAX_METADATA_LENGTH, PackageError, references};
-use crate::archive::{self, Compression, Content, Tail};
+use crate::archive::{self, ArchiveError, Compression, Content, Tail};
 use crate::digest::{Sha256Digest, hash_all};
 use crate::links::Links;
 use crate::manifest::Manifest;
@@ -89,7 +89,7 @@ pub fn write(
 
 /// A complete carton that does not have its name yet. Dropped, it is gone.
 pub(crate) struct Unpublished {
-    pending: Pending,
+    pending: PendingFile,
     manifest: Manifest,
 }
 
@@ -111,7 +111,7 @@ impl Unpublished {
 
     /// Whether the file never had a name, so that no other program came upon it.
     pub(crate) fn is_private(&self) -> bool {
-        self.pending.is_nameless()
+        self.pending.temporary_name().is_none()
     }
 
     /// The name that it will have.
@@ -174,14 +174,23 @@ pub(crate) fn write_unpublished(
     if !tail.linked.is_empty() {
         tail.links = Some(input.links.to_bytes());
     }
-    let mut pending = Pending::new(output).map_err(PackageError::io("write", output))?;
+    let mut pending = PendingFile::new(output).map_err(PackageError::io("write", output))?;
     let on_progress = |done: archive::WriteProgress| on_progress(done.bytes_done, done.bytes_total);
-    let manifest = archive::write(pending.file(), entries, tail, compression, &on_progress)?;
+    let manifest = archive::write(pending.file_mut(), entries, tail, compression, &on_progress);
+    let manifest = manifest.map_err(|error| unwritten(error, output))?;
     // A link's digest was taken before the file it leads to was read again for the carton.
     if let Some((path, ..)) = symlinks.iter().find(|(_, target, digest)| manifest.get(target) != Some(*digest)) {
         return Err(PackageError::SourceChanged { path: path.clone() });
     }
     Ok(Unpublished { pending, manifest })
+}
+
+/// An error of writing a carton, which names the output: the archive's writer knows no name of it.
+pub(super) fn unwritten(error: ArchiveError, output: &Path) -> PackageError {
+    match error {
+        ArchiveError::Io { action: "write", source, .. } => PackageError::io("write", output)(source),
+        error => error.into(),
+    }
 }
 
 /// An [`OnProgress`] that shows nothing and never stops.

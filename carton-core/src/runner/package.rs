@@ -1,11 +1,11 @@
 //! Makes an archive of a runner's folder, the same to the byte wherever it is made, and the entry of an index that offers it.
 
-use std::fs::{self, File};
-use std::io::{self, BufReader, Read, Write};
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::ops::ControlFlow;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use carton_tensor::files::PendingFile;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde::Serialize;
@@ -86,10 +86,9 @@ pub fn package(
     let found = folder::list(folder).map_err(unpack_error)?;
     check_names(&found).map_err(unpack_error)?;
 
-    let parent = output.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let write_error = || InstallError::io("write", output);
-    let temporary = tempfile::Builder::new().prefix(".package-").tempfile_in(parent).map_err(write_error())?;
-    let hashing = Hashing { file: temporary, hasher: Hasher::new(), size: 0 };
+    let pending = PendingFile::new(output).map_err(write_error())?;
+    let hashing = Hashing { file: pending.file(), hasher: Hasher::new(), size: 0 };
     let mut archive = Builder::new(GzEncoder::new(hashing, Compression::default()));
     let total =
         found.iter().map(|found| if let FoundKind::File { length, .. } = found.kind { length } else { 0 }).sum();
@@ -105,9 +104,8 @@ pub fn package(
         }
     }
     let finished = archive.into_inner().and_then(GzEncoder::finish);
-    let Hashing { file, hasher, size } = finished.map_err(write_error())?;
-    file.as_file().set_permissions(fs::Permissions::from_mode(0o644)).map_err(write_error())?;
-    file.persist(output).map_err(|error| error.error).map_err(write_error())?;
+    let Hashing { hasher, size, .. } = finished.map_err(write_error())?;
+    pending.publish().map_err(write_error())?;
     Ok(Packaged { path: output.to_path_buf(), sha256: hasher.finish(), size, runners })
 }
 
@@ -176,12 +174,12 @@ pub fn add_to_index(
         entries.retain(|entry| !is_same_release(entry, &offered));
         entries.push(offered);
     }
-    let mut file = tempfile::Builder::new().prefix(".index-").tempfile_in(parent).map_err(write_error())?;
-    serde_json::to_writer_pretty(&mut file, &entries).map_err(|error| write_error()(error.into()))?;
-    file.write_all(b"\n").map_err(write_error())?;
-    file.as_file().set_permissions(fs::Permissions::from_mode(0o644)).map_err(write_error())?;
-    file.persist(path).map_err(|error| error.error).map_err(write_error())?;
-    Ok(())
+    let pending = PendingFile::new(path).map_err(write_error())?;
+    let mut output = BufWriter::new(pending.file());
+    serde_json::to_writer_pretty(&mut output, &entries).map_err(|error| write_error()(error.into()))?;
+    output.write_all(b"\n").and_then(|()| output.flush()).map_err(write_error())?;
+    drop(output);
+    pending.publish().map_err(write_error())
 }
 
 fn is_same_release(a: &serde_json::Value, b: &serde_json::Value) -> bool {
@@ -269,13 +267,13 @@ impl<R: Read> Read for Exactly<R> {
 }
 
 /// Hashes and counts what is written.
-struct Hashing {
-    file: tempfile::NamedTempFile,
+struct Hashing<'f> {
+    file: &'f File,
     hasher: Hasher,
     size: u64,
 }
 
-impl Write for Hashing {
+impl Write for Hashing<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let length = self.file.write(bytes)?;
         self.hasher.update(&bytes[..length]);

@@ -17,31 +17,15 @@ use uuid::Uuid;
 use super::attempt::{TASKS, folder, io_error};
 use super::choice;
 use super::commit_lock::CommitLock;
+use super::commit_options::{CommitOptions, CommitStep};
 use super::commit_record::{self, CommitRecord, RECORD};
 use super::gathered_schema::{GatheredSchema, Sharing};
 use super::publish::{publish, remove, to_json};
 use crate::error::DatasetError;
 use crate::index::{self, INDEX_NAME, IndexLayout};
 use crate::manifest::{MANIFEST_NAME, Manifest, Shard};
-use crate::options::ShardLayout;
 use crate::part_name::PartName;
 use crate::report::TaskReport;
-
-/// How tasks become a dataset.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CommitOptions {
-    /// The attempts that count, one of each task; those of a driver that knows which of its tasks succeeded. Else all that are
-    /// complete count, if there is no doubt about them: those of one job, and of each of its tasks the first by id.
-    pub attempts: Option<Vec<Uuid>>,
-    /// How many tasks there are, numbered from 0: with less or more the commit is refused.
-    pub n_tasks: Option<u32>,
-    /// Whether `_tensor_index.parquet` is written, and what it is.
-    pub index: Option<IndexLayout>,
-    /// Whether a dataset that is in the folder already is replaced.
-    pub overwrite: bool,
-    /// What the tensors of shards are that came without reports and do not say it themselves, for [`merge`](crate::merge).
-    pub layout: Option<ShardLayout>,
-}
 
 /// Makes a dataset of what [`TaskWriter`](crate::TaskWriter)s have written into `folder`, and removes all attempts, those that do
 /// not count among them.
@@ -52,14 +36,15 @@ pub struct CommitOptions {
 /// # Errors
 /// [`DatasetError::Exists`] where there is a dataset already, unless it is to be replaced; [`DatasetError::Attempts`] where it is in
 /// doubt what the tasks have written, where one has no complete attempt, and for shards that belong to none;
-/// [`DatasetError::Staging`]; [`DatasetError::Index`]; [`DatasetError::Io`].
+/// [`DatasetError::Staging`]; [`DatasetError::Index`]; [`DatasetError::Io`]; [`DatasetError::Interrupted`].
 pub fn commit(folder: &Path, options: &CommitOptions) -> Result<Manifest, DatasetError> {
     if options.attempts.as_ref().is_some_and(Vec::is_empty) {
         let problem = "no attempts were named".to_owned();
         return Err(DatasetError::Attempts { folder: folder.to_owned(), problem });
     }
-    let _lock = CommitLock::take(folder)?;
+    let _lock = CommitLock::take(folder, || options.ask(CommitStep::Preparing))?;
     if let Some(record) = CommitRecord::read(folder)? {
+        options.ask(CommitStep::Publishing)?;
         let manifest = carry_out(folder, &record, options.attempts.as_deref().unwrap_or_default())?;
         let named = options.attempts.iter().flatten().collect::<BTreeSet<_>>();
         if options.attempts.is_none() || named == record.attempts.iter().collect() {
@@ -70,6 +55,7 @@ pub fn commit(folder: &Path, options: &CommitOptions) -> Result<Manifest, Datase
         return Ok(manifest);
     }
     let record = prepare(folder, options)?;
+    options.ask(CommitStep::Publishing)?;
     record.write(folder)?;
     carry_out(folder, &record, &[])
 }
@@ -79,7 +65,7 @@ pub fn commit(folder: &Path, options: &CommitOptions) -> Result<Manifest, Datase
 /// # Errors
 /// [`DatasetError::Attempts`] for an attempt that a commit has begun with; [`DatasetError::Io`].
 pub fn abort(folder: &Path, attempts: &[Uuid]) -> Result<(), DatasetError> {
-    let _lock = CommitLock::take(folder)?;
+    let _lock = CommitLock::take(folder, || Ok(()))?;
     let record = CommitRecord::read(folder)?;
     let is_committed = |id: &Uuid| record.as_ref().is_some_and(|record| record.attempts.contains(id));
     if let Some(attempt) = attempts.iter().find(|id| is_committed(id)) {
@@ -126,7 +112,7 @@ fn prepare(folder: &Path, options: &CommitOptions) -> Result<CommitRecord, Datas
         return Err(attempts_error(format!("shard `{part}` is there already, and belongs to none of them")));
     }
     let manifest = manifest_of(&reports, folder)?;
-    let index = options.index.map(|layout| write_index(folder, &reports, layout)).transpose()?;
+    let index = options.index.map(|layout| write_index(folder, &reports, layout, options)).transpose()?;
     let replaced = options.overwrite.then_some(old);
     let attempts = reports.iter().map(|report| report.attempt).collect();
     Ok(CommitRecord::new(attempts, &manifest, index, replaced))
@@ -179,9 +165,15 @@ fn manifest_of(reports: &[TaskReport], folder: &Path) -> Result<Manifest, Datase
 }
 
 /// Writes the index below `_tasks`, and says what it is called there.
-fn write_index(dataset: &Path, reports: &[TaskReport], layout: IndexLayout) -> Result<String, DatasetError> {
+fn write_index(
+    dataset: &Path,
+    reports: &[TaskReport],
+    layout: IndexLayout,
+    options: &CommitOptions,
+) -> Result<String, DatasetError> {
     let mut rows = Vec::new();
     for report in reports {
+        options.ask(CommitStep::Preparing)?;
         let folder = folder(dataset, report.task, report.attempt);
         for shard in &report.shards {
             rows.extend(index_rows(&folder, &shard.shard_path)?);

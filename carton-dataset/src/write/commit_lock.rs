@@ -1,8 +1,10 @@
 //! Commits of one folder take turns.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use super::attempt::{TASKS, io_error};
 use super::publish::remove;
@@ -10,6 +12,9 @@ use crate::error::DatasetError;
 
 /// The file that is locked, below `_tasks`, with which it goes.
 const LOCK: &str = "commit.lock";
+
+/// How long a commit sleeps before it looks again whether its turn has come.
+const BETWEEN_TRIES: Duration = Duration::from_millis(10);
 
 /// Held by the commit whose turn it is. Dropped, it removes `_tasks` if nothing is left there.
 #[derive(Debug)]
@@ -20,11 +25,11 @@ pub(super) struct CommitLock {
 }
 
 impl CommitLock {
-    /// Waits for its turn.
+    /// Waits for its turn, as long as `is_wanted` says so.
     ///
     /// # Errors
-    /// [`DatasetError::Io`].
-    pub(super) fn take(dataset: &Path) -> Result<Self, DatasetError> {
+    /// [`DatasetError::Io`]; what `is_wanted` fails with.
+    pub(super) fn take(dataset: &Path, is_wanted: impl Fn() -> Result<(), DatasetError>) -> Result<Self, DatasetError> {
         let path = path(dataset);
         loop {
             let file = match File::options().create(true).truncate(false).write(true).open(&path) {
@@ -34,11 +39,16 @@ impl CommitLock {
                 }
                 Err(error) => return Err(io_error(&path)(error)),
             };
-            match file.lock() {
+            match file.try_lock() {
                 Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    is_wanted()?;
+                    thread::sleep(BETWEEN_TRIES);
+                    continue;
+                }
                 // Some network file systems have no locks; there the caller sees to it that one commit runs at a time.
-                Err(error) if error.kind() == io::ErrorKind::Unsupported => {}
-                Err(error) => return Err(io_error(&path)(error)),
+                Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}
+                Err(TryLockError::Error(error)) => return Err(io_error(&path)(error)),
             }
             // The one before may have removed the file: then another one is what commits wait for.
             if is_same(&file, &path) {

@@ -10,7 +10,8 @@ use uuid::Uuid;
 
 use super::attempt::io_error;
 use super::choice;
-use super::commit::{CommitOptions, commit, done, open_shard, parts_in};
+use super::commit::{commit, done, open_shard, parts_in};
+use super::commit_options::{CommitOptions, CommitStep};
 use super::commit_record::{self, CommitRecord};
 use super::gathered_schema::{GatheredSchema, Sharing};
 use super::publish::{publish, remove, to_json};
@@ -52,6 +53,7 @@ pub fn merge(folder: &Path, options: &CommitOptions) -> Result<Manifest, Dataset
     let parts = chosen(parts_in(folder)?, options.attempts.as_deref()).map_err(attempts_error)?;
     let mut found = Vec::with_capacity(parts.len());
     for part in parts {
+        options.ask(CommitStep::Preparing)?;
         let shard_path = part.to_string();
         check_is_file(folder.join(&shard_path))?;
         let reader = open_shard(folder, &shard_path)?;
@@ -89,6 +91,7 @@ pub fn merge(folder: &Path, options: &CommitOptions) -> Result<Manifest, Dataset
                 .map_err(|source| DatasetError::Manifest { place: place.display().to_string(), source })?,
             None => manifest,
         };
+        options.ask(CommitStep::Publishing)?;
         publish(folder, &to_json(&manifest, &place)?, false, folder, staged.as_deref())?;
         Ok(manifest)
     });

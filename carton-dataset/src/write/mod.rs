@@ -10,6 +10,7 @@ mod choice;
 mod columns;
 mod commit;
 mod commit_lock;
+mod commit_options;
 mod commit_record;
 mod gathered_schema;
 mod key_value;
@@ -26,7 +27,8 @@ use std::path::Path;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
-pub use commit::{CommitOptions, abort, commit};
+pub use commit::{abort, commit};
+pub use commit_options::{CommitHook, CommitOptions, CommitStep};
 pub use merge::merge;
 pub use progress::WriteProgress;
 pub use task::TaskWriter;

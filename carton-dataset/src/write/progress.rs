@@ -14,6 +14,8 @@ pub struct WriteProgress {
     pub bytes: u64,
     /// The shards that are complete.
     pub shards: u64,
+    /// Whether the dataset appears now. What follows is not given up, so that this is the last time to end it by `Break`.
+    pub is_publishing: bool,
 }
 
 /// Told of progress; ends the work by [`ControlFlow::Break`]. It must not block.
@@ -29,9 +31,14 @@ pub(super) struct Meter {
 impl Meter {
     /// Tells of progress.
     pub(super) fn tell(&mut self) -> Result<(), DatasetError> {
-        match self.on_progress.as_mut().map_or(ControlFlow::Continue(()), |tell| tell(&self.progress)) {
+        match self.ask() {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(DatasetError::Interrupted),
         }
+    }
+
+    /// The same, with the answer as it is.
+    pub(super) fn ask(&mut self) -> ControlFlow<()> {
+        self.on_progress.as_mut().map_or(ControlFlow::Continue(()), |tell| tell(&self.progress))
     }
 }

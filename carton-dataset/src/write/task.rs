@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
@@ -11,7 +12,8 @@ use uuid::Uuid;
 
 use super::attempt::Attempt;
 use super::columns::{Chosen, Columns};
-use super::commit::{CommitOptions, abort, commit};
+use super::commit::{abort, commit};
+use super::commit_options::{CommitOptions, CommitStep};
 use super::gathered_schema::Sharing;
 use super::progress::{Meter, WriteProgress};
 use super::shard_file::Written;
@@ -142,7 +144,11 @@ impl TaskWriter {
     ///
     /// # Errors
     /// As [`write`](Self::write).
-    pub fn finish(mut self) -> Result<TaskReport, DatasetError> {
+    pub fn finish(self) -> Result<TaskReport, DatasetError> {
+        self.finish_attempt().map(|(report, _)| report)
+    }
+
+    fn finish_attempt(mut self) -> Result<(TaskReport, Meter), DatasetError> {
         self.check()?;
         let Self { rows, attempt, mut report, mut written, mut meter, .. } = self;
         match rows {
@@ -161,7 +167,7 @@ impl TaskWriter {
         }
         (report.shards, report.schema) = (written.shards, written.schema.into_entries());
         attempt.finish(&report)?;
-        Ok(report)
+        Ok((report, meter))
     }
 
     /// Writes what is left, and makes a dataset of this attempt alone. Only task 0 can be all there is, since tasks are numbered from
@@ -173,7 +179,13 @@ impl TaskWriter {
     pub fn finish_and_commit(self) -> Result<Manifest, DatasetError> {
         let (dataset, attempt) = (self.attempt.dataset().to_owned(), self.attempt.id());
         let options = CommitOptions { attempts: Some(vec![attempt]), n_tasks: Some(1), ..self.commit_options.clone() };
-        self.finish()?;
+        let (_, meter) = self.finish_attempt()?;
+        let meter = Mutex::new(meter);
+        let options = options.on_step(move |step| {
+            let mut meter = meter.lock().unwrap_or_else(PoisonError::into_inner);
+            meter.progress.is_publishing = step == CommitStep::Publishing;
+            meter.ask()
+        });
         commit(&dataset, &options).inspect_err(|_| {
             // Nobody would commit it another time. Refused where the commit has begun: then it can be finished.
             let _ = abort(&dataset, &[attempt]);

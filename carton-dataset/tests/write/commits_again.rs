@@ -1,15 +1,18 @@
 //! Commits that meet others: those that were killed, those at the same time, and attempts that are late.
 
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::mpsc;
 
 use carton_dataset::index::IndexLayout;
 use carton_dataset::{
-    CommitOptions, DatasetError, Manifest, TaskReport, TaskWriter, WriteOptions, abort, commit, index, merge,
+    CommitOptions, CommitStep, DatasetError, Manifest, TaskReport, TaskWriter, WriteOptions, abort, commit, index,
+    merge, write,
 };
 use uuid::Uuid;
 
-use crate::support::{attempt, dataset, files, labels, of_attempts, of_tasks, options, rows, told, writer};
+use crate::support::{attempt, copied, dataset, files, labels, of_attempts, of_tasks, options, rows, told, writer};
 
 /// A commit was killed after it had begun: others do not begin before it is finished.
 #[test]
@@ -173,4 +176,44 @@ fn what_lies_below_tasks_is_not_trusted() {
     check(&record(elsewhere), "names files that no commit has to do with");
     let elsewhere = r#"{"version":1,"attempts":[],"shards":[],"schema":{},"index":"../a"}"#;
     check(&record(elsewhere), "names files that no commit has to do with");
+}
+
+/// Nothing is seen of a commit that is given up, whether of attempts or of shards that came without reports.
+#[test]
+fn a_commit_is_given_up_before_it_begins() {
+    for (is_bare, given_up) in [false, true]
+        .into_iter()
+        .flat_map(|bare| [CommitStep::Preparing, CommitStep::Publishing].map(|step| (bare, step)))
+    {
+        let (machines, copies) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        attempt(machines.path(), 0);
+        copied(machines.path(), copies.path());
+        let folder = if is_bare { copies.path() } else { machines.path() };
+        let all = || [files(folder), files(&folder.join("_tasks"))];
+        let before = all();
+        let options = CommitOptions { index: Some(IndexLayout::Folder), ..CommitOptions::default() };
+        let break_at = move |step| if step == given_up { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+        let interrupted = merge(folder, &options.clone().on_step(break_at));
+        assert!(matches!(interrupted, Err(DatasetError::Interrupted)), "{interrupted:?}");
+        assert_eq!(all(), before, "{given_up:?}");
+        assert_eq!(merge(folder, &options).unwrap().total_samples(), 5);
+    }
+}
+
+/// What was written leaves nothing when it is given up where it would appear.
+#[test]
+fn a_dataset_is_given_up_before_it_appears() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("dataset");
+    let rows = rows(0, 5);
+    let mut told = Vec::new();
+    let (sender, receiver) = mpsc::channel();
+    let result = write(&rows.schema(), [Ok(rows.clone())], &place, &options(), move |progress| {
+        sender.send(progress.is_publishing).unwrap();
+        if progress.is_publishing { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    told.extend(receiver.iter());
+    assert!(matches!(result, Err(DatasetError::Interrupted)), "{result:?}");
+    assert_eq!(told.iter().position(|is_publishing| *is_publishing), Some(told.len() - 1));
+    assert!(files(&place).is_empty(), "{:?}", files(&place));
 }

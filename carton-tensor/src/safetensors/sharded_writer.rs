@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::index::{is_file_name, to_json};
 use super::{HeaderError, Layout, Metadata, SafetensorsError, Writer, n_bytes};
-use crate::files::{ElementType, SharedBytes};
+use crate::files::{ElementType, PendingFile, SharedBytes};
 
 /// Writes tensors into files of at most `max_bytes` of data each in `folder`, and says which path leads to all of them:
 /// that of the index `PREFIX.safetensors.index.json`, or of `PREFIX.safetensors` if one file is enough. A tensor that
@@ -103,19 +103,10 @@ fn replace(
     write: impl FnOnce(&mut BufWriter<&File>) -> Result<(), SafetensorsError>,
 ) -> Result<(), SafetensorsError> {
     let io = |source| SafetensorsError::Io { place: place.to_owned(), source };
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".").suffix(".partial");
-    #[cfg(unix)]
-    {
-        // As every other new file: what the process masks is left out.
-        use std::os::unix::fs::PermissionsExt;
-        builder.permissions(std::fs::Permissions::from_mode(0o666));
-    }
-    let file = builder.tempfile_in(path.parent().unwrap_or(Path::new("."))).map_err(io)?;
-    let mut output = BufWriter::with_capacity(1 << 20, file.as_file());
+    let file = PendingFile::new(path).map_err(io)?;
+    let mut output = BufWriter::with_capacity(1 << 20, file.file());
     write(&mut output)?;
     output.flush().map_err(io)?;
     drop(output);
-    file.persist(path).map_err(|error| io(error.error))?;
-    Ok(())
+    file.publish().map_err(io)
 }

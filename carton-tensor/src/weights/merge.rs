@@ -10,7 +10,7 @@ use std::time::Instant;
 use super::WeightsError;
 use super::load::Reporter;
 use super::options::{LoadOptions, LoaderStatistics};
-use crate::files::{Entry, FileBytes, TensorFile};
+use crate::files::{Entry, FileBytes, PendingFile, TensorFile};
 use crate::safetensors::{self, Layout, Metadata};
 use crate::ztensor::{self, Attribute, Checks, Component, Encoding, Format, Object, StoreAs, ZTensorError};
 
@@ -43,30 +43,19 @@ pub fn merge<P: AsRef<Path>>(
         place: output.display().to_string(),
         source,
     };
-    // In the same folder, so that it can be renamed.
-    let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
-    let temporary = temporary_file(folder).map_err(|error| failed(error.into()))?;
-    let writer = BufWriter::with_capacity(1 << 16, temporary.as_file());
+    let pending = PendingFile::new(output).map_err(|error| failed(error.into()))?;
+    let writer = BufWriter::with_capacity(1 << 16, pending.file());
     let is_ztensor = output.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("zt"));
     if is_ztensor {
         write_ztensor(writer, &entries, metadata, checks, &reporter, &failed)?;
     } else {
         write_safetensors(writer, &entries, &metadata, checks, &reporter, &failed)?;
     }
-    temporary.persist(output).map_err(|error| failed(error.error.into()))?;
+    pending.publish().map_err(|error| failed(error.into()))?;
     Ok(LoaderStatistics::new(entries.len(), reporter.total_bytes(), n_verified, started.elapsed()))
 }
 
 type Failed<'a> = &'a dyn Fn(Box<dyn std::error::Error + Send + Sync>) -> WeightsError;
-
-/// A file that is deleted unless it is kept, with the permissions that new files get.
-fn temporary_file(folder: &Path) -> std::io::Result<tempfile::NamedTempFile> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".merge-");
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    builder.tempfile_in(folder)
-}
 
 /// The tensors that pass the filter, no two of one name.
 fn collect<'a>(files: &'a [TensorFile], options: &LoadOptions) -> Result<Vec<Entry<'a>>, WeightsError> {

@@ -1,35 +1,38 @@
 //! Makes a file (spec/ztensor.md §6.1) that nobody sees before it is whole.
 
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
-
-use tempfile::NamedTempFile;
+use std::path::Path;
 
 use super::{Version, Writer, ZTensorError};
+use crate::files::PendingFile;
 
-/// A file that is being made, under another name beside its own. [`Writer::finish`] gives it its name; dropped before, it is
-/// deleted.
+/// A file that is being made. [`Writer::finish`] gives it its name; dropped before, it is gone.
 pub struct NewFile {
     /// `None` once it has its name.
-    file: Option<BufWriter<NamedTempFile>>,
-    path: PathBuf,
+    file: Option<BufWriter<Pending>>,
+}
+
+/// As what can be written to.
+struct Pending(PendingFile);
+
+impl Write for Pending {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.file().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 impl NewFile {
     fn new(path: &Path) -> io::Result<Self> {
-        let mut builder = tempfile::Builder::new();
-        // As any new file: what others may do is the process's umask.
-        #[cfg(unix)]
-        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let file = builder.tempfile_in(folder)?;
-        Ok(Self { file: Some(BufWriter::new(file)), path: path.to_owned() })
+        Ok(Self { file: Some(BufWriter::new(Pending(PendingFile::new(path)?))) })
     }
 
     fn commit(&mut self) -> io::Result<()> {
         let Some(file) = self.file.take() else { return Ok(()) };
-        let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
-        file.persist(&self.path).map(drop).map_err(|error| error.error)
+        file.into_inner().map_err(io::IntoInnerError::into_error)?.0.publish()
     }
 }
 

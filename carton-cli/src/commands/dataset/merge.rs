@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 use std::num::NonZeroUsize;
 
-use carton_dataset::{CommitOptions, Duplicates, ShardLayout, merge};
+use carton_dataset::{CommitOptions, CommitStep, Duplicates, ShardLayout, merge};
 use uuid::Uuid;
 
 use super::rows::InterruptibleStdin;
@@ -40,7 +40,13 @@ pub(super) async fn run(arguments: DatasetMergeArgs, context: &Context<'_>) -> R
             index: arguments.generate_index.map(index_layout),
             overwrite: arguments.overwrite,
             layout: layout(arguments.batch_size, arguments.kv_separator, arguments.columns, arguments.duplicates),
+            on_step: None,
         };
+        let still_wanted = wanted.clone();
+        let options = options.on_step(move |step| match step {
+            CommitStep::Publishing => interrupt::begin_publishing(),
+            _ => still_wanted.control(),
+        });
         merge(&arguments.dataset.dataset, &options).map_err(failure)
     })
     .await?;

@@ -72,6 +72,9 @@ fn write(
     let _removed = Leftover::new(writer.folder());
     let (total, display, still_wanted) = (rows.n_rows(), Arc::clone(progress), wanted.clone());
     writer.on_progress(move |progress| {
+        if progress.is_publishing {
+            return interrupt::begin_publishing();
+        }
         display.update("writing", progress.rows, total, false);
         still_wanted.control()
     });

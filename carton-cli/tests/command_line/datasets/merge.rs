@@ -1,16 +1,19 @@
 //! `carton dataset merge`.
 
 use std::fs;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use carton_dataset::{Mode, TailStrategy, TaskWriter, WriteOptions};
 use carton_tensor::files::{ElementType, RawTensor};
 use carton_tensor::safetensors::{self, Metadata};
 use insta::assert_snapshot;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{rows, stream, tree, with_input};
+use crate::interruption::{has_open_file_in, interrupt, wait_until};
 use crate::sandbox::{Sandbox, names};
 
 #[test]
@@ -188,6 +191,45 @@ fn samples_of_bare_shards_are_asked_for() {
     let again = sandbox.carton("dataset merge out --overwrite --json").expect_code(0).json();
     assert_eq!(again["samples"], 3);
     sandbox.carton("dataset verify out").expect_code(0);
+}
+
+/// Writes so many tasks of one row.
+fn write_tasks(sandbox: &Sandbox, n_tasks: u32) {
+    let out = sandbox.work().join("out");
+    let batch = rows(1, 2).project(&[0]).unwrap();
+    let options = WriteOptions::new(Mode::Batch { batch_size: NonZeroUsize::MIN, tail: TailStrategy::Write });
+    for task in 0..n_tasks {
+        let mut writer = TaskWriter::create(&out, &batch.schema(), &options, task).unwrap();
+        writer.write(&batch).unwrap();
+        writer.finish().unwrap();
+    }
+}
+
+#[test]
+fn a_merge_is_interrupted_before_it_commits_or_not_at_all() {
+    let sandbox = Sandbox::new();
+    let out = sandbox.work().join("out");
+    write_tasks(&sandbox, 1000);
+    let staged = tree(&out);
+    // It waits for its turn.
+    let lock = fs::File::create(out.join("_tasks/commit.lock")).unwrap();
+    lock.lock().unwrap();
+    let child = sandbox.command(["dataset", "merge", "out", "--json"]).spawn().unwrap();
+    wait_until("the lock to be opened", || has_open_file_in(&child, &out));
+    // Before it listens to signals it would end by one, which is no exit code.
+    std::thread::sleep(Duration::from_millis(500));
+    let interrupted = interrupt(child, Signal::INT);
+    assert_eq!(interrupted.status.code(), Some(130));
+    drop(lock);
+    assert_eq!(tree(&out).len(), staged.len() + 1, "the attempts and the lock");
+    // It has begun.
+    let child = sandbox.command(["dataset", "merge", "out", "--json"]).spawn().unwrap();
+    wait_until("the record of the commit", || out.join("_tasks/commit.json").exists());
+    let done = interrupt(child, Signal::INT);
+    assert_eq!(done.status.code(), Some(0), "{}", String::from_utf8_lossy(&done.stderr));
+    let told: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
+    assert_eq!(told["samples"], 1000);
+    assert_eq!(tree(&out).len(), 1001);
 }
 
 #[test]

@@ -1,0 +1,286 @@
+//! A file that gets its name only when it is whole.
+//!
+//! On Linux it has no name at all until then, so that even a killed process leaves nothing behind. Where that cannot be made it has a
+//! temporary name, beginning with `.carton-` and ending in `.partial`, and what a killed process left stays: another one may still
+//! write it.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
+
+/// The most links that lead from one to the next, as on Linux.
+const MAX_LINKS: usize = 40;
+
+/// A file on its way to its name. Dropped before [`publish`](Self::publish), it is gone.
+///
+/// A file that is replaced leaves its permissions to the new one. Where a symbolic link has the name, the file that it leads to is
+/// replaced, and the link stays.
+///
+/// ```
+/// use std::io::Write;
+/// use carton_tensor::files::PendingFile;
+/// # let folder = tempfile::tempdir()?;
+/// let output = folder.path().join("output");
+/// let pending = PendingFile::new(&output)?;
+/// pending.file().write_all(b"all of it")?;
+/// assert!(!output.exists());
+/// pending.publish()?;
+/// assert_eq!(std::fs::read(&output)?, b"all of it");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct PendingFile {
+    /// As the caller names it.
+    output: PathBuf,
+    /// Where links lead.
+    target: PathBuf,
+    file: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    #[cfg(target_os = "linux")]
+    Nameless(File),
+    Named(NamedTempFile),
+}
+
+impl PendingFile {
+    /// An empty file that will be `output`, with the permissions that new files get.
+    ///
+    /// # Errors
+    /// What is at `output` is no file, such as a device, which would be replaced; its folder cannot be written to.
+    pub fn new(output: &Path) -> io::Result<Self> {
+        if fs::metadata(output).is_ok_and(|found| !found.is_file()) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "something is there that is not a file"));
+        }
+        let target = followed(output)?;
+        #[cfg(target_os = "linux")]
+        if let Some(file) = nameless(folder(&target)) {
+            return Ok(Self { output: output.to_owned(), target, file: Kind::Nameless(file) });
+        }
+        let file = builder().tempfile_in(folder(&target))?;
+        Ok(Self { output: output.to_owned(), target, file: Kind::Named(file) })
+    }
+
+    /// The file, to be written.
+    pub fn file(&self) -> &File {
+        match &self.file {
+            #[cfg(target_os = "linux")]
+            Kind::Nameless(file) => file,
+            Kind::Named(file) => file.as_file(),
+        }
+    }
+
+    /// The same, for what takes nothing else.
+    pub fn file_mut(&mut self) -> &mut File {
+        match &mut self.file {
+            #[cfg(target_os = "linux")]
+            Kind::Nameless(file) => file,
+            Kind::Named(file) => file.as_file_mut(),
+        }
+    }
+
+    /// The name that the file will have, as the caller gave it.
+    pub fn output(&self) -> &Path {
+        &self.output
+    }
+
+    /// The name that the file has meanwhile, if it has one: who ends the process without dropping this removes it.
+    pub fn temporary_name(&self) -> Option<&Path> {
+        match &self.file {
+            #[cfg(target_os = "linux")]
+            Kind::Nameless(_) => None,
+            Kind::Named(file) => Some(file.path()),
+        }
+    }
+
+    /// The file once more, for reading only.
+    ///
+    /// # Errors
+    /// The operating system refuses.
+    pub fn open(&self) -> io::Result<File> {
+        match &self.file {
+            #[cfg(target_os = "linux")]
+            Kind::Nameless(file) => File::open(descriptor_path(file)),
+            Kind::Named(file) => File::open(file.path()),
+        }
+    }
+
+    /// Gives the file its name, replacing a file that has it.
+    ///
+    /// # Errors
+    /// The operating system refuses. What was there before is still there then.
+    pub fn publish(self) -> io::Result<()> {
+        self.take_permissions()?;
+        match self.file {
+            Kind::Named(file) => file.persist(&self.target).map(|_| ()).map_err(|error| error.error),
+            #[cfg(target_os = "linux")]
+            Kind::Nameless(file) => {
+                // A link cannot replace a file, but a rename can.
+                match link(&file, &self.target) {
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                    result => return result,
+                }
+                let named = builder().make_in(folder(&self.target), |path| link(&file, path))?;
+                named.persist(&self.target).map(|_| ()).map_err(|error| error.error)
+            }
+        }
+    }
+
+    /// Takes the permissions of the file that is replaced, but not that programs run with the rights of its owner.
+    #[cfg(unix)]
+    fn take_permissions(&self) -> io::Result<()> {
+        use std::os::unix::fs::{MetadataExt, PermissionsExt};
+        let Ok(found) = fs::metadata(&self.target) else { return Ok(()) };
+        let mode = found.mode() & 0o777;
+        if self.file().metadata()?.mode() & 0o777 == mode {
+            return Ok(());
+        }
+        match self.file().set_permissions(fs::Permissions::from_mode(mode)) {
+            // Some file systems have none.
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(()),
+            result => result,
+        }
+    }
+
+    #[cfg(not(unix))]
+    fn take_permissions(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Where links lead from here. What is there at the end need not exist.
+fn followed(output: &Path) -> io::Result<PathBuf> {
+    let mut path = output.to_owned();
+    for _ in 0..MAX_LINKS {
+        match fs::read_link(&path) {
+            Ok(target) => path = folder(&path).join(target),
+            // No link, or nothing.
+            Err(_) => return Ok(path),
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidInput, "too many symbolic links lead from one to the next"))
+}
+
+fn folder(output: &Path) -> &Path {
+    match output.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// Makes temporary names.
+fn builder() -> tempfile::Builder<'static, 'static> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".carton-").suffix(".partial");
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    builder
+}
+
+/// A file without a name, if the file system has such files and they can be named later.
+#[cfg(target_os = "linux")]
+fn nameless(folder: &Path) -> Option<File> {
+    use rustix::fs::{Mode, OFlags};
+    if !Path::new("/proc/self/fd").exists() {
+        return None;
+    }
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    rustix::fs::open(folder, flags, Mode::from_raw_mode(0o666)).ok().map(File::from)
+}
+
+#[cfg(target_os = "linux")]
+fn link(file: &File, path: &Path) -> io::Result<()> {
+    use rustix::fs::{AtFlags, CWD};
+    rustix::fs::linkat(CWD, descriptor_path(file), CWD, path, AtFlags::SYMLINK_FOLLOW).map_err(io::Error::from)
+}
+
+/// The path by which a file without a name can be opened and linked.
+#[cfg(target_os = "linux")]
+fn descriptor_path(file: &File) -> PathBuf {
+    use std::os::fd::AsRawFd;
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::io::Write;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn write(output: &Path, text: &str) -> io::Result<()> {
+        let pending = PendingFile::new(output)?;
+        pending.file().write_all(text.as_bytes())?;
+        pending.publish()
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_that_is_replaced_leaves_its_permissions() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = folder.path().join("output");
+        write(&output, "old").unwrap();
+        let new_file = folder.path().join("new");
+        fs::write(&new_file, "").unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+        assert_eq!(mode(&output), mode(&new_file));
+        for (old, expected) in [(0o600, 0o600), (0o444, 0o444), (0o4755, 0o755)] {
+            fs::set_permissions(&output, fs::Permissions::from_mode(old)).unwrap();
+            write(&output, "new").unwrap();
+            assert_eq!(mode(&output), expected, "{old:o}");
+        }
+        assert_eq!(fs::read(&output).unwrap(), b"new");
+        assert_eq!(names(folder.path()), ["new", "output"]);
+    }
+
+    #[test]
+    fn what_a_link_leads_to_is_replaced() {
+        let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (link, target) = (folder.path().join("link"), elsewhere.path().join("target"));
+        symlink(&target, folder.path().join("between")).unwrap();
+        symlink("between", &link).unwrap();
+        // First there is nothing at its end.
+        for text in ["one", "two"] {
+            write(&link, text).unwrap();
+            assert_eq!(fs::read_to_string(&target).unwrap(), text);
+        }
+        assert_eq!(fs::read_link(&link).unwrap(), Path::new("between"));
+        assert_eq!(
+            (names(folder.path()), names(elsewhere.path())),
+            (vec!["between".into(), "link".into()], vec!["target".to_owned()])
+        );
+        symlink("circle", folder.path().join("circle")).unwrap();
+        write(&folder.path().join("circle"), "").unwrap_err();
+    }
+
+    #[test]
+    fn what_is_no_file_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = write(folder.path(), "").unwrap_err();
+        assert_eq!(error.to_string(), "something is there that is not a file");
+    }
+
+    #[test]
+    fn a_file_that_is_not_published_is_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = folder.path().join("output");
+        fs::write(&output, "old").unwrap();
+        let pending = PendingFile::new(&output).unwrap();
+        pending.file().write_all(b"new").unwrap();
+        assert_eq!(pending.open().unwrap().metadata().unwrap().len(), 3);
+        drop(pending);
+        assert_eq!(fs::read(&output).unwrap(), b"old");
+        assert_eq!(names(folder.path()), ["output"]);
+    }
+}
