@@ -4,10 +4,12 @@
 //! A shell inserts what is offered into the command that the user is about to run, and names of inputs are a carton's: only names
 //! that mean nothing to a shell are offered.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use carton_core::cache::{Cache, CachedCarton};
 use carton_core::config::Config;
 use carton_core::package::{OpenOptions, Package};
 use carton_core::runner::Registry;
@@ -28,6 +30,8 @@ const INDEX: &str = "_CLAP_COMPLETE_INDEX";
 const PROGRAM: &str = "carton";
 /// Names of inputs that are longer are not offered.
 const MAX_NAME: usize = 256;
+/// So many digits of a manifest hash name a carton.
+const HASH_DIGITS: usize = 12;
 
 const SHELLS: Shells<'static> = Shells(&[&WholeWordBash, &Elvish, &Fish, &Powershell, &Zsh]);
 
@@ -53,8 +57,14 @@ fn command() -> clap::Command {
         .mut_subcommand("run", |run| {
             run.mut_arg("runner", runner)
                 .mut_arg("inputs", |argument| argument.add(ArgValueCompleter::new(complete_input)))
+                .mut_arg("example", |argument| argument.add(ArgValueCandidates::new(examples)))
         })
         .mut_subcommand("pack", |pack| pack.mut_arg("runner", runner))
+        .mut_subcommand("cache", |command| {
+            command.mut_subcommand("rm", |rm| {
+                rm.mut_arg("cartons", |argument| argument.add(ArgValueCandidates::new(cached_cartons)))
+            })
+        })
         .mut_subcommand("runner", |command| {
             command.mut_subcommand("rm", |rm| {
                 rm.mut_arg("runner", |argument| argument.add(ArgValueCandidates::new(|| runners(Which::Installed))))
@@ -86,6 +96,27 @@ fn runners(which: Which) -> Vec<CompletionCandidate> {
         .collect();
     names.sort_unstable();
     names.dedup();
+    names.into_iter().map(CompletionCandidate::new).collect()
+}
+
+/// The examples of the model.
+fn examples() -> Vec<CompletionCandidate> {
+    let Some(package) = Typed::from_process().package() else { return Vec::new() };
+    let examples = package.metadata().examples().iter().enumerate();
+    let names = examples.map(|(index, example)| example.name.clone().unwrap_or_else(|| format!("example_{index}")));
+    names.filter(|name| is_plain(name)).map(CompletionCandidate::new).collect()
+}
+
+/// The cartons that have something in the cache: the names of their models, or else the first digits of their manifest hashes.
+fn cached_cartons() -> Vec<CompletionCandidate> {
+    let config = Config::load(Typed::from_process().config.as_deref()).ok();
+    let cache = config.and_then(|config| Cache::open(&config.cache_dir).ok());
+    let Some(listing) = cache.and_then(|cache| cache.list().ok()) else { return Vec::new() };
+    let name = |carton: CachedCarton| match carton.model_name.filter(|name| is_plain(name)) {
+        Some(name) => name,
+        None => carton.manifest.to_string().chars().take(HASH_DIGITS).collect(),
+    };
+    let names: BTreeSet<String> = listing.cartons.into_iter().map(name).collect();
     names.into_iter().map(CompletionCandidate::new).collect()
 }
 
@@ -148,13 +179,16 @@ impl Typed {
         Self { config: config.or_else(|| path(&matches, "config")), model }
     }
 
+    /// The model, if it is a carton on this machine.
+    fn package(&self) -> Option<Package> {
+        // What is no file or folder could keep the shell waiting, as a pipe does; a URL is neither.
+        let path = self.model.as_deref().filter(|path| path.is_file() || path.is_dir())?;
+        Package::open(path, OpenOptions::default()).ok()
+    }
+
     /// The inputs of the model, with their types, if it is a carton on this machine.
     fn inputs(&self) -> Vec<(String, String)> {
-        // What is no file or folder could keep the shell waiting, as a pipe does; a URL is neither.
-        let Some(path) = self.model.as_deref().filter(|path| path.is_file() || path.is_dir()) else {
-            return Vec::new();
-        };
-        let Ok(package) = Package::open(path, OpenOptions::default()) else { return Vec::new() };
+        let Some(package) = self.package() else { return Vec::new() };
         let inputs = package.metadata().inputs().iter().filter(|input| is_plain(&input.name));
         inputs.map(|input| (input.name.clone(), input.dtype.to_string())).collect()
     }

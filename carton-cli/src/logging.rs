@@ -3,11 +3,12 @@
 //! Warnings by default, and more with `-v`: what is done and what runners print, `-vv`: what is needed to find faults,
 //! `-vvv`: everything. `CARTON_LOG` takes a filter in the form `carton_core=debug,carton::runner=trace` and wins.
 
+use std::collections::HashSet;
 use std::io::{self, Write};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use tracing::{Event, Level, Subscriber};
+use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
@@ -33,7 +34,7 @@ pub(crate) fn start(global: &GlobalArgs, output: &Output) {
     // There is one logger a process, and this is the only place that starts one.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(AroundProgress(Arc::clone(output.progress())))
+        .with_writer(AroundProgress { progress: Arc::clone(output.progress()), told: Mutex::default() })
         .with_ansi(output.error_colors().shown())
         .event_format(Record { colors: output.error_colors(), detailed: global.verbose > 1, start: Instant::now() })
         .try_init();
@@ -76,22 +77,44 @@ where
     }
 }
 
-/// Writes records to standard error without leaving half a progress bar in them.
-struct AroundProgress(Arc<ProgressDisplay>);
+/// The most warnings that are remembered.
+const MAX_TOLD: usize = 1024;
+
+/// Writes records to standard error without leaving half a progress bar in them. A warning that was written before is not written again:
+/// a runner that both packs a model and loads it says the same twice.
+struct AroundProgress {
+    progress: Arc<ProgressDisplay>,
+    told: Mutex<HashSet<Vec<u8>>>,
+}
 
 impl<'a> MakeWriter<'a> for AroundProgress {
     type Writer = RecordWriter<'a>;
 
     fn make_writer(&'a self) -> RecordWriter<'a> {
-        RecordWriter(&self.0)
+        RecordWriter { progress: &self.progress, told: None }
+    }
+
+    fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> RecordWriter<'a> {
+        let told = (*metadata.level() == Level::WARN).then_some(&self.told);
+        RecordWriter { progress: &self.progress, told }
     }
 }
 
-struct RecordWriter<'a>(&'a ProgressDisplay);
+struct RecordWriter<'a> {
+    progress: &'a ProgressDisplay,
+    /// Those that were written before, for a record that is not to be written twice.
+    told: Option<&'a Mutex<HashSet<Vec<u8>>>>,
+}
 
 impl Write for RecordWriter<'_> {
     fn write(&mut self, record: &[u8]) -> io::Result<usize> {
-        self.0.hide_while(|| io::stderr().lock().write(record))
+        if let Some(told) = self.told {
+            let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+            if told.len() < MAX_TOLD && !told.insert(record.to_vec()) {
+                return Ok(record.len());
+            }
+        }
+        self.progress.hide_while(|| io::stderr().lock().write(record))
     }
 
     fn flush(&mut self) -> io::Result<()> {

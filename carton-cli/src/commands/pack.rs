@@ -20,7 +20,7 @@ use super::{Context, open, shrink, warn_each};
 use crate::args::{CompressionChoice, LinkArgument, MiscArgument, PackArgs, TensorFormatChoice};
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
-use crate::output::{byte_size, count, one_line};
+use crate::output::{Output, byte_size, count, one_line};
 use crate::tensors::{DeclaredInput, ReadInputs};
 
 #[derive(Debug, thiserror::Error)]
@@ -50,14 +50,17 @@ struct Packed {
     /// Left out when all links have a file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unmatched: Vec<Sha256Digest>,
+    /// What may not be meant, or keeps others from reading the carton, one sentence each.
+    warnings: Vec<String>,
 }
 
 pub(super) async fn run(arguments: PackArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     if arguments.resolve {
         return resolve(arguments, context).await;
     }
+    let mut warnings = Warnings { told: Vec::new(), output: context.output };
     let draft = match arguments.metadata.as_deref() {
-        Some(path) => read_draft(path, arguments.strict, context)?,
+        Some(path) => read_draft(path, arguments.strict, &mut warnings)?,
         None => Draft::default(),
     };
     let runner = match arguments.runner.or_else(|| draft.runner_name.clone()) {
@@ -109,23 +112,36 @@ pub(super) async fn run(arguments: PackArgs, context: &Context<'_>) -> Result<Ex
     }
     let packed = packing.write(&path).await.map_err(explained)?;
     if packed.has_tensor_file {
-        context.output.warning(
-            "the carton's tensors are in one file, which only readers that know of it can read: others cannot open the carton",
+        warnings.add(
+            "the carton's tensors are in one file, which only readers that know of it can read: others cannot open the carton".to_owned(),
         );
     }
     if let [first, more @ ..] = packed.nested_options.as_slice() {
         let options =
             more.iter().fold(format!("`{}`", one_line(first)), |all, next| format!("{all}, `{}`", one_line(next)));
-        context.output.warning(&format!(
+        warnings.add(format!(
             "a list or table is stored as a runner option ({options}): readers that know only numbers, strings, booleans and dates \
              cannot open the carton"
         ));
     }
     if let Some(first) = packed.unmatched.first() {
         let files = count(packed.unmatched.len(), "linked file");
-        context.output.warning(&format!("not among the packed files that can be left out: {files}, such as {first}"));
+        warnings.add(format!("not among the packed files that can be left out: {files}, such as {first}"));
     }
-    report(packed, context)
+    report(packed, warnings.told, context)
+}
+
+/// Warnings, told as they come and kept for `--json`.
+struct Warnings<'a> {
+    told: Vec<String>,
+    output: &'a Output,
+}
+
+impl Warnings<'_> {
+    fn add(&mut self, warning: String) {
+        self.output.warning(&warning);
+        self.told.push(warning);
+    }
 }
 
 /// The runner that the model's files tell, and says so.
@@ -156,10 +172,10 @@ async fn resolve(arguments: PackArgs, context: &Context<'_>) -> Result<Exit, Fai
     };
     let location = arguments.path.to_str().map_or_else(|| Location::from(&arguments.path), Location::from);
     let packed = Carton::resolve(location, &path, options).await;
-    report(packed.map_err(|error| open::explained(error, &arguments.path))?, context)
+    report(packed.map_err(|error| open::explained(error, &arguments.path))?, Vec::new(), context)
 }
 
-fn report(packed: carton_core::Packed, context: &Context<'_>) -> Result<Exit, Failure> {
+fn report(packed: carton_core::Packed, warnings: Vec<String>, context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
     output.progress().finish();
     let packed = Packed {
@@ -168,6 +184,7 @@ fn report(packed: carton_core::Packed, context: &Context<'_>) -> Result<Exit, Fa
         manifest_sha256: packed.manifest_sha256,
         check: packed.check,
         unmatched: packed.unmatched,
+        warnings,
     };
     if output.is_json() {
         output.json(&packed)?;
@@ -191,7 +208,7 @@ fn compression(choice: CompressionChoice) -> Compression {
     }
 }
 
-fn read_draft(path: &Path, is_strict: bool, context: &Context<'_>) -> Result<Draft, Failure> {
+fn read_draft(path: &Path, is_strict: bool, warnings: &mut Warnings<'_>) -> Result<Draft, Failure> {
     let text = fs::read_to_string(path)
         .map_err(|source| Failure::new(PackArgumentError::ReadMetadata { path: path.to_path_buf(), source }))?;
     let draft = Draft::parse(&text)
@@ -200,7 +217,9 @@ fn read_draft(path: &Path, is_strict: bool, context: &Context<'_>) -> Result<Dra
     if is_strict && !unknown.is_empty() {
         return Err(Failure::usage(PackArgumentError::UnknownKeys { path: path.to_path_buf(), unknown }));
     }
-    warn_each(unknown.iter().map(|key| format!("`{}`, {key}", path.display())), context.output);
+    let unknown: Vec<String> = unknown.iter().map(|key| format!("`{}`, {key}", path.display())).collect();
+    warn_each(unknown.iter().cloned(), warnings.output);
+    warnings.told.extend(unknown);
     Ok(draft)
 }
 

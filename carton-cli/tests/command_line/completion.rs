@@ -31,6 +31,20 @@ shape = []
 name = "y"
 dtype = "float32"
 shape = []
+
+[[example]]
+name = "small"
+
+[example.inputs]
+
+[[example]]
+
+[example.inputs]
+
+[[example]]
+name = "an image"
+
+[example.inputs]
 "#;
 
 /// A carton, an array, and a runner of another program.
@@ -77,10 +91,35 @@ fn runners_and_inputs_are_offered() {
     assert_eq!(offered(&sandbox, &["carton", "run", "m.carton", "-i", "image=my"]), ["image=my array.npy"]);
     sandbox.carton("unpack m.carton -o folder").expect_code(0);
     assert_eq!(offered(&sandbox, &["carton", "run", "folder", "--input", "image_"]), ["image_size="]);
+    assert_eq!(offered(&sandbox, &["carton", "run", "folder", "--example", ""]), ["small", "example_1"]);
+    assert_eq!(offered(&sandbox, &["carton", "run", "m.carton", "--example", "sm"]), ["small"]);
     // What is no carton offers files, and nothing is fetched.
     for model in ["model.bin", "nothing.carton", "https://127.0.0.1:9/m.carton", "/dev/zero"] {
         assert_eq!(offered(&sandbox, &["carton", "run", model, "-i", "my"]), ["my array.npy"], "{model}");
     }
+}
+
+#[test]
+fn cartons_of_the_cache_are_offered() {
+    let sandbox = Sandbox::new();
+    let cartons = |typed: &str| -> Vec<String> {
+        let offered = offered(&sandbox, &["carton", "cache", "rm", typed]);
+        offered.into_iter().filter(|word| !word.starts_with('-')).collect()
+    };
+    assert!(cartons("").is_empty());
+    // Compressed files are unpacked into the cache.
+    sandbox.write("model/weights.bin", "weights ".repeat(100_000));
+    for metadata in ["model_name = 'two words'", "model_name = 'digits'"] {
+        sandbox.write("m.toml", metadata);
+        sandbox.carton("pack model --runner noop --metadata m.toml -o m.carton").expect_code(0);
+        sandbox.carton("run m.carton -i x=1").expect_code(0);
+    }
+    let found = cartons("");
+    let hash = found.iter().find(|name| *name != "digits").unwrap();
+    assert!(found.len() == 2 && hash.len() == 12, "{found:?}");
+    assert_eq!(cartons("dig"), ["digits"]);
+    sandbox.carton(&format!("cache rm {hash} digits")).expect_code(0);
+    assert!(cartons("").is_empty());
 }
 
 #[test]

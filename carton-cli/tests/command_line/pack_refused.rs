@@ -1,10 +1,11 @@
 //! What `carton pack` refuses before a model is loaded: metadata, files and outputs that cannot be used.
 
 use std::fs;
+use std::process::Command;
 
 use insta::assert_snapshot;
 
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Sandbox, outcome};
 
 #[test]
 fn what_metadata_refers_to_is_named_with_its_place() {
@@ -156,4 +157,41 @@ fn what_cannot_be_packed() {
     ");
     assert!(!sandbox.files().iter().any(|file| file.contains("carton")), "{:?}", sandbox.files());
     assert_eq!(fs::read(sandbox.work().join("model.bin")).unwrap(), b"weights");
+}
+
+/// As on a full disk: the output takes no more than 50 KiB.
+#[test]
+fn an_output_that_has_no_room_is_named() {
+    let sandbox = Sandbox::new();
+    sandbox.write("model.bin", vec![7; 1 << 20]);
+    // The signal that comes with the error would end the process.
+    let script = "trap '' XFSZ; ulimit -f 100; exec \"$0\" \"$@\"";
+    let pack = ["pack", "model.bin", "--runner", "noop", "--compression", "stored", "-o", "out.carton"];
+    let command = sandbox.command(pack);
+    let mut limited = Command::new("sh");
+    limited.args(["-c", script]).arg(command.get_program()).args(command.get_args()).current_dir(sandbox.work());
+    limited.env_clear().envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    assert_snapshot!(outcome(&mut limited), @"
+    exit code: 1
+    ----- stdout -----
+
+    ----- stderr -----
+    error: cannot write `out.carton`
+
+    Caused by:
+      File too large (os error 27)
+    ");
+    assert_eq!(sandbox.files(), ["model.bin"]);
+}
+
+#[test]
+fn warnings_are_in_the_json_too() {
+    let sandbox = Sandbox::new();
+    sandbox.write("model.bin", "weights");
+    sandbox.write("m.toml", "model_nam = 'x'\n[runner.opts]\nlist = [1]\n");
+    let packed =
+        sandbox.carton("pack model.bin --runner noop --metadata m.toml --no-check --json").expect_code(0).json();
+    let warnings = packed["warnings"].as_array().unwrap();
+    assert!(warnings.len() == 2 && warnings[0].as_str().unwrap().contains("`model_nam`"), "{warnings:?}");
+    assert!(warnings[1].as_str().unwrap().starts_with("a list or table is stored as a runner option"), "{warnings:?}");
 }

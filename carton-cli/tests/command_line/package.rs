@@ -260,7 +260,8 @@ fn a_file_becomes_a_carton_without_its_extension() {
           "failed": 0
         },
         "self_tests": []
-      }
+      },
+      "warnings": []
     }
     ----- stderr -----
     "#);

@@ -398,6 +398,10 @@ fn what_is_packed_in_the_originals_conventions_has_the_locks_of_both() {
     site.sandbox.write("f/model.py", "def double(x):\n    return {'y': x * 2}\n");
     let pack = ["pack", "f", "--runner", "python", "-o", "f.carton", "--opt", "infer_fn=double"];
     site.carton(&pack).expect_code(0);
+    // The runner says it both when it packs and when it loads what was packed.
+    let pack = ["pack", "f", "--runner", "python", "-o", "g.carton", "--opt", "infer_fn=double", "--opt", "nonsense=1"];
+    let warned = site.carton(&pack);
+    assert_eq!(warned.expect_code(0).stderr.matches("unknown option `nonsense`").count(), 1);
     site.carton(&["unpack", "f.carton", "-o", "uf"]).expect_code(0);
     let metadata = read("uf/carton.toml");
     assert!(metadata.contains("runner_compat_version = 2\n"), "{metadata}");
