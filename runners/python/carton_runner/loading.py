@@ -71,7 +71,10 @@ def load(fields, report, call, loops):
             report.warn("the option `model.%s` is not used: the model is a plain function" % name)
         model = Model.of_function(function, fields["inputs"], fields["outputs"], loops)
     else:
-        made = _call_entrypoint(module, options, package, report, call, loops)
+        try:
+            made = _call_entrypoint(module, options, package, report, call, loops)
+        except ModuleNotFoundError as error:
+            raise _not_found(error, folder) from None
         model = Model.of_object(made, fields["inputs"], fields["outputs"], loops)
     model.writable_inputs = options.writable_inputs
     if options.writable_inputs is None:
@@ -112,12 +115,17 @@ def _import(package, folder):
         missing = error.name
         if missing is not None and (name == missing or name.startswith(missing + ".")):
             raise entry_point.no_module(package, os.listdir(folder)) from None
-        described = tracebacks.describe(error, folder)
-        if missing is not None and not missing.startswith(_PACKAGE):
-            described.hint = _missing_package(missing.split(".")[0], folder)
-        raise described from None
+        raise _not_found(error, folder) from None
     except SyntaxError as error:
         raise tracebacks.describe(error, folder) from None
+
+
+def _not_found(error, folder):
+    """The error of a module that the model imports and that is nowhere, with what to do about it."""
+    described = tracebacks.describe(error, folder)
+    if error.name is not None and not error.name.startswith(_PACKAGE):
+        described.hint = _missing_package(error.name.split(".")[0], folder)
+    return described
 
 
 #: Packages that are not called as what is imported from them.

@@ -92,6 +92,11 @@ class EntryPoints(support.ModelTest):
             ("", {"infer_fn": "f", "entrypoint_fn": "g"}, ["only one can be given"]),
             ("", {"entrypoint_package": "other"}, ["the model has no module `other` (there are these: main.py)"]),
             ("import nonsense_that_is_nowhere", {}, ["No module named 'nonsense_that_is_nowhere'", "main.py"]),
+            (
+                "def get_model(): import nonsense_that_is_nowhere",
+                {},
+                ["main.py, line 1", "a line `nonsense_that_is_nowhere`, and pack the model again"],
+            ),
             ("def f(:", {}, ["SyntaxError", "def f(:"]),
             ("raise KeyError('x')", {}, ["KeyError: 'x'", "line 1"]),
         ):
