@@ -7,7 +7,7 @@ use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use carton_tensor::files::{ElementType, PendingFile};
+use carton_tensor::files::{ElementType, PendingFile, RawTensor};
 use carton_tensor::npy::{Array, NpzWriter, write_array};
 use carton_tensor::safetensors::{self, Layout, Metadata, SafetensorsError};
 use carton_tensor::ztensor::{self, Attribute, Object, QuantizedGroup, Version};
@@ -202,6 +202,19 @@ impl Sink {
     pub(crate) fn write(&mut self, name: &str, piece: Piece<'_>) -> Result<(), TensorFileError> {
         let path = self.path.clone();
         self.write_piece(name, piece).map_err(|error| unwritable(&path, error))
+    }
+
+    /// Leaves room for a tensor of numbers whose turn it is, to be [filled](Self::fill) later. `false` where the format writes tensors in one order
+    /// only.
+    pub(crate) fn reserve(&mut self, name: &str) -> Result<bool, TensorFileError> {
+        let Writer::Safetensors(writer) = &mut self.writer else { return Ok(false) };
+        writer.reserve(name).map(|()| true).map_err(|error| unwritable(&self.path, error.into()))
+    }
+
+    /// Writes a tensor that room was left for.
+    pub(crate) fn fill(&mut self, name: &str, tensor: &RawTensor) -> Result<(), TensorFileError> {
+        let Writer::Safetensors(writer) = &mut self.writer else { return Ok(()) };
+        writer.fill(name, tensor.bytes()).map_err(|error| unwritable(&self.path, error.into()))
     }
 
     fn write_piece(&mut self, name: &str, piece: Piece<'_>) -> Result<(), TensorFileError> {

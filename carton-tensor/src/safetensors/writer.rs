@@ -1,6 +1,7 @@
 //! Files written from beginning to end, holding no more of them than what is given at a time.
 
-use std::io::{self, Write};
+use std::collections::BTreeSet;
+use std::io::{self, Seek, SeekFrom, Write};
 
 use super::{HeaderError, Layout, Metadata, SafetensorsError};
 use crate::files::RawTensor;
@@ -50,6 +51,8 @@ pub struct Writer<W> {
     position: usize,
     /// How much of it was written.
     n_written: u64,
+    /// The positions of tensors that were passed over and are still to come.
+    reserved: BTreeSet<usize>,
 }
 
 impl<W: Write> Writer<W> {
@@ -59,7 +62,7 @@ impl<W: Write> Writer<W> {
     /// `Io`.
     pub fn new(mut output: W, layout: Layout) -> Result<Self, SafetensorsError> {
         output.write_all(layout.header_bytes()).map_err(io_error)?;
-        Ok(Self { output, layout, position: 0, n_written: 0 })
+        Ok(Self { output, layout, position: 0, n_written: 0, reserved: BTreeSet::new() })
     }
 
     /// What the file will hold.
@@ -114,6 +117,10 @@ impl<W: Write> Writer<W> {
             }
             self.advance();
         }
+        if let Some(tensor) = self.reserved.first().and_then(|position| self.layout.header().at(*position)) {
+            let name = tensor.name.escape_debug();
+            return Err(unexpected(format!("the end, when tensor `{name}` was passed over and not filled in")));
+        }
         self.output.flush().map_err(io_error)?;
         Ok(self.output)
     }
@@ -130,6 +137,54 @@ impl<W: Write> Writer<W> {
     }
 }
 
+impl<W: Write + Seek> Writer<W> {
+    /// Passes over the tensor `name`, whose turn it is, and leaves room for it: [`fill`](Self::fill) writes it. So what is computed
+    /// together with a later tensor can be before it in the file.
+    ///
+    /// # Errors
+    /// [`SafetensorsError::Unexpected`] when it is another tensor's turn, or some of it was written already; `Io`.
+    pub fn reserve(&mut self, name: &str) -> Result<(), SafetensorsError> {
+        // As it is told when another tensor's turn is.
+        self.write(name, &[])?;
+        let Some((_, missing)) = self.next().filter(|(next, missing)| *next == name && *missing > 0) else {
+            return Ok(());
+        };
+        if self.n_written > 0 {
+            return Err(unexpected(format!("tensor `{}` to be passed over, which has begun", name.escape_debug())));
+        }
+        self.seek_by(i128::from(missing))?;
+        self.reserved.insert(self.position);
+        self.advance();
+        Ok(())
+    }
+
+    /// Writes all of a tensor that was [passed over](Self::reserve).
+    ///
+    /// # Errors
+    /// [`SafetensorsError::Unexpected`] when it was not, or has another number of bytes; `Io`.
+    pub fn fill(&mut self, name: &str, bytes: &[u8]) -> Result<(), SafetensorsError> {
+        let header = self.layout.header();
+        let find = |position: &&usize| header.at(**position).is_some_and(|tensor| tensor.name == name);
+        let found = self.reserved.iter().find(find).and_then(|&position| Some((position, header.at(position)?.range)));
+        let Some((position, range)) = found.filter(|(_, range)| range.end - range.start == bytes.len() as u64) else {
+            let (name, given) = (name.escape_debug(), bytes.len());
+            return Err(unexpected(format!("{given} bytes of tensor `{name}`, for which no such room was left")));
+        };
+        let ends = header.iter().next_back().map_or(range.end, |last| last.range.end);
+        let here = header.at(self.position).map_or(ends, |next| next.range.start + self.n_written);
+        self.seek_by(i128::from(range.start) - i128::from(here))?;
+        self.output.write_all(bytes).map_err(io_error)?;
+        self.seek_by(i128::from(here) - i128::from(range.end))?;
+        self.reserved.remove(&position);
+        Ok(())
+    }
+
+    fn seek_by(&mut self, distance: i128) -> Result<(), SafetensorsError> {
+        let distance = i64::try_from(distance).map_err(|_| io_error(io::ErrorKind::FileTooLarge.into()))?;
+        self.output.seek(SeekFrom::Current(distance)).map(drop).map_err(io_error)
+    }
+}
+
 impl From<HeaderError> for SafetensorsError {
     /// What keeps tensors from being written.
     fn from(source: HeaderError) -> Self {
@@ -143,4 +198,60 @@ fn unexpected(problem: String) -> SafetensorsError {
 
 fn io_error(source: io::Error) -> SafetensorsError {
     SafetensorsError::Io { place: "safetensors output".to_owned(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::io::Cursor;
+
+    use super::*;
+    use crate::files::ElementType::{Float64, Int8};
+    use crate::safetensors::Reader;
+
+    fn writer() -> Writer<Cursor<Vec<u8>>> {
+        let tensors =
+            [("a", Float64, vec![]), ("b", Float64, vec![2]), ("none", Float64, vec![0]), ("x", Int8, vec![3])];
+        let layout =
+            Layout::new(tensors.iter().map(|(name, dtype, shape)| (*name, *dtype, shape)), &Metadata::default());
+        Writer::new(Cursor::new(Vec::new()), layout.unwrap()).unwrap()
+    }
+
+    #[test]
+    fn tensors_that_are_passed_over_are_filled_in() {
+        let number = |value: f64| value.to_le_bytes();
+        let mut expected = writer();
+        expected.write("a", &number(1.0)).unwrap();
+        expected.write("b", &[number(2.0), number(3.0)].concat()).unwrap();
+        expected.write("x", &[1, 2, 3]).unwrap();
+        let expected = expected.finish().unwrap().into_inner();
+        assert!(Reader::new(expected.clone(), "expected").is_ok());
+
+        let mut found = writer();
+        found.reserve("a").unwrap();
+        found.reserve("b").unwrap();
+        found.reserve("none").unwrap();
+        found.write("x", &[1]).unwrap();
+        found.fill("b", &[number(2.0), number(3.0)].concat()).unwrap();
+        found.write("x", &[2, 3]).unwrap();
+        found.fill("a", &number(1.0)).unwrap();
+        assert_eq!(found.finish().unwrap().into_inner(), expected);
+    }
+
+    #[test]
+    fn tensors_are_filled_in_once_and_whole() {
+        let told = |result: Result<(), SafetensorsError>| result.unwrap_err().to_string();
+        let mut found = writer();
+        assert!(told(found.reserve("b")).contains("tensor `b` when 8 bytes of `a` were expected"));
+        found.write("a", &[0; 4]).unwrap();
+        assert!(told(found.reserve("a")).contains("which has begun"));
+        found.write("a", &[0; 4]).unwrap();
+        assert!(told(found.fill("a", &[0; 8])).contains("no such room was left"));
+        found.reserve("b").unwrap();
+        assert!(told(found.fill("b", &[0; 8])).contains("no such room was left"));
+        found.write("x", &[1, 2, 3]).unwrap();
+        let unfilled = found.finish().map(drop);
+        assert!(told(unfilled).contains("tensor `b` was passed over and not filled in"));
+    }
 }

@@ -1,5 +1,6 @@
 //! Int8 quantization by the largest absolute value (spec/weights.md §2.2), of tensors in memory or straight from a file.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::WeightsError;
@@ -162,118 +163,168 @@ struct Elements<'a> {
     bytes: &'a [u8],
 }
 
-/// A piece that was looked at.
-struct Looked {
-    /// Of the channels that it has a part of.
-    found: Vec<Found>,
-    /// The first one of these.
-    first: usize,
-    /// What the tensor became, where it was quantized at once.
-    whole: Option<Whole>,
-}
-
-/// A tensor that was quantized at once.
-struct Whole {
-    /// Bytes of their own and their shape, where the tensor was decoded and has none in the arena.
-    decoded: Option<(SharedBytes, Vec<usize>)>,
-    error: QuantizationError,
-}
-
+/// Quantizes in two passes: the first one deals with small tensors at once, and finds the largest magnitudes of each piece of large ones; the
+/// second one writes the integers of these pieces.
 pub(super) fn run(
     works: &[Work<'_>],
     options: &QuantizeOptions,
     n_threads: usize,
     finished: impl Fn(usize) + Sync,
 ) -> Result<Vec<Done>, WeightsError> {
-    let level = Level::best();
     let mut arena = Arena::new(works.iter().map(|work| work.n_elements as u64))?;
     // As many bytes in the output as numbers in the input.
     let outputs = arena.pieces(|index| if works[index].is_whole() { usize::MAX } else { PIECE_ELEMENTS });
+    let passes = Passes { level: Level::best(), works, options, outputs, n_threads, finished };
 
-    let n_items = |index: usize| if works[index].is_whole() { 1 } else { outputs[index].len() };
-    let items: Vec<(usize, usize)> =
-        (0..works.len()).flat_map(|index| (0..n_items(index)).map(move |piece| (index, piece))).collect();
-    // Small tensors are dealt with at once, of large ones this finds the largest magnitudes of each piece.
-    let looked = share(items.len(), n_threads, Vec::new, |buffer, item| {
-        let (index, piece) = items[item];
-        let Work { job: Job { dtype, data }, channels, .. } = &works[index];
-        let (dtype, channels) = (*dtype, *channels);
-        if !works[index].is_whole() {
-            let length = lock(&outputs[index][piece]).len() * dtype.bits() / 8;
-            let bytes = data.read((piece * piece_size(dtype)) as u64, length, buffer)?;
-            let elements = Elements { dtype, channels, start: piece * PIECE_ELEMENTS, bytes };
-            return Ok(Looked { found: find(level, elements)?, first: elements.first_channel(), whole: None });
+    let (whole, in_pieces): (Vec<usize>, Vec<usize>) = (0..works.len()).partition(|&index| works[index].is_whole());
+    let pieces = |&index: &usize| (0..passes.outputs[index].len()).map(move |piece| (index, piece));
+    let pieces: Vec<(usize, usize)> = in_pieces.iter().flat_map(pieces).collect();
+    let mut outcomes = passes.look(&whole, &pieces)?;
+    passes.write(&pieces, &mut outcomes)?;
+
+    drop(passes);
+    works
+        .iter()
+        .zip(outcomes)
+        .zip(arena.into_parts())
+        .map(|((work, outcome), part)| outcome.done(work, options, part))
+        .collect()
+}
+
+/// What is known of a tensor after a pass.
+struct Outcome {
+    /// Of each channel.
+    found: Vec<Found>,
+    error: QuantizationError,
+    /// Bytes of their own and their shape, where the tensor was decoded and has none in the arena.
+    decoded: Option<(SharedBytes, Vec<usize>)>,
+}
+
+impl Outcome {
+    fn done(self, work: &Work<'_>, options: &QuantizeOptions, part: SharedBytes) -> Result<Done, WeightsError> {
+        let channels = match &self.decoded {
+            Some((_, shape)) => Channels::of(shape, options.granularity),
+            None => work.channels,
+        };
+        let scales = scales_of(work.job.dtype, channels, &self.found)?;
+        let n_non_finite = self.found.iter().map(|found| found.n_other).sum();
+        let (integers, shape) = self.decoded.map_or((part, None), |(integers, shape)| (integers, Some(shape)));
+        Ok(Done { integers, shape, scales, n_non_finite, error: options.measure.then_some(self.error) })
+    }
+}
+
+/// What both passes need.
+struct Passes<'p, 'a, F> {
+    level: Level,
+    works: &'p [Work<'a>],
+    options: &'p QuantizeOptions,
+    outputs: Vec<Vec<Mutex<&'p mut [u8]>>>,
+    n_threads: usize,
+    finished: F,
+}
+
+impl<F: Fn(usize) + Sync> Passes<'_, '_, F> {
+    /// Quantizes the tensors that are `whole`, and looks at pieces of the others.
+    fn look(&self, whole: &[usize], pieces: &[(usize, usize)]) -> Result<Vec<Outcome>, WeightsError> {
+        let outcome = |work: &Work<'_>| Outcome {
+            found: vec![Found::NONE; n_scales(work.channels)],
+            error: QuantizationError::default(),
+            decoded: None,
+        };
+        let mut outcomes: Vec<Outcome> = self.works.iter().map(outcome).collect();
+        // One list of both, so that no thread waits at the end of the first.
+        let items = whole.len() + pieces.len();
+        let looked = share(items, self.n_threads, Vec::new, |buffer, item| match item.checked_sub(whole.len()) {
+            None => self.quantize_whole(whole[item], buffer).map(Looked::Whole),
+            Some(piece) => self.look_at_piece(pieces[piece], buffer).map(Looked::Piece),
+        })?;
+        let places = whole.iter().copied().chain(pieces.iter().map(|(index, _)| *index));
+        for (index, looked) in places.zip(looked) {
+            match looked {
+                Looked::Whole(outcome) => outcomes[index] = outcome,
+                Looked::Piece((first, found)) => {
+                    for (merged, found) in outcomes[index].found.iter_mut().skip(first).zip(found) {
+                        *merged = merged.merge(found);
+                    }
+                }
+            }
         }
-        let looked = if let Data::Decoded(decode) = data {
+        Ok(outcomes)
+    }
+
+    fn quantize_whole(&self, index: usize, buffer: &mut Vec<u8>) -> Result<Outcome, WeightsError> {
+        let Work { job: Job { dtype, data }, channels, .. } = &self.works[index];
+        let outcome = if let Data::Decoded(decode) = data {
             let tensor = decode()?;
             let n_bytes = tensor.n_elements();
             let integers = AlignedBytes::try_zeroed(n_bytes);
             let mut integers = integers.ok_or(WeightsError::Memory { n_bytes: n_bytes as u64 })?;
-            let channels = Channels::of(tensor.shape(), options.granularity);
+            let channels = Channels::of(tensor.shape(), self.options.granularity);
             let elements = Elements { dtype: tensor.dtype(), channels, start: 0, bytes: tensor.bytes() };
-            let (found, error) = at_once(level, elements, options, integers.as_mut_slice())?;
-            let decoded = Some((integers.into(), tensor.shape().to_vec()));
-            Looked { found, first: 0, whole: Some(Whole { decoded, error }) }
+            let (found, error) = at_once(self.level, elements, self.options, integers.as_mut_slice())?;
+            Outcome { found, error, decoded: Some((integers.into(), tensor.shape().to_vec())) }
         } else {
             let bytes = data.read(0, data.len().unwrap_or_default() as usize, buffer)?;
-            let elements = Elements { dtype, channels, start: 0, bytes };
-            let (found, error) = match outputs[index].first() {
-                Some(output) => at_once(level, elements, options, &mut lock(output))?,
-                None => (find(level, elements)?, QuantizationError::default()),
+            let elements = Elements { dtype: *dtype, channels: *channels, start: 0, bytes };
+            let (found, error) = match self.outputs[index].first() {
+                Some(output) => at_once(self.level, elements, self.options, &mut lock(output))?,
+                None => (find(self.level, elements)?, QuantizationError::default()),
             };
-            Looked { found, first: 0, whole: Some(Whole { decoded: None, error }) }
+            Outcome { found, error, decoded: None }
         };
-        finished(index);
-        Ok::<_, WeightsError>(looked)
-    })?;
-    let mut of_works: Vec<Vec<Found>> = works.iter().map(|work| vec![Found::NONE; n_scales(work.channels)]).collect();
-    let mut wholes: Vec<Option<Whole>> = works.iter().map(|_| None).collect();
-    for (&(index, _), Looked { found, first, whole }) in items.iter().zip(looked) {
-        // Of what is decoded the number of channels was not known.
-        if whole.is_some() {
-            of_works[index] = found;
-            wholes[index] = whole;
-            continue;
-        }
-        for (merged, found) in of_works[index].iter_mut().skip(first).zip(found) {
-            *merged = merged.merge(found);
-        }
+        (self.finished)(index);
+        Ok(outcome)
     }
 
-    let items: Vec<(usize, usize)> = items.into_iter().filter(|&(index, _)| !works[index].is_whole()).collect();
-    let pending: Vec<AtomicUsize> = outputs.iter().map(|pieces| AtomicUsize::new(pieces.len())).collect();
-    let errors = share(items.len(), n_threads, Vec::new, |buffer, item| {
-        let (index, piece) = items[item];
-        let Work { job: Job { dtype, data }, channels, .. } = &works[index];
-        let mut output = lock(&outputs[index][piece]);
-        let bytes = data.read((piece * piece_size(*dtype)) as u64, output.len() * dtype.bits() / 8, buffer)?;
-        let elements = Elements { dtype: *dtype, channels: *channels, start: piece * PIECE_ELEMENTS, bytes };
-        let error = write(level, elements, &of_works[index], options, &mut output)?;
-        if pending[index].fetch_sub(1, Ordering::Relaxed) == 1 {
-            finished(index);
-        }
-        Ok::<_, WeightsError>(error)
-    })?;
-    let mut of_pieces = vec![QuantizationError::default(); works.len()];
-    for (&(index, _), error) in items.iter().zip(errors) {
-        of_pieces[index] = of_pieces[index].merge(error);
+    /// The largest magnitudes of the channels that a piece has a part of, and the first one of these.
+    fn look_at_piece(
+        &self,
+        (index, piece): (usize, usize),
+        buffer: &mut Vec<u8>,
+    ) -> Result<(usize, Vec<Found>), WeightsError> {
+        let length = lock(&self.outputs[index][piece]).len();
+        let elements = self.piece(index, piece, length, buffer)?;
+        Ok((elements.first_channel(), find(self.level, elements)?))
     }
 
-    drop(outputs);
-    let mut results = Vec::with_capacity(works.len());
-    let parts = works.iter().zip(of_works).zip(wholes).zip(of_pieces).zip(arena.into_parts());
-    for ((((work, found), whole), of_pieces), part) in parts {
-        let (decoded, error) = whole.map_or((None, of_pieces), |whole| (whole.decoded, whole.error));
-        let channels = match &decoded {
-            Some((_, shape)) => Channels::of(shape, options.granularity),
-            None => work.channels,
-        };
-        let scales = scales_of(work.job.dtype, channels, &found)?;
-        let (integers, shape) = decoded.map_or((part, None), |(integers, shape)| (integers, Some(shape)));
-        let n_non_finite = found.iter().map(|found| found.n_other).sum();
-        results.push(Done { integers, shape, scales, n_non_finite, error: options.measure.then_some(error) });
+    /// Writes the integers of all pieces.
+    fn write(&self, pieces: &[(usize, usize)], outcomes: &mut [Outcome]) -> Result<(), WeightsError> {
+        let pending: Vec<AtomicUsize> = self.outputs.iter().map(|pieces| AtomicUsize::new(pieces.len())).collect();
+        let looked: &[Outcome] = outcomes;
+        let errors = share(pieces.len(), self.n_threads, Vec::new, |buffer, item| {
+            let (index, piece) = pieces[item];
+            let mut output = lock(&self.outputs[index][piece]);
+            let elements = self.piece(index, piece, output.len(), buffer)?;
+            let error = write(self.level, elements, &looked[index].found, self.options, &mut output)?;
+            if pending[index].fetch_sub(1, Ordering::Relaxed) == 1 {
+                (self.finished)(index);
+            }
+            Ok::<_, WeightsError>(error)
+        })?;
+        for (&(index, _), error) in pieces.iter().zip(errors) {
+            outcomes[index].error = outcomes[index].error.merge(error);
+        }
+        Ok(())
     }
-    Ok(results)
+
+    /// So many elements of a tensor, those of one piece.
+    fn piece<'b>(
+        &'b self,
+        index: usize,
+        piece: usize,
+        n_elements: usize,
+        buffer: &'b mut Vec<u8>,
+    ) -> Result<Elements<'b>, WeightsError> {
+        let Work { job: Job { dtype, data }, channels, .. } = &self.works[index];
+        let bytes = data.read((piece * piece_size(*dtype)) as u64, n_elements * dtype.bits() / 8, buffer)?;
+        Ok(Elements { dtype: *dtype, channels: *channels, start: piece * PIECE_ELEMENTS, bytes })
+    }
+}
+
+/// What the first pass finds.
+enum Looked {
+    Whole(Outcome),
+    Piece((usize, Vec<Found>)),
 }
 
 impl Elements<'_> {

@@ -135,6 +135,8 @@ fn quantize(
     let (mut done, mut quantized) = (0_u64, Vec::new());
     // The scales of the tensor whose integers were written last: in a zTensor file they follow.
     let mut last: Option<(&str, Scales)> = None;
+    // The names of scales that room was left for, by those of their tensors.
+    let mut reserved: BTreeMap<&str, &str> = BTreeMap::new();
     for position in sink.order() {
         checkpoint(wanted)?;
         progress.update("quantizing", done, Some(total), true);
@@ -144,12 +146,12 @@ fn quantize(
             Role::Scale => {
                 let scales = match last.take().filter(|(name, _)| *name == listed.name) {
                     Some((_, scales)) => scales,
-                    // A safetensors file has them before the integers. The tensor is read twice then, so that only one is in memory.
-                    None => {
-                        let mut unmeasured = *options;
-                        unmeasured.measure = false;
-                        one(source, listed, &unmeasured)?.scales
+                    // A safetensors file has them before the integers, with which they are written.
+                    None if sink.reserve(&planned.name)? => {
+                        reserved.insert(listed.name.as_str(), planned.name.as_str());
+                        continue;
                     }
+                    None => one(source, listed, options)?.scales,
                 };
                 Piece::Value(Value::Numbers(scales.to_tensor().map_err(Failure::new)?))
             }
@@ -165,7 +167,10 @@ fn quantize(
                 warn_of_lost(source, listed, &mut warnings)?;
                 let one = one(source, listed, options)?;
                 quantized.push(Quantized::new(&listed.name, &one));
-                last = Some((&listed.name, one.scales));
+                match reserved.remove(listed.name.as_str()) {
+                    Some(scale) => sink.fill(scale, &one.scales.to_tensor().map_err(Failure::new)?)?,
+                    None => last = Some((&listed.name, one.scales)),
+                }
                 Piece::Value(Value::Numbers(one.tensor))
             }
         };
