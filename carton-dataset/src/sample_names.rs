@@ -225,7 +225,8 @@ pub(crate) fn is_confusable(long: &str, short: &str, separator: &str) -> bool {
 }
 
 /// The longest name. No sample has a name that begins with that of its sample and a separator: that one's tensor of the same column
-/// would be longer. So the tensors that begin with the two are those of its sample, one for each column.
+/// would be longer. So the tensors that begin with the two are those of its sample, one for each column; unless a column begins as a sample's
+/// name goes on, such as `b__x` beside the samples `a` and `a__b`. Then no way is found, and who merges is asked for the columns.
 fn longest<'n>(names: &[&'n str]) -> Option<&'n str> {
     names.iter().copied().max_by_key(|name| name.len())
 }

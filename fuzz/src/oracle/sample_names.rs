@@ -35,6 +35,10 @@ pub fn check(bytes: &[u8]) -> bool {
     if bytes.len() <= MAX_SEARCHED {
         let found: BTreeSet<&[String]> = found.iter().map(|(_, way)| way.columns.as_slice()).collect();
         for columns in searched(&names, &said.separator) {
+            let way = KeyValueNames { separator: said.separator.clone(), columns: columns.clone() };
+            if hides_longest(&way, &names) {
+                continue;
+            }
             assert!(found.contains(columns.as_slice()), "{columns:?} of {names:?}");
         }
     }
@@ -121,6 +125,15 @@ fn searched(names: &[&str], separator: &str) -> BTreeSet<Vec<String>> {
         }
     }
     ways
+}
+
+/// Whether a tensor of another sample begins like those of the sample that the longest name is of: `a` has `a__b__x` and `a__b` has
+/// `a__b__b__x`, both of the column `b__x`. Such a way is not found, and the columns have to be told.
+fn hides_longest(way: &KeyValueNames, names: &[&str]) -> bool {
+    let longest = names.iter().copied().max_by_key(|name| name.len());
+    let Some((sample, _)) = longest.and_then(|name| known(way, name)) else { return false };
+    let start = format!("{sample}{}", way.separator);
+    names.iter().filter(|name| name.starts_with(&start)).count() != way.columns.len()
 }
 
 fn is_whole(way: &KeyValueNames, names: &[&str]) -> bool {
