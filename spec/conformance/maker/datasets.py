@@ -120,6 +120,10 @@ def read():
     nothing, nothing_samples = joined("", "image", "label")
     ending, ending_samples = joined("_", "mask", "my_mask")
 
+    by_shapes = "unless by their shapes the tensors of the schema are no columns: one is a scalar, or the first dimensions differ"
+    image = ("U8", [1, 2], ROWS[0])
+    one_name = {"left/image": image, "left/label": image}
+
     other = {"data/x.safetensors": rows(ROWS[0])}
     other_order = two()
     order = json.loads(other_order[MANIFEST])
@@ -147,6 +151,8 @@ def read():
         case("connector-separator-in-columns", "columns with the separator in their names", "2.3", "the longest columns first", of_connector(2, inside), inside_samples),
         case("connector-column-ends-with-column", "a column that ends with the separator and another column", "2.3", connector, of_connector(2, ending), ending_samples),
         case("connector-last-win", "more rows than samples", "2.3", "the connector counts every row, and writes of several rows of one name the last", of_connector(3, slash), slash_samples),
+        case("connector-last-win-of-one-name", "rows that all have one name", "2.3", "3. else named samples, if there are fewer of them than the manifest says", of_connector(3, one_name), {"samples": [sample("left", image=image, label=image)]}),
+        case("connector-last-win-of-one-name-by-shapes", "rows of one name, with a separator that can be in words, and a scalar, which is no column", "2.3", by_shapes, of_connector(3, {"left_image": image, "left_label": ("U8", [], b"\x07")}), {"samples": [sample("left", image=image, label=("U8", [], b"\x07"))]}),
         case("key-value-in-manifest", "a separator in the manifest", "3.6", "**§3.6** `key_value` may be there for shards in key-value mode that have no metadata (§2.2)", of_connector(2, colons, key_value={"separator": "::", "columns": ["image", "label"]}), colons_samples),
         case("other-names", "a shard in a folder, under a name that writers do not give", "2", "Readers take any name that §3.3 allows", {MANIFEST: json.dumps(manifest_of(listed({"data/x.safetensors": 1}, **other))).encode(), **other}, row_samples(ROWS[0])),
         case("other-order", "shards in another order", "3.1", "Readers take the rows in this order, whatever that of the manifest is", other_order, row_samples(*ROWS)),
