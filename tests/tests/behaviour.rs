@@ -10,17 +10,5 @@ behaviours!(onnx_on_rten, carton_tests::behaviour::subjects::onnx::Rten);
 behaviours!(onnx_on_onnx_runtime, carton_tests::behaviour::subjects::onnx::OnnxRuntime);
 behaviours!(python, carton_tests::behaviour::subjects::python::Python);
 behaviours!(node, carton_tests::behaviour::subjects::node::Node);
-behaviours!(
-    torchscript_on_debians_libtorch,
-    carton_tests::behaviour::subjects::torchscript::Torchscript {
-        name: "torchscript on libtorch 1.13",
-        series: "1.13"
-    }
-);
-behaviours!(
-    torchscript_on_a_current_libtorch,
-    carton_tests::behaviour::subjects::torchscript::Torchscript {
-        name: "torchscript on libtorch 2.13",
-        series: "2.13"
-    }
-);
+behaviours!(torchscript_on_debians_libtorch, carton_tests::behaviour::subjects::torchscript::Torchscript::Debian);
+behaviours!(torchscript_on_a_current_libtorch, carton_tests::behaviour::subjects::torchscript::Torchscript::Wheel);

@@ -4,6 +4,8 @@
 #include <torch/csrc/jit/passes/dead_code_elimination.h>
 #include <torch/csrc/jit/passes/inliner.h>
 
+#include <optional>
+
 #include "error.h"
 #include "module.h"
 
@@ -48,18 +50,18 @@ void look_through(const torch::jit::Block* block, Uses& uses) {
 }
 
 // The object that a value of forward's graph is, where it is `self` or an attribute of an attribute of it.
-c10::optional<c10::IValue> object_of(const torch::jit::Value* value, const torch::jit::Graph& graph,
+std::optional<c10::IValue> object_of(const torch::jit::Value* value, const torch::jit::Graph& graph,
                                      const torch::jit::Module& module) {
   if (value == graph.inputs().at(0)) {
     return c10::IValue(module._ivalue());
   }
   const torch::jit::Node* node = value->node();
   if (node->kind() != c10::prim::GetAttr) {
-    return c10::nullopt;
+    return std::nullopt;
   }
   const auto owner = object_of(node->input(), graph, module);
   if (!owner || !owner->isObject()) {
-    return c10::nullopt;
+    return std::nullopt;
   }
   return owner->toObject()->getAttr(node->s(c10::attr::name));
 }

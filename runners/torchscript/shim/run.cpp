@@ -268,6 +268,7 @@ std::vector<c10::IValue> arguments_of(const carton_module& module, const carton_
                                       const carton_text* keys, bool copy) {
   std::vector<c10::IValue> arguments;
   if (keys) {
+    TORCH_CHECK(module.dictionary_value, "forward takes no dictionary");
     c10::impl::GenericDict dictionary(c10::StringType::get(), module.dictionary_value);
     for (size_t i = 0; i < n_values; ++i) {
       dictionary.insert(string_of(keys[i]), ivalue_of(values[i], module.device, copy));

@@ -1,6 +1,8 @@
-// What this runner needs of libtorch and `tch` lacks, behind C functions that the Rust side declares in src/shim.rs:
+// Everything that this runner needs of libtorch, behind C functions that the Rust side declares in src/libtorch/shim.rs:
 // loading a module from mapped memory, reading the schema of its forward, asking whether forward may write to its
-// inputs, and running it on tensors that lie in somebody else's memory.
+// inputs, running it on tensors that lie in somebody else's memory, and setting the threads of the process.
+//
+// It compiles with the headers of every libtorch from 1.13 on, each with the C++ standard that build.rs chooses for it.
 //
 // Every function catches what libtorch throws. The ones that can fail return null on success, else an error that its
 // receiver frees.
@@ -21,7 +23,7 @@ struct carton_error;
 carton_text carton_error_text(const carton_error*);
 void carton_error_free(carton_error*);
 
-// What an argument of forward takes; the same numbers as `Kind` in src/module.rs.
+// What an argument of forward takes; the same numbers as `Kind` in src/libtorch/module.rs.
 enum carton_kind : int32_t {
   CARTON_TENSOR = 0,
   CARTON_ANY = 1,
@@ -109,6 +111,17 @@ enum carton_structure : int32_t {
 
 struct carton_module;
 struct carton_result;
+
+// The threads that one operator uses.
+carton_error* carton_threads(int32_t* threads);
+carton_error* carton_set_threads(int32_t threads);
+
+// The threads for operators that do not depend on one another. They can be set once, before they are started.
+carton_error* carton_interop_threads(int32_t* threads);
+carton_error* carton_set_interop_threads(int32_t threads);
+
+// Whether this libtorch has CUDA, and CUDA has a GPU. The answer of the first call stands.
+carton_error* carton_finds_gpu(bool* found);
 
 // Whether this libtorch has tensors of a dtype.
 bool carton_supports(int32_t dtype);

@@ -10,7 +10,7 @@ use carton_runner_interface::signature::{Elements, ModelValue, input_mismatches}
 use carton_tensor::{DataType, Dimension, SymbolicShape, Tensor};
 
 use crate::LIBTORCH_VERSION;
-use crate::module::{Argument, Kind, Structure, is_supported};
+use crate::libtorch::{Argument, Kind, Structure, is_supported};
 
 /// What the output of a model is called that neither the carton nor the model names.
 const UNNAMED: &str = "output";

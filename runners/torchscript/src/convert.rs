@@ -4,7 +4,7 @@ use carton_runner_interface::runner::{Call, RunnerError};
 use carton_tensor::{DataType, StringTensor, Tensor};
 
 use crate::binding::Bound;
-use crate::module::{Held, Kind, Output, OutputValue, Value};
+use crate::libtorch::{Kind, Output, OutputValue, SharedTensor, Value};
 
 /// What forward is given for an input.
 ///
@@ -20,7 +20,7 @@ pub(crate) fn value<'a>(input: &Bound<'a>) -> Result<Value<'a>, RunnerError> {
             describe(tensor)
         ))
     };
-    let hold = |tensor| Held::new(tensor).map_err(|error| about("input", input.name, error));
+    let hold = |tensor| SharedTensor::new(tensor).map_err(|error| about("input", input.name, error));
     Ok(match (input.kind, tensor) {
         (Kind::Tensor | Kind::Any, Tensor::Numeric(numbers)) => Value::Tensor(hold(numbers)?),
         (Kind::String | Kind::Any, Tensor::String(text)) if text.shape().is_empty() => {

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use carton_runner_interface::runner::{self, RunnerError};
 
 use crate::LIBTORCH_VERSION;
-use crate::module::Device;
+use crate::libtorch::{Device, process};
 
 /// The variable that says which GPUs CUDA shows.
 const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
@@ -57,13 +57,16 @@ pub(crate) fn choose(device: Option<&str>) -> Result<Device, RunnerError> {
     let given = GIVEN.get_or_init(|| std::env::var(VISIBLE).ok());
     match read(device, given.as_deref())? {
         Wish::Cpu => Ok(Device::Cpu),
-        Wish::Any if tch::Cuda::is_available() => Ok(Device::Cuda(0)),
+        Wish::Any if process::finds_gpu()? => Ok(Device::Cuda(0)),
         Wish::Any => Ok(Device::Cpu),
         Wish::Gpu { visible } => {
+            #[allow(unsafe_code, reason = "the environment is what CUDA reads")]
             // SAFETY: no other thread uses the environment now. The one that serves the host only reads its socket, one load runs at
             // a time, and threads of libtorch exist, if an earlier load failed, but wait for work.
-            unsafe { std::env::set_var(VISIBLE, &visible) };
-            if tch::Cuda::is_available() {
+            unsafe {
+                std::env::set_var(VISIBLE, &visible)
+            };
+            if process::finds_gpu()? {
                 return Ok(Device::Cuda(0));
             }
             let device = device.unwrap_or_default();

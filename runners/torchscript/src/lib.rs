@@ -1,24 +1,22 @@
 //! Runs TorchScript models with libtorch.
 //!
-//! `tch` finds and links libtorch, and sets its threads and devices. What it lacks is in a small shim in C++ (`shim/`,
-//! declared in `shim.rs` and made safe in `module.rs`): a module is loaded from the memory that its file is mapped to, the
-//! schema of its forward is read, libtorch's alias analysis is asked whether forward may write to its inputs, and tensors
-//! are built over the host's shared memory.
-//!
-//! What decides (`binding`: which argument an input is; `convert`: what a tensor becomes for an argument) is apart from what
-//! does it (`module`), and [`TorchScript`] joins the two behind the runner trait.
+//! [`libtorch`] is the framework behind safe Rust, by a small shim in C++ (`shim/`) that `build.rs` compiles and links: any libtorch
+//! from 1.13 on. What decides (`binding`: which argument an input is; `convert`: what a tensor becomes for an argument) is apart from
+//! what does it ([`libtorch`]), and [`TorchScript`] joins the two behind the runner trait.
+
+#![deny(unsafe_code)]
 
 mod archive;
 mod binding;
 mod convert;
 mod device;
 mod error;
+#[allow(unsafe_code, reason = "libtorch is C++")]
+pub mod libtorch;
 mod model_location;
-mod module;
 mod options;
 mod pack;
 mod runner;
-mod shim;
 
 pub use runner::TorchScript;
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use carton_runner_interface::runner::{Call, ModelFiles, PackRequest, PackResponse, RunnerError};
 
 use crate::binding::{self, Binding};
-use crate::module::Device;
+use crate::libtorch::Device;
 use crate::options::ModelOptions;
 use crate::runner::load_module;
 use crate::{LIBTORCH_VERSION, model_location};

@@ -1,6 +1,6 @@
 //! The runner itself: finds the model among the files, loads it, runs it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use carton_runner_interface::LogLevel;
 use carton_runner_interface::runner::{
@@ -9,7 +9,7 @@ use carton_runner_interface::runner::{
 use carton_tensor::Storage;
 
 use crate::binding::Binding;
-use crate::module::{Device, Effects, Module, OutputValue, Structure, Value};
+use crate::libtorch::{Device, Module, OutputValue, Structure, Value, process};
 use crate::options::ModelOptions;
 use crate::{LIBTORCH_VERSION, RUNNER_NAME, archive, convert, device, model_location, pack};
 
@@ -20,10 +20,6 @@ pub struct TorchScript {
     module: Module,
     binding: Binding,
     max_concurrency: usize,
-    /// Held by the call that runs, where two at once would change the module's attributes under one another.
-    alone: Option<Mutex<()>>,
-    /// Whether forward may write to its inputs, which then are copied: the host's memory cannot be written to.
-    copies_inputs: bool,
 }
 
 impl Runner for TorchScript {
@@ -35,19 +31,16 @@ impl Runner for TorchScript {
         let options = ModelOptions::parse(&request.options, &mut |warning| call.warn(&warning))?;
         let (path, bytes) = find(&request.files, options.model.as_deref())?;
         let device = device::choose(request.device.as_deref())?;
-        set_threads(&options, call);
+        set_threads(&options, call)?;
         let module = load_module(&path, bytes, device)?;
         let binding = Binding::new(&module.arguments(), &request.inputs, &request.outputs)?;
-        let effects = module.effects().unwrap_or_else(|error| {
+        if let Some(error) = module.analysis_error() {
             call.log(LogLevel::Debug, &format!("libtorch's alias analysis failed: {}", error.message));
-            Effects::ALL
-        });
-        // Tensors on a GPU are copies anyway.
-        let copies_inputs = device == Device::Cpu && effects.writes_inputs;
-        if copies_inputs {
+        }
+        if module.copies_inputs() {
             call.info("the model may write to its inputs, so each call copies them");
         }
-        let max_concurrency = if effects.changes_module { 1 } else { options.max_concurrency };
+        let max_concurrency = if module.effects().changes_module { 1 } else { options.max_concurrency };
         if max_concurrency < options.max_concurrency {
             call.warn(
                 "option `max_concurrency` is ignored: the model may change its attributes, so one call runs at a time",
@@ -56,10 +49,9 @@ impl Runner for TorchScript {
         call.info(&format!(
             "running `{path}` with libtorch {LIBTORCH_VERSION} on {}, {} threads",
             if device == Device::Cpu { "the CPU" } else { "a GPU" },
-            tch::get_num_threads()
+            process::threads()?
         ));
-        let alone = effects.changes_module.then(Mutex::default);
-        Ok(Self { module, binding, max_concurrency, alone, copies_inputs })
+        Ok(Self { module, binding, max_concurrency })
     }
 
     fn pack(request: PackRequest, call: &Call) -> Result<PackResponse, RunnerError> {
@@ -75,9 +67,7 @@ impl Runner for TorchScript {
         let values = bound.iter().map(convert::value).collect::<Result<Vec<Value<'_>>, _>>()?;
         let keys: Option<Vec<&str>> =
             self.binding.takes_dictionary().then(|| bound.iter().map(|input| input.inner).collect());
-        // Also until the outputs are copied: they may be the attributes.
-        let _alone = self.alone.as_ref().map(|alone| alone.lock().unwrap_or_else(PoisonError::into_inner));
-        let results = self.module.run(&values, keys.as_deref(), self.copies_inputs)?;
+        let results = self.module.run(&values, keys.as_deref())?;
         let (mut structure, mut outputs) = results.outputs();
         if structure == Structure::One
             && let Some(OutputValue::TensorList(elements)) = outputs.first().map(|output| output.value()).transpose()?
@@ -113,16 +103,18 @@ pub(crate) fn load_module(path: &str, bytes: Arc<dyn Storage>, device: Device) -
 }
 
 /// Tells libtorch how many threads to use. It can be told of those between operators only once, before they exist.
-fn set_threads(options: &ModelOptions, call: &Call) {
+///
+/// # Errors
+/// Whatever libtorch says.
+fn set_threads(options: &ModelOptions, call: &Call) -> Result<(), RunnerError> {
     if let Some(threads) = options.num_threads {
-        tch::set_num_threads(threads);
+        process::set_threads(threads)?;
     }
     if let Some(threads) = options.num_interop_threads
-        && tch::get_num_interop_threads() != threads
+        && process::interop_threads()? != threads
+        && process::set_interop_threads(threads).is_err()
     {
-        tch::set_num_interop_threads(threads);
-        if tch::get_num_interop_threads() != threads {
-            call.warn("option `num_interop_threads` comes too late: libtorch has started its threads");
-        }
+        call.warn("option `num_interop_threads` comes too late: libtorch has started its threads");
     }
+    Ok(())
 }

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 /// The folder with the models that the torch of a series made.
 pub fn models(series: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/models").join(series)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models").join(series)
 }
 
 /// A runner served in this process.

@@ -13,16 +13,33 @@ use super::{in_checkout, installed};
 use crate::place::Place;
 
 /// The torchscript runner.
-pub struct Torchscript {
-    /// What its messages call it.
-    pub name: &'static str,
+pub enum Torchscript {
+    /// On the libtorch of Debian's package.
+    Debian,
+    /// On the libtorch of a wheel: the newest, or 2.13 where `CARTON_TEST_TORCHSCRIPT_SERIES` says so.
+    Wheel,
+}
+
+impl Torchscript {
     /// The first two numbers of the version of its libtorch.
-    pub series: &'static str,
+    fn series(&self) -> &'static str {
+        match self {
+            Self::Debian => "1.13",
+            Self::Wheel if std::env::var("CARTON_TEST_TORCHSCRIPT_SERIES").is_ok_and(|series| series == "2.13") => {
+                "2.13"
+            }
+            Self::Wheel => "2.15",
+        }
+    }
 }
 
 impl Subject for Torchscript {
     fn name(&self) -> &'static str {
-        self.name
+        match self.series() {
+            "1.13" => "torchscript on libtorch 1.13",
+            "2.13" => "torchscript on libtorch 2.13",
+            _ => "torchscript on libtorch 2.15",
+        }
     }
 
     fn runner(&self) -> &'static str {
@@ -30,11 +47,11 @@ impl Subject for Torchscript {
     }
 
     fn framework_version(&self) -> Option<String> {
-        Some(format!("~{}", self.series))
+        Some(format!("~{}", self.series()))
     }
 
     fn unavailable(&self) -> Option<String> {
-        installed::unavailable("torchscript", self.series)
+        installed::unavailable("torchscript", self.series())
     }
 
     fn config(&self, place: &Place) -> Config {
@@ -69,7 +86,7 @@ impl Subject for Torchscript {
     fn refuses(&self, unusual: Unusual) -> Option<String> {
         use DataType::{Uint16, Uint32, Uint64};
         match unusual {
-            Unusual::Dtype(dtype @ (Uint16 | Uint32 | Uint64)) if self.series == "1.13" => Some(dtype.to_string()),
+            Unusual::Dtype(dtype @ (Uint16 | Uint32 | Uint64)) if self.series() == "1.13" => Some(dtype.to_string()),
             Unusual::StringRank(rank) if rank > 1 => Some("string".to_owned()),
             _ => None,
         }

@@ -1,0 +1,218 @@
+//! A loaded TorchScript module: its forward's arguments, what forward may write to, and calling it.
+
+use std::ptr::{NonNull, null, null_mut};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use carton_runner_interface::runner::RunnerError;
+use carton_tensor::Storage;
+
+use super::results::Results;
+use super::shim::{self, bytes_of, slice_of, text};
+use super::value::{Value, elements_of, owner, share, texts_of};
+
+/// What an argument of forward takes, or a dictionary that it takes holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `Tensor`.
+    Tensor,
+    /// `Any`.
+    Any,
+    /// `str`.
+    String,
+    /// `List[str]`.
+    StringList,
+    /// `List[Tensor]`.
+    TensorList,
+    /// `int`.
+    Int,
+    /// `float`.
+    Float,
+    /// `bool`.
+    Bool,
+    /// `Dict[str, …]`.
+    Dictionary,
+    /// Anything else, which no input can be passed for.
+    Other,
+}
+
+impl Kind {
+    fn from_number(number: i32) -> Self {
+        match number {
+            0 => Self::Tensor,
+            1 => Self::Any,
+            2 => Self::String,
+            3 => Self::StringList,
+            4 => Self::TensorList,
+            5 => Self::Int,
+            6 => Self::Float,
+            7 => Self::Bool,
+            8 => Self::Dictionary,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// An argument of forward, without `self`.
+#[derive(Clone, Debug)]
+pub struct Argument {
+    /// As forward calls it.
+    pub name: String,
+    /// As TorchScript writes it.
+    pub type_name: String,
+    /// Of `T` for an `Optional[T]`.
+    pub kind: Kind,
+    /// What a dictionary holds.
+    pub element: Kind,
+    /// Whether it may be left out, because it has a default or may be `None`.
+    pub may_be_missing: bool,
+}
+
+/// Where a model runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Device {
+    /// The CPU.
+    Cpu,
+    /// The GPU with this index among those that CUDA shows.
+    Cuda(i32),
+}
+
+/// What forward may write to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Effects {
+    /// Memory of its inputs, in the same call or, because it keeps them, in a later one.
+    pub writes_inputs: bool,
+    /// Attributes of its module, so that two calls must not run at once.
+    pub changes_module: bool,
+}
+
+impl Effects {
+    /// What has to be believed of a module that could not be analysed.
+    pub const ALL: Self = Self { writes_inputs: true, changes_module: true };
+}
+
+/// A loaded module with a method forward.
+pub struct Module {
+    module: NonNull<shim::Module>,
+    device: Device,
+    effects: Effects,
+    analysis_error: Option<RunnerError>,
+    /// Held by a call of a module that it may change, until its results are dropped: they may be the module's attributes.
+    alone: Mutex<()>,
+}
+
+// SAFETY: libtorch's modules belong to no thread; what is specific to one is set up by `carton_run`.
+unsafe impl Send for Module {}
+// SAFETY: as above, and libtorch runs one module in several threads at once as long as forward does not change it. Where
+// `effects` says that it may, `run` lets one call run at a time.
+unsafe impl Sync for Module {}
+
+impl Module {
+    /// Loads the archive in `bytes`, which libtorch copies once, into the tensors, and asks libtorch's alias analysis what forward may
+    /// write to.
+    ///
+    /// # Errors
+    /// Whatever libtorch says of it.
+    pub fn load(bytes: Arc<dyn Storage>, device: Device) -> Result<Self, RunnerError> {
+        let bytes = Arc::new(bytes);
+        let cuda = match device {
+            Device::Cpu => -1,
+            Device::Cuda(index) => index,
+        };
+        let mut module = null_mut();
+        let archive = bytes.bytes();
+        // SAFETY: the bytes are kept by their owner for as long as the shim keeps it; `module` may be written to.
+        let status =
+            unsafe { shim::carton_load(archive.as_ptr(), archive.len(), owner(&bytes), cuda, &raw mut module) };
+        status.check()?;
+        let module = NonNull::new(module).ok_or_else(|| RunnerError::new("libtorch loaded nothing"))?;
+        let mut loaded = Self { module, device, effects: Effects::ALL, analysis_error: None, alone: Mutex::new(()) };
+        match loaded.analyse() {
+            Ok(effects) => loaded.effects = effects,
+            Err(error) => loaded.analysis_error = Some(error),
+        }
+        Ok(loaded)
+    }
+
+    /// The arguments of forward without `self`.
+    pub fn arguments(&self) -> Vec<Argument> {
+        let mut arguments = null();
+        // SAFETY: the module is alive, and so are its arguments while we copy them.
+        let arguments = unsafe {
+            let n_arguments = shim::carton_arguments(self.module.as_ptr(), &raw mut arguments);
+            slice_of(arguments, n_arguments)
+        };
+        // SAFETY: as above.
+        let text = |text| String::from_utf8_lossy(unsafe { bytes_of(text) }).into_owned();
+        let argument = |argument: &shim::Argument| Argument {
+            name: text(argument.name),
+            type_name: text(argument.type_name),
+            kind: Kind::from_number(argument.kind),
+            element: Kind::from_number(argument.element),
+            may_be_missing: argument.optional || argument.has_default,
+        };
+        arguments.iter().map(argument).collect()
+    }
+
+    /// What forward may write to: everything where that could not be found out.
+    pub fn effects(&self) -> Effects {
+        self.effects
+    }
+
+    /// Why it could not be found out what forward may write to.
+    pub fn analysis_error(&self) -> Option<&RunnerError> {
+        self.analysis_error.as_ref()
+    }
+
+    /// Whether each call copies its inputs, because it may write to them. On a GPU they are copies anyway.
+    pub fn copies_inputs(&self) -> bool {
+        self.device == Device::Cpu && self.effects.writes_inputs
+    }
+
+    fn analyse(&self) -> Result<Effects, RunnerError> {
+        let mut effects = Effects::ALL;
+        let Effects { writes_inputs, changes_module } = &mut effects;
+        // SAFETY: the module is alive; both flags may be written to.
+        unsafe { shim::carton_effects(self.module.as_ptr(), writes_inputs, changes_module) }.check()?;
+        Ok(effects)
+    }
+
+    /// Runs forward on `values`: its arguments in order, or with `keys` one dictionary. Where forward may change its module, waits until the
+    /// results of all calls before it are dropped.
+    ///
+    /// # Errors
+    /// Whatever libtorch or the model says.
+    pub fn run(&self, values: &[Value<'_>], keys: Option<&[&str]>) -> Result<Results<'_>, RunnerError> {
+        if keys.is_some_and(|keys| keys.len() != values.len()) {
+            return Err(RunnerError::new("not as many keys as values"));
+        }
+        let keys: Option<Vec<shim::Text>> = keys.map(|keys| keys.iter().map(|key| text(key)).collect());
+        let texts: Vec<Vec<shim::Text>> = values.iter().map(texts_of).collect();
+        let elements: Vec<Vec<shim::Value>> = values.iter().map(elements_of).collect();
+        let shared: Vec<shim::Value> = values
+            .iter()
+            .zip(&texts)
+            .zip(&elements)
+            .map(|((value, texts), elements)| share(value, texts, elements))
+            .collect();
+        let copy = self.copies_inputs();
+        let alone = self.effects.changes_module.then(|| self.alone.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut results = null_mut();
+        // A dictionary without keys is not the same as no dictionary.
+        let keys = keys.as_ref().map_or(null(), Vec::as_ptr);
+        // SAFETY: the module is alive, and so is everything that the values point to until the call is over; what libtorch
+        // keeps longer it retains through its owner. Nothing writes to them: where forward may, it gets copies. Results may be written to.
+        let status = unsafe {
+            shim::carton_run(self.module.as_ptr(), shared.as_ptr(), shared.len(), keys, copy, &raw mut results)
+        };
+        status.check()?;
+        let results = NonNull::new(results).ok_or_else(|| RunnerError::new("libtorch returned nothing"))?;
+        Ok(Results::new(results, alone))
+    }
+}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        // SAFETY: the module is ours, and this is its end.
+        unsafe { shim::carton_module_free(self.module.as_ptr()) }
+    }
+}
