@@ -4,7 +4,8 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
-const PACKAGE: &str = "../runners/python/carton_runner";
+/// A link, so that the package of this crate has the files too.
+const PACKAGE: &str = "carton_runner";
 
 fn main() -> io::Result<()> {
     let package = PathBuf::from(env::var("CARGO_MANIFEST_DIR").map_err(io::Error::other)?).join(PACKAGE);

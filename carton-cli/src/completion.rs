@@ -10,9 +10,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use carton_core::cache::{Cache, CachedCarton};
-use carton_core::config::Config;
-use carton_core::package::{OpenOptions, Package};
 use carton_core::runner::Registry;
+use carton_core::{Carton, Config, Package};
 use clap::CommandFactory;
 use clap_complete::Shell;
 use clap_complete::engine::{
@@ -183,7 +182,8 @@ impl Typed {
     fn package(&self) -> Option<Package> {
         // What is no file or folder could keep the shell waiting, as a pipe does; a URL is neither.
         let path = self.model.as_deref().filter(|path| path.is_file() || path.is_dir())?;
-        Package::open(path, OpenOptions::default()).ok()
+        let runtime = tokio::runtime::Builder::new_current_thread().build().ok()?;
+        runtime.block_on(Carton::open(path).into_future()).ok()
     }
 
     /// The inputs of the model, with their types, if it is a carton on this machine.

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use carton_core::ErrorKind;
 use serde::Serialize;
 
+use crate::hints;
 use crate::output::printable::shortened;
 
 /// The exit codes of this program.
@@ -178,7 +179,7 @@ impl From<carton_core::Error> for Failure {
             ErrorKind::Interrupted => Exit::Interrupted,
             _ => Exit::Failure,
         };
-        let hint = error.hint();
+        let hint = hints::hint(&error);
         Self { exit, error: Box::new(error), hint }
     }
 }

@@ -16,7 +16,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use carton_core::runner::launch::end_all;
+use carton_core::CancelToken;
+use carton_core::runner::end_all;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::{Exit, Failure};
@@ -110,36 +111,25 @@ pub(crate) fn run<T>(command: impl Future<Output = Result<T, Failure>>) -> Resul
     result
 }
 
-/// Runs work that blocks, so that an interruption is still noticed. The work is told when it is no longer wanted.
+/// Runs work that blocks, so that an interruption is still noticed. The token cancels the work then.
 ///
 /// # Errors
 /// What the work returns; a panic in it.
 pub(crate) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce(&Wanted) -> Result<T, Failure> + Send + 'static,
+    work: impl FnOnce(&CancelToken) -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
-    let wanted = Wanted::default();
-    let _set_when_dropped = UnwantedWhenDropped(wanted.clone());
-    tokio::task::spawn_blocking(move || work(&wanted))
+    let cancel_token = CancelToken::default();
+    let _guard = CancelOnDrop(cancel_token.clone());
+    tokio::task::spawn_blocking(move || work(&cancel_token))
         .await
         .map_err(|error| Failure::new(InterruptError::Thread(error)))?
 }
 
-/// Whether work on another thread is still wanted; the flag says that it is not.
-#[derive(Clone, Default)]
-pub(crate) struct Wanted(Arc<AtomicBool>);
+struct CancelOnDrop(CancelToken);
 
-impl Wanted {
-    /// What progress callbacks return.
-    pub(crate) fn control(&self) -> ControlFlow<()> {
-        if self.0.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    }
-}
-
-struct UnwantedWhenDropped(Wanted);
-
-impl Drop for UnwantedWhenDropped {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
-        self.0.0.store(true, Ordering::Relaxed);
+        self.0.cancel();
     }
 }
 

@@ -10,6 +10,7 @@ mod args;
 mod commands;
 mod completion;
 mod failure;
+mod hints;
 mod interrupt;
 mod logging;
 mod output;
@@ -22,7 +23,7 @@ mod tensors;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use carton_core::runner::{EmbeddedRunner, ModelFilesMode};
+use carton_core::runner::EmbeddedRunner;
 use clap::{CommandFactory, FromArgMatches};
 
 use crate::args::Cli;
@@ -31,20 +32,13 @@ use crate::output::Output;
 
 /// The runners this binary carries; `carton runner install` makes them available to other programs.
 static EMBEDDED_RUNNERS: &[EmbeddedRunner] = &[
-    EmbeddedRunner {
-        name: carton_runner_onnx::RUNNER_NAME,
-        framework_version: carton_runner_onnx::FRAMEWORK_VERSION,
-        compat_version: carton_runner_onnx::COMPAT_VERSION,
-        files: ModelFilesMode::Ranges,
-        run: carton_runner_onnx::run,
-    },
-    EmbeddedRunner {
-        name: "noop",
-        framework_version: env!("CARGO_PKG_VERSION"),
-        compat_version: 1,
-        files: ModelFilesMode::Ranges,
-        run: carton_runner_noop::run,
-    },
+    EmbeddedRunner::new(
+        carton_runner_onnx::RUNNER_NAME,
+        carton_runner_onnx::FRAMEWORK_VERSION,
+        carton_runner_onnx::run,
+    )
+    .compat_version(carton_runner_onnx::COMPAT_VERSION),
+    EmbeddedRunner::new("noop", env!("CARGO_PKG_VERSION"), carton_runner_noop::run),
 ];
 
 fn main() -> ExitCode {

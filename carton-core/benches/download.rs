@@ -12,9 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use carton_core::digest::{Hasher, Sha256Digest};
-use carton_core::download::{Download, Target};
-use carton_core::network::{Activity, Network, NetworkOptions, Url};
+use carton_core::Sha256Digest;
+use carton_core::internals::digest::Hasher;
+use carton_core::internals::download::{Download, Target};
+use carton_core::internals::network::{Activity, Network, NetworkOptions, Url};
 
 const N_RANGES: u64 = 4;
 const RANGE: u64 = 8 << 20;

@@ -12,9 +12,10 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use carton_core::archive::{Archive, Compression, Content, Tail, write};
-use carton_core::manifest::Manifest;
-use carton_core::source::FileSource;
+use carton_core::Compression;
+use carton_core::internals::archive::{Archive, Content, Tail, write};
+use carton_core::internals::manifest::Manifest;
+use carton_core::internals::source::FileSource;
 
 fn main() {
     // Only `cargo bench` passes this; `cargo test --benches` merely sees that it runs.

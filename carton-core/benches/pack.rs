@@ -13,8 +13,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use carton_core::archive::{Compression, Content, Tail, write};
-use carton_core::digest::Hasher;
+use carton_core::Compression;
+use carton_core::internals::archive::{Content, Tail, write};
+use carton_core::internals::digest::Hasher;
 
 const PIECE: usize = 512 << 10;
 

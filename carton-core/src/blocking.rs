@@ -1,42 +1,53 @@
-//! Blocking work behind an async function, and giving it up when nobody waits for it any more.
+//! Blocking work behind an async function.
 
-use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
 
 use crate::Error;
-use crate::network::Activity;
+use crate::cancel_token::CancelToken;
+use crate::context::Context;
+use crate::progress::ProgressCallback;
 
-/// Whether work on another thread is still wanted: stopped when the future that waits for it is dropped.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Abandoned(Arc<Activity>);
+/// The future of an operation: what `.await` makes of [`Load`](crate::Load) and its like.
+pub type Awaited<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
-impl Abandoned {
-    pub(crate) fn control(&self) -> ControlFlow<()> {
-        self.0.control()
-    }
-
-    /// The activity under which the work fetches.
-    pub(crate) fn activity(&self) -> &Arc<Activity> {
-        &self.0
-    }
+/// Runs an operation to its end, in a program that has no async runtime.
+///
+/// ```no_run
+/// use carton_core::{Carton, block_on};
+///
+/// let package = block_on(Carton::open("digits.carton"))?;
+/// println!("{:?}", package.metadata().model_name());
+/// # Ok::<(), carton_core::Error>(())
+/// ```
+///
+/// In a program on tokio, operations are awaited instead. Calling this there panics, as each call that blocks a thread of tokio does.
+///
+/// # Errors
+/// Those of the operation; [`Error::Internal`] when the operating system gives no threads.
+pub fn block_on<T, E: From<Error>>(operation: impl IntoFuture<Output = Result<T, E>>) -> Result<T, E> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Error::Internal(format!("cannot start threads: {error}")))?;
+    runtime.block_on(operation.into_future())
 }
 
-/// Runs blocking work on the threads that tokio keeps for it. Dropping the future tells the work to stop.
+/// Runs blocking work on the threads that tokio keeps for it. The work reports to `progress`. Dropping the future cancels it.
 pub(crate) async fn run_blocking<T: Send + 'static>(
-    work: impl FnOnce(Abandoned) -> Result<T, Error> + Send + 'static,
+    progress: Option<&ProgressCallback>,
+    work: impl FnOnce(Context) -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
-    struct StopOnDrop(Option<Abandoned>);
-    impl Drop for StopOnDrop {
+    struct CancelOnDrop(Option<CancelToken>);
+    impl Drop for CancelOnDrop {
         fn drop(&mut self) {
-            if let Some(Abandoned(activity)) = &self.0 {
-                activity.stop();
+            if let Some(cancel_token) = &self.0 {
+                cancel_token.cancel();
             }
         }
     }
-    let abandoned = Abandoned::default();
-    let mut guard = StopOnDrop(Some(abandoned.clone()));
-    let result = tokio::task::spawn_blocking(move || work(abandoned)).await;
-    // The work is done, and what it returned may fetch later under the same activity, which must not be stopped for that reason.
+    let context = Context::new(CancelToken::default(), progress.cloned());
+    let mut guard = CancelOnDrop(Some(context.cancel_token().clone()));
+    let result = tokio::task::spawn_blocking(move || work(context)).await;
+    // The work is done. What it returned may fetch later under the same activity, which must not be stopped for that reason.
     guard.0 = None;
     result.map_err(|error| Error::Internal(error.to_string()))?
 }

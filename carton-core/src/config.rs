@@ -43,7 +43,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::invalid_toml::InvalidToml;
-use crate::network::{Credentials, NetrcFile, Network, NetworkOptions, shown};
+pub use crate::network::{Credentials, HostToken, NetrcFile, Secret};
+use crate::network::{Network, NetworkOptions, shown};
 use crate::unknown_keys::UnknownKey;
 
 use file::{Netrc, RawConfig};
@@ -52,6 +53,7 @@ use file::{Netrc, RawConfig};
 ///
 /// Its `Debug` form shows no secrets. Build it from [`load`](Self::load) or [`in_folder`](Self::in_folder).
 #[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Config {
     /// Installed runners, one folder each.
     pub runner_dir: PathBuf,
@@ -192,7 +194,7 @@ impl Config {
 
     /// The limits, permissions and credentials of requests.
     #[must_use]
-    pub fn network_options(&self) -> NetworkOptions {
+    pub(crate) fn network_options(&self) -> NetworkOptions {
         let usual = NetworkOptions::default();
         NetworkOptions {
             offline: self.offline,
@@ -206,7 +208,7 @@ impl Config {
 
     /// Access to the network as this configuration allows it. Nothing is connected yet.
     #[must_use]
-    pub fn network(&self) -> Network {
+    pub(crate) fn network(&self) -> Network {
         Network::new(self.network_options())
     }
 

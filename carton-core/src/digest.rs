@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 /// would be two different MANIFESTs, and so two different cartons.
 ///
 /// ```
-/// use carton_core::digest::Sha256Digest;
+/// use carton_core::Sha256Digest;
 ///
 /// let digest = Sha256Digest::of(b"");
 /// assert_eq!(digest.to_string(), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
@@ -128,7 +128,8 @@ impl<'de> serde::Deserialize<'de> for Sha256Digest {
 /// A running SHA-256.
 ///
 /// ```
-/// use carton_core::digest::{Hasher, Sha256Digest};
+/// use carton_core::Sha256Digest;
+/// use carton_core::internals::digest::Hasher;
 ///
 /// let mut hasher = Hasher::new();
 /// hasher.update(b"two ");

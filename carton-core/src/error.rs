@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use carton_runner_interface::host::CallError;
 use carton_runner_interface::runner::{RunnerError, RunnerErrorKind};
-use carton_tensor::DataType;
 
 use crate::archive::ArchiveError;
 use crate::cache::CacheError;
@@ -23,7 +22,7 @@ use crate::runner::session::StartError;
 use crate::runner::{Crash, InstallError, NoRunner, RegistryError};
 use crate::self_test::SelfTestReport;
 use crate::shrink::ShrinkError;
-use crate::signature::{Side, SignatureError, TooManyPositional, Violation, ViolationKind};
+use crate::signature::{SignatureError, TooManyPositional};
 
 /// Why an operation failed. [`kind`](Self::kind) says what sort of failure it is, [`hint`](Self::hint) what to do about
 /// it; the causes are its [`source`](std::error::Error::source) chain.
@@ -223,6 +222,12 @@ pub enum Error {
         /// From the options.
         expect: Sha256Digest,
     },
+    /// No runner is named, and the model's files do not tell which one runs it.
+    #[error("cannot tell from `{}` which runner runs the model", path.display())]
+    RunnerUnknown {
+        /// The model.
+        path: PathBuf,
+    },
     /// A file could not be read or written.
     #[error("cannot {what} `{}`", path.display())]
     Io {
@@ -247,7 +252,9 @@ impl From<contents::ErrorKind> for ErrorKind {
             contents::ErrorKind::Integrity | contents::ErrorKind::Format => Self::Integrity,
             contents::ErrorKind::NotFetched | contents::ErrorKind::Network => Self::Network,
             contents::ErrorKind::Interrupted => Self::Interrupted,
-            _ => Self::Failure,
+            contents::ErrorKind::Request => Self::InvalidInput,
+            contents::ErrorKind::Io => Self::Machine,
+            contents::ErrorKind::Unsupported => Self::Other,
         }
     }
 }
@@ -281,20 +288,54 @@ impl Error {
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
+            // Not what a caller asked for, but what the library reads to open a carton: the carton is beyond our limits.
+            Self::Package(PackageError::Contents(ContentsError::Size { .. })) => ErrorKind::Other,
             Self::Package(error) => error.kind().into(),
+            Self::Contents(error) => error.kind().into(),
+            // The model and the metadata that were to be packed: what is wrong with them is no damage of a carton.
+            Self::Pack(error) => match error.kind() {
+                contents::ErrorKind::Interrupted => ErrorKind::Interrupted,
+                contents::ErrorKind::Io => ErrorKind::Machine,
+                _ => ErrorKind::InvalidInput,
+            },
             Self::Check { source, .. } | Self::Reference { source, .. } => source.kind(),
             Self::SelfTests(_) => ErrorKind::SelfTest,
             Self::SignatureMismatch { .. } => ErrorKind::SignatureMismatch,
-            Self::Pack(error) if error.kind() == contents::ErrorKind::Interrupted => ErrorKind::Interrupted,
-            Self::Contents(error) => error.kind().into(),
             Self::Network(NetworkError::Interrupted) => ErrorKind::Interrupted,
             Self::Network(_) | Self::RunnerNetwork { .. } => ErrorKind::Network,
             Self::NoRunner(_) | Self::Unavailable { .. } => ErrorKind::NoRunner,
             Self::Install(error) => error.kind(),
-            Self::Launch(_) | Self::RunnerCrashed(_) | Self::RunnerGone { .. } | Self::LoadRefused { .. } => {
-                ErrorKind::RunnerCrashed
-            }
-            _ => ErrorKind::Failure,
+            Self::Launch(_)
+            | Self::RunnerCrashed(_)
+            | Self::RunnerGone { .. }
+            | Self::LoadRefused { .. }
+            | Self::Call(CallError::Closed(_)) => ErrorKind::RunnerCrashed,
+            Self::Model { .. } => ErrorKind::Model,
+            Self::Timeout { .. } => ErrorKind::Timeout,
+            // Inputs that no pool of this size can hold.
+            Self::Call(CallError::PoolFull { bytes, cap, .. }) if bytes > cap => ErrorKind::InvalidInput,
+            Self::Call(CallError::QueueFull { .. } | CallError::PoolFull { .. }) => ErrorKind::Busy,
+            Self::Call(CallError::InputsTooLarge { .. } | CallError::TooLarge { .. } | CallError::Tensor(_))
+            | Self::Signature(_)
+            | Self::TooManyPositional(_)
+            | Self::Location(_)
+            | Self::Pin { .. }
+            | Self::TwoPins { .. }
+            | Self::Config(_)
+            | Self::Metadata(_)
+            | Self::TensorFile { .. }
+            | Self::ModelFile { .. }
+            | Self::NpzMember { .. }
+            | Self::NoSignature
+            | Self::RunnerUnknown { .. }
+            | Self::Shrink(_) => ErrorKind::InvalidInput,
+            Self::Cache(CacheError::NoCarton { .. } | CacheError::Ambiguous { .. }) => ErrorKind::InvalidInput,
+            Self::Cache(_)
+            | Self::Io { .. }
+            | Self::Registry(_)
+            | Self::RunnerSetup { .. }
+            | Self::Call(CallError::Io { .. }) => ErrorKind::Machine,
+            _ => ErrorKind::Other,
         }
     }
 
@@ -311,31 +352,11 @@ impl Error {
 
     fn own_hint(&self) -> Option<String> {
         match self {
-            Self::Cache(CacheError::Io { source, .. }) if source.kind() == std::io::ErrorKind::StorageFull => None,
-            Self::Cache(CacheError::Locked { .. }) => {
-                Some("wait until the other process is done, or end it".to_owned())
-            }
-            Self::Cache(CacheError::NoCarton { .. }) => Some("`carton cache ls` lists those that are there".to_owned()),
-            Self::Cache(CacheError::Ambiguous { .. }) => {
-                Some("name one by its manifest hash, of which 8 digits do".to_owned())
-            }
-            Self::Cache(CacheError::InUse { .. }) => Some("end the programs that have it loaded".to_owned()),
-            Self::Cache(CacheError::Io { .. } | CacheError::Unsafe { .. }) => {
-                Some("name a folder that can be written to with CARTON_CACHE_DIR".to_owned())
-            }
+            Self::Cache(error) => error.hint(),
             Self::NoRunner(error) => Some(error.hint()),
-            Self::Check { source, .. } => {
-                let unchecked = "`--no-check` packs it without loading it";
-                Some(source.hint().map_or_else(|| unchecked.to_owned(), |hint| format!("{hint}; {unchecked}")))
-            }
-            Self::SignatureMismatch { .. } => {
-                Some("correct [[input]] and [[output]]; `--no-check` packs the model as it is".to_owned())
-            }
-            Self::SelfTests(report) => {
-                let unchecked = "`--no-check` packs the model as it is";
-                let hint = report.self_tests.iter().find_map(|test| test.hint.as_ref());
-                Some(hint.map_or_else(|| unchecked.to_owned(), |hint| format!("{hint}; {unchecked}")))
-            }
+            Self::Check { source, .. } => source.hint(),
+            Self::SignatureMismatch { .. } => Some("correct [[input]] and [[output]]".to_owned()),
+            Self::SelfTests(report) => report.self_tests.iter().find_map(|test| test.hint.clone()),
             Self::Reference { source, .. } => source.own_hint(),
             Self::LoadRefused { source, .. }
             | Self::Unavailable { source, .. }
@@ -343,7 +364,7 @@ impl Error {
             | Self::RunnerSetup { source, .. }
             | Self::Model { source, .. } => source.hint.clone(),
             Self::NoSignature => {
-                Some("declare them: `--metadata FILE`, a carton.toml with [[input]] and [[output]]".to_owned())
+                Some("declare them in the metadata: a carton.toml with [[input]] and [[output]]".to_owned())
             }
             Self::Network(error) => error.hint(),
             Self::Contents(error) | Self::Package(PackageError::Contents(error)) => error.hint(),
@@ -353,10 +374,9 @@ impl Error {
             Self::Package(PackageError::ExampleInput { .. }) => Some(
                 "make a tensor of the file, as the model needs it, and pass that: `carton unpack` gets the file".to_owned(),
             ),
-            Self::Signature(error) if error.lacks_inputs() => Some(
-                "pass it, or run with `--signature warn` where the model does without it; `carton info` shows what the model expects"
-                    .to_owned(),
-            ),
+            Self::Signature(error) if error.lacks_inputs() => {
+                Some("pass it; `carton info` shows what the model expects".to_owned())
+            }
             Self::Signature(error) => Some(signature_hint(error)),
             Self::TooManyPositional(_) => Some("pass inputs by name".to_owned()),
             Self::Timeout { .. } => Some("allow more time, or check that the model does not hang".to_owned()),
@@ -391,24 +411,12 @@ impl fmt::Debug for Error {
 }
 
 fn signature_hint(error: &SignatureError) -> String {
-    match castable(error) {
-        Some((input, dtype)) => format!(
-            "`--cast` casts `{input}` where no value changes but by rounding; or save it as {dtype}, in NumPy with \
-             `.astype(\"{dtype}\")`"
-        ),
+    match error.castable() {
+        Some((input, dtype)) => {
+            format!("cast `{input}` to {dtype}, or save it as {dtype}, in NumPy with `.astype(\"{dtype}\")`")
+        }
         None => "`carton info` shows what the model expects".to_owned(),
     }
-}
-
-/// An input of numbers that should be of another numeric type, and that type.
-fn castable(error: &SignatureError) -> Option<(&str, DataType)> {
-    let is_number = |name: &str| name.parse().ok().filter(|dtype: &DataType| dtype.size().is_some());
-    let is_of_dtype = |it: &&Violation| it.side == Side::Input && it.kind == ViolationKind::DataType;
-    let mut castable = error.violations.iter().filter(is_of_dtype).filter_map(|violation| {
-        is_number(&violation.found)?;
-        Some((violation.name.as_str(), is_number(&violation.expected)?))
-    });
-    castable.next()
 }
 
 /// How many contradictions a message lists.
@@ -435,6 +443,7 @@ impl From<InstallError> for Error {
         match error {
             InstallError::Registry(error) => Self::Registry(error),
             InstallError::NoRunner(error) => Self::NoRunner(error),
+            InstallError::Cache(error) => Self::Cache(error),
             error => Self::Install(Box::new(error)),
         }
     }

@@ -5,11 +5,10 @@
 //! that crashes fails the calls it was working on and is started again by the next one.
 //!
 //! ```no_run
-//! use carton_core::{Carton, LoadOptions};
-//! use carton_tensor::NumericTensor;
+//! use carton_core::{Carton, NumericTensor};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let model = Carton::load("digits.carton", LoadOptions::default()).await?;
+//! let model = Carton::load("digits.carton").await?;
 //! let image = NumericTensor::from_vec(vec![0.0_f32; 64], vec![1, 1, 8, 8])?;
 //! let outputs = model.infer([("image", image)]).await?;
 //! # let _ = outputs;
@@ -17,61 +16,118 @@
 //! # }
 //! ```
 //!
-//! [`Carton`] is the way in: [`load`](Carton::load) and [`load_unpacked`](Carton::load_unpacked) start a runner,
-//! [`pack`](Carton::pack) writes a carton, [`open`](Carton::open) reads one without running anything. The modules below
-//! are its layers, each usable alone; `spec/carton-format.md` is the format they implement.
+//! [`Carton`] is the way in. Each operation is called with what it needs, told the rest by setters, and awaited:
+//!
+//! - [`Carton::load`] starts a runner; the model is called by [`Carton::infer`], and judged by [`Carton::self_test`];
+//! - [`Carton::open`] gives a [`Package`] without running anything: metadata, files and tensors, [`Package::verify`] and
+//!   [`Package::unpack`];
+//! - [`Carton::pack`] writes a carton, [`Carton::shrink`] leaves out files that can be fetched, [`Carton::resolve`] brings them back;
+//! - [`config`] says where things are kept and what is allowed, [`runner`] lists and installs runners, [`cache`] looks after what was
+//!   fetched, [`metadata`] is carton.toml.
+//!
+//! An [`Error`] has a [kind](Error::kind), which says what to do about it, and often a [hint](Error::hint). The format is
+//! `spec/carton-format.md`.
 
-pub mod archive;
+mod archive;
 mod blocking;
 pub mod cache;
+mod cancel_token;
 mod causes;
 pub mod config;
-pub mod contents;
-pub mod digest;
-pub mod download;
-pub mod encoding;
+mod contents;
+mod contents_work;
+mod context;
+mod digest;
+mod download;
+mod encoding;
 mod error;
 mod error_kind;
 mod example;
+mod fetch_verified;
 mod inputs;
+#[doc(hidden)]
+pub mod internals;
 mod invalid_toml;
-pub mod links;
+mod links;
 mod location;
-pub mod manifest;
+mod manifest;
 pub mod metadata;
 mod model;
-pub mod name;
-pub mod network;
+mod name;
+mod network;
 mod open;
 mod pack;
-pub mod package;
+mod package;
 mod process_lock;
 mod progress;
 pub mod runner;
 mod self_test;
+mod settings;
 mod shrink;
-pub mod signature;
-pub mod source;
-pub mod tensor_data;
+mod signature;
+mod source;
+mod tensor_data;
 mod unknown_keys;
 
-pub use carton_runner_interface::host::CallTimings;
-pub use carton_runner_interface::{Options, Tensors};
+pub use carton_runner_interface::host::{CallError, CallTimings};
+pub use carton_runner_interface::{OptionValue, Options, Tensors};
+pub use carton_tensor::files::SharedBytes;
+pub use carton_tensor::{
+    DataType, Dimension, Element, NestedTensor, NumericTensor, StringTensor, SymbolicShape, Tensor, TensorError,
+    Tolerance,
+};
+pub use semver::{Version, VersionReq};
 
+pub use archive::{Compression, Method};
+pub use blocking::{Awaited, block_on};
+pub use cancel_token::CancelToken;
+pub use config::Config;
+pub use contents::{BadFile, FileInfo, VerifyReport};
+pub use contents_work::{Unpack, Verify};
+pub use digest::{DigestError, Sha256Digest};
 pub use error::{Error, RunnerMessage};
 pub use error_kind::ErrorKind;
 pub use example::{SampleComparison, SampleResult};
 pub use inputs::Inputs;
 pub use invalid_toml::InvalidToml;
-pub use location::{Location, LocationError, Place};
-pub use model::{Carton, InferOptions, LoadOptions, OutputStream, SealedInputs};
-pub use open::OpenOptions;
-pub use pack::{PackCheck, PackOptions, Packed, Packing, RecordSelfTest};
+pub use links::Links;
+pub use location::{Location, Place};
+pub use model::{CallInputs, Carton, Infer, Load, OutputStream, SealedInputs};
+pub use network::shown as shown_url;
+pub use open::Open;
+pub use pack::{Pack, PackCheck, Packed, Packing, RecordSelfTest};
+pub use package::{ExampleData, ExampleValue, Info, Package, SelfTestData};
 pub use progress::{ProgressCallback, ProgressEvent, Stage};
 pub use runner::runner_main;
-pub use self_test::{OutputResult, SelfTestCounts, SelfTestOptions, SelfTestOutcome, SelfTestReport, SelfTestResult};
-pub use shrink::{DEFAULT_MIN_SIZE, LeaveOut, LeftOut, ResolveOptions, ShrinkError, ShrinkOptions, Shrunk};
+pub use self_test::{OutputResult, SelfTestCounts, SelfTestOutcome, SelfTestReport, SelfTestResult, SelfTests};
+pub use shrink::{DEFAULT_MIN_SIZE, LeaveOut, LeftOut, Resolve, Shrink, Shrunk};
+pub use signature::{Side, SignatureMode, UnknownSignatureMode, Violation, ViolationKind, cast_inputs};
+pub use tensor_data::{Entry as TensorEntry, Index as TensorIndex, TensorFormat};
 pub use unknown_keys::UnknownKey;
+
+/// The errors of the layers, which [`Error`] wraps.
+pub mod errors {
+    pub use crate::archive::ArchiveError;
+    pub use crate::cache::CacheError;
+    pub use crate::config::ConfigError;
+    pub use crate::contents::{ContentsError, LinkFailure, LinkProblem};
+    pub use crate::download::DownloadError;
+    pub use crate::encoding::EncodingError;
+    pub use crate::links::LinksError;
+    pub use crate::location::LocationError;
+    pub use crate::manifest::ManifestError;
+    pub use crate::metadata::{InvalidReference, MetadataError};
+    pub use crate::name::NameError;
+    pub use crate::network::{CredentialsSent, HttpStatus, NetworkError};
+    pub use crate::package::PackageError;
+    pub use crate::runner::launch::LaunchError;
+    pub use crate::runner::{
+        Crash, DescriptorError, IndexError, InstallError, NoRunner, PlaceError, RegistryError, UnpackError,
+    };
+    pub use crate::shrink::ShrinkError;
+    pub use crate::signature::{CastInputError, SignatureError, TooManyPositional};
+    pub use crate::tensor_data::TensorDataError;
+}
 
 /// The README's examples compile.
 #[cfg(doctest)]

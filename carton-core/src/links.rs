@@ -13,22 +13,18 @@ use crate::invalid_toml::InvalidToml;
 use crate::network::shown;
 
 /// The name of the file.
-pub const NAME: &str = "LINKS";
-
-/// The largest LINKS that is read, in bytes.
-pub const MAX_LENGTH: usize = 64 << 20;
+pub(crate) const NAME: &str = "LINKS";
 
 /// URLs for files, by digest.
 ///
 /// ```
-/// use carton_core::digest::Sha256Digest;
-/// use carton_core::links::Links;
+/// use carton_core::{Links, Sha256Digest};
 ///
 /// let digest = Sha256Digest::of(b"");
 /// let links = Links::parse(format!("version = 1\n[urls]\n{digest} = [\"https://example.com/empty\"]").as_bytes())?;
 /// assert_eq!(links.urls(&digest), ["https://example.com/empty"]);
 /// assert!(links.urls(&Sha256Digest::of(b"other")).is_empty());
-/// # Ok::<(), carton_core::links::LinksError>(())
+/// # Ok::<(), carton_core::errors::LinksError>(())
 /// ```
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Links {
@@ -51,8 +47,8 @@ impl fmt::Debug for Links {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LinksError {
-    /// It is larger than [`MAX_LENGTH`].
-    #[error("LINKS is too large: at most {MAX_LENGTH} bytes, found {found}")]
+    /// It is larger than [`Links::MAX_LENGTH`].
+    #[error("LINKS is too large: at most {} bytes, found {found}", Links::MAX_LENGTH)]
     TooLong {
         /// Its length.
         found: usize,
@@ -108,12 +104,15 @@ struct RawLinks {
 }
 
 impl Links {
+    /// The largest LINKS file that is read, in bytes.
+    pub const MAX_LENGTH: usize = 64 << 20;
+
     /// Reads a LINKS file. Unknown fields are ignored, another version is refused.
     ///
     /// # Errors
     /// [`LinksError`].
     pub fn parse(bytes: &[u8]) -> Result<Self, LinksError> {
-        if bytes.len() > MAX_LENGTH {
+        if bytes.len() > Self::MAX_LENGTH {
             return Err(LinksError::TooLong { found: bytes.len() });
         }
         let text = std::str::from_utf8(bytes).map_err(LinksError::NotUtf8)?;

@@ -8,23 +8,23 @@ use crate::digest::{DigestError, Sha256Digest};
 use crate::name::{self, NameError, Overlap};
 
 /// The name of the file itself.
-pub const NAME: &str = "MANIFEST";
+pub(crate) const NAME: &str = "MANIFEST";
 
 /// The largest MANIFEST that is read, in bytes: a million files with names of 190 bytes.
-pub const MAX_LENGTH: usize = 256 << 20;
+pub(crate) const MAX_LENGTH: usize = 256 << 20;
 
 /// The files of a carton and their digests, sorted by path.
 ///
 /// ```
-/// use carton_core::manifest::Manifest;
-/// use carton_core::digest::Sha256Digest;
+/// use carton_core::Sha256Digest;
+/// use carton_core::internals::manifest::Manifest;
 ///
 /// let empty = Sha256Digest::of(b"");
 /// let manifest = Manifest::from_entries([("model/a=b".to_owned(), empty), ("carton.toml".to_owned(), empty)])?;
 /// assert_eq!(manifest.to_bytes(), format!("carton.toml={empty}\nmodel/a=b={empty}\n").as_bytes());
 /// assert_eq!(manifest.get("model/a=b"), Some(empty));
 /// assert_eq!(Manifest::parse(manifest.to_bytes())?.hash(), manifest.hash());
-/// # Ok::<(), carton_core::manifest::ManifestError>(())
+/// # Ok::<(), carton_core::errors::ManifestError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {

@@ -40,20 +40,13 @@ pub enum NameError {
 }
 
 /// The longest name, in bytes: what Linux takes for a path, with room for the folder it is unpacked to.
-pub const MAX_LENGTH: usize = 3072;
+pub(crate) const MAX_LENGTH: usize = 3072;
 
 /// Checks that `name` is a relative path of plain components separated by single slashes, and returns it as text.
 ///
-/// ```
-/// use carton_core::name::{NameError, check};
-///
-/// assert_eq!(check(b"model/weights 1.bin"), Ok("model/weights 1.bin"));
-/// assert_eq!(check(b"model/../../etc/passwd"), Err(NameError::DotComponent));
-/// ```
-///
 /// # Errors
 /// [`NameError`] for the first rule it breaks.
-pub fn check(name: &[u8]) -> Result<&str, NameError> {
+pub(crate) fn check(name: &[u8]) -> Result<&str, NameError> {
     if name.is_empty() {
         return Err(NameError::Empty);
     }
@@ -88,17 +81,9 @@ pub fn check(name: &[u8]) -> Result<&str, NameError> {
 /// Such a name must stay inside its folder even for a reader that takes a back slash for a slash: no part may be empty, `.` or `..`,
 /// or have a colon, which names a drive there.
 ///
-/// ```
-/// use carton_core::name::{NameError, check_read};
-///
-/// assert_eq!(check_read(br"misc/in\cat.png"), Ok(r"misc/in\cat.png"));
-/// assert_eq!(check_read(br"misc/..\cat.png"), Err(NameError::BackSlashLeaves));
-/// assert_eq!(check_read(br"misc\cat.png"), Err(NameError::BackSlash));
-/// ```
-///
 /// # Errors
 /// As [`check`], and [`NameError::BackSlashLeaves`].
-pub fn check_read(name: &[u8]) -> Result<&str, NameError> {
+pub(crate) fn check_read(name: &[u8]) -> Result<&str, NameError> {
     let refused = match check(name) {
         Err(NameError::BackSlash) => NameError::BackSlash,
         checked => return checked,
@@ -162,16 +147,9 @@ fn check_component(component: &[u8]) -> Result<(), NameError> {
 /// The target is relative to the link's folder and may go up with `..`, but never out of the carton, and never to its top.
 /// Only text is looked at: whether an entry of that name exists, or is another link, is for the caller to see.
 ///
-/// ```
-/// use carton_core::name::{NameError, resolve_link};
-///
-/// assert_eq!(resolve_link("model/a/link", b"../b.bin"), Ok("model/b.bin".to_owned()));
-/// assert_eq!(resolve_link("model/link", b"../../b.bin"), Err(NameError::Leaves));
-/// ```
-///
 /// # Errors
 /// [`NameError`] for a target that cannot be, or that leads out.
-pub fn resolve_link(link: &str, target: &[u8]) -> Result<String, NameError> {
+pub(crate) fn resolve_link(link: &str, target: &[u8]) -> Result<String, NameError> {
     if target.is_empty() {
         return Err(NameError::Empty);
     }

@@ -1,31 +1,55 @@
 //! Runs the self-tests of a loaded carton and compares what comes out with what should.
 
 use std::fmt;
+use std::future::IntoFuture;
 use std::time::Instant;
 
 use carton_tensor::{Tensor, Tolerance, allclose};
 use serde::Serialize;
 
-use crate::blocking::run_blocking;
+use crate::blocking::{Awaited, run_blocking};
 use crate::causes::in_one_line;
 use crate::package::Package;
 use crate::progress::{ProgressEvent, Stage};
 use crate::{Carton, Error, ErrorKind, Inputs};
 
-/// How self-tests are run and judged.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SelfTestOptions {
-    /// How far outputs may be from what is expected.
-    pub tolerance: Tolerance,
-    /// Whether tensors are views of the mapped carton where they can be, instead of copies of it
-    /// ([`Package::mapped_tensor`](crate::package::Package::mapped_tensor)): for cartons that nobody writes to meanwhile. A carton that
-    /// is truncated then ends the process.
-    pub mapped: bool,
+/// The self-tests of a loaded model, which are about to be run: what [`Carton::self_test`] returns. Setters say how, and `.await` runs
+/// them.
+#[derive(Debug)]
+#[must_use = "nothing is run until this is awaited"]
+pub struct SelfTests<'a> {
+    model: &'a Carton,
+    settings: SelfTestSettings,
 }
 
-impl From<Tolerance> for SelfTestOptions {
-    fn from(tolerance: Tolerance) -> Self {
-        Self { tolerance, ..Self::default() }
+/// How self-tests are run and judged.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SelfTestSettings {
+    tolerance: Tolerance,
+    mapped: bool,
+}
+
+impl SelfTests<'_> {
+    /// How far outputs may be from what is expected.
+    pub fn tolerance(mut self, tolerance: Tolerance) -> Self {
+        self.settings.tolerance = tolerance;
+        self
+    }
+
+    /// Whether tensors are views of the mapped carton where they can be, instead of copies of it: for cartons that nobody writes to
+    /// meanwhile. A carton that is truncated then ends the process. Off by default.
+    pub fn mapped(mut self, mapped: bool) -> Self {
+        self.settings.mapped = mapped;
+        self
+    }
+}
+
+impl<'a> IntoFuture for SelfTests<'a> {
+    type Output = Result<SelfTestReport, Error>;
+    type IntoFuture = Awaited<'a, SelfTestReport>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.model.self_test_of(self.model.package(), self.settings))
     }
 }
 
@@ -155,7 +179,7 @@ impl Carton {
     ///
     /// ```no_run
     /// # async fn example(model: carton_core::Carton) -> Result<(), carton_core::Error> {
-    /// let report = model.self_test(carton_tensor::Tolerance::default()).await?;
+    /// let report = model.self_test().await?;
     /// assert!(report.passed, "{report}");
     /// # Ok(())
     /// # }
@@ -163,25 +187,19 @@ impl Carton {
     ///
     /// # Errors
     /// A test that could not be judged: its tensors cannot be read, or the runner died.
-    pub async fn self_test(&self, options: impl Into<SelfTestOptions>) -> Result<SelfTestReport, Error> {
-        self.self_test_of(self.package(), options.into()).await
+    pub fn self_test(&self) -> SelfTests<'_> {
+        SelfTests { model: self, settings: SelfTestSettings::default() }
     }
 
     /// Runs the self-tests of `package`, whose model is the one that is loaded, whatever carton it was loaded from.
     pub(crate) async fn self_test_of(
         &self,
         package: &Package,
-        options: SelfTestOptions,
+        settings: SelfTestSettings,
     ) -> Result<SelfTestReport, Error> {
-        let progress = self.progress();
-        let (fetched, fetching) = (package.clone(), progress.clone());
-        run_blocking(move |abandoned| {
-            Ok(fetched.fetch_self_tests(&|done| {
-                if let Some(progress) = &fetching {
-                    progress(&ProgressEvent::of_contents(Stage::Fetch, done));
-                }
-                abandoned.control()
-            })?)
+        let (progress, fetched) = (self.progress(), package.clone());
+        run_blocking(progress.as_ref(), move |context| {
+            Ok(fetched.fetch_self_tests(&context.on_contents(Stage::Fetch))?)
         })
         .await?;
         let total = package.metadata().self_tests().len();
@@ -190,7 +208,7 @@ impl Carton {
             if let Some(progress) = &progress {
                 progress(&ProgressEvent::self_tests(index, total));
             }
-            self_tests.push(self.run_self_test(package, index, options).await?);
+            self_tests.push(self.run_self_test(package, index, settings).await?);
         }
         Ok(SelfTestReport::of(self_tests))
     }
@@ -199,14 +217,14 @@ impl Carton {
         &self,
         package: &Package,
         index: usize,
-        options: SelfTestOptions,
+        settings: SelfTestSettings,
     ) -> Result<SelfTestResult, Error> {
         let package = package.clone();
-        let (name, inputs, expected) = run_blocking(move |_| {
+        let (name, inputs, expected) = run_blocking(None, move |_| {
             let Some(test) = package.self_tests().nth(index) else {
                 return Err(Error::Internal(format!("no self-test {index}")));
             };
-            let test = if options.mapped { test.mapped() } else { test };
+            let test = if settings.mapped { test.mapped() } else { test };
             Ok((test.label(), test.inputs()?, test.expected_out()?.unwrap_or_default()))
         })
         .await?;
@@ -216,7 +234,7 @@ impl Carton {
         let seconds = start.elapsed().as_secs_f64();
         let outputs = match answer {
             Ok(outputs) => outputs,
-            Err(error) if error.kind() == ErrorKind::Failure => {
+            Err(error) if is_verdict(error.kind()) => {
                 // Hints about other errors are for callers who choose the inputs.
                 let hint = if matches!(error, Error::Model { .. }) { error.hint() } else { None };
                 let error = Some(in_one_line(&error));
@@ -227,7 +245,7 @@ impl Carton {
         };
         let outputs: Vec<OutputResult> = expected
             .iter()
-            .map(|(name, expected)| compare(name, outputs.get(name), expected, options.tolerance))
+            .map(|(name, expected)| compare(name, outputs.get(name), expected, settings.tolerance))
             .collect();
         let outcome = match outputs.iter().all(|output| output.passed) {
             // An empty `expected_out` compares as little as a missing one.
@@ -237,6 +255,12 @@ impl Carton {
         };
         Ok(SelfTestResult { name, outcome, seconds, outputs, error: None, hint: None })
     }
+}
+
+/// Whether a call that failed in this way fails the test. The other failures say nothing of the model.
+fn is_verdict(kind: ErrorKind) -> bool {
+    use ErrorKind::{Busy, InvalidInput, Machine, Model, Other, Timeout};
+    matches!(kind, InvalidInput | Timeout | Busy | Model | Machine | Other)
 }
 
 pub(crate) fn compare(name: &str, actual: Option<&Tensor>, expected: &Tensor, tolerance: Tolerance) -> OutputResult {

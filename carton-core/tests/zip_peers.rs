@@ -11,9 +11,9 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use carton_core::archive::{Archive, Compression, Content, EntryKind, Method, Tail, write};
-use carton_core::digest::Sha256Digest;
-use carton_core::source::{FileSource, MemorySource, Source};
+use carton_core::internals::archive::{Archive, Content, EntryKind, Tail, write};
+use carton_core::internals::source::{FileSource, MemorySource, Source};
+use carton_core::{Compression, Method, Sha256Digest};
 
 /// Opens `source` and checks that it holds exactly `expected`, each entry read whole and in small pieces.
 fn check(source: Arc<dyn Source>, expected: &BTreeMap<&str, (EntryKind, Vec<u8>)>) {

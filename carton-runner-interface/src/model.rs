@@ -8,8 +8,11 @@ use serde::{Deserialize, Serialize};
 /// Named tensors, in order of name.
 pub type Tensors = BTreeMap<String, Tensor>;
 
-/// Options of a model (`[runner.opts]`, overridden at load), as JSON values.
-pub type Options = BTreeMap<String, serde_json::Value>;
+/// The value of an option: any JSON value. This type stays what it is for as long as the protocol is JSON.
+pub type OptionValue = serde_json::Value;
+
+/// Options of a model (`[runner.opts]`, overridden at load), by name.
+pub type Options = BTreeMap<String, OptionValue>;
 
 /// One declared input or output of a model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

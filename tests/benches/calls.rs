@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use carton_core::{Carton, Inputs};
+use carton_core::Inputs;
 use carton_tests::place::Place;
 
 const RUNNER: &str = env!("CARGO_BIN_EXE_carton-test-runner");
@@ -27,7 +27,7 @@ fn main() {
 async fn empty_calls(workers: usize) {
     let place = Place::new(RUNNER);
     let carton = place.pack_noop("").await;
-    let model = Carton::load(&carton, place.load_options()).await.unwrap();
+    let model = place.load(&carton).await.unwrap();
     let mut echo = RawEcho::start();
     let (mut ours, mut bound) = (Vec::new(), Vec::new());
     for _ in 0..20 {
@@ -50,7 +50,7 @@ async fn launches() {
     let (mut ours, mut bound) = (Vec::new(), Vec::new());
     for _ in 0..50 {
         let start = Instant::now();
-        let model = Carton::load(&carton, place.load_options()).await.unwrap();
+        let model = place.load(&carton).await.unwrap();
         model.infer(Inputs::none()).await.unwrap();
         ours.push(start.elapsed());
         drop(model);

@@ -10,8 +10,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use carton_core::runner::launch::LaunchPolicy;
-use carton_core::{Carton, LoadOptions, PackOptions};
+use carton_core::runner::LaunchPolicy;
 use carton_tensor::{NumericTensor, Tensor};
 use carton_tests::place::Place;
 use rten_tensor::prelude::*;
@@ -73,18 +72,14 @@ async fn measure(
 ) {
     let place = Place::new(RUNNER);
     let carton = place.path().join("model.carton");
-    let options = PackOptions { config: Some(place.config()), ..PackOptions::default() };
-    Carton::pack(path, "onnx", &carton, options).await.unwrap();
-    let variables = library
+    place.pack(path, "onnx", &carton).await.unwrap();
+    let variables: Vec<(String, String)> = library
         .map(|library| ("ORT_DYLIB_PATH".to_owned(), library.to_string_lossy().into_owned()))
         .into_iter()
         .collect();
-    let options = LoadOptions {
-        options: [("engine".to_owned(), engine.into()), ("num_threads".to_owned(), 1.into())].into(),
-        policy: LaunchPolicy { variables, ..LaunchPolicy::default() },
-        ..place.load_options()
-    };
-    let model = Carton::load(&carton, options).await.unwrap();
+    let policy = LaunchPolicy::default().with_variables(variables);
+    let load = place.load(&carton).option("engine", engine).option("num_threads", 1).policy(policy);
+    let model = load.await.unwrap();
 
     let elements: Vec<f32> = (0..shape.iter().product()).map(|index: usize| (index % 251) as f32 / 251.0).collect();
     let mut x = model.alloc::<f32>(shape).await.unwrap();

@@ -10,8 +10,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use carton_core::runner::launch::LaunchPolicy;
-use carton_core::{Carton, InferOptions, Inputs, LoadOptions, Tensors};
+use carton_core::runner::LaunchPolicy;
+use carton_core::{Carton, Inputs, Tensors};
 use carton_tensor::{DataType, NumericTensor, Tensor};
 use carton_tests::place::Place;
 use carton_tests::python_runner::{install, interpreter, pack};
@@ -87,7 +87,7 @@ fn main() {
     runtime.block_on(async {
         let place = Place::new(RUNNER);
         install(&place, &python);
-        let noop = Carton::load(place.pack_noop("").await, place.load_options()).await.unwrap();
+        let noop = place.load(place.pack_noop("").await).await.unwrap();
         let mut times = Times::default();
         for _ in 0..20 {
             for _ in 0..100 {
@@ -115,15 +115,10 @@ struct Times {
 }
 
 async fn compare(place: &Place, python: &std::path::Path, function: &str, n_turns: usize, n_calls: usize) {
-    let options = LoadOptions {
-        options: [("infer_fn".to_owned(), function.into())].into(),
-        policy: LaunchPolicy {
-            variables: [(ONE_THREAD.0.to_owned(), ONE_THREAD.1.to_owned())].into(),
-            ..LaunchPolicy::default()
-        },
-        ..place.load_options()
-    };
-    let carton = Carton::load(pack(place, MODEL, "").await, options).await.unwrap();
+    let variables = [(ONE_THREAD.0.to_owned(), ONE_THREAD.1.to_owned())];
+    let policy = LaunchPolicy::default().with_variables(variables);
+    let load = place.load(pack(place, MODEL, "").await).option("infer_fn", function).policy(policy);
+    let carton = load.await.unwrap();
     let inputs = inputs(&carton, function).await;
     let mut direct = Direct::start(place, python, function);
     let mut times = Times::default();
@@ -165,7 +160,7 @@ async fn inputs(carton: &Carton, function: &str) -> Tensors {
 async fn timed(carton: &Carton, inputs: &Tensors) -> Duration {
     let inputs: Inputs = inputs.clone().into();
     let start = Instant::now();
-    let outputs = carton.infer_with(inputs, InferOptions::default()).await.unwrap();
+    let outputs = carton.infer(inputs).await.unwrap();
     let elapsed = start.elapsed();
     drop(outputs);
     elapsed

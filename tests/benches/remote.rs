@@ -8,8 +8,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use carton_core::archive::Compression;
-use carton_core::{Carton, LoadOptions, PackOptions, Packed};
+use carton_core::{Compression, Packed};
 use carton_tests::nginx::Nginx;
 use carton_tests::place::Place;
 use carton_tests::weights;
@@ -41,13 +40,8 @@ async fn pack(place: &Place, nginx: &Nginx) -> Packed {
     for n in 0..N_FILES {
         weights::write_file(&model.join(format!("weights-{n}.bin")), FILE_LENGTH, n);
     }
-    let options = PackOptions {
-        compression: Compression::Stored,
-        config: Some(place.config()),
-        check: false,
-        ..PackOptions::default()
-    };
-    let packed = Carton::pack(&model, "noop", nginx.root().join("large.carton"), options).await.unwrap();
+    let pack = place.pack(&model, "noop", nginx.root().join("large.carton"));
+    let packed = pack.compression(Compression::Stored).check(false).await.unwrap();
     fs::remove_dir_all(model).unwrap();
     packed
 }
@@ -65,7 +59,7 @@ async fn downloads(place: &Place, nginx: &Nginx) {
         let bound_took = start.elapsed();
         let _ = fs::remove_dir_all(place.config().cache_dir);
         let start = Instant::now();
-        drop(Carton::load(&url, place.load_options()).await.unwrap());
+        drop(place.load(&url).await.unwrap());
         // The first round warms the page cache.
         if round > 0 {
             bound.push(bound_took);
@@ -118,9 +112,9 @@ async fn second_loads(place: &Place, nginx: &Nginx, packed: &Packed) {
     let pinned = format!("{url}#sha256={}", packed.manifest_sha256);
     let path = packed.path.to_str().unwrap();
     let load = async |location: &str| {
-        let options: LoadOptions = place.load_options();
+        let load = place.load(location);
         let start = Instant::now();
-        let model = Carton::load(location, options).await.unwrap();
+        let model = load.await.unwrap();
         let took = start.elapsed();
         drop(model);
         took

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use carton_core::config::Config;
 use carton_core::runner::PLATFORM;
-use carton_core::{Carton, LoadOptions, PackOptions};
+use carton_core::{Carton, Load, Location, Open, Pack};
 use tempfile::TempDir;
 
 /// A temporary home for one test.
@@ -39,12 +39,7 @@ impl Place {
     /// Directories inside the place.
     #[must_use]
     pub fn config(&self) -> Config {
-        Config {
-            runner_dir: self.path().join("runners"),
-            runner_data_dir: self.path().join("runner_data"),
-            cache_dir: self.path().join("cache"),
-            ..Config::in_folder(self.path())
-        }
+        Config::in_folder(self.path())
     }
 
     /// Installs the test runner's executable as a runner called `name`, started with `args`.
@@ -74,10 +69,19 @@ impl Place {
         std::fs::write(folder.join("runner.toml"), text).unwrap();
     }
 
-    /// Default options that use this place.
-    #[must_use]
-    pub fn load_options(&self) -> LoadOptions {
-        LoadOptions { config: Some(self.config()), ..LoadOptions::default() }
+    /// [`Carton::load`] in this place.
+    pub fn load(&self, location: impl Into<Location>) -> Load {
+        Carton::load(location).config(self.config())
+    }
+
+    /// [`Carton::open`] in this place.
+    pub fn open(&self, location: impl Into<Location>) -> Open {
+        Carton::open(location).config(self.config())
+    }
+
+    /// [`Carton::pack`] in this place, for a runner.
+    pub fn pack(&self, model: impl Into<PathBuf>, runner: &str, output: impl Into<PathBuf>) -> Pack {
+        Carton::pack(model, output).runner(runner).config(self.config())
     }
 
     /// Packs a folder with one small file for `noop` under `metadata` (a draft of carton.toml).
@@ -89,14 +93,9 @@ impl Place {
         std::fs::create_dir_all(&model).unwrap();
         std::fs::write(model.join("weights.bin"), [7_u8; 100]).unwrap();
         let output = self.path().join("noop.carton");
-        let options = PackOptions {
-            metadata: carton_core::metadata::Draft::parse(metadata).unwrap(),
-            metadata_folder: Some(self.path().to_path_buf()),
-            config: Some(self.config()),
-            check: false,
-            ..PackOptions::default()
-        };
-        if let Err(error) = Carton::pack(&model, "noop", &output, options).await {
+        let metadata = carton_core::metadata::Draft::parse(metadata).unwrap();
+        let pack = self.pack(&model, "noop", &output).metadata(metadata).metadata_folder(self.path()).check(false);
+        if let Err(error) = pack.await {
             panic!("{error}: {:?}", std::error::Error::source(&error));
         }
         output

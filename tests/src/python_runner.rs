@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use carton_core::{Carton, LoadOptions, Options, PackOptions};
+use carton_core::Carton;
 
 use crate::place::Place;
 
@@ -51,9 +51,7 @@ pub fn install(place: &Place, interpreter: &Path) {
 /// # Panics
 /// When it cannot be packed or loaded.
 pub async fn load(place: &Place, source: &str, function: &str, metadata: &str) -> Carton {
-    let options = Options::from([("infer_fn".to_owned(), function.into())]);
-    let load_options = LoadOptions { options, ..place.load_options() };
-    match Carton::load(pack(place, source, metadata).await, load_options).await {
+    match place.load(pack(place, source, metadata).await).option("infer_fn", function).await {
         Ok(carton) => carton,
         Err(error) => panic!("{error}: {:?}", std::error::Error::source(&error)),
     }
@@ -68,13 +66,8 @@ pub async fn pack(place: &Place, source: &str, metadata: &str) -> PathBuf {
     std::fs::create_dir_all(&model).unwrap();
     std::fs::write(model.join("main.py"), source).unwrap();
     let output = place.path().join("python.carton");
-    let options = PackOptions {
-        metadata: carton_core::metadata::Draft::parse(metadata).unwrap(),
-        config: Some(place.config()),
-        check: false,
-        ..PackOptions::default()
-    };
-    match Carton::pack(&model, "python", &output, options).await {
+    let metadata = carton_core::metadata::Draft::parse(metadata).unwrap();
+    match place.pack(&model, "python", &output).metadata(metadata).check(false).await {
         Ok(_) => output,
         Err(error) => panic!("{error}: {:?}", std::error::Error::source(&error)),
     }

@@ -6,7 +6,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
-use carton_core::{Carton, Error, ErrorKind, InferOptions, Inputs, LoadOptions};
+use carton_core::{Error, ErrorKind, Inputs, Load};
 use carton_tensor::{NumericTensor, StringTensor, Tensor};
 use carton_tests::census::Census;
 use carton_tests::place::Place;
@@ -40,12 +40,9 @@ fn write_executable(path: &std::path::Path, text: &str) {
     std::fs::rename(&unfinished, path).unwrap();
 }
 
-fn options(place: &Place) -> LoadOptions {
-    LoadOptions {
-        runner: Some("plain".to_owned()),
-        framework_version: Some("=1.0.0".parse().unwrap()),
-        ..place.load_options()
-    }
+/// Loads with the runner written in Python.
+fn load(place: &Place, carton: &std::path::Path) -> Load {
+    place.load(carton).runner("plain").framework_version("=1.0.0".parse().unwrap())
 }
 
 /// How long a fault may take to be told on a busy machine. Whatever hangs takes longer.
@@ -67,7 +64,7 @@ fn chain(error: &Error) -> String {
 
 /// Loads a good model first, so that everything the runtime keeps is there before the census.
 async fn census(place: &Place, carton: &std::path::Path) -> Census {
-    let good = Carton::load(carton, place.load_options()).await.unwrap();
+    let good = place.load(carton).await.unwrap();
     good.infer([("x", tensor())]).await.unwrap();
     drop(good);
     Census::at_rest()
@@ -82,7 +79,7 @@ async fn check_load(mode: &str, expected: &[&str]) {
     let start = Instant::now();
     // Whoever never says hello is waited for no longer than asked; for all others there is time to start.
     let start_timeout = if mode == "never-hello" { Duration::from_secs(1) } else { PATIENCE * 2 };
-    let error = Carton::load(&carton, LoadOptions { start_timeout, ..options(&place) }).await.unwrap_err();
+    let error = load(&place, &carton).start_timeout(start_timeout).await.unwrap_err();
     assert!(start.elapsed() < PATIENCE, "{mode} took {:?}", start.elapsed());
     assert_eq!(error.kind(), ErrorKind::RunnerCrashed, "{mode}: {}", chain(&error));
     for expected in expected {
@@ -97,8 +94,7 @@ async fn check_infer(mode: &str, expected: &[&str]) {
     let place = place(mode);
     let carton = place.pack_noop("").await;
     let before = census(&place, &carton).await;
-    let model =
-        Carton::load(&carton, options(&place)).await.unwrap_or_else(|error| panic!("{mode}: {}", chain(&error)));
+    let model = load(&place, &carton).await.unwrap_or_else(|error| panic!("{mode}: {}", chain(&error)));
     for _ in 0..2 {
         let start = Instant::now();
         let error = model.infer([("x", tensor())]).await.unwrap_err();
@@ -120,9 +116,9 @@ async fn a_plain_runner_without_shared_memory_works() {
     let carton = place.pack_noop("").await;
     let before = census(&place, &carton).await;
     place.describe("plain", &[], "ranges");
-    Carton::load(&carton, options(&place)).await.unwrap_or_else(|error| panic!("from ranges: {}", chain(&error)));
+    load(&place, &carton).await.unwrap_or_else(|error| panic!("from ranges: {}", chain(&error)));
     place.describe("plain", &[], "directory");
-    let model = Carton::load(&carton, options(&place)).await.unwrap();
+    let model = load(&place, &carton).await.unwrap();
     let strings = StringTensor::new(vec!["a\0b".to_owned(), String::new(), "🙂".to_owned()], vec![3]).unwrap();
     let large = NumericTensor::from_vec((0..1_000_000_i64).collect(), vec![1000, 1000]).unwrap();
     let inputs = [("x", tensor()), ("s", strings.clone().into()), ("large", large.clone().into())];
@@ -163,7 +159,7 @@ async fn noise_on_the_output_is_harmless() {
     let _alone = ALONE.lock().await;
     let place = place("stdout-noise");
     let carton = place.pack_noop("").await;
-    let model = Carton::load(&carton, options(&place)).await.unwrap();
+    let model = load(&place, &carton).await.unwrap();
     model.infer([("x", tensor())]).await.unwrap();
 }
 
@@ -173,11 +169,10 @@ async fn a_runner_that_ignores_cancel_is_only_killed_by_a_timeout() {
     let place = place("block");
     let carton = place.pack_noop("").await;
     let before = census(&place, &carton).await;
-    let model = Carton::load(&carton, options(&place)).await.unwrap();
+    let model = load(&place, &carton).await.unwrap();
     let dropped = tokio::time::timeout(Duration::from_millis(100), model.infer([("x", tensor())])).await;
     assert!(dropped.is_err());
-    let waiting = InferOptions { timeout: Some(Duration::from_millis(300)) };
-    let error = model.infer_with([("x", tensor())], waiting).await.unwrap_err();
+    let error = model.infer([("x", tensor())]).timeout(Duration::from_millis(300)).await.unwrap_err();
     assert!(matches!(error, Error::Timeout { .. }), "{}", chain(&error));
     drop(model);
     before.assert_restored();
@@ -194,9 +189,9 @@ async fn runners_that_cannot_be_executed() {
         assert!(chain(&error).contains("plain/run"), "{}", chain(&error));
     };
     std::fs::set_permissions(&executable, std::fs::Permissions::from_mode(0o644)).unwrap();
-    check(Carton::load(&carton, options(&place)).await.unwrap_err());
+    check(load(&place, &carton).await.unwrap_err());
     std::fs::remove_file(&executable).unwrap();
-    check(Carton::load(&carton, options(&place)).await.unwrap_err());
+    check(load(&place, &carton).await.unwrap_err());
 }
 
 #[tokio::test]
@@ -206,7 +201,7 @@ async fn nothing_is_left_of_a_dropped_model() {
     let carton = place.pack_noop("").await;
     let before = census(&place, &carton).await;
     for _ in 0..3 {
-        let model = Carton::load(&carton, place.load_options()).await.unwrap();
+        let model = place.load(&carton).await.unwrap();
         let input = model.alloc::<f32>(&[1 << 20]).await.unwrap();
         let outputs = model.infer([("x", input)]).await.unwrap();
         drop((model, outputs));

@@ -13,8 +13,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use carton_core::config::Config;
-use carton_core::contents::silent;
-use carton_core::{Carton, Inputs, LoadOptions, OpenOptions, PackOptions};
+use carton_core::internals::model;
+use carton_core::{Carton, Inputs};
 use carton_tests::place::Place;
 
 const RUNNER: &str = env!("CARGO_BIN_EXE_carton-test-runner");
@@ -35,31 +35,24 @@ fn work() {
     let Ok(work) = std::env::var(WORK) else { return };
     let home = PathBuf::from(std::env::var_os("CARTON_TEST_MEMORY_HOME").unwrap());
     let (model, carton) = (home.join("model"), home.join("model.carton"));
-    let config = Some(Config {
-        runner_dir: home.join("runners"),
-        runner_data_dir: home.join("runner_data"),
-        cache_dir: home.join("cache"),
-        ..Config::in_folder(&home)
-    });
+    let config = Config::in_folder(&home);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     if work == "pack" {
-        let options = PackOptions { config, check: false, ..PackOptions::default() };
-        runtime.block_on(Carton::pack(model, "noop", &carton, options)).unwrap();
+        let pack = Carton::pack(model, &carton).runner("noop").config(config).check(false);
+        runtime.block_on(pack.into_future()).unwrap();
         return;
     }
     if work == "load" {
-        let options = LoadOptions { config, ..LoadOptions::default() };
-        let model = runtime.block_on(Carton::load(&carton, options)).unwrap();
-        assert!(runtime.block_on(model.infer(Inputs::none())).unwrap().is_empty());
+        let model = runtime.block_on(Carton::load(&carton).config(config).into_future()).unwrap();
+        assert!(runtime.block_on(model.infer(Inputs::none()).into_future()).unwrap().is_empty());
         return;
     }
-    let options = OpenOptions { config, ..OpenOptions::default() };
-    let package = runtime.block_on(Carton::open(&carton, options)).unwrap();
+    let package = runtime.block_on(Carton::open(&carton).config(config).into_future()).unwrap();
     match work.as_str() {
         "open" => assert!(package.metadata().signature().is_none()),
-        "verify" => assert!(package.contents().verify(&silent).unwrap().is_good()),
-        "model_ranges" => drop(package.contents().model_ranges(&silent).unwrap()),
-        "model_directory" => assert!(package.contents().model_directory(&silent).unwrap().path().is_dir()),
+        "verify" => assert!(runtime.block_on(package.verify().into_future()).unwrap().is_good()),
+        "model_ranges" => drop(model::ranges(&package).unwrap()),
+        "model_directory" => assert!(model::directory(&package).unwrap().path().is_dir()),
         other => panic!("no such work: {other}"),
     }
 }

@@ -4,8 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use carton_core::signature::SignatureMode;
-use carton_core::{Carton, Error, ErrorKind, InferOptions, Inputs, LoadOptions};
+use carton_core::{Carton, Error, ErrorKind, Inputs, Load, SignatureMode};
 use carton_tensor::{NestedTensor, NumericTensor, StringTensor, Tensor, Tolerance, allclose};
 use carton_tests::place::Place;
 use rustix::process::{Pid, Signal, kill_process};
@@ -54,9 +53,13 @@ fn chain(error: &Error) -> String {
     text
 }
 
-async fn noop(place: &Place, metadata: &str, options: LoadOptions) -> Carton {
-    let path = place.pack_noop(metadata).await;
-    match Carton::load(path, options).await {
+async fn noop(place: &Place, metadata: &str) -> Carton {
+    noop_with(place, metadata, |load| load).await
+}
+
+/// As [`noop`], loaded as `set` says.
+async fn noop_with(place: &Place, metadata: &str, set: impl FnOnce(Load) -> Load) -> Carton {
+    match set(place.load(place.pack_noop(metadata).await)).await {
         Ok(model) => model,
         Err(error) => panic!("{}", chain(&error)),
     }
@@ -65,7 +68,7 @@ async fn noop(place: &Place, metadata: &str, options: LoadOptions) -> Carton {
 #[tokio::test]
 async fn tensors_go_there_and_back() {
     let place = Place::new(RUNNER);
-    let model = noop(&place, SIGNATURE, place.load_options()).await;
+    let model = noop(&place, SIGNATURE).await;
     for n in [0, 1, 3, 100_000] {
         let outputs = model.infer([("x", floats(n)), ("s", strings(n))]).await.unwrap();
         same(&outputs["x"], &floats(n));
@@ -78,7 +81,7 @@ async fn tensors_go_there_and_back() {
 #[tokio::test]
 async fn a_model_without_a_signature_takes_anything() {
     let place = Place::new(RUNNER);
-    let model = noop(&place, "", place.load_options()).await;
+    let model = noop(&place, "").await;
     assert!(model.infer(Inputs::none()).await.unwrap().is_empty());
     let nested = NestedTensor::new(vec![floats(1), floats(5)]).unwrap();
     let outputs = model.infer([("n", Tensor::from(nested.clone())), ("s", strings(2))]).await.unwrap();
@@ -90,18 +93,17 @@ async fn a_model_without_a_signature_takes_anything() {
 #[tokio::test]
 async fn contradictions_of_the_signature_are_named() {
     let place = Place::new(RUNNER);
-    let model = noop(&place, SIGNATURE, place.load_options()).await;
+    let model = noop(&place, SIGNATURE).await;
     let error = model.infer([("x", floats(2)), ("s", strings(3))]).await.unwrap_err();
     assert!(error.to_string().contains("`s`"), "{error}");
-    assert_eq!(error.kind(), ErrorKind::Failure);
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
     let error = model.infer([("x", floats(2))]).await.unwrap_err();
     assert!(error.to_string().contains("`s`"), "{error}");
     // Nothing of it reached the runner.
     model.infer([("x", floats(2)), ("s", strings(2))]).await.unwrap();
 
     for mode in [SignatureMode::Warn, SignatureMode::Off] {
-        let options = LoadOptions { signature: mode, ..place.load_options() };
-        let model = noop(&place, SIGNATURE, options).await;
+        let model = noop_with(&place, SIGNATURE, |load| load.signature(mode)).await;
         model.infer([("x", floats(2)), ("s", strings(3))]).await.unwrap();
     }
 }
@@ -109,7 +111,7 @@ async fn contradictions_of_the_signature_are_named() {
 #[tokio::test(flavor = "multi_thread")]
 async fn many_calls_at_once() {
     let place = Place::new(RUNNER);
-    let model = noop(&place, "[runner.opts]\nmax_concurrency = 8\n", place.load_options()).await;
+    let model = noop(&place, "[runner.opts]\nmax_concurrency = 8\n").await;
     let calls: Vec<_> = (0..64)
         .map(|i| {
             let model = model.clone();
@@ -128,22 +130,22 @@ async fn many_calls_at_once() {
 #[tokio::test]
 async fn sealed_inputs_are_used_many_times_and_survive_a_crash() {
     let place = Place::new(RUNNER);
-    let model = noop(&place, SIGNATURE, place.load_options()).await;
+    let model = noop(&place, SIGNATURE).await;
     let sealed = model.seal([("x", floats(3)), ("s", strings(3))]).await.unwrap();
     for _ in 0..3 {
-        same(&model.infer_sealed(&sealed).await.unwrap()["x"], &floats(3));
+        same(&model.infer(&sealed).await.unwrap()["x"], &floats(3));
     }
     kill_runners(&place);
     // The death may be noticed by the first call.
-    let _ = model.infer_sealed(&sealed).await;
-    same(&model.infer_sealed(&sealed).await.unwrap()["x"], &floats(3));
+    let _ = model.infer(&sealed).await;
+    same(&model.infer(&sealed).await.unwrap()["x"], &floats(3));
 }
 
 #[tokio::test]
 async fn streams_end() {
     let place = Place::new(RUNNER);
-    let model = noop(&place, "[runner.opts]\nstream_items = 40\n", place.load_options()).await;
-    let mut stream = model.infer_stream([("x", floats(3))]).await.unwrap();
+    let model = noop(&place, "[runner.opts]\nstream_items = 40\n").await;
+    let mut stream = model.infer([("x", floats(3))]).stream().await.unwrap();
     let mut items = 0;
     while let Some(outputs) = stream.next().await {
         same(&outputs.unwrap()["x"], &floats(3));
@@ -151,7 +153,7 @@ async fn streams_end() {
     }
     assert_eq!(items, 40);
     // A stream that nobody reads to its end does not keep the runner from other calls.
-    let stream = model.infer_stream([("x", floats(3))]).await.unwrap();
+    let stream = model.infer([("x", floats(3))]).stream().await.unwrap();
     drop(stream);
     model.infer([("x", floats(3))]).await.unwrap();
 }
@@ -159,7 +161,7 @@ async fn streams_end() {
 #[tokio::test]
 async fn tensors_in_the_pool_need_no_copy() {
     let place = Place::new(RUNNER);
-    let model = noop(&place, "", place.load_options()).await;
+    let model = noop(&place, "").await;
     let mut tensor = model.alloc::<f32>(&[1000, 1000]).await.unwrap();
     tensor.as_mut_slice::<f32>().unwrap().unwrap().fill(1.5);
     let address = tensor.bytes().as_ptr();
@@ -187,7 +189,7 @@ fn kill_runners(place: &Place) {
 #[tokio::test]
 async fn a_killed_runner_fails_the_call_and_is_started_again() {
     let place = Place::new(RUNNER);
-    let model = noop(&place, "[runner.opts]\ndelay_ms = 60000\n", place.load_options()).await;
+    let model = noop(&place, "[runner.opts]\ndelay_ms = 60000\n").await;
     let start = Instant::now();
     let call = tokio::spawn({
         let model = model.clone();
@@ -201,8 +203,7 @@ async fn a_killed_runner_fails_the_call_and_is_started_again() {
     assert!(error.to_string().contains("killed by signal 9"), "{error}");
     model.ping().await.unwrap();
 
-    let options = LoadOptions { restart: false, ..place.load_options() };
-    let model = noop(&place, "", options).await;
+    let model = noop_with(&place, "", |load| load.restart(false)).await;
     model.infer(Inputs::none()).await.unwrap();
     kill_runners(&place);
     let first = model.infer(Inputs::none()).await.unwrap_err();
@@ -214,29 +215,88 @@ async fn a_killed_runner_fails_the_call_and_is_started_again() {
 #[tokio::test]
 async fn only_a_timeout_kills() {
     let place = Place::new(RUNNER);
-    let model = noop(&place, "[runner.opts]\ndelay_ms = 1000\nignore_cancel = true\n", place.load_options()).await;
+    let model = noop(&place, "[runner.opts]\ndelay_ms = 1000\nignore_cancel = true\n").await;
     // A dropped call is discarded; the next one waits its turn and is answered.
     let dropped = tokio::time::timeout(Duration::from_millis(100), model.infer([("x", floats(1))])).await;
     assert!(dropped.is_err());
     same(&model.infer([("x", floats(2))]).await.unwrap()["x"], &floats(2));
 
-    let model = noop(&place, "[runner.opts]\ndelay_ms = 60000\nignore_cancel = true\n", place.load_options()).await;
-    let options = InferOptions { timeout: Some(Duration::from_millis(200)) };
+    let model = noop(&place, "[runner.opts]\ndelay_ms = 60000\nignore_cancel = true\n").await;
     let start = Instant::now();
-    let error = model.infer_with([("x", floats(1))], options).await.unwrap_err();
+    let error = model.infer([("x", floats(1))]).timeout(Duration::from_millis(200)).await.unwrap_err();
     assert!(matches!(error, Error::Timeout { waiting: false, .. }), "{error}");
     assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
     model.ping().await.unwrap();
 }
 
+/// A runner that makes one call at a time, and hangs in those with an input `slow`.
+const ONE_AT_A_TIME: &str =
+    "[runner.opts]\nmax_concurrency = 1\ndelay_ms = 60000\nignore_cancel = true\nonly_with = \"slow\"\n";
+
+/// Makes a call that is killed for its deadline, and meanwhile calls of every sort that wait behind it: how each of these ended.
+async fn behind_a_killed_call(model: &Carton) -> Vec<(&'static str, Result<Tensor, Error>)> {
+    let sealed = model.seal([("x", floats(3))]).await.unwrap();
+    // In memory that is shared with the runner that will be killed.
+    let mut shared = model.alloc::<f32>(&[3, 2]).await.unwrap();
+    let Tensor::Numeric(numbers) = floats(3) else { panic!("floats are numbers") };
+    shared.as_mut_slice::<f32>().unwrap().unwrap().copy_from_slice(numbers.as_slice().unwrap());
+    let x = |outputs: carton_core::Tensors| outputs["x"].clone();
+    let slow = async {
+        let error = model.infer([("slow", floats(1))]).timeout(Duration::from_secs(1)).await.unwrap_err();
+        assert!(matches!(error, Error::Timeout { waiting: false, .. }), "{}", chain(&error));
+        Instant::now()
+    };
+    let waiting = async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let start = Instant::now();
+        let calls = tokio::join!(
+            async { model.infer([("x", floats(3))]).await.map(x) },
+            async { model.infer([("x", shared)]).await.map(x) },
+            async { model.infer(&sealed).await.map(x) },
+            async {
+                let mut stream = model.infer([("x", floats(3))]).stream().await?;
+                stream.next().await.unwrap().map(x)
+            },
+            async { model.infer(&model.seal([("x", floats(3))]).await?).await.map(x) },
+        );
+        (start, calls)
+    };
+    let (killed, (start, (plain, shared, sealed, stream, seal))) = tokio::join!(slow, waiting);
+    assert!(start < killed, "they did not wait");
+    vec![("plain", plain), ("shared", shared), ("sealed", sealed), ("stream", stream), ("seal", seal)]
+}
+
+#[tokio::test]
+async fn calls_that_wait_behind_a_killed_one_are_answered_by_the_fresh_runner() {
+    let place = Place::new(RUNNER);
+    let model = noop(&place, ONE_AT_A_TIME).await;
+    for (call, answer) in behind_a_killed_call(&model).await {
+        match answer {
+            Ok(x) => same(&x, &floats(3)),
+            Err(error) => panic!("{call}: {}", chain(&error)),
+        }
+    }
+}
+
+#[tokio::test]
+async fn calls_that_wait_behind_a_killed_one_fail_with_it_where_no_runner_is_started_again() {
+    let place = Place::new(RUNNER);
+    let model = noop_with(&place, ONE_AT_A_TIME, |load| load.restart(false)).await;
+    for (call, answer) in behind_a_killed_call(&model).await {
+        let error = answer.err().unwrap_or_else(|| panic!("{call}"));
+        assert_eq!(error.kind(), ErrorKind::RunnerCrashed, "{call}: {}", chain(&error));
+        assert!(chain(&error).contains("ran out of time"), "{call}: {}", chain(&error));
+    }
+}
+
 #[tokio::test]
 async fn errors_of_the_model_leave_the_runner_alive() {
     let place = Place::new(RUNNER);
-    let model = noop(&place, "[runner.opts]\nfail = \"no luck today\"\n", place.load_options()).await;
+    let model = noop(&place, "[runner.opts]\nfail = \"no luck today\"\n").await;
     for _ in 0..3 {
         let error = model.infer(Inputs::none()).await.unwrap_err();
         assert!(chain(&error).contains("no luck today"), "{}", chain(&error));
-        assert_eq!(error.kind(), ErrorKind::Failure);
+        assert_eq!(error.kind(), ErrorKind::Model);
     }
 }
 
@@ -244,24 +304,22 @@ async fn errors_of_the_model_leave_the_runner_alive() {
 async fn the_wrong_carton_or_platform_or_runner_is_refused() {
     let place = Place::new(RUNNER);
     let path = place.pack_noop("required_platforms = [\"sparc-sun-solaris\"]\n").await;
-    let error = Carton::load(&path, place.load_options()).await.unwrap_err();
+    let error = place.load(&path).await.unwrap_err();
     assert!(error.to_string().contains("sparc-sun-solaris"), "{error}");
 
     let path = place.pack_noop("").await;
-    let options = LoadOptions { expect: Some("00".repeat(32).parse().unwrap()), ..place.load_options() };
-    let error = Carton::load(&path, options).await.unwrap_err();
+    let error = place.load(&path).expect_hash("00".repeat(32).parse().unwrap()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Integrity, "{}", chain(&error));
 
-    let options = LoadOptions { framework_version: Some(">=7".parse().unwrap()), ..place.load_options() };
-    let error = Carton::load(&path, options).await.unwrap_err();
+    let error = place.load(&path).framework_version(">=7".parse().unwrap()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NoRunner, "{}", chain(&error));
-    assert!(error.hint().unwrap().contains("--framework-version"), "{error}");
+    assert!(error.hint().unwrap().contains("accept another version of the framework"), "{error}");
 }
 
 #[tokio::test]
 async fn outputs_outlive_their_model() {
     let place = Place::new(RUNNER);
-    let model = noop(&place, "[runner.opts]\ncopy = true\n", place.load_options()).await;
+    let model = noop(&place, "[runner.opts]\ncopy = true\n").await;
     let outputs = model.infer([("x", floats(100_000))]).await.unwrap();
     drop(model);
     tokio::time::sleep(Duration::from_millis(1500)).await;
@@ -272,17 +330,15 @@ async fn outputs_outlive_their_model() {
 async fn bare_models_and_unpacked_cartons_load() {
     let place = Place::new(RUNNER);
     let path = place.pack_noop(SIGNATURE).await;
-    let package = Carton::open(&path, carton_core::OpenOptions { config: Some(place.config()), ..Default::default() })
-        .await
-        .unwrap();
     let folder = place.path().join("unpacked");
-    package.contents().unpack(&folder, &carton_core::contents::silent).unwrap();
-    let model = Carton::load(&folder, place.load_options()).await.unwrap();
+    place.open(&path).await.unwrap().unpack(&folder).await.unwrap();
+    let model = place.load(&folder).await.unwrap();
     same(&model.infer([("x", floats(2)), ("s", strings(2))]).await.unwrap()["x"], &floats(2));
 
-    let version = || "=1.0.0".parse().unwrap();
     for bare in [folder.join("model"), folder.join("model/weights.bin")] {
-        let model = Carton::load_unpacked(bare, "noop", version(), place.load_options()).await.unwrap();
+        let version = "=1.0.0".parse().unwrap();
+        let load = Carton::load_unpacked(bare, "noop").framework_version(version).config(place.config());
+        let model = load.await.unwrap();
         assert!(model.infer(Inputs::none()).await.unwrap().is_empty());
     }
 }
@@ -311,7 +367,7 @@ async fn a_program_whose_main_returns_the_error_tells_it_to_people() {
     );
     assert_eq!(program(&missing), expected);
 
-    let model = Carton::load(&carton, place.load_options()).await.unwrap();
+    let model = place.load(&carton).await.unwrap();
     let error = model.infer(Inputs::none()).await.unwrap_err();
     let told = program(&carton);
     assert_eq!(

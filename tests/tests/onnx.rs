@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use carton_core::runner::launch::LaunchPolicy;
-use carton_core::{Carton, Error, ErrorKind, LoadOptions, PackOptions, SelfTestOutcome};
+use carton_core::runner::LaunchPolicy;
+use carton_core::{Error, ErrorKind, Load, SelfTestOutcome};
 use carton_tensor::{Tensor, Tolerance, allclose};
 use carton_tests::place::Place;
 
@@ -18,24 +18,17 @@ const REAL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../runners/onnx/tests/r
 async fn pack_digits(place: &Place) -> std::path::PathBuf {
     let digits = Path::new(DIGITS);
     let text = std::fs::read_to_string(digits.join("carton.toml")).unwrap();
-    let options = PackOptions {
-        metadata: carton_core::metadata::Draft::parse(&text).unwrap(),
-        metadata_folder: Some(digits.to_path_buf()),
-        config: Some(place.config()),
-        ..PackOptions::default()
-    };
+    let metadata = carton_core::metadata::Draft::parse(&text).unwrap();
     let output = place.path().join("digits.carton");
-    Carton::pack(digits.join("model.onnx"), "onnx", &output, options).await.unwrap();
+    let pack = place.pack(digits.join("model.onnx"), "onnx", &output).metadata(metadata).metadata_folder(digits);
+    pack.await.unwrap();
     output
 }
 
-fn with_engine(place: &Place, engine: &str, library: &str) -> LoadOptions {
+/// Loads on an engine.
+fn load(place: &Place, carton: &Path, engine: &str, library: &str) -> Load {
     let variables = vec![("ORT_DYLIB_PATH".to_owned(), library.to_owned())];
-    LoadOptions {
-        options: [("engine".to_owned(), engine.into())].into(),
-        policy: LaunchPolicy { variables, ..LaunchPolicy::default() },
-        ..place.load_options()
-    }
+    place.load(carton).option("engine", engine).policy(LaunchPolicy::default().with_variables(variables))
 }
 
 #[tokio::test]
@@ -44,8 +37,8 @@ async fn digits_pass_their_self_tests_on_the_built_in_engine() {
     let carton = pack_digits(&place).await;
     for files in ["directory", "ranges"] {
         place.describe("onnx", &["__carton-runner", "onnx"], files);
-        let model = Carton::load(&carton, with_engine(&place, "rten", "")).await.unwrap();
-        let report = model.self_test(Tolerance::default()).await.unwrap();
+        let model = load(&place, &carton, "rten", "").await.unwrap();
+        let report = model.self_test().await.unwrap();
         assert!(report.passed && report.self_tests.len() == 2, "{report:?}");
     }
 }
@@ -58,9 +51,9 @@ async fn digits_pass_their_self_tests_on_onnx_runtime() {
     };
     let place = Place::new(RUNNER);
     let carton = pack_digits(&place).await;
-    let model = Carton::load(&carton, with_engine(&place, "onnxruntime", &library)).await.unwrap();
+    let model = load(&place, &carton, "onnxruntime", &library).await.unwrap();
     // The same implementation made the expected outputs: they are equal but for its threads.
-    let report = model.self_test(Tolerance { rtol: 1e-6, ..Tolerance::default() }).await.unwrap();
+    let report = model.self_test().tolerance(Tolerance { rtol: 1e-6, ..Tolerance::default() }).await.unwrap();
     assert!(report.passed && report.self_tests.len() == 2, "{report:?}");
 }
 
@@ -103,10 +96,9 @@ async fn models_of_others_on_an_installed_onnx_runtime() {
         let name = case["model"].as_str().unwrap();
         let output = place.path().join(format!("{name}.carton"));
         if !output.exists() {
-            let options = PackOptions { config: Some(place.config()), ..PackOptions::default() };
-            Carton::pack(Path::new(REAL).join(name), "onnx", &output, options).await.unwrap();
+            place.pack(Path::new(REAL).join(name), "onnx", &output).await.unwrap();
         }
-        let model = Carton::load(&output, place.load_options()).await.unwrap();
+        let model = place.load(&output).await.unwrap();
         let tensors = |json: &serde_json::Value| -> Vec<(String, Tensor)> {
             json.as_object().unwrap().iter().map(|(name, json)| (name.clone(), tensor(json))).collect()
         };
@@ -126,7 +118,7 @@ async fn models_of_others_on_an_installed_onnx_runtime() {
 async fn a_missing_engine_is_refused_with_the_way_out() {
     let place = Place::new(RUNNER);
     let carton = pack_digits(&place).await;
-    let error = Carton::load(&carton, with_engine(&place, "onnxruntime", "/no/such.so")).await.unwrap_err();
+    let error = load(&place, &carton, "onnxruntime", "/no/such.so").await.unwrap_err();
     // The exit code 5 of the command.
     assert_eq!(error.kind(), ErrorKind::NoRunner);
     // Installing one would not help while the variable is set.
@@ -145,17 +137,12 @@ async fn a_self_test_with_a_wrong_expectation_fails() {
     let text = std::fs::read_to_string(digits.join("carton.toml")).unwrap();
     // The picture of the first test, but the sixteen answers of the second.
     let text = text.replacen("probabilities = \"probabilities.npy\"", "probabilities = \"cases.npz#probabilities\"", 1);
-    let options = PackOptions {
-        metadata: carton_core::metadata::Draft::parse(&text).unwrap(),
-        metadata_folder: Some(digits.to_path_buf()),
-        config: Some(place.config()),
-        check: false,
-        ..PackOptions::default()
-    };
+    let metadata = carton_core::metadata::Draft::parse(&text).unwrap();
     let output = place.path().join("wrong.carton");
-    Carton::pack(digits.join("model.onnx"), "onnx", &output, options).await.unwrap();
-    let model = Carton::load(&output, with_engine(&place, "rten", "")).await.unwrap();
-    let report = model.self_test(Tolerance::default()).await.unwrap();
+    let pack = place.pack(digits.join("model.onnx"), "onnx", &output).metadata(metadata).metadata_folder(digits);
+    pack.check(false).await.unwrap();
+    let model = load(&place, &output, "rten", "").await.unwrap();
+    let report = model.self_test().await.unwrap();
     let outcomes = [SelfTestOutcome::Failed, SelfTestOutcome::Passed];
     assert!(!report.passed && report.self_tests.iter().map(|test| test.outcome).eq(outcomes), "{report:?}");
 }

@@ -9,11 +9,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use carton_core::archive::Compression;
-use carton_core::digest::Sha256Digest;
 use carton_core::metadata::Draft;
-use carton_core::{Carton, LeaveOut, OpenOptions, PackOptions, ShrinkOptions};
-use carton_tensor::Tolerance;
+use carton_core::{Carton, Compression, LeaveOut, Sha256Digest};
 use carton_tests::place::Place;
 
 const RUNNER: &str = env!("CARGO_BIN_EXE_carton-test-runner");
@@ -55,13 +52,13 @@ async fn a_carton_by_python_passes_its_self_tests() {
         let path = place.path().join("by_python.carton");
         let Some(output) = python("make_carton.py", &[&[text(&path)], arguments].concat()) else { return };
         let hash: Sha256Digest = printed(output).trim().parse().unwrap();
-        let model = Carton::load(&path, place.load_options()).await.unwrap();
-        assert_eq!(model.package().contents().manifest_hash(), Some(hash), "{arguments:?}");
-        let report = model.self_test(Tolerance::default()).await.unwrap();
+        let model = place.load(&path).await.unwrap();
+        assert_eq!(model.package().manifest_sha256(), Some(hash), "{arguments:?}");
+        let report = model.self_test().await.unwrap();
         assert!(report.passed, "{arguments:?}: {report:?}");
         assert_eq!(report.self_tests.len(), 2);
         assert!(report.self_tests.iter().all(|test| test.outputs.len() == 1));
-        assert!(model.package().contents().verify(&carton_core::contents::silent).unwrap().is_good());
+        assert!(model.package().verify().await.unwrap().is_good());
     }
 }
 
@@ -70,9 +67,8 @@ async fn a_shrunk_carton_is_read_by_python() {
     let place = Place::new(RUNNER);
     let (path, hash) = pack_digits(&place, Compression::Auto).await;
     let small = place.path().join("small.carton");
-    let leave_out = LeaveOut::Large { url_prefix: "https://example.com/files".to_owned(), min_size: 1 };
-    let options = ShrinkOptions { config: place.load_options().config, ..ShrinkOptions::new(leave_out) };
-    Carton::shrink(&path, &small, options).await.unwrap();
+    let leave_out = LeaveOut::large_from("https://example.com/files", 1);
+    Carton::shrink(&path, &small, leave_out).config(place.config()).await.unwrap();
     let Some(output) = python("read_shrunk_carton.py", &[text(&small)]) else { return };
     assert_eq!(printed(output).trim(), hash.to_string());
 }
@@ -81,15 +77,14 @@ async fn a_shrunk_carton_is_read_by_python() {
 async fn pack_digits(place: &Place, compression: Compression) -> (PathBuf, Sha256Digest) {
     let digits = Path::new(DIGITS);
     let output = place.path().join(format!("{compression:?}.carton"));
-    let options = PackOptions {
-        metadata: Draft::parse(&std::fs::read_to_string(digits.join("carton.toml")).unwrap()).unwrap(),
-        metadata_folder: Some(digits.to_path_buf()),
-        misc: BTreeMap::from([("a file/of=mine".to_owned(), digits.join("README.md"))]),
-        compression,
-        config: Some(place.config()),
-        ..PackOptions::default()
-    };
-    let packed = Carton::pack(digits.join("model.onnx"), "onnx", &output, options).await.unwrap();
+    let metadata = Draft::parse(&std::fs::read_to_string(digits.join("carton.toml")).unwrap()).unwrap();
+    let pack = place
+        .pack(digits.join("model.onnx"), "onnx", &output)
+        .metadata(metadata)
+        .metadata_folder(digits)
+        .misc("a file/of=mine", digits.join("README.md"))
+        .compression(compression);
+    let packed = pack.await.unwrap();
     (output, packed.manifest_sha256)
 }
 
@@ -101,9 +96,8 @@ async fn python_reads_ours() {
         let Some(output) = python("read_carton.py", &[text(&path)]) else { return };
         let read: serde_json::Value = serde_json::from_str(&printed(output)).unwrap();
         assert_eq!(read["manifest_sha256"], hash.to_string(), "{compression:?}");
-        let package =
-            Carton::open(&path, OpenOptions { config: Some(place.config()), ..OpenOptions::default() }).await.unwrap();
-        let sizes: BTreeMap<_, _> = package.contents().files().into_iter().map(|file| (file.path, file.size)).collect();
+        let package = place.open(&path).await.unwrap();
+        let sizes: BTreeMap<_, _> = package.files().into_iter().map(|file| (file.path, file.size)).collect();
         assert_eq!(read["files"], serde_json::to_value(sizes).unwrap(), "{compression:?}");
         let names: Vec<_> = package.tensors().names().collect();
         assert_eq!(read["tensors"].as_object().unwrap().keys().collect::<Vec<_>>(), names);
@@ -121,8 +115,8 @@ async fn unzip_reads_ours() {
         }
         let folder = place.path().join(format!("{compression:?}"));
         printed(Command::new("unzip").arg("-q").arg(&path).arg("-d").arg(&folder).output().unwrap());
-        let model = Carton::load(&folder, place.load_options()).await.unwrap();
-        assert!(model.self_test(Tolerance::default()).await.unwrap().passed, "{compression:?}");
+        let model = place.load(&folder).await.unwrap();
+        assert!(model.self_test().await.unwrap().passed, "{compression:?}");
     }
 }
 
@@ -155,17 +149,16 @@ async fn pack_little(place: &Place, name: &str, reversed: bool, compression: Com
                     [runner.opts]\ndelay_ms = 0\n";
     let tensor = carton_tensor::NumericTensor::from_vec(vec![0.5_f32, -1.0], vec![1, 2]).unwrap();
     let words = carton_tensor::StringTensor::new(vec!["a".to_owned(), "b".to_owned()], vec![2]).unwrap();
-    let options = PackOptions {
-        metadata: Draft::parse(metadata).unwrap(),
-        framework_version: Some("=1.0.0".parse().unwrap()),
-        misc: BTreeMap::from([("note".to_owned(), model.join("text.txt"))]),
-        tensors: BTreeMap::from([("x".to_owned(), tensor.into()), ("words".to_owned(), words.into())]),
-        compression,
-        config: Some(place.config()),
-        ..PackOptions::default()
-    };
     let output = place.path().join(format!("{name}.carton"));
-    Carton::pack(&model, "noop", &output, options).await.unwrap();
+    let pack = place
+        .pack(&model, "noop", &output)
+        .metadata(Draft::parse(metadata).unwrap())
+        .framework_version("=1.0.0".parse().unwrap())
+        .misc("note", model.join("text.txt"))
+        .tensor("x", tensor)
+        .tensor("words", words)
+        .compression(compression);
+    pack.await.unwrap();
     std::fs::read(output).unwrap()
 }
 

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use carton_core::{Carton, Error, ErrorKind, InferOptions, Inputs, LoadOptions, Options};
+use carton_core::{Carton, Error, ErrorKind, Inputs};
 use carton_tensor::{DataType, NumericTensor, Tensor};
 use carton_tests::place::Place;
 use carton_tests::python_runner::{install, interpreter, load, pack};
@@ -62,7 +62,7 @@ async fn a_text_generator_streams() {
     let model = load(&place, GENERATOR, "generate", "").await;
     let inputs = || [("prompt", text("to be or not")), ("n", Tensor::scalar(1000_i64))];
     for _ in 0..2 {
-        let mut stream = model.infer_stream(inputs()).await.unwrap();
+        let mut stream = model.infer(inputs()).stream().await.unwrap();
         let mut n_items = 0;
         while let Some(outputs) = stream.next().await {
             let outputs = outputs.unwrap();
@@ -73,7 +73,8 @@ async fn a_text_generator_streams() {
         assert_eq!(n_items, 1000);
     }
     // One that is left early does not keep the runner from other calls.
-    let mut stream = model.infer_stream([("prompt", text("x")), ("n", Tensor::scalar(1_i64 << 40))]).await.unwrap();
+    let endless = [("prompt", text("x")), ("n", Tensor::scalar(1_i64 << 40))];
+    let mut stream = model.infer(endless).stream().await.unwrap();
     assert!(stream.next().await.unwrap().is_ok());
     drop(stream);
     // Of a stream with one item there is an answer, of others there is none.
@@ -91,7 +92,7 @@ async fn an_exception_is_an_error_of_its_call_with_its_traceback() {
     let model = load(&place, source, "f", "").await;
     for _ in 0..2 {
         let error = model.infer([("x", Tensor::scalar(1.0_f32))]).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Failure);
+        assert_eq!(error.kind(), ErrorKind::Model);
         let text = chain(&error);
         for expected in [
             "RuntimeError: no model today",
@@ -111,20 +112,22 @@ async fn an_exception_is_an_error_of_its_call_with_its_traceback() {
 #[tokio::test]
 async fn a_model_that_cannot_be_loaded_says_why() {
     let Some(place) = place() else { return };
-    let options = |name: &str, value: &str| Options::from([(name.to_owned(), value.into())]);
-    for (source, options, expected) in [
+    for (source, option, expected) in [
         (
             "import nonsense_that_is_nowhere",
-            Options::new(),
+            None,
             "main.py, line 1: ModuleNotFoundError: No module named 'nonsense_that_is_nowhere'",
         ),
-        ("def f(:", Options::new(), "SyntaxError"),
-        ("", options("infer_fn", "f"), "the module `main` (main.py) has no function `f`"),
-        ("", options("entrypoint_package", "x"), "the model has no module `x` (there are these: main.py)"),
+        ("def f(:", None, "SyntaxError"),
+        ("", Some(("infer_fn", "f")), "the module `main` (main.py) has no function `f`"),
+        ("", Some(("entrypoint_package", "x")), "the model has no module `x` (there are these: main.py)"),
     ] {
         let carton = pack(&place, source, "").await;
-        let load_options = LoadOptions { options, ..place.load_options() };
-        let error = Carton::load(carton, load_options).await.err().unwrap();
+        let mut load = place.load(carton);
+        if let Some((name, value)) = option {
+            load = load.option(name, value);
+        }
+        let error = load.await.err().unwrap();
         assert!(chain(&error).contains(expected), "expected `{expected}` in: {}", chain(&error));
         // The kind of errors that a runner refuses a model with: exit code 6.
         assert_eq!(error.kind(), ErrorKind::RunnerCrashed);
@@ -182,9 +185,8 @@ async fn inputs_may_be_written_to_where_the_model_says_so() {
     let carton = pack(&place, source, "").await;
     let x = Tensor::from(NumericTensor::from_vec(vec![1.5_f32; 100_000], vec![100_000]).unwrap());
     let load = async |writable: Option<bool>| {
-        let mut options = Options::from([("infer_fn".to_owned(), "f".into())]);
-        options.extend(writable.map(|writable| ("writable_inputs".to_owned(), writable.into())));
-        Carton::load(carton.clone(), LoadOptions { options, ..place.load_options() }).await.unwrap()
+        let writable = writable.map(|writable| ("writable_inputs".to_owned(), writable.into()));
+        place.load(&carton).option("infer_fn", "f").options(writable).await.unwrap()
     };
     for writable in [None, Some(false)] {
         let error = load(writable).await.infer([("x", x.clone())]).await.unwrap_err();
@@ -203,9 +205,7 @@ async fn a_device_that_is_not_there_is_unavailable() {
     let Some(place) = place() else { return };
     let carton = pack(&place, "def f():\n    return {}\n", "").await;
     for device in ["foo", "99", "GPU-00000000"] {
-        let options = Options::from([("infer_fn".to_owned(), "f".into())]);
-        let load_options = LoadOptions { options, device: Some(device.to_owned()), ..place.load_options() };
-        let error = Carton::load(carton.clone(), load_options).await.err().unwrap();
+        let error = place.load(&carton).option("infer_fn", "f").device(device).await.err().unwrap();
         assert_eq!(error.kind(), ErrorKind::NoRunner, "{}", chain(&error));
         assert!(chain(&error).contains(&format!("`{device}`")), "{}", chain(&error));
     }
@@ -242,7 +242,7 @@ async fn sealed_inputs_are_kept_by_the_runner() {
     let x = NumericTensor::from_vec(vec![0.5_f32; 100_000], vec![100_000]).unwrap();
     let sealed = model.seal([("x", Tensor::from(x))]).await.unwrap();
     for _ in 0..3 {
-        assert_eq!(value(&model.infer_sealed(&sealed).await.unwrap(), "y"), 50_000.0);
+        assert_eq!(value(&model.infer(&sealed).await.unwrap(), "y"), 50_000.0);
     }
 }
 
@@ -259,7 +259,7 @@ async fn outputs_of_the_wrong_type_are_errors_of_their_call() {
         ("other", "KeyError: 'other'"),
     ] {
         let error = model.infer([("kind", text(kind))]).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Failure);
+        assert_eq!(error.kind(), ErrorKind::Model);
         assert!(chain(&error).contains(expected), "expected `{expected}` in: {}", chain(&error));
         assert_eq!(value(&model.infer([("kind", text("good"))]).await.unwrap(), "y"), 1.0);
     }
@@ -331,7 +331,7 @@ async fn a_misbehaving_model_answers_all_the_same() {
         good(&model).await;
     }
     let error = model.infer([("trouble", text("no more memory"))]).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Failure, "{}", chain(&error));
+    assert_eq!(error.kind(), ErrorKind::Model, "{}", chain(&error));
     assert!(chain(&error).contains("MemoryError"), "{}", chain(&error));
     good(&model).await;
 }
@@ -365,8 +365,8 @@ async fn a_model_that_blocks_for_ever_ends_at_its_timeout() {
     for trouble in ["block", "spin"] {
         good(&model).await;
         let start = Instant::now();
-        let options = InferOptions { timeout: Some(Duration::from_millis(300)) };
-        let error = model.infer_with([("trouble", text(trouble))], options).await.unwrap_err();
+        let call = model.infer([("trouble", text(trouble))]).timeout(Duration::from_millis(300));
+        let error = call.await.unwrap_err();
         assert!(matches!(error, Error::Timeout { waiting: false, .. }), "{}", chain(&error));
         assert!(start.elapsed() < PATIENCE, "{:?}", start.elapsed());
     }
@@ -381,9 +381,7 @@ async fn what_a_model_prints_becomes_log_records() {
         def f():\n    print('a line of the model é')\n    print('to standard error \\ud800', file=sys.stderr)\n    \
         print('without an end', end='')\n    return {}\n";
     let carton = pack(&place, source, "").await;
-    let options = Options::from([("infer_fn".to_owned(), "f".into()), ("nonsense".to_owned(), 1.into())]);
-    let load_options = LoadOptions { options, ..place.load_options() };
-    let model = Carton::load(carton, load_options).await.unwrap();
+    let model = place.load(carton).option("infer_fn", "f").option("nonsense", 1).await.unwrap();
     model.infer(Inputs::none()).await.unwrap();
     drop(model);
     let expected =

@@ -3,15 +3,13 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fs;
-use std::ops::ControlFlow;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use carton_core::config::Config;
-use carton_core::network::{Network, NetworkOptions};
 use carton_core::runner::{InstallError, Installed, Installer, OfferedRunner, PLATFORM, Place, Requirement, package};
-use carton_core::{Carton, ErrorKind, Inputs, LoadOptions};
+use carton_core::{CancelToken, Carton, ErrorKind, Inputs, Sha256Digest};
 use carton_tests::server::{Answer, File, Server};
 
 const RUNNER: &str = env!("CARGO_BIN_EXE_carton-test-runner");
@@ -46,7 +44,7 @@ impl Site {
         );
         fs::write(runner.join("runner.toml"), descriptor).unwrap();
         let path = folder.path().join("echo.tar.gz");
-        let packaged = package(&runner, &path, &|| ControlFlow::Continue(()), &|_, _| {}).unwrap();
+        let packaged = package(&runner, &path, &CancelToken::default(), &|_, _| {}).unwrap();
         let archive = fs::read(&path).unwrap();
         let server = Server::start();
         let site = Self { folder, server, archive };
@@ -64,22 +62,33 @@ impl Site {
     }
 
     fn config(&self) -> Config {
-        Config { runner_index: Some(self.server.url("/index.json")), ..Config::in_folder(self.folder.path()) }
+        let mut config = Config::in_folder(self.folder.path());
+        config.runner_index = Some(self.server.url("/index.json"));
+        config
     }
 
     fn install(&self) -> Result<Installed, InstallError> {
-        let options = NetworkOptions {
-            idle_timeout: Duration::from_secs(5),
-            max_retries: 2,
-            first_pause: Duration::from_millis(5),
-            ..NetworkOptions::default()
-        };
+        self.install_until(&CancelToken::default())
+    }
+
+    fn install_until(&self, cancel_token: &CancelToken) -> Result<Installed, InstallError> {
+        let config = self.installer_config();
         let place = Place::parse(&self.server.url("/index.json")).unwrap();
-        let requirement = Requirement { name: "echo".to_owned(), framework_version: None, compat_version: None };
-        let network = Network::new(options);
-        let wanted = || ControlFlow::Continue(());
-        Installer { runner_dir: &self.runner_dir(), network: &network, progress: None, wanted: &wanted }
-            .from_index(&place, &requirement)
+        let installer = Installer::new(&config).cancel_token(cancel_token.clone());
+        installer.from_index(&place, &Requirement::new("echo"))
+    }
+
+    fn installer_config(&self) -> Config {
+        let mut config = self.config();
+        config.idle_timeout = Some(Duration::from_secs(5));
+        config.max_retries = Some(2);
+        config
+    }
+
+    /// The folders of downloads in the cache.
+    fn downloads(&self) -> Vec<PathBuf> {
+        let folder = self.config().cache_dir.join("downloads-v1");
+        names(&folder).into_iter().map(|name| folder.join(name)).collect()
     }
 
     /// What the registry can see, and what it cannot.
@@ -120,14 +129,75 @@ fn a_download_that_breaks_goes_on_the_next_time() {
     });
     let error = site.install().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Network, "{error}");
-    assert_eq!(site.names().0, [""; 0]);
-    assert_eq!(site.names().1.len(), 1, "what came is kept: {:?}", site.names());
+    assert_eq!(site.names(), (vec![], vec![]));
+    assert_eq!(site.downloads().len(), 1, "what came is kept");
     site.server.forget();
     site.server.serve("/files/echo.tar.gz", same);
     site.install().unwrap();
     let again = site.server.written_for("/files/echo.tar.gz");
     assert!(again < whole * 8 / 10, "{again} of {whole} bytes came again");
     assert_eq!(site.names(), (vec!["echo-1.0.0".to_owned()], vec![]));
+    assert_eq!(site.downloads().len(), 0, "an archive that was unpacked is not kept");
+}
+
+#[test]
+fn a_damaged_leftover_of_a_download_does_no_harm() {
+    let site = Site::new();
+    let whole = site.archive.len() as u64;
+    let file = File::new(site.archive.clone()).with_etag("\"1\"");
+    let same = file.clone();
+    site.server.route("/files/echo.tar.gz", move |request| {
+        let is_late = request.range(whole).is_none_or(|range| range.start >= whole / 2);
+        if is_late { Answer::status(503) } else { file.answer(request) }
+    });
+    site.install().unwrap_err();
+    let [folder] = site.downloads().try_into().unwrap();
+    fs::File::options().write(true).open(folder.join("data")).unwrap().write_all_at(b"damaged!", 0).unwrap();
+    site.server.serve("/files/echo.tar.gz", same);
+    site.install().unwrap();
+    assert_eq!(site.names(), (vec!["echo-1.0.0".to_owned()], vec![]));
+    assert_eq!(site.downloads().len(), 0);
+}
+
+/// A server that says nothing more is not waited for.
+#[test]
+fn a_cancelled_installation_ends_soon() {
+    let site = Site::new();
+    let file = File::new(site.archive.clone());
+    let stalling = file.clone();
+    site.server.route("/files/echo.tar.gz", move |request| stalling.answer(request).stall_after(1 << 20));
+    let token = CancelToken::default();
+    let (error, took) = std::thread::scope(|scope| {
+        let installing = scope.spawn(|| site.install_until(&token).unwrap_err());
+        site.server.wait_for_requests("/files/echo.tar.gz", 1);
+        std::thread::sleep(Duration::from_millis(300));
+        let cancelled = Instant::now();
+        token.cancel();
+        (installing.join().unwrap(), cancelled.elapsed())
+    });
+    assert_eq!(error.kind(), ErrorKind::Interrupted, "{error}");
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    assert_eq!(site.names(), (vec![], vec![]));
+    // A token stays cancelled, also before the first request.
+    assert_eq!(site.install_until(&token).unwrap_err().kind(), ErrorKind::Interrupted);
+    site.server.serve("/files/echo.tar.gz", file);
+    site.install().unwrap();
+}
+
+/// Local archives are not copied into the cache, which is not even opened for them.
+#[test]
+fn a_cache_that_cannot_be_used_matters_only_to_downloads() {
+    let site = Site::new();
+    let config = site.installer_config();
+    fs::write(&config.cache_dir, "no folder").unwrap();
+    let error = site.install().unwrap_err();
+    assert!(matches!(error, InstallError::Cache(_)), "{error}");
+    assert_eq!(error.kind(), ErrorKind::Machine);
+    assert!(error.hint().unwrap().contains("CARTON_CACHE_DIR"), "{:?}", error.hint());
+    assert_eq!(site.names(), (vec![], vec![]));
+    let archive = Place::parse(site.folder.path().join("echo.tar.gz").to_str().unwrap()).unwrap();
+    let digest = Some(Sha256Digest::of(&site.archive));
+    Installer::new(&config).from_archive(&archive, digest).unwrap();
 }
 
 #[test]
@@ -140,6 +210,7 @@ fn what_is_not_what_the_index_says_is_not_unpacked() {
     assert_eq!(error.kind(), ErrorKind::Integrity);
     assert!(error.to_string().starts_with("digest mismatch for `http://127.0.0.1:"), "{error}");
     assert_eq!(site.names(), (vec![], vec![]));
+    assert_eq!(site.downloads().len(), 0);
     site.server.serve("/files/echo.tar.gz", File::new(site.archive.clone()));
     site.install().unwrap();
 }
@@ -149,7 +220,7 @@ fn an_index_on_a_server_names_no_files_of_this_machine() {
     let site = Site::new();
     let secret = site.folder.path().join("echo.tar.gz");
     let index = serde_json::to_string(&{
-        let packaged = package(&site.folder.path().join("echo"), &secret, &|| ControlFlow::Continue(()), &|_, _| {});
+        let packaged = package(&site.folder.path().join("echo"), &secret, &CancelToken::default(), &|_, _| {});
         packaged.unwrap().offered(&format!("file://{}", secret.display()))
     });
     site.server.serve("/index.json", File::new(index.unwrap()));
@@ -183,28 +254,24 @@ async fn a_model_brings_its_runner() {
     let site = Site::new();
     let model = site.folder.path().join("model.bin");
     fs::write(&model, "weights").unwrap();
-    let load = |install_runners| {
-        let options = LoadOptions { config: Some(site.config()), install_runners, ..LoadOptions::default() };
-        Carton::load_unpacked(&model, "echo", "^1".parse().unwrap(), options)
+    let load = |version: &str| {
+        Carton::load_unpacked(&model, "echo").framework_version(version.parse().unwrap()).config(site.config())
     };
-    let error = load(false).await.unwrap_err();
+    let error = load("^1").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NoRunner);
-    assert!(error.hint().unwrap().contains("`carton runner install 'echo@^1'"), "{:?}", error.hint());
+    assert!(
+        error.hint().unwrap().contains("install the runner `echo` with framework version `^1`"),
+        "{:?}",
+        error.hint()
+    );
     assert!(site.server.exchanges().is_empty(), "nobody asked for the index");
-    let loaded = load(true).await.unwrap();
+    let loaded = load("^1").install_runners(true).await.unwrap();
     loaded.infer(Inputs::none()).await.unwrap();
     drop(loaded);
     site.server.forget();
-    load(true).await.unwrap();
+    load("^1").install_runners(true).await.unwrap();
     assert!(site.server.exchanges().is_empty(), "an installed runner needs no index");
-    let error = Carton::load_unpacked(
-        &model,
-        "echo",
-        "^2".parse().unwrap(),
-        LoadOptions { config: Some(site.config()), install_runners: true, ..LoadOptions::default() },
-    )
-    .await
-    .unwrap_err();
+    let error = load("^2").install_runners(true).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NoRunner);
     assert!(error.to_string().contains("offers no runner `echo`"), "{error}");
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use carton_core::Location;
-use carton_core::digest::Sha256Digest;
+use carton_core::Sha256Digest;
 use clap::Args;
 
 /// A carton and the hash it must have.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use carton_core::digest::Sha256Digest;
+use carton_core::Sha256Digest;
 use clap::{Args, ValueEnum};
 use semver::VersionReq;
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use carton_core::digest::Sha256Digest;
+use carton_core::Sha256Digest;
 use clap::{Args, Subcommand};
 
 use super::model::digest;

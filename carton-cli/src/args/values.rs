@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use carton_core::digest::Sha256Digest;
-use carton_core::links::Links;
-use carton_core::network::shown;
+use carton_core::Links;
+use carton_core::Sha256Digest;
+use carton_core::shown_url;
 use serde_json::Value;
 
 use super::model::digest;
@@ -147,7 +147,7 @@ impl LinkArgument {
         let Some((hash, url)) = hash_and_url.filter(|(hash, _)| !hash.starts_with("http")) else {
             return Err(LinkArgumentError { shown: "…".to_owned(), reason: "expected SHA256=URL".to_owned() });
         };
-        let error = |reason| LinkArgumentError { shown: format!("{hash}={}", shown(url)), reason };
+        let error = |reason| LinkArgumentError { shown: format!("{hash}={}", shown_url(url)), reason };
         let digest = digest(hash).map_err(error)?;
         Links::from_urls([(digest, vec![url.to_owned()])].into()).map_err(|invalid| error(invalid.to_string()))?;
         Ok((digest, url.to_owned()))

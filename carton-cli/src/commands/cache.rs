@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use carton_core::Sha256Digest;
 use carton_core::cache::{Cache, CachedCarton, CachedDownload, DamagedFile, PruneOptions};
-use carton_core::contents::ContentsError;
-use carton_core::digest::Sha256Digest;
+use carton_core::errors::ContentsError;
 use serde::Serialize;
 
 use super::Context;
@@ -174,9 +174,11 @@ async fn prune(arguments: PruneArgs, context: &Context<'_>) -> Result<Exit, Fail
     let output = context.output;
     let PruneArgs { older_than, max_size, dry_run } = arguments;
     let cache = open(context)?;
-    let pruned =
-        interrupt::blocking(move |_| cache.prune(&PruneOptions { older_than, max_size, dry_run }).map_err(failure))
-            .await?;
+    let mut options = PruneOptions::default();
+    options.older_than = older_than;
+    options.max_size = max_size;
+    options.dry_run = dry_run;
+    let pruned = interrupt::blocking(move |_| cache.prune(&options).map_err(failure)).await?;
     if output.is_json() {
         output.json(&PruneReport {
             dry_run,
@@ -212,10 +214,10 @@ async fn verify(context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
     let cache = open(context)?;
     let display = Arc::clone(output.progress());
-    let report = interrupt::blocking(move |wanted| {
+    let report = interrupt::blocking(move |cancel_token| {
         let advance = |done, total| {
             display.update("verifying", done, Some(total), true);
-            if wanted.control().is_break() { Err(ContentsError::Interrupted) } else { Ok(()) }
+            if cancel_token.is_cancelled() { Err(ContentsError::Interrupted) } else { Ok(()) }
         };
         cache.verify(&advance).map_err(|error| carton_core::Error::from(error).into())
     })
@@ -254,7 +256,7 @@ fn open(context: &Context<'_>) -> Result<Cache, Failure> {
     Cache::open(&context.config.cache_dir).map_err(failure)
 }
 
-fn failure(error: carton_core::cache::CacheError) -> Failure {
+fn failure(error: carton_core::errors::CacheError) -> Failure {
     carton_core::Error::from(error).into()
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use carton_core::package::Package;
+use carton_core::Package;
 use carton_core::{Carton, Error, SampleComparison, SampleResult};
 use carton_tensor::{Tensor, Tolerance};
 use serde::Serialize;

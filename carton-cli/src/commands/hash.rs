@@ -1,6 +1,6 @@
 //! `carton hash`: the hash that identifies a model.
 
-use carton_core::digest::Sha256Digest;
+use carton_core::Sha256Digest;
 use serde::Serialize;
 
 use super::{Context, open};
@@ -13,7 +13,7 @@ struct Hash {
 }
 
 pub(super) async fn run(model: ModelArgs, context: &Context<'_>) -> Result<Exit, Failure> {
-    let manifest_sha256 = open::open(&model, context).await?.contents().manifest_hash();
+    let manifest_sha256 = open::open(&model, context).await?.manifest_sha256();
     if context.output.is_json() {
         context.output.json(&Hash { manifest_sha256 })?;
     } else if let Some(hash) = manifest_sha256 {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use carton_core::package::Info;
+use carton_core::Info;
 
 use crate::args::ModelArgs;
 use crate::output::{printable, shell_word};

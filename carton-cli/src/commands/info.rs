@@ -1,7 +1,7 @@
 //! `carton info`: what a carton says about its model.
 
+use carton_core::Info;
 use carton_core::metadata::TensorSpec;
-use carton_core::package::Info;
 use carton_tensor::{Dimension, SymbolicShape};
 
 use super::{Context, how_to_run, open, warn_each};

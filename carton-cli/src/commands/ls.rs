@@ -1,7 +1,7 @@
 //! `carton ls`: the files in a carton.
 
-use carton_core::archive::Method;
-use carton_core::contents::FileInfo;
+use carton_core::FileInfo;
+use carton_core::Method;
 use serde::Serialize;
 
 use super::{Context, open};

@@ -19,7 +19,7 @@ mod tensor;
 mod unpack;
 mod verify;
 
-use carton_core::config::Config;
+use carton_core::Config;
 
 use crate::args::{Cli, Command};
 use crate::failure::{Exit, Failure};
@@ -30,6 +30,14 @@ use crate::output::{Output, one_line};
 struct Context<'a> {
     config: Config,
     output: &'a Output,
+}
+
+/// Calls a setter of an operation where there is a value for it.
+fn set<B, V>(operation: B, value: Option<V>, setter: impl FnOnce(B, V) -> B) -> B {
+    match value {
+        Some(value) => setter(operation, value),
+        None => operation,
+    }
 }
 
 /// Warns of each, and of no more than people read.

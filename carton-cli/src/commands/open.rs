@@ -1,30 +1,19 @@
 //! Opening the carton that a command is about.
 
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use carton_core::archive::Archive;
-use carton_core::contents::Work;
-use carton_core::package::Package;
-use carton_core::source::FileSource;
-use carton_core::{Carton, OpenOptions, ProgressCallback, ProgressEvent, Stage};
+use carton_core::{Carton, Open, Package, ProgressEvent};
 
-use super::Context;
+use super::{Context, set};
 use crate::args::ModelArgs;
 use crate::failure::{Exit, Failure};
-use crate::interrupt::Wanted;
-use crate::progress::ProgressDisplay;
 
 /// Opens a carton without starting a runner.
 pub(super) async fn open(model: &ModelArgs, context: &Context<'_>) -> Result<Package, Failure> {
-    let options = OpenOptions {
-        expect: model.expect,
-        allow_file_links: model.allow_file_links,
-        config: Some(context.config.clone()),
-        progress: progress(context),
-    };
-    Carton::open(model.location(), options).await.map_err(|error| explained(error, &model.path))
+    let open = Carton::open(model.location()).allow_file_links(model.allow_file_links).config(context.config.clone());
+    let open = set(open, model.expect, Open::expect_hash);
+    set(open, progress(context), Open::progress).await.map_err(|error| explained(error, &model.path))
 }
 
 /// Adds what to do when the file is no carton at all, rather than a damaged one.
@@ -49,39 +38,15 @@ pub(super) fn looks_bare(path: &Path) -> bool {
         return !path.join("carton.toml").is_file();
     }
     // Frameworks use zip files too, so one is a carton only if it has the parts of one.
-    path.is_file() && !has_the_parts_of_a_carton(path)
+    path.is_file() && !Carton::looks_like_one(path)
 }
 
-fn has_the_parts_of_a_carton(path: &Path) -> bool {
-    let Ok(source) = FileSource::open(path) else { return false };
-    let archive = Archive::open(Arc::new(source));
-    archive.is_ok_and(|archive| archive.get("MANIFEST").is_some() && archive.get("carton.toml").is_some())
-}
-
-/// Shows what the library reports; `None` when nobody would see it.
-pub(super) fn progress(context: &Context<'_>) -> Option<ProgressCallback> {
+/// Shows what the library reports; `None` where nothing of it would be seen.
+pub(super) fn progress(context: &Context<'_>) -> Option<impl Fn(&ProgressEvent) + Clone + Send + Sync + 'static> {
     let display = Arc::clone(context.output.progress());
-    display.is_shown().then(|| {
-        Arc::new(move |event: &ProgressEvent| {
-            let is_bytes = event.unit == "bytes";
-            display.update_kept(&event.stage.to_string(), event.done, event.kept, event.total, is_bytes);
-        }) as ProgressCallback
+    let is_shown = display.is_shown();
+    is_shown.then_some(move |event: &ProgressEvent| {
+        let is_bytes = event.unit == "bytes";
+        display.update_kept(&event.stage.to_string(), event.done, event.kept, event.total, is_bytes);
     })
-}
-
-/// Shows the progress of work on the contents of a carton, and stops it when it is no longer wanted.
-pub(super) fn on_bytes<'a>(
-    stage: &'a str,
-    display: &'a ProgressDisplay,
-    wanted: &'a Wanted,
-) -> impl Fn(carton_core::contents::Progress) -> ControlFlow<()> + 'a {
-    let fetching = Stage::Fetch.to_string();
-    move |progress| {
-        let stage = match progress.work {
-            Work::Fetch => fetching.as_str(),
-            Work::Read => stage,
-        };
-        display.update_kept(stage, progress.bytes_done, progress.bytes_kept, Some(progress.bytes_total), true);
-        wanted.control()
-    }
 }

@@ -5,18 +5,17 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use carton_core::archive::Compression;
-use carton_core::digest::Sha256Digest;
-use carton_core::links::Links;
-use carton_core::metadata::{Draft, MetadataError};
-use carton_core::signature::cast_inputs;
-use carton_core::tensor_data::TensorFormat;
-use carton_core::{
-    Carton, Inputs, Location, Options, PackCheck, PackOptions, RecordSelfTest, ResolveOptions, UnknownKey,
-};
+use carton_core::Compression;
+use carton_core::Links;
+use carton_core::Sha256Digest;
+use carton_core::TensorFormat;
+use carton_core::cast_inputs;
+use carton_core::errors::MetadataError;
+use carton_core::metadata::Draft;
+use carton_core::{Carton, Location, Pack, PackCheck, Resolve, UnknownKey};
 use serde::Serialize;
 
-use super::{Context, open, shrink, warn_each};
+use super::{Context, open, set, shrink, warn_each};
 use crate::args::{CompressionChoice, LinkArgument, MiscArgument, PackArgs, TensorFormatChoice};
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
@@ -73,33 +72,29 @@ pub(super) async fn run(arguments: PackArgs, context: &Context<'_>) -> Result<Ex
     };
     let recorded = arguments.record_self_test;
     let inputs = interrupt::blocking(move |_| Ok(ReadInputs::read(recorded)?)).await?;
-    let mut pack_options = Options::new();
-    if arguments.bundle_wheels {
-        pack_options.insert("bundle_wheels".to_owned(), true.into());
-    }
-    let options = PackOptions {
-        pack_options,
-        metadata_folder: arguments.metadata.as_deref().and_then(Path::parent).map(Path::to_path_buf),
-        metadata: draft,
-        framework_version: arguments.framework_version,
-        options: arguments.options.into_iter().map(|option| (option.key, option.value)).collect(),
-        misc: misc_files(arguments.misc)?,
-        check: !arguments.no_check,
-        links: links(arguments.link)?,
-        known_links: arguments.links.as_deref().map(shrink::read_links).transpose()?.unwrap_or_default(),
-        install_runners: arguments.install_runners,
-        compression: compression(arguments.compression),
-        tensor_format: match arguments.tensor_format {
+    let pack = Carton::pack(&arguments.path, path)
+        .runner(runner)
+        .metadata(draft)
+        .options(arguments.options.into_iter().map(|option| (option.key, option.value)))
+        .check(!arguments.no_check)
+        .links(links(arguments.link)?)
+        .install_runners(arguments.install_runners)
+        .compression(compression(arguments.compression))
+        .tensor_format(match arguments.tensor_format {
             TensorFormatChoice::Bin => TensorFormat::Bin,
             TensorFormatChoice::Safetensors => TensorFormat::Safetensors,
             TensorFormatChoice::Ztensor => TensorFormat::Ztensor,
-        },
-        config: Some(context.config.clone()),
-        progress: open::progress(context),
-        ..PackOptions::default()
-    };
+        })
+        .config(context.config.clone());
+    let pack =
+        set(pack, arguments.bundle_wheels.then_some(true), |pack, bundle| pack.pack_option("bundle_wheels", bundle));
+    let pack = set(pack, arguments.metadata.as_deref().and_then(Path::parent), Pack::metadata_folder);
+    let pack = set(pack, arguments.framework_version, Pack::framework_version);
+    let pack = set(pack, arguments.links.as_deref().map(shrink::read_links).transpose()?, Pack::known_links);
+    let pack = misc_files(arguments.misc)?.into_iter().fold(pack, |pack, (name, file)| pack.misc(name, file));
+    let pack = set(pack, open::progress(context), Pack::progress);
     let explained = |error| Failure::from(error).instead_of(Exit::Integrity, Exit::Failure);
-    let mut packing = Carton::prepare_pack(&arguments.path, &runner, options).await.map_err(explained)?;
+    let mut packing = pack.prepare().await.map_err(explained)?;
     if !inputs.is_empty() {
         let specs = packing.declared_inputs().map_err(explained)?;
         let declared = specs.iter().map(|input| DeclaredInput { name: &input.name, dtype: input.dtype });
@@ -108,9 +103,9 @@ pub(super) async fn run(arguments: PackArgs, context: &Context<'_>) -> Result<Ex
             let specs = specs.to_vec();
             inputs = interrupt::blocking(move |_| cast_inputs(&specs, inputs).map_err(Failure::usage)).await?;
         }
-        packing.record(RecordSelfTest { name: None, inputs: Inputs::from(inputs) }).map_err(explained)?;
+        packing.record(inputs).map_err(explained)?;
     }
-    let packed = packing.write(&path).await.map_err(explained)?;
+    let packed = packing.write().await.map_err(explained)?;
     if packed.has_tensor_file {
         warnings.add(
             "the carton's tensors are in one file, which only readers that know of it can read: others cannot open the carton".to_owned(),
@@ -163,15 +158,13 @@ async fn resolve(arguments: PackArgs, context: &Context<'_>) -> Result<Exit, Fai
             PathBuf::from(format!("{}.carton", name.strip_suffix(".shrunk").unwrap_or(&name)))
         }
     };
-    let options = ResolveOptions {
-        compression: compression(arguments.compression),
-        expect: arguments.expect,
-        allow_file_links: arguments.allow_file_links,
-        config: Some(context.config.clone()),
-        progress: open::progress(context),
-    };
     let location = arguments.path.to_str().map_or_else(|| Location::from(&arguments.path), Location::from);
-    let packed = Carton::resolve(location, &path, options).await;
+    let resolve = Carton::resolve(location, path)
+        .compression(compression(arguments.compression))
+        .allow_file_links(arguments.allow_file_links)
+        .config(context.config.clone());
+    let resolve = set(resolve, arguments.expect, Resolve::expect_hash);
+    let packed = set(resolve, open::progress(context), Resolve::progress).await;
     report(packed.map_err(|error| open::explained(error, &arguments.path))?, Vec::new(), context)
 }
 

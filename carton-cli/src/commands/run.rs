@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 
 use carton_core::metadata::Signature;
-use carton_core::signature::{SignatureMode, cast_inputs};
-use carton_core::{CallTimings, Carton, InferOptions, Inputs, LoadOptions};
+use carton_core::{CallTimings, Carton, Load};
+use carton_core::{SignatureMode, cast_inputs};
 use carton_tensor::{Tensor, Tolerance};
-use semver::VersionReq;
 use serde::Serialize;
 
-use super::{Context, example, open, self_test};
+use super::{Context, example, open, self_test, set};
 use crate::args::{RunArgs, SignatureChoice};
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
@@ -64,30 +63,11 @@ fn tolerance(arguments: &RunArgs) -> Tolerance {
 /// Loads the model: a carton, or with `--runner` whatever is there.
 async fn load(arguments: &RunArgs, context: &Context<'_>) -> Result<Carton, Failure> {
     let model = &arguments.model;
-    let options = LoadOptions {
-        expect: model.expect,
-        device: arguments.device.clone(),
-        options: arguments.options.iter().map(|option| (option.key.clone(), option.value.clone())).collect(),
-        runner: arguments.runner.clone(),
-        framework_version: arguments.framework_version.clone(),
-        install_runners: arguments.install_runners,
-        signature: match arguments.signature {
-            SignatureChoice::Strict => SignatureMode::Strict,
-            SignatureChoice::Warn => SignatureMode::Warn,
-            SignatureChoice::Off => SignatureMode::Off,
-        },
-        timeout: arguments.timeout,
-        config: Some(context.config.clone()),
-        progress: open::progress(context),
-        allow_file_links: model.allow_file_links,
-        ..LoadOptions::default()
-    };
     if let Some(runner) = &arguments.runner
         && model.expect.is_none()
         && open::looks_bare(&model.path)
     {
-        let version = arguments.framework_version.clone().unwrap_or(VersionReq::STAR);
-        return Ok(Carton::load_unpacked(&model.path, runner, version, options).await?);
+        return Ok(as_asked(Carton::load_unpacked(&model.path, runner), arguments, context).await?);
     }
     if arguments.self_test {
         // Before a runner is started for nothing.
@@ -96,7 +76,28 @@ async fn load(arguments: &RunArgs, context: &Context<'_>) -> Result<Carton, Fail
     if let Some(name) = &arguments.example {
         example::require(&open::open(model, context).await?, name)?;
     }
-    Carton::load(model.location(), options).await.map_err(|error| open::explained(error, &model.path))
+    let load = set(Carton::load(model.location()), arguments.runner.as_deref(), Load::runner);
+    as_asked(load, arguments, context).await.map_err(|error| open::explained(error, &model.path))
+}
+
+/// Loads as the arguments say.
+fn as_asked(load: Load, arguments: &RunArgs, context: &Context<'_>) -> Load {
+    let options = arguments.options.iter().map(|option| (option.key.clone(), option.value.clone()));
+    let load = load
+        .options(options)
+        .install_runners(arguments.install_runners)
+        .signature(match arguments.signature {
+            SignatureChoice::Strict => SignatureMode::Strict,
+            SignatureChoice::Warn => SignatureMode::Warn,
+            SignatureChoice::Off => SignatureMode::Off,
+        })
+        .allow_file_links(arguments.model.allow_file_links)
+        .config(context.config.clone());
+    let load = set(load, arguments.model.expect, Load::expect_hash);
+    let load = set(load, arguments.device.as_deref(), Load::device);
+    let load = set(load, arguments.framework_version.clone(), Load::framework_version);
+    let load = set(load, arguments.timeout, Load::timeout);
+    set(load, open::progress(context), Load::progress)
 }
 
 async fn infer(model: &Carton, inputs: ReadInputs, arguments: RunArgs, context: &Context<'_>) -> Result<Exit, Failure> {
@@ -117,7 +118,7 @@ async fn infer(model: &Carton, inputs: ReadInputs, arguments: RunArgs, context: 
         })
         .await?;
     }
-    let (outputs, timings) = model.infer_timed(Inputs::from(inputs), InferOptions::default()).await?;
+    let (outputs, timings) = model.infer(inputs).timed().await?;
     let (outputs, example) = match &arguments.example {
         Some(name) => example::compare(model, name, outputs, tolerance(&arguments)).await?,
         None => (outputs, None),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use carton_core::package::Package;
+use carton_core::Package;
 use carton_core::{Carton, OutputResult, SelfTestOutcome, SelfTestReport, SelfTestResult};
 use carton_tensor::Tolerance;
 
@@ -26,7 +26,7 @@ pub(super) fn require(package: &Package) -> Result<(), Failure> {
 /// Runs the self-tests of a loaded model and reports how they went.
 pub(super) async fn run(model: &Carton, tolerance: Tolerance, context: &Context<'_>) -> Result<Exit, Failure> {
     require(model.package())?;
-    let report = model.self_test(tolerance).await?;
+    let report = model.self_test().tolerance(tolerance).await?;
     context.output.progress().finish();
     if context.output.is_json() {
         context.output.json(&report)?;

@@ -4,13 +4,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use carton_core::digest::Sha256Digest;
-use carton_core::links::{self, Links, LinksError};
-use carton_core::network::{Url, address};
-use carton_core::{Carton, DEFAULT_MIN_SIZE, Error, LeaveOut, LeftOut, ShrinkError, ShrinkOptions};
+use carton_core::Sha256Digest;
+use carton_core::errors::{LinksError, ShrinkError};
+use carton_core::{Carton, DEFAULT_MIN_SIZE, Error, LeaveOut, LeftOut, Links, Shrink, shown_url};
 use serde::Serialize;
 
-use super::{Context, open};
+use super::{Context, open, set};
 use crate::args::ShrinkArgs;
 use crate::failure::{Exit, Failure};
 use crate::output::{Align, Table, byte_size, count, one_line};
@@ -19,7 +18,7 @@ use crate::output::{Align, Table, byte_size, count, one_line};
 enum ShrinkArgumentError {
     #[error("cannot read `{}`", path.display())]
     ReadLinks { path: PathBuf, source: io::Error },
-    #[error("cannot use `{}`: it is no regular file of at most {} bytes", path.display(), links::MAX_LENGTH)]
+    #[error("cannot use `{}`: it is no regular file of at most {} bytes", path.display(), Links::MAX_LENGTH)]
     LargeLinks { path: PathBuf },
     #[error("cannot use `{}`", path.display())]
     Links { path: PathBuf, source: LinksError },
@@ -51,10 +50,8 @@ struct File {
 
 impl From<LeftOut> for File {
     fn from(file: LeftOut) -> Self {
-        // A LINKS file has nothing else.
-        let shown = |url: &String| Url::parse(url).map_or_else(|_| "…".to_owned(), |url| address(&url));
         let LeftOut { path, sha256, size, urls, saved, .. } = file;
-        Self { path, sha256, size, urls: urls.iter().map(shown).collect(), saved }
+        Self { path, sha256, size, urls: urls.iter().map(|url| shown_url(url)).collect(), saved }
     }
 }
 
@@ -66,20 +63,17 @@ pub(super) async fn run(arguments: ShrinkArgs, context: &Context<'_>) -> Result<
     };
     let leave_out = match (&arguments.links, arguments.url_prefix) {
         (Some(links), _) => LeaveOut::Linked(read_links(links)?),
-        (None, prefix) => LeaveOut::Large {
-            url_prefix: prefix.unwrap_or_default(),
-            min_size: arguments.min_size.unwrap_or(DEFAULT_MIN_SIZE),
-        },
+        (None, prefix) => {
+            LeaveOut::large_from(prefix.unwrap_or_default(), arguments.min_size.unwrap_or(DEFAULT_MIN_SIZE))
+        }
     };
-    let options = ShrinkOptions {
-        save_files: arguments.save_files,
-        expect: arguments.model.expect,
-        allow_file_links: arguments.model.allow_file_links,
-        config: Some(context.config.clone()),
-        progress: open::progress(context),
-        ..ShrinkOptions::new(leave_out)
-    };
-    let shrunk = Carton::shrink(arguments.model.location(), &path, options).await.map_err(|error| match error {
+    let shrink = Carton::shrink(arguments.model.location(), &path, leave_out)
+        .allow_file_links(arguments.model.allow_file_links)
+        .config(context.config.clone());
+    let shrink = set(shrink, arguments.model.expect, Shrink::expect_hash);
+    let shrink = set(shrink, arguments.save_files, Shrink::save_files);
+    let shrink = set(shrink, open::progress(context), Shrink::progress);
+    let shrunk = shrink.await.map_err(|error| match error {
         Error::Shrink(ShrinkError::Prefix { .. }) => Failure::usage(error),
         Error::Shrink(ShrinkError::NoneLarge { .. }) => {
             Failure::from(error).hint("leave out smaller files too: --min-size SIZE")
@@ -127,7 +121,7 @@ fn text(shrunk: &Shrunk) -> String {
 pub(super) fn read_links(path: &Path) -> Result<Links, Failure> {
     let unreadable = |source| Failure::new(ShrinkArgumentError::ReadLinks { path: path.to_path_buf(), source });
     let metadata = fs::metadata(path).map_err(unreadable)?;
-    if !metadata.is_file() || metadata.len() > links::MAX_LENGTH as u64 {
+    if !metadata.is_file() || metadata.len() > Links::MAX_LENGTH as u64 {
         return Err(Failure::new(ShrinkArgumentError::LargeLinks { path: path.to_path_buf() }));
     }
     let bytes = fs::read(path).map_err(unreadable)?;

@@ -1,15 +1,13 @@
 //! `carton unpack`: everything in a carton into a folder.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use carton_core::digest::Sha256Digest;
+use carton_core::{Sha256Digest, Unpack};
 use serde::Serialize;
 
-use super::{Context, open};
+use super::{Context, open, set};
 use crate::args::UnpackArgs;
 use crate::failure::{Exit, Failure};
-use crate::interrupt;
 use crate::output::{count, one_line};
 
 #[derive(Serialize)]
@@ -32,17 +30,9 @@ pub(super) async fn run(arguments: UnpackArgs, context: &Context<'_>) -> Result<
         None => default_folder(&arguments.model.path)?,
     };
     let package = open::open(&arguments.model, context).await?;
-    let unpacked = Unpacked {
-        path: path.clone(),
-        files: package.contents().files().len(),
-        manifest_sha256: package.contents().manifest_hash(),
-    };
-    let display = Arc::clone(output.progress());
-    interrupt::blocking(move |wanted| {
-        let on_progress = open::on_bytes("unpacking", &display, wanted);
-        package.contents().unpack(&path, &on_progress).map_err(|error| carton_core::Error::from(error).into())
-    })
-    .await?;
+    let unpacked =
+        Unpacked { path: path.clone(), files: package.files().len(), manifest_sha256: package.manifest_sha256() };
+    set(package.unpack(path), open::progress(context), Unpack::progress).await?;
     if output.is_json() {
         output.json(&unpacked)?;
     } else {

@@ -1,15 +1,11 @@
 //! `carton verify`: every file against the manifest.
 
-use std::sync::Arc;
-
-use carton_core::contents::VerifyReport;
-use carton_core::digest::Sha256Digest;
+use carton_core::{Sha256Digest, Verify, VerifyReport};
 use serde::Serialize;
 
-use super::{Context, open, warn_each};
+use super::{Context, open, set, warn_each};
 use crate::args::ModelArgs;
 use crate::failure::{Exit, Failure, causes_in_one_line};
-use crate::interrupt;
 use crate::output::{Role, byte_size, count, one_line};
 
 #[derive(Serialize)]
@@ -36,12 +32,7 @@ pub(super) async fn run(model: ModelArgs, context: &Context<'_>) -> Result<Exit,
     let output = context.output;
     let package = open::open(&model, context).await?;
     let oddities = package.oddities();
-    let display = Arc::clone(output.progress());
-    let report = interrupt::blocking(move |wanted| {
-        let on_progress = open::on_bytes("verifying", &display, wanted);
-        package.contents().verify(&on_progress).map_err(|error| carton_core::Error::from(error).into())
-    })
-    .await?;
+    let report = set(package.verify(), open::progress(context), Verify::progress).await?;
     output.progress().finish();
 
     let mut report = Report::from(report);

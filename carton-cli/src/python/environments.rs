@@ -8,6 +8,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use carton_core::CancelToken;
+
 /// The environments in the folder of runners' data.
 const FOLDER: &str = "python/environments-v1";
 /// What an environment has that was finished. It goes first: half an environment is not to be used.
@@ -53,17 +55,17 @@ impl EnvironmentError {
 /// `dry_run` nothing is deleted.
 ///
 /// # Errors
-/// One cannot be looked at or deleted; those before it are deleted.
+/// One cannot be looked at or deleted; those before it are deleted. Once `cancel_token` is cancelled, the others stay.
 pub(crate) fn prune(
     runner_data_dir: &Path,
     older_than: Option<Duration>,
     dry_run: bool,
-    is_wanted: &dyn Fn() -> bool,
+    cancel_token: &CancelToken,
 ) -> Result<Pruned, EnvironmentError> {
     let folder = runner_data_dir.join(FOLDER);
     let mut pruned = Pruned::default();
     for key in keys(&folder)? {
-        if !is_wanted() {
+        if cancel_token.is_cancelled() {
             break;
         }
         let (path, place) = (folder.join(&key), folder.join(format!("{key}.lock")));
@@ -193,7 +195,7 @@ mod tests {
         File::create(folder.join(format!("{}.lock", key('c')))).unwrap().set_modified(old).unwrap();
 
         let run = |older_than, dry_run| {
-            let pruned = prune(data.path(), older_than, dry_run, &|| true).unwrap();
+            let pruned = prune(data.path(), older_than, dry_run, &CancelToken::default()).unwrap();
             let names =
                 pruned.environments.iter().map(|one| one.path.file_name().unwrap().to_str().unwrap().to_owned());
             assert_eq!(pruned.n_in_use, 1);
@@ -211,7 +213,10 @@ mod tests {
         left.sort();
         assert_eq!(left, [key('b'), format!("{}.lock", key('b')), "somebody's own".to_owned()]);
         drop(used);
-        assert_eq!(prune(data.path(), None, false, &|| true).unwrap().environments.len(), 1);
-        assert_eq!(prune(&data.path().join("nothing"), None, false, &|| true).unwrap().environments.len(), 0);
+        assert_eq!(prune(data.path(), None, false, &CancelToken::default()).unwrap().environments.len(), 1);
+        assert_eq!(
+            prune(&data.path().join("nothing"), None, false, &CancelToken::default()).unwrap().environments.len(),
+            0
+        );
     }
 }

@@ -8,10 +8,7 @@ use std::borrow::Cow;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use carton_core::runner::{
-    Descriptor, INTERFACE_VERSION, Installed, Installer, ModelFilesMode, PLATFORM, RELEASE_DATE, Requirement,
-    RunnerFile,
-};
+use carton_core::runner::{Descriptor, Installed, Installer, Requirement, RunnerFile};
 
 use crate::failure::Failure;
 use interpreter::Interpreter;
@@ -90,15 +87,15 @@ pub(crate) fn install(
     asked: Option<&str>,
     requirement: &Requirement,
 ) -> Result<(Installed, String), Failure> {
-    let interpreter = interpreter::find(asked, requirement.framework_version.as_ref(), installer.wanted)?;
+    let interpreter = interpreter::find(asked, requirement.framework_version.as_ref(), &|| installer.control())?;
     let descriptors = COMPAT_VERSIONS.iter().map(|&compat_version| descriptor(&interpreter, compat_version));
     let descriptors: Option<Vec<Descriptor>> = descriptors.collect();
     let descriptors = descriptors.ok_or_else(|| Failure::new(RunnerError::Version))?;
     let start = start(&interpreter.path).ok_or_else(|| Failure::new(RunnerError::Path(interpreter.path.clone())))?;
     let mut files: Vec<RunnerFile<'_>> =
-        PACKAGE.iter().map(|&(path, contents)| RunnerFile { path, contents, is_executable: false }).collect();
+        PACKAGE.iter().map(|&(path, contents)| RunnerFile::new(path, contents)).collect();
     for (path, text) in &start {
-        files.push(RunnerFile { path, contents: text.as_bytes(), is_executable: *path == EXECUTABLE });
+        files.push(RunnerFile::new(path, text.as_bytes()).executable(*path == EXECUTABLE));
     }
     let installed = installer.from_files(&descriptors, &files).map_err(carton_core::Error::from)?;
     compile(&interpreter, &installed.folder);
@@ -106,18 +103,10 @@ pub(crate) fn install(
 }
 
 fn descriptor(interpreter: &Interpreter, runner_compat_version: u64) -> Option<Descriptor> {
-    Some(Descriptor {
-        runner_name: RUNNER_NAME.to_owned(),
-        framework_version: interpreter.version.clone(),
-        runner_compat_version,
-        runner_interface_version: INTERFACE_VERSION,
-        runner_release_date: RELEASE_DATE.parse().ok()?,
-        runner_path: EXECUTABLE.into(),
-        args: Vec::new(),
-        platform: PLATFORM.to_owned(),
-        files: ModelFilesMode::Directory,
-        environment: ENVIRONMENT.iter().map(|&name| name.to_owned()).collect(),
-    })
+    let mut descriptor = Descriptor::new(RUNNER_NAME, interpreter.version.clone(), EXECUTABLE).ok()?;
+    descriptor.runner_compat_version = runner_compat_version;
+    descriptor.environment = ENVIRONMENT.iter().map(|&name| name.to_owned()).collect();
+    Some(descriptor)
 }
 
 /// The files that start the package with the interpreter at `path`. A first line that is too long, or a path with spaces, which

@@ -11,6 +11,7 @@ use carton_tensor::weights::WeightsError;
 use carton_tensor::ztensor::{SparseError, ZTensorError};
 
 use crate::failure::{Exit, Failure};
+use crate::hints;
 use crate::output::count;
 
 /// Why tensors cannot be read or written.
@@ -130,7 +131,7 @@ impl TensorFileError {
             }
             Self::OutputIsSource { .. } => Some("write to another file, and rename it afterwards".to_owned()),
             Self::CannotHold { hint, .. } => Some((*hint).to_owned()),
-            Self::Carton(error) => error.hint(),
+            Self::Carton(error) => hints::hint(error),
             error => match error.as_ztensor()? {
                 ZTensorError::Sparse(SparseError::DenseSize { .. }) => {
                     Some("if it should be that large, allow it with --max-dense SIZE, such as 64GB".to_owned())

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use carton_core::tensor_data;
+use carton_core::TensorEntry;
 use carton_tensor::files::{ElementType, Entry, TensorFile, TensorFileFormat};
 use carton_tensor::ztensor::Version;
 use carton_tensor::{DataType, element_count};
@@ -89,7 +89,7 @@ fn of_file(file: &TensorFile, path: &Path, entry: &Entry<'_>) -> Listed {
     }
 }
 
-fn of_carton(name: &str, entry: &tensor_data::Entry) -> Listed {
+fn of_carton(name: &str, entry: &TensorEntry) -> Listed {
     let nothing = Listed {
         name: name.to_owned(),
         dtype: None,
@@ -104,7 +104,7 @@ fn of_carton(name: &str, entry: &tensor_data::Entry) -> Listed {
         not_in_1_1: None,
     };
     match entry {
-        tensor_data::Entry::Plain { dtype, shape, .. } | tensor_data::Entry::Member { dtype, shape, .. } => {
+        TensorEntry::Plain { dtype, shape, .. } | TensorEntry::Member { dtype, shape, .. } => {
             let element_type = ElementType::from_data_type(*dtype);
             let bytes = element_type.and_then(|dtype| dtype.n_bytes(element_count(shape)?));
             let bytes = bytes.and_then(|bytes| u64::try_from(bytes).ok());

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use carton_core::package::Package;
+use carton_core::Package;
 use carton_tensor::files::TensorFile;
 
 /// What was opened.

@@ -7,6 +7,7 @@ use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use carton_core::CancelToken;
 use carton_tensor::files::{ElementType, PendingFile, RawTensor};
 use carton_tensor::npy::{Array, NpzWriter, write_array};
 use carton_tensor::safetensors::{self, Layout, Metadata, SafetensorsError};
@@ -16,7 +17,7 @@ use super::error::{TensorFileError, io_cause, shown_name};
 use super::source::Value;
 use super::ztensor_output::ZtensorOutput;
 use crate::args::SinkArgs;
-use crate::interrupt::{Leftover, Wanted, begin_publishing};
+use crate::interrupt::{Leftover, begin_publishing};
 
 /// The longest name of a tensor in an .npz file: an entry's name has at most 65,535 bytes, `.npy` included.
 const LONGEST_NPZ_NAME: usize = 65_535 - ".npy".len();
@@ -119,12 +120,12 @@ enum Writer {
 /// A file that takes no more bytes when they are no longer wanted: a large tensor takes long to compress.
 struct Stoppable {
     file: File,
-    wanted: Wanted,
+    cancel_token: CancelToken,
 }
 
 impl Write for Stoppable {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self.wanted.control() {
+        match self.cancel_token.control() {
             ControlFlow::Continue(()) => self.file.write(bytes),
             ControlFlow::Break(()) => Err(io::Error::other("interrupted")),
         }
@@ -147,7 +148,7 @@ impl Sink {
         arguments: &SinkArgs,
         planned: &[Planned],
         metadata: &[(String, Attribute)],
-        wanted: &Wanted,
+        cancel_token: &CancelToken,
     ) -> Result<Self, TensorFileError> {
         let path = arguments.output.clone();
         let format = OutputFormat::of(&path)?;
@@ -163,7 +164,8 @@ impl Sink {
         let unwritable = |source| TensorFileError::Io { action: "write", path: path.clone(), source };
         let file = PendingFile::new(&path).map_err(unwritable)?;
         let leftover = file.temporary_name().map(|name| Leftover::new(name.to_path_buf()));
-        let output = Stoppable { file: file.file().try_clone().map_err(unwritable)?, wanted: wanted.clone() };
+        let output =
+            Stoppable { file: file.file().try_clone().map_err(unwritable)?, cancel_token: cancel_token.clone() };
         let mut order: Vec<usize> = (0..planned.len()).collect();
         let writer = match format {
             OutputFormat::Safetensors => {

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use carton_core::package::Package;
+use carton_core::Package;
 use carton_tensor::files::{Entry, RawTensor, TensorFile, TensorFileFormat};
 use carton_tensor::npy::Array;
 use carton_tensor::weights::Filter;

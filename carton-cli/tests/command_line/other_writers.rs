@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use carton_core::digest::Sha256Digest;
+use carton_core::Sha256Digest;
 use insta::assert_snapshot;
 
 use crate::sandbox::Sandbox;

@@ -172,7 +172,7 @@ fn the_command_is_named_where_it_helps() {
     let packed = sandbox.carton("pack model.py --runner python").expect_code(5);
     assert!(packed.stderr.contains("install it: `carton runner install python`"), "{packed}");
     let packed = sandbox.carton("pack model.py --runner python --framework-version =3.10").expect_code(5);
-    assert!(packed.stderr.contains("install it: `carton runner install 'python@=3.10'`"), "{packed}");
+    assert!(packed.stderr.contains("install it: `carton runner install python@=3.10`"), "{packed}");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../runners/python");
     let installed = sandbox.run(["runner", "install", source.to_str().unwrap()]).expect_code(4);
     assert!(

@@ -123,7 +123,7 @@ fn a_missing_runner_is_installed_when_allowed() {
     ----- stderr -----
     error: no installed runner `them/echo` with framework version `=0.1.0` fits (installed: noop 0.1.0, onnx 1.21.0)
 
-    hint: no runner index is configured; install it from one that has it: `carton runner install 'them/echo@=0.1.0' --compat-version 1 --index URL`
+    hint: no runner index is configured; install it from one that has it: `carton runner install them/echo@=0.1.0 --compat-version 1 --index URL`
     ");
     assert_snapshot!(with_index("run model.carton -i x=[1]"), @"
     exit code: 5
@@ -132,7 +132,7 @@ fn a_missing_runner_is_installed_when_allowed() {
     ----- stderr -----
     error: no installed runner `them/echo` with framework version `=0.1.0` fits (installed: noop 0.1.0, onnx 1.21.0)
 
-    hint: install it: `carton runner install 'them/echo@=0.1.0' --compat-version 1`, or let `--install-runners` do so
+    hint: install it: `carton runner install them/echo@=0.1.0 --compat-version 1`, or let `--install-runners` do so
     ");
     assert_snapshot!(with_index("run model.carton -i x=[1] --install-runners"), @"
     exit code: 0

@@ -24,14 +24,14 @@ pub(crate) const SUFFIX_LENGTH: u64 = 64 << 10;
 ///
 /// ```
 /// use std::sync::Arc;
-/// use carton_core::archive::Archive;
-/// use carton_core::source::MemorySource;
+/// use carton_core::internals::archive::Archive;
+/// use carton_core::internals::source::MemorySource;
 ///
 /// // The smallest zip file: an end of central directory record, and no entries.
 /// let bytes = [b"PK\x05\x06".as_slice(), &[0; 18]].concat();
 /// let archive = Archive::open(Arc::new(MemorySource::new(bytes, "empty.zip")))?;
 /// assert!(archive.entries().is_empty());
-/// # Ok::<(), carton_core::archive::ArchiveError>(())
+/// # Ok::<(), carton_core::errors::ArchiveError>(())
 /// ```
 #[derive(Clone)]
 pub struct Archive {

@@ -27,13 +27,14 @@ mod writer;
 pub use directory::Archive;
 pub(crate) use directory::SUFFIX_LENGTH;
 pub use entry::{Entry, EntryKind, Method};
-pub use entry_reader::EntryReader;
+pub(crate) use entry_reader::EntryReader;
 pub use error::ArchiveError;
-pub use writer::{Compression, Content, Progress, Tail, WriteProgress, write};
+pub(crate) use writer::WriteProgress;
+pub use writer::{Compression, Content, Tail, write};
 
 /// The most entries that are read or written.
-pub const MAX_ENTRIES: u64 = 1 << 20;
+pub(crate) const MAX_ENTRIES: u64 = 1 << 20;
 /// The largest central directory that is read or written, in bytes.
-pub const MAX_DIRECTORY_LENGTH: u64 = 256 << 20;
+pub(crate) const MAX_DIRECTORY_LENGTH: u64 = 256 << 20;
 /// The largest zstd window that is read, as a power of two: 128 MiB, the most that zstd itself takes unasked.
-pub const MAX_ZSTD_WINDOW_LOG: u32 = 27;
+pub(crate) const MAX_ZSTD_WINDOW_LOG: u32 = 27;

@@ -43,6 +43,11 @@ impl Cache {
 }
 
 impl FileLock<'_> {
+    /// The digest of the file.
+    pub(crate) fn digest(&self) -> Sha256Digest {
+        self.digest
+    }
+
     /// The file if it is there, with its bytes checked as by [`Cache::file`].
     pub(crate) fn file<E: From<CacheError>>(&self, hashed: &dyn Fn(u64) -> Result<(), E>) -> Result<Option<File>, E> {
         self.cache.checked_file(&self.digest, hashed)

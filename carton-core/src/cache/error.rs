@@ -82,6 +82,20 @@ pub enum CacheError {
 }
 
 impl CacheError {
+    /// What the user can do about it, where there is something. A full disk has a hint of its own, wherever it is met.
+    pub(crate) fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => return None,
+            Self::Io { .. } | Self::Unsafe { .. } => "name a folder that can be written to with CARTON_CACHE_DIR",
+            Self::Locked { .. } => "wait until the other process is done, or end it",
+            Self::NoCarton { .. } => "`carton cache ls` lists those that are there",
+            Self::Ambiguous { .. } => "name one by its manifest hash, of which 8 digits do",
+            Self::InUse { .. } => "end the programs that have it loaded",
+            Self::Digest { .. } | Self::Path { .. } => return None,
+        };
+        Some(hint.to_owned())
+    }
+
     /// For `map_err`: wraps what the operating system said with what was tried, and on which path.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CacheError {
         let path = path.to_path_buf();

@@ -22,7 +22,7 @@ pub(super) const CHUNK_LENGTH: usize = 256 * 1024;
 
 impl Cache {
     /// Where the file with this digest is when the cache has it.
-    pub fn file_path(&self, digest: &Sha256Digest) -> PathBuf {
+    pub(crate) fn file_path(&self, digest: &Sha256Digest) -> PathBuf {
         let name = digest.to_string();
         self.bucket(FILES).join(&name[..2]).join(name)
     }
@@ -32,12 +32,12 @@ impl Cache {
     ///
     /// # Errors
     /// The cache's folders cannot be read.
-    pub fn file(&self, digest: &Sha256Digest) -> Result<Option<File>, CacheError> {
+    pub(crate) fn file(&self, digest: &Sha256Digest) -> Result<Option<File>, CacheError> {
         self.checked_file(digest, &|_| Ok(()))
     }
 
     /// Whether there is a file with this digest. Nothing is read, so this says nothing about its bytes.
-    pub fn has_file(&self, digest: &Sha256Digest) -> bool {
+    pub(crate) fn has_file(&self, digest: &Sha256Digest) -> bool {
         std::fs::symlink_metadata(self.file_path(digest)).is_ok_and(|metadata| metadata.is_file())
     }
 
@@ -46,7 +46,7 @@ impl Cache {
     ///
     /// # Errors
     /// The cache's folders cannot be read.
-    pub fn read_small(&self, digest: &Sha256Digest, cap: u64) -> Result<Option<Vec<u8>>, CacheError> {
+    pub(crate) fn read_small(&self, digest: &Sha256Digest, cap: u64) -> Result<Option<Vec<u8>>, CacheError> {
         let path = self.file_path(digest);
         let Some((file, identity)) = open_regular(&path)? else { return Ok(None) };
         if identity.size > cap {
@@ -82,7 +82,8 @@ impl Cache {
     ///
     /// # Errors
     /// `reader` fails, or the file cannot be written; the cache is then as before.
-    pub fn insert_file(&self, reader: &mut dyn Read) -> Result<Sha256Digest, CacheError> {
+    #[cfg(test)]
+    pub(crate) fn insert_file(&self, reader: &mut dyn Read) -> Result<Sha256Digest, CacheError> {
         let partial = self.partial()?;
         let path = partial.fresh_path();
         let mut chunk = vec![0; CHUNK_LENGTH];

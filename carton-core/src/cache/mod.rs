@@ -77,9 +77,11 @@ pub use checksums::Checksum;
 pub use error::CacheError;
 pub use files::Sink;
 pub use listing::{CacheListing, CachedCarton, CachedDownload};
-pub use models::{ModelFile, ModelFiles, ModelFolder, Removed};
+pub(crate) use models::{ModelFile, ModelFiles, ModelFolder};
 pub use prune::{PruneOptions, Pruned};
 pub use record::{Scope, Verified};
+#[cfg(test)]
+pub(crate) use tests::model_folders::Removed;
 pub use verify::{CacheReport, DamagedFile};
 
 pub(crate) use about::About;
@@ -115,9 +117,7 @@ const TAG: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55\n# This folder 
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let folder = tempfile::tempdir()?;
 /// let cache = carton_core::cache::Cache::open(&folder.path().join("cache"))?;
-/// let digest = cache.insert_file(&mut &b"some bytes"[..])?;
-/// let file = cache.file(&digest)?;
-/// assert!(file.is_some());
+/// assert!(cache.list()?.cartons.is_empty());
 /// # Ok(())
 /// # }
 /// ```
@@ -163,7 +163,8 @@ impl Cache {
     }
 
     /// How long to wait for another process that makes the same thing, 15 minutes unless told otherwise.
-    pub fn with_longest_wait(self, longest_wait: Duration) -> Cache {
+    #[cfg(test)]
+    pub(crate) fn with_longest_wait(self, longest_wait: Duration) -> Cache {
         Cache { longest_wait, ..self }
     }
 
@@ -295,4 +296,4 @@ fn check_folder(path: &Path, is_safe: impl Fn(u32) -> bool, expected: &str) -> R
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs::{DirBuilder, File};
-use std::io;
+
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use super::files::{Checked, SHARED_FROM, check_bytes, open_regular, write_hashed};
 use super::index::LARGEST_INDEX;
-use super::lock::{self, Mode};
 use super::partial::{Partial, remove_tree};
 use super::record::{Verified, read_own_file};
 use super::{Cache, CacheError, FolderIndex, Lease, Line, MODELS, Made, Sink, workers};
@@ -21,7 +20,7 @@ pub(super) const FOLDER_NAME: &str = "model";
 
 /// A file of a model folder.
 #[derive(Clone, Copy, Debug)]
-pub struct ModelFile<'a> {
+pub(crate) struct ModelFile<'a> {
     /// Its path inside the folder.
     pub path: &'a str,
     /// The digest of its bytes; for a link, of the bytes of the file it leads to.
@@ -33,7 +32,7 @@ pub struct ModelFile<'a> {
 }
 
 /// Knows the files of a model and can read or fetch their bytes.
-pub trait ModelFiles: Sync {
+pub(crate) trait ModelFiles: Sync {
     /// What can go wrong while bringing them.
     type Error: From<CacheError> + Send;
 
@@ -67,14 +66,14 @@ pub trait ModelFiles: Sync {
 
 /// A model folder in the cache. It is not deleted while this lives.
 #[derive(Debug)]
-pub struct ModelFolder {
+pub(crate) struct ModelFolder {
     path: PathBuf,
     _lease: Lease,
 }
 
 impl ModelFolder {
     /// The folder that holds the model's files. Its files must not be written to.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 }
@@ -85,7 +84,11 @@ impl Cache {
     ///
     /// # Errors
     /// Those of `source`, wrong bytes from it, and what the operating system refuses. Nothing half-made is left.
-    pub fn model_folder<S: ModelFiles>(&self, manifest: &Sha256Digest, source: &S) -> Result<ModelFolder, S::Error> {
+    pub(crate) fn model_folder<S: ModelFiles>(
+        &self,
+        manifest: &Sha256Digest,
+        source: &S,
+    ) -> Result<ModelFolder, S::Error> {
         let wait = || source.advance(0);
         // Before looking: what we find may be deleted until we hold it.
         let lease = self.lease(manifest, &wait)?;
@@ -111,52 +114,9 @@ impl Cache {
         Ok(folder)
     }
 
-    /// The manifest hashes of the model folders in the cache, sorted.
-    ///
-    /// # Errors
-    /// The bucket cannot be listed.
-    pub fn models(&self) -> Result<Vec<Sha256Digest>, CacheError> {
-        let bucket = self.bucket(MODELS);
-        let mut found = BTreeSet::new();
-        for entry in std::fs::read_dir(&bucket).map_err(CacheError::io("list", &bucket))? {
-            let entry = entry.map_err(CacheError::io("list", &bucket))?;
-            found.extend(entry.file_name().to_str().and_then(|name| name.parse::<Sha256Digest>().ok()));
-        }
-        Ok(found.into_iter().collect())
-    }
-
-    /// Deletes a model folder, unless it is in use. Files that it shares with others stay.
-    ///
-    /// # Errors
-    /// It cannot be deleted.
-    pub fn remove_model(&self, manifest: &Sha256Digest) -> Result<Removed, CacheError> {
-        let root = self.model_root(manifest);
-        let Some(_lease) = lock::try_acquire(&self.lease_path(manifest), Mode::Exclusive)? else {
-            return Ok(Removed::InUse);
-        };
-        let partial = self.partial()?;
-        // Out of sight at once; deleting a large folder takes a while.
-        match std::fs::rename(&root, partial.fresh_path()) {
-            Ok(()) => Ok(Removed::Yes),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Removed::NotThere),
-            Err(error) => Err(CacheError::io("delete", &root)(error)),
-        }
-    }
-
     pub(super) fn model_root(&self, manifest: &Sha256Digest) -> PathBuf {
         self.bucket(MODELS).join(manifest.to_string())
     }
-}
-
-/// What became of a request to delete something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Removed {
-    /// It is gone.
-    Yes,
-    /// Somebody uses it; nothing was done.
-    InUse,
-    /// It was not there.
-    NotThere,
 }
 
 /// One call of `model_folder`.

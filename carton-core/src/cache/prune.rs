@@ -16,6 +16,7 @@ use super::{Cache, CacheError, LEASES, LOCKS, URLS, VERIFIED};
 
 /// What to delete. Without limits that is everything no loaded model uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PruneOptions {
     /// Only what was not used for so long.
     pub older_than: Option<Duration>,

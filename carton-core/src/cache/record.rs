@@ -51,7 +51,7 @@ pub enum Scope {
 impl Scope {
     /// Whether what was verified includes all of `other`.
     #[must_use]
-    pub fn covers(self, other: Self) -> bool {
+    pub(crate) fn covers(self, other: Self) -> bool {
         self.joined(other) == self
     }
 
@@ -75,7 +75,7 @@ struct Record {
 impl Cache {
     /// What was verified about the file with exactly this identity. A record that is missing, damaged or not ours says
     /// nothing.
-    pub fn verified(&self, identity: &FileIdentity) -> Option<Verified> {
+    pub(crate) fn verified(&self, identity: &FileIdentity) -> Option<Verified> {
         let path = self.record_path(identity);
         let bytes = read_own_file(&path, LARGEST_RECORD)?;
         let record: Record = serde_json::from_slice(&bytes).ok()?;
@@ -83,7 +83,7 @@ impl Cache {
     }
 
     /// Whether the carton with this identity was verified against this MANIFEST, at least as far as `scope`.
-    pub fn is_carton_verified(&self, identity: &FileIdentity, manifest: &Sha256Digest, scope: Scope) -> bool {
+    pub(crate) fn is_carton_verified(&self, identity: &FileIdentity, manifest: &Sha256Digest, scope: Scope) -> bool {
         match self.verified(identity) {
             Some(Verified::Carton { manifest_sha256, scope: found }) => {
                 manifest_sha256 == *manifest && found.covers(scope)

@@ -9,6 +9,7 @@ use crate::cache::{CacheError, Checksum};
 use crate::digest::Sha256Digest;
 use crate::download::DownloadError;
 use crate::encoding::EncodingError;
+use crate::fetch_verified::FetchError;
 use crate::links::LinksError;
 use crate::manifest::ManifestError;
 use crate::name::NameError;
@@ -323,8 +324,8 @@ impl ContentsError {
         match self {
             Self::Network(error) => error.hint(),
             Self::FileLinkRefused { .. } => Some(
-                "a carton on this machine may link to files on this machine with --allow-file-links, or `allow_file_links = \
-                 true` in the configuration; one on a server never may"
+                "a carton on this machine may link to files on this machine where that is allowed, by the caller or by \
+                 `allow_file_links = true` in the configuration; one on a server never may"
                     .to_owned(),
             ),
             Self::PrivateLinkRefused { .. } => Some(
@@ -385,6 +386,16 @@ impl From<DownloadError> for ContentsError {
             DownloadError::Network(error) => Self::Network(error),
             DownloadError::Io { action, path, source } => Self::Io { action, path, source },
         }
+    }
+}
+
+impl FetchError for ContentsError {
+    fn digest_mismatch(name: &str, expected: Sha256Digest, found: Sha256Digest) -> Self {
+        Self::Digest { path: name.to_owned(), expected, found }
+    }
+
+    fn is_integrity(&self) -> bool {
+        self.kind() == ErrorKind::Integrity
     }
 }
 

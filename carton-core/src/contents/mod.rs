@@ -27,11 +27,12 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use serde::Serialize;
 
-pub use error::{ContentsError, ErrorKind, LinkFailure, LinkProblem};
-pub use fetch::Access;
+pub(crate) use error::ErrorKind;
+pub use error::{ContentsError, LinkFailure, LinkProblem};
+pub(crate) use fetch::Access;
 pub use model::ModelDirectory;
-pub use part::MappableFile;
-pub use progress::{OnProgress, Progress, Work, silent};
+pub(crate) use progress::silent;
+pub(crate) use progress::{OnProgress, Progress, Work};
 pub use ranges::{ModelRange, ModelRanges};
 pub use verify::{BadFile, VerifyReport};
 
@@ -48,7 +49,7 @@ use crate::manifest::Manifest;
 /// The files of one carton, or of a model that is not in a carton.
 ///
 /// Cheap to open: only the table of entries, MANIFEST and LINKS are read. Methods may be called from many threads at once.
-pub struct Contents {
+pub(crate) struct Contents {
     origin: Origin,
     /// None for a bare model.
     manifest: Option<(Manifest, Sha256Digest)>,
@@ -94,37 +95,37 @@ pub struct FileInfo {
 
 impl Contents {
     /// The MANIFEST; none for a model that is not in a carton.
-    pub fn manifest(&self) -> Option<&Manifest> {
+    pub(crate) fn manifest(&self) -> Option<&Manifest> {
         self.manifest.as_ref().map(|(manifest, _)| manifest)
     }
 
     /// The SHA-256 of MANIFEST, which names the carton.
-    pub fn manifest_hash(&self) -> Option<Sha256Digest> {
+    pub(crate) fn manifest_hash(&self) -> Option<Sha256Digest> {
         self.manifest.as_ref().map(|(_, hash)| *hash)
     }
 
     /// Where files that are not in the carton can be fetched.
-    pub fn links(&self) -> &Links {
+    pub(crate) fn links(&self) -> &Links {
         &self.links
     }
 
     /// The carton or folder, for messages.
-    pub fn location(&self) -> String {
+    pub(crate) fn location(&self) -> String {
         self.origin.location()
     }
 
     /// The folder it was opened from, if it was one.
-    pub fn folder(&self) -> Option<&Path> {
+    pub(crate) fn folder(&self) -> Option<&Path> {
         self.origin.folder()
     }
 
     /// Whether there is a file at this path.
-    pub fn contains(&self, path: &str) -> bool {
+    pub(crate) fn contains(&self, path: &str) -> bool {
         self.find(path).is_ok()
     }
 
     /// The paths of all files but MANIFEST and LINKS, sorted.
-    pub fn paths(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
         self.items.iter().map(|item| item.path.as_str())
     }
 
@@ -132,12 +133,12 @@ impl Contents {
     ///
     /// # Errors
     /// There is no such file.
-    pub fn size_of(&self, path: &str) -> Result<Option<u64>, ContentsError> {
+    pub(crate) fn size_of(&self, path: &str) -> Result<Option<u64>, ContentsError> {
         Ok(self.size(self.find(path)?))
     }
 
     /// All files but MANIFEST and LINKS, sorted by path.
-    pub fn files(&self) -> Vec<FileInfo> {
+    pub(crate) fn files(&self) -> Vec<FileInfo> {
         self.items
             .iter()
             .enumerate()

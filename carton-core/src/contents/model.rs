@@ -41,7 +41,7 @@ impl Contents {
     ///
     /// # Errors
     /// A file of the model is not what MANIFEST lists or cannot be fetched, or the folder cannot be written.
-    pub fn model_directory(&self, on_progress: OnProgress<'_>) -> Result<ModelDirectory, ContentsError> {
+    pub(crate) fn model_directory(&self, on_progress: OnProgress<'_>) -> Result<ModelDirectory, ContentsError> {
         let indices = self.model_items();
         let meter = Meter::new(self.total(&indices), on_progress);
         let is_complete = indices.iter().all(|index| self.items[*index].place != Place::Linked);

@@ -25,7 +25,7 @@ impl Contents {
     ///
     /// # Errors
     /// Not a carton, another carton than expected, or one whose entries and MANIFEST do not agree.
-    pub fn open_archive(
+    pub(crate) fn open_archive(
         source: Arc<dyn Source>,
         cache: Option<Arc<Cache>>,
         expect: Option<Sha256Digest>,
@@ -49,7 +49,7 @@ impl Contents {
             None => Ok(None),
         };
         let (manifest, hash) = check_manifest(metadata_file(manifest::NAME, manifest::MAX_LENGTH)?, &location, expect)?;
-        let links = match metadata_file(links::NAME, links::MAX_LENGTH)? {
+        let links = match metadata_file(links::NAME, Links::MAX_LENGTH)? {
             Some(bytes) => Links::parse(&bytes)?,
             None => Links::default(),
         };
@@ -76,12 +76,12 @@ impl Contents {
     ///
     /// # Errors
     /// As for [`Contents::open_archive`].
-    pub fn open_folder(path: &Path, expect: Option<Sha256Digest>) -> Result<Contents, ContentsError> {
+    pub(crate) fn open_folder(path: &Path, expect: Option<Sha256Digest>) -> Result<Contents, ContentsError> {
         let path = &std::path::absolute(path).map_err(ContentsError::io("resolve", path))?;
         let location = path.display().to_string();
         let manifest_bytes = read_small(&path.join(manifest::NAME), manifest::MAX_LENGTH)?;
         let (manifest, hash) = check_manifest(manifest_bytes, &location, expect)?;
-        let links = match read_small(&path.join(links::NAME), links::MAX_LENGTH)? {
+        let links = match read_small(&path.join(links::NAME), Links::MAX_LENGTH)? {
             Some(bytes) => Links::parse(&bytes)?,
             None => Links::default(),
         };
@@ -95,7 +95,7 @@ impl Contents {
     ///
     /// # Errors
     /// Nothing is there, or something that cannot be in a carton.
-    pub fn bare(path: &Path) -> Result<Contents, ContentsError> {
+    pub(crate) fn bare(path: &Path) -> Result<Contents, ContentsError> {
         let path = &std::path::absolute(path).map_err(ContentsError::io("resolve", path))?;
         let metadata = std::fs::metadata(path).map_err(ContentsError::io("open", path))?;
         let (origin, items) = if metadata.is_dir() {
@@ -131,32 +131,27 @@ impl Contents {
     }
 
     /// Lets a folder's contents remember what was verified, and find linked files.
-    pub fn with_cache(mut self, cache: Option<Arc<Cache>>) -> Contents {
+    pub(crate) fn with_cache(mut self, cache: Option<Arc<Cache>>) -> Contents {
         self.cache = cache;
         self
     }
 
     /// Lets files that are on a server or only linked be fetched into the cache.
-    pub fn with_access(mut self, access: Option<Access>) -> Contents {
+    pub(crate) fn with_access(mut self, access: Option<Access>) -> Contents {
         self.access = access;
         self
     }
 
     /// Says that the archive is itself a file of the cache, so that a lease keeps it too.
-    pub fn with_whole(mut self, whole: Option<Sha256Digest>) -> Contents {
+    pub(crate) fn with_whole(mut self, whole: Option<Sha256Digest>) -> Contents {
         self.whole = whole;
         self
     }
 
     /// Says what the model is called, which listings of the cache show.
-    pub fn with_model_name(mut self, model_name: Option<String>) -> Contents {
+    pub(crate) fn with_model_name(mut self, model_name: Option<String>) -> Contents {
         self.model_name = model_name;
         self
-    }
-
-    /// Whether a folder looks like an unpacked carton rather than a bare model.
-    pub fn is_unpacked_carton(path: &Path) -> bool {
-        path.join(manifest::NAME).is_file() && path.join("carton.toml").is_file()
     }
 }
 

@@ -23,15 +23,6 @@ const TENSORS: &str = "tensor_data/";
 /// How many files are kept open. Our writer makes one that is read in parts; another may make thousands.
 const MOST_OPEN: usize = 8;
 
-/// Where the bytes of a file are in an open one, for who maps them.
-#[derive(Clone, Debug)]
-pub struct MappableFile {
-    /// The carton, or a file of its own. Opened for reading only.
-    pub file: Arc<File>,
-    /// Which of its bytes they are.
-    pub range: Range<u64>,
-}
-
 /// A file whose bytes matched MANIFEST.
 #[derive(Debug)]
 pub(super) enum Verified {
@@ -61,7 +52,7 @@ impl Contents {
     ///
     /// # Errors
     /// There is no such file, it is not what MANIFEST lists, it has no such range, or it changed since it was verified.
-    pub fn read_range(&self, path: &str, offset: u64, buffer: &mut [u8]) -> Result<(), ContentsError> {
+    pub(crate) fn read_range(&self, path: &str, offset: u64, buffer: &mut [u8]) -> Result<(), ContentsError> {
         let outside = |length: u64| ContentsError::Size {
             path: path.to_owned(),
             expected: format!("{} bytes from offset {offset} on", buffer.len()),
@@ -93,24 +84,19 @@ impl Contents {
     ///
     /// # Errors
     /// As [`read_range`](Self::read_range).
-    pub fn verified_length(&self, path: &str) -> Result<u64, ContentsError> {
+    pub(crate) fn verified_length(&self, path: &str) -> Result<u64, ContentsError> {
         Ok(match &*self.verified(path)? {
             Verified::Memory(bytes) => bytes.len() as u64,
             Verified::File { range, .. } => range.end - range.start,
         })
     }
 
-    /// Where the bytes of a file are in an open file that may be mapped, verified as [`read_range`](Self::read_range) does;
-    /// `None` for one that is in memory.
-    ///
-    /// # Errors
-    /// As [`read_range`](Self::read_range).
-    pub fn mappable(&self, path: &str) -> Result<Option<MappableFile>, ContentsError> {
-        match &*self.verified(path)? {
-            Verified::Memory(_) => Ok(None),
-            Verified::File { file, range, .. } => {
-                Ok(Some(MappableFile { file: Arc::clone(file), range: range.clone() }))
-            }
+    /// The open file and the range of it that [`map`](Self::map) maps; `None` for a file that is in memory.
+    #[cfg(test)]
+    pub(crate) fn mappable(&self, path: &str) -> Option<(Arc<File>, Range<u64>)> {
+        match &*self.verified(path).ok()? {
+            Verified::Memory(_) => None,
+            Verified::File { file, range, .. } => Some((Arc::clone(file), range.clone())),
         }
     }
 
@@ -121,20 +107,9 @@ impl Contents {
     /// SIGBUS, and bytes that are written to it are seen ([`FileBytes::map`]). That it has not changed since it was
     /// verified is looked at when this is called. A file of the cache stays as it is, even if it is deleted.
     ///
-    /// ```no_run
-    /// use carton_core::package::{OpenOptions, Package};
-    /// use carton_tensor::safetensors::Reader;
-    /// let package = Package::open("model.carton".as_ref(), OpenOptions::default())?;
-    /// let path = "tensor_data/tensors.safetensors";
-    /// let bytes = package.contents().map(path)?.ok_or("the carton is in memory")?;
-    /// let file = Reader::new(bytes, path)?;
-    /// let view = file.read("x")?; // Its elements are the bytes of the carton.
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
     /// # Errors
     /// As [`read_range`](Self::read_range); the system cannot map it.
-    pub fn map(&self, path: &str) -> Result<Option<SharedBytes>, ContentsError> {
+    pub(crate) fn map(&self, path: &str) -> Result<Option<SharedBytes>, ContentsError> {
         let verified = self.verified(path)?;
         let Verified::File { file, range, identity, map } = &*verified else { return Ok(None) };
         let bytes = match map.get() {

@@ -7,7 +7,7 @@ use super::ContentsError;
 
 /// What is being done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Work {
+pub(crate) enum Work {
     /// Files are fetched: bytes are those that are sent.
     Fetch,
     /// Files are read: bytes are those of the files, uncompressed.
@@ -16,7 +16,7 @@ pub enum Work {
 
 /// How far an operation is. Fetching comes before reading, and is counted for itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
+pub(crate) struct Progress {
     /// What is being done.
     pub work: Work,
     /// Bytes that are done.
@@ -29,10 +29,10 @@ pub struct Progress {
 
 /// Called from several threads, at least every few megabytes and while waiting for another process. `Break` ends the
 /// operation with [`ContentsError::Interrupted`]; nothing of it is left behind then.
-pub type OnProgress<'a> = &'a (dyn Fn(Progress) -> ControlFlow<()> + Sync);
+pub(crate) type OnProgress<'a> = &'a (dyn Fn(Progress) -> ControlFlow<()> + Sync);
 
 /// An [`OnProgress`] that shows nothing and never stops.
-pub fn silent(_progress: Progress) -> ControlFlow<()> {
+pub(crate) fn silent(_progress: Progress) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 

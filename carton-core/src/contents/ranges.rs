@@ -64,7 +64,7 @@ impl Contents {
     ///
     /// # Errors
     /// As for [`Contents::model_directory`].
-    pub fn model_ranges(&self, on_progress: OnProgress<'_>) -> Result<ModelRanges, ContentsError> {
+    pub(crate) fn model_ranges(&self, on_progress: OnProgress<'_>) -> Result<ModelRanges, ContentsError> {
         let indices = self.model_items();
         let meter = Meter::new(self.total(&indices), on_progress);
         let lease = self.lease(&meter)?;

@@ -11,7 +11,7 @@ impl Contents {
     ///
     /// # Errors
     /// There is no such file, it is larger, it is linked and not fetched, or its bytes are not what MANIFEST lists.
-    pub fn read(&self, path: &str, cap: u64) -> Result<Vec<u8>, ContentsError> {
+    pub(crate) fn read(&self, path: &str, cap: u64) -> Result<Vec<u8>, ContentsError> {
         let index = self.follow(self.find(path)?);
         let too_large =
             |found| ContentsError::Size { path: path.to_owned(), expected: format!("at most {cap}"), found };
@@ -42,7 +42,7 @@ impl Contents {
     ///
     /// # Errors
     /// As for [`Contents::read`]; any other length is one too.
-    pub fn read_into(&self, path: &str, buffer: &mut [u8]) -> Result<(), ContentsError> {
+    pub(crate) fn read_into(&self, path: &str, buffer: &mut [u8]) -> Result<(), ContentsError> {
         let index = self.follow(self.find(path)?);
         let expected = buffer.len() as u64;
         let wrong_size =
@@ -74,7 +74,7 @@ impl Contents {
     ///
     /// # Errors
     /// There is no such file, it is linked and not fetched, or it cannot be opened.
-    pub fn reader(&self, path: &str) -> Result<Box<dyn Read + Send + '_>, ContentsError> {
+    pub(crate) fn reader(&self, path: &str) -> Result<Box<dyn Read + Send + '_>, ContentsError> {
         let index = self.follow(self.find(path)?);
         let reader = self.raw_reader(index)?;
         Ok(Box::new(VerifyingReader { contents: self, index, reader, hasher: Some(Hasher::new()) }))

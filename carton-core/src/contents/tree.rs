@@ -11,7 +11,7 @@ use crate::name::resolve_link;
 /// The files that describe a carton, and up to which size each is read ahead.
 pub(super) const DESCRIBING: [(&str, u64); 4] = [
     (manifest::NAME, manifest::MAX_LENGTH as u64),
-    (links::NAME, links::MAX_LENGTH as u64),
+    (links::NAME, Links::MAX_LENGTH as u64),
     ("carton.toml", 4 << 20),
     ("tensor_data/index.toml", 8 << 20),
 ];

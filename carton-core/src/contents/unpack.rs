@@ -19,7 +19,7 @@ impl Contents {
     /// # Errors
     /// The destination exists and is not an empty folder, a file is not what MANIFEST lists or cannot be fetched, or the
     /// folder cannot be written. Nothing is left then.
-    pub fn unpack(&self, destination: &Path, on_progress: OnProgress<'_>) -> Result<(), ContentsError> {
+    pub(crate) fn unpack(&self, destination: &Path, on_progress: OnProgress<'_>) -> Result<(), ContentsError> {
         check_destination(destination)?;
         let parent = match destination.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,

@@ -57,7 +57,7 @@ impl Contents {
     ///
     /// # Errors
     /// Only when it cannot be told whether the files are good: interrupted, changed meanwhile, or the file cannot be read.
-    pub fn verify(&self, on_progress: OnProgress<'_>) -> Result<VerifyReport, ContentsError> {
+    pub(crate) fn verify(&self, on_progress: OnProgress<'_>) -> Result<VerifyReport, ContentsError> {
         let indices: Vec<usize> =
             (0..self.items.len()).filter(|index| !matches!(self.items[*index].place, Place::Symlink { .. })).collect();
         let meter = Meter::new(self.total(&indices), on_progress);

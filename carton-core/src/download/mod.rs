@@ -35,7 +35,7 @@ use crate::network::{Activity, Network, NetworkError, Url, Version};
 use crate::source::Source;
 
 pub use error::DownloadError;
-pub use reader::DownloadReader;
+pub(crate) use reader::DownloadReader;
 
 use fetch::Fetch;
 use journal::Journal;

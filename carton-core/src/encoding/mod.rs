@@ -4,6 +4,10 @@
 //! Knows no network: any [`Read`] has the encoded bytes. Nothing of a file's size is held in memory, whatever the encoded bytes
 //! say: a layer has a buffer of 64 KiB and the window of its encoding, at most 128 MiB with zstd.
 
+#[cfg(feature = "remote")]
+mod codec;
+#[cfg(not(feature = "remote"))]
+#[path = "no_codec.rs"]
 mod codec;
 #[cfg(test)]
 mod tests;
@@ -13,7 +17,7 @@ use std::io::{self, Read};
 use codec::Codec;
 
 /// How many encodings may lie on top of each other.
-pub const MAX_ENCODINGS: usize = 4;
+pub(crate) const MAX_ENCODINGS: usize = 4;
 
 /// How many encoded bytes are read at once.
 const BUFFER_LENGTH: usize = 64 << 10;
@@ -128,7 +132,7 @@ impl EncodingError {
 ///
 /// ```
 /// use std::io::Read;
-/// use carton_core::encoding::{Limit, decode};
+/// use carton_core::internals::encoding::{Limit, decode};
 ///
 /// let encoded = zstd::encode_all(&b"weights"[..], 1)?;
 /// let mut decoded = Vec::new();

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use carton_runner_interface::Options;
 use carton_tensor::{DataType, Dimension, SymbolicShape};
 use semver::VersionReq;
-use serde_json::{Map, Value};
 
 use crate::unknown_keys::UnknownKey;
 
@@ -28,6 +28,7 @@ use super::{
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Draft {
     /// The model's name.
     pub model_name: Option<String>,
@@ -58,7 +59,7 @@ pub struct Draft {
     /// The version of the layout of the `model` folder; 1 when not given.
     pub runner_compat_version: Option<u64>,
     /// Options for the runner.
-    pub opts: Map<String, Value>,
+    pub opts: Options,
 }
 
 impl Draft {

@@ -19,6 +19,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use carton_runner_interface::Options;
 use carton_tensor::{DataType, SymbolicShape};
 use semver::VersionReq;
 use serde::Serialize;
@@ -68,6 +69,7 @@ pub struct Metadata {
 ///
 /// `None` is a list that is not declared, of which nothing can be checked. We write both lists or none; other writers declare one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Signature {
     /// The inputs; positional arguments follow this order.
     pub inputs: Option<Vec<TensorSpec>>,
@@ -86,6 +88,7 @@ impl Signature {
 
 /// A declared input or output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct TensorSpec {
     /// The name. We write none that is empty, or that another input or another output has; other writers do.
     pub name: String,
@@ -105,6 +108,12 @@ pub struct TensorSpec {
 }
 
 impl TensorSpec {
+    /// An input or output of this name and type, with one of these shapes.
+    #[must_use]
+    pub fn new(name: impl Into<String>, dtype: DataType, shape: SymbolicShape) -> Self {
+        Self { name: name.into(), dtype, shape, description: None, internal_name: None, optional: None }
+    }
+
     /// Whether callers may leave it out.
     #[must_use]
     pub fn is_optional(&self) -> bool {
@@ -115,6 +124,7 @@ impl TensorSpec {
 /// Inputs with the outputs they should give. `R` is the name of a tensor in `tensor_data`, or, in a [`Draft`], a
 /// [`DraftReference`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SelfTest<R = String> {
     /// The test's name.
     pub name: Option<String>,
@@ -126,8 +136,17 @@ pub struct SelfTest<R = String> {
     pub expected_out: Option<BTreeMap<String, R>>,
 }
 
+impl<R> SelfTest<R> {
+    /// A test that runs the model on these inputs and expects no outputs yet.
+    #[must_use]
+    pub fn new(inputs: BTreeMap<String, R>) -> Self {
+        Self { name: None, description: None, inputs, expected_out: None }
+    }
+}
+
 /// Inputs and outputs to show to people; not necessarily ones that can be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Example<R = Reference> {
     /// The example's name.
     pub name: Option<String>,
@@ -139,8 +158,17 @@ pub struct Example<R = Reference> {
     pub sample_out: BTreeMap<String, R>,
 }
 
+impl<R> Example<R> {
+    /// An example of these inputs and outputs.
+    #[must_use]
+    pub fn new(inputs: BTreeMap<String, R>, sample_out: BTreeMap<String, R>) -> Self {
+        Self { name: None, description: None, inputs, sample_out }
+    }
+}
+
 /// Which runner runs the model, and how.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Runner {
     /// `onnx`, or `vendor/name` for a third party's.
     pub runner_name: String,
@@ -149,7 +177,7 @@ pub struct Runner {
     /// The version of the layout of the `model` folder.
     pub runner_compat_version: u64,
     /// Options for the runner. The model must run correctly without them.
-    pub opts: serde_json::Map<String, serde_json::Value>,
+    pub opts: Options,
 }
 
 impl Metadata {

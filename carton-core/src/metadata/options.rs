@@ -1,11 +1,12 @@
 //! Runner options between TOML, which carton.toml has, and JSON, which runners are told.
 
-use serde_json::{Map, Value};
+use carton_runner_interface::Options;
+use serde_json::Value;
 
 use super::MetadataError;
 
 /// `[runner.opts]` as JSON. What JSON lacks becomes a string: dates and times as TOML writes them, and `nan` and `inf`.
-pub(super) fn to_json(table: toml::Table) -> Map<String, Value> {
+pub(super) fn to_json(table: toml::Table) -> Options {
     table.into_iter().map(|(key, value)| (key, value_to_json(value))).collect()
 }
 
@@ -19,7 +20,7 @@ fn value_to_json(value: toml::Value) -> Value {
         toml::Value::Boolean(flag) => Value::Bool(flag),
         toml::Value::Datetime(moment) => Value::String(moment.to_string()),
         toml::Value::Array(values) => Value::Array(values.into_iter().map(value_to_json).collect()),
-        toml::Value::Table(table) => Value::Object(to_json(table)),
+        toml::Value::Table(table) => Value::Object(to_json(table).into_iter().collect()),
     }
 }
 
@@ -27,8 +28,14 @@ fn value_to_json(value: toml::Value) -> Value {
 ///
 /// # Errors
 /// `null` and integers above `i64::MAX` have no form in TOML.
-pub(super) fn to_toml(options: &Map<String, Value>, field: &str) -> Result<toml::Table, MetadataError> {
-    options.iter().map(|(key, value)| Ok((key.clone(), value_to_toml(value, &format!("{field}.{key}"))?))).collect()
+pub(super) fn to_toml<'a>(
+    options: impl IntoIterator<Item = (&'a String, &'a Value)>,
+    field: &str,
+) -> Result<toml::Table, MetadataError> {
+    options
+        .into_iter()
+        .map(|(key, value)| Ok((key.clone(), value_to_toml(value, &format!("{field}.{key}"))?)))
+        .collect()
 }
 
 fn value_to_toml(value: &Value, field: &str) -> Result<toml::Value, MetadataError> {

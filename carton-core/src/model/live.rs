@@ -3,18 +3,17 @@
 use std::collections::BTreeSet;
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use carton_runner_interface::TensorSpec;
 use carton_runner_interface::host::{
-    CallError, CallOptions, ConnectionOptions, Event, FileRange, Files, LoadRequest, LogLevel, Phase,
+    CallError, CallOptions, CallTimings, ConnectionOptions, Event, FileRange, Files, LoadRequest, LogLevel, Phase, Turn,
 };
 use carton_tensor::{Dimension, SymbolicShape};
 
-use super::{InferOptions, LoadOptions};
-use crate::Error;
-use crate::blocking::Abandoned;
+use super::load::LoadSettings;
 use crate::contents::{self, ModelDirectory, ModelRanges};
+use crate::context::Context;
 use crate::error::runner_error;
 use crate::metadata;
 use crate::package::Package;
@@ -23,6 +22,7 @@ use crate::runner::launch::LaunchPolicy;
 use crate::runner::session::Session;
 use crate::runner::{Descriptor, ModelFilesMode};
 use crate::signature::SignatureMode;
+use crate::{Error, Inputs, Tensors};
 
 /// The model's verified files; they stay leased in the cache for as long as the model is loaded.
 pub(super) enum ModelFiles {
@@ -31,23 +31,14 @@ pub(super) enum ModelFiles {
 }
 
 impl ModelFiles {
-    pub(super) fn prepare(
-        package: &Package,
-        mode: ModelFilesMode,
-        progress: Option<&ProgressCallback>,
-        abandoned: &Abandoned,
-    ) -> Result<Self, Error> {
-        let report = |stage: Stage| {
-            move |done: contents::Progress| {
-                if let Some(progress) = progress {
-                    progress(&ProgressEvent::of_contents(stage.clone(), done));
-                }
-                abandoned.control()
-            }
-        };
+    pub(super) fn prepare(package: &Package, mode: ModelFilesMode, context: &Context) -> Result<Self, Error> {
         Ok(match mode {
-            ModelFilesMode::Directory => Self::Directory(package.contents().model_directory(&report(Stage::Extract))?),
-            ModelFilesMode::Ranges => Self::Ranges(package.contents().model_ranges(&report(Stage::Verify))?),
+            ModelFilesMode::Directory => {
+                Self::Directory(package.contents().model_directory(&context.on_contents(Stage::Extract))?)
+            }
+            ModelFilesMode::Ranges => {
+                Self::Ranges(package.contents().model_ranges(&context.on_contents(Stage::Verify))?)
+            }
         })
     }
 
@@ -64,10 +55,17 @@ pub(super) struct Live {
     package: Package,
     descriptor: Descriptor,
     files: ModelFiles,
-    options: LoadOptions,
+    settings: LoadSettings,
+    progress: Option<ProgressCallback>,
     session: RwLock<Arc<Session>>,
     /// Held while a fresh runner is started, so that one is.
     restarting: tokio::sync::Mutex<()>,
+}
+
+impl std::fmt::Debug for Live {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Live").field("runner", &self.descriptor.to_string()).finish_non_exhaustive()
+    }
 }
 
 impl Live {
@@ -75,14 +73,16 @@ impl Live {
         package: Package,
         descriptor: Descriptor,
         files: ModelFiles,
-        options: LoadOptions,
+        settings: LoadSettings,
+        progress: Option<ProgressCallback>,
     ) -> Result<Self, Error> {
-        let session = start_session(&package, &descriptor, &files, &options).await?;
+        let session = start_session(&package, &descriptor, &files, &settings, progress.clone()).await?;
         Ok(Self {
             package,
             descriptor,
             files,
-            options,
+            settings,
+            progress,
             session: RwLock::new(Arc::new(session)),
             restarting: tokio::sync::Mutex::default(),
         })
@@ -97,15 +97,16 @@ impl Live {
     }
 
     pub(super) fn progress(&self) -> Option<ProgressCallback> {
-        self.options.progress.clone()
+        self.progress.clone()
     }
 
     pub(super) fn signature_mode(&self) -> SignatureMode {
-        self.options.signature
+        self.settings.signature
     }
 
-    pub(super) fn call_options(&self, options: &InferOptions) -> CallOptions {
-        let timeout = options.timeout.or(self.options.timeout);
+    /// The deadline of a call that begins now, with a time of its own or that of the model.
+    pub(super) fn call_options(&self, timeout: Option<Duration>) -> CallOptions {
+        let timeout = timeout.or(self.settings.timeout);
         CallOptions { deadline: timeout.and_then(|timeout| Instant::now().checked_add(timeout)) }
     }
 
@@ -115,7 +116,7 @@ impl Live {
         if !session.is_dead() {
             return Ok(session);
         }
-        if !self.options.restart {
+        if !self.settings.restart {
             return Err(Error::RunnerGone { runner: self.descriptor.to_string() });
         }
         let _one_at_a_time = self.restarting.lock().await;
@@ -124,10 +125,38 @@ impl Live {
             return Ok(session);
         }
         tracing::info!(runner = %self.descriptor, "starting a fresh runner");
-        let session = start_session(&self.package, &self.descriptor, &self.files, &self.options).await?;
+        let session =
+            start_session(&self.package, &self.descriptor, &self.files, &self.settings, self.progress()).await?;
         let session = Arc::new(session);
         *self.session.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&session);
         Ok(session)
+    }
+
+    /// A turn on the running session. A call that waited behind one that took the runner with it waits again, for the fresh runner:
+    /// nothing of it has been sent yet.
+    pub(super) async fn turn(&self, options: &CallOptions) -> Result<(Arc<Session>, Turn), Error> {
+        loop {
+            let session = self.session().await?;
+            match session.connection().turn(options).await {
+                Ok(turn) => return Ok((session, turn)),
+                Err(CallError::Closed(_)) if self.settings.restart => {}
+                Err(error) => return Err(self.explain(&session, error).await),
+            }
+        }
+    }
+
+    /// Runs the model once on these inputs.
+    pub(super) async fn infer(
+        &self,
+        inputs: Inputs,
+        timeout: Option<Duration>,
+    ) -> Result<(Tensors, CallTimings), Error> {
+        let (inputs, bindings) = self.check_inputs(inputs)?;
+        let (session, turn) = self.turn(&self.call_options(timeout)).await?;
+        match turn.infer(inputs).await {
+            Ok((outputs, timings)) => self.check_outputs(bindings, &outputs).map(|()| (outputs, timings)),
+            Err(error) => Err(self.explain(&session, error).await),
+        }
     }
 
     fn current(&self) -> Arc<Session> {
@@ -156,26 +185,27 @@ async fn start_session(
     package: &Package,
     descriptor: &Descriptor,
     files: &ModelFiles,
-    options: &LoadOptions,
+    settings: &LoadSettings,
+    progress: Option<ProgressCallback>,
 ) -> Result<Session, Error> {
     let mut runner_options = carton_runner_interface::Options::new();
     runner_options.extend(package.metadata().runner().opts.clone());
-    runner_options.extend(options.options.clone());
+    runner_options.extend(settings.options.clone());
     let request = LoadRequest {
         files: files.for_runner(),
         options: runner_options,
-        device: options.device.clone(),
+        device: settings.device.clone(),
         inputs: wire_specs(package.metadata().inputs()),
         outputs: wire_specs(package.metadata().outputs()),
     };
     let connection = ConnectionOptions {
-        hello_timeout: options.start_timeout,
-        pool_cap: options.pool_bytes,
-        queue_cap: options.max_waiting_calls,
-        copy_outputs: options.untrusted,
+        hello_timeout: settings.start_timeout,
+        pool_cap: settings.pool_bytes,
+        queue_cap: settings.max_waiting_calls,
+        copy_outputs: settings.untrusted,
         ..ConnectionOptions::default()
     };
-    let session = start_runner(descriptor, &options.policy, connection, options.progress.clone()).await?;
+    let session = start_runner(descriptor, &settings.policy, connection, progress).await?;
     match session.connection().load(request, CallOptions::default()).await {
         Ok(_) => Ok(session),
         Err(error) => match session.explain(error).await {

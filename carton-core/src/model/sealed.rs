@@ -1,16 +1,16 @@
 //! Inputs handed to the runner once and used many times.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
-use carton_runner_interface::host;
+use carton_runner_interface::host::{self, CallOptions, CallTimings};
 
-use super::InferOptions;
 use super::live::Live;
 use crate::runner::session::Session;
 use crate::signature::Bindings;
 use crate::{Error, Inputs, Tensors};
 
-/// Inputs that the runner keeps, for [`Carton::infer_sealed`](crate::Carton::infer_sealed). Dropping it lets the
+/// Inputs that the runner keeps, for [`Carton::infer`](crate::Carton::infer). Dropping it lets the
 /// runner forget them.
 pub struct SealedInputs {
     inputs: Tensors,
@@ -22,36 +22,53 @@ pub struct SealedInputs {
 impl SealedInputs {
     pub(super) async fn new(live: &Live, inputs: Inputs) -> Result<Self, Error> {
         let (inputs, bindings) = live.check_inputs(inputs)?;
-        let session = live.session().await?;
-        let sealed = seal(live, &session, inputs.clone()).await?;
+        let (session, sealed) = seal(live, inputs.clone(), &live.call_options(None)).await?;
         Ok(Self { inputs, bindings, sealed: tokio::sync::Mutex::new((Arc::downgrade(&session), sealed)) })
     }
 
-    pub(super) async fn infer(&self, live: &Live) -> Result<Tensors, Error> {
-        let session = live.session().await?;
-        let handle = {
-            let mut sealed = self.sealed.lock().await;
-            // The weak reference keeps the address from being used again, so that it identifies the session.
-            if !std::ptr::eq(sealed.0.as_ptr(), Arc::as_ptr(&session)) {
-                *sealed = (Arc::downgrade(&session), seal(live, &session, self.inputs.clone()).await?);
+    pub(super) async fn infer(&self, live: &Live, timeout: Option<Duration>) -> Result<(Tensors, CallTimings), Error> {
+        let options = live.call_options(timeout);
+        let (session, turn, handle) = loop {
+            let handle = self.on(live, &options).await?;
+            let (session, turn) = live.turn(&options).await?;
+            // The runner may have been replaced while the call waited for its turn.
+            if std::ptr::eq(handle.0.as_ptr(), Arc::as_ptr(&session)) {
+                break (session, turn, handle.1);
             }
-            Arc::clone(&sealed.1)
         };
-        let call = live.call_options(&InferOptions::default());
-        let outputs = match session.connection().infer_sealed(&handle, call).await {
-            Ok(outputs) => outputs,
-            Err(error) => return Err(live.explain(&session, error).await),
-        };
-        live.check_outputs(self.bindings.clone(), &outputs)?;
-        Ok(outputs)
+        match turn.infer_sealed(&handle).await {
+            Ok((outputs, timings)) => live.check_outputs(self.bindings.clone(), &outputs).map(|()| (outputs, timings)),
+            Err(error) => Err(live.explain(&session, error).await),
+        }
+    }
+
+    /// The inputs as the running session knows them. A fresh one is handed them first.
+    async fn on(&self, live: &Live, options: &CallOptions) -> Result<(Weak<Session>, Arc<host::SealedInputs>), Error> {
+        let session = live.session().await?;
+        let mut sealed = self.sealed.lock().await;
+        // The weak reference keeps the address from being used again, so that it identifies the session.
+        if !std::ptr::eq(sealed.0.as_ptr(), Arc::as_ptr(&session)) {
+            let (session, handle) = seal(live, self.inputs.clone(), options).await?;
+            *sealed = (Arc::downgrade(&session), handle);
+        }
+        Ok(sealed.clone())
+    }
+
+    /// The tensors that were sealed.
+    pub(super) fn tensors(&self) -> Inputs {
+        Inputs::Named(self.inputs.clone())
     }
 }
 
-async fn seal(live: &Live, session: &Session, inputs: Tensors) -> Result<Arc<host::SealedInputs>, Error> {
-    let call = live.call_options(&InferOptions::default());
-    match session.connection().seal(inputs, call).await {
-        Ok(sealed) => Ok(Arc::new(sealed)),
-        Err(error) => Err(live.explain(session, error).await),
+async fn seal(
+    live: &Live,
+    inputs: Tensors,
+    options: &CallOptions,
+) -> Result<(Arc<Session>, Arc<host::SealedInputs>), Error> {
+    let (session, turn) = live.turn(options).await?;
+    match turn.seal(inputs).await {
+        Ok(sealed) => Ok((session, Arc::new(sealed))),
+        Err(error) => Err(live.explain(&session, error).await),
     }
 }
 

@@ -1,16 +1,16 @@
 //! Outputs that come one after another.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use carton_runner_interface::host::InferStream;
 
-use super::InferOptions;
 use super::live::Live;
 use crate::runner::session::Session;
 use crate::signature::Bindings;
 use crate::{Error, Inputs, Tensors};
 
-/// The outputs of [`Carton::infer_stream`](crate::Carton::infer_stream). Dropping it cancels the call.
+/// The outputs of [`Infer::stream`](crate::Infer::stream). Dropping it cancels the call.
 pub struct OutputStream {
     live: Arc<Live>,
     session: Arc<Session>,
@@ -20,11 +20,10 @@ pub struct OutputStream {
 }
 
 impl OutputStream {
-    pub(super) async fn start(live: Arc<Live>, inputs: Inputs) -> Result<Self, Error> {
+    pub(super) async fn start(live: Arc<Live>, inputs: Inputs, timeout: Option<Duration>) -> Result<Self, Error> {
         let (inputs, bindings) = live.check_inputs(inputs)?;
-        let session = live.session().await?;
-        let call = live.call_options(&InferOptions::default());
-        match session.connection().infer_stream(inputs, call).await {
+        let (session, turn) = live.turn(&live.call_options(timeout)).await?;
+        match turn.infer_stream(inputs).await {
             Ok(stream) => Ok(Self { live, session, stream, bindings, ended: false }),
             Err(error) => Err(live.explain(&session, error).await),
         }

@@ -4,14 +4,7 @@ use url::Url;
 
 /// The URL as errors and logs show it: without user, password, query and fragment, each of which may hold a secret (signed URLs
 /// have theirs in the query).
-///
-/// ```
-/// use carton_core::network::{Url, address};
-/// let url = Url::parse("https://me:secret@host:8443/a/b.carton?X-Signature=1f")?;
-/// assert_eq!(address(&url), "https://host:8443/a/b.carton?…");
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub fn address(url: &Url) -> String {
+pub(crate) fn address(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
     let query = if url.query().is_some() { "?…" } else { "" };
@@ -22,10 +15,10 @@ pub fn address(url: &Url) -> String {
 /// URL and is none only the scheme is shown, because there is no telling what in the rest is a password.
 ///
 /// ```
-/// use carton_core::network::shown;
-/// assert_eq!(shown("https://me:secret@host/index.json?token=secret"), "https://host/index.json?…");
-/// assert_eq!(shown("https://me:secret@host:port/index.json"), "https:…");
-/// assert_eq!(shown("folder/index.json"), "folder/index.json");
+/// use carton_core::shown_url;
+/// assert_eq!(shown_url("https://me:secret@host/index.json?token=secret"), "https://host/index.json?…");
+/// assert_eq!(shown_url("https://me:secret@host:port/index.json"), "https:…");
+/// assert_eq!(shown_url("folder/index.json"), "folder/index.json");
 /// ```
 pub fn shown(text: &str) -> String {
     let scheme = text.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase());

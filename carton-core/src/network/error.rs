@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Credentials, CredentialsSent, Url};
+use super::{Credentials, CredentialsSent, HttpStatus, Url};
 
 /// Why something could not be fetched. URLs are shown as their [`address`](super::address).
 #[derive(Debug, thiserror::Error)]
@@ -11,6 +11,12 @@ pub enum NetworkError {
     /// It is not in the cache, and the network may not be used.
     #[error("`{url}` is not in the cache, and the network is not to be used")]
     Offline {
+        /// The address.
+        url: String,
+    },
+    /// This program was built without access to servers.
+    #[error("`{url}` is on a server, and this program was built without access to servers")]
+    NotBuilt {
         /// The address.
         url: String,
     },
@@ -47,7 +53,7 @@ pub enum NetworkError {
         /// The address.
         url: String,
         /// What is wrong.
-        source: Box<rustls::Error>,
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// This machine trusts no server, because it has no certificates of those who vouch for them.
     #[error("cannot make a secure connection to `{url}`: {reason}")]
@@ -74,7 +80,7 @@ pub enum NetworkError {
         /// The address.
         url: String,
         /// The status code and its meaning.
-        status: reqwest::StatusCode,
+        status: HttpStatus,
         /// How long the server asks to wait.
         retry_after: Option<Duration>,
         /// Which credentials were sent.
@@ -171,10 +177,11 @@ impl NetworkError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Offline { .. } => Some("allow the network, or fetch it once while it is allowed".to_owned()),
+            Self::NotBuilt { .. } => Some("build it with the feature `remote` of carton-core".to_owned()),
             Self::NoTls { .. } => Some(
                 "install the system's `ca-certificates`, or name a file of certificates as SSL_CERT_FILE".to_owned(),
             ),
-            Self::Status { url, status, credentials, .. } if matches!(status.as_u16(), 401 | 403) => {
+            Self::Status { url, status, credentials, .. } if matches!(status.code(), 401 | 403) => {
                 Some(access_hint(url, credentials))
             }
             _ => None,
@@ -186,7 +193,7 @@ impl NetworkError {
         match self {
             Self::Connection { action: "find the host of", source, .. } => !is_unknown_host(&source.to_string()),
             Self::Connection { .. } | Self::Stalled { .. } | Self::Cut { .. } => true,
-            Self::Status { status, .. } => matches!(status.as_u16(), 408 | 425 | 429 | 500 | 502 | 503 | 504),
+            Self::Status { status, .. } => matches!(status.code(), 408 | 425 | 429 | 500 | 502 | 503 | 504),
             _ => false,
         }
     }

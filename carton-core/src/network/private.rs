@@ -12,8 +12,9 @@ use std::sync::Arc;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::Host;
 
+use super::Url;
+use super::client::Clients;
 use super::named_hosts::NamedHosts;
-use super::{Clients, Url};
 
 /// Which servers requests may go to.
 #[derive(Clone, Debug)]
@@ -42,7 +43,7 @@ impl fmt::Debug for CartonHost {
 ///
 /// These are the blocks of the IANA special-purpose address registries (RFC 6890) that are not globally reachable, except those for
 /// documentation, which no machine has. 192.88.99.0/24, which the registries no longer judge, counts too. An IPv6 address that stands for an IPv4 address is what that one is.
-pub fn is_private(address: IpAddr) -> bool {
+pub(crate) fn is_private(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_private_v4(address),
         IpAddr::V6(address) => is_private_v6(address),

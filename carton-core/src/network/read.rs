@@ -141,7 +141,7 @@ impl Network {
 /// Whether an error may come from a server that does not know ranges that are counted from the end.
 fn is_about_suffixes(error: &NetworkError) -> bool {
     match error {
-        NetworkError::Status { status, .. } => matches!(status.as_u16(), 400 | 416 | 501),
+        NetworkError::Status { status, .. } => matches!(status.code(), 400 | 416 | 501),
         NetworkError::Answer { .. } => true,
         _ => false,
     }

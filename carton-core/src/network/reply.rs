@@ -1,14 +1,13 @@
 //! One answer: what its head says, checked against what was asked for, and its body as it comes.
 
 use std::fmt;
-use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use reqwest::StatusCode;
 use reqwest::header::{self, HeaderMap, HeaderName};
 
 use super::content_range::{ContentRange, inclusive, number};
-use super::{CredentialsSent, NetworkError, NetworkOptions, Part, Request, Version, failure, send};
+use super::{CredentialsSent, Extent, NetworkError, NetworkOptions, Part, Request, Version, failure, send};
 
 /// A body that is slower than this many bytes per idle timeout has stalled: were one byte enough, a server could keep us for as
 /// many timeouts as the file has bytes.
@@ -16,22 +15,6 @@ const LEAST_BYTES: u64 = 1 << 10;
 
 /// A header that is longer counts as missing: what it says is kept and shown. The HTTP library limits all headers together.
 const MAX_HEADER: usize = 1 << 10;
-
-/// Which part of the file an answer has.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Extent {
-    /// All of it, although a part may have been asked for: the server knows no ranges.
-    Whole,
-    /// These bytes of so many. An empty file has none of none.
-    Part {
-        /// Which bytes.
-        range: Range<u64>,
-        /// How many bytes the file has.
-        total: u64,
-    },
-    /// None: the version that is known is still the server's.
-    NotModified,
-}
 
 /// The answer to a request: its head, and the body as it comes.
 pub struct Reply {

@@ -84,6 +84,7 @@ impl Retries {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::network::HttpStatus;
 
     fn retries(max_retries: u32, first_pause: Duration) -> Retries {
         Retries::new(&NetworkOptions { max_retries, first_pause, ..NetworkOptions::default() })
@@ -96,7 +97,7 @@ mod tests {
     fn unavailable(retry_after: u64) -> NetworkError {
         NetworkError::Status {
             url: "http://a/b".to_owned(),
-            status: reqwest::StatusCode::SERVICE_UNAVAILABLE,
+            status: HttpStatus::of(503),
             retry_after: Some(Duration::from_secs(retry_after)),
             credentials: crate::network::CredentialsSent::None,
         }

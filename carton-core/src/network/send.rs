@@ -100,7 +100,7 @@ pub(super) fn refusal(
 ) -> NetworkError {
     let retry_after = headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
     let retry_after = retry_after.and_then(|text| retry_after::parse(text, SystemTime::now()));
-    NetworkError::Status { url, status, retry_after, credentials }
+    NetworkError::Status { url, status: status.into(), retry_after, credentials }
 }
 
 fn without_userinfo(url: &Url) -> Url {

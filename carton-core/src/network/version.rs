@@ -40,6 +40,7 @@ impl Version {
     }
 
     /// What an answer without a body leaves out is as it was known.
+    #[cfg(feature = "remote")]
     pub(super) fn or(self, known: Option<&Version>) -> Version {
         let Some(known) = known.cloned() else { return self };
         Version {

@@ -2,39 +2,57 @@
 
 mod remote;
 
-use std::fmt;
+use std::future::IntoFuture;
+use std::path::Path;
 use std::sync::Arc;
 
-use crate::blocking::run_blocking;
+use crate::archive::Archive;
+use crate::blocking::{Awaited, run_blocking};
 use crate::cache::Cache;
 use crate::config::Config;
 use crate::contents::Access;
-use crate::digest::Sha256Digest;
-use crate::network::Activity;
-use crate::package::{self, Info, Package};
-use crate::progress::ProgressCallback;
+use crate::context::Context;
+use crate::manifest;
+use crate::package::{self, Package};
+use crate::settings::{OpenSettings, open_setters};
+use crate::source::FileSource;
 use crate::{Carton, Error, Location, Place};
 
-/// How [`Carton::open`] opens.
-#[derive(Clone, Default)]
-pub struct OpenOptions {
-    /// The SHA-256 that MANIFEST must have.
-    pub expect: Option<Sha256Digest>,
-    /// Whether LINKS of a local carton may name local files. LINKS of one on a server never may.
-    pub allow_file_links: bool,
-    /// Directories and what is allowed; `None` reads the configuration file and the environment.
-    pub config: Option<Config>,
-    /// Told of a download, which opening needs only where a server cannot send parts of files.
-    pub progress: Option<ProgressCallback>,
+/// A carton that is about to be opened: what [`Carton::open`] returns. Setters say how, and `.await` opens it.
+#[derive(Clone, Debug)]
+#[must_use = "nothing is opened until this is awaited"]
+pub struct Open {
+    location: Location,
+    settings: OpenSettings,
 }
 
-impl fmt::Debug for OpenOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OpenOptions")
-            .field("expect", &self.expect)
-            .field("allow_file_links", &self.allow_file_links)
-            .field("config", &self.config)
-            .finish_non_exhaustive()
+impl Open {
+    pub(crate) fn new(location: Location, settings: OpenSettings) -> Self {
+        Self { location, settings }
+    }
+
+    open_setters!(settings);
+
+    async fn open(self) -> Result<Package, Error> {
+        let Self { location, settings } = self;
+        let progress = settings.operation.progress().cloned();
+        run_blocking(progress.as_ref(), move |context| {
+            let config = settings.operation.config()?;
+            // Without a cache everything can be looked at, only nothing is remembered: a folder that cannot be made, as in a
+            // read-only home, is no reason to fail.
+            let cache = cache(&config).inspect_err(|error| tracing::debug!(%error, "there is no cache")).ok();
+            open(&location, &settings, &config, &Opening { cache, context })
+        })
+        .await
+    }
+}
+
+impl IntoFuture for Open {
+    type Output = Result<Package, Error>;
+    type IntoFuture = Awaited<'static, Package>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.open())
     }
 }
 
@@ -44,48 +62,27 @@ impl Carton {
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), carton_core::Error> {
-    /// use carton_core::{Carton, OpenOptions};
-    /// let package = Carton::open("digits.carton", OpenOptions::default()).await?;
-    /// println!("{:?}", package.metadata().model_name());
+    /// use carton_core::Carton;
+    /// let package = Carton::open("digits.carton").await?;
+    /// println!("{:?}, {} files", package.metadata().model_name(), package.info().files.len());
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
-    /// A carton that is malformed, or whose MANIFEST is not the expected one. Files are verified when they are read.
-    pub async fn open(location: impl Into<Location>, options: OpenOptions) -> Result<Package, Error> {
-        let location = location.into();
-        run_blocking(move |abandoned| {
-            let config = match options.config {
-                Some(config) => config,
-                None => Config::load(None)?,
-            };
-            // Without a cache everything can be looked at, only nothing is remembered: a folder that cannot be made, as in a
-            // read-only home, is no reason to fail.
-            let cache = cache(&config).inspect_err(|error| tracing::debug!(%error, "there is no cache")).ok();
-            let activity = Arc::clone(abandoned.activity());
-            let opening = Opening { cache, activity, progress: options.progress };
-            open(&location, options.expect, options.allow_file_links, &config, &opening)
-        })
-        .await
+    /// A carton that is malformed, or whose MANIFEST is not the [expected](Open::expect_hash) one. Files are verified when they are
+    /// read.
+    pub fn open(location: impl Into<Location>) -> Open {
+        Open::new(location.into(), OpenSettings::default())
     }
 
-    /// What a carton says about itself, with names for JSON that do not change: its hash, metadata, signature, self-tests
-    /// and files. No runner is started.
-    ///
-    /// ```no_run
-    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-    /// use carton_core::{Carton, OpenOptions};
-    /// let info = Carton::info("digits.carton", OpenOptions::default()).await?;
-    /// println!("{} files", info.files.len());
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// As [`open`](Self::open).
-    pub async fn info(location: impl Into<Location>, options: OpenOptions) -> Result<Info, Error> {
-        Ok(Self::open(location, options).await?.info())
+    /// Whether the file at `path` has the parts of a carton. Frameworks use zip files too, so its name and its first bytes do not tell.
+    /// Nothing of it is verified.
+    #[must_use]
+    pub fn looks_like_one(path: impl AsRef<Path>) -> bool {
+        let Ok(source) = FileSource::open(path.as_ref()) else { return false };
+        let archive = Archive::open(Arc::new(source));
+        archive.is_ok_and(|archive| archive.get(manifest::NAME).is_some() && archive.get(package::METADATA).is_some())
     }
 }
 
@@ -93,20 +90,17 @@ impl Carton {
 pub(crate) struct Opening {
     /// Without one nothing can be fetched, and nothing is remembered.
     pub(crate) cache: Option<Arc<Cache>>,
-    /// Stopping it ends a wait for a server or for another process.
-    pub(crate) activity: Arc<Activity>,
-    pub(crate) progress: Option<ProgressCallback>,
+    pub(crate) context: Context,
 }
 
 /// Opens the carton at `location`.
 pub(crate) fn open(
     location: &Location,
-    expect: Option<Sha256Digest>,
-    allow_file_links: bool,
+    settings: &OpenSettings,
     config: &Config,
     opening: &Opening,
 ) -> Result<Package, Error> {
-    let expect = location.expected(expect)?;
+    let expect = location.expected(settings.expect)?;
     let network = config.network();
     let path = match location.place()? {
         Place::Path(path) => path,
@@ -116,8 +110,11 @@ pub(crate) fn open(
             return remote::open(url, expect, Access { network, link_network, file_links: false }, opening);
         }
     };
-    let access =
-        Access { link_network: network.clone(), network, file_links: allow_file_links || config.allow_file_links };
+    let access = Access {
+        link_network: network.clone(),
+        network,
+        file_links: settings.allow_file_links || config.allow_file_links,
+    };
     let cache = opening.cache.clone();
     Ok(Package::open(path, package::OpenOptions { cache, expect, access: Some(access), whole: None })?)
 }

@@ -81,7 +81,7 @@ impl Remote<'_> {
             known: known.map(|known| known.version.clone()),
             limit: SUFFIX_LENGTH,
         };
-        let fetched = match self.network.read(wanted, &self.opening.activity) {
+        let fetched = match self.network.read(wanted, self.opening.context.activity()) {
             Ok(fetched) => fetched,
             Err(NetworkError::NoRanges { .. }) => return self.download(),
             Err(error) => return Err(error.into()),
@@ -95,7 +95,8 @@ impl Remote<'_> {
     }
 
     fn source(&self, version: Version, length: u64, blocks: impl IntoIterator<Item = (u64, Vec<u8>)>) -> RemoteSource {
-        let (network, url, activity) = (self.network.clone(), self.url.clone(), self.opening.activity.clone());
+        let (network, url, activity) =
+            (self.network.clone(), self.url.clone(), Arc::clone(self.opening.context.activity()));
         RemoteSource::new(network, url, version, length, blocks, activity)
     }
 
@@ -138,7 +139,7 @@ impl Remote<'_> {
         let Some(cache) = &self.opening.cache else {
             return Err(NetworkError::NoRanges { url: network::address(self.url), length: None }.into());
         };
-        let checkpoint = || match self.opening.activity.control() {
+        let checkpoint = || match self.opening.context.control() {
             std::ops::ControlFlow::Continue(()) => Ok(()),
             std::ops::ControlFlow::Break(()) => Err(Error::Network(NetworkError::Interrupted)),
         };
@@ -182,7 +183,7 @@ impl Remote<'_> {
         let source = self.source(version.clone(), file.len(), []).with_near(file.clone());
         let source = Arc::new(source);
         let package = Package::open_archive(source.clone(), self.options())?;
-        package.contents().keep_files(file, &self.opening.activity)?;
+        package.contents().keep_files(file, self.opening.context.activity())?;
         self.remember(&package, version, source.blocks(), Some(digest));
         source.forget_near();
         Ok(package)
@@ -193,7 +194,8 @@ impl Remote<'_> {
         let limit = Limit::default();
         let target =
             Target { url: self.url, version: None, range: None, folder, accept_encoded: true, limit: limit.absolute };
-        let download = Download::start(self.network, &target, &self.opening.activity).map_err(ContentsError::from)?;
+        let download =
+            Download::start(self.network, &target, self.opening.context.activity()).map_err(ContentsError::from)?;
         let (digest, path) = if download.encodings().is_empty() {
             (self.hash(&mut download.reader(), download.length(), None)?, download.path())
         } else {
@@ -235,17 +237,15 @@ impl Remote<'_> {
         let read_error = |error| ContentsError::from_fetch(error, &network::address(self.url)).into();
         hash_all(reader, read_error, |chunk| {
             // What is on the disk already is read without a wait in which this would be noticed.
-            if self.opening.activity.is_stopped() {
+            if self.opening.context.control().is_break() {
                 return Err(NetworkError::Interrupted.into());
             }
             if let Some((file, path)) = &mut copy {
                 file.write_all(chunk).map_err(Error::io("write", path))?;
             }
-            if let Some(progress) = &self.opening.progress {
-                let activity = &self.opening.activity;
-                let (kept, done) = (activity.kept(), activity.kept() + activity.received());
-                progress(&ProgressEvent { stage: Stage::Fetch, done, kept, total, unit: "bytes" });
-            }
+            let activity = self.opening.context.activity();
+            let (kept, done) = (activity.kept(), activity.kept() + activity.received());
+            self.opening.context.report(&ProgressEvent { stage: Stage::Fetch, done, kept, total, unit: "bytes" });
             Ok(())
         })
     }

@@ -3,17 +3,18 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{PackCheck, PackOptions};
+use super::{Pack, PackCheck};
 use crate::blocking::run_blocking;
 use crate::cache::{Cache, Moment, Scope, TemporaryFolder, WORTH_WAITING};
 use crate::config::Config;
 use crate::digest::Sha256Digest;
 use crate::links::Links;
 use crate::manifest::Manifest;
-use crate::model::LoadOptions;
+use crate::model::Load;
 use crate::package::{OnProgress, OpenOptions, Package, PackageError, Unpublished};
+use crate::self_test::SelfTestSettings;
 use crate::source::{FileIdentity, FileSource, Source};
-use crate::{Carton, Error, SelfTestOptions, open, shrink};
+use crate::{Carton, Error, open, shrink};
 
 /// A cache for loading cartons that have no name yet. What they leave in it goes when this is dropped, or is swept should the process die:
 /// the user's cache lists no carton that never was.
@@ -60,24 +61,24 @@ impl Written {
     }
 
     /// Loads the model as [`Carton::load`] would under the carton's name, with `trial` for a cache.
-    pub(super) async fn load(&self, options: &PackOptions, trial: &TrialCache) -> Result<Carton, Error> {
-        let load = LoadOptions {
-            expect: Some(self.manifest().hash()),
-            config: Some(trial.config.clone()),
-            policy: options.policy.clone(),
-            progress: options.progress.clone(),
-            install_runners: options.install_runners,
-            ..LoadOptions::default()
-        };
+    pub(super) async fn load(&self, pack: &Pack, trial: &TrialCache) -> Result<Carton, Error> {
+        let mut load = Load::source(Arc::clone(&self.source) as Arc<dyn Source>)
+            .expect_hash(self.manifest().hash())
+            .config(trial.config.clone())
+            .policy(pack.policy.clone())
+            .install_runners(pack.install_runners);
+        if let Some(progress) = pack.operation.progress().cloned() {
+            load = load.progress(move |event| progress(event));
+        }
         if let Some(identity) = self.hashed {
             let (config, manifest) = (trial.config.clone(), self.manifest().hash());
-            run_blocking(move |_| {
+            run_blocking(None, move |_| {
                 remember(&config, &identity, manifest);
                 Ok::<_, Error>(())
             })
             .await?;
         }
-        Carton::load_source(Arc::clone(&self.source) as Arc<dyn Source>, load).await
+        load.await
     }
 
     /// Runs the carton's self-tests on `model`, which is the carton's own.
@@ -86,8 +87,8 @@ impl Written {
     /// [`Error::SelfTests`] when one fails.
     pub(super) async fn check(&self, model: &Carton) -> Result<PackCheck, Error> {
         let (source, options) = (Arc::clone(&self.source) as Arc<dyn Source>, self.open_options());
-        let package = run_blocking(move |_| Ok(Package::open_archive(source, options)?)).await?;
-        let report = model.self_test_of(&package, SelfTestOptions::default()).await;
+        let package = run_blocking(None, move |_| Ok(Package::open_archive(source, options)?)).await?;
+        let report = model.self_test_of(&package, SelfTestSettings::default()).await;
         let report = report.map_err(|error| error.in_check("stops in a self-test"))?;
         match report.passed {
             true => Ok(PackCheck { runner: model.runner().to_string(), report }),

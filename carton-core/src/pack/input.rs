@@ -7,10 +7,10 @@ use carton_tensor::{Tensor, npy};
 
 use crate::Error;
 use crate::archive::Compression;
-use crate::blocking::Abandoned;
+use crate::context::Context;
 use crate::metadata::{Draft, DraftReference, Metadata, Reference};
 use crate::package::{self, PackageInput, Unpublished};
-use crate::progress::{ProgressCallback, ProgressEvent, Stage};
+use crate::progress::Stage;
 use crate::tensor_data::TensorFormat;
 
 /// Everything that goes into the carton.
@@ -22,7 +22,6 @@ pub(super) struct Input {
     pub(super) tensors: BTreeMap<String, Tensor>,
     pub(super) tensor_format: TensorFormat,
     pub(super) compression: Compression,
-    pub(super) progress: Option<ProgressCallback>,
 }
 
 impl Input {
@@ -69,22 +68,16 @@ impl Input {
     }
 
     /// Writes the carton, which does not get its name yet.
-    pub(super) fn write(self, output: &Path, abandoned: &Abandoned) -> Result<Unpublished, Error> {
+    pub(super) fn write(self, output: &Path, context: &Context) -> Result<Unpublished, Error> {
         let metadata: Metadata = self.draft.validate()?;
-        let progress = self.progress;
         let input = PackageInput {
             misc: self.misc,
             tensors: self.tensors,
             tensor_format: self.tensor_format,
             ..PackageInput::new(metadata, self.model_path)
         };
-        package::write_unpublished(&input, output, self.compression, &|done, total| {
-            if let Some(progress) = &progress {
-                progress(&ProgressEvent::bytes(Stage::Pack, done, total));
-            }
-            abandoned.control()
-        })
-        .map_err(Error::Pack)
+        package::write_unpublished(&input, output, self.compression, &context.on_bytes(Stage::Pack))
+            .map_err(Error::Pack)
     }
 }
 

@@ -8,20 +8,20 @@ use tempfile::TempDir;
 use super::check::{TrialCache, Written, check_same_model};
 use super::input::Input;
 use super::runner_answer::{ask_runner, complete};
-use super::{PackOptions, Packed, RecordSelfTest};
+use super::{Pack, Packed, RecordSelfTest, recognize};
 use crate::blocking::run_blocking;
 use crate::config::Config;
 use crate::metadata::{SelfTest, TensorSpec};
-use crate::progress::{ProgressEvent, Stage};
+use crate::progress::Stage;
 use crate::runner::{self, Choice, Descriptor, Requirement};
 use crate::shrink::check_links_of_new;
 use crate::tensor_data::is_tensor_file;
 use crate::{Carton, Error, Inputs};
 
-/// A model that is about to be packed: made by [`Carton::prepare_pack`].
+/// A model that is about to be packed: made by [`Pack::prepare`].
 pub struct Packing {
     input: Input,
-    options: PackOptions,
+    pack: Pack,
     config: Config,
     /// The runner may have left the model here, so that it stays until the carton is written.
     scratch: Arc<TempDir>,
@@ -34,35 +34,34 @@ impl std::fmt::Debug for Packing {
 }
 
 impl Packing {
-    pub(super) async fn prepare(path: &Path, runner: &str, options: PackOptions) -> Result<Self, Error> {
-        let (config, descriptor) = choose_runner(runner.to_owned(), options.clone()).await?;
-        let path = absolute(path)?;
+    pub(super) async fn prepare(pack: Pack) -> Result<Self, Error> {
+        let (config, descriptor) = choose_runner(pack.clone()).await?;
+        let path = absolute(&pack.path)?;
         let scratch = tempfile::tempdir().map_err(|source| Error::Io {
             what: "make a folder in",
             path: std::env::temp_dir(),
             source,
         })?;
-        let mut draft = options.metadata.clone();
-        draft.opts.extend(options.options.clone());
-        let response = ask_runner(&descriptor, &path, scratch.path(), &draft, &config, &options).await?;
-        if options.check && !response.mismatches.is_empty() {
+        let mut draft = pack.metadata.clone();
+        draft.opts.extend(pack.options.clone());
+        let response = ask_runner(&descriptor, &path, scratch.path(), &draft, &config, &pack).await?;
+        if pack.check && !response.mismatches.is_empty() {
             return Err(Error::SignatureMismatch { mismatches: response.mismatches });
         }
-        complete(&mut draft, &descriptor, &response, options.framework_version.clone())?;
+        complete(&mut draft, &descriptor, &response, pack.framework_version.clone())?;
 
-        let folder = options.metadata_folder.clone().unwrap_or_default();
+        let folder = pack.metadata_folder.clone().unwrap_or_default();
         let mut input = Input {
             draft,
             model_path: response.path,
-            misc: options.misc.clone(),
-            tensors: options.tensors.clone(),
-            tensor_format: options.tensor_format,
-            compression: options.compression,
-            progress: options.progress.clone(),
+            misc: pack.misc.clone(),
+            tensors: pack.tensors.clone(),
+            tensor_format: pack.tensor_format,
+            compression: pack.compression,
         };
-        let input = run_blocking(move |_| input.read_files(&folder).map(|()| input)).await?;
-        let packing = Self { input, options, config, scratch: Arc::new(scratch) };
-        if !packing.options.record_self_tests.is_empty() {
+        let input = run_blocking(None, move |_| input.read_files(&folder).map(|()| input)).await?;
+        let packing = Self { input, pack, config, scratch: Arc::new(scratch) };
+        if !packing.pack.record_self_tests.is_empty() {
             packing.declared_inputs()?;
         }
         Ok(packing)
@@ -79,48 +78,49 @@ impl Packing {
         }
     }
 
-    /// Records one more self-test, as [`PackOptions::record_self_tests`] do.
+    /// Records one more self-test, as [`Pack::record_self_test`] does.
     ///
     /// # Errors
     /// [`Error::NoSignature`] when neither the metadata nor the model declares inputs and outputs.
-    pub fn record(&mut self, test: RecordSelfTest) -> Result<(), Error> {
+    pub fn record(&mut self, test: impl Into<RecordSelfTest>) -> Result<(), Error> {
         self.declared_inputs()?;
-        self.options.record_self_tests.push(test);
+        self.pack.record_self_tests.push(test.into());
         Ok(())
     }
 
-    /// Writes the carton to `output`, as [`Carton::pack`] does.
+    /// Writes the carton, as [`Carton::pack`] does.
     ///
     /// # Errors
     /// As [`Carton::pack`].
-    pub async fn write(mut self, output: impl AsRef<Path>) -> Result<Packed, Error> {
-        let output = output.as_ref();
+    pub async fn write(mut self) -> Result<Packed, Error> {
+        let output = std::mem::take(&mut self.pack.output);
+        let output = output.as_path();
         // Dropped after the models that were loaded with it.
-        let trial = match self.options.check || !self.options.record_self_tests.is_empty() {
+        let trial = match self.pack.check || !self.pack.record_self_tests.is_empty() {
             true => Some(self.trial_cache().await?),
             false => None,
         };
         let mut loaded = None;
-        if let (Some(trial), false) = (&trial, self.options.record_self_tests.is_empty()) {
+        if let (Some(trial), false) = (&trial, self.pack.record_self_tests.is_empty()) {
             let unrecorded = self.write_unpublished(output).await?;
-            let model = unrecorded.load(&self.options, trial).await?;
+            let model = unrecorded.load(&self.pack, trial).await?;
             self.record_on(&model).await?;
             loaded = Some((model, unrecorded));
         }
         let carton = self.write_unpublished(output).await?;
-        let links = std::mem::take(&mut self.options.links);
-        let known_links = std::mem::take(&mut self.options.known_links);
+        let links = std::mem::take(&mut self.pack.links);
+        let known_links = std::mem::take(&mut self.pack.known_links);
         let unmatched = check_links_of_new(carton.manifest(), &links, &known_links, output)?;
         let links = links.merged(&known_links);
         let check = match (&trial, &loaded) {
-            _ if !self.options.check => None,
+            _ if !self.pack.check => None,
             // The model is loaded already, from a carton that lacks only what was recorded.
             (_, Some((model, unrecorded))) => {
                 check_same_model(unrecorded.manifest(), carton.manifest())?;
                 Some(carton.check(model).await?)
             }
             (Some(trial), None) => {
-                let model = carton.load(&self.options, trial).await;
+                let model = carton.load(&self.pack, trial).await;
                 Some(carton.check(&model.map_err(|error| error.in_check("does not load"))?).await?)
             }
             (None, None) => None,
@@ -128,17 +128,12 @@ impl Packing {
         drop(loaded);
         let nested_options = self.input.draft.clone().validate()?.nested_options();
         let (path, config) = (output.to_path_buf(), self.config.clone());
-        let progress = self.options.progress.clone();
-        run_blocking(move |abandoned| {
+        let progress = self.pack.operation.progress().cloned();
+        run_blocking(progress.as_ref(), move |context| {
             let manifest = match links.is_empty() {
                 true => carton.publish(&config)?,
                 // What was checked had all files, and so nothing of it was fetched.
-                false => carton.publish_without(links, &path, &|done, total| {
-                    if let Some(progress) = &progress {
-                        progress(&ProgressEvent::bytes(Stage::Pack, done, total));
-                    }
-                    abandoned.control()
-                })?,
+                false => carton.publish_without(links, &path, &context.on_bytes(Stage::Pack))?,
             };
             drop(trial);
             let has_tensor_file = manifest.iter().any(|(path, _)| is_tensor_file(path));
@@ -150,21 +145,21 @@ impl Packing {
     /// Writes a carton of what is known now, which does not get its name yet.
     async fn write_unpublished(&self, output: &Path) -> Result<Written, Error> {
         let (input, scratch, output) = (self.input.clone(), Arc::clone(&self.scratch), output.to_path_buf());
-        run_blocking(move |abandoned| {
+        run_blocking(self.pack.operation.progress(), move |context| {
             let _stays_until_it_is_written = scratch;
-            Written::new(input.write(&output, &abandoned)?)
+            Written::new(input.write(&output, &context)?)
         })
         .await
     }
 
     async fn trial_cache(&self) -> Result<TrialCache, Error> {
         let config = self.config.clone();
-        run_blocking(move |_| TrialCache::new(&config)).await
+        run_blocking(None, move |_| TrialCache::new(&config)).await
     }
 
     /// Runs the model on the inputs to be recorded and adds what it returns.
     async fn record_on(&mut self, model: &Carton) -> Result<(), Error> {
-        for test in std::mem::take(&mut self.options.record_self_tests) {
+        for test in std::mem::take(&mut self.pack.record_self_tests) {
             let inputs = model.named(test.inputs)?;
             let outputs = model.infer(Inputs::Named(inputs.clone())).await?;
             let self_test = SelfTest {
@@ -180,20 +175,21 @@ impl Packing {
 }
 
 /// The configuration, and the runner that fits what is asked for.
-async fn choose_runner(name: String, options: PackOptions) -> Result<(Config, Descriptor), Error> {
-    run_blocking(move |abandoned| {
-        let config = match options.config {
-            Some(config) => config,
-            None => Config::load(None)?,
+async fn choose_runner(pack: Pack) -> Result<(Config, Descriptor), Error> {
+    let progress = pack.operation.progress().cloned();
+    run_blocking(progress.as_ref(), move |context| {
+        let config = pack.operation.config()?;
+        let name = match pack.runner.or(pack.metadata.runner_name) {
+            Some(name) => name,
+            None => recognize::runner_for(&pack.path)?.ok_or(Error::RunnerUnknown { path: pack.path })?.to_owned(),
         };
         let requirement = Requirement {
             name,
-            framework_version: options.framework_version.or(options.metadata.required_framework_version),
-            compat_version: options.metadata.runner_compat_version,
+            framework_version: pack.framework_version.or(pack.metadata.required_framework_version),
+            compat_version: pack.metadata.runner_compat_version,
         };
-        let wanted = &|| abandoned.control();
-        let (install, progress) = (options.install_runners, options.progress.as_ref());
-        let descriptor = runner::choose(&requirement, &Choice { config: &config, install, progress, wanted })?;
+        let choice = Choice { config: &config, install: pack.install_runners, context: &context };
+        let descriptor = runner::choose(&requirement, &choice)?;
         Ok((config, descriptor))
     })
     .await

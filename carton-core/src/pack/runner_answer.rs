@@ -6,7 +6,7 @@ use carton_runner_interface::{Options, TensorSpec};
 use semver::VersionReq;
 use std::path::Path;
 
-use super::PackOptions;
+use super::Pack;
 use crate::Error;
 use crate::config::Config;
 use crate::metadata::{self, Draft};
@@ -19,18 +19,19 @@ pub(super) async fn ask_runner(
     scratch: &Path,
     draft: &Draft,
     config: &Config,
-    options: &PackOptions,
+    pack: &Pack,
 ) -> Result<PackResponse, Error> {
-    let mut policy = options.policy.clone();
+    let mut policy = pack.policy.clone();
     complete_policy(&mut policy, config);
-    let session = start_runner(descriptor, &policy, ConnectionOptions::default(), options.progress.clone()).await?;
+    let session =
+        start_runner(descriptor, &policy, ConnectionOptions::default(), pack.operation.progress().cloned()).await?;
     let mut runner_options = Options::new();
     runner_options.extend(draft.opts.clone());
     let request = PackRequest {
         path: path.to_path_buf(),
         scratch: scratch.to_path_buf(),
         options: runner_options,
-        pack_options: options.pack_options.clone(),
+        pack_options: pack.pack_options.clone(),
         inputs: draft.inputs.as_deref().map(wire_specs),
         outputs: draft.outputs.as_deref().map(wire_specs),
         runner_compat_version: draft.runner_compat_version,

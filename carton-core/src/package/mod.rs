@@ -24,8 +24,10 @@ use semver::VersionReq;
 pub use error::PackageError;
 pub use info::Info;
 pub(crate) use rewrite::{check_output, rewrite};
-pub use write::{OnProgress, PackageInput, silent, write};
+pub(crate) use write::{OnProgress, PackageInput};
 pub(crate) use write::{Unpublished, write_unpublished};
+#[cfg(test)]
+pub(crate) use write::{silent, write};
 
 use crate::archive::Archive;
 use crate::cache::Cache;
@@ -36,13 +38,13 @@ use crate::source::{FileSource, Source};
 use crate::tensor_data::{self, Directories, Index, TensorDataError, TensorFiles};
 
 /// The largest carton.toml that is read, in bytes.
-pub const MAX_METADATA_LENGTH: u64 = 4 << 20;
+pub(crate) const MAX_METADATA_LENGTH: u64 = 4 << 20;
 
 /// The largest file of `misc/` that is read as a whole, in bytes. [`Package::misc_reader`] reads larger ones.
-pub const MAX_MISC_LENGTH: u64 = 1 << 30;
+pub(crate) const MAX_MISC_LENGTH: u64 = 1 << 30;
 
 /// The path of the metadata in a carton.
-pub const METADATA: &str = "carton.toml";
+pub(crate) const METADATA: &str = "carton.toml";
 
 /// An open carton. Clones share it.
 #[derive(Clone, Debug)]
@@ -60,7 +62,7 @@ struct Opened {
 
 /// What may be given when a carton is opened.
 #[derive(Clone, Debug, Default)]
-pub struct OpenOptions {
+pub(crate) struct OpenOptions {
     /// Where verified files are kept and what was verified is remembered; without it, neither is.
     pub cache: Option<Arc<Cache>>,
     /// The hash that the carton's MANIFEST must have.
@@ -80,7 +82,7 @@ impl Package {
     /// # Errors
     /// A carton that is malformed, of another version, or not the expected one; references that lead nowhere; tensors whose
     /// files are missing or have another size than their shape asks for.
-    pub fn open(path: &Path, options: OpenOptions) -> Result<Self, PackageError> {
+    pub(crate) fn open(path: &Path, options: OpenOptions) -> Result<Self, PackageError> {
         let metadata = std::fs::metadata(path).map_err(PackageError::io("open", path))?;
         if !metadata.is_dir() {
             let source = FileSource::open(path).map_err(PackageError::io("open", path))?;
@@ -99,7 +101,7 @@ impl Package {
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub fn open_archive(source: Arc<dyn Source>, options: OpenOptions) -> Result<Self, PackageError> {
+    pub(crate) fn open_archive(source: Arc<dyn Source>, options: OpenOptions) -> Result<Self, PackageError> {
         match Contents::open_archive(Arc::clone(&source), options.cache, options.expect) {
             Ok(contents) => Self::from_contents(contents.with_access(options.access).with_whole(options.whole)),
             Err(error) => {
@@ -116,7 +118,7 @@ impl Package {
     ///
     /// # Errors
     /// As [`open`](Self::open), as far as the carton's files are concerned.
-    pub fn from_contents(contents: Contents) -> Result<Self, PackageError> {
+    pub(crate) fn from_contents(contents: Contents) -> Result<Self, PackageError> {
         if !contents.contains(METADATA) {
             return Err(PackageError::NoMetadata { location: contents.location() });
         }
@@ -132,7 +134,7 @@ impl Package {
     ///
     /// # Errors
     /// Nothing is at `path`, or something that cannot be a model; a malformed runner name.
-    pub fn bare(
+    pub(crate) fn bare(
         path: &Path,
         runner_name: &str,
         required_framework_version: VersionReq,
@@ -157,7 +159,7 @@ impl Package {
 
     /// The files.
     #[must_use]
-    pub fn contents(&self) -> &Contents {
+    pub(crate) fn contents(&self) -> &Contents {
         &self.opened.contents
     }
 
@@ -180,7 +182,7 @@ impl Package {
     ///
     /// # Errors
     /// As [`Contents::fetch`].
-    pub fn fetch_self_tests(&self, on_progress: contents::OnProgress<'_>) -> Result<(), PackageError> {
+    pub(crate) fn fetch_self_tests(&self, on_progress: contents::OnProgress<'_>) -> Result<(), PackageError> {
         let Opened { contents, metadata, tensors, .. } = &*self.opened;
         let names = metadata
             .self_tests()

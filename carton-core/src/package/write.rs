@@ -21,7 +21,7 @@ use crate::tensor_data::{self, TensorFormat};
 
 /// Everything that goes into a carton.
 #[derive(Clone, Debug)]
-pub struct PackageInput {
+pub(crate) struct PackageInput {
     /// The carton.toml.
     pub metadata: Metadata,
     /// The model: a folder, or a single file. Its files keep their names.
@@ -39,7 +39,7 @@ pub struct PackageInput {
 impl PackageInput {
     /// A model with nothing but its metadata.
     #[must_use]
-    pub fn new(metadata: Metadata, model_path: impl Into<PathBuf>) -> Self {
+    pub(crate) fn new(metadata: Metadata, model_path: impl Into<PathBuf>) -> Self {
         Self {
             metadata,
             model_path: model_path.into(),
@@ -53,32 +53,15 @@ impl PackageInput {
 
 /// Told how many bytes are done, of how many, every few megabytes and from any thread. `Break` ends the work with
 /// [`PackageError::Interrupted`] or [`ArchiveError::Interrupted`](crate::archive::ArchiveError::Interrupted); nothing is left behind then.
-pub type OnProgress<'a> = &'a (dyn Fn(u64, u64) -> ControlFlow<()> + Sync);
+pub(crate) type OnProgress<'a> = &'a (dyn Fn(u64, u64) -> ControlFlow<()> + Sync);
 
 /// Writes a carton to `output`, replacing a file of that name when the carton is complete and not before.
-///
-/// ```
-/// use carton_core::archive::Compression;
-/// use carton_core::metadata::Draft;
-/// use carton_core::package::{self, PackageInput};
-/// # let folder = tempfile::tempdir()?;
-/// # let (model, output) = (folder.path().join("model.bin"), folder.path().join("model.carton"));
-/// # std::fs::write(&model, "weights")?;
-/// let metadata = Draft {
-///     runner_name: Some("noop".to_owned()),
-///     required_framework_version: Some("1".parse()?),
-///     ..Draft::default()
-/// };
-/// let input = PackageInput::new(metadata.validate()?, model);
-/// let manifest = package::write(&input, &output, Compression::Auto, &package::silent)?;
-/// assert!(manifest.get("model/model.bin").is_some());
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 ///
 /// # Errors
 /// References of the metadata that lead nowhere, files that cannot be in a carton or cannot be read, and whatever stands in
 /// the way of writing. What was at `output` before is still there then.
-pub fn write(
+#[cfg(test)]
+pub(crate) fn write(
     input: &PackageInput,
     output: &Path,
     compression: Compression,
@@ -194,7 +177,8 @@ pub(super) fn unwritten(error: ArchiveError, output: &Path) -> PackageError {
 }
 
 /// An [`OnProgress`] that shows nothing and never stops.
-pub fn silent(_done: u64, _total: u64) -> ControlFlow<()> {
+#[cfg(test)]
+pub(crate) fn silent(_done: u64, _total: u64) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 

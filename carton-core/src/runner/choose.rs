@@ -1,20 +1,16 @@
 //! Finds the runner for a model: an installed one, or else, when that is allowed, one from the configured index.
 
-use std::ops::ControlFlow;
-
 use super::{Descriptor, InstallError, Installer, PLATFORM, Place, Registry, Requirement, select};
 use crate::config::Config;
+use crate::context::Context;
 use crate::network::shown;
-use crate::progress::ProgressCallback;
 
 /// Where a runner may come from, and who waits for it.
 pub(crate) struct Choice<'a> {
     pub(crate) config: &'a Config,
     /// Whether a missing runner is installed, if the configuration does not say so already.
     pub(crate) install: bool,
-    pub(crate) progress: Option<&'a ProgressCallback>,
-    /// `Break` when nobody waits any more.
-    pub(crate) wanted: &'a (dyn Fn() -> ControlFlow<()> + Sync),
+    pub(crate) context: &'a Context,
 }
 
 /// The runner that meets `requirement`.
@@ -37,12 +33,7 @@ pub(crate) fn choose(requirement: &Requirement, choice: &Choice<'_>) -> Result<D
 
 fn install(requirement: &Requirement, index: &str, choice: &Choice<'_>) -> Result<Descriptor, InstallError> {
     let place = Place::parse(index).map_err(|source| InstallError::Place { text: shown(index), source })?;
-    let installer = Installer {
-        runner_dir: &choice.config.runner_dir,
-        network: &choice.config.network(),
-        progress: choice.progress,
-        wanted: choice.wanted,
-    };
+    let installer = Installer::with_context(choice.config, choice.context.clone());
     let installed = installer.from_index(&place, requirement)?;
     tracing::info!(runner = %installed.descriptor, index = %place, "installed a runner");
     Ok(installed.descriptor)

@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use semver::Version;
 use serde::{Deserialize, Serialize};
 
-use super::ReleaseDate;
+use super::{PLATFORM, RELEASE_DATE, ReleaseDate, ReleaseDateError};
 
 /// The version of the runner protocol that this library speaks. Version 1 is the original Carton's, which it does not.
 pub const INTERFACE_VERSION: u64 = 2;
@@ -24,6 +24,7 @@ pub enum ModelFilesMode {
 
 /// One runner as its `runner.toml` describes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Descriptor {
     /// The name that cartons ask for; third parties put theirs before a slash.
     pub runner_name: String,
@@ -50,6 +51,30 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
+    /// A runner for this version of its framework, started as `runner_path`, with the defaults of this library: compat version 1, this
+    /// protocol, this platform, this library's release date, the files as a folder, no arguments, no further variables.
+    ///
+    /// # Errors
+    /// The release date of this library is malformed.
+    pub fn new(
+        runner_name: impl Into<String>,
+        framework_version: Version,
+        runner_path: impl Into<PathBuf>,
+    ) -> Result<Self, ReleaseDateError> {
+        Ok(Self {
+            runner_name: runner_name.into(),
+            framework_version,
+            runner_compat_version: 1,
+            runner_interface_version: INTERFACE_VERSION,
+            runner_release_date: RELEASE_DATE.parse()?,
+            runner_path: runner_path.into(),
+            args: Vec::new(),
+            platform: PLATFORM.to_owned(),
+            files: ModelFilesMode::Directory,
+            environment: Vec::new(),
+        })
+    }
+
     /// Whether `other` is the same runner, be it of another release date, with other arguments or in another place.
     pub fn is_same_runner(&self, other: &Descriptor) -> bool {
         self.is_same_but_for_compat(other) && self.runner_compat_version == other.runner_compat_version

@@ -18,6 +18,7 @@ pub const RELEASE_DATE: &str = "2026-11-21T00:00:00Z";
 
 /// A runner linked into the program.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct EmbeddedRunner {
     /// The name that cartons ask for.
     pub name: &'static str,
@@ -29,6 +30,29 @@ pub struct EmbeddedRunner {
     pub files: ModelFilesMode,
     /// Runs it over standard input, until the host is gone.
     pub run: fn() -> ExitCode,
+}
+
+impl EmbeddedRunner {
+    /// A runner of this name for this exact version of its framework, started by `run`. It understands compat version 1 and takes the
+    /// model's files as ranges.
+    #[must_use]
+    pub const fn new(name: &'static str, framework_version: &'static str, run: fn() -> ExitCode) -> Self {
+        Self { name, framework_version, compat_version: 1, files: ModelFilesMode::Ranges, run }
+    }
+
+    /// Another version of the contents of `model/` that it understands.
+    #[must_use]
+    pub const fn compat_version(mut self, version: u64) -> Self {
+        self.compat_version = version;
+        self
+    }
+
+    /// Another way in which it wants the files of a model.
+    #[must_use]
+    pub const fn files(mut self, mode: ModelFilesMode) -> Self {
+        self.files = mode;
+        self
+    }
 }
 
 struct Registered {

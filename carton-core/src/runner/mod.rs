@@ -3,15 +3,15 @@
 //! Nothing here opens a carton.
 
 mod choose;
-pub mod descriptor;
+pub(crate) mod descriptor;
 mod embedded;
 mod fetch;
 mod folder;
 #[cfg(fuzzing)]
-pub mod fuzzing;
+pub(crate) mod fuzzing;
 mod index;
 mod install;
-pub mod launch;
+pub(crate) mod launch;
 mod package;
 mod place;
 mod registry;
@@ -27,6 +27,7 @@ pub use descriptor::{Descriptor, DescriptorError, ExecutablePaths, INTERFACE_VER
 pub use embedded::{EmbeddedRunner, RELEASE_DATE, RUNNER_ARGUMENT, runner_main};
 pub use index::{BrokenEntry, Index, IndexEntry, IndexError, MAX_INDEX_BYTES, MAX_INDEX_ENTRIES, Part};
 pub use install::{InstallError, Installed, Installer, RunnerFile};
+pub use launch::{LaunchPolicy, Limits, end_all};
 pub use package::{OfferedRunner, Packaged, add_to_index, archive_name, package};
 pub use place::{Place, PlaceError};
 pub use registry::{BrokenRunner, Registry, RegistryError};

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use carton_tensor::files::PendingFile;
@@ -17,6 +16,7 @@ use super::unpack::names::Names;
 use super::unpack::{Limits, UnpackError};
 use super::workspace::Lock;
 use super::{Descriptor, ExecutablePaths, InstallError, MAX_INDEX_BYTES, registry};
+use crate::cancel_token::CancelToken;
 use crate::digest::{Hasher, Sha256Digest};
 use crate::network::Url;
 
@@ -66,11 +66,12 @@ pub fn archive_name(folder: &Path) -> Result<String, InstallError> {
 /// Writes the archive `output` of a runner's `folder`. A file of that name is replaced when the archive is complete.
 ///
 /// # Errors
-/// A folder that could not be installed again: no usable `runner.toml`, an executable that is none, links that leave it.
+/// A folder that could not be installed again: no usable `runner.toml`, an executable that is none, links that leave it;
+/// [`InstallError::Interrupted`] when `cancel_token` is cancelled.
 pub fn package(
     folder: &Path,
     output: &Path,
-    wanted: &dyn Fn() -> ControlFlow<()>,
+    cancel_token: &CancelToken,
     on_bytes: &dyn Fn(u64, u64),
 ) -> Result<Packaged, InstallError> {
     let place = folder.display().to_string();
@@ -94,7 +95,7 @@ pub fn package(
         found.iter().map(|found| if let FoundKind::File { length, .. } = found.kind { length } else { 0 }).sum();
     let mut done = 0;
     for found in &found {
-        if wanted().is_break() {
+        if cancel_token.is_cancelled() {
             return Err(InstallError::Interrupted);
         }
         append(&mut archive, found)?;
@@ -144,17 +145,15 @@ impl Packaged {
 /// Everything else in it stays.
 ///
 /// # Errors
-/// The file is no index, or cannot be written; [`InstallError::Interrupted`] when `wanted` breaks while another process writes it.
-pub fn add_to_index(
-    path: &Path,
-    offered: &[OfferedRunner],
-    wanted: &dyn Fn() -> ControlFlow<()>,
-) -> Result<(), InstallError> {
+/// The file is no index, or cannot be written; [`InstallError::Interrupted`] when `cancel_token` is cancelled while another process
+/// writes it.
+pub fn add_to_index(path: &Path, offered: &[OfferedRunner], cancel_token: &CancelToken) -> Result<(), InstallError> {
     let write_error = || InstallError::io("write", path);
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     // Two of these at once must not lose each other's entry.
-    let locked = Lock::acquire(&parent.join(format!(".lock-{name}")), wanted).map_err(write_error())?;
+    let locked =
+        Lock::acquire(&parent.join(format!(".lock-{name}")), &|| cancel_token.control()).map_err(write_error())?;
     let (_lock, _) = locked.ok_or(InstallError::Interrupted)?;
     let index_error = |source| InstallError::Index { index: path.display().to_string(), source };
     let json_error = |source| index_error(super::IndexError::Json(source));

@@ -3,7 +3,6 @@
 use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::fmt;
-use std::ops::RangeInclusive;
 
 use semver::VersionReq;
 
@@ -12,6 +11,7 @@ use super::descriptor::{Descriptor, INTERFACE_VERSION};
 
 /// What a carton asks of its runner (`[runner]` of carton.toml).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Requirement {
     /// `runner_name`.
     pub name: String,
@@ -19,6 +19,28 @@ pub struct Requirement {
     pub framework_version: Option<VersionReq>,
     /// `runner_compat_version`; `None` accepts every one.
     pub compat_version: Option<u64>,
+}
+
+impl Requirement {
+    /// Any version of the runner with this name.
+    #[must_use]
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), framework_version: None, compat_version: None }
+    }
+
+    /// The framework versions that will do; `None` accepts every one.
+    #[must_use]
+    pub fn framework_version(mut self, required: impl Into<Option<VersionReq>>) -> Self {
+        self.framework_version = required.into();
+        self
+    }
+
+    /// The `runner_compat_version` that it must have; `None` accepts every one.
+    #[must_use]
+    pub fn compat_version(mut self, required: impl Into<Option<u64>>) -> Self {
+        self.compat_version = required.into();
+        self
+    }
 }
 
 /// Why one installed runner was not chosen.
@@ -90,79 +112,32 @@ pub enum Searched {
 /// How many names or reasons a message lists.
 const MAX_LISTED: usize = 20;
 
-/// The runners that the `carton` command carries and installs.
-const INSTALLABLE: [&str; 2] = ["onnx", "noop"];
-/// The runners that it installs for a framework that is on the machine, in whichever version that is, and the compat versions that
-/// they understand.
-const INSTALLABLE_IN_ANY_VERSION: [(&str, RangeInclusive<u64>); 1] = [("python", 1..=2)];
-/// The runners that a script of this repository builds, because the framework has to be on the machine, and the script.
-const BUILT_BY: [(&str, &str); 1] = [("torchscript", "runners/torchscript/install")];
-
 impl NoRunner {
     /// What the user can do about it.
     #[must_use]
     pub fn hint(&self) -> String {
-        if let Searched::Index(index) = &self.searched {
-            return format!("`carton runner ls --available --index {}` lists what it offers", shell_word(index));
+        let Requirement { name, framework_version, .. } = &self.requirement;
+        if let Searched::Index(_) = &self.searched {
+            return "look at what the index offers, or name another one".to_owned();
         }
-        let name = self.requirement.name.as_str();
-        let version_only = |(_, reason): &(String, Rejection)| matches!(reason, Rejection::FrameworkVersion { .. });
-        // Those that an earlier release installed understand less.
-        let is_older = |(_, reason): &(String, Rejection)| matches!(reason, Rejection::CompatVersion { found, required } if found < required);
-        let is_foreign = |(_, reason): &(String, Rejection)| matches!(reason, Rejection::Interface { .. });
-        let other_version = self.rejected.iter().any(version_only);
-        let is_installed = self.searched == Searched::Installed;
-        // Those of the original Carton lie in the same folder; ours are installed beside them.
-        let (there, it) = if is_installed && self.rejected.iter().any(is_foreign) {
-            ("the one that is installed is for another version of Carton; ", "the one for this version")
-        } else {
-            ("", "it")
+        let version = match framework_version {
+            Some(version) if *version != VersionReq::STAR => format!(" with framework version `{version}`"),
+            _ => String::new(),
         };
-        if INSTALLABLE.contains(&name) && self.rejected.iter().all(is_foreign) && is_installed {
-            return format!("{there}install {it}: `carton runner install {name}`");
+        let mut hint = format!("install the runner `{name}`{version}");
+        if self.index_configured {
+            hint.push_str(", or allow it to be installed from the configured index");
         }
-        let command = self.install_command();
-        let understands = |versions: &RangeInclusive<u64>| {
-            self.requirement.compat_version.is_none_or(|version| versions.contains(&version))
-        };
-        let in_any_version = INSTALLABLE_IN_ANY_VERSION
-            .iter()
-            .any(|(installable, versions)| *installable == name && understands(versions))
-            && self
-                .rejected
-                .iter()
-                .all(|rejected| version_only(rejected) || is_foreign(rejected) || is_older(rejected));
-        let mut hint = there.to_owned();
-        hint.push_str(&if in_any_version && is_installed {
-            format!("install {it}: `carton runner install {}`", shell_word(&self.asked()))
-        } else if self.index_configured {
-            format!("install {it}: `{command}`, or let `--install-runners` do so")
-        } else if let Some((_, script)) = BUILT_BY.iter().find(|(built, _)| *built == name) {
-            format!("build and install {it}: `{script}` in Carton's source; or install it from an index: `{command}`")
-        } else {
-            format!("no runner index is configured; install {it} from one that has it: `{command}`")
-        });
-        if other_version && is_installed {
-            hint.push_str("; or accept another version with `--framework-version`");
+        if self.has_other_version() && self.searched == Searched::Installed {
+            hint.push_str("; or accept another version of the framework");
         }
         hint
     }
 
-    /// The command that installs what is missing, as a shell takes it.
-    fn install_command(&self) -> String {
-        let compat_version = self.requirement.compat_version;
-        let compat = compat_version.map(|version| format!(" --compat-version {version}")).unwrap_or_default();
-        let index = if self.index_configured { "" } else { " --index URL" };
-        format!("carton runner install {}{compat}{index}", shell_word(&self.asked()))
-    }
-
-    /// The runner as `carton runner install` takes it.
-    fn asked(&self) -> String {
-        let Requirement { name, framework_version, .. } = &self.requirement;
-        match framework_version {
-            Some(version) if *version != VersionReq::STAR => format!("{name}@{version}"),
-            _ => name.clone(),
-        }
+    /// Whether a runner was rejected for the version of its framework alone.
+    #[must_use]
+    pub fn has_other_version(&self) -> bool {
+        self.rejected.iter().any(|(_, reason)| matches!(reason, Rejection::FrameworkVersion { .. }))
     }
 
     /// The same, found missing in an index.
@@ -216,15 +191,6 @@ fn listed(items: impl ExactSizeIterator<Item = String>, separator: &str) -> Stri
         text.push_str(&format!("{separator}and {more} more"));
     }
     text
-}
-
-/// `text` as one word for a POSIX shell.
-fn shell_word(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./-_".contains(c);
-    if !text.is_empty() && text.chars().all(plain) && !text.starts_with('-') && !text.contains('=') {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 /// Chooses among `runners`: name, framework version, compat version, platform and interface version must fit; of those
@@ -301,7 +267,6 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use std::path::PathBuf;
-    use std::slice;
 
     use super::super::descriptor::ModelFilesMode;
     use super::*;
@@ -374,75 +339,6 @@ mod tests {
         check(&|r| r.runner_name = "other".to_owned(), "installed: other 1.2.0");
         let none = select::<Descriptor>(&[], &requirement("onnx", "^1"), HERE).unwrap_err();
         assert!(none.to_string().contains("no runner is installed"), "{none}");
-        assert_eq!(none.hint(), "install it: `carton runner install onnx`");
-    }
-
-    #[test]
-    fn ours_are_installed_beside_those_of_the_original() {
-        let check = |name: &str, configured: bool, expected: &str| {
-            let mut original = runner(name, "1.0.0", "2023-08-01T00:00:00Z");
-            original.runner_interface_version = 1;
-            let mut none = select(&[original], &requirement(name, "*"), HERE).unwrap_err();
-            none.index_configured = configured;
-            let hint = none.hint();
-            let rest = hint.strip_prefix("the one that is installed is for another version of Carton; ").unwrap();
-            assert!(rest.starts_with(expected), "{hint}");
-        };
-        check("onnx", false, "install the one for this version: `carton runner install onnx`");
-        check("onnx", true, "install the one for this version: `carton runner install onnx`");
-        check("python", true, "install the one for this version: `carton runner install python`");
-        check("torchscript", false, "build and install the one for this version: `runners/torchscript/install`");
-        check("torchscript", true, "install the one for this version: `carton runner install torchscript ");
-        check("rust-bert", false, "no runner index is configured; ");
-        // One of ours in another version beside it.
-        let mut original = runner("python", "3.10.0", "2023-08-01T00:00:00Z");
-        original.runner_interface_version = 1;
-        let ours = runner("python", "3.11.7", "2026-01-01T00:00:00Z");
-        let hint = select(&[original, ours], &requirement("python", "=3.10"), HERE).unwrap_err().hint();
-        assert!(hint.contains("`carton runner install 'python@=3.10'`; or accept another version"), "{hint}");
-    }
-
-    #[test]
-    fn hints_are_commands_to_run() {
-        let check = |name: &str, version: &str, configured: bool, expected: &str| {
-            let mut none = select::<Descriptor>(&[], &requirement(name, version), HERE).unwrap_err();
-            none.index_configured = configured;
-            assert!(none.hint().contains(expected), "{}", none.hint());
-        };
-        check("t", "=1.13.1", true, "`carton runner install 't@=1.13.1' --compat-version 1`, or");
-        check("t", ">=1.12, <2", false, "`carton runner install 't@>=1.12, <2' --compat-version 1 --index URL`");
-        check("them/t", "*", true, "`carton runner install them/t --compat-version 1`");
-        check("it's;rm", "*", true, r"`carton runner install 'it'\''s;rm' --compat-version 1`");
-        let candidate = runner("t", "1.2.0", "2026-01-01T00:00:00Z");
-        check("python", "=3.10", false, "install it: `carton runner install 'python@=3.10'`");
-        check("python", "*", true, "install it: `carton runner install python`");
-        let other = runner("python", "3.11.7", "2026-01-01T00:00:00Z");
-        // One of an earlier release, which understands less than the one that this release installs.
-        let newer = Requirement { compat_version: Some(2), ..requirement("python", "=3.11.7") };
-        let none = select(slice::from_ref(&other), &newer, HERE).unwrap_err();
-        assert!(none.hint().starts_with("install it: `carton runner install 'python@=3.11.7'`"), "{}", none.hint());
-        let unknown = Requirement { compat_version: Some(3), ..newer };
-        let none = select(slice::from_ref(&other), &unknown, HERE).unwrap_err();
-        assert!(none.hint().contains("'python@=3.11.7' --compat-version 3 --index URL`"), "{}", none.hint());
-        let twice = [other.clone(), Descriptor { runner_compat_version: 2, ..other.clone() }];
-        let none = select(&twice, &requirement("python", "=3.10"), HERE).unwrap_err();
-        assert_eq!(none.rejected.len(), 1, "{none}");
-        let none = select(&[other], &requirement("python", "=3.10"), HERE).unwrap_err();
-        assert!(none.hint().starts_with("install it: `carton runner install 'python@=3.10'`; or"), "{}", none.hint());
-        check(
-            "torchscript",
-            "=1.13.1",
-            false,
-            "build and install it: `runners/torchscript/install` in Carton's source; or",
-        );
-        check(
-            "torchscript",
-            "=1.13.1",
-            false,
-            "`carton runner install 'torchscript@=1.13.1' --compat-version 1 --index URL`",
-        );
-        check("torchscript", "*", true, "install it: `carton runner install torchscript --compat-version 1`, or");
-        let none = select(&[candidate], &requirement("t", "^2"), HERE).unwrap_err();
-        assert!(none.hint().contains("`--framework-version`"), "{}", none.hint());
+        assert_eq!(none.hint(), "install the runner `onnx` with framework version `^1`");
     }
 }

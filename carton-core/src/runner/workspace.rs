@@ -5,8 +5,7 @@
 //!   .install-XXXXXX/       one installation in progress; the registry skips names that begin with a dot
 //!     lock                 held as long as its process lives
 //!     new/                 what becomes the runner's folder
-//!   .download-SHA256/      an archive that is being fetched; kept after a failure, so that the next attempt goes on
-//!   .lock-…                held while that runner is installed, or that archive is used
+//!   .lock-…                held while that runner is installed
 //!   NAME-VERSION/          an installed runner
 //! ```
 
@@ -25,10 +24,6 @@ use crate::process_lock::{Mode, ProcessLock};
 const PREFIX: &str = ".install-";
 /// A workspace without a lock is as old as this before it counts as left behind: its process may not have come so far yet.
 const LOCK_GRACE: Duration = Duration::from_secs(10 * 60);
-/// How the names of downloads begin.
-pub(super) const DOWNLOAD_PREFIX: &str = ".download-";
-/// How long a download that nobody goes on with is kept.
-const DOWNLOAD_GRACE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// Between two attempts to get a lock.
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
@@ -111,37 +106,21 @@ fn is_unsupported(error: Errno) -> bool {
     matches!(error, Errno::INVAL | Errno::NOSYS | Errno::NOTSUP)
 }
 
-/// The lock of a download's folder.
-pub(super) fn download_lock(folder: &Path) -> PathBuf {
-    let name = folder.file_name().unwrap_or_default().to_string_lossy();
-    folder.with_file_name(format!(".lock{name}"))
-}
-
-/// Deletes workspaces whose processes are dead, and downloads that were given up. What cannot be deleted stays.
+/// Deletes workspaces whose processes are dead. What cannot be deleted stays.
 fn sweep(runner_dir: &Path) {
     let Ok(entries) = fs::read_dir(runner_dir) else { return };
     for entry in entries.flatten() {
         let path = entry.path();
-        if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+        let is_workspace = entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes());
+        if !is_workspace || !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             continue;
         }
-        let modified = || entry.metadata().and_then(|metadata| metadata.modified());
-        let is_older = |than| {
-            let age = modified().ok().and_then(|modified| SystemTime::now().duration_since(modified).ok());
-            age.is_some_and(|age| age > than)
-        };
-        let name = entry.file_name();
-        let lock = if name.as_encoded_bytes().starts_with(PREFIX.as_bytes()) {
-            let lock = path.join("lock");
-            if !lock.exists() && !is_older(LOCK_GRACE) {
-                continue;
-            }
-            lock
-        } else if name.as_encoded_bytes().starts_with(DOWNLOAD_PREFIX.as_bytes()) && is_older(DOWNLOAD_GRACE) {
-            download_lock(&path)
-        } else {
+        let modified = || entry.metadata().and_then(|metadata| metadata.modified()).ok();
+        let age = || SystemTime::now().duration_since(modified()?).ok();
+        let lock = path.join("lock");
+        if !lock.exists() && age().is_none_or(|age| age <= LOCK_GRACE) {
             continue;
-        };
+        }
         if let Ok(Some(_lock)) = Lock::try_acquire(&lock) {
             tracing::debug!(path = %path.display(), "deleting what an installation left behind");
             let _ = fs::remove_dir_all(&path);
@@ -227,16 +206,11 @@ mod tests {
         fs::create_dir(&old).unwrap();
         let long_ago = SystemTime::now() - LOCK_GRACE * 2;
         File::open(&old).unwrap().set_modified(long_ago).unwrap();
-        let [kept, given_up] = [".download-kept", ".download-old"].map(|name| root.path().join(name));
-        for (path, age) in [(&kept, DOWNLOAD_GRACE / 2), (&given_up, DOWNLOAD_GRACE * 2)] {
-            fs::create_dir(path).unwrap();
-            File::open(path).unwrap().set_modified(SystemTime::now() - age).unwrap();
-        }
         let runner = root.path().join("installed");
         fs::create_dir(&runner).unwrap();
         sweep(root.path());
-        assert!(alive.path().exists() && starting.exists() && runner.exists() && kept.exists());
-        assert!(!dead.exists() && !old.exists() && !given_up.exists());
+        assert!(alive.path().exists() && starting.exists() && runner.exists());
+        assert!(!dead.exists() && !old.exists());
     }
 
     #[test]

@@ -8,23 +8,24 @@ mod tests;
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::ops::ControlFlow;
+use std::future::IntoFuture;
 use std::path::{Path, PathBuf};
 
 use choose::{Choice, check_no_users, check_prefix, may_be_left_out};
 
 use crate::archive::Compression;
-use crate::blocking::{Abandoned, run_blocking};
-use crate::config::Config;
-use crate::contents::{self, Contents, ContentsError};
+use crate::blocking::{Awaited, run_blocking};
+use crate::contents::{Contents, ContentsError};
 use crate::digest::Sha256Digest;
 use crate::links::{Links, LinksError};
 use crate::manifest::Manifest;
 use crate::network::shown;
+use crate::open::Open;
 use crate::package::{self, PackageError};
-use crate::progress::{ProgressCallback, ProgressEvent, Stage};
+use crate::progress::Stage;
+use crate::settings::{OpenSettings, open_setters};
 use crate::tensor_data::is_tensor_file;
-use crate::{Carton, Error, Location, OpenOptions, Packed};
+use crate::{Carton, Error, Location, Packed};
 
 /// Files from this size on are left out when nothing else is said: below it, a request costs more than the bytes.
 pub const DEFAULT_MIN_SIZE: u64 = 64 << 10;
@@ -37,6 +38,7 @@ pub enum LeaveOut {
     Linked(Links),
     /// Every file of the model that is large enough. It will be fetched from the prefix, a slash and its SHA-256, so that models
     /// that share files share uploads.
+    #[non_exhaustive]
     Large {
         /// An `http`, `https` or `file` URL.
         url_prefix: String,
@@ -59,80 +61,125 @@ impl fmt::Debug for LeaveOut {
 impl LeaveOut {
     /// Every file of the model of at least [`DEFAULT_MIN_SIZE`].
     pub fn large(url_prefix: impl Into<String>) -> Self {
-        Self::Large { url_prefix: url_prefix.into(), min_size: DEFAULT_MIN_SIZE }
+        Self::large_from(url_prefix, DEFAULT_MIN_SIZE)
+    }
+
+    /// Every file of the model of at least `min_size` bytes.
+    pub fn large_from(url_prefix: impl Into<String>, min_size: u64) -> Self {
+        Self::Large { url_prefix: url_prefix.into(), min_size }
     }
 }
 
-/// How [`Carton::shrink`] shrinks. Build it with [`ShrinkOptions::new`].
-#[derive(Clone)]
-pub struct ShrinkOptions {
-    /// Which files are left out.
-    pub leave_out: LeaveOut,
-    /// A folder for the files that are left out, under the names that their URLs end with.
-    pub save_files: Option<PathBuf>,
-    /// The SHA-256 that MANIFEST must have.
-    pub expect: Option<Sha256Digest>,
-    /// Whether LINKS of a local carton may name local files. LINKS of one on a server never may.
-    pub allow_file_links: bool,
-    /// Directories; `None` reads the configuration file and the environment.
-    pub config: Option<Config>,
-    /// Told how far the work has come.
-    pub progress: Option<ProgressCallback>,
+/// A carton that is about to be made smaller: what [`Carton::shrink`] returns. Setters say how, and `.await` writes it.
+#[derive(Clone, Debug)]
+#[must_use = "nothing is written until this is awaited"]
+pub struct Shrink {
+    location: Location,
+    output: PathBuf,
+    leave_out: LeaveOut,
+    save_files: Option<PathBuf>,
+    open: OpenSettings,
 }
 
-impl ShrinkOptions {
-    /// How the carton that is read is opened.
-    fn to_open(&self) -> OpenOptions {
-        OpenOptions {
-            expect: self.expect,
-            allow_file_links: self.allow_file_links,
-            config: self.config.clone(),
-            progress: self.progress.clone(),
+impl Shrink {
+    open_setters!(open);
+
+    /// Saves the files that are left out in this folder, under the names that their URLs end with.
+    pub fn save_files(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.save_files = Some(folder.into());
+        self
+    }
+
+    async fn shrink(self) -> Result<Shrunk, Error> {
+        let Self { location, output, leave_out, save_files, open } = self;
+        if let LeaveOut::Large { url_prefix, .. } = &leave_out {
+            check_prefix(url_prefix)?;
         }
-    }
-
-    /// Leaves out these files, and saves them nowhere.
-    pub fn new(leave_out: LeaveOut) -> Self {
-        Self { leave_out, save_files: None, expect: None, allow_file_links: false, config: None, progress: None }
+        let progress = open.operation.progress().cloned();
+        let package = Open::new(location.clone(), open).await?;
+        run_blocking(progress.as_ref(), move |context| {
+            let contents = package.contents();
+            package::check_output(contents, location.path(), &output)?;
+            let mut choice = Choice::make(contents, &leave_out)?;
+            let is_saving = save_files.is_some();
+            contents.fetch(|path| choice.needs(path, is_saving), &context.on_contents(Stage::Pack))?;
+            // First the files: a carton whose files are nowhere is of no use.
+            if let Some(folder) = &save_files {
+                save::save(contents, location.path(), &mut choice.left_out, folder, &context)?;
+            }
+            package::rewrite(
+                contents,
+                &choice.missing,
+                &choice.links,
+                &output,
+                Compression::Auto,
+                &context.on_bytes(Stage::Pack),
+            )?;
+            let manifest_sha256 = manifest_hash(contents)?;
+            Ok(Shrunk { path: output, manifest_sha256, left_out: choice.left_out, unmatched: choice.unmatched })
+        })
+        .await
     }
 }
 
-impl fmt::Debug for ShrinkOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ShrinkOptions").field("leave_out", &self.leave_out).finish_non_exhaustive()
+impl IntoFuture for Shrink {
+    type Output = Result<Shrunk, Error>;
+    type IntoFuture = Awaited<'static, Shrunk>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.shrink())
     }
 }
 
-/// How [`Carton::resolve`] makes a carton whole. Build it from the default.
-#[derive(Clone, Default)]
-pub struct ResolveOptions {
+/// A carton that is about to be made whole: what [`Carton::resolve`] returns. Setters say how, and `.await` writes it.
+#[derive(Clone, Debug)]
+#[must_use = "nothing is written until this is awaited"]
+pub struct Resolve {
+    location: Location,
+    output: PathBuf,
+    compression: Compression,
+    open: OpenSettings,
+}
+
+impl Resolve {
+    open_setters!(open);
+
     /// How files are compressed that are brought back. What is in the carton stays stored as it is.
-    pub compression: Compression,
-    /// The SHA-256 that MANIFEST must have.
-    pub expect: Option<Sha256Digest>,
-    /// Whether LINKS of a local carton may name local files. LINKS of one on a server never may.
-    pub allow_file_links: bool,
-    /// Directories; `None` reads the configuration file and the environment.
-    pub config: Option<Config>,
-    /// Told how far the work has come.
-    pub progress: Option<ProgressCallback>,
-}
+    pub fn compression(mut self, compression: Compression) -> Self {
+        self.compression = compression;
+        self
+    }
 
-impl ResolveOptions {
-    /// How the carton that is read is opened.
-    fn to_open(&self) -> OpenOptions {
-        OpenOptions {
-            expect: self.expect,
-            allow_file_links: self.allow_file_links,
-            config: self.config.clone(),
-            progress: self.progress.clone(),
-        }
+    async fn resolve(self) -> Result<Packed, Error> {
+        let Self { location, output, compression, open } = self;
+        let progress = open.operation.progress().cloned();
+        let package = Open::new(location.clone(), open).await?;
+        run_blocking(progress.as_ref(), move |context| {
+            let contents = package.contents();
+            package::check_output(contents, location.path(), &output)?;
+            contents.fetch(|_| true, &context.on_contents(Stage::Pack))?;
+            let (none, no_links) = (BTreeSet::new(), Links::default());
+            package::rewrite(contents, &none, &no_links, &output, compression, &context.on_bytes(Stage::Pack))?;
+            let has_tensor_file = contents.paths().any(is_tensor_file);
+            Ok(Packed {
+                path: output,
+                manifest_sha256: manifest_hash(contents)?,
+                has_tensor_file,
+                nested_options: package.metadata().nested_options(),
+                unmatched: Vec::new(),
+                check: None,
+            })
+        })
+        .await
     }
 }
 
-impl fmt::Debug for ResolveOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResolveOptions").field("compression", &self.compression).finish_non_exhaustive()
+impl IntoFuture for Resolve {
+    type Output = Result<Packed, Error>;
+    type IntoFuture = Awaited<'static, Packed>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.resolve())
     }
 }
 
@@ -232,9 +279,9 @@ impl ShrinkError {
         match self {
             Self::NoneLarge { .. } => Some("name a smaller size from which files are left out".to_owned()),
             Self::NotPacked { .. } => {
-                Some("`sha256sum` tells the SHA-256 of a file; `carton ls --json` those in a carton".to_owned())
+                Some("`sha256sum` tells the SHA-256 of a file; MANIFEST has those of a carton".to_owned())
             }
-            Self::NoneLinked { .. } => Some("`carton ls --json` shows the SHA-256 of each file".to_owned()),
+            Self::NoneLinked { .. } => Some("MANIFEST has the SHA-256 of each file".to_owned()),
             Self::Exists { .. } | Self::SameName { .. } => Some("save the files to an empty folder".to_owned()),
             Self::User { .. } => {
                 Some("give the token to those who fetch: `CARTON_TOKEN_<host>`, or a netrc file".to_owned())
@@ -251,12 +298,9 @@ impl Carton {
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), carton_core::Error> {
-    /// use carton_core::{Carton, LeaveOut, ShrinkOptions};
-    /// let options = ShrinkOptions {
-    ///     save_files: Some("upload".into()),
-    ///     ..ShrinkOptions::new(LeaveOut::large("https://example.com/files"))
-    /// };
-    /// let shrunk = Carton::shrink("llama.carton", "llama.shrunk.carton", options).await?;
+    /// use carton_core::{Carton, LeaveOut};
+    /// let large = LeaveOut::large("https://example.com/files");
+    /// let shrunk = Carton::shrink("llama.carton", "llama.shrunk.carton", large).save_files("upload").await?;
     /// for file in &shrunk.left_out {
     ///     println!("{} is expected at {}", file.path, file.urls[0]);
     /// }
@@ -267,40 +311,9 @@ impl Carton {
     /// # Errors
     /// There is nothing to leave out; a carton or file that cannot be read, or is not what MANIFEST lists; an output that is the
     /// carton itself or cannot be written. What was at `output` before is still there then.
-    pub async fn shrink(
-        location: impl Into<Location>,
-        output: impl AsRef<Path>,
-        options: ShrinkOptions,
-    ) -> Result<Shrunk, Error> {
-        let location = location.into();
-        let output = output.as_ref().to_path_buf();
-        if let LeaveOut::Large { url_prefix, .. } = &options.leave_out {
-            check_prefix(url_prefix)?;
-        }
-        let package = Self::open(location.clone(), options.to_open()).await?;
-        run_blocking(move |abandoned| {
-            let contents = package.contents();
-            package::check_output(contents, location.path(), &output)?;
-            let mut choice = Choice::make(contents, &options.leave_out)?;
-            let report = Report { progress: options.progress.as_ref(), abandoned: &abandoned };
-            let is_saving = options.save_files.is_some();
-            contents.fetch(|path| choice.needs(path, is_saving), &report.of_contents(Stage::Pack))?;
-            // First the files: a carton whose files are nowhere is of no use.
-            if let Some(folder) = &options.save_files {
-                save::save(contents, location.path(), &mut choice.left_out, folder, &report)?;
-            }
-            package::rewrite(
-                contents,
-                &choice.missing,
-                &choice.links,
-                &output,
-                Compression::Auto,
-                &report.of(Stage::Pack),
-            )?;
-            let manifest_sha256 = manifest_hash(contents)?;
-            Ok(Shrunk { path: output, manifest_sha256, left_out: choice.left_out, unmatched: choice.unmatched })
-        })
-        .await
+    pub fn shrink(location: impl Into<Location>, output: impl Into<PathBuf>, leave_out: LeaveOut) -> Shrink {
+        let open = OpenSettings::default();
+        Shrink { location: location.into(), output: output.into(), leave_out, save_files: None, open }
     }
 
     /// Writes the carton at `location` to `output` with all its files in it, those that it only links too, and without LINKS. It
@@ -308,8 +321,8 @@ impl Carton {
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), carton_core::Error> {
-    /// use carton_core::{Carton, ResolveOptions};
-    /// Carton::resolve("llama.shrunk.carton", "llama.carton", ResolveOptions::default()).await?;
+    /// use carton_core::Carton;
+    /// Carton::resolve("llama.shrunk.carton", "llama.carton").await?;
     /// # Ok(())
     /// # }
     /// ```
@@ -317,32 +330,9 @@ impl Carton {
     /// # Errors
     /// A file that cannot be fetched, or is not what MANIFEST lists; an output that is the carton itself or cannot be written. What
     /// was at `output` before is still there then.
-    pub async fn resolve(
-        location: impl Into<Location>,
-        output: impl AsRef<Path>,
-        options: ResolveOptions,
-    ) -> Result<Packed, Error> {
-        let location = location.into();
-        let output = output.as_ref().to_path_buf();
-        let package = Self::open(location.clone(), options.to_open()).await?;
-        run_blocking(move |abandoned| {
-            let contents = package.contents();
-            package::check_output(contents, location.path(), &output)?;
-            let report = Report { progress: options.progress.as_ref(), abandoned: &abandoned };
-            contents.fetch(|_| true, &report.of_contents(Stage::Pack))?;
-            let (none, no_links) = (BTreeSet::new(), Links::default());
-            package::rewrite(contents, &none, &no_links, &output, options.compression, &report.of(Stage::Pack))?;
-            let has_tensor_file = contents.paths().any(is_tensor_file);
-            Ok(Packed {
-                path: output,
-                manifest_sha256: manifest_hash(contents)?,
-                has_tensor_file,
-                nested_options: package.metadata().nested_options(),
-                unmatched: Vec::new(),
-                check: None,
-            })
-        })
-        .await
+    pub fn resolve(location: impl Into<Location>, output: impl Into<PathBuf>) -> Resolve {
+        let (location, output) = (location.into(), output.into());
+        Resolve { location, output, compression: Compression::default(), open: OpenSettings::default() }
     }
 }
 
@@ -392,33 +382,6 @@ pub(crate) fn leave_out(
 
 fn list(digests: &[Sha256Digest]) -> String {
     digests.iter().map(Sha256Digest::to_string).collect::<Vec<_>>().join(", ")
-}
-
-/// Reports progress, and tells whether anybody still waits for the work.
-#[derive(Clone, Copy)]
-struct Report<'a> {
-    progress: Option<&'a ProgressCallback>,
-    abandoned: &'a Abandoned,
-}
-
-impl Report<'_> {
-    fn of_contents(&self, stage: Stage) -> impl Fn(contents::Progress) -> ControlFlow<()> + Sync {
-        move |done| {
-            if let Some(progress) = self.progress {
-                progress(&ProgressEvent::of_contents(stage.clone(), done));
-            }
-            self.abandoned.control()
-        }
-    }
-
-    fn of(&self, stage: Stage) -> impl Fn(u64, u64) -> ControlFlow<()> + Sync {
-        move |done, total| {
-            if let Some(progress) = self.progress {
-                progress(&ProgressEvent::bytes(stage.clone(), done, total));
-            }
-            self.abandoned.control()
-        }
-    }
 }
 
 fn manifest_hash(contents: &Contents) -> Result<Sha256Digest, Error> {

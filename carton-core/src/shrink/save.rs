@@ -9,8 +9,9 @@ use std::path::Path;
 
 use url::Url;
 
-use super::{LeftOut, Report, ShrinkError};
+use super::{LeftOut, ShrinkError};
 use crate::contents::{Contents, ContentsError};
+use crate::context::Context;
 use crate::digest::{Sha256Digest, hash_all};
 use crate::package::{self, PackageError};
 use crate::progress::Stage;
@@ -23,7 +24,7 @@ pub(super) fn save(
     location: Option<&Path>,
     left_out: &mut [LeftOut],
     folder: &Path,
-    report: &Report<'_>,
+    context: &Context,
 ) -> Result<(), Error> {
     let mut names: BTreeMap<String, (Sha256Digest, String)> = BTreeMap::new();
     for file in left_out.iter_mut() {
@@ -36,7 +37,7 @@ pub(super) fn save(
         file.saved = Some(folder.join(name));
     }
     std::fs::create_dir_all(folder).map_err(Error::io("make the folder", folder))?;
-    let mut meter = Meter { done: 0, total: left_out.iter().map(|file| file.size).sum(), report };
+    let mut meter = Meter { done: 0, total: left_out.iter().map(|file| file.size).sum(), context };
     let mut done: BTreeSet<Sha256Digest> = BTreeSet::new();
     for (file, path) in left_out.iter().filter_map(|file| Some((file, file.saved.as_deref()?))) {
         if !done.insert(file.sha256) {
@@ -94,13 +95,13 @@ fn saved_name(url: &str) -> Option<String> {
 struct Meter<'a> {
     done: u64,
     total: u64,
-    report: &'a Report<'a>,
+    context: &'a Context,
 }
 
 impl Meter<'_> {
     fn advance(&mut self, n_bytes: u64) -> Result<(), Error> {
         self.done += n_bytes;
-        match self.report.of(Stage::Extract)(self.done, self.total) {
+        match self.context.on_bytes(Stage::Extract)(self.done, self.total) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(PackageError::Interrupted.into()),
         }

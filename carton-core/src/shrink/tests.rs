@@ -14,8 +14,10 @@ use super::*;
 use crate::ErrorKind;
 use crate::archive::Archive;
 use crate::cache::Cache;
+use crate::config::Config;
 use crate::metadata::Metadata;
 use crate::package::PackageInput;
+use crate::progress::ProgressEvent;
 use crate::source::FileSource;
 
 const PREFIX: &str = "https://example.com/files";
@@ -60,22 +62,16 @@ impl Desk {
         self.folder.path().join(name)
     }
 
-    fn options(&self, leave_out: LeaveOut) -> ShrinkOptions {
-        ShrinkOptions { config: Some(self.config.clone()), ..ShrinkOptions::new(leave_out) }
+    fn shrink(&self, from: &str, to: &str, leave_out: LeaveOut) -> Shrink {
+        Carton::shrink(self.path(from), self.path(to), leave_out).config(self.config.clone())
     }
 
-    async fn shrink(&self, from: &str, to: &str, leave_out: LeaveOut) -> Result<Shrunk, Error> {
-        Carton::shrink(self.path(from), self.path(to), self.options(leave_out)).await
-    }
-
-    async fn resolve(&self, from: &str, to: &str) -> Result<Packed, Error> {
-        let options = ResolveOptions { config: Some(self.config.clone()), ..ResolveOptions::default() };
-        Carton::resolve(self.path(from), self.path(to), options).await
+    fn resolve(&self, from: &str, to: &str) -> Resolve {
+        Carton::resolve(self.path(from), self.path(to)).config(self.config.clone())
     }
 
     async fn open(&self, name: &str) -> package::Package {
-        let options = OpenOptions { config: Some(self.config.clone()), ..OpenOptions::default() };
-        Carton::open(self.path(name), options).await.unwrap()
+        Carton::open(self.path(name)).config(self.config.clone()).await.unwrap()
     }
 
     fn bytes(&self, name: &str) -> Vec<u8> {
@@ -135,8 +131,8 @@ async fn what_is_large_is_left_out_and_comes_back() {
     );
     assert_eq!(String::from_utf8(desk.entry("small.carton", "LINKS")).unwrap(), expected);
     let small = desk.open("small.carton").await;
-    assert_eq!(small.contents().manifest_hash(), Some(shrunk.manifest_sha256));
-    assert_eq!(small.contents().manifest_hash(), desk.open("model.carton").await.contents().manifest_hash());
+    assert_eq!(small.manifest_sha256(), Some(shrunk.manifest_sha256));
+    assert_eq!(small.manifest_sha256(), desk.open("model.carton").await.manifest_sha256());
     let files = small.contents().files();
     let link = files.iter().find(|file| file.path == "model/link.bin").unwrap();
     assert_eq!(link.symlink.as_deref(), Some("weights.bin"), "links stay");
@@ -169,35 +165,27 @@ async fn what_was_saved_is_found_again() {
     let desk = Desk::new();
     let upload = desk.path("upload");
     let leave_out = LeaveOut::large(format!("file://{}", upload.display()));
-    let options = ShrinkOptions { save_files: Some(upload.clone()), ..desk.options(leave_out) };
-    Carton::shrink(desk.path("model.carton"), desk.path("small.carton"), options).await.unwrap();
-    let resolve = async |allow_file_links: bool| {
-        let options =
-            ResolveOptions { allow_file_links, config: Some(desk.config.clone()), ..ResolveOptions::default() };
-        Carton::resolve(desk.path("small.carton"), desk.path("whole.carton"), options).await
-    };
+    desk.shrink("model.carton", "small.carton", leave_out).save_files(&upload).await.unwrap();
+    let resolve = |allow: bool| desk.resolve("small.carton", "whole.carton").allow_file_links(allow);
     let refused = resolve(false).await.unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Failure);
-    assert!(refused.hint().is_some_and(|hint| hint.contains("--allow-file-links")), "{refused}");
+    assert_eq!(refused.kind(), ErrorKind::InvalidInput);
+    assert!(refused.hint().is_some_and(|hint| hint.contains("allow_file_links = true")), "{refused}");
     resolve(true).await.unwrap();
     assert!(desk.bytes("whole.carton") == desk.bytes("model.carton"));
 
     // Shrunk again, what is gone already is not asked for.
     std::fs::remove_dir_all(&desk.config.cache_dir).unwrap();
     std::fs::remove_dir_all(&upload).unwrap();
-    let options = ShrinkOptions {
-        save_files: Some(desk.path("upload2")),
-        ..desk.options(linked(&[(&noise(100_000, 2), "https://a/picture.png")]))
-    };
-    Carton::shrink(desk.path("small.carton"), desk.path("smaller.carton"), options).await.unwrap();
+    let picture = linked(&[(&noise(100_000, 2), "https://a/picture.png")]);
+    desk.shrink("small.carton", "smaller.carton", picture).save_files(desk.path("upload2")).await.unwrap();
     let error = resolve(true).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Failure, "{error}");
+    assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
 }
 
 #[tokio::test]
 async fn unpacked_cartons_are_shrunk_and_packed_too() {
     let desk = Desk::new();
-    desk.open("model.carton").await.contents().unpack(&desk.path("unpacked"), &crate::contents::silent).unwrap();
+    desk.open("model.carton").await.unpack(desk.path("unpacked")).await.unwrap();
     desk.shrink("model.carton", "small.carton", LeaveOut::large(PREFIX)).await.unwrap();
     desk.shrink("unpacked", "small2.carton", LeaveOut::large(PREFIX)).await.unwrap();
     assert!(desk.bytes("small2.carton") == desk.bytes("small.carton"));
@@ -205,10 +193,10 @@ async fn unpacked_cartons_are_shrunk_and_packed_too() {
     assert!(desk.bytes("whole.carton") == desk.bytes("model.carton"));
     // What is unpacked of a shrunk one, once its files are there, needs no LINKS.
     desk.insert(&[&noise(300_000, 1), "one two three\n".repeat(10_000).as_bytes()]);
-    desk.open("small.carton").await.contents().unpack(&desk.path("unpacked2"), &crate::contents::silent).unwrap();
+    desk.open("small.carton").await.unpack(desk.path("unpacked2")).await.unwrap();
     assert!(!desk.path("unpacked2/LINKS").exists());
-    let hash = desk.open("model.carton").await.contents().manifest_hash();
-    assert_eq!(desk.open("unpacked2").await.contents().manifest_hash(), hash);
+    let hash = desk.open("model.carton").await.manifest_sha256();
+    assert_eq!(desk.open("unpacked2").await.manifest_sha256(), hash);
 
     std::fs::write(desk.path("unpacked/model/config.json"), "[]").unwrap();
     let error = desk.resolve("unpacked", "bad.carton").await.unwrap_err();
@@ -292,7 +280,7 @@ async fn what_is_refused_leaves_nothing() {
     let check = async |leave_out: LeaveOut, expected: &str| {
         let error = desk.shrink("model.carton", "x.carton", leave_out).await.unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");
-        assert_eq!(error.kind(), ErrorKind::Failure);
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
         assert_eq!(
             desk.names().iter().filter(|name| *name != "cache").collect::<Vec<_>>(),
             before.iter().collect::<Vec<_>>()
@@ -324,8 +312,8 @@ async fn what_is_refused_leaves_nothing() {
         assert!(matches!(error, Error::Package(PackageError::OutputIsSource { .. })), "{output}: {error}");
         assert!(error.hint().is_some());
     }
-    let options = ShrinkOptions { expect: Some(Sha256Digest::of(b"")), ..desk.options(LeaveOut::large(PREFIX)) };
-    let error = Carton::shrink(desk.path("model.carton"), desk.path("x.carton"), options).await.unwrap_err();
+    let another = desk.shrink("model.carton", "x.carton", LeaveOut::large(PREFIX)).expect_hash(Sha256Digest::of(b""));
+    let error = another.await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Integrity);
     assert!(desk.shrink("model.carton", "no/such/folder.carton", LeaveOut::large(PREFIX)).await.is_err());
 }
@@ -344,15 +332,14 @@ async fn damage_is_not_passed_on() {
         bytes[start + name.len() + entry.compressed_size() as usize / 2] ^= 4;
         std::fs::write(desk.path("damaged.carton"), &bytes).unwrap();
         std::fs::write(desk.path("x.carton"), "before").unwrap();
-        let mut options = desk.options(LeaveOut::large(PREFIX));
-        let plain = Carton::shrink(desk.path("damaged.carton"), desk.path("x.carton"), options.clone()).await;
+        let shrink = desk.shrink("damaged.carton", "x.carton", LeaveOut::large(PREFIX));
+        let plain = shrink.clone().await;
         // What is left out unseen is found to be damaged by whoever has it.
         assert_eq!(plain.is_ok(), is_left_out, "{name}");
         std::fs::write(desk.path("x.carton"), "before").unwrap();
         // What is there already would not be read again.
         let upload = tempfile::tempdir().unwrap();
-        options.save_files = Some(upload.path().to_path_buf());
-        let error = Carton::shrink(desk.path("damaged.carton"), desk.path("x.carton"), options).await.unwrap_err();
+        let error = shrink.save_files(upload.path()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Integrity, "{name}: {error}");
         assert_eq!(desk.bytes("x.carton"), b"before");
         let error = desk.resolve("damaged.carton", "x.carton").await.unwrap_err();
@@ -367,9 +354,8 @@ async fn damage_is_not_passed_on() {
 #[tokio::test]
 async fn files_are_saved_for_uploading() {
     let desk = Desk::new();
-    let save = async |leave_out: LeaveOut, folder: &str| {
-        let options = ShrinkOptions { save_files: Some(desk.path(folder)), ..desk.options(leave_out) };
-        Carton::shrink(desk.path("model.carton"), desk.path("small.carton"), options).await
+    let save = |leave_out: LeaveOut, folder: &str| {
+        desk.shrink("model.carton", "small.carton", leave_out).save_files(desk.path(folder))
     };
     let saved = |folder: &str| {
         let entries = std::fs::read_dir(desk.path(folder)).unwrap().map(|entry| entry.unwrap());
@@ -422,21 +408,25 @@ async fn work_that_nobody_waits_for_ends() {
     let (started, mut is_started) = tokio::sync::mpsc::unbounded_channel();
     let go_on = Arc::new(AtomicBool::new(false));
     let wait = go_on.clone();
-    let progress: ProgressCallback = Arc::new(move |_| {
+    // The callback holds it, and the work holds the callback.
+    let held = Arc::new(());
+    let holds = Arc::clone(&held);
+    let progress = move |_: &ProgressEvent| {
+        let _held = &holds;
         let _ = started.send(());
         while !wait.load(Ordering::Relaxed) {
             std::thread::yield_now();
         }
-    });
-    let options = ShrinkOptions { progress: Some(progress.clone()), ..desk.options(LeaveOut::large(PREFIX)) };
-    let mut work = Box::pin(Carton::shrink(desk.path("model.carton"), desk.path("x.carton"), options));
+    };
+    let shrink = desk.shrink("model.carton", "x.carton", LeaveOut::large(PREFIX)).progress(progress);
+    let mut work = shrink.into_future();
     tokio::select! {
         _ = &mut work => panic!("it was not waited for"),
         _ = is_started.recv() => {}
     }
     drop(work);
     go_on.store(true, Ordering::Relaxed);
-    while Arc::strong_count(&progress) > 1 {
+    while Arc::strong_count(&held) > 1 {
         tokio::time::sleep(std::time::Duration::from_millis(1)).await;
     }
     assert!(!desk.names().iter().any(|name| name.contains("x.carton") || name.contains("partial")));
@@ -455,8 +445,8 @@ async fn a_full_disk_is_an_error() {
         println!("skipped: mounting a small file system needs root");
         return;
     }
-    let options = ShrinkOptions { save_files: Some(desk.path("disk")), ..desk.options(LeaveOut::large(PREFIX)) };
-    let not_saved = Carton::shrink(desk.path("model.carton"), desk.path("x.carton"), options).await;
+    let save = desk.shrink("model.carton", "x.carton", LeaveOut::large(PREFIX)).save_files(desk.path("disk"));
+    let not_saved = save.await;
     let not_written = desk.shrink("model.carton", "disk/x.carton", LeaveOut::large(PREFIX)).await;
     let not_resolved = desk.resolve("model.carton", "disk/x.carton").await;
     let n_left = std::fs::read_dir(desk.path("disk")).unwrap().count();
@@ -464,7 +454,7 @@ async fn a_full_disk_is_an_error() {
     assert_eq!(n_left, 0);
     assert!(!desk.path("x.carton").exists());
     for error in [not_saved.unwrap_err(), not_written.unwrap_err(), not_resolved.unwrap_err()] {
-        assert_eq!(error.kind(), ErrorKind::Failure);
+        assert_eq!(error.kind(), ErrorKind::Machine);
         let text = crate::causes::in_one_line(&error);
         assert!(text.contains("No space left"), "{text}");
     }

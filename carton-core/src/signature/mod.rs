@@ -134,6 +134,18 @@ impl SignatureError {
     pub fn lacks_inputs(&self) -> bool {
         self.violations.iter().any(|it| it.side == Side::Input && it.kind == ViolationKind::Missing)
     }
+
+    /// An input of numbers that should be of another numeric type, and that type: it can be cast.
+    #[must_use]
+    pub fn castable(&self) -> Option<(&str, DataType)> {
+        let is_number = |name: &str| name.parse().ok().filter(|dtype: &DataType| dtype.size().is_some());
+        let is_of_dtype = |it: &&Violation| it.side == Side::Input && it.kind == ViolationKind::DataType;
+        let mut castable = self.violations.iter().filter(is_of_dtype).filter_map(|violation| {
+            is_number(&violation.found)?;
+            Some((violation.name.as_str(), is_number(&violation.expected)?))
+        });
+        castable.next()
+    }
 }
 
 /// More positional tensors than the signature has inputs, or no signature to take their names from.
@@ -162,7 +174,7 @@ pub struct CastInputError {
 ///
 /// A streamed call clones it after the inputs and checks each step's outputs with a fresh clone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Bindings {
+pub(crate) struct Bindings {
     dimensions: BTreeMap<String, Bound<u64>>,
     shapes: BTreeMap<String, Bound<Extent>>,
 }
@@ -194,43 +206,9 @@ impl fmt::Display for Extent {
 
 /// Checks what is about to be given to the model, and binds the symbols of the inputs.
 ///
-/// ```
-/// use std::collections::BTreeMap;
-/// use carton_core::metadata::Metadata;
-/// use carton_core::signature::{Bindings, check_inputs, check_outputs};
-/// use carton_tensor::{NumericTensor, Tensor};
-///
-/// let metadata = Metadata::parse(r#"
-///     spec_version = 1
-///     [[input]]
-///     name = "x"
-///     dtype = "float32"
-///     shape = ["batch", 2]
-///     [[output]]
-///     name = "y"
-///     dtype = "float32"
-///     shape = ["batch"]
-///     [runner]
-///     runner_name = "noop"
-///     required_framework_version = "*"
-/// "#)?;
-/// let signature = metadata.signature().expect("declared above");
-/// let mut bindings = Bindings::default();
-/// let x = Tensor::from(NumericTensor::from_vec(vec![0.0_f32; 6], vec![3, 2])?);
-/// check_inputs(signature, &mut bindings, [("x", &x)])?;
-///
-/// let y = Tensor::from(NumericTensor::from_vec(vec![0.0_f32; 4], vec![4])?);
-/// let error = check_outputs(signature, &mut bindings, [("y", &y)]).unwrap_err();
-/// assert_eq!(
-///     error.violations[0].to_string(),
-///     "output `y`, dimension 0: expected 3 (`batch` in input `x`), found 4",
-/// );
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-///
 /// # Errors
 /// Every difference: missing and unexpected names, dtypes, ranks, sizes, symbols with two values. An optional input may be missing.
-pub fn check_inputs<'tensors>(
+pub(crate) fn check_inputs<'tensors>(
     signature: &Signature,
     bindings: &mut Bindings,
     tensors: impl IntoIterator<Item = (&'tensors str, &'tensors Tensor)>,
@@ -242,7 +220,7 @@ pub fn check_inputs<'tensors>(
 ///
 /// # Errors
 /// As [`check_inputs`].
-pub fn check_outputs<'tensors>(
+pub(crate) fn check_outputs<'tensors>(
     signature: &Signature,
     bindings: &mut Bindings,
     tensors: impl IntoIterator<Item = (&'tensors str, &'tensors Tensor)>,
@@ -276,7 +254,7 @@ pub fn cast_inputs<'specs>(
 ///
 /// # Errors
 /// When there are more tensors than declared inputs. Fewer are left to [`check_inputs`].
-pub fn name_positional(
+pub(crate) fn name_positional(
     signature: Option<&Signature>,
     tensors: Vec<Tensor>,
 ) -> Result<Vec<(String, Tensor)>, TooManyPositional> {

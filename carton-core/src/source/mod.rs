@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 
 pub use file::FileSource;
 pub use memory::MemorySource;
-pub use nearby::Nearby;
-pub use remote::RemoteSource;
+pub(crate) use nearby::Nearby;
+pub(crate) use remote::RemoteSource;
 
 /// What tells whether a local file is still the one that was looked at before, without reading it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::{FileIdentity, Source};
 
 /// A source of which a part can be read from nearer by, at the same positions.
-pub struct Nearby {
+pub(crate) struct Nearby {
     range: Range<u64>,
     near: Arc<dyn Source>,
     far: Arc<dyn Source>,
@@ -16,7 +16,7 @@ pub struct Nearby {
 
 impl Nearby {
     /// The bytes of `far`, of which `near` has these.
-    pub fn new(far: Arc<dyn Source>, range: Range<u64>, near: Arc<dyn Source>) -> Nearby {
+    pub(crate) fn new(far: Arc<dyn Source>, range: Range<u64>, near: Arc<dyn Source>) -> Nearby {
         Nearby { range, near, far }
     }
 }

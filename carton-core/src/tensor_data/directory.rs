@@ -14,7 +14,7 @@ use super::read::TensorFiles;
 use super::{FileFormat, TensorDataError};
 
 /// The longest header of a safetensors file and the longest manifest of a zTensor file that is read, in bytes.
-pub const MAX_DIRECTORY_LENGTH: u64 = 100_000_000;
+pub(crate) const MAX_DIRECTORY_LENGTH: u64 = 100_000_000;
 
 /// How many files' directories are kept. Our writer makes one file.
 const MOST_KEPT: usize = 8;

@@ -10,13 +10,13 @@ use crate::metadata::Table;
 
 /// The largest `index.toml` that is read, in bytes: about seventy thousand tensors. Hostile TOML takes seventy times its
 /// size in memory.
-pub const MAX_INDEX_LENGTH: u64 = 8 << 20;
+pub(crate) const MAX_INDEX_LENGTH: u64 = 8 << 20;
 
 /// The tensors of a carton by name; none of them read yet.
 ///
 /// ```
-/// use carton_core::tensor_data::Index;
-/// let index = Index::parse(br#"
+/// use carton_core::TensorIndex;
+/// let index = TensorIndex::parse(br#"
 ///     [[tensor]]
 ///     name = "x"
 ///     dtype = "float32"
@@ -24,7 +24,7 @@ pub const MAX_INDEX_LENGTH: u64 = 8 << 20;
 ///     file = "tensor_0.bin"
 /// "#)?;
 /// assert_eq!(index.names().collect::<Vec<_>>(), ["x"]);
-/// # Ok::<(), carton_core::tensor_data::TensorDataError>(())
+/// # Ok::<(), carton_core::errors::TensorDataError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Index {

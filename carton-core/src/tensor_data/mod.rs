@@ -23,16 +23,19 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-pub use directory::{Directories, MAX_DIRECTORY_LENGTH};
+pub use directory::Directories;
 pub use error::TensorDataError;
+pub(crate) use format::FileFormat;
+pub use format::TensorFormat;
 pub(crate) use format::is_tensor_file;
-pub use format::{FileFormat, TensorFormat};
-pub use index::{Entry, Index, MAX_INDEX_LENGTH};
-pub use read::{MAX_STRINGS_LENGTH, TensorFiles};
+pub(crate) use index::MAX_INDEX_LENGTH;
+pub use index::{Entry, Index};
+pub(crate) use read::MAX_STRINGS_LENGTH;
+pub use read::TensorFiles;
 pub use write::entries;
 
 /// The folder of a carton that holds the tensors, with the slash that follows it in paths.
-pub const FOLDER: &str = "tensor_data/";
+pub(crate) const FOLDER: &str = "tensor_data/";
 
 /// The name of the index in that folder.
-pub const INDEX: &str = "index.toml";
+pub(crate) const INDEX: &str = "index.toml";

@@ -15,7 +15,7 @@ use super::{Entry, FOLDER, Index, TensorDataError};
 
 /// The largest file of a string tensor that is read, in bytes. TOML is parsed as a whole, and a file of empty strings takes
 /// fifty times its size in memory while that is done.
-pub const MAX_STRINGS_LENGTH: u64 = 32 << 20;
+pub(crate) const MAX_STRINGS_LENGTH: u64 = 32 << 20;
 
 /// Where the files of a carton come from. Paths are those in the carton, such as `tensor_data/tensor_0.bin`.
 pub trait TensorFiles {

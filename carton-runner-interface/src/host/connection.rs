@@ -4,21 +4,21 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use carton_tensor::{DataType, NumericTensor};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
+use tracing::Instrument;
 
-use super::calls::{Answer, Kind, Waiter};
+use super::calls::{Answer, Kind};
 use super::dispatch::features;
 use super::files::describe_files;
 use super::shared::Shared;
 use super::stream::InferStream;
-use super::{
-    CallError, CallOptions, CallTimings, CloseReason, ConnectionOptions, LoadRequest, Loaded, Peer, Phase, SealedInputs,
-};
+use super::turn::Turn;
+use super::{CallError, CallOptions, CloseReason, ConnectionOptions, LoadRequest, Loaded, Peer, Phase, SealedInputs};
 use crate::housekeeper::Elapsed;
 use crate::link::{Link, LinkOptions};
-use crate::message::{self, Message, Side, code};
+use crate::message::{self, Message, Side};
 use crate::model::Tensors;
-use crate::runner::{PackRequest, PackResponse, RunnerError};
+use crate::runner::{PackRequest, PackResponse};
 use crate::shared_memory::THRESHOLD;
 use crate::transport::Transport;
 use crate::transport::reader::FrameReader;
@@ -89,7 +89,7 @@ impl Connection {
         }
     }
 
-    fn shared(&self) -> &Arc<Shared> {
+    pub(super) fn shared(&self) -> &Arc<Shared> {
         &self.handle.shared
     }
 
@@ -142,68 +142,60 @@ impl Connection {
         }
     }
 
-    /// Runs the model once. Dropping the future cancels the call.
+    /// Waits until the runner is free for one more call. The inputs stay with the caller until then.
+    ///
+    /// ```
+    /// # async fn example(
+    /// #     connection: carton_runner_interface::host::Connection,
+    /// #     inputs: carton_runner_interface::Tensors,
+    /// # ) -> Result<(), carton_runner_interface::host::CallError> {
+    /// use carton_runner_interface::host::CallOptions;
+    /// let turn = connection.turn(&CallOptions::default()).await?;
+    /// let (outputs, timings) = turn.infer(inputs).await?;
+    /// println!("{} outputs after {:?} in the queue", outputs.len(), timings.queue);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`CallError::QueueFull`], [`CallError::DeadlineExceeded`], and [`CallError::Closed`] when the runner died meanwhile.
+    pub async fn turn(&self, options: &CallOptions) -> Result<Turn, CallError> {
+        let shared = self.shared();
+        let (id, started) = (shared.next_id(), Instant::now());
+        let slot = shared.slot(options.deadline).instrument(tracing::debug_span!("queue", call = id)).await?;
+        Ok(Turn { connection: self.clone(), id, slot, queue: started.elapsed(), deadline: options.deadline })
+    }
+
+    /// Waits for a turn and runs the model once. Dropping the future cancels the call.
     ///
     /// # Errors
     /// The runner's, the connection's, or the queue's.
     pub async fn infer(&self, inputs: Tensors, options: CallOptions) -> Result<Tensors, CallError> {
-        Ok(self.infer_timed(inputs, options).await?.0)
+        Ok(self.turn(&options).await?.infer(inputs).await?.0)
     }
 
-    /// As [`infer`](Self::infer), and tells where the time went.
-    ///
-    /// # Errors
-    /// As [`infer`](Self::infer).
-    pub async fn infer_timed(
-        &self,
-        inputs: Tensors,
-        options: CallOptions,
-    ) -> Result<(Tensors, CallTimings), CallError> {
-        let message = |inputs| Message::Infer { inputs };
-        let (answer, timings) = self.shared().run(Kind::Infer, inputs, message, &options).await?;
-        self.shared().outputs(answer, timings)
-    }
-
-    /// Runs the model and receives its outputs as they come.
+    /// Waits for a turn, runs the model and receives its outputs as they come.
     ///
     /// # Errors
     /// As [`infer`](Self::infer); those of the run itself come from [`InferStream::recv`].
     pub async fn infer_stream(&self, inputs: Tensors, options: CallOptions) -> Result<InferStream, CallError> {
-        let shared = self.shared();
-        let credits = shared.options.stream_credits.max(1);
-        let id = shared.next_id();
-        let slot = shared.slot(options.deadline).await?;
-        let (outbound, inputs) = shared.encode(id, inputs, options.deadline).await?;
-        let (items, received) = mpsc::unbounded_channel();
-        shared.calls.add(id, Kind::Stream, Waiter::Items(items), credits, Some(slot))?;
-        shared.send_call(id, Message::InferStream { inputs, credits }, outbound).await?;
-        Ok(InferStream::new(Arc::clone(&self.handle), id, received, credits, options.deadline))
+        self.turn(&options).await?.infer_stream(inputs).await
     }
 
-    /// Hands inputs to the runner for many calls of [`infer_sealed`](Self::infer_sealed).
+    /// Waits for a turn and hands inputs to the runner for many calls of [`infer_sealed`](Self::infer_sealed).
     ///
     /// # Errors
     /// As [`infer`](Self::infer).
     pub async fn seal(&self, inputs: Tensors, options: CallOptions) -> Result<SealedInputs, CallError> {
-        let message = |inputs| Message::Seal { inputs };
-        match self.shared().run(Kind::Seal, inputs, message, &options).await?.0 {
-            Answer::Sealed { handle } => Ok(SealedInputs::new(Arc::clone(&self.handle), handle)),
-            _ => Err(self.shared().wrong_answer()),
-        }
+        self.turn(&options).await?.seal(inputs).await
     }
 
-    /// Runs the model on sealed inputs of this connection.
+    /// Waits for a turn and runs the model on sealed inputs of this connection.
     ///
     /// # Errors
     /// As [`infer`](Self::infer).
     pub async fn infer_sealed(&self, sealed: &SealedInputs, options: CallOptions) -> Result<Tensors, CallError> {
-        let Some(handle) = sealed.number_on(&self.handle) else {
-            let error = RunnerError::new("these inputs were sealed on another connection");
-            return Err(CallError::Runner { code: code::UNKNOWN_HANDLE.to_owned(), error });
-        };
-        let message = |_| Message::InferSealed { handle };
-        let (answer, timings) = self.shared().run(Kind::Infer, Tensors::new(), message, &options).await?;
-        Ok(self.shared().outputs(answer, timings)?.0)
+        Ok(self.turn(&options).await?.infer_sealed(sealed).await?.0)
     }
 
     /// A tensor to be filled and passed to this runner without a copy. Its contents are arbitrary until written.

@@ -11,6 +11,7 @@ mod error;
 mod files;
 mod shared;
 mod stream;
+mod turn;
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -20,6 +21,7 @@ use std::time::{Duration, Instant};
 pub use connection::Connection;
 pub use error::{CallError, CloseReason, Phase};
 pub use stream::{InferStream, SealedInputs};
+pub use turn::Turn;
 
 pub use crate::message::{LogLevel, code};
 pub use crate::transport::Transport;

@@ -14,6 +14,7 @@ use tracing::Instrument;
 
 use super::calls::{Answer, Calls, Kind, Waiter};
 use super::dispatch::{dispatch, last_words, read_hello};
+use super::turn::Turn;
 use super::{CallError, CallOptions, CallTimings, CloseReason, ConnectionOptions, Event, Loaded, Peer, Phase};
 use crate::housekeeper::{Elapsed, Housekeeper};
 use crate::link::{Link, Outbound, SendError};
@@ -149,7 +150,7 @@ impl Shared {
         self.last_id.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Waits for a free slot of the runner.
+    /// Waits for a free slot of the runner. None is given once the connection is closed, although closing it frees slots.
     pub(super) async fn slot(&self, deadline: Option<Instant>) -> Result<OwnedSemaphorePermit, CallError> {
         if self.loaded.get().is_none() {
             let error = RunnerError::new("no model is loaded");
@@ -158,15 +159,18 @@ impl Shared {
                 None => CallError::Runner { code: code::NOT_LOADED.to_owned(), error },
             });
         }
-        if let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() {
-            return Ok(slot);
-        }
-        let cap = self.options.queue_cap;
-        let _place = QueuePlace::take(&self.n_queued, cap).ok_or(CallError::QueueFull { cap })?;
-        match self.housekeeper.within(deadline, Arc::clone(&self.slots).acquire_owned()).await {
-            Ok(Ok(slot)) => Ok(slot),
-            Ok(Err(_)) => Err(self.closed_error()),
-            Err(Elapsed) => Err(CallError::DeadlineExceeded { phase: Phase::Queued }),
+        let slot = match Arc::clone(&self.slots).try_acquire_owned() {
+            Ok(slot) => Ok(slot),
+            Err(_) => {
+                let cap = self.options.queue_cap;
+                let _place = QueuePlace::take(&self.n_queued, cap).ok_or(CallError::QueueFull { cap })?;
+                let slot = self.housekeeper.within(deadline, Arc::clone(&self.slots).acquire_owned()).await;
+                slot.map_err(|Elapsed| CallError::DeadlineExceeded { phase: Phase::Queued })?
+            }
+        };
+        match slot {
+            Ok(slot) if self.closed.borrow().is_none() => Ok(slot),
+            _ => Err(self.closed_error()),
         }
     }
 
@@ -279,26 +283,24 @@ impl Shared {
         self.exchange(id, kind, message, outbound, None, options.deadline).await
     }
 
-    /// Makes a call that runs the model, or prepares it.
+    /// Makes a call whose turn it is.
     pub(super) async fn run(
         self: &Arc<Self>,
+        turn: Turn,
         kind: Kind,
         inputs: Tensors,
         message: impl FnOnce(Vec<WireTensor>) -> Message,
-        options: &CallOptions,
     ) -> Result<(Answer, CallTimings), CallError> {
-        let id = self.next_id();
+        let Turn { id, slot, queue, deadline, connection: _open_meanwhile } = turn;
         let started = Instant::now();
-        let slot = self.slot(options.deadline).instrument(tracing::debug_span!("queue", call = id)).await?;
-        let queue = started.elapsed();
         let (outbound, inputs) =
-            self.encode(id, inputs, options.deadline).instrument(tracing::debug_span!("transfer", call = id)).await?;
-        let transfer = started.elapsed() - queue;
+            self.encode(id, inputs, deadline).instrument(tracing::debug_span!("transfer", call = id)).await?;
+        let transfer = started.elapsed();
         let answer = self
-            .exchange(id, kind, message(inputs), outbound, Some(slot), options.deadline)
+            .exchange(id, kind, message(inputs), outbound, Some(slot), deadline)
             .instrument(tracing::debug_span!("run", call = id))
             .await?;
-        let run = started.elapsed() - queue - transfer;
+        let run = started.elapsed() - transfer;
         tracing::debug!(call = id, ?queue, ?transfer, ?run, "call answered");
         Ok((answer, CallTimings { call: id, queue, transfer, run }))
     }

@@ -7,8 +7,10 @@ use std::io::{Cursor, Read};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use carton_core::archive::{Archive, ArchiveError, Compression, Content, Entry, EntryKind, Method, Tail, write};
-use carton_core::source::{FileSource, MemorySource};
+use carton_core::errors::ArchiveError;
+use carton_core::internals::archive::{Archive, Content, Entry, EntryKind, Tail, write};
+use carton_core::internals::source::{FileSource, MemorySource};
+use carton_core::{Compression, Method, Sha256Digest};
 
 use crate::generate::file::MemoryFile;
 
@@ -100,7 +102,7 @@ fn check_written(archive: &Archive, read: &[(&Entry, Vec<u8>)]) {
     for (name, (_, contents)) in files {
         let entry = again.get(&name).expect("it was written");
         assert_eq!(again.read(entry, MAX_ENTRY).expect("it was written"), *contents);
-        let digest = carton_core::digest::Sha256Digest::of(contents);
+        let digest = Sha256Digest::of(contents);
         assert_eq!(manifest.get(&name), Some(digest));
     }
 }

@@ -1,7 +1,7 @@
 //! Any bytes as a configuration and as a netrc file. Values that are secret are in no error and no `Debug` form.
 
 use carton_core::config::Config;
-use carton_core::network::fuzzing::netrc;
+use carton_core::internals::network::fuzzing::netrc;
 
 use crate::generate::file::MemoryFile;
 

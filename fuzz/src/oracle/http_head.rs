@@ -3,8 +3,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use carton_core::network::fuzzing::{reply, retry_after};
-use carton_core::network::{Extent, Part, Request, Url, Version};
+use carton_core::internals::network::fuzzing::{reply, retry_after};
+use carton_core::internals::network::{Extent, Part, Request, Url, Version};
 
 use crate::generate::pieces::text_of;
 

@@ -1,6 +1,6 @@
 //! Any bytes as a LINKS file. What is accepted is the same when it was written and read again, and when it is merged with itself.
 
-use carton_core::links::Links;
+use carton_core::Links;
 
 /// Checks these bytes, and says whether they are accepted.
 pub fn check(bytes: &[u8]) -> bool {

@@ -1,8 +1,8 @@
 //! Any bytes as a MANIFEST. What is accepted is kept to the byte, every line of it can be found, and its files make the MANIFEST that is
 //! written of them, whatever the order of the lines was.
 
-use carton_core::digest::Sha256Digest;
-use carton_core::manifest::Manifest;
+use carton_core::Sha256Digest;
+use carton_core::internals::manifest::Manifest;
 
 /// Checks these bytes, and says whether they are accepted.
 pub fn check(bytes: &[u8]) -> bool {

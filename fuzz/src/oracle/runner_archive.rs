@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::{fs, io};
 
-use carton_core::runner::fuzzing::unpack;
+use carton_core::internals::runner::fuzzing::unpack;
 
 use crate::generate::file::MemoryFile;
 

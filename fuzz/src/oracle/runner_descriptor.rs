@@ -3,7 +3,7 @@
 
 use std::path::{Component, Path};
 
-use carton_core::runner::descriptor::parse;
+use carton_core::internals::runner::parse;
 use carton_core::runner::{Descriptor, ExecutablePaths};
 use serde_json::json;
 

@@ -4,8 +4,10 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use carton_core::archive::Content;
-use carton_core::tensor_data::{Directories, Entry, Index, TensorDataError, TensorFiles, TensorFormat, entries};
+use carton_core::errors::TensorDataError;
+use carton_core::internals::archive::Content;
+use carton_core::internals::tensor_data::{Directories, TensorFiles, entries};
+use carton_core::{TensorEntry, TensorFormat, TensorIndex};
 use carton_tensor::Tensor;
 
 use super::same::is_same;
@@ -17,14 +19,14 @@ const MAX_TENSORS: usize = 8;
 /// Checks these bytes, and says whether they are accepted.
 pub fn check(input: &[u8]) -> bool {
     let (index, file) = head_and_rest(input);
-    let Ok(index) = Index::parse(index) else { return false };
+    let Ok(index) = TensorIndex::parse(index) else { return false };
     let _ = index.check_files(|_| Some(Some(file.len() as u64)));
     let (everywhere, directories) = (Everywhere(file), Directories::default());
     let mut tensors = BTreeMap::new();
     let mut elements = 0_usize;
     for (name, entry) in index.iter().take(MAX_TENSORS) {
         // One tensor may be named any number of times, in which case its strings are copied when it is written.
-        if let Entry::Nested { inner } = entry {
+        if let TensorEntry::Nested { inner } = entry {
             elements = elements.saturating_add(inner.len().saturating_mul(file.len()));
         }
         if elements > 1 << 20 {
@@ -47,7 +49,7 @@ fn check_written(tensors: &BTreeMap<String, Tensor>, format: TensorFormat) {
         return;
     };
     let files: BTreeMap<String, Vec<u8>> = written.into_iter().map(|(path, content)| (path, bytes(content))).collect();
-    let index = Index::parse(&files["tensor_data/index.toml"]).expect("it was written");
+    let index = TensorIndex::parse(&files["tensor_data/index.toml"]).expect("it was written");
     let directories = Directories::default();
     for (name, tensor) in tensors {
         let again = index.read(name, &Written(&files), &directories).expect("it was written");

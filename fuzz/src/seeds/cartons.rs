@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::ControlFlow;
 
-use carton_core::archive::{Compression, Content, Tail, write};
-use carton_core::digest::Sha256Digest;
-use carton_core::links::Links;
-use carton_core::tensor_data::{TensorFormat, entries};
+use carton_core::internals::archive::{Content, Tail, write};
+use carton_core::internals::tensor_data::entries;
+use carton_core::{Compression, Links, Sha256Digest, TensorFormat};
 use carton_tensor::{NestedTensor, NumericTensor, StringTensor, Tensor};
 
 use super::Seed;

@@ -7,8 +7,8 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use carton_core::config::Config;
-use carton_core::{Carton, Inputs, LoadOptions, PackOptions, Tensors};
+use carton_core::Config;
+use carton_core::{Carton, Inputs, Tensors};
 use carton_runner_interface::runner::ModelFiles;
 use carton_runner_torchscript::LIBTORCH_VERSION;
 use carton_runner_torchscript::libtorch::{Device, Module, Results, SharedTensor, Value, process};
@@ -91,12 +91,7 @@ fn check(expected: &Results<'_>, found: &Tensor) {
 }
 
 async fn load(place: &Path, model: &Path, threads: usize) -> Carton {
-    let config = Config {
-        runner_dir: place.join("runners"),
-        runner_data_dir: place.join("runner_data"),
-        cache_dir: place.join("cache"),
-        ..Config::in_folder(place)
-    };
+    let config = Config::in_folder(place);
     let folder = config.runner_dir.join("torchscript");
     std::fs::create_dir_all(&folder).unwrap();
     std::os::unix::fs::symlink(RUNNER, folder.join("run")).unwrap();
@@ -108,10 +103,9 @@ async fn load(place: &Path, model: &Path, threads: usize) -> Carton {
     );
     std::fs::write(folder.join("runner.toml"), descriptor).unwrap();
     let output: PathBuf = place.join("model.carton");
-    let options = PackOptions { config: Some(config.clone()), ..PackOptions::default() };
-    Carton::pack(model, "torchscript", &output, options).await.unwrap();
-    let options = [("num_threads".to_owned(), threads.into())].into();
-    Carton::load(&output, LoadOptions { config: Some(config), options, ..LoadOptions::default() }).await.unwrap()
+    Carton::pack(model, &output).runner("torchscript").config(config.clone()).await.unwrap();
+    let threads = i64::try_from(threads).unwrap();
+    Carton::load(&output).config(config).option("num_threads", threads).await.unwrap()
 }
 
 fn report(name: &str, here: &mut [Duration], shared: &mut [Duration], copied: &mut [Duration]) {

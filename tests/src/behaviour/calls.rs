@@ -1,7 +1,6 @@
 //! The ways to call a model.
 
-use carton_core::signature::SignatureMode;
-use carton_core::{Inputs, LoadOptions};
+use carton_core::{Inputs, SignatureMode};
 use carton_tensor::{DataType, Tensor};
 
 use super::stage::{chain, check_echo, check_refusal, check_same, floats};
@@ -51,8 +50,8 @@ pub async fn two_models_at_once(stage: &Stage) {
 pub async fn sealed_inputs(stage: &Stage) {
     let model = stage.subject.echo(DataType::Float32);
     // Room for a few sealed inputs: those that are dropped have to come back.
-    let options = LoadOptions { pool_bytes: 8 << 20, ..stage.load_options(&model) };
-    let carton = stage.load_with(&model, options).await.unwrap_or_else(|error| panic!("{}", chain(&error)));
+    let loading = stage.loading(&model).await.pool_bytes(8 << 20);
+    let carton = loading.await.unwrap_or_else(|error| panic!("{}", chain(&error)));
     let (small, large) = (floats(3, 1), floats(100_000, 2));
     let sealed = match carton.seal([("x", small.clone())]).await {
         Ok(sealed) => sealed,
@@ -60,21 +59,21 @@ pub async fn sealed_inputs(stage: &Stage) {
     };
     let sealed_large = carton.seal([("x", large.clone())]).await.unwrap();
     for _ in 0..20 {
-        check_same(&carton.infer_sealed(&sealed).await.unwrap()[model.output], &small);
-        check_same(&carton.infer_sealed(&sealed_large).await.unwrap()[model.output], &large);
+        check_same(&carton.infer(&sealed).await.unwrap()[model.output], &small);
+        check_same(&carton.infer(&sealed_large).await.unwrap()[model.output], &large);
     }
     drop(sealed);
     for seed in 0..100 {
         let tensor = floats(250_000, seed);
         let sealed = carton.seal([("x", tensor.clone())]).await.unwrap();
         if seed % 10 == 0 {
-            check_same(&carton.infer_sealed(&sealed).await.unwrap()[model.output], &tensor);
+            check_same(&carton.infer(&sealed).await.unwrap()[model.output], &tensor);
         }
     }
     // What is sealed outlives the process that it was given to.
     stage.kill();
-    let _ = carton.infer_sealed(&sealed_large).await;
-    check_same(&carton.infer_sealed(&sealed_large).await.unwrap()[model.output], &large);
+    let _ = carton.infer(&sealed_large).await;
+    check_same(&carton.infer(&sealed_large).await.unwrap()[model.output], &large);
     check_echo(&carton, &model, small).await;
 }
 
@@ -82,7 +81,7 @@ pub async fn streams_to_the_end(stage: &Stage) {
     let streamed = stage.subject.stream();
     let carton = stage.load(&streamed.model).await;
     for tensor in [floats(10, 0), floats(50_000, 1)] {
-        let mut stream = carton.infer_stream([("x", tensor.clone())]).await.unwrap();
+        let mut stream = carton.infer([("x", tensor.clone())]).stream().await.unwrap();
         for number in 0..streamed.n_items {
             let outputs = match stream.next().await {
                 Some(Ok(outputs)) => outputs,
@@ -103,7 +102,7 @@ pub async fn abandoned_streams(stage: &Stage) {
     let carton = stage.load(&streamed.model).await;
     let tensor = floats(50_000, 1);
     for round in 0..20 {
-        let mut stream = carton.infer_stream([("x", tensor.clone())]).await.unwrap();
+        let mut stream = carton.infer([("x", tensor.clone())]).stream().await.unwrap();
         for _ in 0..round % 3 {
             if let Some(outputs) = stream.next().await {
                 check_same(&outputs.unwrap()[streamed.model.output], &tensor);
@@ -111,7 +110,7 @@ pub async fn abandoned_streams(stage: &Stage) {
         }
     }
     // Whatever was left of them does not keep the runner from the next one.
-    let mut stream = carton.infer_stream([("x", tensor.clone())]).await.unwrap();
+    let mut stream = carton.infer([("x", tensor.clone())]).stream().await.unwrap();
     check_same(&stream.next().await.unwrap().unwrap()[streamed.model.output], &tensor);
 }
 
@@ -121,7 +120,7 @@ pub async fn streams_that_fail(stage: &Stage) {
     };
     let carton = stage.load(&troubled.model).await;
     for _ in 0..2 {
-        let mut stream = carton.infer_stream(inputs(&troubled.bad)).await.unwrap();
+        let mut stream = carton.infer(inputs(&troubled.bad)).stream().await.unwrap();
         for _ in 0..3 {
             assert!(stream.next().await.unwrap().is_ok());
         }
@@ -129,7 +128,7 @@ pub async fn streams_that_fail(stage: &Stage) {
         assert!(stream.next().await.is_none());
     }
     let process = stage.process();
-    let mut stream = carton.infer_stream(inputs(&troubled.good)).await.unwrap();
+    let mut stream = carton.infer(inputs(&troubled.good)).stream().await.unwrap();
     stream.next().await.unwrap().unwrap();
     assert_eq!(stage.process(), process);
 }
@@ -137,8 +136,7 @@ pub async fn streams_that_fail(stage: &Stage) {
 /// What the host's check of the signature lets through is the runner's to check.
 pub async fn inputs_that_do_not_fit(stage: &Stage) {
     let model = stage.subject.echo(DataType::Float32);
-    let options = LoadOptions { signature: SignatureMode::Off, ..stage.load_options(&model) };
-    let carton = stage.load_with(&model, options).await.unwrap();
+    let carton = stage.loading(&model).await.signature(SignatureMode::Off).await.unwrap();
     check_echo(&carton, &model, floats(2, 0)).await;
     let process = stage.process();
     for misfit in [Misfit::Missing, Misfit::Surplus, Misfit::Dtype] {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use carton_core::{Carton, LoadOptions};
+use carton_core::Carton;
 use carton_tensor::{DataType, Tensor};
 
 use super::stage::{chain, check_echo, check_same, floats};
@@ -141,8 +141,8 @@ impl Held {
 
 /// A model with room for no more than a few large inputs, so that every buffer has to come back.
 async fn narrow(stage: &Stage, model: &Model) -> Carton {
-    let options = LoadOptions { pool_bytes: 8 << 20, ..stage.load_options(model) };
-    stage.load_with(model, options).await.unwrap_or_else(|error| panic!("{}", chain(&error)))
+    let loading = stage.loading(model).await.pool_bytes(8 << 20);
+    loading.await.unwrap_or_else(|error| panic!("{}", chain(&error)))
 }
 
 pub async fn many_calls_leave_nothing(stage: &Stage) {

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use carton_core::runner::launch::LaunchPolicy;
-use carton_core::{Carton, Error, LoadOptions, PackOptions};
+use carton_core::runner::LaunchPolicy;
+use carton_core::{Carton, Error, Load};
 use carton_tensor::{DataType, NumericTensor, Tensor};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -79,21 +79,10 @@ impl Stage {
         eprintln!("not for {}: {what}", self.subject.name());
     }
 
-    /// Options that load with this stage's runner.
-    #[must_use]
-    pub fn load_options(&self, model: &Model) -> LoadOptions {
-        LoadOptions {
-            config: Some(self.subject.config(&self.place)),
-            options: model.options.clone(),
-            policy: self.policy(),
-            ..LoadOptions::default()
-        }
-    }
-
     fn policy(&self) -> LaunchPolicy {
         let mut variables = self.subject.variables();
         variables.push((MARK.to_owned(), self.mark.clone()));
-        LaunchPolicy { variables, ..LaunchPolicy::default() }
+        LaunchPolicy::default().with_variables(variables)
     }
 
     /// The carton of a model.
@@ -119,15 +108,16 @@ impl Stage {
         };
         let output = self.scratch.join(format!("{name}.carton"));
         std::fs::create_dir_all(&self.scratch).unwrap();
-        let options = PackOptions {
-            metadata: carton_core::metadata::Draft::parse(&model.metadata).unwrap(),
-            config: Some(self.subject.config(&self.place)),
-            policy: self.policy(),
-            framework_version: self.subject.framework_version().map(|version| version.parse().unwrap()),
-            check: false,
-            ..PackOptions::default()
-        };
-        if let Err(error) = Carton::pack(&path, self.subject.runner(), &output, options).await {
+        let mut pack = Carton::pack(&path, &output)
+            .config(self.subject.config(&self.place))
+            .runner(self.subject.runner())
+            .metadata(carton_core::metadata::Draft::parse(&model.metadata).unwrap())
+            .policy(self.policy())
+            .check(false);
+        if let Some(version) = self.subject.framework_version() {
+            pack = pack.framework_version(version.parse().unwrap());
+        }
+        if let Err(error) = pack.await {
             panic!("packing for {}: {}", self.subject.name(), chain(&error));
         }
         if let ModelFiles::Made(_) = model.files {
@@ -139,15 +129,15 @@ impl Stage {
 
     /// A model, loaded.
     pub async fn load(&self, model: &Model) -> Carton {
-        self.load_with(model, self.load_options(model)).await.unwrap_or_else(|error| panic!("{}", chain(&error)))
+        self.loading(model).await.await.unwrap_or_else(|error| panic!("{}", chain(&error)))
     }
 
-    /// A model, loaded in a certain way or refused.
-    ///
-    /// # Errors
-    /// Those of [`Carton::load`].
-    pub async fn load_with(&self, model: &Model, options: LoadOptions) -> Result<Carton, Error> {
-        Carton::load(self.pack(model).await, options).await
+    /// A model that is packed and about to be loaded with this stage's runner.
+    pub async fn loading(&self, model: &Model) -> Load {
+        Carton::load(self.pack(model).await)
+            .config(self.subject.config(&self.place))
+            .options(model.options.clone())
+            .policy(self.policy())
     }
 
     /// The runner processes of this stage.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use carton_core::{Carton, Error, ErrorKind, InferOptions, LoadOptions};
+use carton_core::{Carton, Error, ErrorKind};
 use carton_tensor::DataType;
 
 use super::calls::inputs;
@@ -32,7 +32,7 @@ pub async fn an_error_costs_one_call(stage: &Stage) {
     for _ in 0..3 {
         let error = carton.infer(inputs(&troubled.bad)).await.unwrap_err();
         check_refusal(&error, troubled.words);
-        assert_eq!(error.kind(), ErrorKind::Failure);
+        assert_eq!(error.kind(), ErrorKind::Model);
         check_good(&carton, &troubled).await;
     }
     // Bad and good ones at the same time: each gets its own answer.
@@ -75,23 +75,33 @@ pub async fn a_killed_runner_is_replaced(stage: &Stage) {
     };
     let carton = stage.load(&troubled.model).await;
     check_good(&carton, &troubled).await;
-    let calls: Vec<_> = (0..3)
-        .map(|_| {
-            let (carton, inputs) = (carton.clone(), inputs(&troubled.bad));
-            tokio::spawn(async move { carton.infer(inputs).await })
-        })
-        .collect();
+    let call = tokio::spawn({
+        let (carton, inputs) = (carton.clone(), inputs(&troubled.bad));
+        async move { carton.infer(inputs).await }
+    });
     tokio::time::sleep(Duration::from_millis(300)).await;
+    // Where the runner makes one call at a time these wait for their turn, and get it from the fresh one.
+    let waiting = spawn_good(&carton, &troubled);
+    tokio::time::sleep(Duration::from_millis(100)).await;
     let start = Instant::now();
     stage.kill();
-    // All wait for the same process, in its hands or for their turn.
-    for call in calls {
-        let error = call.await.unwrap().unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::RunnerCrashed, "{}", chain(&error));
-        assert!(chain(&error).contains("killed by signal 9"), "{}", chain(&error));
+    let error = call.await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::RunnerCrashed, "{}", chain(&error));
+    assert!(chain(&error).contains("killed by signal 9"), "{}", chain(&error));
+    for call in waiting {
+        call.await.unwrap();
     }
     assert!(start.elapsed() < PATIENCE, "{:?}", start.elapsed());
     check_good(&carton, &troubled).await;
+}
+
+/// Good calls on tasks of their own.
+fn spawn_good(carton: &Carton, troubled: &Troubled) -> Vec<tokio::task::JoinHandle<()>> {
+    let call = |_| {
+        let (carton, troubled) = (carton.clone(), troubled.clone());
+        tokio::spawn(async move { check_good(&carton, &troubled).await })
+    };
+    (0..3).map(call).collect()
 }
 
 pub async fn a_timeout_kills(stage: &Stage) {
@@ -102,9 +112,19 @@ pub async fn a_timeout_kills(stage: &Stage) {
     check_good(&carton, &troubled).await;
     let process = stage.process();
     let start = Instant::now();
-    let options = InferOptions { timeout: Some(Duration::from_millis(300)) };
-    let error = carton.infer_with(inputs(&troubled.bad), options).await.unwrap_err();
+    let call = tokio::spawn({
+        let (carton, inputs) = (carton.clone(), inputs(&troubled.bad));
+        async move { carton.infer(inputs).timeout(Duration::from_millis(600)).await }
+    });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let waiting = spawn_good(&carton, &troubled);
+    let error = call.await.unwrap().unwrap_err();
     assert!(matches!(error, Error::Timeout { waiting: false, .. }), "{}", chain(&error));
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    // It costs none but itself.
+    for call in waiting {
+        call.await.unwrap();
+    }
     assert!(start.elapsed() < PATIENCE, "{:?}", start.elapsed());
     check_good(&carton, &troubled).await;
     assert_ne!(stage.process(), process);
@@ -129,10 +149,7 @@ pub async fn a_dropped_call_costs_nothing_else(stage: &Stage) {
 
 pub async fn a_device_that_cannot_be_used_is_an_error(stage: &Stage) {
     let model = stage.subject.echo(DataType::Float32);
-    let load = async |device: &str| {
-        let options = LoadOptions { device: Some(device.to_owned()), ..stage.load_options(&model) };
-        stage.load_with(&model, options).await
-    };
+    let load = async |device: &str| stage.loading(&model).await.device(device).await;
     // No machine has a thousand GPUs, or one of that name.
     for device in ["foo", "", "cuda:0", "-1", "1000", "GPU-00000000-0000-0000-0000-000000000000", "MIG-0"] {
         let error = load(device).await.err().unwrap_or_else(|| panic!("loaded for the device `{device}`"));

@@ -1,5 +1,6 @@
 //! Every value of every dtype comes back as it was.
 
+use carton_core::SignatureMode;
 use carton_tensor::{DataType, NumericTensor, Tensor};
 
 use super::stage::{chain, check_echo, check_echo_or, check_refusal, floats};
@@ -13,7 +14,7 @@ pub async fn every_dtype_is_returned_bit_for_bit(stage: &Stage) {
         let carton = match loaded.take() {
             // Where one model takes every dtype, it does so in one process, after those that it refuses too.
             Some((of, carton)) if of == model => Ok(carton),
-            _ => stage.load_with(&model, stage.load_options(&model)).await,
+            _ => stage.loading(&model).await.await,
         };
         let carton = match (carton, &refusal) {
             (Ok(carton), _) => carton,
@@ -84,7 +85,7 @@ fn patterns(dtype: DataType) -> Vec<u8> {
 pub async fn strings_of_every_kind(stage: &Stage) {
     let model = stage.subject.echo(DataType::String);
     if let Some(words) = stage.subject.refuses(Unusual::Dtype(DataType::String)) {
-        match stage.load_with(&model, stage.load_options(&model)).await {
+        match stage.loading(&model).await.await {
             Ok(carton) => {
                 let error = carton.infer([("x", Tensor::from_strings(["a"], vec![1]).unwrap())]).await.unwrap_err();
                 check_refusal(&error, &words);
@@ -119,11 +120,7 @@ pub async fn strings_of_every_kind(stage: &Stage) {
 pub async fn nested_tensors_or_a_clear_refusal(stage: &Stage) {
     let model = stage.subject.echo(DataType::Float32);
     // The signature of a model cannot say that an input is nested; what the runner does with it is the question.
-    let options = carton_core::LoadOptions {
-        signature: carton_core::signature::SignatureMode::Off,
-        ..stage.load_options(&model)
-    };
-    let carton = stage.load_with(&model, options).await.unwrap();
+    let carton = stage.loading(&model).await.signature(SignatureMode::Off).await.unwrap();
     let refusal = stage.subject.refuses(Unusual::Nested);
     for elements in
         [vec![floats(1, 1), floats(30, 2)], vec![floats(50_000, 0)], vec![floats(0, 0), Tensor::scalar(1.5_f32)]]

@@ -1,11 +1,11 @@
 //! A program that uses the library as most will: `main` returns the library's error, which Rust prints in its `Debug` form.
 
-use carton_core::{Carton, Inputs, LoadOptions};
+use carton_core::{Carton, Inputs};
 
 #[allow(clippy::result_large_err)] // Once in a program it does not matter.
 #[tokio::main]
 async fn main() -> Result<(), carton_core::Error> {
-    let model = Carton::load(std::env::args().nth(1).unwrap_or_default(), LoadOptions::default()).await?;
+    let model = Carton::load(std::env::args().nth(1).unwrap_or_default()).await?;
     let outputs = model.infer(Inputs::none()).await?;
     println!("{}", outputs.len());
     Ok(())

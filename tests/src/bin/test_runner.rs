@@ -5,20 +5,8 @@ use std::process::ExitCode;
 use carton_core::runner::{EmbeddedRunner, ModelFilesMode};
 
 const RUNNERS: &[EmbeddedRunner] = &[
-    EmbeddedRunner {
-        name: "noop",
-        framework_version: "1.0.0",
-        compat_version: 1,
-        files: ModelFilesMode::Directory,
-        run: carton_runner_noop::run,
-    },
-    EmbeddedRunner {
-        name: "onnx",
-        framework_version: carton_runner_onnx::FRAMEWORK_VERSION,
-        compat_version: 1,
-        files: ModelFilesMode::Ranges,
-        run: carton_runner_onnx::run,
-    },
+    EmbeddedRunner::new("noop", "1.0.0", carton_runner_noop::run).files(ModelFilesMode::Directory),
+    EmbeddedRunner::new("onnx", carton_runner_onnx::FRAMEWORK_VERSION, carton_runner_onnx::run),
 ];
 
 fn main() -> ExitCode {

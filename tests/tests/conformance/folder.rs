@@ -3,7 +3,7 @@
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use carton_core::{Carton, ErrorKind, OpenOptions};
+use carton_core::{Carton, ErrorKind};
 
 use crate::builder::CartonBuilder;
 use crate::judge::{Court, Failure, Verdict};
@@ -14,10 +14,10 @@ fn judge_changed(change: impl FnOnce(&Path)) -> Verdict {
     let carton = court.config().cache_dir.with_file_name("little.carton");
     let folder = carton.with_extension("folder");
     std::fs::write(&carton, CartonBuilder::little().build()).unwrap();
-    let options = OpenOptions { config: Some(court.config()), ..OpenOptions::default() };
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let package = runtime.block_on(Carton::open(&carton, options)).unwrap();
-    package.contents().unpack(&folder, &carton_core::contents::silent).unwrap();
+    runtime.block_on(async {
+        Carton::open(&carton).config(court.config()).await.unwrap().unpack(&folder).await.unwrap();
+    });
     change(&folder);
     court.judge_path(folder)
 }

@@ -9,11 +9,9 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use carton_core::config::Config;
-use carton_core::contents::{ContentsError, VerifyReport, silent};
-use carton_core::digest::Sha256Digest;
+use carton_core::internals::model;
 use carton_core::metadata::Oddity;
-use carton_core::package::Package;
-use carton_core::{Carton, Error, ErrorKind, OpenOptions};
+use carton_core::{Carton, Error, ErrorKind, Package, Sha256Digest, VerifyReport};
 use carton_tensor::Tensor;
 
 /// Longer than anything here takes; what exceeds it hangs.
@@ -79,15 +77,10 @@ impl Court {
     }
 
     pub(crate) fn config(&self) -> Config {
-        let path = |name| self.folder.path().join(name);
-        Config {
-            runner_dir: path("runners"),
-            runner_data_dir: path("runner_data"),
-            cache_dir: path("cache"),
-            // Some have URLs, which are nobody's.
-            offline: true,
-            ..Config::in_folder(self.folder.path())
-        }
+        let mut config = Config::in_folder(self.folder.path());
+        // Some have URLs, which are nobody's.
+        config.offline = true;
+        config
     }
 
     /// Judges the carton of these bytes on a thread that is given a time in which to finish.
@@ -124,14 +117,17 @@ impl Court {
 
 fn judge(path: PathBuf, config: Config, unpacked: &Path) -> Verdict {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let options = OpenOptions { config: Some(config), ..OpenOptions::default() };
-    let package = match runtime.block_on(Carton::open(path, options)) {
+    runtime.block_on(judge_everything(path, config, unpacked))
+}
+
+async fn judge_everything(path: PathBuf, config: Config, unpacked: &Path) -> Verdict {
+    let package = match Carton::open(path).config(config).await {
         Ok(package) => package,
         Err(error) => return Verdict::Bad(Failure::new("open", &error)),
     };
-    let verified = package.contents().verify(&silent);
+    let verified = package.verify().await;
     let n_bad = verified.as_ref().map_or(1, |report| report.bad.len() + report.not_fetched.len());
-    let read = read_everything(&package, unpacked, verified);
+    let read = read_everything(&package, unpacked, verified).await;
     // However a file is read, the same ones are bad.
     match (&read, n_bad) {
         (Ok(_), 0) | (Err(_), 1..) => {}
@@ -146,12 +142,11 @@ fn judge(path: PathBuf, config: Config, unpacked: &Path) -> Verdict {
 }
 
 /// Reads everything and fails with the first error, but not before all ways to read were tried.
-fn read_everything(
+async fn read_everything(
     package: &Package,
     unpacked: &Path,
-    verified: Result<VerifyReport, ContentsError>,
+    verified: Result<VerifyReport, Error>,
 ) -> Result<Everything, Failure> {
-    let contents = package.contents();
     let mut failures = Vec::new();
     let mut fail = |stage, error: Error| failures.push(Failure::new(stage, &error));
 
@@ -161,18 +156,18 @@ fn read_everything(
             warnings = report.warnings;
             report.bad.into_iter().for_each(|bad| fail("verify", bad.error.into()));
         }
-        Err(error) => fail("verify", error.into()),
+        Err(error) => fail("verify", error),
     }
     let mut files = BTreeMap::new();
-    for info in contents.files() {
-        match contents.read(&info.path, CAP) {
+    for info in package.files() {
+        match package.read_file(&info.path, CAP) {
             Ok(bytes) => {
                 let digest = Sha256Digest::of(&bytes);
                 assert_eq!(Some(digest), info.sha256, "{} was read without an error and is wrong", info.path);
                 assert_eq!(info.size, Some(bytes.len() as u64), "size of {}", info.path);
                 files.insert(info.path, bytes);
             }
-            Err(error) => fail("read", error.into()),
+            Err(error) => fail("read", error),
         }
     }
     let mut tensors = BTreeMap::new();
@@ -182,7 +177,7 @@ fn read_everything(
             Err(error) => fail("read tensor", error.into()),
         }
     }
-    match contents.model_ranges(&silent) {
+    match model::ranges(package) {
         Ok(ranges) => {
             for range in ranges.files() {
                 let mut bytes = vec![0; range.length as usize];
@@ -192,19 +187,19 @@ fn read_everything(
             let n_model_files = files.keys().filter(|path| path.starts_with("model/")).count();
             assert_eq!(ranges.files().len(), n_model_files, "{:?}", ranges.files());
         }
-        Err(error) => fail("model ranges", error.into()),
+        Err(error) => fail("model ranges", error),
     }
-    match contents.model_directory(&silent) {
+    match model::directory(package) {
         Ok(directory) => compare_folder(directory.path(), &files, "model/"),
-        Err(error) => fail("model directory", error.into()),
+        Err(error) => fail("model directory", error),
     }
-    match contents.unpack(unpacked, &silent) {
+    match package.unpack(unpacked).await {
         Ok(()) => {
             compare_folder(unpacked, &files, "");
             std::fs::remove_dir_all(unpacked).unwrap();
         }
         Err(error) => {
-            fail("unpack", error.into());
+            fail("unpack", error);
             assert!(!unpacked.exists(), "a failed unpack left its folder");
         }
     }
@@ -216,7 +211,7 @@ fn read_everything(
         None => Ok(Everything {
             files,
             tensors,
-            manifest_hash: contents.manifest_hash().unwrap().to_string(),
+            manifest_hash: package.manifest_sha256().unwrap().to_string(),
             model_name: package.metadata().model_name().map(str::to_owned),
             warnings,
             oddities: package.oddities(),

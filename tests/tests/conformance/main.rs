@@ -35,7 +35,7 @@ pub(crate) const fn bad(name: &'static str, change: fn(&mut CartonBuilder), mess
 
 /// A case whose carton may be fine, and needs what is not supported.
 pub(crate) const fn unsupported(name: &'static str, change: fn(&mut CartonBuilder), message: &'static str) -> Reject {
-    Reject { name, change, kind: ErrorKind::Failure, message }
+    Reject { name, change, kind: ErrorKind::Other, message }
 }
 
 /// Makes each case's change to the good little carton and judges the result; tells of all that went wrong at the end.

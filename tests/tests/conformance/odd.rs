@@ -1,7 +1,7 @@
 //! What the original Carton writes and reads, and we do not write: read, shrunk, made whole again, and told.
 
+use carton_core::Side;
 use carton_core::metadata::Oddity;
-use carton_core::signature::Side;
 
 use crate::builder::{CARTON_TOML, CartonBuilder, Entry};
 use crate::valid::check_valid;

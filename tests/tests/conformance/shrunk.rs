@@ -1,12 +1,12 @@
 //! Cartons of any writer shrunk by us: the same carton, without files that can be fetched, and whole again.
 
 use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
 
-use carton_core::cache::Cache;
-use carton_core::digest::Sha256Digest;
-use carton_core::links::Links;
-use carton_core::package::Package;
-use carton_core::{Carton, LeaveOut, OpenOptions, ResolveOptions, ShrinkOptions};
+use carton_core::internals::archive::Archive;
+use carton_core::internals::source::FileSource;
+use carton_core::{Carton, LeaveOut, Links, Package, Sha256Digest};
 
 use crate::judge::Court;
 
@@ -19,36 +19,34 @@ pub(crate) fn check(name: &str, bytes: &[u8]) {
     std::fs::write(&path, bytes).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {
-        let open = async |path: &std::path::Path| {
-            let options = OpenOptions { config: Some(court.config()), ..OpenOptions::default() };
-            Carton::open(path, options).await.unwrap_or_else(|error| panic!("{name}: {}: {error}", path.display()))
+        let open = async |path: &Path| {
+            let package = Carton::open(path).config(court.config()).await;
+            package.unwrap_or_else(|error| panic!("{name}: {}: {error}", path.display()))
         };
         let whole = open(&path).await;
-        let manifest = whole.contents().manifest().unwrap().to_bytes().to_vec();
+        let manifest = entry(&path, "MANIFEST").unwrap();
         let files = everything(&whole);
         let digests = files.values().map(|bytes| Sha256Digest::of(bytes));
         let urls = digests.map(|digest| (digest, vec![format!("http://host/{digest}")])).collect();
         let all = LeaveOut::Linked(Links::from_urls(urls).unwrap());
-        let some = LeaveOut::Large { url_prefix: "https://host/files".to_owned(), min_size: 100 };
+        let some = LeaveOut::large_from("https://host/files", 100);
         for (leave_out, small) in [(all, "all.carton"), (some, "some.carton")] {
             let small = folder.join(small);
-            let options = ShrinkOptions { config: Some(court.config()), ..ShrinkOptions::new(leave_out) };
-            match Carton::shrink(&path, &small, options).await {
+            match Carton::shrink(&path, &small, leave_out).config(court.config()).await {
                 Ok(shrunk) => assert!(!shrunk.left_out.is_empty(), "{name}"),
                 // Some have nothing that is large.
                 Err(carton_core::Error::Shrink(_)) => continue,
                 Err(error) => panic!("{name}: {error}"),
             }
             let shrunk = open(&small).await;
-            assert_eq!(shrunk.contents().manifest().unwrap().to_bytes(), manifest, "{name}");
-            assert!(shrunk.contents().files().iter().any(|file| file.linked), "{name}");
-            let report = shrunk.contents().verify(&carton_core::contents::silent).unwrap();
+            assert_eq!(entry(&small, "MANIFEST").unwrap(), manifest, "{name}");
+            assert!(shrunk.files().iter().any(|file| file.linked), "{name}");
+            let report = shrunk.verify().await.unwrap();
             assert!(report.is_good(), "{name}: {report:?}");
             assert!(!report.not_fetched.is_empty(), "{name}");
         }
-        let cache = Cache::open(&court.config().cache_dir).unwrap();
         for bytes in files.values() {
-            cache.insert_file(&mut bytes.as_slice()).unwrap();
+            insert_into_cache(&court.config().cache_dir, bytes);
         }
         for from in ["foreign.carton", "all.carton", "some.carton"] {
             let from = folder.join(from);
@@ -56,17 +54,30 @@ pub(crate) fn check(name: &str, bytes: &[u8]) {
                 continue;
             }
             let again = folder.join("again.carton");
-            let options = ResolveOptions { config: Some(court.config()), ..ResolveOptions::default() };
-            Carton::resolve(&from, &again, options).await.unwrap_or_else(|error| panic!("{name}: {error}"));
-            let again = open(&again).await;
-            assert_eq!(again.contents().manifest().unwrap().to_bytes(), manifest, "{name}");
-            assert!(everything(&again) == files, "{name}");
-            assert!(again.contents().links().is_empty(), "{name}");
+            let resolve = Carton::resolve(&from, &again).config(court.config());
+            resolve.await.unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert_eq!(entry(&again, "MANIFEST").unwrap(), manifest, "{name}");
+            assert_eq!(entry(&again, "LINKS"), None, "{name}");
+            assert!(everything(&open(&again).await) == files, "{name}");
         }
     });
 }
 
 fn everything(package: &Package) -> BTreeMap<String, Vec<u8>> {
-    let contents = package.contents();
-    contents.paths().map(|path| (path.to_owned(), contents.read(path, 64 << 20).unwrap())).collect()
+    let read = |path: String| (path.clone(), package.read_file(&path, 64 << 20).unwrap());
+    package.files().into_iter().map(|file| read(file.path)).collect()
+}
+
+/// The bytes of an entry of the archive, if it has one of this name.
+fn entry(carton: &Path, name: &str) -> Option<Vec<u8>> {
+    let archive = Archive::open(Arc::new(FileSource::open(carton).unwrap())).unwrap();
+    archive.get(name).map(|entry| archive.read(entry, 64 << 20).unwrap())
+}
+
+/// Puts a file where the cache keeps those that were fetched.
+fn insert_into_cache(cache: &Path, bytes: &[u8]) {
+    let digest = Sha256Digest::of(bytes).to_string();
+    let folder = cache.join("files-v1").join(&digest[..2]);
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join(digest), bytes).unwrap();
 }

@@ -352,15 +352,14 @@ fn linked_files_are_listed_and_the_rest_is_read() {
     assert!(failure.text.contains(WEIGHTS), "{failure:?}");
 
     let path = court.config().cache_dir.with_file_name("judged.carton");
-    let options = carton_core::OpenOptions { config: Some(court.config()), ..Default::default() };
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let package = runtime.block_on(carton_core::Carton::open(path, options)).unwrap();
-    let files = package.contents().files();
+    let package = runtime.block_on(carton_core::Carton::open(path).config(court.config()).into_future()).unwrap();
+    let files = package.files();
     let linked: Vec<_> = files.iter().filter(|file| file.linked).collect();
     assert_eq!(linked.len(), 1);
     assert_eq!((linked[0].path.as_str(), linked[0].size, linked[0].stored), (WEIGHTS, None, None));
-    assert_eq!(package.contents().read("model/config.json", 100).unwrap(), br#"{"layers": 2}"#);
-    let report = package.contents().verify(&carton_core::contents::silent).unwrap();
+    assert_eq!(package.read_file("model/config.json", 100).unwrap(), br#"{"layers": 2}"#);
+    let report = runtime.block_on(package.verify().into_future()).unwrap();
     assert!(report.is_good());
     assert_eq!(report.not_fetched, [WEIGHTS]);
     assert!(package.tensor("numbers").is_ok());

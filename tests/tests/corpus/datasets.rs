@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use carton_core::digest::Sha256Digest;
+use carton_core::Sha256Digest;
 use carton_dataset::index::{self, INDEX_NAME, IndexRow};
 use carton_dataset::{Category, Checks, Dataset, DatasetError, verify};
 use carton_tensor::safetensors::dtype_name;

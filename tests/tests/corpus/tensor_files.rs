@@ -2,7 +2,7 @@
 
 use std::error::Error as StdError;
 
-use carton_core::digest::Sha256Digest;
+use carton_core::Sha256Digest;
 use carton_tensor::files::RawTensor;
 use carton_tensor::safetensors::{Reader, Sharded, dtype_name};
 use carton_tensor::ztensor::{self, Checks, Object, QuantizedGroup, VersionRule, ZTensorError};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::error::Error as StdError;
 use std::path::PathBuf;
 
-use carton_core::digest::Sha256Digest;
+use carton_core::Sha256Digest;
 use carton_tensor::files::{RawTensor, TensorFile};
 use carton_tensor::weights::{
     self, Description, Filter, Finding, LoadOptions, QuantizationError, QuantizeOptions, Statistics,

@@ -4,8 +4,7 @@ use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::sync::Arc;
 
-use carton_core::Carton;
-use carton_core::digest::Sha256Digest;
+use carton_core::{ErrorKind, Sha256Digest};
 use carton_tests::server::File;
 use carton_tests::weights;
 
@@ -108,8 +107,8 @@ async fn a_corrupted_file_is_noticed_and_fetched_again() {
         fs::File::options().write(true).open(&path)
     });
     file.unwrap().write_all_at(b"!", 5).unwrap();
-    let error = run(carton_core::Carton::load(&url, setting.offline()).await).await.unwrap_err();
-    assert_eq!(error.kind(), carton_core::ErrorKind::Network, "{}", chain(&error));
+    let error = run(setting.loading_offline(&url)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Network, "{}", chain(&error));
 }
 
 #[tokio::test]
@@ -150,10 +149,10 @@ async fn what_single_files_are_found_to_be_is_recorded_once() {
     let folder = setting.place.config().cache_dir.join("cartons-v1").join(packed.manifest_sha256.to_string());
     let record = || fs::read_to_string(folder.join("checksums")).unwrap_or_default();
     let read = async || {
-        let package = Carton::open(url.as_str(), setting.open_options()).await.unwrap();
+        let package = setting.open(url.as_str()).await.unwrap();
         let read = move || {
-            package.contents().read("model/a.bin", u64::MAX).unwrap();
-            package.contents().read_range("model/b.bin", 5, &mut [0; 5]).unwrap();
+            package.read_file("model/a.bin", u64::MAX).unwrap();
+            package.read_file_range("model/b.bin", 5, &mut [0; 5]).unwrap();
         };
         tokio::task::spawn_blocking(read).await.unwrap();
     };

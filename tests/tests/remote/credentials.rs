@@ -52,7 +52,7 @@ async fn a_location_shows_no_secret() {
     for text in [location.to_string(), format!("{location:?}")] {
         assert!(!text.contains("hunter2") && !text.contains("s3cret"), "{text}");
     }
-    let error = Carton::info("https://me:hunter2@host:99999/model?key=s3cret", Default::default()).await.unwrap_err();
+    let error = Carton::open("https://me:hunter2@host:99999/model?key=s3cret").await.unwrap_err();
     let text = chain(&error);
     assert!(!text.contains("hunter2") && !text.contains("s3cret"), "{text}");
 }

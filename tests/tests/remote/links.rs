@@ -4,9 +4,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-use carton_core::config::Config;
-use carton_core::digest::Sha256Digest;
-use carton_core::{Carton, ErrorKind, LoadOptions};
+use carton_core::{Carton, ErrorKind, Sha256Digest};
 use carton_tests::nginx::Nginx;
 use carton_tests::server::{Answer, File};
 use carton_tests::weights;
@@ -245,21 +243,22 @@ async fn files_of_this_machine_are_linked_only_where_the_user_allows_it() {
     fs::write(&file, &weights).unwrap();
     let packed = setting.pack("model", &[("weights.bin", &weights)]).await;
     let carton = link(&packed.path, "model/weights.bin", &weights, &[format!("file://{}", file.display())]);
-    let allowed = |allow_file_links| LoadOptions {
-        config: Some(Config { allow_file_links, ..setting.config() }),
-        ..LoadOptions::default()
+    let load = |location: &str, allow_file_links| {
+        let mut config = setting.config();
+        config.allow_file_links = allow_file_links;
+        Carton::load(location).config(config)
     };
 
-    let error = Carton::load(text(&carton), allowed(false)).await.unwrap_err();
+    let error = load(text(&carton), false).await.unwrap_err();
     assert!(chain(&error).contains("file://") || chain(&error).contains("elsewhere.bin"), "{}", chain(&error));
     // Whoever put a carton on a server has no say in which of our files are read.
     let url = setting.serve("/model.carton", &carton);
     for allow in [false, true] {
-        let error = Carton::load(&url, allowed(allow)).await.unwrap_err();
-        assert!(matches!(error.kind(), ErrorKind::Failure | ErrorKind::Network), "{}", chain(&error));
+        let error = load(&url, allow).await.unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Network), "{}", chain(&error));
         assert_eq!(setting.n_cached(&[("", &weights)]), 0);
     }
-    run(Carton::load(text(&carton), allowed(true)).await).await.unwrap_or_else(|error| panic!("{}", chain(&error)));
+    run(load(text(&carton), true)).await.unwrap_or_else(|error| panic!("{}", chain(&error)));
     // Now that its bytes are known, it does not matter where they came from.
     setting.must_load(&url).await;
 }
@@ -272,7 +271,7 @@ async fn a_linked_file_may_be_behind_a_remote_carton() {
     setting.must_load(&url).await;
     assert_eq!(setting.n_cached(&[("", &weights)]), 1);
     setting.server.forget();
-    run(Carton::load(&url, setting.offline()).await).await.unwrap();
+    run(setting.loading_offline(&url)).await.unwrap();
     assert!(setting.server.exchanges().is_empty());
 }
 
@@ -299,7 +298,7 @@ async fn a_carton_from_another_host_may_not_link_to_private_addresses() {
         let target = setting.server.url("/right").replace("127.0.0.1", "127.0.0.2");
         setting.server.route("/detour", move |_| Answer::redirect(302, target.as_str()));
         let url = on_another_host(&setting, &carton);
-        let message = setting.must_fail(&url, ErrorKind::Failure).await;
+        let message = setting.must_fail(&url, ErrorKind::InvalidInput).await;
         assert!(message.contains("127.0.0.1, which") || message.contains("127.0.0.1:"), "{message}");
         assert!(message.contains("may not link to private addresses"), "{message}");
         assert_eq!(setting.n_cached(&[("", &weights)]), 0);
@@ -313,11 +312,9 @@ async fn links_to_private_addresses_are_followed_where_the_user_named_them() {
     let (setting, carton, weights) = linked(&["{}/right"]).await;
     setting.server.serve("/right", File::new(weights.clone()));
     let url = on_another_host(&setting, &carton);
-    let allowed = LoadOptions {
-        config: Some(Config { allow_private_links: true, ..setting.config() }),
-        ..LoadOptions::default()
-    };
-    run(Carton::load(&url, allowed).await).await.unwrap_or_else(|error| panic!("{}", chain(&error)));
+    let mut config = setting.config();
+    config.allow_private_links = true;
+    run(Carton::load(&url).config(config)).await.unwrap_or_else(|error| panic!("{}", chain(&error)));
     // Its own host, and a carton of this machine: other tests too.
     let (setting, carton, weights) = linked(&["{}/right"]).await;
     setting.server.serve("/right", File::new(weights.clone()));
@@ -327,7 +324,7 @@ async fn links_to_private_addresses_are_followed_where_the_user_named_them() {
     setting.server.serve("/right", File::new(weights.clone()));
     let target = setting.server.url("/right").replace("127.0.0.1", "127.0.0.2");
     setting.server.route("/detour", move |_| Answer::redirect(302, target.as_str()));
-    let message = setting.must_fail(&setting.serve("/model.carton", &carton), ErrorKind::Failure).await;
+    let message = setting.must_fail(&setting.serve("/model.carton", &carton), ErrorKind::InvalidInput).await;
     assert!(message.contains("127.0.0.2"), "{message}");
     assert!(setting.server.exchanges_for("/right").is_empty());
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use carton_core::{Carton, ErrorKind};
+use carton_core::ErrorKind;
 use carton_tests::nginx::Nginx;
 use carton_tests::server::{Answer, Content, File};
 use carton_tests::weights;
@@ -17,8 +17,8 @@ async fn one_request_shows_a_carton() {
     fs::copy(&packed.path, nginx.root().join("large.carton")).unwrap();
 
     let url = nginx.url("large.carton");
-    let info = Carton::info(&url, setting.open_options()).await.unwrap();
-    let local = Carton::info(&packed.path, setting.open_options()).await.unwrap();
+    let info = setting.info(&url).await.unwrap();
+    let local = setting.info(&packed.path).await.unwrap();
     assert_eq!(info, local);
     let requests = nginx.requests();
     let asked: Vec<_> = requests.iter().map(|request| (request.method.as_str(), request.range.as_str())).collect();
@@ -42,7 +42,7 @@ async fn more_is_asked_for_only_when_metadata_is_larger() {
     fs::copy(&packed.path, nginx.root().join("many.carton")).unwrap();
     let length = fs::metadata(&packed.path).unwrap().len();
 
-    let info = Carton::info(nginx.url("many.carton"), setting.open_options()).await.unwrap();
+    let info = setting.info(nginx.url("many.carton")).await.unwrap();
     assert!(info.files.len() > 3000);
     let requests = nginx.requests();
     let bytes: u64 = requests.iter().map(|request| request.body_bytes).sum();
@@ -70,7 +70,7 @@ async fn ranges_from_the_end_need_not_be_understood() {
             (true, _) => Answer::status(status),
             (false, _) => file.answer(request),
         });
-        let info = Carton::info(setting.server.url(&path), setting.open_options()).await;
+        let info = setting.info(setting.server.url(&path)).await;
         let info = info.unwrap_or_else(|error| panic!("{status}: {}", chain(&error)));
         assert_eq!(info.manifest_sha256, Some(packed.manifest_sha256));
         assert!(setting.server.exchanges_for(&path).len() <= 4);
@@ -82,7 +82,7 @@ async fn what_is_no_carton_is_told_apart_from_what_cannot_be_had() {
     let setting = Setting::new();
     let check = async |file: Vec<u8>, kind: ErrorKind| {
         setting.server.serve("/file", File::new(file));
-        let error = Carton::info(setting.server.url("/file"), setting.open_options()).await.unwrap_err();
+        let error = setting.info(setting.server.url("/file")).await.unwrap_err();
         assert_eq!(error.kind(), kind, "{}", chain(&error));
         let text = chain(&error);
         assert!(text.contains(&setting.server.url("/file")), "{text}");
@@ -94,7 +94,7 @@ async fn what_is_no_carton_is_told_apart_from_what_cannot_be_had() {
     let check = async |answer: Answer, expected: &str| {
         setting.server.route("/file", move |_| answer.clone());
         let url = setting.server.url("/file");
-        let error = Carton::info(&url, setting.open_options()).await.unwrap_err();
+        let error = setting.info(&url).await.unwrap_err();
         let text = chain(&error);
         assert_eq!(error.kind(), ErrorKind::Network, "{text}");
         assert!(text.contains(expected) && text.contains(&url), "{text}");
@@ -106,7 +106,7 @@ async fn what_is_no_carton_is_told_apart_from_what_cannot_be_had() {
     check(Answer::raw("SSH-2.0-OpenSSH_9.2\r\n"), "").await;
     check(Answer::raw(format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(4 << 20))), "").await;
     check(Answer::redirect(302, "/file"), "circle").await;
-    let error = Carton::info("http://127.0.0.1:9/file", setting.open_options()).await.unwrap_err();
+    let error = setting.info("http://127.0.0.1:9/file").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Network, "{}", chain(&error));
 }
 
@@ -127,7 +127,7 @@ async fn offline_is_what_the_cache_has() {
     let packed = setting.pack("model", &[("weights.bin", &weights::bytes(1 << 20, 1))]).await;
     let url = setting.serve("/model.carton", &packed.path);
 
-    let error = Carton::load(&url, setting.offline()).await.unwrap_err();
+    let error = setting.loading_offline(&url).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Network, "{}", chain(&error));
     assert!(error.hint().is_some() || chain(&error).contains("network"), "{}", chain(&error));
     assert!(setting.server.exchanges().is_empty());
@@ -135,15 +135,15 @@ async fn offline_is_what_the_cache_has() {
     setting.must_load(&url).await;
     setting.server.forget();
     for url in [&url, &format!("{url}#sha256={}", packed.manifest_sha256)] {
-        crate::setting::run(Carton::load(url, setting.offline()).await).await.unwrap();
+        crate::setting::run(setting.loading_offline(url)).await.unwrap();
     }
     assert!(setting.server.exchanges().is_empty());
 
     // Looked at is not loaded: what was never fetched is missed.
     let packed = setting.pack("other", &[("weights.bin", &weights::bytes(1 << 20, 2))]).await;
     let url = setting.serve("/other.carton", &packed.path);
-    Carton::info(&url, setting.open_options()).await.unwrap();
-    let error = Carton::load(&url, setting.offline()).await.unwrap_err();
+    setting.info(&url).await.unwrap();
+    let error = setting.loading_offline(&url).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Network, "{}", chain(&error));
 }
 
@@ -174,7 +174,7 @@ async fn a_carton_that_changed_is_fetched_anew() {
     let first = setting.pack("first", &[("weights.bin", &weights::bytes(1 << 20, 1))]).await;
     let second = setting.pack("second", &[("weights.bin", &weights::bytes(1 << 20, 2))]).await;
     let url = setting.serve("/model.carton", &first.path);
-    let hash = async || Carton::info(&url, setting.open_options()).await.unwrap().manifest_sha256.unwrap();
+    let hash = async || setting.info(&url).await.unwrap().manifest_sha256.unwrap();
     setting.must_load(&url).await;
     assert_eq!(hash().await, first.manifest_sha256);
     setting.serve("/model.carton", &second.path);

@@ -8,8 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use carton_core::digest::Sha256Digest;
-use carton_core::{Carton, ErrorKind, LoadOptions, ProgressEvent, Stage};
+use carton_core::{ErrorKind, ProgressEvent, Sha256Digest, Stage};
 use carton_tests::nginx::Nginx;
 use carton_tests::server::{Answer, Content, File, Request};
 use carton_tests::weights;
@@ -110,9 +109,9 @@ async fn progress_is_told_in_bytes() {
     let events = Arc::new(Mutex::new(Vec::new()));
     let progress = {
         let events = Arc::clone(&events);
-        Some(Arc::new(move |event: &ProgressEvent| events.lock().unwrap().push(event.clone())) as _)
+        move |event: &ProgressEvent| events.lock().unwrap().push(event.clone())
     };
-    Carton::load(&url, LoadOptions { progress, ..setting.options() }).await.unwrap();
+    setting.loading(&url).progress(progress).await.unwrap();
     let events = events.lock().unwrap();
     let fetched: Vec<&ProgressEvent> = events.iter().filter(|event| event.stage == Stage::Fetch).collect();
     let last = fetched.last().expect("no progress of the download");
@@ -236,11 +235,11 @@ async fn a_server_without_ranges_costs_one_download() {
         assert!(takes(&setting) < length * 5 / 4, "{name}: {:#?}", setting.cache_files());
         // Nothing is missing: neither for a load without a network, nor for one that only this carton will do for.
         let written = setting.server.written_for(&path);
-        run(Carton::load(&url, setting.offline()).await).await.unwrap_or_else(|error| panic!("{}", chain(&error)));
+        run(setting.loading_offline(&url)).await.unwrap_or_else(|error| panic!("{}", chain(&error)));
         setting.must_load(&format!("{url}#sha256={}", packed.manifest_sha256)).await;
         assert_eq!(setting.server.written_for(&path), written);
-        let package = Carton::open(&url, setting.open_options()).await.unwrap();
-        assert!(package.contents().verify(&carton_core::contents::silent).unwrap().is_good());
+        let package = setting.open(&url).await.unwrap();
+        assert!(package.verify().await.unwrap().is_good());
         drop(package);
         // A file that is gone brings the whole carton again.
         fs::remove_file(setting.cached_path(&Sha256Digest::of(files[0].1))).unwrap();
@@ -388,7 +387,7 @@ async fn a_load_that_is_dropped_stops_fetching() {
             },
         )
         .await;
-    let load = Carton::load(&url, setting.options());
+    let load = setting.loading(&url);
     assert!(tokio::time::timeout(Duration::from_millis(600), load).await.is_err(), "it loaded too quickly");
     let deadline = Instant::now() + Duration::from_secs(5);
     while setting.server.exchanges().iter().any(|exchange| !exchange.is_over) {
@@ -417,9 +416,8 @@ async fn a_remote_carton_that_was_edited_is_noticed_although_its_files_are_cache
         let message = setting.must_fail(&url, ErrorKind::Integrity).await;
         assert!(message.contains(entry), "{message}");
         // The same file without the model folder.
-        let options = setting.open_options();
-        let package = Carton::open(&url, options).await.unwrap();
-        let error = package.contents().read(entry, u64::MAX).unwrap_err();
+        let package = setting.open(&url).await.unwrap();
+        let error = package.read_file(entry, u64::MAX).unwrap_err();
         assert!(error.to_string().starts_with(&format!("`{entry}` is not the file that MANIFEST lists")), "{error}");
     }
     setting.must_load(&url).await;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use carton_core::network::{Activity, Extent, Fetched, Network, NetworkError, NetworkOptions, Part, Url, Wanted};
+use carton_core::errors::NetworkError;
+use carton_core::internals::network::{Activity, Extent, Fetched, Network, NetworkOptions, Part, Url, Wanted};
 use carton_tests::nginx::Nginx;
 use carton_tests::server::{Answer, File, Request, Server};
 
@@ -69,7 +70,7 @@ fn the_misbehaving_server_can_behave() {
     assert_eq!(ranges.iter().flatten().collect::<Vec<_>>(), ["bytes=-1000", "bytes=10-10", "bytes=0-299999"]);
     assert_eq!(server.written_for("/file"), 2 * LENGTH + 1001);
     assert!(
-        matches!(read(&server.url("/nothing"), Part::Whole), Err(NetworkError::Status { status, .. }) if status == 404)
+        matches!(read(&server.url("/nothing"), Part::Whole), Err(NetworkError::Status { status, .. }) if status.code() == 404)
     );
 }
 

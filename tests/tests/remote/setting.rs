@@ -5,10 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use carton_core::archive::Compression;
 use carton_core::config::Config;
-use carton_core::digest::Sha256Digest;
-use carton_core::{Carton, Error, ErrorKind, Inputs, LoadOptions, OpenOptions, PackOptions, Packed};
+use carton_core::{Carton, Compression, Error, ErrorKind, Info, Inputs, Load, Location, Open, Packed, Sha256Digest};
 use carton_tests::place::Place;
 use carton_tests::server::{Content, File, Server};
 
@@ -26,19 +24,30 @@ impl Setting {
 
     /// A configuration that waits and retries little, so that tests of what fails are short.
     pub(crate) fn config(&self) -> Config {
-        Config { idle_timeout: Some(Duration::from_millis(800)), max_retries: Some(2), ..self.place.config() }
+        let mut config = self.place.config();
+        config.idle_timeout = Some(Duration::from_millis(800));
+        config.max_retries = Some(2);
+        config
     }
 
-    pub(crate) fn options(&self) -> LoadOptions {
-        LoadOptions { config: Some(self.config()), ..LoadOptions::default() }
+    pub(crate) fn loading(&self, location: impl Into<Location>) -> Load {
+        Carton::load(location).config(self.config())
     }
 
-    pub(crate) fn offline(&self) -> LoadOptions {
-        LoadOptions { config: Some(Config { offline: true, ..self.config() }), ..LoadOptions::default() }
+    /// Loads without a network.
+    pub(crate) fn loading_offline(&self, location: impl Into<Location>) -> Load {
+        let mut config = self.config();
+        config.offline = true;
+        Carton::load(location).config(config)
     }
 
-    pub(crate) fn open_options(&self) -> OpenOptions {
-        OpenOptions { config: Some(self.config()), ..OpenOptions::default() }
+    pub(crate) fn open(&self, location: impl Into<Location>) -> Open {
+        Carton::open(location).config(self.config())
+    }
+
+    /// What a carton says of itself, or why it does not.
+    pub(crate) async fn info(&self, location: impl Into<Location>) -> Result<Info, Error> {
+        Ok(self.open(location).await?.info())
     }
 
     /// Packs a model of these files for the runner that returns its inputs. Nothing is compressed.
@@ -55,13 +64,8 @@ impl Setting {
     /// Packs a folder.
     pub(crate) async fn pack_folder(&self, name: &str, model: &Path) -> Packed {
         let output = self.place.path().join(format!("{name}.carton"));
-        let options = PackOptions {
-            compression: Compression::Stored,
-            config: Some(self.place.config()),
-            check: false,
-            ..PackOptions::default()
-        };
-        Carton::pack(model, "noop", &output, options).await.unwrap_or_else(|error| panic!("{}", chain(&error)))
+        let pack = self.place.pack(model, "noop", &output).compression(Compression::Stored).check(false);
+        pack.await.unwrap_or_else(|error| panic!("{}", chain(&error)))
     }
 
     /// Serves a file as it should be, and returns its URL.
@@ -72,7 +76,7 @@ impl Setting {
 
     /// Loads a carton and runs it once.
     pub(crate) async fn load(&self, url: &str) -> Result<Carton, Error> {
-        run(Carton::load(url, self.options()).await).await
+        run(self.loading(url)).await
     }
 
     /// Loads a carton that must load.
@@ -128,9 +132,9 @@ impl Setting {
     }
 }
 
-/// The model, once it was run.
-pub(crate) async fn run(loaded: Result<Carton, Error>) -> Result<Carton, Error> {
-    let model = loaded?;
+/// The model, once it was loaded and run.
+pub(crate) async fn run(load: Load) -> Result<Carton, Error> {
+    let model = load.await?;
     model.infer(Inputs::none()).await?;
     Ok(model)
 }

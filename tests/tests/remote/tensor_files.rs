@@ -1,12 +1,10 @@
 //! Files of tensors that are on a server: those of a carton there, and those that a carton links to.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use carton_core::metadata::Draft;
-use carton_core::tensor_data::TensorFormat;
-use carton_core::{Carton, Inputs, PackOptions, Packed, RecordSelfTest, SelfTestOptions};
-use carton_tensor::{Tensor, Tolerance};
+use carton_core::{Carton, Packed, TensorFormat};
+use carton_tensor::Tensor;
 use carton_tests::nginx::Nginx;
 use carton_tests::server::File;
 
@@ -34,29 +32,25 @@ async fn pack(setting: &Setting, format: TensorFormat) -> Packed {
     std::fs::create_dir_all(&model).unwrap();
     std::fs::write(model.join("weights.bin"), vec![7; 4 * LENGTH]).unwrap();
     let numbers: Vec<f32> = (0..LENGTH / 4).map(|n| n as f32).collect();
-    let inputs: BTreeMap<String, Tensor> =
-        [("x".to_owned(), Tensor::from_vec(numbers, vec![LENGTH / 4]).unwrap())].into();
-    let options = PackOptions {
-        metadata: Draft::parse(METADATA).unwrap(),
-        tensor_format: format,
-        record_self_tests: vec![RecordSelfTest { name: None, inputs: Inputs::Named(inputs) }],
-        config: Some(setting.place.config()),
-        check: false,
-        ..PackOptions::default()
-    };
-    let output = setting.place.path().join("model.carton");
-    Carton::pack(&model, "noop", &output, options).await.unwrap_or_else(|error| panic!("{}", chain(&error)))
+    let inputs = [("x", Tensor::from_vec(numbers, vec![LENGTH / 4]).unwrap())];
+    let pack = setting
+        .place
+        .pack(&model, "noop", setting.place.path().join("model.carton"))
+        .metadata(Draft::parse(METADATA).unwrap())
+        .tensor_format(format)
+        .record_self_test(inputs)
+        .check(false);
+    pack.await.unwrap_or_else(|error| panic!("{}", chain(&error)))
 }
 
 /// Loads a carton, and runs nothing yet.
 async fn load(setting: &Setting, url: &str) -> Carton {
-    Carton::load(url, setting.options()).await.unwrap_or_else(|error| panic!("{}", chain(&error)))
+    setting.loading(url).await.unwrap_or_else(|error| panic!("{}", chain(&error)))
 }
 
 /// The self-test passes, and its tensors are views of a file of the cache.
 async fn check(setting: &Setting, model: &Carton) {
-    let options = SelfTestOptions { tolerance: Tolerance::default(), mapped: true };
-    let report = model.self_test(options).await.unwrap_or_else(|error| panic!("{}", chain(&error)));
+    let report = model.self_test().mapped(true).await.unwrap_or_else(|error| panic!("{}", chain(&error)));
     assert!(report.passed && report.self_tests.len() == 1, "{report:?}");
     let test = model.package().self_tests().next().unwrap();
     let inputs = test.mapped().inputs().unwrap();
@@ -108,8 +102,8 @@ async fn a_file_of_tensors_that_is_linked() {
         let packed = pack(&setting, format).await;
         let path = format!("tensor_data/{name}");
         let bytes = {
-            let package = Carton::open(packed.path.to_str().unwrap(), setting.open_options()).await.unwrap();
-            package.contents().read(&path, u64::MAX).unwrap()
+            let package = setting.open(packed.path.to_str().unwrap()).await.unwrap();
+            package.read_file(&path, u64::MAX).unwrap()
         };
         let url = setting.server.url("/tensors");
         let carton = link(&packed.path, &path, &bytes, &[url]);

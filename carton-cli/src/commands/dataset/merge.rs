@@ -3,6 +3,7 @@
 use std::io::{self, Read};
 use std::num::NonZeroUsize;
 
+use carton_core::CancelToken;
 use carton_dataset::{CommitOptions, CommitStep, Duplicates, ShardLayout, merge};
 use uuid::Uuid;
 
@@ -10,7 +11,7 @@ use super::rows::InterruptibleStdin;
 use super::{Context, committed, failure, index_layout};
 use crate::args::{Columns, DatasetMergeArgs, DuplicatesChoice};
 use crate::failure::{Exit, Failure};
-use crate::interrupt::{self, Wanted};
+use crate::interrupt;
 
 /// What a list of attempts may have at most: a million of them.
 const MAX_LIST: u64 = 40 << 20;
@@ -28,9 +29,9 @@ enum AttemptsError {
 pub(super) async fn run(arguments: DatasetMergeArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
     let (path, index) = (arguments.dataset.dataset.clone(), arguments.generate_index.is_some());
-    let manifest = interrupt::blocking(move |wanted| {
+    let manifest = interrupt::blocking(move |cancel_token| {
         let attempts = match arguments.attempts.as_deref() {
-            Some([only]) if only == "-" => Some(parse(&listed(wanted)?)?),
+            Some([only]) if only == "-" => Some(parse(&listed(cancel_token)?)?),
             Some(attempts) => Some(parse(&attempts.join("\n"))?),
             None => None,
         };
@@ -42,7 +43,7 @@ pub(super) async fn run(arguments: DatasetMergeArgs, context: &Context<'_>) -> R
             layout: layout(arguments.batch_size, arguments.kv_separator, arguments.columns, arguments.duplicates),
             on_step: None,
         };
-        let still_wanted = wanted.clone();
+        let still_wanted = cancel_token.clone();
         let options = options.on_step(move |step| match step {
             CommitStep::Publishing => interrupt::begin_publishing(),
             _ => still_wanted.control(),
@@ -72,9 +73,9 @@ fn layout(
 }
 
 /// What is on standard input.
-fn listed(wanted: &Wanted) -> Result<String, Failure> {
+fn listed(cancel_token: &CancelToken) -> Result<String, Failure> {
     let mut text = String::new();
-    let read = InterruptibleStdin::new(wanted).take(MAX_LIST + 1).read_to_string(&mut text);
+    let read = InterruptibleStdin::new(cancel_token).take(MAX_LIST + 1).read_to_string(&mut text);
     match read.map_err(|error| Failure::new(AttemptsError::Read(error)))? {
         length if length as u64 > MAX_LIST => Err(Failure::usage(AttemptsError::TooLong)),
         _ => Ok(text),

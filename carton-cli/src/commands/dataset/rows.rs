@@ -5,13 +5,13 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use arrow_schema::{FieldRef, SchemaRef};
+use carton_core::CancelToken;
 use carton_dataset::Input;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::failure;
 use crate::failure::Failure;
-use crate::interrupt::Wanted;
 
 /// What stands for standard input.
 pub(super) const STANDARD_INPUT: &str = "-";
@@ -35,14 +35,18 @@ pub(super) struct Rows {
 
 impl Rows {
     /// Opens the inputs. Only `columns` are read, if there are any.
-    pub(super) fn open(paths: &[PathBuf], columns: Option<&[String]>, wanted: &Wanted) -> Result<Self, Failure> {
+    pub(super) fn open(
+        paths: &[PathBuf],
+        columns: Option<&[String]>,
+        cancel_token: &CancelToken,
+    ) -> Result<Self, Failure> {
         if paths.iter().filter(|path| is_standard_input(path)).count() > 1 {
             return Err(Failure::usage(RowsError::StandardInputTwice));
         }
         let mut inputs: Vec<(Input, Vec<usize>)> = Vec::with_capacity(paths.len());
         for path in paths {
             let input = match is_standard_input(path) {
-                true => Input::stream(InterruptibleStdin::new(wanted), "standard input"),
+                true => Input::stream(InterruptibleStdin::new(cancel_token), "standard input"),
                 false => Input::open(path),
             };
             let input = match columns {
@@ -108,12 +112,12 @@ fn described(schema: &SchemaRef) -> String {
 
 /// Standard input that is left alone when nobody wants it any more: a writer that is interrupted would wait for its next byte.
 pub(super) struct InterruptibleStdin {
-    wanted: Wanted,
+    cancel_token: CancelToken,
 }
 
 impl InterruptibleStdin {
-    pub(super) fn new(wanted: &Wanted) -> Self {
-        Self { wanted: wanted.clone() }
+    pub(super) fn new(cancel_token: &CancelToken) -> Self {
+        Self { cancel_token: cancel_token.clone() }
     }
 }
 
@@ -121,7 +125,7 @@ impl Read for InterruptibleStdin {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let stdin = io::stdin();
         loop {
-            if self.wanted.control().is_break() {
+            if self.cancel_token.is_cancelled() {
                 return Err(io::Error::other("interrupted"));
             }
             match poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&PATIENCE)) {

@@ -38,10 +38,10 @@ pub(super) async fn run(arguments: DatasetVerifyArgs, context: &Context<'_>) -> 
     let path = arguments.dataset.dataset;
     let checks = if arguments.sizes { Checks::Sizes } else { Checks::Headers };
     let (folder, progress) = (path.clone(), output.progress().clone());
-    let verification = interrupt::blocking(move |wanted| {
+    let verification = interrupt::blocking(move |cancel_token| {
         let on_progress = |done: &carton_dataset::VerifyProgress| {
             progress.update("verifying", done.shards, Some(done.n_shards), false);
-            wanted.control()
+            cancel_token.control()
         };
         verify(&folder, checks, on_progress).map_err(failure)
     })

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use carton_core::CancelToken;
 use carton_dataset::{
     DatasetError, Duplicates, KeyValue, Manifest, Mode, Rounding, TailStrategy, TaskReport, TaskWriter, WriteOptions,
 };
@@ -13,7 +14,7 @@ use super::rows::Rows;
 use super::{Context, committed, contents, failure, index_layout};
 use crate::args::{DatasetWriteArgs, DtypeArgument, RoundingChoice, TailChoice};
 use crate::failure::{Exit, Failure};
-use crate::interrupt::{self, Leftover, Wanted};
+use crate::interrupt::{self, Leftover};
 use crate::output::one_line;
 use crate::progress::ProgressDisplay;
 
@@ -39,7 +40,7 @@ pub(super) async fn run(arguments: DatasetWriteArgs, context: &Context<'_>) -> R
         output.warning(&format!("{option} is ignored, it goes with {mode}"));
     }
     let progress = output.progress().clone();
-    let written = interrupt::blocking(move |wanted| write(&arguments, &options, &progress, wanted)).await?;
+    let written = interrupt::blocking(move |cancel_token| write(&arguments, &options, &progress, cancel_token)).await?;
     output.progress().finish();
     let report = match written {
         Written::Dataset(manifest) => return committed(&path, &manifest, index, output),
@@ -62,27 +63,27 @@ fn write(
     arguments: &DatasetWriteArgs,
     options: &WriteOptions,
     progress: &Arc<ProgressDisplay>,
-    wanted: &Wanted,
+    cancel_token: &CancelToken,
 ) -> Result<Written, Failure> {
-    let rows = Rows::open(&arguments.inputs, columns_read(options).as_deref(), wanted)?;
+    let rows = Rows::open(&arguments.inputs, columns_read(options).as_deref(), cancel_token)?;
     let made = Made::unless_there(&arguments.output);
     let mut writer =
         TaskWriter::create(&arguments.output, &rows.schema(), options, arguments.task.unwrap_or(0)).map_err(failure)?;
     // A signal may come while a file or a pipe that is read from gives nothing.
     let _removed = Leftover::new(writer.folder());
-    let (total, display, still_wanted) = (rows.n_rows(), Arc::clone(progress), wanted.clone());
+    let (total, display, token) = (rows.n_rows(), Arc::clone(progress), cancel_token.clone());
     writer.on_progress(move |progress| {
         if progress.is_publishing {
             return interrupt::begin_publishing();
         }
         display.update("writing", progress.rows, total, false);
-        still_wanted.control()
+        token.control()
     });
     for (input, order) in rows.into_inputs() {
         writer.begin_input(input.place());
         for batch in input {
             // What reading says of a signal is not why it ended.
-            if wanted.control().is_break() {
+            if cancel_token.is_cancelled() {
                 return Err(failure(DatasetError::Interrupted));
             }
             let batch = batch.map_err(failure)?.project(&order).map_err(Failure::new)?;

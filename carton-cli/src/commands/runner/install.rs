@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use carton_core::network::shown;
-use carton_core::runner::{InstallError, Installed, Installer, Place, Requirement};
+use carton_core::errors::InstallError;
+use carton_core::runner::{Installed, Installer, Place, Requirement};
+use carton_core::shown_url;
 use carton_runner_onnx::onnx_runtime_library;
 use semver::VersionReq;
 use serde::Serialize;
@@ -145,12 +146,12 @@ async fn with_library(context: &Context<'_>) -> Result<Option<onnx_runtime::Libr
     let (runner_data_dir, offline) = (config.runner_data_dir.clone(), config.offline);
     let display = Arc::clone(output.progress());
     let shown = Arc::clone(&display);
-    let result = interrupt::blocking(move |wanted| {
+    let result = interrupt::blocking(move |cancel_token| {
         let request = onnx_runtime::Request {
             runner_data_dir: &runner_data_dir,
             offline,
             report: &|stage| shown.update(stage, 0, None, false),
-            is_wanted: &|| wanted.control().is_continue(),
+            is_wanted: &|| !cancel_token.is_cancelled(),
         };
         request.bring_in().map(Some).map_err(onnx_runtime::LibraryError::into_failure)
     })
@@ -214,7 +215,7 @@ fn is_python(requirement: &Requirement) -> bool {
 /// What could be a name is one, unless it can only be a path or a URL.
 fn source(arguments: &RunnerInstallArgs) -> Result<Source, Failure> {
     let text = arguments.runner.as_str();
-    let place = || Place::parse(text).map_err(|source| failure(InstallError::Place { text: shown(text), source }));
+    let place = || Place::parse(text).map_err(|source| failure(InstallError::Place { text: shown_url(text), source }));
     let path = Path::new(text);
     let is_url = text.contains("://");
     let is_path = text.starts_with(['/', '.'])
@@ -235,5 +236,5 @@ fn source(arguments: &RunnerInstallArgs) -> Result<Source, Failure> {
     });
     let framework_version = parsed.transpose()?;
     let compat_version = arguments.compat_version;
-    Ok(Source::Named(Requirement { name: name.to_owned(), framework_version, compat_version }))
+    Ok(Source::Named(Requirement::new(name).framework_version(framework_version).compat_version(compat_version)))
 }

@@ -82,9 +82,9 @@ pub(super) fn run(context: &Context<'_>) -> Result<Exit, Failure> {
 
 impl ListedRunner {
     fn differs_in_compat_version_alone(&self, other: &Self) -> bool {
-        let runner_compat_version = other.descriptor.runner_compat_version;
-        self.embedded == other.embedded
-            && Descriptor { runner_compat_version, ..self.descriptor.clone() } == other.descriptor
+        let mut same = self.descriptor.clone();
+        same.runner_compat_version = other.descriptor.runner_compat_version;
+        self.embedded == other.embedded && same == other.descriptor
     }
 }
 
@@ -96,6 +96,6 @@ fn listed(descriptor: &Descriptor, embedded: bool) -> ListedRunner {
 /// Why a runner cannot be used on `platform`, whatever the model.
 pub(super) fn why_not(descriptor: &Descriptor, platform: &str) -> Option<String> {
     // A requirement that every runner of the name meets leaves platform and interface to judge.
-    let any = Requirement { name: descriptor.runner_name.clone(), framework_version: None, compat_version: None };
+    let any = Requirement::new(&descriptor.runner_name);
     reject(descriptor, &any, platform).map(|reason| reason.to_string())
 }

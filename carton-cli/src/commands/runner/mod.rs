@@ -8,13 +8,12 @@ mod package;
 mod prune;
 mod remove;
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use carton_core::ProgressCallback;
-use carton_core::config::Config;
-use carton_core::network::shown;
-use carton_core::runner::{InstallError, Installer, Place};
+use carton_core::Config;
+use carton_core::errors::InstallError;
+use carton_core::runner::{Installer, Place};
+use carton_core::shown_url;
 
 use super::{Context, open};
 use crate::args::RunnerCommand;
@@ -39,7 +38,7 @@ fn failure(error: InstallError) -> Failure {
 /// The index that is asked for, or configured.
 fn index_place(asked: Option<&str>, config: &Config) -> Result<Option<Place>, Failure> {
     let Some(text) = asked.or(config.runner_index.as_deref()) else { return Ok(None) };
-    let place = Place::parse(text).map_err(|source| failure(InstallError::Place { text: shown(text), source }))?;
+    let place = Place::parse(text).map_err(|source| failure(InstallError::Place { text: shown_url(text), source }))?;
     Ok(Some(place))
 }
 
@@ -48,13 +47,15 @@ async fn with_installer<T: Send + 'static>(
     context: &Context<'_>,
     work: impl FnOnce(&Installer<'_>) -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
-    let network = context.config.network();
-    let runner_dir = context.config.runner_dir.clone();
-    let progress: Option<ProgressCallback> = open::progress(context);
+    let config = context.config.clone();
+    let progress = open::progress(context);
     let display = Arc::clone(context.output.progress());
-    let result = interrupt::blocking(move |wanted| {
-        let wanted = || -> ControlFlow<()> { wanted.control() };
-        work(&Installer { runner_dir: &runner_dir, network: &network, progress: progress.as_ref(), wanted: &wanted })
+    let result = interrupt::blocking(move |cancel_token| {
+        let installer = Installer::new(&config).cancel_token(cancel_token.clone());
+        work(&match progress {
+            Some(progress) => installer.progress(progress),
+            None => installer,
+        })
     })
     .await;
     display.finish();

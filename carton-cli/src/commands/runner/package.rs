@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use carton_core::digest::Sha256Digest;
 use carton_core::runner::{self, OfferedRunner, Packaged};
+use carton_core::{CancelToken, Sha256Digest};
 use serde::Serialize;
 
 use super::super::Context;
@@ -24,13 +24,13 @@ struct Answer<'a> {
 pub(super) async fn run(arguments: RunnerPackageArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
     let display = std::sync::Arc::clone(output.progress());
-    let (packaged, offered) = interrupt::blocking(move |wanted| {
+    let (packaged, offered) = interrupt::blocking(move |cancel_token| {
         let on_bytes = |done, total| display.update("packing", done, Some(total), true);
-        let packaged = package(&arguments, &|| wanted.control(), &on_bytes)?;
+        let packaged = package(&arguments, cancel_token, &on_bytes)?;
         let url = url(&packaged, &arguments)?;
         let offered = packaged.offered(&url);
         if let Some(index) = &arguments.add_to {
-            runner::add_to_index(index, &offered, &|| wanted.control()).map_err(failure)?;
+            runner::add_to_index(index, &offered, cancel_token).map_err(failure)?;
         }
         Ok((packaged, offered))
     })
@@ -49,7 +49,7 @@ pub(super) async fn run(arguments: RunnerPackageArgs, context: &Context<'_>) -> 
 
 fn package(
     arguments: &RunnerPackageArgs,
-    wanted: &dyn Fn() -> std::ops::ControlFlow<()>,
+    cancel_token: &CancelToken,
     on_bytes: &dyn Fn(u64, u64),
 ) -> Result<Packaged, Failure> {
     let path = match &arguments.output {
@@ -60,7 +60,7 @@ fn package(
             beside.map_or_else(|| PathBuf::from(&name), |folder| folder.join(&name))
         }
     };
-    runner::package(&arguments.folder, &path, wanted, on_bytes).map_err(failure)
+    runner::package(&arguments.folder, &path, cancel_token, on_bytes).map_err(failure)
 }
 
 fn url(packaged: &Packaged, arguments: &RunnerPackageArgs) -> Result<String, Failure> {

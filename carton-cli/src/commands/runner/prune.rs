@@ -33,9 +33,8 @@ pub(super) async fn run(arguments: RunnerPruneArgs, context: &Context<'_>) -> Re
     let Context { config, output, .. } = context;
     let RunnerPruneArgs { older_than, dry_run } = arguments;
     let runner_data_dir = config.runner_data_dir.clone();
-    let pruned = interrupt::blocking(move |wanted| {
-        let is_wanted = || wanted.control().is_continue();
-        environments::prune(&runner_data_dir, older_than, dry_run, &is_wanted).map_err(Failure::new)
+    let pruned = interrupt::blocking(move |cancel_token| {
+        environments::prune(&runner_data_dir, older_than, dry_run, cancel_token).map_err(Failure::new)
     })
     .await?;
     let freed = pruned.environments.iter().map(|environment| environment.bytes).sum();

@@ -4,6 +4,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use carton_core::CancelToken;
 use carton_tensor::files::ElementType;
 use carton_tensor::weights::SCALE_SUFFIX;
 use carton_tensor::ztensor::{Format, Object};
@@ -13,7 +14,7 @@ use super::groups::Groups;
 use super::{Context, checkpoint};
 use crate::args::{SinkArgs, TensorConvertArgs, VersionChoice};
 use crate::failure::{Exit, Failure};
-use crate::interrupt::{self, Wanted};
+use crate::interrupt;
 use crate::output::{Output, byte_size, count, one_line};
 use crate::progress::ProgressDisplay;
 use crate::tensor_files::{
@@ -39,7 +40,8 @@ pub(super) async fn run(arguments: TensorConvertArgs, context: &Context<'_>) -> 
         _ => OfGroups::Kept,
     };
     let (sink, progress) = (arguments.sink, output.progress().clone());
-    let written = interrupt::blocking(move |wanted| Ok(convert(&source, &sink, groups, &progress, wanted)?)).await?;
+    let written =
+        interrupt::blocking(move |cancel_token| Ok(convert(&source, &sink, groups, &progress, cancel_token)?)).await?;
     report(&written, output)
 }
 
@@ -75,7 +77,7 @@ fn convert(
     arguments: &SinkArgs,
     of_groups: OfGroups,
     progress: &Arc<ProgressDisplay>,
-    wanted: &Wanted,
+    cancel_token: &CancelToken,
 ) -> Result<Written, TensorFileError> {
     check_output(source, &arguments.output)?;
     let format = OutputFormat::of(&arguments.output)?;
@@ -97,11 +99,11 @@ fn convert(
     let planned: Vec<Planned> = listed.iter().map(planned).collect();
     let metadata = metadata(source, format, &mut warnings)?;
     warn_of_version(arguments, &listed, &mut warnings);
-    let mut sink = Sink::create(arguments, &planned, &metadata, wanted)?;
+    let mut sink = Sink::create(arguments, &planned, &metadata, cancel_token)?;
     let total = source.total();
     let mut done = 0_u64;
     for position in sink.order() {
-        checkpoint(wanted)?;
+        checkpoint(cancel_token)?;
         progress.update("converting", done, Some(total), true);
         let (Some(listed), Some(planned)) = (listed.get(position), planned.get(position)) else { continue };
         let piece = match groups.read(source, &listed.name)? {
@@ -117,7 +119,7 @@ fn convert(
         sink.write(&planned.name, piece)?;
         done = done.saturating_add(listed.bytes.unwrap_or(0));
     }
-    checkpoint(wanted)?;
+    checkpoint(cancel_token)?;
     Ok(Written { path: arguments.output.clone(), tensors: planned.len(), size: sink.finish()?, warnings })
 }
 

@@ -11,12 +11,13 @@ mod stats;
 mod validate;
 mod verify;
 
+use carton_core::CancelToken;
 use carton_tensor::files::RawTensor;
 
 use super::{Context, open};
 use crate::args::{DenseArgs, ModelArgs, OnlyArgs, SourceArgs, TensorCommand};
 use crate::failure::{Exit, Failure};
-use crate::interrupt::{self, Wanted};
+use crate::interrupt;
 use crate::tensor_files::{Place, Source, TensorFileError, Value};
 
 pub(super) async fn run(command: TensorCommand, context: &Context<'_>) -> Result<Exit, Failure> {
@@ -56,8 +57,8 @@ async fn open_some(
 }
 
 /// Ends work that is no longer wanted.
-fn checkpoint(wanted: &Wanted) -> Result<(), TensorFileError> {
-    if wanted.control().is_break() { Err(TensorFileError::Interrupted) } else { Ok(()) }
+fn checkpoint(cancel_token: &CancelToken) -> Result<(), TensorFileError> {
+    if cancel_token.is_cancelled() { Err(TensorFileError::Interrupted) } else { Ok(()) }
 }
 
 /// The tensor's numbers; `None` for strings and lists.

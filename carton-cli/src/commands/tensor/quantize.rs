@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use carton_core::CancelToken;
 use carton_tensor::files::{ElementType, RawTensor};
 use carton_tensor::weights::{
     self, Filter, Granularity, QuantizeOptions, QuantizedTensor, SCALE_SUFFIX, Scales, is_scale_tensor,
@@ -14,7 +15,7 @@ use super::quantize_report::{Quantized, Report};
 use super::{Context, checkpoint, numbers};
 use crate::args::{SinkArgs, TensorQuantizeArgs};
 use crate::failure::{Exit, Failure};
-use crate::interrupt::{self, Wanted};
+use crate::interrupt;
 use crate::progress::ProgressDisplay;
 use crate::tensor_files::{Kind, Listed, OutputFormat, Piece, Planned, Sink, Source, TensorFileError, Value};
 
@@ -47,7 +48,9 @@ pub(super) async fn run(arguments: TensorQuantizeArgs, context: &Context<'_>) ->
     options.measure = arguments.report;
     let how = How { options, group_size: arguments.group_size.map(|rows| usize::try_from(rows).unwrap_or(usize::MAX)) };
     let (sink, progress) = (arguments.sink, output.progress().clone());
-    let report = interrupt::blocking(move |wanted| quantize(&source, &sink, &filter, &how, &progress, wanted)).await?;
+    let report =
+        interrupt::blocking(move |cancel_token| quantize(&source, &sink, &filter, &how, &progress, cancel_token))
+            .await?;
     output.progress().finish();
     report.print(output)?;
     Ok(Exit::Ok)
@@ -83,7 +86,7 @@ fn quantize(
     filter: &Filter,
     how: &How,
     progress: &Arc<ProgressDisplay>,
-    wanted: &Wanted,
+    cancel_token: &CancelToken,
 ) -> Result<Report, Failure> {
     convert::check_output(source, &arguments.output)?;
     let format = OutputFormat::of(&arguments.output)?;
@@ -130,7 +133,7 @@ fn quantize(
             .push(format!("written as they are, because they are quantized already: `{}`{more}", names.join("`, `")));
     }
     let metadata = convert::metadata(source, format, &mut warnings)?;
-    let mut sink = Sink::create(arguments, &planned, &metadata, wanted)?;
+    let mut sink = Sink::create(arguments, &planned, &metadata, cancel_token)?;
     let total = source.total();
     let (mut done, mut quantized) = (0_u64, Vec::new());
     // The scales of the tensor whose integers were written last: in a zTensor file they follow.
@@ -138,7 +141,7 @@ fn quantize(
     // The names of scales that room was left for, by those of their tensors.
     let mut reserved: BTreeMap<&str, &str> = BTreeMap::new();
     for position in sink.order() {
-        checkpoint(wanted)?;
+        checkpoint(cancel_token)?;
         progress.update("quantizing", done, Some(total), true);
         let (Some(planned), Some((listed, role))) = (planned.get(position), roles.get(position)) else { continue };
         let piece = match role {
@@ -179,7 +182,7 @@ fn quantize(
             done = done.saturating_add(listed.bytes.unwrap_or(0));
         }
     }
-    checkpoint(wanted)?;
+    checkpoint(cancel_token)?;
     let written = Written { path: arguments.output.clone(), tensors: planned.len(), size: sink.finish()?, warnings };
     let unchanged = roles.iter().filter(|(_, role)| matches!(role, Role::AsItIs)).count();
     Ok(Report::new(written, quantized, unchanged))

@@ -1,5 +1,6 @@
 //! `carton tensor stats`: what the numbers of tensors are like.
 
+use carton_core::CancelToken;
 use carton_tensor::weights::{self, Statistics};
 use serde::Serialize;
 
@@ -53,7 +54,8 @@ pub(super) async fn run(arguments: TensorStatsArgs, context: &Context<'_>) -> Re
     let output = context.output;
     let source = super::open_some(arguments.source, arguments.only, arguments.dense, context).await?;
     let (plot, progress) = (arguments.plot, output.progress().clone());
-    let (tensors, passed_over) = interrupt::blocking(move |wanted| measure(&source, plot, &progress, wanted)).await?;
+    let (tensors, passed_over) =
+        interrupt::blocking(move |cancel_token| measure(&source, plot, &progress, cancel_token)).await?;
     output.progress().finish();
     if !passed_over.is_empty() {
         output
@@ -110,12 +112,12 @@ fn measure(
     source: &Source,
     plot: bool,
     progress: &ProgressDisplay,
-    wanted: &interrupt::Wanted,
+    cancel_token: &CancelToken,
 ) -> Result<Measured, Failure> {
     let total = source.total();
     let (mut tensors, mut passed_over, mut done) = (Vec::new(), Vec::new(), 0_u64);
     for listed in source.listed() {
-        checkpoint(wanted)?;
+        checkpoint(cancel_token)?;
         progress.update("measuring", done, Some(total), true);
         done = done.saturating_add(listed.bytes.unwrap_or(0));
         let is_complex = listed.element_type.is_some_and(|dtype| dtype.name().starts_with("complex"));

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use carton_core::CancelToken;
 use carton_tensor::weights::{
     self, Description, DescriptionError, Filter, LoadOptions, LoaderStatistics, Validation, Weights,
 };
@@ -11,7 +12,7 @@ use serde::Serialize;
 use super::{Context, checkpoint, numbers};
 use crate::args::TensorValidateArgs;
 use crate::failure::{Exit, Failure};
-use crate::interrupt::{self, Wanted};
+use crate::interrupt;
 use crate::output::{Role, count, one_line};
 use crate::tensor_files::Source;
 
@@ -34,7 +35,7 @@ pub(super) async fn run(arguments: TensorValidateArgs, context: &Context<'_>) ->
     let output = context.output;
     let description = description(&arguments.model, arguments.size.into_iter().collect())?;
     let source = super::open_source(arguments.source, context).await?.with_max_dense(arguments.dense.max_dense);
-    let validation = interrupt::blocking(move |wanted| validate(&source, &description, wanted)).await?;
+    let validation = interrupt::blocking(move |cancel_token| validate(&source, &description, cancel_token)).await?;
     output.progress().finish();
     let passed = validation.is_valid();
     let exit = if passed { Exit::Ok } else { Exit::Integrity };
@@ -74,12 +75,12 @@ fn description(name: &str, sizes: BTreeMap<String, usize>) -> Result<Description
     Description::open_with_sizes(path, &sizes).map_err(Failure::new)
 }
 
-fn validate(source: &Source, description: &Description, wanted: &Wanted) -> Result<Validation, Failure> {
+fn validate(source: &Source, description: &Description, cancel_token: &CancelToken) -> Result<Validation, Failure> {
     match source.file() {
         None => {
             let mut tensors = BTreeMap::new();
             for listed in source.listed() {
-                checkpoint(wanted)?;
+                checkpoint(cancel_token)?;
                 if let Some(tensor) = numbers(source.read(&listed.name)?) {
                     tensors.insert(listed.name.clone(), tensor);
                 }

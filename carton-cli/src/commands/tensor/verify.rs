@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use carton_core::CancelToken;
 use carton_tensor::files::{ElementType, TensorFile, TensorFileFormat};
 use carton_tensor::ztensor::{self, Checks, Encoding, Format, QuantizedGroup, QuantizedGroupError, ZTensorError};
 use serde::Serialize;
@@ -11,7 +12,7 @@ use serde::Serialize;
 use super::{Context, checkpoint};
 use crate::args::TensorVerifyArgs;
 use crate::failure::{Exit, Failure, causes_in_one_line};
-use crate::interrupt::{self, Wanted};
+use crate::interrupt;
 use crate::output::{Role, byte_size, count, one_line};
 use crate::progress::ProgressDisplay;
 use crate::tensor_files::{Source, TensorFileError};
@@ -36,7 +37,7 @@ pub(super) async fn run(arguments: TensorVerifyArgs, context: &Context<'_>) -> R
     // A file that is malformed is not even opened: that ends here, with the same exit code.
     let source = super::open_source(arguments.source, context).await?;
     let progress = output.progress().clone();
-    let report = interrupt::blocking(move |wanted| verify(&source, &progress, wanted)).await?;
+    let report = interrupt::blocking(move |cancel_token| verify(&source, &progress, cancel_token)).await?;
     output.progress().finish();
     let exit = if report.passed { Exit::Ok } else { Exit::Integrity };
     if output.is_json() {
@@ -67,7 +68,7 @@ pub(super) async fn run(arguments: TensorVerifyArgs, context: &Context<'_>) -> R
     Ok(exit)
 }
 
-fn verify(source: &Source, progress: &Arc<ProgressDisplay>, wanted: &Wanted) -> Result<Report, Failure> {
+fn verify(source: &Source, progress: &Arc<ProgressDisplay>, cancel_token: &CancelToken) -> Result<Report, Failure> {
     let listed = source.listed();
     let total = source.total();
     let mut report = Report { tensors: listed.len(), bytes: total, ..Report::default() };
@@ -91,7 +92,7 @@ fn verify(source: &Source, progress: &Arc<ProgressDisplay>, wanted: &Wanted) -> 
     let mut done = 0_u64;
     let mut seen = BTreeSet::new();
     for listed in listed {
-        checkpoint(wanted)?;
+        checkpoint(cancel_token)?;
         progress.update("verifying", done, Some(total), true);
         done = done.saturating_add(listed.bytes.unwrap_or(0));
         let result = match source.file().map(TensorFile::format) {

@@ -86,7 +86,7 @@ pub struct WriteProgress {
 
 /// Called every few megabytes, from any of the writer's threads; `Break` ends the writing with
 /// [`ArchiveError::Interrupted`].
-pub type Progress<'a> = &'a (dyn Fn(WriteProgress) -> ControlFlow<()> + Sync);
+pub(crate) type Progress<'a> = &'a (dyn Fn(WriteProgress) -> ControlFlow<()> + Sync);
 
 /// More threads than this need more memory and do not help: the output is one file.
 const MAX_THREADS: usize = 16;
@@ -99,7 +99,8 @@ const MAX_THREADS: usize = 16;
 ///
 /// ```
 /// use std::ops::ControlFlow;
-/// use carton_core::archive::{Compression, Content, Tail, write};
+/// use carton_core::Compression;
+/// use carton_core::internals::archive::{Content, Tail, write};
 ///
 /// let mut output = tempfile::tempfile()?;
 /// let entries = vec![("model/greeting.txt".to_owned(), Content::Bytes(b"hello".to_vec()))];

@@ -3,6 +3,7 @@
 
 pub(super) mod contention;
 mod downloads;
+pub(crate) mod model_folders;
 mod processes;
 mod prune;
 mod registry;

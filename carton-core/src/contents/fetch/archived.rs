@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use super::Fetch;
 use super::plan::Candidate;
-use super::settle::{DECODED, Unverified};
+use super::settle::{DECODED, settle};
 use crate::archive::{Archive, Entry, Method};
 use crate::cache::{Cache, CacheError, Checksum, FileLock, SHARED_FROM};
 use crate::contents::origin::CHUNK_LENGTH;
 use crate::contents::{ContentsError, ErrorKind, Place};
 use crate::digest::{Hasher, Sha256Digest};
 use crate::download::{Download, Target};
+use crate::fetch_verified::Unverified;
 use crate::source::{Nearby, RemoteSource};
 
 /// Verified small files on their way into the cache. They can be many times as large as what they were compressed to.
@@ -204,7 +205,6 @@ impl Fetch<'_> {
             return Ok(());
         }
         let remote = self.remote(archive)?;
-        let folder = lock.download_folder()?;
         let (range, is_stored) = match entry.method() {
             Method::Stored => {
                 let range = archive.stored_range(entry).map_err(ContentsError::archive(path))?;
@@ -212,8 +212,8 @@ impl Fetch<'_> {
             }
             _ => (file.window.clone(), false),
         };
-        let target = target(remote, &range, &folder);
-        self.settle(&lock, &folder, path, digest, || {
+        settle(&lock, path, |folder| {
+            let target = target(remote, &range, folder);
             let download = Download::start(&self.access.network, &target, &self.activity)?;
             if is_stored {
                 let mut crc32 = crc32fast::Hasher::new();

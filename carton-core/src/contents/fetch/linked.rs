@@ -4,11 +4,12 @@ use std::io::Read;
 use std::path::Path;
 
 use super::Fetch;
-use super::settle::{DECODED, Unverified};
+use super::settle::{DECODED, settle};
 use crate::causes::in_one_line;
 use crate::contents::{ContentsError, ErrorKind, LinkFailure};
 use crate::download::{Download, DownloadError, Target};
 use crate::encoding::{self, Limit};
+use crate::fetch_verified::Unverified;
 use crate::network::{NetworkError, Url, address};
 use crate::source::{FileSource, Source};
 
@@ -23,7 +24,6 @@ impl Fetch<'_> {
         if lock.file::<ContentsError>(&|_| self.checkpoint())?.is_some() {
             return Ok(());
         }
-        let folder = lock.download_folder()?;
         let mut failures = Vec::new();
         let urls = self.contents.links.urls(&digest);
         for text in urls {
@@ -38,10 +38,10 @@ impl Fetch<'_> {
                 }
             };
             let size = self.contents.links.size(&digest);
-            let result = self.settle(&lock, &folder, path, digest, || {
+            let result = settle(&lock, path, |folder| {
                 let fetched = match url.scheme() {
                     "file" => self.local_file(&url, size, path, &folder.join(DECODED)),
-                    _ => self.remote_file(&url, size, path, &folder),
+                    _ => self.remote_file(&url, size, path, folder),
                 }?;
                 if fetched.digest == digest {
                     check_size(&fetched.file, size, path)?;
@@ -60,15 +60,9 @@ impl Fetch<'_> {
                             address(&url)
                         );
                     }
-                    // What is wrong is gone by now; what was cut off may be gone on with.
-                    lock.download_folder()?;
                     failures.push(LinkFailure { address: address(&url), error: Box::new(error) });
                 }
             }
-        }
-        if !Download::has_begun(&folder) {
-            // The empty folder.
-            lock.discard()?;
         }
         Err(ContentsError::Unavailable { path: path.clone(), digest, failures })
     }

@@ -33,7 +33,7 @@ const TICK: Duration = Duration::from_millis(50);
 
 /// How files that are elsewhere may be fetched.
 #[derive(Clone, Debug)]
-pub struct Access {
+pub(crate) struct Access {
     /// The network to fetch them over.
     pub network: Network,
     /// The network to fetch linked files over. For a carton from a server it refuses private addresses
@@ -71,14 +71,18 @@ impl Contents {
     ///
     /// # Errors
     /// A file that cannot be fetched, or is not what MANIFEST lists; a cache that cannot be written to. What was fetched before stays.
-    pub fn fetch(&self, is_wanted: impl Fn(&str) -> bool, on_progress: OnProgress<'_>) -> Result<(), ContentsError> {
+    pub(crate) fn fetch(
+        &self,
+        is_wanted: impl Fn(&str) -> bool,
+        on_progress: OnProgress<'_>,
+    ) -> Result<(), ContentsError> {
         let indices: Vec<usize> = (0..self.items.len()).filter(|index| is_wanted(&self.items[*index].path)).collect();
         self.fetch_items(&indices, &Meter::new(0, on_progress))
     }
 
     /// Whether no wanted file would have to be fetched: each is in the carton itself, or in the cache, where its bytes were not
     /// looked at.
-    pub fn is_at_hand(&self, is_wanted: impl Fn(&str) -> bool) -> bool {
+    pub(crate) fn is_at_hand(&self, is_wanted: impl Fn(&str) -> bool) -> bool {
         let has_file = |digest: &Sha256Digest| self.cache.as_ref().is_some_and(|cache| cache.has_file(digest));
         let mut wanted = (0..self.items.len()).filter(|index| is_wanted(&self.items[*index].path));
         wanted.all(|index| {

@@ -2,66 +2,28 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::Fetch;
 use crate::cache::FileLock;
-use crate::contents::{ContentsError, ErrorKind};
+use crate::contents::ContentsError;
 use crate::digest::{Sha256Digest, hash_all};
-use crate::download::Download;
+use crate::fetch_verified::{Unverified, fetch_verified};
 
 /// The name that a file without its compression or encoding has in the folder of its download.
 pub(super) const DECODED: &str = "decoded";
 
-/// A complete file on the disk, whose digest was not compared yet.
-pub(super) struct Unverified {
-    pub(super) digest: Sha256Digest,
-    pub(super) file: PathBuf,
+/// Puts what an attempt fetches into the cache, if it is the file that the lock is for (see [`fetch_verified`]).
+pub(super) fn settle(
+    lock: &FileLock<'_>,
+    path: &str,
+    attempt: impl Fn(&Path) -> Result<Unverified, ContentsError>,
+) -> Result<(), ContentsError> {
+    lock.adopt(&fetch_verified(lock, path, attempt)?)?;
+    Ok(())
 }
 
 impl Fetch<'_> {
-    /// Puts what an attempt fetches into the cache, if it is the file with this digest.
-    ///
-    /// What an earlier process left of the download may have been damaged by a loss of power. If the bytes are wrong and some of
-    /// them are from then, everything is fetched again, once.
-    pub(super) fn settle(
-        &self,
-        lock: &FileLock<'_>,
-        folder: &Path,
-        path: &str,
-        digest: Sha256Digest,
-        attempt: impl Fn() -> Result<Unverified, ContentsError>,
-    ) -> Result<(), ContentsError> {
-        let try_once = || {
-            let result = attempt().and_then(|fetched| match fetched.digest == digest {
-                true => Ok(fetched.file),
-                false => Err(ContentsError::Digest { path: path.to_owned(), expected: digest, found: fetched.digest }),
-            });
-            match result {
-                Ok(file) => {
-                    lock.adopt(&file)?;
-                    Ok(())
-                }
-                Err(error) => {
-                    // What is wrong, or cannot be gone on with, only takes room.
-                    if error.kind() == ErrorKind::Integrity || !Download::has_begun(folder) {
-                        lock.discard()?;
-                    }
-                    Err(error)
-                }
-            }
-        };
-        let has_earlier_bytes = Download::has_begun(folder);
-        match try_once() {
-            Err(error) if has_earlier_bytes && error.kind() == ErrorKind::Integrity => {
-                tracing::warn!(path, "what an earlier download left is damaged; the file is fetched again");
-                lock.download_folder()?;
-                try_once()
-            }
-            result => result,
-        }
-    }
-
     /// Reads to the end and returns the digest.
     pub(super) fn hash(&self, reader: &mut dyn Read, path: &str) -> Result<Sha256Digest, ContentsError> {
         self.consume(reader, path, &mut |_| Ok(()))

@@ -48,7 +48,7 @@ fn parts_of_files_wherever_they_are() {
                 let error = part(contents, path, offset, length).unwrap_err();
                 assert!(matches!(error, ContentsError::Size { .. }), "{error}");
             }
-            if let Some(MappableFile { file, range }) = contents.mappable(path).unwrap() {
+            if let Some((file, range)) = contents.mappable(path) {
                 let mut bytes = vec![0; usize::try_from(range.end - range.start).unwrap()];
                 file.read_exact_at(&mut bytes, range.start).unwrap();
                 assert!(bytes == whole);
@@ -58,7 +58,7 @@ fn parts_of_files_wherever_they_are() {
         assert!(matches!(part(contents, "none", 0, 0), Err(ContentsError::NoSuchFile { .. })));
     }
     // What is stored is used where it is.
-    let MappableFile { range, .. } = all[0].mappable(STORED).unwrap().unwrap();
+    let (_, range) = all[0].mappable(STORED).unwrap();
     let mut bytes = vec![0; 1000];
     fs::File::open(desk.path()).unwrap().read_exact_at(&mut bytes, range.start).unwrap();
     assert!(bytes == pattern(300_000)[..1000]);
@@ -97,7 +97,7 @@ fn that_a_file_was_verified_is_remembered() {
     assert!(is_remembered(Scope::StoredModelAndTensorFiles) && !is_remembered(Scope::Everything));
     // A wrong byte that no file time tells of is not looked for again.
     let contents = desk.open().unwrap();
-    let MappableFile { range, .. } = contents.mappable(STORED).unwrap().unwrap();
+    let (_, range) = contents.mappable(STORED).unwrap();
     assert!(desk.open().unwrap().verify(&silent).unwrap().is_good());
     assert!(is_remembered(Scope::Everything) && is_remembered(Scope::StoredTensorFiles));
     // Changed while it is open.

@@ -54,7 +54,7 @@ fn everything_is_read() {
         "num_threads": 4, "ratio": 0.5, "mode": "fast", "flag": true, "list": [1, "two"],
         "when": "1979-05-27T07:32:00Z", "infinite": "inf", "an other": { "nested": -1 },
     });
-    assert_eq!(serde_json::Value::Object(runner.opts.clone()), expected);
+    assert_eq!(serde_json::Value::Object(runner.opts.clone().into_iter().collect()), expected);
 }
 
 #[test]

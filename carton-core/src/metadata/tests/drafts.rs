@@ -1,5 +1,6 @@
 //! Metadata on its way to being valid.
 
+use carton_runner_interface::Options;
 use std::path::Path;
 
 use carton_tensor::Dimension;
@@ -124,7 +125,7 @@ fn drafts_made_by_hand() {
         &|draft| draft.runner_compat_version = Some(u64::MAX),
         "`runner.runner_compat_version`: expected an integer that TOML can hold",
     );
-    let opts = |value: serde_json::Value| serde_json::Map::from_iter([("k".to_owned(), value)]);
+    let opts = |value: serde_json::Value| Options::from_iter([("k".to_owned(), value)]);
     check(
         &|draft| draft.opts = opts(serde_json::json!([{ "a": null }])),
         "`runner.opts.k[0].a`: expected a value that TOML can hold, found null",

@@ -8,22 +8,13 @@
 
 use std::io::{self, Read};
 use std::iter::Peekable;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::str::CharIndices;
 
-use super::Secret;
+use super::{NetrcFile, Secret};
 
 /// No file of logins is larger.
 const MAX_BYTES: u64 = 1 << 20;
-
-/// A file of logins.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NetrcFile {
-    /// Where it is.
-    pub path: PathBuf,
-    /// Whether the user named it, rather than that it is looked for where it usually is: then it ought to be there.
-    pub named: bool,
-}
 
 /// What one `machine` says.
 #[derive(Clone, Debug, PartialEq, Eq)]

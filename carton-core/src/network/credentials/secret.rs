@@ -13,10 +13,12 @@ impl Secret {
     }
 
     /// A password, in which white space may matter.
+    #[cfg(feature = "remote")]
     pub(super) fn verbatim(text: String) -> Secret {
         Secret(text)
     }
 
+    #[cfg(feature = "remote")]
     pub(super) fn expose(&self) -> &str {
         &self.0
     }

@@ -4,7 +4,8 @@ use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::Arc;
 
 use super::server::{Server, answer, network};
-use crate::network::{Network, NetworkError, Part, Url, Wanted, is_private};
+use crate::network::private::is_private;
+use crate::network::{Network, NetworkError, Part, Url, Wanted};
 
 fn read(network: &Network, url: &Url) -> Result<Vec<u8>, NetworkError> {
     let wanted = Wanted { url: url.clone(), part: Part::Whole, version: None, known: None, limit: 1 << 20 };

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use super::super::unpack::UnpackError;
 use super::super::{DescriptorError, IndexError, NoRunner, PlaceError, RegistryError};
 use crate::ErrorKind;
+use crate::cache::CacheError;
 use crate::digest::Sha256Digest;
+use crate::fetch_verified::FetchError;
 use crate::network::NetworkError;
 
 /// Why a runner could not be installed, removed or packaged.
@@ -149,6 +151,9 @@ pub enum InstallError {
         /// Why it is none.
         source: semver::Error,
     },
+    /// The cache, which archives are downloaded to, cannot be used.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
     /// A file cannot be read or written.
     #[error("cannot {action} `{}`", path.display())]
     Io {
@@ -172,6 +177,7 @@ impl InstallError {
             Self::NoRunner(_) | Self::Unsupported { .. } | Self::NotInstalled { .. } => ErrorKind::NoRunner,
             Self::Interrupted => ErrorKind::Interrupted,
             Self::Network { .. } => ErrorKind::Network,
+            Self::Cache(_) => ErrorKind::Machine,
             Self::Unpack { source, .. } => source.kind(),
             Self::Index { .. }
             | Self::Digest { .. }
@@ -179,7 +185,7 @@ impl InstallError {
             | Self::Descriptor { .. }
             | Self::OtherRunner { .. }
             | Self::Executable { .. } => ErrorKind::Integrity,
-            _ => ErrorKind::Failure,
+            _ => ErrorKind::Other,
         }
     }
 
@@ -189,7 +195,8 @@ impl InstallError {
         match self {
             Self::NoRunner(none) => Some(none.hint()),
             Self::Network { source, .. } => source.hint(),
-            Self::NoDigest { .. } => Some("give it: `--sha256 HASH`".to_owned()),
+            Self::Cache(error) => error.hint(),
+            Self::NoDigest { .. } => Some("give the SHA-256 that the archive must have".to_owned()),
             Self::NoDescriptor { inside: Some(folder), .. } => {
                 Some(format!("the runner is in the folder `{folder}` of it: archive what is in that folder"))
             }
@@ -209,5 +216,15 @@ impl InstallError {
             NetworkError::Interrupted => Self::Interrupted,
             source => Self::Network { what: what.into(), source: Box::new(source) },
         }
+    }
+}
+
+impl FetchError for InstallError {
+    fn digest_mismatch(name: &str, expected: Sha256Digest, found: Sha256Digest) -> Self {
+        Self::Digest { place: name.to_owned(), expected, found }
+    }
+
+    fn is_integrity(&self) -> bool {
+        self.kind() == ErrorKind::Integrity
     }
 }

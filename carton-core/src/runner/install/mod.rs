@@ -9,18 +9,21 @@ use std::fs::{self, File};
 use std::ops::ControlFlow;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 
 use self::check::Expected;
-use super::fetch::{self, Fetched, Waiter};
+use super::fetch::Fetcher;
 use super::folder::{self, FoundKind};
 use super::select::{Requirement, select};
 use super::unpack::{self, Limits, Tree, UnpackError};
 use super::workspace::{Lock, Workspace};
 use super::{Descriptor, Index, IndexEntry, PLATFORM, Part, Place, embedded, registry};
+use crate::cancel_token::CancelToken;
+use crate::config::Config;
+use crate::context::Context;
 use crate::digest::Sha256Digest;
 use crate::network::Network;
-use crate::progress::{ProgressCallback, ProgressEvent, Stage};
+use crate::progress::{ProgressEvent, Stage};
 
 pub(super) use check::check_executable;
 pub use error::InstallError;
@@ -30,16 +33,45 @@ const EXECUTABLE: &str = "carton";
 /// The longest name of a runner's folder that is made of what it describes alone.
 const MAX_FOLDER_NAME: usize = 128;
 
-/// Installs runners.
+/// Installs runners into the folder of a [`Config`].
 pub struct Installer<'a> {
-    /// Where to.
-    pub runner_dir: &'a Path,
-    /// How indexes and archives are fetched.
-    pub network: &'a Network,
-    /// Told how far it is.
-    pub progress: Option<&'a ProgressCallback>,
-    /// `Break` when nobody waits any more.
-    pub wanted: &'a (dyn Fn() -> ControlFlow<()> + Sync),
+    runner_dir: &'a Path,
+    cache_dir: &'a Path,
+    network: Network,
+    context: Context,
+}
+
+impl<'a> Installer<'a> {
+    /// An installer into the `runner_dir` of this configuration. It downloads archives into the cache, and deletes them there when
+    /// they are unpacked.
+    #[must_use]
+    pub fn new(config: &'a Config) -> Self {
+        Self::with_context(config, Context::default())
+    }
+
+    /// An installer whose work is part of another operation.
+    pub(super) fn with_context(config: &'a Config, context: Context) -> Self {
+        Self { runner_dir: &config.runner_dir, cache_dir: &config.cache_dir, network: config.network(), context }
+    }
+
+    /// Ends the work with [`InstallError::Interrupted`] when this token is cancelled.
+    #[must_use]
+    pub fn cancel_token(mut self, cancel_token: CancelToken) -> Self {
+        self.context = Context::new(cancel_token, self.context.progress().cloned());
+        self
+    }
+
+    /// Calls `on_progress` to report how far the work has come. It must not block.
+    #[must_use]
+    pub fn progress(mut self, on_progress: impl Fn(&ProgressEvent) + Send + Sync + 'static) -> Self {
+        self.context = Context::new(self.context.cancel_token().clone(), Some(Arc::new(on_progress)));
+        self
+    }
+
+    /// `Break` once the work is cancelled.
+    pub fn control(&self) -> ControlFlow<()> {
+        self.context.control()
+    }
 }
 
 /// A runner that was installed.
@@ -53,6 +85,7 @@ pub struct Installed {
 
 /// A file of a runner that a program puts together.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct RunnerFile<'a> {
     /// Its path below the runner's folder.
     pub path: &'a str,
@@ -62,13 +95,28 @@ pub struct RunnerFile<'a> {
     pub is_executable: bool,
 }
 
+impl<'a> RunnerFile<'a> {
+    /// A file that is not executable.
+    #[must_use]
+    pub fn new(path: &'a str, contents: &'a [u8]) -> Self {
+        Self { path, contents, is_executable: false }
+    }
+
+    /// Whether it may be executed.
+    #[must_use]
+    pub fn executable(mut self, is_executable: bool) -> Self {
+        self.is_executable = is_executable;
+        self
+    }
+}
+
 impl Installer<'_> {
     /// Reads an index.
     ///
     /// # Errors
     /// It cannot be fetched, or is none.
     pub fn index(&self, place: &Place) -> Result<Index, InstallError> {
-        let bytes = fetch::index(place, self.network, &Waiter { wanted: self.wanted, on_bytes: &|_, _| {} })?;
+        let bytes = self.fetcher().index(place)?;
         Index::parse(&bytes, place).map_err(|source| InstallError::Index { index: place.to_string(), source })
     }
 
@@ -98,22 +146,20 @@ impl Installer<'_> {
     /// [`InstallError::NoDigest`] for a URL without the hash that the archive must have; else see [`InstallError`].
     pub fn from_archive(&self, place: &Place, sha256: Option<Sha256Digest>) -> Result<Installed, InstallError> {
         let workspace = self.workspace()?;
-        let fetched = match (place, sha256) {
+        let new = new_folder(&workspace)?;
+        let unpack = |path: &Path| {
+            let wanted = || self.control();
+            let mut tree = Tree::new(new.clone(), Limits::default(), &wanted);
+            let unpacked = unpack::unpack(path, "", &mut tree).and_then(|()| tree.finish());
+            unpacked.map_err(|source| unpack_error(source, place.to_string()))
+        };
+        match (place, sha256) {
             (_, Some(sha256)) => {
                 let part = Part { place: place.clone(), sha256, folder: String::new() };
-                Some(self.fetch(&part, Stage::Runner(format!("installing {place}")))?)
+                self.fetcher().archive(&part, &Stage::Runner(format!("installing {place}")), unpack)?;
             }
-            (Place::File(_), None) => None,
+            (Place::File(path), None) => unpack(path)?,
             (Place::Url(_), None) => return Err(InstallError::NoDigest { place: place.to_string() }),
-        };
-        let path = fetched.as_ref().map(|fetched| fetched.path.as_path()).or(place.path()).unwrap_or(Path::new(""));
-        let new = new_folder(&workspace)?;
-        let unpack_error = |source| unpack_error(source, place.to_string());
-        let mut tree = Tree::new(new.clone(), Limits::default(), self.wanted);
-        unpack::unpack(path, "", &mut tree).map_err(unpack_error)?;
-        tree.finish().map_err(unpack_error)?;
-        if let Some(fetched) = fetched {
-            fetched.discard()?;
         }
         self.publish_checked(&workspace, &new, place.to_string())
     }
@@ -128,7 +174,8 @@ impl Installer<'_> {
         let found = folder::list(source).map_err(unpack_error)?;
         let workspace = self.workspace()?;
         let new = new_folder(&workspace)?;
-        let mut tree = Tree::new(new.clone(), Limits::default(), self.wanted);
+        let wanted = || self.control();
+        let mut tree = Tree::new(new.clone(), Limits::default(), &wanted);
         for found in found {
             match found.kind {
                 FoundKind::Folder => tree.folder(&found.name),
@@ -175,7 +222,8 @@ impl Installer<'_> {
         let unpack_error = |source| unpack_error(source, place.clone());
         let workspace = self.workspace()?;
         let new = new_folder(&workspace)?;
-        let mut tree = Tree::new(new.clone(), Limits::default(), self.wanted);
+        let wanted = || self.control();
+        let mut tree = Tree::new(new.clone(), Limits::default(), &wanted);
         for RunnerFile { path, mut contents, is_executable } in files.iter().copied() {
             tree.file(path, is_executable, &mut contents).map_err(unpack_error)?;
         }
@@ -187,38 +235,25 @@ impl Installer<'_> {
     /// Fetches, compares, unpacks and checks what an entry of an index consists of.
     fn unpack_entry(&self, entry: &IndexEntry, workspace: &Workspace) -> Result<(), InstallError> {
         let new = new_folder(workspace)?;
-        let mut tree = Tree::new(new.clone(), Limits::default(), self.wanted);
+        let wanted = || self.control();
+        let mut tree = Tree::new(new.clone(), Limits::default(), &wanted);
+        let stage = Stage::Runner(format!("installing {}", entry.descriptor));
         for part in &entry.parts {
             let unpack_error = |source| unpack_error(source, part.place.to_string());
-            let fetched = self.fetch(part, Stage::Runner(format!("installing {}", entry.descriptor)))?;
-            if !part.folder.is_empty() {
-                tree.folder(&part.folder).map_err(unpack_error)?;
-            }
-            unpack::unpack(&fetched.path, &part.folder, &mut tree).map_err(unpack_error)?;
-            fetched.discard()?;
+            self.fetcher().archive(part, &stage, |path| {
+                if !part.folder.is_empty() {
+                    tree.folder(&part.folder).map_err(unpack_error)?;
+                }
+                unpack::unpack(path, &part.folder, &mut tree).map_err(unpack_error)
+            })?;
         }
         let place = entry.parts.first().map(|part| part.place.to_string()).unwrap_or_default();
         tree.finish().map_err(|source| unpack_error(source, place.clone()))?;
         check::folder(&new, &place, Expected::Entry(&entry.descriptor)).map(drop)
     }
 
-    fn fetch(&self, part: &Part, stage: Stage) -> Result<Fetched, InstallError> {
-        let last = AtomicU64::new(0);
-        let report = |done, total| {
-            if let Some(progress) = self.progress {
-                progress(&ProgressEvent { stage: stage.clone(), done, kept: 0, total, unit: "bytes" });
-            }
-        };
-        let on_bytes = |done, total| {
-            last.store(done, Ordering::Relaxed);
-            report(done, total);
-        };
-        let waiter = Waiter { wanted: self.wanted, on_bytes: &on_bytes };
-        let fetched = fetch::archive(part, self.runner_dir, self.network, &waiter)?;
-        // A server need not say how much there is; what came is all there was.
-        let done = last.into_inner();
-        report(done, Some(done));
-        Ok(fetched)
+    fn fetcher(&self) -> Fetcher<'_> {
+        Fetcher { network: &self.network, cache_dir: self.cache_dir, context: &self.context }
     }
 
     fn workspace(&self) -> Result<Workspace, InstallError> {
@@ -229,7 +264,7 @@ impl Installer<'_> {
     fn lock(&self, folder: &Path) -> Result<(Lock, bool), InstallError> {
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
         let path = self.runner_dir.join(format!(".lock-{name}"));
-        let locked = Lock::acquire(&path, self.wanted).map_err(InstallError::io("lock", &path))?;
+        let locked = Lock::acquire(&path, &|| self.control()).map_err(InstallError::io("lock", &path))?;
         locked.ok_or(InstallError::Interrupted)
     }
 
@@ -245,7 +280,7 @@ impl Installer<'_> {
         folder: PathBuf,
         descriptor: &Descriptor,
     ) -> Result<Installed, InstallError> {
-        if (self.wanted)().is_break() {
+        if self.control().is_break() {
             return Err(InstallError::Interrupted);
         }
         workspace.publish(&workspace.path().join(NEW), &folder).map_err(InstallError::io("create", &folder))?;

@@ -10,7 +10,6 @@ use tempfile::TempDir;
 use super::super::{ExecutablePaths, Registry, add_to_index, descriptor, package, remove};
 use super::*;
 use crate::ErrorKind;
-use crate::network::NetworkOptions;
 
 /// A folder for runners, and one to work in.
 struct Site {
@@ -45,17 +44,19 @@ impl Site {
     /// Packages a runner and adds it to the index.
     fn offer(&self, folder: &Path) -> PathBuf {
         let name = format!("{}.tar.gz", folder.file_name().unwrap().to_str().unwrap());
-        let packaged = package(folder, &self.path(&name), &|| ControlFlow::Continue(()), &|_, _| {}).unwrap();
+        let packaged = package(folder, &self.path(&name), &CancelToken::default(), &|_, _| {}).unwrap();
         let index = self.path("index.json");
         let offered = packaged.offered(&packaged.relative_url(&index).unwrap());
-        add_to_index(&index, &offered, &|| ControlFlow::Continue(())).unwrap();
+        add_to_index(&index, &offered, &CancelToken::default()).unwrap();
         index
     }
 
     fn install<T>(&self, work: impl FnOnce(&Installer<'_>) -> Result<T, InstallError>) -> Result<T, InstallError> {
-        let network = Network::new(NetworkOptions { offline: true, ..NetworkOptions::default() });
-        let wanted = || ControlFlow::Continue(());
-        work(&Installer { runner_dir: &self.runner_dir(), network: &network, progress: None, wanted: &wanted })
+        work(&Installer::new(&self.config()))
+    }
+
+    fn config(&self) -> Config {
+        Config { runner_dir: self.runner_dir(), offline: true, ..Config::in_folder(self.root.path()) }
     }
 
     /// Names in the folder for runners.
@@ -117,10 +118,10 @@ fn from_an_index_and_back() {
     let error = place.install(|i| i.from_index(&index(&path), &requirement("u", "*")));
     failed(error, ErrorKind::NoRunner, "(there are: t 1.0.0, t 1.2.0, them/t 1.2.0)");
 
-    failed(remove("t", &place.runner_dir()), ErrorKind::Failure, "`t` is more than one runner: t 1.0.0 in");
+    failed(remove("t", &place.runner_dir()), ErrorKind::Other, "`t` is more than one runner: t 1.0.0 in");
     failed(remove("x", &place.runner_dir()), ErrorKind::NoRunner, "no runner `x` is installed");
     failed(remove("t@^3", &place.runner_dir()), ErrorKind::NoRunner, "no runner `t@^3`");
-    failed(remove("t@new", &place.runner_dir()), ErrorKind::Failure, "`new` is no requirement");
+    failed(remove("t@new", &place.runner_dir()), ErrorKind::Other, "`new` is no requirement");
     // A version with all its numbers is that version, not what is compatible with it.
     failed(remove("t@1.1.0", &place.runner_dir()), ErrorKind::NoRunner, "no runner `t@1.1.0`");
     assert_eq!(remove("t@1.0.0", &place.runner_dir()).unwrap().0.to_string(), "t 1.0.0");
@@ -136,7 +137,7 @@ fn a_runner_toml_of_several_is_removed_by_hand() {
     let folder = place.runner("several", &several);
     let installed = place.install(|i| i.from_folder(&folder)).unwrap();
     assert_eq!(installed.descriptor.to_string(), "t 1.0.0");
-    failed(remove("t@1.0.0", &place.runner_dir()), ErrorKind::Failure, "also holds t 2.0.0");
+    failed(remove("t@1.0.0", &place.runner_dir()), ErrorKind::Other, "also holds t 2.0.0");
     assert_eq!(place.installed(), ["t-1.0.0"]);
 }
 
@@ -146,7 +147,7 @@ fn archives_are_the_same_wherever_they_are_made() {
     let hash = |folder: &str| {
         let folder = place.runner(folder, &toml("t", "1.0.0"));
         std::os::unix::fs::symlink("bin/run", folder.join("link")).unwrap();
-        let packaged = package(&folder, &place.path("out.tar.gz"), &|| ControlFlow::Continue(()), &|_, _| {}).unwrap();
+        let packaged = package(&folder, &place.path("out.tar.gz"), &CancelToken::default(), &|_, _| {}).unwrap();
         (packaged.sha256, Sha256Digest::of(&fs::read(place.path("out.tar.gz")).unwrap()))
     };
     let (first, of_file) = hash("one");
@@ -161,7 +162,7 @@ fn archives_are_the_same_wherever_they_are_made() {
 fn what_could_not_be_installed_is_not_packaged() {
     let place = Site::new();
     let out = place.path("out.tar.gz");
-    let pack = |folder: &Path| package(folder, &out, &|| ControlFlow::Continue(()), &|_, _| {});
+    let pack = |folder: &Path| package(folder, &out, &CancelToken::default(), &|_, _| {});
     let folder = place.runner("t", &toml("t", "1.0.0"));
     std::os::unix::fs::symlink("/etc/passwd", folder.join("link")).unwrap();
     failed(pack(&folder), ErrorKind::Integrity, "link `link` to `/etc/passwd` is absolute");
@@ -193,11 +194,13 @@ fn releases_take_each_others_place_in_an_index() {
     assert_eq!(entries[0], serde_json::json!({"of the future": true}));
     assert_ne!(entries[1]["download_info"][0]["sha256"], first);
     fs::write(&path, "{}").unwrap();
-    failed(add_to_index(&path, &[], &|| ControlFlow::Continue(())), ErrorKind::Integrity, "JSON list");
+    failed(add_to_index(&path, &[], &CancelToken::default()), ErrorKind::Integrity, "JSON list");
     assert_eq!(fs::read(&path).unwrap(), b"{}");
     let lock = path.with_file_name(".lock-index.json");
     let _held = super::super::workspace::Lock::acquire(&lock, &|| ControlFlow::Break(())).unwrap().unwrap();
-    failed(add_to_index(&path, &[], &|| ControlFlow::Break(())), ErrorKind::Interrupted, "interrupted");
+    let cancelled = CancelToken::default();
+    cancelled.cancel();
+    failed(add_to_index(&path, &[], &cancelled), ErrorKind::Interrupted, "interrupted");
 }
 
 #[test]
@@ -213,7 +216,7 @@ fn nothing_is_left_of_an_installation_that_fails() {
         assert!(place.installed().is_empty(), "{:?}", place.installed());
     };
     check("/0/download_info/0/sha256", "0".repeat(64).into(), ErrorKind::Integrity, "digest mismatch for `");
-    check("/0/download_info/0/url", "nothing.tar".into(), ErrorKind::Failure, "cannot open");
+    check("/0/download_info/0/url", "nothing.tar".into(), ErrorKind::Other, "cannot open");
     check("/0/framework_version", "1.0.1".into(), ErrorKind::Integrity, "expected t 1.0.1 (compat 1, interface 2, ");
     check("/0/runner_compat_version", 3.into(), ErrorKind::Integrity, "does not hold the runner");
     check("/0/runner_interface_version", 1.into(), ErrorKind::NoRunner, "it speaks runner interface 1");
@@ -298,7 +301,7 @@ fn archives_and_folders_say_themselves_what_they_hold() {
     failed(place.install(|i| i.from_archive(&archive, wrong)), ErrorKind::Integrity, "digest mismatch");
     let remote = Place::parse("https://me:secret@host/t.tar").unwrap();
     let error = place.install(|i| i.from_archive(&remote, None));
-    failed(error, ErrorKind::Failure, "`https://host/t.tar` comes from a server");
+    failed(error, ErrorKind::Other, "`https://host/t.tar` comes from a server");
     remove("t", &place.runner_dir()).unwrap();
 
     place.install(|i| i.from_folder(&folder)).unwrap();
@@ -321,7 +324,7 @@ fn what_is_installed_stays_in_its_folder() {
     let refused = "runner_path must be a relative path below the runner's folder";
     failed(place.install(|i| i.from_folder(&folder)), ErrorKind::Integrity, refused);
     let output = place.path("t.tar.gz");
-    let packaged = package(&folder, &output, &|| ControlFlow::Continue(()), &|_, _| {});
+    let packaged = package(&folder, &output, &CancelToken::default(), &|_, _| {});
     assert!(crate::causes::in_one_line(&packaged.unwrap_err()).contains(refused));
     assert!(place.installed().is_empty());
 
@@ -352,17 +355,9 @@ fn progress_ends_with_everything_done() {
     fs::write(folder.join("large"), vec![7; 3 << 20]).unwrap();
     let path = place.offer(&folder);
     let events = Arc::new(Mutex::new(Vec::new()));
-    let progress: ProgressCallback = Arc::new({
-        let events = Arc::clone(&events);
-        move |event: &ProgressEvent| events.lock().unwrap().push(event.clone())
-    });
-    let network = Network::new(NetworkOptions::default());
-    let installer = Installer {
-        runner_dir: &place.runner_dir(),
-        network: &network,
-        progress: Some(&progress),
-        wanted: &|| ControlFlow::Continue(()),
-    };
+    let seen = Arc::clone(&events);
+    let config = place.config();
+    let installer = Installer::new(&config).progress(move |event| seen.lock().unwrap().push(event.clone()));
     installer.from_index(&index(&path), &requirement("t", "*")).unwrap();
     let events = events.lock().unwrap();
     let stages: Vec<String> = events.iter().map(|event| event.stage.to_string()).collect();

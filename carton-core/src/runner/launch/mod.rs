@@ -59,7 +59,7 @@ pub enum LaunchError {
 
 /// How a runner process ended, and what it said last.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Exit {
+pub(crate) struct Exit {
     /// `exit status 3`, `killed by signal 9`.
     pub status: String,
     /// The last lines it wrote to standard error.
@@ -67,7 +67,7 @@ pub struct Exit {
 }
 
 /// A running runner process. Dropping it lets the process end by itself for a second, then kills its group.
-pub struct Process {
+pub(crate) struct Process {
     state: Arc<Mutex<State>>,
     /// Closed to tell the supervisor that the host is done with the process.
     _stop: OwnedFd,
@@ -81,7 +81,7 @@ enum State {
 
 impl Process {
     /// Kills the process and its group now. Does nothing when it is dead.
-    pub fn kill(&self) {
+    pub(crate) fn kill(&self) {
         kill(&lock(&self.state));
     }
 }
@@ -103,7 +103,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 ///
 /// # Errors
 /// See [`LaunchError`].
-pub fn launch(
+pub(crate) fn launch(
     descriptor: &Descriptor,
     policy: &LaunchPolicy,
     on_exit: impl FnOnce(Exit) + Send + 'static,

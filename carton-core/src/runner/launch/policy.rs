@@ -39,6 +39,7 @@ const RUNNER_INDEX: &str = "CARTON_RUNNER_INDEX";
 
 /// What a runner process gets.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct LaunchPolicy {
     /// Names of environment variables passed on; a final `*` stands for any ending. Tokens, `CARTON_TOKEN_…`, and
     /// `CARTON_RUNNER_INDEX`, a URL that may hold a password, are passed on only if they are named in full: they are for the host,
@@ -55,6 +56,7 @@ pub struct LaunchPolicy {
 
 /// Resource limits of a runner process; `None` leaves the host's in force. Linux only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Limits {
     /// Bytes of address space.
     pub address_space: Option<u64>,
@@ -74,6 +76,13 @@ impl Default for LaunchPolicy {
 }
 
 impl LaunchPolicy {
+    /// Sets variables for the runner, whatever the host's are.
+    #[must_use]
+    pub fn with_variables(mut self, variables: impl IntoIterator<Item = (String, String)>) -> Self {
+        self.variables.extend(variables);
+        self
+    }
+
     /// Gives `command` the variables that this policy passes on, and those that the runner's descriptor asks for, which never
     /// are the host's own credentials.
     pub(super) fn apply_environment(&self, wanted: &[String], command: &mut Command) {

@@ -97,7 +97,7 @@ impl UnpackError {
     /// What sort of failure this is.
     pub(crate) fn kind(&self) -> ErrorKind {
         match self {
-            Self::Io { .. } | Self::Zip(ArchiveError::Io { .. }) => ErrorKind::Failure,
+            Self::Io { .. } | Self::Zip(ArchiveError::Io { .. }) => ErrorKind::Other,
             Self::Interrupted => ErrorKind::Interrupted,
             _ => ErrorKind::Integrity,
         }

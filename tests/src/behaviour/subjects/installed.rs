@@ -30,5 +30,8 @@ pub(super) fn unavailable(name: &str, series: &str) -> Option<String> {
 /// A configuration with the installed runners, which keep what they need for all tests in one place.
 pub(super) fn config(place: &Place) -> Config {
     let runner_dir = folder().unwrap_or_default();
-    Config { runner_data_dir: runner_dir.with_extension("data"), runner_dir, ..place.config() }
+    let mut config = place.config();
+    config.runner_data_dir = runner_dir.with_extension("data");
+    config.runner_dir = runner_dir;
+    config
 }

@@ -1,0 +1,173 @@
+//! The command that brings in a runner that is missing.
+
+use std::ops::RangeInclusive;
+
+use carton_core::VersionReq;
+use carton_core::errors::NoRunner;
+use carton_core::runner::{Rejection, Requirement, Searched};
+
+use crate::output::shell_word;
+
+/// The runners that this command carries and installs.
+const INSTALLABLE: [&str; 2] = ["onnx", "noop"];
+/// The runners that it installs for a framework that is on the machine, in whichever version that is, and the compat versions that
+/// they understand.
+const INSTALLABLE_IN_ANY_VERSION: [(&str, RangeInclusive<u64>); 1] = [("python", 1..=2)];
+/// The runners that a script of this repository builds, because the framework has to be on the machine, and the script.
+const BUILT_BY: [(&str, &str); 1] = [("torchscript", "runners/torchscript/install")];
+
+/// What to run where `none` is missing.
+pub(super) fn hint(none: &NoRunner) -> String {
+    if let Searched::Index(index) = &none.searched {
+        return format!("`carton runner ls --available --index {}` lists what it offers", shell_word(index));
+    }
+    let name = none.requirement.name.as_str();
+    let version_only = |(_, reason): &(String, Rejection)| matches!(reason, Rejection::FrameworkVersion { .. });
+    // Those that an earlier release installed understand less.
+    let is_older = |(_, reason): &(String, Rejection)| matches!(reason, Rejection::CompatVersion { found, required } if found < required);
+    let is_foreign = |(_, reason): &(String, Rejection)| matches!(reason, Rejection::Interface { .. });
+    let is_installed = none.searched == Searched::Installed;
+    // Those of the original Carton lie in the same folder; ours are installed beside them.
+    let (there, it) = if is_installed && none.rejected.iter().any(is_foreign) {
+        ("the one that is installed is for another version of Carton; ", "the one for this version")
+    } else {
+        ("", "it")
+    };
+    if INSTALLABLE.contains(&name) && none.rejected.iter().all(is_foreign) && is_installed {
+        return format!("{there}install {it}: `carton runner install {name}`");
+    }
+    let command = install_command(none);
+    let understands = |versions: &RangeInclusive<u64>| {
+        none.requirement.compat_version.is_none_or(|version| versions.contains(&version))
+    };
+    let in_any_version = INSTALLABLE_IN_ANY_VERSION
+        .iter()
+        .any(|(installable, versions)| *installable == name && understands(versions))
+        && none.rejected.iter().all(|rejected| version_only(rejected) || is_foreign(rejected) || is_older(rejected));
+    let mut hint = there.to_owned();
+    hint.push_str(&if in_any_version && is_installed {
+        format!("install {it}: `carton runner install {}`", shell_word(&asked(&none.requirement)))
+    } else if none.index_configured {
+        format!("install {it}: `{command}`, or let `--install-runners` do so")
+    } else if let Some((_, script)) = BUILT_BY.iter().find(|(built, _)| *built == name) {
+        format!("build and install {it}: `{script}` in Carton's source; or install it from an index: `{command}`")
+    } else {
+        format!("no runner index is configured; install {it} from one that has it: `{command}`")
+    });
+    if none.has_other_version() && is_installed {
+        hint.push_str("; or accept another version with `--framework-version`");
+    }
+    hint
+}
+
+/// The command that installs what is missing, as a shell takes it.
+fn install_command(none: &NoRunner) -> String {
+    let compat_version = none.requirement.compat_version;
+    let compat = compat_version.map(|version| format!(" --compat-version {version}")).unwrap_or_default();
+    let index = if none.index_configured { "" } else { " --index URL" };
+    format!("carton runner install {}{compat}{index}", shell_word(&asked(&none.requirement)))
+}
+
+/// The runner as `carton runner install` takes it.
+fn asked(requirement: &Requirement) -> String {
+    match &requirement.framework_version {
+        Some(version) if *version != VersionReq::STAR => format!("{}@{version}", requirement.name),
+        _ => requirement.name.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::slice;
+
+    use carton_core::runner::{Descriptor, select};
+
+    use super::*;
+
+    const HERE: &str = "here";
+
+    fn runner(name: &str, version: &str, date: &str) -> Descriptor {
+        let mut runner = Descriptor::new(name, version.parse().unwrap(), "run").unwrap();
+        runner.runner_release_date = date.parse().unwrap();
+        runner.platform = HERE.to_owned();
+        runner
+    }
+
+    fn requirement(name: &str, version: &str) -> Requirement {
+        Requirement::new(name).framework_version(version.parse::<VersionReq>().unwrap()).compat_version(1)
+    }
+
+    #[test]
+    fn ours_are_installed_beside_those_of_the_original() {
+        let check = |name: &str, configured: bool, expected: &str| {
+            let mut original = runner(name, "1.0.0", "2023-08-01T00:00:00Z");
+            original.runner_interface_version = 1;
+            let mut none = select(&[original], &requirement(name, "*"), HERE).unwrap_err();
+            none.index_configured = configured;
+            let hint = hint(&none);
+            let rest = hint.strip_prefix("the one that is installed is for another version of Carton; ").unwrap();
+            assert!(rest.starts_with(expected), "{hint}");
+        };
+        check("onnx", false, "install the one for this version: `carton runner install onnx`");
+        check("onnx", true, "install the one for this version: `carton runner install onnx`");
+        check("python", true, "install the one for this version: `carton runner install python`");
+        check("torchscript", false, "build and install the one for this version: `runners/torchscript/install`");
+        check("torchscript", true, "install the one for this version: `carton runner install torchscript ");
+        check("rust-bert", false, "no runner index is configured; ");
+        // One of ours in another version beside it.
+        let mut original = runner("python", "3.10.0", "2023-08-01T00:00:00Z");
+        original.runner_interface_version = 1;
+        let ours = runner("python", "3.11.7", "2026-01-01T00:00:00Z");
+        let none = select(&[original, ours], &requirement("python", "=3.10"), HERE).unwrap_err();
+        let hint = hint(&none);
+        assert!(hint.contains("`carton runner install python@=3.10`; or accept another version"), "{hint}");
+    }
+
+    #[test]
+    fn hints_are_commands_to_run() {
+        let check = |name: &str, version: &str, configured: bool, expected: &str| {
+            let mut none = select::<Descriptor>(&[], &requirement(name, version), HERE).unwrap_err();
+            none.index_configured = configured;
+            assert!(hint(&none).contains(expected), "{}", hint(&none));
+        };
+        check("t", "=1.13.1", true, "`carton runner install t@=1.13.1 --compat-version 1`, or");
+        check("t", ">=1.12, <2", false, "`carton runner install 't@>=1.12, <2' --compat-version 1 --index URL`");
+        check("them/t", "*", true, "`carton runner install them/t --compat-version 1`");
+        check("it's;rm", "*", true, r"`carton runner install 'it'\''s;rm' --compat-version 1`");
+        let candidate = runner("t", "1.2.0", "2026-01-01T00:00:00Z");
+        check("python", "=3.10", false, "install it: `carton runner install python@=3.10`");
+        check("python", "*", true, "install it: `carton runner install python`");
+        let other = runner("python", "3.11.7", "2026-01-01T00:00:00Z");
+        // One of an earlier release, which understands less than the one that this release installs.
+        let newer = requirement("python", "=3.11.7").compat_version(2);
+        let none = select(slice::from_ref(&other), &newer, HERE).unwrap_err();
+        assert!(hint(&none).starts_with("install it: `carton runner install python@=3.11.7`"), "{}", hint(&none));
+        let unknown = newer.compat_version(3);
+        let none = select(slice::from_ref(&other), &unknown, HERE).unwrap_err();
+        assert!(hint(&none).contains("python@=3.11.7 --compat-version 3 --index URL`"), "{}", hint(&none));
+        let mut second = other.clone();
+        second.runner_compat_version = 2;
+        let twice = [other.clone(), second];
+        let none = select(&twice, &requirement("python", "=3.10"), HERE).unwrap_err();
+        assert_eq!(none.rejected.len(), 1, "{none}");
+        let none = select(&[other], &requirement("python", "=3.10"), HERE).unwrap_err();
+        assert!(hint(&none).starts_with("install it: `carton runner install python@=3.10`; or"), "{}", hint(&none));
+        check(
+            "torchscript",
+            "=1.13.1",
+            false,
+            "build and install it: `runners/torchscript/install` in Carton's source; or",
+        );
+        check(
+            "torchscript",
+            "=1.13.1",
+            false,
+            "`carton runner install torchscript@=1.13.1 --compat-version 1 --index URL`",
+        );
+        check("torchscript", "*", true, "install it: `carton runner install torchscript --compat-version 1`, or");
+        let none = select(&[candidate], &requirement("t", "^2"), HERE).unwrap_err();
+        assert!(hint(&none).contains("`--framework-version`"), "{}", hint(&none));
+    }
+}

@@ -1,0 +1,36 @@
+//! What the examples share.
+
+use std::collections::BTreeMap;
+
+use carton_core::metadata::TensorSpec;
+use carton_core::runner::EmbeddedRunner;
+use carton_core::{Dimension, NumericTensor, SymbolicShape, Tensor, TensorError};
+
+/// The runners that the examples carry, so that cartons for ONNX need nothing that is installed. Other cartons use the runner that
+/// `carton runner install` has brought in.
+pub(crate) static RUNNERS: &[EmbeddedRunner] = &[EmbeddedRunner::new(
+    carton_runner_onnx::RUNNER_NAME,
+    carton_runner_onnx::FRAMEWORK_VERSION,
+    carton_runner_onnx::run,
+)
+.compat_version(carton_runner_onnx::COMPAT_VERSION)];
+
+/// Zeros for declared inputs.
+///
+/// # Errors
+/// An input of strings, or a shape that is too large.
+#[allow(dead_code, reason = "not every example uses all of this module")]
+pub(crate) fn zeros(inputs: &[TensorSpec]) -> Result<BTreeMap<String, Tensor>, TensorError> {
+    let zeros = |input: &TensorSpec| Ok(NumericTensor::zeroed(input.dtype, sizes(&input.shape))?.into());
+    inputs.iter().map(|input| Ok((input.name.clone(), zeros(input)?))).collect()
+}
+
+/// A shape that is allowed: symbols and open dimensions become 1.
+pub(crate) fn sizes(shape: &SymbolicShape) -> Vec<usize> {
+    let SymbolicShape::Dimensions(dimensions) = shape else { return Vec::new() };
+    let size = |dimension: &Dimension| match dimension {
+        Dimension::Fixed(size) => usize::try_from(*size).unwrap_or(1),
+        _ => 1,
+    };
+    dimensions.iter().map(size).collect()
+}

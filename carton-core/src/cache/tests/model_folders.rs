@@ -1,0 +1,53 @@
+//! Model folders of a cache for tests: which there are, and deleting one.
+
+use std::collections::BTreeSet;
+use std::io;
+
+use crate::cache::lock::{self, Mode};
+use crate::cache::{Cache, CacheError, MODELS};
+use crate::digest::Sha256Digest;
+
+/// What became of a request to delete something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Removed {
+    /// It is gone.
+    Yes,
+    /// Somebody uses it; nothing was done.
+    InUse,
+    /// It was not there.
+    NotThere,
+}
+
+impl Cache {
+    /// The manifest hashes of the model folders in the cache, sorted.
+    ///
+    /// # Errors
+    /// The bucket cannot be listed.
+    pub(crate) fn models(&self) -> Result<Vec<Sha256Digest>, CacheError> {
+        let bucket = self.bucket(MODELS);
+        let mut found = BTreeSet::new();
+        for entry in std::fs::read_dir(&bucket).map_err(CacheError::io("list", &bucket))? {
+            let entry = entry.map_err(CacheError::io("list", &bucket))?;
+            found.extend(entry.file_name().to_str().and_then(|name| name.parse::<Sha256Digest>().ok()));
+        }
+        Ok(found.into_iter().collect())
+    }
+
+    /// Deletes a model folder, unless it is in use. Files that it shares with others stay.
+    ///
+    /// # Errors
+    /// It cannot be deleted.
+    pub(crate) fn remove_model(&self, manifest: &Sha256Digest) -> Result<Removed, CacheError> {
+        let root = self.model_root(manifest);
+        let Some(_lease) = lock::try_acquire(&self.lease_path(manifest), Mode::Exclusive)? else {
+            return Ok(Removed::InUse);
+        };
+        let partial = self.partial()?;
+        // Out of sight at once; deleting a large folder takes a while.
+        match std::fs::rename(&root, partial.fresh_path()) {
+            Ok(()) => Ok(Removed::Yes),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Removed::NotThere),
+            Err(error) => Err(CacheError::io("delete", &root)(error)),
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Work on all files of an open carton: verifying them, and writing them into a folder.
+
+use std::future::IntoFuture;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use carton_tensor::files::SharedBytes;
+
+use crate::Error;
+use crate::blocking::{Awaited, run_blocking};
+use crate::contents::{FileInfo, VerifyReport};
+use crate::context::Context;
+use crate::digest::Sha256Digest;
+use crate::package::Package;
+use crate::progress::{ProgressCallback, ProgressEvent, Stage};
+
+impl Package {
+    /// The SHA-256 of MANIFEST: the model's hash. None for a model that is not in a carton.
+    #[must_use]
+    pub fn manifest_sha256(&self) -> Option<Sha256Digest> {
+        self.contents().manifest_hash()
+    }
+
+    /// What is known about each file without reading it, sorted by path.
+    #[must_use]
+    pub fn files(&self) -> Vec<FileInfo> {
+        self.contents().files()
+    }
+
+    /// Reads a file of at most `cap` bytes and verifies it. It is fetched first if it is elsewhere.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), carton_core::Error> {
+    /// use carton_core::Carton;
+    /// let package = Carton::open("digits.carton").await?;
+    /// let metadata = package.read_file("carton.toml", 1 << 20)?;
+    /// println!("{} bytes", metadata.len());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// No such file, one that is larger or cannot be fetched, or one that is not what MANIFEST lists.
+    pub fn read_file(&self, path: &str, cap: u64) -> Result<Vec<u8>, Error> {
+        Ok(self.contents().read(path, cap)?)
+    }
+
+    /// Fills `buffer` with the bytes of a file from `offset` on. The first call verifies the whole file, or finds that this is
+    /// remembered; each later one costs no more than its own bytes. The file is fetched first if it is elsewhere.
+    ///
+    /// # Errors
+    /// No such file, one that ends before the buffer is full or cannot be fetched, or one that is not what MANIFEST lists.
+    pub fn read_file_range(&self, path: &str, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
+        Ok(self.contents().read_range(path, offset, buffer)?)
+    }
+
+    /// The bytes of a file as a view of the mapped file that they are in, verified; `None` for a file that is in memory. Nothing is
+    /// copied, and all views share one map.
+    ///
+    /// For cartons that no other program writes to as long as the bytes are used: if the carton is truncated, the next look at
+    /// the bytes ends the process with SIGBUS. A file of the cache stays as it is, even if it is deleted.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// use carton_tensor::safetensors::Reader;
+    /// let package = carton_core::Carton::open("model.carton").await?;
+    /// let path = "tensor_data/tensors.safetensors";
+    /// let bytes = package.map_file(path)?.ok_or("the carton is in memory")?;
+    /// let file = Reader::new(bytes, path)?;
+    /// let view = file.read("x")?; // Its elements are the bytes of the carton.
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`read_file_range`](Self::read_file_range); the system cannot map the file.
+    pub fn map_file(&self, path: &str) -> Result<Option<SharedBytes>, Error> {
+        Ok(self.contents().map(path)?)
+    }
+
+    /// Hashes every file on all cores, whatever is remembered, and reports all that are bad. A carton found good is remembered.
+    /// Files that are elsewhere are fetched first.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), carton_core::Error> {
+    /// use carton_core::Carton;
+    /// let report = Carton::open("digits.carton").await?.verify().await?;
+    /// for file in &report.bad {
+    ///     println!("{}: {}", file.path, file.error);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Only when it cannot be told whether the files are good: they change meanwhile, or cannot be read.
+    pub fn verify(&self) -> Verify {
+        Verify { package: self.clone(), progress: None }
+    }
+
+    /// Writes the carton into the new folder `destination`, as an unpacked carton with the same hash. Every file is verified on the
+    /// way.
+    ///
+    /// # Errors
+    /// A folder that is not empty or cannot be written, a file that is not what MANIFEST lists. Nothing is left behind then.
+    pub fn unpack(&self, destination: impl Into<PathBuf>) -> Unpack {
+        Unpack { package: self.clone(), destination: destination.into(), progress: None }
+    }
+}
+
+/// The verification of a carton's files: what [`Package::verify`] returns, to be awaited.
+#[must_use = "nothing is verified until this is awaited"]
+pub struct Verify {
+    package: Package,
+    progress: Option<ProgressCallback>,
+}
+
+/// The unpacking of a carton: what [`Package::unpack`] returns, to be awaited.
+#[must_use = "nothing is unpacked until this is awaited"]
+pub struct Unpack {
+    package: Package,
+    destination: PathBuf,
+    progress: Option<ProgressCallback>,
+}
+
+impl Verify {
+    /// Calls `on_progress` to report how far the work has come. It is called from any thread and must not block.
+    pub fn progress(mut self, on_progress: impl Fn(&ProgressEvent) + Send + Sync + 'static) -> Self {
+        self.progress = Some(Arc::new(on_progress));
+        self
+    }
+}
+
+impl Unpack {
+    /// Calls `on_progress` to report how far the work has come. It is called from any thread and must not block.
+    pub fn progress(mut self, on_progress: impl Fn(&ProgressEvent) + Send + Sync + 'static) -> Self {
+        self.progress = Some(Arc::new(on_progress));
+        self
+    }
+}
+
+impl IntoFuture for Verify {
+    type Output = Result<VerifyReport, Error>;
+    type IntoFuture = Awaited<'static, VerifyReport>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let Self { package, progress } = self;
+        Box::pin(async move {
+            let verify = move |context: Context| Ok(package.contents().verify(&context.on_contents(Stage::Verify))?);
+            run_blocking(progress.as_ref(), verify).await
+        })
+    }
+}
+
+impl IntoFuture for Unpack {
+    type Output = Result<(), Error>;
+    type IntoFuture = Awaited<'static, ()>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let Self { package, destination, progress } = self;
+        Box::pin(async move {
+            let unpack = move |context: Context| {
+                Ok(package.contents().unpack(&destination, &context.on_contents(Stage::Extract))?)
+            };
+            run_blocking(progress.as_ref(), unpack).await
+        })
+    }
+}
+
+impl std::fmt::Debug for Verify {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Verify").field("package", &self.package).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Unpack {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Unpack").field("destination", &self.destination).finish_non_exhaustive()
+    }
+}

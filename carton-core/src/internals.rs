@@ -1,0 +1,81 @@
+//! What benchmarks, tests and fuzz targets of the workspace reach below the public API. It changes without notice.
+
+pub mod archive {
+    pub use crate::archive::{Archive, Content, Entry, EntryKind, Tail, write};
+}
+
+pub mod cache {
+    use std::path::Path;
+
+    use crate::cache::{Cache, Scope};
+    use crate::digest::Sha256Digest;
+    use crate::source::FileIdentity;
+
+    /// Whether `cache` remembers that every file of the carton at `path` was verified.
+    #[must_use]
+    pub fn is_carton_verified(cache: &Cache, path: &Path, manifest: &Sha256Digest) -> bool {
+        let identity = std::fs::metadata(path).map(|metadata| FileIdentity::of(&metadata));
+        identity.is_ok_and(|identity| cache.is_carton_verified(&identity, manifest, Scope::Everything))
+    }
+}
+
+pub mod digest {
+    pub use crate::digest::Hasher;
+}
+
+pub mod download {
+    pub use crate::download::{Download, Target};
+}
+
+pub mod encoding {
+    pub use crate::encoding::{Limit, decode};
+}
+
+pub mod manifest {
+    pub use crate::manifest::Manifest;
+}
+
+pub mod model {
+    use crate::contents::silent;
+    use crate::{Error, Package};
+
+    pub use crate::contents::{ModelDirectory, ModelRange, ModelRanges};
+
+    /// The verified files of the model as a folder, as runners get them that ask for one.
+    ///
+    /// # Errors
+    /// A file that is not what MANIFEST lists or cannot be fetched; a folder that cannot be written.
+    pub fn directory(package: &Package) -> Result<ModelDirectory, Error> {
+        Ok(package.contents().model_directory(&silent)?)
+    }
+
+    /// Where the verified files of the model are in open files, as runners get them that ask for ranges.
+    ///
+    /// # Errors
+    /// As [`directory`].
+    pub fn ranges(package: &Package) -> Result<ModelRanges, Error> {
+        Ok(package.contents().model_ranges(&silent)?)
+    }
+}
+
+pub mod network {
+    #[cfg(fuzzing)]
+    pub use crate::network::fuzzing;
+    pub use crate::network::{
+        Activity, Extent, Fetched, Network, NetworkOptions, Part, Reply, Request, Url, Version, Wanted,
+    };
+}
+
+pub mod runner {
+    pub use crate::runner::descriptor::parse;
+    #[cfg(fuzzing)]
+    pub use crate::runner::fuzzing;
+}
+
+pub mod source {
+    pub use crate::source::{FileSource, MemorySource, Source};
+}
+
+pub mod tensor_data {
+    pub use crate::tensor_data::{Directories, TensorFiles, entries};
+}

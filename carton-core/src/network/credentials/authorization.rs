@@ -1,0 +1,125 @@
+//! Which credentials go with a request, and to whom.
+
+use std::fmt;
+
+use percent_encoding::percent_decode_str;
+use reqwest::RequestBuilder;
+use url::Host;
+
+use super::netrc::{self, Machine};
+use super::{Credentials, CredentialsSent, HostToken, Secret};
+use crate::network::{NetworkError, Url, address};
+
+/// What is sent.
+enum Credential {
+    Basic { user: String, password: Secret },
+    Bearer(Secret),
+}
+
+/// The credentials for one request, bound to whom they are for.
+pub(in crate::network) struct Authorization {
+    origin: url::Origin,
+    found: Option<(Credential, String)>,
+    withheld: Option<String>,
+}
+
+impl Credentials {
+    /// The token from the environment for a host. The variable's name may also be written in capitals.
+    fn variable_token(&self, host: &str) -> Option<(Credential, String)> {
+        let name = Self::variable(host)?;
+        let named = |name: &str| self.variables.get(name).filter(|token| !token.expose().is_empty()).cloned();
+        let token = named(&name).or_else(|| named(&name.to_ascii_uppercase()))?;
+        Some((Credential::Bearer(token), name))
+    }
+
+    /// The credentials for `url`. `machines` reads the netrc file when it comes to that.
+    pub(in crate::network) fn find<'a>(&self, url: &Url, machines: impl FnOnce() -> &'a [Machine]) -> Authorization {
+        let authorization = |found| Authorization { origin: url.origin(), found, withheld: None };
+        if !url.username().is_empty() || url.password().is_some() {
+            let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+            let password = Secret::verbatim(decoded(url.password().unwrap_or_default()));
+            let user = decoded(url.username());
+            return authorization(Some((Credential::Basic { user, password }, "the URL".to_owned())));
+        }
+        let Some(host) = url.host_str() else { return authorization(None) };
+        let is_safe = url.scheme() == "https" || is_this_machine(url);
+        let unless_unsafe = |found: (Credential, String), allowed: bool| match is_safe || allowed {
+            true => authorization(Some(found)),
+            false => Authorization { withheld: Some(found.1), ..authorization(None) },
+        };
+        if let Some(found) = self.variable_token(host) {
+            return unless_unsafe(found, false);
+        }
+        if let Some((entry, token)) =
+            self.tokens.iter().filter(|entry| entry.is_for(url)).find_map(|entry| Some((entry, entry.token.clone()?)))
+        {
+            return unless_unsafe((Credential::Bearer(token), "the configuration".to_owned()), entry.allow_http);
+        }
+        if let Some(machine) = machines().iter().find(|machine| machine.host == host) {
+            let (user, password) = (machine.login.clone(), machine.password.clone());
+            return unless_unsafe((Credential::Basic { user, password }, "the netrc file".to_owned()), false);
+        }
+        authorization(None)
+    }
+
+    pub(in crate::network) fn machines(&self) -> Vec<Machine> {
+        self.netrc.as_ref().map(netrc::load).unwrap_or_default()
+    }
+}
+
+impl HostToken {
+    fn is_for(&self, url: &Url) -> bool {
+        let Some(host) = url.host_str() else { return false };
+        let wanted = self.host.to_ascii_lowercase();
+        wanted == host || url.port_or_known_default().is_some_and(|port| wanted == format!("{host}:{port}"))
+    }
+}
+
+impl Authorization {
+    /// Adds the credentials to a request to `url` if they are for it, and says which the server is told.
+    ///
+    /// # Errors
+    /// A token with characters that no header can have.
+    pub(in crate::network) fn add(
+        &self,
+        url: &Url,
+        request: RequestBuilder,
+    ) -> Result<(RequestBuilder, CredentialsSent), NetworkError> {
+        let Some((credential, from)) = &self.found else {
+            let sent = self.withheld.clone().map_or(CredentialsSent::None, CredentialsSent::Withheld);
+            return Ok((request, sent));
+        };
+        if url.origin() != self.origin {
+            return Ok((request, CredentialsSent::Redirected));
+        }
+        let request = match credential {
+            // Base64, of whatever characters.
+            Credential::Basic { user, password } => request.basic_auth(user, Some(password.expose())),
+            Credential::Bearer(token) if token.expose().bytes().all(|byte| byte.is_ascii_graphic()) => {
+                request.bearer_auth(token.expose())
+            }
+            Credential::Bearer(_) => {
+                let reason = "has characters that no token has".to_owned();
+                return Err(NetworkError::Credentials { url: address(url), from: from.clone(), reason });
+            }
+        };
+        Ok((request, CredentialsSent::From(from.clone())))
+    }
+}
+
+impl fmt::Debug for Authorization {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let from = self.found.as_ref().map(|(_, from)| from);
+        formatter.debug_struct("Authorization").field("from", &from).finish_non_exhaustive()
+    }
+}
+
+/// Whether nobody but this machine sees what is sent there.
+fn is_this_machine(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(Host::Ipv6(ip)) => ip.is_loopback(),
+        None => false,
+    }
+}

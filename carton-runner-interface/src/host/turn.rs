@@ -1,0 +1,96 @@
+//! The turn of a call: a free slot of the runner, taken before the inputs are given away.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+
+use super::calls::{Answer, Kind, Waiter};
+use super::connection::Connection;
+use super::shared::Shared;
+use super::stream::InferStream;
+use super::{CallError, CallTimings, SealedInputs};
+use crate::message::{Message, code};
+use crate::model::Tensors;
+use crate::runner::RunnerError;
+
+/// A call that may be sent to the runner now; [`Connection::turn`] waits for one.
+///
+/// Nothing of the call has reached the runner. If its connection closes while a caller waits for a turn, the same call can be made
+/// on another connection.
+pub struct Turn {
+    pub(super) connection: Connection,
+    /// The number of the call.
+    pub(super) id: u64,
+    pub(super) slot: OwnedSemaphorePermit,
+    /// How long the caller waited.
+    pub(super) queue: Duration,
+    pub(super) deadline: Option<Instant>,
+}
+
+impl Turn {
+    /// Runs the model once. Dropping the future cancels the call.
+    ///
+    /// # Errors
+    /// The runner's, or the connection's.
+    pub async fn infer(self, inputs: Tensors) -> Result<(Tensors, CallTimings), CallError> {
+        let message = |inputs| Message::Infer { inputs };
+        let shared = Arc::clone(self.shared());
+        let (answer, timings) = shared.run(self, Kind::Infer, inputs, message).await?;
+        shared.outputs(answer, timings)
+    }
+
+    /// Runs the model and receives its outputs as they come.
+    ///
+    /// # Errors
+    /// As [`infer`](Self::infer); those of the run itself come from [`InferStream::recv`].
+    pub async fn infer_stream(self, inputs: Tensors) -> Result<InferStream, CallError> {
+        let Self { connection, id, slot, deadline, .. } = self;
+        let shared = connection.shared();
+        let credits = shared.options.stream_credits.max(1);
+        let (outbound, inputs) = shared.encode(id, inputs, deadline).await?;
+        let (items, received) = mpsc::unbounded_channel();
+        shared.calls.add(id, Kind::Stream, Waiter::Items(items), credits, Some(slot))?;
+        shared.send_call(id, Message::InferStream { inputs, credits }, outbound).await?;
+        Ok(InferStream::new(connection.handle, id, received, credits, deadline))
+    }
+
+    /// Hands inputs to the runner for many calls of [`infer_sealed`](Self::infer_sealed).
+    ///
+    /// # Errors
+    /// As [`infer`](Self::infer).
+    pub async fn seal(self, inputs: Tensors) -> Result<SealedInputs, CallError> {
+        let message = |inputs| Message::Seal { inputs };
+        let connection = self.connection.clone();
+        match connection.shared().run(self, Kind::Seal, inputs, message).await?.0 {
+            Answer::Sealed { handle } => Ok(SealedInputs::new(connection.handle, handle)),
+            _ => Err(connection.shared().wrong_answer()),
+        }
+    }
+
+    /// Runs the model on sealed inputs.
+    ///
+    /// # Errors
+    /// As [`infer`](Self::infer). A runner that was loaded anew knows nothing of what was sealed before: the inputs have to
+    /// be sealed again.
+    pub async fn infer_sealed(self, sealed: &SealedInputs) -> Result<(Tensors, CallTimings), CallError> {
+        let Some(handle) = sealed.number_on(&self.connection.handle) else {
+            let error = RunnerError::new("these inputs were sealed on another connection");
+            return Err(CallError::Runner { code: code::UNKNOWN_HANDLE.to_owned(), error });
+        };
+        let message = |_| Message::InferSealed { handle };
+        let shared = Arc::clone(self.shared());
+        let (answer, timings) = shared.run(self, Kind::Infer, Tensors::new(), message).await?;
+        shared.outputs(answer, timings)
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        self.connection.shared()
+    }
+}
+
+impl std::fmt::Debug for Turn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Turn").field("call", &self.id).finish_non_exhaustive()
+    }
+}
