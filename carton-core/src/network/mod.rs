@@ -32,7 +32,7 @@ mod error;
 #[cfg(feature = "remote")]
 mod failure;
 #[cfg(fuzzing)]
-pub(crate) mod fuzzing;
+pub mod fuzzing;
 #[cfg(feature = "remote")]
 mod named_hosts;
 mod options;

@@ -8,7 +8,7 @@ mod embedded;
 mod fetch;
 mod folder;
 #[cfg(fuzzing)]
-pub(crate) mod fuzzing;
+pub mod fuzzing;
 mod index;
 mod install;
 pub(crate) mod launch;

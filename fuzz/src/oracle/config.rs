@@ -18,7 +18,7 @@ pub fn check(bytes: &[u8]) -> bool {
     let has_secret = text.lines().any(is_token) && text.matches(SECRET).count() == 1;
     let config = Config::load_reporting(Some(&file.path()), &mut |_, _| {});
     let shown = match &config {
-        Ok(config) => format!("{config:?} {:?}", config.network()),
+        Ok(config) => format!("{config:?}"),
         Err(error) => {
             let mut shown = format!("{error} {error:?}");
             let mut source = std::error::Error::source(error);
