@@ -44,7 +44,7 @@ struct Line {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ManifestError {
-    /// It is larger than [`MAX_LENGTH`].
+    /// It is larger than `MAX_LENGTH`.
     #[error("MANIFEST is too large: at most {MAX_LENGTH} bytes, found {found}")]
     TooLong {
         /// Its length.

@@ -10,7 +10,7 @@ pub enum NameError {
     /// There is nothing in it.
     #[error("it is empty")]
     Empty,
-    /// It is longer than [`MAX_LENGTH`].
+    /// It is longer than `MAX_LENGTH`.
     #[error("it is longer than {MAX_LENGTH} bytes")]
     TooLong,
     /// It is not UTF-8.

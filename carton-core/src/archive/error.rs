@@ -146,7 +146,7 @@ impl ArchiveError {
         Self::Unsupported { what: what.to_string(), found: found.to_string() }
     }
 
-    /// The error behind one that [`EntryReader`](super::EntryReader)'s `read` returned.
+    /// The error behind one that `EntryReader`'s `read` returned.
     ///
     /// [`io::Read`] can only return [`io::Error`]; the reader puts its own inside.
     pub fn from_read(error: io::Error, location: &str) -> Self {

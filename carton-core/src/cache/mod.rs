@@ -45,7 +45,7 @@
 //! power a file can have lost its bytes, which shows in its size, and it is then made again.
 //!
 //! The cache opens no carton, and fetches nothing: whoever asks for a model folder gives it the bytes of its files
-//! ([`ModelFiles`]). All it knows of cartons is their MANIFEST, and what it was told about them.
+//! (`ModelFiles`). All it knows of cartons is their MANIFEST, and what it was told about them.
 
 mod about;
 mod checksums;

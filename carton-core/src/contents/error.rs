@@ -338,7 +338,7 @@ impl ContentsError {
         }
     }
 
-    /// The error inside one that the [`reader`](super::Contents::reader) of a file returned: [`io::Read`] can only return
+    /// The error inside one that the `reader` of a file returned: [`io::Read`] can only return
     /// [`io::Error`].
     pub fn from_read(error: io::Error, path: &str) -> ContentsError {
         match error.downcast::<ContentsError>() {

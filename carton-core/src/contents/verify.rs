@@ -10,7 +10,7 @@ use crate::cache::{Scope, workers};
 use crate::digest::{Hasher, Sha256Digest};
 use crate::source::FileIdentity;
 
-/// What [`Contents::verify`] found.
+/// What `Contents::verify` found.
 #[derive(Debug)]
 pub struct VerifyReport {
     /// The SHA-256 of MANIFEST; none for a model that is not in a carton, of which nothing can be verified.

@@ -112,7 +112,7 @@ pub enum EncodingError {
 }
 
 impl EncodingError {
-    /// The error inside one that a [`Decoder`] returned: [`Read`] can only return [`io::Error`].
+    /// The error inside one that a `Decoder` returned: [`Read`] can only return [`io::Error`].
     ///
     /// # Errors
     /// The error is the encoded bytes' own: reading them failed.

@@ -11,7 +11,7 @@ pub(crate) fn address(url: &Url) -> String {
     format!("{}://{host}{port}{}{query}", url.scheme(), url.path())
 }
 
-/// Text that may be a URL as errors and logs show it: a URL as its [`address`], anything else as it is. Of text that begins as a
+/// Text that may be a URL as errors and logs show it: a URL as its `address`, anything else as it is. Of text that begins as a
 /// URL and is none only the scheme is shown, because there is no telling what in the rest is a password.
 ///
 /// ```

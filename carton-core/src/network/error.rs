@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Credentials, CredentialsSent, HttpStatus, Url};
 
-/// Why something could not be fetched. URLs are shown as their [`address`](super::address).
+/// Why something could not be fetched. URLs are shown as their address alone.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetworkError {

@@ -23,12 +23,12 @@ pub struct Request<'a> {
     pub url: &'a Url,
     /// The part of it.
     pub part: Part,
-    /// The version that all parts must be of. Another one is [`NetworkError::Changed`].
+    /// The version that all parts must be of. Another one is `NetworkError::Changed`.
     pub version: Option<&'a Version>,
     /// The version that is known already: if the server still has it, the answer is [`Extent::NotModified`].
     pub known: Option<&'a Version>,
     /// Whether the answer may be compressed. If not, a part that is compressed is an error; some servers send whole files so
-    /// nevertheless, see [`Reply::encodings`].
+    /// nevertheless, see `Reply::encodings`.
     pub accept_encoded: bool,
 }
 

@@ -15,7 +15,7 @@ struct MappedFiles<'a>(&'a Contents);
 impl Package {
     /// As [`tensor`](Self::tensor), but what lies in a file of many tensors (`--tensor-format safetensors` or `ztensor`) is a view of the
     /// mapped file, which is the carton itself if it is a local file. The carton must stay as it is as long as the tensor is
-    /// used, see [`Contents::map`]. What cannot be mapped is copied.
+    /// used, see `Contents::map`. What cannot be mapped is copied.
     ///
     /// # Errors
     /// As [`tensor`](Self::tensor).

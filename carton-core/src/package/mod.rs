@@ -201,7 +201,7 @@ impl Package {
     /// Reads a file of `misc/`, such as `cat.png`, and verifies it.
     ///
     /// # Errors
-    /// There is no such file, it is not what MANIFEST says, or it is larger than [`MAX_MISC_LENGTH`].
+    /// There is no such file, it is not what MANIFEST says, or it is larger than `MAX_MISC_LENGTH`.
     pub fn misc(&self, path: &str) -> Result<Vec<u8>, PackageError> {
         Ok(self.opened.contents.read(&format!("misc/{path}"), MAX_MISC_LENGTH)?)
     }
