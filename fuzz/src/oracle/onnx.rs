@@ -16,7 +16,12 @@ pub fn check(bytes: &[u8]) -> bool {
     let names = |values: &[ValueInfoProto]| -> Vec<String> {
         values.iter().map(|value| value.name.clone().unwrap_or_default()).collect()
     };
-    assert_eq!(outputs, names(&graph.output));
+    let found = names(&graph.output);
+    // The other reader ends in silence at a list of numbers whose length is not a multiple of theirs, and has nothing of what follows.
+    if found.len() < outputs.len() && outputs.starts_with(&found) {
+        return true;
+    }
+    assert_eq!(outputs, found);
     // Those that have a value in the file nobody has to give. The other reader knows no sparse values.
     let constants: BTreeSet<&str> =
         graph.initializer.iter().map(|tensor| tensor.name.as_deref().unwrap_or_default()).collect();
