@@ -182,6 +182,15 @@ impl<'a> Field<'a> {
         Ok(())
     }
 
+    /// Checks numbers of `size` bytes each, whether each has a field of its own or all share one.
+    pub(crate) fn check_fixed(&self, size: usize) -> Result<(), WireError> {
+        match self.value {
+            Value::Bytes { bytes, .. } if bytes.len().is_multiple_of(size) => Ok(()),
+            Value::Fixed => Ok(()),
+            _ => Err(self.wrong_kind("numbers of a fixed size, the last one whole")),
+        }
+    }
+
     /// Bytes as they are.
     pub(crate) fn bytes(&self) -> Result<&'a [u8], WireError> {
         match self.value {

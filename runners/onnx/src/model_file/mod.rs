@@ -372,6 +372,10 @@ impl ModelFile {
                     n_elements = u64::try_from(size).ok().and_then(|size| n_elements?.checked_mul(size));
                 })?,
                 2 => element = ElementType(field.integer()?),
+                // Lists of numbers. The engine rten never ends at a number that goes on after its tenth byte.
+                4 => field.check_fixed(4)?,
+                10 => field.check_fixed(8)?,
+                5 | 11 => field.integers(|_| {})?,
                 7 => field.integers(|number| numbers.push(number))?,
                 8 => name = field.text()?.to_owned(),
                 9 => raw = field.bytes()?,

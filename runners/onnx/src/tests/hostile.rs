@@ -75,6 +75,34 @@ fn messages_inside_messages() {
 }
 
 #[test]
+fn malformed_lists_of_numbers() {
+    let model = |list: &[u8]| {
+        let tensor = [vec![0x08, 1, 0x10, 6], list.to_vec(), field(8, b"w")].concat();
+        let node = [field(1, b"w"), field(2, b"y"), field(4, b"Identity")].concat();
+        let graph = [field(1, &node), field(5, &tensor), field(12, &field(1, b"y"))].concat();
+        [vec![0x08, 8], field(7, &graph), field(8, &[0x10, 17])].concat()
+    };
+    let lists: [(u8, &[u8]); 7] = [
+        (4, &[0; 7]),
+        (5, &[1, 0x80]),
+        (5, &[0xff; 12]),
+        (7, &[1, 0x80]),
+        (7, &[0xff; 12]),
+        (10, &[0; 12]),
+        (11, &[0xff; 12]),
+    ];
+    for (number, bytes) in lists {
+        let model = model(&field(number, bytes));
+        let error = ModelFile::parse(&model).unwrap_err();
+        assert!(matches!(error, ModelFileError::Malformed(_)), "{number}: {error}");
+        // The engine alone would never end at a number that goes on after its tenth byte.
+        assert!(!check(&format!("list {number}"), &model));
+    }
+    assert!(ModelFile::parse(&model(&field(4, &[0; 8]))).is_ok());
+    assert!(ModelFile::parse(&model(&field(5, &[1, 0x80, 1]))).is_ok());
+}
+
+#[test]
 fn maps_inside_sequences() {
     // A map from int64 whose values are of a type; a type that is a sequence of what is of a type.
     let map = |value: &[u8]| field(5, &[vec![0x08, 7], field(2, value)].concat());
