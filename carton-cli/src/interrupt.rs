@@ -169,7 +169,7 @@ impl Drop for Leftover {
 }
 
 fn remove_leftovers() {
-    // What is being published is finished by whoever comes next, who needs what is there.
+    // The next commit finishes what this one was publishing, and needs its files for that.
     if leave_running(INTERRUPTED) != INTERRUPTED {
         return;
     }

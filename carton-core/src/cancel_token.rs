@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::network::Activity;
 
-/// Cancels work that blocks a thread. Clones share one state: whoever keeps a clone can cancel what was given another.
+/// Cancels work that blocks a thread. Clones share one state: a caller keeps one clone and passes another to the work.
 ///
 /// Work that waits for a server or for another process notices within about a tenth of a second, and ends with an error of kind
 /// [`ErrorKind::Interrupted`](crate::ErrorKind::Interrupted). A token stays cancelled.

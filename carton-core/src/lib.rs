@@ -64,6 +64,7 @@ pub mod runner;
 mod self_test;
 mod settings;
 mod shrink;
+mod side;
 mod signature;
 mod source;
 mod tensor_data;
@@ -101,7 +102,8 @@ pub use progress::{ProgressCallback, ProgressEvent, Stage};
 pub use runner::runner_main;
 pub use self_test::{OutputResult, SelfTestCounts, SelfTestOutcome, SelfTestReport, SelfTestResult, SelfTests};
 pub use shrink::{DEFAULT_MIN_SIZE, LeaveOut, LeftOut, Resolve, Shrink, Shrunk};
-pub use signature::{Side, SignatureMode, UnknownSignatureMode, Violation, ViolationKind, cast_inputs};
+pub use side::Side;
+pub use signature::{SignatureMode, UnknownSignatureMode, Violation, ViolationKind, cast_inputs};
 pub use tensor_data::{Entry as TensorEntry, Index as TensorIndex, TensorFormat};
 pub use unknown_keys::UnknownKey;
 

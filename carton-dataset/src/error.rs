@@ -8,7 +8,7 @@ use carton_tensor::files::ElementType;
 use carton_tensor::safetensors::SafetensorsError;
 
 use crate::index::IndexError;
-use crate::input::InputError;
+use crate::input::error::InputError;
 use crate::manifest::ManifestError;
 
 /// Why a dataset cannot be written or read.

@@ -6,7 +6,7 @@ use carton_core::VersionReq;
 use carton_core::errors::NoRunner;
 use carton_core::runner::{Rejection, Requirement, Searched};
 
-use crate::output::shell_word;
+use crate::output::shell::shell_word;
 
 /// The runners that this command carries and installs.
 const INSTALLABLE: [&str; 2] = ["onnx", "noop"];

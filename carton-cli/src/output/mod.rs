@@ -6,7 +6,7 @@
 mod json;
 pub(crate) mod numbers;
 pub(crate) mod printable;
-mod shell;
+pub(crate) mod shell;
 mod table;
 
 use std::io::{self, IsTerminal, Write};

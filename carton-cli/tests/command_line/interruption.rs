@@ -56,7 +56,7 @@ fn an_interrupted_pack_leaves_nothing() {
     }
 }
 
-/// What has no name yet needs nobody to remove it.
+/// A file without a name goes with its process.
 #[test]
 fn a_killed_conversion_leaves_nothing() {
     let sandbox = Sandbox::new();

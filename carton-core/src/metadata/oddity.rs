@@ -6,7 +6,7 @@ use std::fmt;
 use carton_tensor::{Dimension, SymbolicShape};
 
 use super::{Metadata, TensorSpec};
-use crate::signature::Side;
+use crate::side::Side;
 
 /// Something that we would not write, in a carton that can be used. As text, it says what comes of it.
 #[derive(Clone, Debug, PartialEq, Eq)]

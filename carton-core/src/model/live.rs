@@ -11,7 +11,7 @@ use carton_runner_interface::host::{
 };
 use carton_tensor::{Dimension, SymbolicShape};
 
-use super::load::LoadSettings;
+use super::load_settings::LoadSettings;
 use crate::contents::{self, ModelDirectory, ModelRanges};
 use crate::context::Context;
 use crate::error::runner_error;

@@ -11,6 +11,7 @@ use semver::VersionReq;
 
 use super::Carton;
 use super::live::{Live, ModelFiles};
+use super::load_settings::LoadSettings;
 use crate::blocking::{Awaited, run_blocking};
 use crate::config::Config;
 use crate::context::Context;
@@ -21,7 +22,7 @@ use crate::runner::{self, Choice, Requirement};
 use crate::settings::{OpenSettings, open_setters};
 use crate::signature::SignatureMode;
 use crate::source::Source;
-use crate::{Error, Location, Options};
+use crate::{Error, Location};
 
 /// A model that is about to be loaded: what [`Carton::load`] and [`Carton::load_unpacked`] return. Setters say how, and
 /// `.await` loads it. A clone can be kept, to load the same model again.
@@ -57,44 +58,6 @@ enum Origin {
     Source(Arc<dyn Source>),
     /// A model that is in no carton. Its runner is in the settings.
     Bare(PathBuf),
-}
-
-/// What is said about the runner and the calls of a model.
-#[derive(Clone)]
-pub(crate) struct LoadSettings {
-    pub(super) device: Option<String>,
-    pub(super) options: Options,
-    runner: Option<String>,
-    framework_version: Option<VersionReq>,
-    install_runners: bool,
-    pub(super) signature: SignatureMode,
-    pub(super) untrusted: bool,
-    pub(super) timeout: Option<Duration>,
-    pub(super) start_timeout: Duration,
-    pub(super) restart: bool,
-    pub(super) pool_bytes: u64,
-    pub(super) max_waiting_calls: usize,
-    pub(super) policy: LaunchPolicy,
-}
-
-impl Default for LoadSettings {
-    fn default() -> Self {
-        Self {
-            device: None,
-            options: Options::new(),
-            runner: None,
-            framework_version: None,
-            install_runners: false,
-            signature: SignatureMode::default(),
-            untrusted: false,
-            timeout: None,
-            start_timeout: Duration::from_secs(30),
-            restart: true,
-            pool_bytes: 4 << 30,
-            max_waiting_calls: 1024,
-            policy: LaunchPolicy::default(),
-        }
-    }
 }
 
 impl Load {

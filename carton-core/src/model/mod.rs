@@ -4,6 +4,7 @@ mod checks;
 mod infer;
 mod live;
 mod load;
+mod load_settings;
 mod sealed;
 mod stream;
 

@@ -3,10 +3,15 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use super::named_hosts::NamedHosts;
-use super::private::{self, Addresses, CartonHost, Reach, Resolver};
-use super::{NetworkError, NetworkOptions, Url, address, credentials, send};
+use super::private;
+use super::resolver::{Addresses, Resolver};
+use super::{NetworkError, NetworkOptions, Url, address, credentials};
+
+/// A host that does not even take the connection is given up sooner than one that works on an answer.
+const LONGEST_CONNECT: Duration = Duration::from_secs(10);
 
 /// Access to HTTP servers, or the refusal of it. Clones share connections and limits.
 #[derive(Clone, Debug)]
@@ -26,10 +31,33 @@ pub(super) struct Inner {
 }
 
 #[derive(Default)]
-pub(super) struct Clients {
+struct Clients {
     http: OnceLock<reqwest::Client>,
     /// Another one, because reading the certificates of this machine takes longer than a request to a server nearby.
     https: OnceLock<reqwest::Client>,
+}
+
+/// Which servers requests may go to.
+#[derive(Clone, Debug)]
+enum Reach {
+    /// All of them: the user named them.
+    Anywhere,
+    /// Those with public addresses, and the one that the carton came from.
+    Public(Arc<CartonHost>),
+}
+
+/// The host that the user named to get a carton from.
+struct CartonHost {
+    /// As in the URL.
+    name: Option<String>,
+    /// For links to this host only. Their connections may be to private addresses, so that no other request may use them.
+    clients: Clients,
+}
+
+impl fmt::Debug for CartonHost {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("CartonHost").field("name", &self.name).finish_non_exhaustive()
+    }
 }
 
 impl fmt::Debug for Inner {
@@ -91,7 +119,7 @@ impl Network {
             return Ok(client);
         }
         let resolver = Resolver { addresses, named: Arc::clone(&self.inner.named) };
-        let client = send::client(&self.inner.options, url, resolver)?;
+        let client = http_client(&self.inner.options, url, resolver)?;
         Ok(slot.get_or_init(|| client))
     }
 
@@ -117,4 +145,32 @@ fn check_public(url: &Url) -> Result<(), NetworkError> {
         (None, Some(host)) if private::proxies().contains(host) => refuse("the host of a proxy".to_owned()),
         (None, _) => Ok(()),
     }
+}
+
+/// What sends requests to URLs of this URL's scheme.
+///
+/// # Errors
+/// The library cannot be set up; for `https`, there are no certificates to trust.
+fn http_client(options: &NetworkOptions, url: &Url, resolver: Resolver) -> Result<reqwest::Client, NetworkError> {
+    // Fails when the program chose a provider before us, which is then used.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let builder = reqwest::Client::builder()
+        .user_agent(concat!("carton/", env!("CARGO_PKG_VERSION")))
+        // Less than the time for the whole answer, so that the error says what could not be reached.
+        .connect_timeout((options.idle_timeout / 2).min(LONGEST_CONNECT))
+        // Followed here: the library would not refuse to give up encryption, and tells its own errors with URLs.
+        .redirect(reqwest::redirect::Policy::none())
+        .referer(false)
+        .dns_resolver(resolver);
+    let needs_certificates = url.scheme() == "https";
+    let builder = if needs_certificates { builder } else { builder.tls_certs_only([]) };
+    builder.build().map_err(|error| {
+        let reason = crate::causes::in_one_line(&error);
+        // A small container has no certificates, and may need none.
+        if needs_certificates {
+            NetworkError::NoTls { url: address(url), reason }
+        } else {
+            NetworkError::internal(format!("cannot set up HTTP: {reason}"))
+        }
+    })
 }

@@ -44,6 +44,8 @@ mod redirect;
 #[cfg(feature = "remote")]
 mod reply;
 mod request;
+#[cfg(feature = "remote")]
+mod resolver;
 mod retries;
 #[cfg(feature = "remote")]
 mod retry_after;

@@ -1,43 +1,15 @@
-//! Which addresses are private, and the resolver that leaves them out.
+//! Which addresses are private. Pure.
 //!
 //! A link that somebody else wrote must not make this machine ask servers that only this machine or its network can reach: that is
 //! how a cloud's metadata service is made to tell its secrets. So the address that is connected to is looked at, not only the name:
 //! a name can resolve to another address the next time it is asked for.
 
 use std::collections::BTreeSet;
-use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
-use std::sync::Arc;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::Host;
 
 use super::Url;
-use super::client::Clients;
-use super::named_hosts::NamedHosts;
-
-/// Which servers requests may go to.
-#[derive(Clone, Debug)]
-pub(super) enum Reach {
-    /// All of them: the user named them.
-    Anywhere,
-    /// Those with public addresses, and the one that the carton came from.
-    Public(Arc<CartonHost>),
-}
-
-/// The host that the user named to get a carton from.
-pub(super) struct CartonHost {
-    /// As in the URL.
-    pub(super) name: Option<String>,
-    /// For links to this host only. Their connections may be to private addresses, so that no other request may use them.
-    pub(super) clients: Clients,
-}
-
-impl fmt::Debug for CartonHost {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("CartonHost").field("name", &self.name).finish_non_exhaustive()
-    }
-}
 
 /// Whether an address is this machine's, or one of a private network, or no address of a single machine at all.
 ///
@@ -141,48 +113,6 @@ pub(super) fn allowed_of(
     match refused.first() {
         Some(address) if allowed.is_empty() => Err(PrivateName { address: address.ip() }),
         _ => Ok(allowed),
-    }
-}
-
-/// Which addresses of a name are connected to.
-#[derive(Clone)]
-pub(super) enum Addresses {
-    /// All, because the user named the host. The private ones are recorded.
-    All,
-    /// Public ones.
-    Public,
-    /// For the host with this name: public ones, and those that the carton may have come from.
-    CartonHost(String),
-}
-
-/// Resolves names.
-pub(super) struct Resolver {
-    pub(super) addresses: Addresses,
-    pub(super) named: Arc<NamedHosts>,
-}
-
-impl Resolve for Resolver {
-    fn resolve(&self, name: Name) -> Resolving {
-        let (addresses, named) = (self.addresses.clone(), Arc::clone(&self.named));
-        Box::pin(async move {
-            let name = name.as_str().to_ascii_lowercase();
-            let host = name.clone();
-            let found = tokio::task::spawn_blocking(move || {
-                Ok::<_, std::io::Error>((host.as_str(), 0).to_socket_addrs()?.collect::<Vec<_>>())
-            });
-            let found = found.await??;
-            let usable = match addresses {
-                Addresses::All => {
-                    named.note_resolved(&name, &found);
-                    found
-                }
-                Addresses::CartonHost(host) if host == name => named.usable(&name, found)?,
-                // A proxy is the user's own choice. It resolves the names that it is asked for itself.
-                _ if proxies().contains(&name) => found,
-                _ => allowed_of(found, |_| false)?,
-            };
-            Ok(Box::new(usable.into_iter()) as Addrs)
-        })
     }
 }
 

@@ -1,48 +1,15 @@
 //! Sends a request, follows redirects, and hands over the first answer that is one.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use reqwest::StatusCode;
 use reqwest::header::{self, HeaderMap};
 
 use super::content_range::inclusive;
-use super::private::Resolver;
 use super::redirect::Redirects;
 use super::{
-    CredentialsSent, Network, NetworkError, NetworkOptions, Part, Reply, Request, Url, Version, address, failure,
-    retry_after,
+    CredentialsSent, Network, NetworkError, Part, Reply, Request, Url, Version, address, failure, retry_after,
 };
-
-/// A host that does not even take the connection is given up sooner than one that works on an answer.
-const LONGEST_CONNECT: Duration = Duration::from_secs(10);
-
-/// What sends requests to URLs of this URL's scheme.
-///
-/// # Errors
-/// The library cannot be set up; for `https`, there are no certificates to trust.
-pub(super) fn client(options: &NetworkOptions, url: &Url, resolver: Resolver) -> Result<reqwest::Client, NetworkError> {
-    // Fails when the program chose a provider before us, which is then used.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let builder = reqwest::Client::builder()
-        .user_agent(concat!("carton/", env!("CARGO_PKG_VERSION")))
-        // Less than the time for the whole answer, so that the error says what could not be reached.
-        .connect_timeout((options.idle_timeout / 2).min(LONGEST_CONNECT))
-        // Followed here: the library would not refuse to give up encryption, and tells its own errors with URLs.
-        .redirect(reqwest::redirect::Policy::none())
-        .referer(false)
-        .dns_resolver(resolver);
-    let needs_certificates = url.scheme() == "https";
-    let builder = if needs_certificates { builder } else { builder.tls_certs_only([]) };
-    builder.build().map_err(|error| {
-        let reason = crate::causes::in_one_line(&error);
-        // A small container has no certificates, and may need none.
-        if needs_certificates {
-            NetworkError::NoTls { url: address(url), reason }
-        } else {
-            NetworkError::internal(format!("cannot set up HTTP: {reason}"))
-        }
-    })
-}
 
 impl Network {
     /// Sends a request and waits for the head of the answer, once: retrying is the caller's. Redirects are followed.

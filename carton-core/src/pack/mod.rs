@@ -90,7 +90,7 @@ impl Pack {
         self
     }
 
-    /// The metadata. What the runner reads from the model fills in what is not given here.
+    /// The metadata. The runner reads the model and adds the inputs, outputs and options that are missing here.
     pub fn metadata(mut self, metadata: Draft) -> Self {
         self.metadata = metadata;
         self

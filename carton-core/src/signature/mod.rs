@@ -23,6 +23,7 @@ use carton_tensor::{CastError, DataType, Dimension, SymbolicShape, Tensor};
 
 use crate::Tensors;
 use crate::metadata::{Signature, TensorSpec};
+use crate::side::Side;
 
 /// What happens when tensors do not match the signature.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,24 +68,6 @@ impl FromStr for SignatureMode {
             .into_iter()
             .find(|mode| mode.name() == name)
             .ok_or_else(|| UnknownSignatureMode(name.to_owned()))
-    }
-}
-
-/// Which side of a call a tensor is on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// Given to the model.
-    Input,
-    /// Returned by the model.
-    Output,
-}
-
-impl fmt::Display for Side {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Input => "input",
-            Self::Output => "output",
-        })
     }
 }
 

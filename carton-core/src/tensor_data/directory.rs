@@ -10,7 +10,7 @@ use carton_tensor::files::ElementType;
 use carton_tensor::safetensors::Header;
 use carton_tensor::ztensor::{self, Encoding, Footer, Format, Manifest};
 
-use super::read::TensorFiles;
+use super::files::TensorFiles;
 use super::{FileFormat, TensorDataError};
 
 /// The longest header of a safetensors file and the longest manifest of a zTensor file that is read, in bytes.

@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use carton_tensor::{DataType, element_count};
+use carton_tensor::DataType;
 use serde::Deserialize;
 
+use super::sizes::{check_member_size, check_size, n_bytes};
+use super::toml_file::parse_toml;
 use super::{FOLDER, FileFormat, INDEX, TensorDataError};
 use crate::metadata::Table;
 
@@ -88,7 +90,7 @@ impl Index {
     /// # Errors
     /// [`TensorDataError`] for what is malformed, contradicts itself or is too large for memory.
     pub fn parse(bytes: &[u8]) -> Result<Self, TensorDataError> {
-        let raw: RawIndex = super::read::parse_toml(INDEX, bytes)?;
+        let raw: RawIndex = parse_toml(INDEX, bytes)?;
         let mut tensors = BTreeMap::new();
         let mut positions = BTreeMap::new();
         for (position, Table(raw)) in raw.tensor.into_iter().enumerate() {
@@ -155,8 +157,8 @@ impl Index {
                 return Err(TensorDataError::NoSuchFile { name: name.clone(), file: file.clone() });
             };
             match (entry, size) {
-                (Entry::Plain { .. }, Some(size)) => super::read::check_size(name, *dtype, shape, file, size)?,
-                (Entry::Member { .. }, Some(size)) => super::read::check_member_size(name, *dtype, shape, file, size)?,
+                (Entry::Plain { .. }, Some(size)) => check_size(name, *dtype, shape, file, size)?,
+                (Entry::Member { .. }, Some(size)) => check_member_size(name, *dtype, shape, file, size)?,
                 _ => {}
             }
         }
@@ -239,11 +241,6 @@ fn entry(position: usize, raw: RawEntry) -> Result<Entry, TensorDataError> {
     }
     let name_in_file = raw.name_in_file.unwrap_or(raw.name);
     Ok(Entry::Member { dtype, shape, file, format, name_in_file })
-}
-
-/// The bytes that a tensor takes in memory; for strings, the number of them. `None` when no machine could hold them.
-pub(super) fn n_bytes(dtype: DataType, shape: &[usize]) -> Option<usize> {
-    element_count(shape)?.checked_mul(dtype.size().unwrap_or(1)).filter(|&n_bytes| isize::try_from(n_bytes).is_ok())
 }
 
 /// Whether `file` is the name of a file in `tensor_data` and cannot mean anything elsewhere.

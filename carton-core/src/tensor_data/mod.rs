@@ -14,10 +14,13 @@
 
 mod directory;
 mod error;
+mod files;
 mod format;
 mod index;
 mod read;
+mod sizes;
 mod tensor_file;
+mod toml_file;
 mod write;
 
 #[cfg(test)]
@@ -25,13 +28,13 @@ mod tests;
 
 pub use directory::Directories;
 pub use error::TensorDataError;
+pub use files::TensorFiles;
 pub(crate) use format::FileFormat;
 pub use format::TensorFormat;
 pub(crate) use format::is_tensor_file;
 pub(crate) use index::MAX_INDEX_LENGTH;
 pub use index::{Entry, Index};
 pub(crate) use read::MAX_STRINGS_LENGTH;
-pub use read::TensorFiles;
 pub use write::entries;
 
 /// The folder of a carton that holds the tensors, with the slash that follows it in paths.

@@ -1,66 +1,20 @@
 //! Reads one tensor, and nothing else, when it is asked for.
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::sync::Arc;
 
-use carton_tensor::files::SharedBytes;
 use carton_tensor::{AlignedBytes, DataType, NestedTensor, NumericTensor, StringTensor, Tensor};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 
 use super::directory::{Directories, Directory, Misfit};
-use super::index::n_bytes;
+use super::files::TensorFiles;
+use super::sizes::{check_member_size, check_size, n_bytes};
+use super::toml_file::parse_toml;
 use super::{Entry, FOLDER, Index, TensorDataError};
 
 /// The largest file of a string tensor that is read, in bytes. TOML is parsed as a whole, and a file of empty strings takes
 /// fifty times its size in memory while that is done.
 pub(crate) const MAX_STRINGS_LENGTH: u64 = 32 << 20;
-
-/// Where the files of a carton come from. Paths are those in the carton, such as `tensor_data/tensor_0.bin`.
-pub trait TensorFiles {
-    /// What went wrong, here or there.
-    type Error: From<TensorDataError>;
-
-    /// The exact size of a file; `None` when that shows only when it is read.
-    ///
-    /// # Errors
-    /// When there is no such file.
-    fn size(&self, path: &str) -> Result<Option<u64>, Self::Error>;
-
-    /// All bytes of a file, which is an error when there are more than `cap`. They have been verified.
-    ///
-    /// # Errors
-    /// When the file cannot be read, is not what the carton says it is, or is larger than `cap`.
-    fn read(&self, path: &str, cap: u64) -> Result<Vec<u8>, Self::Error>;
-
-    /// Fills `buffer` with a file of exactly that size. What is there has been verified when this returns.
-    ///
-    /// # Errors
-    /// When the file cannot be read, is not what the carton says it is, or has another size.
-    fn read_into(&self, path: &str, buffer: &mut [u8]) -> Result<(), Self::Error>;
-
-    /// The exact size of a file, for which it is fetched if need be.
-    ///
-    /// # Errors
-    /// As [`read_range`](Self::read_range).
-    fn exact_size(&self, path: &str) -> Result<u64, Self::Error>;
-
-    /// Fills `buffer` with the bytes of a file from `offset` on. The whole file was verified, now or before.
-    ///
-    /// # Errors
-    /// When the file cannot be read, is not what the carton says it is, or has no such bytes.
-    fn read_range(&self, path: &str, offset: u64, buffer: &mut [u8]) -> Result<(), Self::Error>;
-
-    /// The bytes of a range where they are, if they are to be used without being copied, and can be. The whole file was verified.
-    ///
-    /// # Errors
-    /// As [`read_range`](Self::read_range), which is asked for what this does not give.
-    fn view(&self, path: &str, range: Range<u64>) -> Result<Option<SharedBytes>, Self::Error> {
-        let _ = (path, range);
-        Ok(None)
-    }
-}
 
 impl Index {
     /// Reads one tensor. Sizes are checked against the file's before any memory is taken. `directories` keeps what files of many
@@ -203,51 +157,6 @@ fn disagreement(name: &str, dtype: DataType, shape: &[usize], file: &str, found:
     TensorDataError::Disagreement { name: name.to_owned(), file: file.to_owned(), expected, found }
 }
 
-/// Checks that a file which holds many tensors has room for this one.
-pub(super) fn check_member_size(
-    name: &str,
-    dtype: DataType,
-    shape: &[usize],
-    file: &str,
-    size: u64,
-) -> Result<(), TensorDataError> {
-    let expected = n_bytes(dtype, shape).and_then(|expected| u64::try_from(expected).ok()).unwrap_or(u64::MAX);
-    if size < expected {
-        let (name, file) = (name.to_owned(), file.to_owned());
-        return Err(TensorDataError::FileTooSmall { name, file, expected, found: size });
-    }
-    Ok(())
-}
-
-/// Checks the size of a tensor's file against what the index says about the tensor.
-pub(super) fn check_size(
-    name: &str,
-    dtype: DataType,
-    shape: &[usize],
-    file: &str,
-    size: u64,
-) -> Result<(), TensorDataError> {
-    let expected = n_bytes(dtype, shape).and_then(|expected| u64::try_from(expected).ok()).unwrap_or(u64::MAX);
-    if dtype != DataType::String {
-        return match size == expected {
-            true => Ok(()),
-            false => Err(TensorDataError::SizeMismatch {
-                name: name.to_owned(),
-                file: file.to_owned(),
-                expected,
-                found: size,
-                unit: "bytes",
-            }),
-        };
-    }
-    // Each string takes at least its quotes, so a file can be seen to be too short before it is parsed.
-    if size / 2 < expected {
-        let (name, file) = (name.to_owned(), file.to_owned());
-        return Err(TensorDataError::SizeMismatch { name, file, expected, found: size / 2, unit: "strings" });
-    }
-    Ok(())
-}
-
 fn size_mismatch(name: &str, file: &str, expected: usize, found: usize, unit: &'static str) -> TensorDataError {
     TensorDataError::SizeMismatch {
         name: name.to_owned(),
@@ -262,12 +171,4 @@ fn size_mismatch(name: &str, file: &str, expected: usize, found: usize, unit: &'
 #[derive(Deserialize)]
 struct Strings {
     data: Vec<String>,
-}
-
-/// Parses a TOML file of `tensor_data`.
-pub(super) fn parse_toml<T: DeserializeOwned>(file: &str, bytes: &[u8]) -> Result<T, TensorDataError> {
-    let text = str::from_utf8(bytes)
-        .map_err(|error| TensorDataError::NotUtf8 { file: file.to_owned(), offset: error.valid_up_to() })?;
-    toml::from_str(text)
-        .map_err(|source| TensorDataError::Malformed { file: file.to_owned(), source: Box::new(source) })
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use carton_tensor::{DataType, NumericTensor, StringTensor, Tensor};
 
-use super::index::n_bytes;
+use super::sizes::n_bytes;
 use super::tensor_file::TensorFile;
 use super::{FOLDER, INDEX, MAX_INDEX_LENGTH, MAX_STRINGS_LENGTH, TensorDataError, TensorFormat};
 use crate::archive::Content;

@@ -5,7 +5,7 @@
 //! taken for it ([`ipc_message`], [`parquet`]), and where the libraries below give up on a corrupt file by a panic, that is an
 //! error here ([`guard`]).
 
-mod error;
+pub(crate) mod error;
 mod guard;
 mod ipc;
 mod ipc_message;

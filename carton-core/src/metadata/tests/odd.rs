@@ -3,7 +3,7 @@
 use carton_tensor::Dimension;
 
 use super::*;
-use crate::signature::Side;
+use crate::side::Side;
 
 fn spec(list: &str, name: &str) -> String {
     format!("[[{list}]]\nname = '{name}'\ndtype = 'int8'\nshape = []\n")

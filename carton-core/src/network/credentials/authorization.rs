@@ -114,7 +114,7 @@ impl fmt::Debug for Authorization {
     }
 }
 
-/// Whether nobody but this machine sees what is sent there.
+/// Whether the URL's host is this machine, so that nothing is sent over a network.
 fn is_this_machine(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost",

@@ -1,0 +1,47 @@
+//! What is said about the runner and the calls of a model before it is loaded.
+
+use std::time::Duration;
+
+use semver::VersionReq;
+
+use crate::Options;
+use crate::runner::launch::LaunchPolicy;
+use crate::signature::SignatureMode;
+
+/// What is said about the runner and the calls of a model.
+#[derive(Clone)]
+pub(crate) struct LoadSettings {
+    pub(super) device: Option<String>,
+    pub(super) options: Options,
+    pub(super) runner: Option<String>,
+    pub(super) framework_version: Option<VersionReq>,
+    pub(super) install_runners: bool,
+    pub(super) signature: SignatureMode,
+    pub(super) untrusted: bool,
+    pub(super) timeout: Option<Duration>,
+    pub(super) start_timeout: Duration,
+    pub(super) restart: bool,
+    pub(super) pool_bytes: u64,
+    pub(super) max_waiting_calls: usize,
+    pub(super) policy: LaunchPolicy,
+}
+
+impl Default for LoadSettings {
+    fn default() -> Self {
+        Self {
+            device: None,
+            options: Options::new(),
+            runner: None,
+            framework_version: None,
+            install_runners: false,
+            signature: SignatureMode::default(),
+            untrusted: false,
+            timeout: None,
+            start_timeout: Duration::from_secs(30),
+            restart: true,
+            pool_bytes: 4 << 30,
+            max_waiting_calls: 1024,
+            policy: LaunchPolicy::default(),
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Resolves the names of hosts, and leaves out the addresses that may not be connected to.
+
+use std::net::ToSocketAddrs;
+use std::sync::Arc;
+
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+
+use super::named_hosts::NamedHosts;
+use super::private::{allowed_of, proxies};
+
+/// Which addresses of a name are connected to.
+#[derive(Clone)]
+pub(super) enum Addresses {
+    /// All, because the user named the host. The private ones are recorded.
+    All,
+    /// Public ones.
+    Public,
+    /// For the host with this name: public ones, and those that the carton may have come from.
+    CartonHost(String),
+}
+
+/// Resolves names.
+pub(super) struct Resolver {
+    pub(super) addresses: Addresses,
+    pub(super) named: Arc<NamedHosts>,
+}
+
+impl Resolve for Resolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        let (addresses, named) = (self.addresses.clone(), Arc::clone(&self.named));
+        Box::pin(async move {
+            let name = name.as_str().to_ascii_lowercase();
+            let host = name.clone();
+            let found = tokio::task::spawn_blocking(move || {
+                Ok::<_, std::io::Error>((host.as_str(), 0).to_socket_addrs()?.collect::<Vec<_>>())
+            });
+            let found = found.await??;
+            let usable = match addresses {
+                Addresses::All => {
+                    named.note_resolved(&name, &found);
+                    found
+                }
+                Addresses::CartonHost(host) if host == name => named.usable(&name, found)?,
+                // A proxy is the user's own choice. It resolves the names that it is asked for itself.
+                _ if proxies().contains(&name) => found,
+                _ => allowed_of(found, |_| false)?,
+            };
+            Ok(Box::new(usable.into_iter()) as Addrs)
+        })
+    }
+}

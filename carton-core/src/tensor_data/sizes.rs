@@ -1,0 +1,55 @@
+//! The sizes of tensors, compared with those of their files. Pure.
+
+use carton_tensor::{DataType, element_count};
+
+use super::TensorDataError;
+
+/// The bytes that a tensor takes in memory; for strings, the number of them. `None` when no machine could hold them.
+pub(super) fn n_bytes(dtype: DataType, shape: &[usize]) -> Option<usize> {
+    element_count(shape)?.checked_mul(dtype.size().unwrap_or(1)).filter(|&n_bytes| isize::try_from(n_bytes).is_ok())
+}
+
+/// Checks that a file which holds many tensors has room for this one.
+pub(super) fn check_member_size(
+    name: &str,
+    dtype: DataType,
+    shape: &[usize],
+    file: &str,
+    size: u64,
+) -> Result<(), TensorDataError> {
+    let expected = n_bytes(dtype, shape).and_then(|expected| u64::try_from(expected).ok()).unwrap_or(u64::MAX);
+    if size < expected {
+        let (name, file) = (name.to_owned(), file.to_owned());
+        return Err(TensorDataError::FileTooSmall { name, file, expected, found: size });
+    }
+    Ok(())
+}
+
+/// Checks the size of a tensor's file against what the index says about the tensor.
+pub(super) fn check_size(
+    name: &str,
+    dtype: DataType,
+    shape: &[usize],
+    file: &str,
+    size: u64,
+) -> Result<(), TensorDataError> {
+    let expected = n_bytes(dtype, shape).and_then(|expected| u64::try_from(expected).ok()).unwrap_or(u64::MAX);
+    if dtype != DataType::String {
+        return match size == expected {
+            true => Ok(()),
+            false => Err(TensorDataError::SizeMismatch {
+                name: name.to_owned(),
+                file: file.to_owned(),
+                expected,
+                found: size,
+                unit: "bytes",
+            }),
+        };
+    }
+    // Each string takes at least its quotes, so a file can be seen to be too short before it is parsed.
+    if size / 2 < expected {
+        let (name, file) = (name.to_owned(), file.to_owned());
+        return Err(TensorDataError::SizeMismatch { name, file, expected, found: size / 2, unit: "strings" });
+    }
+    Ok(())
+}
