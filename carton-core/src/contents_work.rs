@@ -2,7 +2,6 @@
 
 use std::future::IntoFuture;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use carton_tensor::files::SharedBytes;
 
@@ -12,7 +11,8 @@ use crate::contents::{FileInfo, VerifyReport};
 use crate::context::Context;
 use crate::digest::Sha256Digest;
 use crate::package::Package;
-use crate::progress::{ProgressCallback, ProgressEvent, Stage};
+use crate::progress::{ProgressCallback, Stage};
+use crate::settings::progress_setter;
 
 impl Package {
     /// The SHA-256 of MANIFEST: the model's hash. None for a model that is not in a carton.
@@ -124,19 +124,11 @@ pub struct Unpack {
 }
 
 impl Verify {
-    /// Calls `on_progress` to report how far the work has come. It is called from any thread and must not block.
-    pub fn progress(mut self, on_progress: impl Fn(&ProgressEvent) + Send + Sync + 'static) -> Self {
-        self.progress = Some(Arc::new(on_progress));
-        self
-    }
+    progress_setter!(progress);
 }
 
 impl Unpack {
-    /// Calls `on_progress` to report how far the work has come. It is called from any thread and must not block.
-    pub fn progress(mut self, on_progress: impl Fn(&ProgressEvent) + Send + Sync + 'static) -> Self {
-        self.progress = Some(Arc::new(on_progress));
-        self
-    }
+    progress_setter!(progress);
 }
 
 impl IntoFuture for Verify {

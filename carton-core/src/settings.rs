@@ -1,18 +1,17 @@
 //! What callers say of every operation, and the setters that say it: one definition for all of them.
 
 use std::fmt;
-use std::sync::Arc;
 
 use crate::Error;
 use crate::config::Config;
 use crate::digest::Sha256Digest;
-use crate::progress::{ProgressCallback, ProgressEvent};
+use crate::progress::ProgressCallback;
 
 /// What every operation is told: the configuration that it works under, and who is told of its progress.
 #[derive(Clone, Default)]
 pub(crate) struct OperationSettings {
     config: Option<Config>,
-    progress: Option<ProgressCallback>,
+    pub(crate) progress: Option<ProgressCallback>,
 }
 
 impl OperationSettings {
@@ -30,10 +29,6 @@ impl OperationSettings {
 
     pub(crate) fn set_config(&mut self, config: Config) {
         self.config = Some(config);
-    }
-
-    pub(crate) fn set_progress(&mut self, on_progress: impl Fn(&ProgressEvent) + Send + Sync + 'static) {
-        self.progress = Some(Arc::new(on_progress));
     }
 }
 
@@ -62,9 +57,16 @@ macro_rules! operation_setters {
             self
         }
 
+        $crate::settings::progress_setter!($($field).+.progress);
+    };
+}
+
+/// The setter of an operation whose field of this name is an `Option<ProgressCallback>`.
+macro_rules! progress_setter {
+    ($($field:ident).+) => {
         /// Calls `on_progress` to report how far the work has come. It is called from any thread and must not block.
         pub fn progress(mut self, on_progress: impl Fn(&$crate::ProgressEvent) + Send + Sync + 'static) -> Self {
-            self.$($field).+.set_progress(on_progress);
+            self.$($field).+ = Some(std::sync::Arc::new(on_progress));
             self
         }
     };
@@ -89,4 +91,4 @@ macro_rules! open_setters {
     };
 }
 
-pub(crate) use {open_setters, operation_setters};
+pub(crate) use {open_setters, operation_setters, progress_setter};

@@ -25,6 +25,18 @@ struct Site {
 }
 
 impl Site {
+    /// Serves the archive without its second half, and returns the whole of it.
+    fn serve_half(&self) -> File {
+        let whole = self.archive.len() as u64;
+        let file = File::new(self.archive.clone()).with_etag("\"1\"");
+        let same = file.clone();
+        self.server.route("/files/echo.tar.gz", move |request| {
+            let is_late = request.range(whole).is_none_or(|range| range.start >= whole / 2);
+            if is_late { Answer::status(503) } else { file.answer(request) }
+        });
+        same
+    }
+
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let runner = folder.path().join("echo");
@@ -119,14 +131,8 @@ fn from_a_server_with_and_without_ranges() {
 #[test]
 fn a_download_that_breaks_goes_on_the_next_time() {
     let site = Site::new();
+    let same = site.serve_half();
     let whole = site.archive.len() as u64;
-    let file = File::new(site.archive.clone()).with_etag("\"1\"");
-    let same = file.clone();
-    // The second half cannot be had.
-    site.server.route("/files/echo.tar.gz", move |request| {
-        let is_late = request.range(whole).is_none_or(|range| range.start >= whole / 2);
-        if is_late { Answer::status(503) } else { file.answer(request) }
-    });
     let error = site.install().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Network, "{error}");
     assert_eq!(site.names(), (vec![], vec![]));
@@ -143,13 +149,7 @@ fn a_download_that_breaks_goes_on_the_next_time() {
 #[test]
 fn a_damaged_leftover_of_a_download_does_no_harm() {
     let site = Site::new();
-    let whole = site.archive.len() as u64;
-    let file = File::new(site.archive.clone()).with_etag("\"1\"");
-    let same = file.clone();
-    site.server.route("/files/echo.tar.gz", move |request| {
-        let is_late = request.range(whole).is_none_or(|range| range.start >= whole / 2);
-        if is_late { Answer::status(503) } else { file.answer(request) }
-    });
+    let same = site.serve_half();
     site.install().unwrap_err();
     let [folder] = site.downloads().try_into().unwrap();
     fs::File::options().write(true).open(folder.join("data")).unwrap().write_all_at(b"damaged!", 0).unwrap();

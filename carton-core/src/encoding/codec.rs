@@ -7,7 +7,7 @@ use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, Sta
 use flate2::{Decompress, FlushDecompress, Status};
 use zstd::stream::raw::{DParameter, Decoder as ZstdDecoder, InBuffer, Operation, OutBuffer};
 
-use super::EncodingError;
+use super::{EncodingError, Step};
 use crate::archive::MAX_ZSTD_WINDOW_LOG;
 
 /// The state of one encoding.
@@ -37,13 +37,6 @@ pub(super) enum Deflate {
         decompress: Decompress,
         ended: bool,
     },
-}
-
-/// What one step did.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Step {
-    pub(super) consumed: usize,
-    pub(super) produced: usize,
 }
 
 impl Codec {

@@ -22,6 +22,13 @@ pub(crate) const MAX_ENCODINGS: usize = 4;
 /// How many encoded bytes are read at once.
 const BUFFER_LENGTH: usize = 64 << 10;
 
+/// What one step did.
+#[derive(Clone, Copy, Debug, Default)]
+struct Step {
+    consumed: usize,
+    produced: usize,
+}
+
 /// How many bytes may come out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {

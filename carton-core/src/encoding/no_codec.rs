@@ -2,18 +2,11 @@
 
 use std::io;
 
-use super::EncodingError;
+use super::{EncodingError, Step};
 
 /// The state of one encoding, of which there is none.
 #[derive(Debug)]
 pub(super) enum Codec {}
-
-/// What one step did.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Step {
-    pub(super) consumed: usize,
-    pub(super) produced: usize,
-}
 
 impl Codec {
     pub(super) fn new(name: &str) -> Result<(Self, &'static str), EncodingError> {
