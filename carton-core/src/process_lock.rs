@@ -1,14 +1,12 @@
-//! Locks between processes: `flock` on small files, so that the kernel drops them when their holder dies.
+//! Locks between processes, held on small files, so that the kernel releases them when their holder dies.
 //!
-//! A lock file may be deleted, but only by somebody who holds it exclusively; whoever gets a lock checks that its file
-//! is still the one at that path, and starts over if not.
+//! Only the exclusive holder of a lock may delete its file. Therefore every new holder checks that its file is still the one
+//! at that path, and starts over if not.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-
-use rustix::fs::{FlockOperation, flock};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
@@ -26,19 +24,19 @@ pub(crate) struct ProcessLock {
 }
 
 impl ProcessLock {
-    /// The lock if nobody holds it against us.
+    /// Takes the lock unless another holder excludes it.
     pub(crate) fn try_acquire(path: &Path, mode: Mode) -> io::Result<Option<ProcessLock>> {
         loop {
             let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
-            let operation = match mode {
-                Mode::Shared => FlockOperation::NonBlockingLockShared,
-                Mode::Exclusive => FlockOperation::NonBlockingLockExclusive,
+            let locked = match mode {
+                Mode::Shared => file.try_lock_shared(),
+                Mode::Exclusive => file.try_lock(),
             };
-            match flock(&file, operation) {
+            match locked {
                 Ok(()) => {}
-                Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
-                Err(rustix::io::Errno::INTR) => continue,
-                Err(error) => return Err(error.into()),
+                Err(TryLockError::WouldBlock) => return Ok(None),
+                Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(TryLockError::Error(error)) => return Err(error),
             }
             if is_file_at(&file, path)? {
                 return Ok(Some(ProcessLock { file, path: path.to_path_buf(), mode }));
@@ -55,7 +53,7 @@ impl Drop for ProcessLock {
             let _ = std::fs::remove_file(&self.path);
         }
         // Closing is not enough: a child process that is just being started has the descriptor too, for a moment.
-        let _ = flock(&self.file, FlockOperation::Unlock);
+        let _ = self.file.unlock();
     }
 }
 

@@ -8,8 +8,35 @@
 //!   _tensor_index.parquet/part-00000.parquet                            in which shard each tensor is; if asked for
 //! ```
 //!
-//! Rows come as Arrow record batches. In *batch mode* so many rows become one shard, a tensor of each column; in *key-value
-//! mode* each row becomes tensors of its own, named after it, and shards are closed when they are large enough.
+//! Rows come as Arrow record batches. In *batch mode*, a fixed number of rows becomes one shard, with one tensor for each column. In
+//! *key-value mode*, each row becomes tensors of its own, named after its key, and a shard is closed when it is large enough.
+//!
+//! ```
+//! use std::{num::NonZeroUsize, ops::ControlFlow, sync::Arc};
+//! use arrow_array::{Float32Array, RecordBatch};
+//! use carton_dataset::{Dataset, Mode, TailStrategy, WriteOptions, write};
+//! # let parent = tempfile::tempdir()?;
+//! # let folder = parent.path().join("numbers");
+//! let rows = RecordBatch::try_from_iter([("x", Arc::new(Float32Array::from(vec![1.0, 2.0, 3.0])) as _)])?;
+//! let batch_size = NonZeroUsize::new(2).ok_or("is zero")?;
+//! let options = WriteOptions::new(Mode::Batch { batch_size, tail: TailStrategy::Write });
+//! write(&rows.schema(), [Ok(rows)], &folder, &options, |_| ControlFlow::Continue(()))?;
+//!
+//! let dataset = Dataset::open(&folder)?;
+//! let samples = dataset.samples().collect::<Result<Vec<_>, _>>()?;
+//! assert_eq!(samples.len(), 3);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! | to | use |
+//! |---|---|
+//! | write from one program | [`write()`] |
+//! | write from many tasks, which may be tried twice | a [`TaskWriter`] each, then [`commit`] or [`abort`] |
+//! | make a dataset of shards that are there | [`merge()`] |
+//! | read in order, by worker, by sample, or by name | [`Dataset`] |
+//! | compare a dataset with its manifest and index | [`verify`] |
+//! | read rows from Parquet and Arrow files | [`Input`] |
+//! | find the shard of a tensor | [`index`] |
 
 mod column;
 mod error;

@@ -1,12 +1,40 @@
 //! The protocol between Carton and its runners (spec/runner-protocol.md), for both sides.
 //!
-//! A runner is another process that holds a machine-learning framework. It implements [`runner::Runner`] and needs
-//! nothing else of Carton. The host's side is the module `host`, behind the feature of that name.
+//! A runner is a process that holds a machine-learning framework. It implements [`runner::Runner`] and needs nothing else of
+//! Carton: this program is a whole runner, for models that return their inputs.
 //!
-//! The modules from the wire up: [`version`] (which versions and features), `frame` (bytes to frames), `message` (frames
-//! to messages; knows no transport), `transport` (what carries frames), `shared_memory` (pools, and the peer's regions),
-//! `tensor_encoding` (tensors to messages and back), `link` (what both sides share). [`signature`] compares declared inputs
-//! and outputs with a model's, for runners that read them from it.
+//! ```no_run
+//! use carton_runner_interface::Tensors;
+//! use carton_runner_interface::runner::{self, Call, Description, LoadRequest, Runner, RunnerError};
+//!
+//! struct Echo;
+//!
+//! impl Runner for Echo {
+//!     fn describe() -> Description {
+//!         Description { name: "echo".to_owned(), framework_version: "1.0.0".to_owned() }
+//!     }
+//!     fn load(_: LoadRequest, _: &Call) -> Result<Self, RunnerError> {
+//!         Ok(Self)
+//!     }
+//!     fn infer(&self, inputs: Tensors, _: &Call) -> Result<Tensors, RunnerError> {
+//!         Ok(inputs)
+//!     }
+//! }
+//!
+//! fn main() -> std::process::ExitCode {
+//!     runner::run::<Echo>()
+//! }
+//! ```
+//!
+//! Public modules:
+//! - [`runner`]: the trait, and the loop that serves it;
+//! - `host`, behind the feature of that name: a connection to a runner, used by any number of tasks at once;
+//! - [`signature`]: compares declared inputs and outputs with those of a model, for runners that can read them from it;
+//! - [`version`]: the versions and features of the protocol.
+//!
+//! Private modules, from the wire up: `frame` (bytes to frames), `message` (frames to messages; knows no transport), `transport`
+//! (carries frames), `shared_memory` (pools of this side, and regions of the peer), `tensor_encoding` (tensors to messages and back),
+//! `link` (what both sides share).
 
 #![cfg_attr(not(feature = "host"), allow(dead_code, reason = "what only hosts use of the parts both sides share"))]
 

@@ -171,19 +171,23 @@ async fn tensors_in_the_pool_need_no_copy() {
     assert!(returned.as_slice::<f32>().unwrap().iter().all(|&x| x == 1.5));
 }
 
-/// Kills every runner of this place: they are started by their path in it.
 fn kill_runners(place: &Place) {
+    signal_runners(place, Signal::KILL);
+}
+
+/// Sends a signal to every runner of this place. Runners are found by the path that they were started from.
+fn signal_runners(place: &Place, signal: Signal) {
     let path = place.config().runner_dir.into_os_string().into_encoded_bytes();
-    let mut n_killed = 0;
+    let mut n_found = 0;
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
         let id = entry.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
         let command = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
         if let Some(id) = id.filter(|_| command.starts_with(&path)) {
-            kill_process(id, Signal::KILL).unwrap();
-            n_killed += 1;
+            kill_process(id, signal).unwrap();
+            n_found += 1;
         }
     }
-    assert!(n_killed > 0, "no runner was running");
+    assert!(n_found > 0, "no runner was running");
 }
 
 #[tokio::test]
@@ -227,6 +231,19 @@ async fn only_a_timeout_kills() {
     assert!(matches!(error, Error::Timeout { waiting: false, .. }), "{error}");
     assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
     model.ping().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_ping_that_is_not_answered_kills_nothing() {
+    let place = Place::new(RUNNER);
+    let set = |load: Load| load.restart(false).timeout(Duration::from_millis(300));
+    let model = noop_with(&place, "", set).await;
+    signal_runners(&place, Signal::STOP);
+    let error = model.ping().await.unwrap_err();
+    assert!(matches!(error, Error::Timeout { waiting: false, .. }), "{error}");
+    signal_runners(&place, Signal::CONT);
+    // The same process answers: no other one would be started.
+    model.infer([("x", floats(1))]).timeout(Duration::from_secs(30)).await.unwrap();
 }
 
 /// A runner that makes one call at a time, and hangs in those with an input `slow`.

@@ -65,7 +65,6 @@ mod remote;
 mod remove;
 mod survey;
 mod verify;
-pub(crate) mod workers;
 
 use std::fs::DirBuilder;
 use std::io;

@@ -7,11 +7,13 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use carton_tensor::parallel::par_for_each;
+
 use super::files::{Checked, SHARED_FROM, check_bytes, open_regular, write_hashed};
 use super::index::LARGEST_INDEX;
 use super::partial::{Partial, remove_tree};
 use super::record::{Verified, read_own_file};
-use super::{Cache, CacheError, FolderIndex, Lease, Line, MODELS, Made, Sink, workers};
+use super::{Cache, CacheError, FolderIndex, Lease, Line, MODELS, Made, Sink};
 use crate::digest::Sha256Digest;
 use crate::source::FileIdentity;
 
@@ -176,7 +178,7 @@ impl<S: ModelFiles> Work<'_, S> {
         // A stat is too short for a job of its own.
         const BATCH: usize = 1024;
         let all = self.files.len();
-        workers::run(all.div_ceil(BATCH), |batch| {
+        par_for_each(all.div_ceil(BATCH), |batch| {
             let range = batch * BATCH..all.min((batch + 1) * BATCH);
             let batch: Vec<_> =
                 self.files[range.clone()].iter().map(|file| is_unchanged(file.path, Some(file.digest))).collect();
@@ -218,7 +220,7 @@ impl<S: ModelFiles> Work<'_, S> {
         }
         let order = self.order();
         self.prepare(&order)?;
-        workers::run(order.len(), |at| made.produce(&partial, order[at], &made.path(self.files[order[at]].path)))?;
+        par_for_each(order.len(), |at| made.produce(&partial, order[at], &made.path(self.files[order[at]].path)))?;
         made.write_index(&partial, |_| true)?;
         std::fs::rename(&root, &self.root).map_err(CacheError::io("move into place", &self.root))?;
         Ok(())
@@ -243,7 +245,7 @@ impl<S: ModelFiles> Work<'_, S> {
             set.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).insert(index);
         };
         let mut order = self.order();
-        workers::run(order.len(), |at| {
+        par_for_each(order.len(), |at| {
             let index = order[at];
             if found.files[index].is_some() {
                 return self.source.advance(self.files[index].size.unwrap_or(0));
@@ -258,7 +260,7 @@ impl<S: ModelFiles> Work<'_, S> {
         let damaged = damaged.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
         order.retain(|index| damaged.contains(index));
         self.prepare(&order)?;
-        workers::run(order.len(), |at| {
+        par_for_each(order.len(), |at| {
             let (index, path) = (order[at], self.path(self.files[order[at]].path));
             tracing::warn!(path = %path.display(), "a model file in the cache was damaged; it is made again");
             let fresh = partial.fresh_path();

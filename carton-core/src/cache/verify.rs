@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use carton_tensor::parallel::par_for_each;
+
 use super::checksums::{CHECKSUMS_NAME, read_checksums};
 use super::files::{CHUNK_LENGTH, delete_if_same, digest_of_name, open_regular};
 use super::index::LARGEST_INDEX;
@@ -17,7 +19,7 @@ use super::record::read_own_file;
 use super::registry::{MANIFEST_NAME, read_uses};
 use super::remote::{read_remote, remotes};
 use super::survey::entries;
-use super::{CARTONS, Cache, CacheError, FILES, FolderIndex, MODELS, workers};
+use super::{CARTONS, Cache, CacheError, FILES, FolderIndex, MODELS};
 use crate::digest::{Hasher, Sha256Digest};
 use crate::source::FileIdentity;
 
@@ -75,7 +77,7 @@ impl Cache {
         let total = jobs.iter().map(|job| job.length).sum();
         let done = AtomicU64::new(0);
         let damaged = Mutex::new(findings.damaged);
-        workers::run(jobs.len(), |at| {
+        par_for_each(jobs.len(), |at| {
             let found = check(&jobs[at], &|n_bytes| {
                 let done = done.fetch_add(n_bytes, Ordering::Relaxed).saturating_add(n_bytes);
                 advance(done, done.max(total))

@@ -4,12 +4,14 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use carton_tensor::parallel::par_for_each;
+
 use super::origin::{Origin, open_item};
 use super::progress::{Meter, OnProgress};
 use super::tree::model_path;
 use super::unpack::{TemporaryFolder, write_tree};
 use super::{Contents, ContentsError, Place};
-use crate::cache::{Checked, FolderIndex, Lease, Line, ModelFile, ModelFiles, ModelFolder, Sink, check_bytes, workers};
+use crate::cache::{Checked, FolderIndex, Lease, Line, ModelFile, ModelFiles, ModelFolder, Sink, check_bytes};
 use crate::source::FileIdentity;
 
 /// A folder with the model's files, verified, that stays as long as this lives. Its files must not be written to.
@@ -106,7 +108,7 @@ impl Contents {
         let here: Vec<usize> =
             indices.iter().copied().filter(|index| matches!(self.items[*index].place, Place::Here { .. })).collect();
         let order = self.largest_first(here);
-        workers::run(order.len(), |at| {
+        par_for_each(order.len(), |at| {
             if let (_, Some(line)) = self.verified_in_folder(order[at], &known, meter)? {
                 lines.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(line);
             }

@@ -6,13 +6,15 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+use carton_tensor::parallel::par_for_each;
+
 use super::origin::{Origin, open_item};
 use super::progress::{Meter, OnProgress};
 use super::tree::model_path;
 use super::unpack::TemporaryFolder;
 use super::{Contents, ContentsError, Place};
 use crate::archive::{Archive, Entry};
-use crate::cache::{Lease, SHARED_FROM, Scope, workers};
+use crate::cache::{Lease, SHARED_FROM, Scope};
 use crate::digest::Hasher;
 
 /// Small files share a file, each at a multiple of this: a tensor in one is then as aligned as in a file of its own.
@@ -144,7 +146,7 @@ impl Contents {
         {
             return meter.advance(order.iter().filter_map(|index| self.size(*index)).sum());
         }
-        workers::run(order.len(), |at| {
+        par_for_each(order.len(), |at| {
             let mut hasher = Hasher::new();
             self.feed(order[at], &mut |chunk| {
                 hasher.update(chunk);
@@ -168,7 +170,7 @@ impl Contents {
                 _ => None,
             })
             .collect();
-        workers::run(jobs.len(), |at| {
+        par_for_each(jobs.len(), |at| {
             let (index, mut offset, length) = jobs[at];
             let end = offset.saturating_add(length);
             let mut hasher = Hasher::new();
@@ -210,7 +212,7 @@ impl Contents {
         let opened = Mutex::new(BTreeMap::new());
         let jobs: Vec<usize> = ways.keys().copied().collect();
         let missing = |index: usize| ContentsError::NoSuchFile { path: self.items[index].path.clone() };
-        workers::run(jobs.len(), |at| {
+        par_for_each(jobs.len(), |at| {
             let index = jobs[at];
             let found = match &ways[&index] {
                 Way::InPlace { offset, length } => {

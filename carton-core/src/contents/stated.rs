@@ -8,11 +8,13 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{MutexGuard, PoisonError};
 
+use carton_tensor::parallel::par_for_each;
+
 use super::origin::Origin;
 use super::progress::Meter;
 use super::{Contents, ContentsError, Place};
 use crate::archive::EntryKind;
-use crate::cache::{Checksum, Checksums, checksum_of_file, workers};
+use crate::cache::{Checksum, Checksums, checksum_of_file};
 use crate::digest::{Hasher, Sha256Digest};
 
 /// What is known of the checksums of a carton's files.
@@ -59,7 +61,7 @@ impl Contents {
                 }
             }
         }
-        workers::run(unknown.len(), |at| {
+        par_for_each(unknown.len(), |at| {
             let Stated { index, digest, .. } = unknown[at];
             let found = path(index).map(|path| checksum_of_file::<ContentsError>(&path, &|_| meter.advance(0)));
             // If the cache lost the file meanwhile, no file stands in for the item, and there is nothing to compare.

@@ -6,9 +6,11 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use carton_tensor::parallel::par_for_each;
+
 use super::progress::{Meter, OnProgress};
 use super::{Contents, ContentsError, Place};
-use crate::cache::{Cache, CacheError, workers};
+use crate::cache::{Cache, CacheError};
 use crate::digest::Hasher;
 use crate::manifest;
 
@@ -81,7 +83,7 @@ pub(super) fn write_tree(
         create_folder(&root.join(folder))?;
     }
     let order = contents.largest_first(indices.to_vec());
-    workers::run(order.len(), |at| {
+    par_for_each(order.len(), |at| {
         let item = &contents.items[order[at]];
         let path = root.join(&item.path);
         if let Place::Symlink { target, .. } = &item.place {

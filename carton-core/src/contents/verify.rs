@@ -2,11 +2,13 @@
 
 use std::sync::Mutex;
 
+use carton_tensor::parallel::par_for_each;
+
 use super::origin::Origin;
 use super::progress::{Meter, OnProgress};
 use super::tree::case_collisions;
 use super::{Contents, ContentsError, ErrorKind, Place};
-use crate::cache::{Scope, workers};
+use crate::cache::Scope;
 use crate::digest::{Hasher, Sha256Digest};
 use crate::source::FileIdentity;
 
@@ -66,7 +68,7 @@ impl Contents {
         let findings = Mutex::new(fetched);
         let may_not_fetch = self.may_not_fetch();
         let order = self.largest_first(here);
-        workers::run(order.len(), |at| {
+        par_for_each(order.len(), |at| {
             let index = order[at];
             let path = self.items[index].path.clone();
             let mut hasher = Hasher::new();

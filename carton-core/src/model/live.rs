@@ -174,11 +174,16 @@ impl Live {
                 if phase == Phase::Running {
                     session.kill("a call ran out of time");
                 }
-                Error::Timeout { runner: session.runner().to_owned(), waiting: phase == Phase::Queued }
+                timed_out(session, phase)
             }
             Ok(other) => Error::Call(other),
         }
     }
+}
+
+/// The error of a call that was not answered in time.
+pub(super) fn timed_out(session: &Session, phase: Phase) -> Error {
+    Error::Timeout { runner: session.runner().to_owned(), waiting: phase == Phase::Queued }
 }
 
 async fn start_session(

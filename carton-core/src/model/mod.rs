@@ -12,10 +12,10 @@ use std::sync::Arc;
 
 use carton_tensor::{DataType, Element, NumericTensor};
 
-use self::live::Live;
+use self::live::{Live, timed_out};
 use crate::package::Package;
 use crate::progress::ProgressCallback;
-use crate::{Error, Inputs, Location, Tensors, runner};
+use crate::{CallError, Error, Inputs, Location, Tensors, runner};
 
 pub use infer::{CallInputs, Infer};
 pub(crate) use live::{start_runner, wire_specs};
@@ -187,6 +187,8 @@ impl Carton {
         let session = self.live.session().await?;
         match session.connection().ping(self.live.call_options(None)).await {
             Ok(()) => Ok(()),
+            // Not explained as a call's error, which kills the runner: it may be busy with a model that leaves no room for answers.
+            Err(CallError::DeadlineExceeded { phase }) => Err(timed_out(&session, phase)),
             Err(error) => Err(self.live.explain(&session, error).await),
         }
     }

@@ -4,8 +4,9 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
+use jiff::Timestamp;
 use serde::Serialize;
-use toml::value::{Datetime, Offset};
+use toml::value::{Datetime, Offset, Time};
 
 /// A date and time of RFC 3339. Two are equal when they name the same moment, whatever their offsets from UTC.
 ///
@@ -19,8 +20,7 @@ use toml::value::{Datetime, Offset};
 #[derive(Clone, Debug)]
 pub struct ReleaseDate {
     text: String,
-    /// Since the start of 1970, UTC.
-    nanoseconds: i128,
+    moment: Timestamp,
 }
 
 /// A text that is no date and time.
@@ -35,30 +35,15 @@ impl ReleaseDate {
     /// The date in a TOML date-time. A missing time is midnight and a missing offset UTC, as people write them; a time
     /// without a date is no date.
     pub(super) fn from_toml(datetime: &Datetime) -> Option<Self> {
-        let date = datetime.date?;
-        let seconds_of_day = datetime.time.map_or(0, |time| {
-            i64::from(time.hour) * 3600 + i64::from(time.minute) * 60 + i64::from(time.second.unwrap_or(0))
-        });
-        let fraction = datetime.time.and_then(|time| time.nanosecond).unwrap_or(0);
-        let offset_minutes = match datetime.offset {
-            Some(Offset::Custom { minutes }) => i64::from(minutes),
-            Some(Offset::Z) | None => 0,
+        let midnight = Time { hour: 0, minute: 0, second: Some(0), nanosecond: None };
+        let time = datetime.time.unwrap_or(midnight);
+        let complete = Datetime {
+            date: Some(datetime.date?),
+            time: Some(Time { second: Some(time.second.unwrap_or(0)), ..time }),
+            offset: Some(datetime.offset.unwrap_or(Offset::Z)),
         };
-        let days = days_since_1970(i64::from(date.year), i64::from(date.month), i64::from(date.day));
-        let seconds = days * 86_400 + seconds_of_day - offset_minutes * 60;
-        Some(Self {
-            text: datetime.to_string(),
-            nanoseconds: i128::from(seconds) * 1_000_000_000 + i128::from(fraction),
-        })
+        Some(Self { text: datetime.to_string(), moment: complete.to_string().parse().ok()? })
     }
-}
-
-/// Days from 1970-01-01 to a day of the Gregorian calendar. Years are counted from March, so that the leap day is the last.
-fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
-    // 153 days in any five months from March on.
-    year * 365 + leap_days + (153 * month + 2) / 5 + day - 719_469
 }
 
 impl FromStr for ReleaseDate {
@@ -75,13 +60,13 @@ impl FromStr for ReleaseDate {
 impl Default for ReleaseDate {
     /// The start of 1970.
     fn default() -> Self {
-        Self { text: "1970-01-01T00:00:00Z".to_owned(), nanoseconds: 0 }
+        Self { text: "1970-01-01T00:00:00Z".to_owned(), moment: Timestamp::UNIX_EPOCH }
     }
 }
 
 impl PartialEq for ReleaseDate {
     fn eq(&self, other: &Self) -> bool {
-        self.nanoseconds == other.nanoseconds
+        self.moment == other.moment
     }
 }
 
@@ -95,7 +80,7 @@ impl PartialOrd for ReleaseDate {
 
 impl Ord for ReleaseDate {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.nanoseconds.cmp(&other.nanoseconds)
+        self.moment.cmp(&other.moment)
     }
 }
 
@@ -119,9 +104,9 @@ mod tests {
 
     #[test]
     fn dates_are_moments() {
-        let check = |text: &str, seconds: i128, nanoseconds: i128| {
+        let check = |text: &str, seconds: i64, nanoseconds: i32| {
             let date: ReleaseDate = text.parse().unwrap();
-            assert_eq!(date.nanoseconds, seconds * 1_000_000_000 + nanoseconds, "{text}");
+            assert_eq!(date.moment, Timestamp::new(seconds, nanoseconds).unwrap(), "{text}");
         };
         // The seconds are those of `date -u -d TEXT +%s`.
         check("1970-01-01T00:00:00Z", 0, 0);

@@ -7,9 +7,9 @@ use std::time::Instant;
 
 use super::arena::{Arena, lock};
 use super::options::{LoadOptions, LoaderStatistics, Progress, ProgressHook};
-use super::parallel::share;
 use super::{Filter, WeightsError};
 use crate::files::{ElementType, Entry, RawTensor, SharedBytes, TensorFile, TensorFileError};
+use crate::parallel::par_map;
 use crate::ztensor::{self, Checks};
 
 /// What a thread copies at a time where nothing is hashed.
@@ -186,7 +186,7 @@ fn load_since(started: Instant, file: &TensorFile, options: &LoadOptions) -> Res
         });
     }
     let n_verified = AtomicUsize::new(0);
-    let whole = share(
+    let whole = par_map(
         items.len(),
         options.threads(),
         || (),

@@ -7,11 +7,11 @@ use std::time::Instant;
 use super::WeightsError;
 use super::load::{Reporter, select, verifying_reader};
 use super::options::{LoadOptions, LoaderStatistics};
-use super::parallel::share;
 use super::pieces::{Data, Job};
 use super::quantize::{QuantizeOptions, QuantizedTensor, Work, run};
 use super::scales::is_scale_tensor;
 use crate::files::{ElementType, Entry, RawTensor, TensorFile, TensorFileError};
+use crate::parallel::par_map;
 use crate::ztensor::Format;
 
 /// What was quantized of a file, and what was not.
@@ -87,7 +87,7 @@ pub fn load_quantized(
     for (entry, done) in floats.iter().zip(done) {
         quantized.insert(entry.name().to_owned(), done.into_tensor(entry.shape())?);
     }
-    let unchanged = share(
+    let unchanged = par_map(
         others.len(),
         options.threads(),
         || (),

@@ -10,7 +10,6 @@ mod load;
 mod load_quantized;
 mod merge;
 mod options;
-mod parallel;
 mod pieces;
 mod quantization_error;
 mod quantize;

@@ -77,7 +77,7 @@ impl LoadOptions {
     }
 
     pub(super) fn threads(&self) -> usize {
-        self.n_threads.unwrap_or_else(super::parallel::available_threads)
+        self.n_threads.unwrap_or_else(crate::parallel::available_threads)
     }
 }
 

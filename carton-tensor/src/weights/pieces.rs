@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use super::error::WeightsError;
 use super::kernels::LARGE_BLOCK;
-use super::parallel::share;
 use crate::files::{ElementType, FileBytes, RawTensor};
+use crate::parallel::par_map;
 
 /// Elements in a piece.
 pub(super) const PIECE_ELEMENTS: usize = LARGE_BLOCK;
@@ -75,7 +75,7 @@ pub(super) fn for_each_piece<R: Send>(
 ) -> Result<Vec<Vec<R>>, WeightsError> {
     let pieces = cut(jobs);
     let n_threads = if pieces.len() > 1 { n_threads } else { 1 };
-    let results = share(pieces.len(), n_threads, Vec::new, |buffer, index| {
+    let results = par_map(pieces.len(), n_threads, Vec::new, |buffer, index| {
         let Piece { job, offset, length } = pieces[index];
         let size = piece_size(jobs[job].dtype);
         match &jobs[job].data {

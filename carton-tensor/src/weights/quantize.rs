@@ -9,11 +9,11 @@ use super::kernels::{
     Float, Integers, Largest, Level, Quantized, Scale, Source, deviation, largest, quantize as quantize_bytes,
     with_encoding,
 };
-use super::parallel::{available_threads, share};
 use super::pieces::{Data, Job, PIECE_ELEMENTS, piece_size};
 use super::quantization_error::QuantizationError;
 use super::scales::{Channels, Granularity, Scales};
 use crate::files::{ElementType, RawTensor, SharedBytes};
+use crate::parallel::{available_threads, par_map};
 use crate::{AlignedBytes, element_count};
 
 /// How tensors are quantized.
@@ -234,7 +234,7 @@ impl<F: Fn(usize) + Sync> Passes<'_, '_, F> {
         let mut outcomes: Vec<Outcome> = self.works.iter().map(outcome).collect();
         // One list of both, so that no thread waits at the end of the first.
         let items = whole.len() + pieces.len();
-        let looked = share(items, self.n_threads, Vec::new, |buffer, item| match item.checked_sub(whole.len()) {
+        let looked = par_map(items, self.n_threads, Vec::new, |buffer, item| match item.checked_sub(whole.len()) {
             None => self.quantize_whole(whole[item], buffer).map(Looked::Whole),
             Some(piece) => self.look_at_piece(pieces[piece], buffer).map(Looked::Piece),
         })?;
@@ -291,7 +291,7 @@ impl<F: Fn(usize) + Sync> Passes<'_, '_, F> {
     fn write(&self, pieces: &[(usize, usize)], outcomes: &mut [Outcome]) -> Result<(), WeightsError> {
         let pending: Vec<AtomicUsize> = self.outputs.iter().map(|pieces| AtomicUsize::new(pieces.len())).collect();
         let looked: &[Outcome] = outcomes;
-        let errors = share(pieces.len(), self.n_threads, Vec::new, |buffer, item| {
+        let errors = par_map(pieces.len(), self.n_threads, Vec::new, |buffer, item| {
             let (index, piece) = pieces[item];
             let mut output = lock(&self.outputs[index][piece]);
             let elements = self.piece(index, piece, output.len(), buffer)?;

@@ -2,10 +2,10 @@
 
 use super::WeightsError;
 use super::kernels::Deviation;
-use super::parallel::{available_threads, share};
 use super::quantization_error::QuantizationError;
 use super::quantize::QuantizeOptions;
 use crate::files::{ElementType, RawTensor};
+use crate::parallel::{available_threads, par_map};
 
 /// A matrix that was quantized in groups.
 #[derive(Clone, Debug)]
@@ -71,7 +71,7 @@ pub fn quantize_groups(
     };
     let row_size = columns / 8 * dtype.bits() + columns % 8 * dtype.bits() / 8;
     let group_size = group_size.min(rows);
-    let groups = share(
+    let groups = par_map(
         rows.div_ceil(group_size),
         available_threads(),
         || (),

@@ -4,9 +4,9 @@ use serde::Serialize;
 
 use super::error::WeightsError;
 use super::kernels::{Level, Moments, moments, with_encoding};
-use super::parallel::available_threads;
 use super::pieces::{Data, Job, for_each_piece};
 use crate::files::{ElementType, RawTensor};
+use crate::parallel::available_threads;
 
 /// What one pass over a tensor tells of its numbers.
 ///

@@ -1,10 +1,11 @@
 //! Opens a file and reads its tensors.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::digest::Hasher;
 use super::manifest::{Component, Format, Manifest, Object};
@@ -13,6 +14,7 @@ use super::place::Place;
 use super::{Digest, DigestAlgorithm, Footer, ZTensorError, component, footer};
 use crate::element_count;
 use crate::files::{FileBytes, RawTensor, SharedBytes};
+use crate::parallel::{available_threads, par_map};
 
 /// What is checked of a component when it is read, beyond what opening the file checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -278,23 +280,11 @@ impl Reader {
         let mut blobs: Vec<Blob<'_>> = by_blob.into_values().collect();
         // The largest first, so that no core is left alone with one at the end.
         blobs.sort_by_key(|blob| std::cmp::Reverse(blob.length()));
-        let (next, found) = (AtomicUsize::new(0), Mutex::new((&mut verified, &mut failures)));
-        let work = || {
-            while let Some(blob) = blobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let digest = self.digest_of(blob.range.clone(), blob.algorithm);
-                let mut found = found.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                let (verified, failures) = &mut *found;
-                blob.judge(digest, verified, failures);
-            }
-        };
-        let n_threads = std::thread::available_parallelism().map_or(1, usize::from).min(blobs.len());
-        std::thread::scope(|scope| {
-            // Where no thread can be had, this one does the work.
-            for _ in 1..n_threads {
-                let _ = std::thread::Builder::new().spawn_scoped(scope, work);
-            }
-            work();
-        });
+        let digest_of = |at: usize| self.digest_of(blobs[at].range.clone(), blobs[at].algorithm);
+        let digests = par_map(blobs.len(), available_threads(), || (), |(), at| Ok::<_, Infallible>(digest_of(at)));
+        for (blob, digest) in blobs.iter().zip(digests.into_iter().flatten()) {
+            blob.judge(digest, &mut verified, &mut failures);
+        }
         failures.sort_by_key(|(index, _)| *index);
         verified.failures = failures.into_iter().map(|(_, error)| error).collect();
         verified

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+
+use carton_tensor::parallel::par_map;
 
 use super::compress::{SAMPLE_LENGTH, is_worth_it, n_samples};
 use super::header::{ALIGNED_FROM, Shape};
@@ -16,6 +17,9 @@ use crate::{links, manifest};
 
 /// The name of the metadata file.
 const CARTON_TOML: &str = "carton.toml";
+
+/// The number of files that a thread looks at before it takes the next ones.
+const CHUNK: usize = 16;
 
 /// Files up to this size are compressed in memory; above it, `Auto` takes Zstandard.
 pub(super) const IN_MEMORY_LIMIT: u64 = 8 << 20;
@@ -95,42 +99,27 @@ pub(super) fn make(
     let in_place: Vec<bool> = entries.iter_mut().map(|(_, content)| take_in_place(content)).collect();
     check_names(&entries, &tail)?;
 
-    // Sizes and samples are read by all threads, each taking the next few files.
-    let next = AtomicUsize::new(0);
-    let decide = || -> Result<Vec<(usize, u64, Treatment)>, ArchiveError> {
-        let mut decided = Vec::new();
-        loop {
-            let start = next.fetch_add(16, Ordering::Relaxed);
-            if start >= entries.len() {
-                return Ok(decided);
-            }
-            let end = entries.len().min(start + 16);
-            for (index, (_, content)) in entries.iter().enumerate().take(end).skip(start) {
-                let size = size(content)?;
-                let compression = if in_place[index] { Compression::Stored } else { compression };
-                let treatment = match treatment(content, size, compression)? {
-                    Treatment::InMemory(Method::Stored) if in_place[index] && size > 0 => Treatment::Stored,
-                    treatment => treatment,
-                };
-                decided.push((index, size, treatment));
-            }
-        }
+    // All threads read sizes and samples, each of the next few files.
+    let decide = |index: usize| -> Result<(u64, Treatment), ArchiveError> {
+        let content = &entries[index].1;
+        let size = size(content)?;
+        let compression = if in_place[index] { Compression::Stored } else { compression };
+        Ok(match treatment(content, size, compression)? {
+            Treatment::InMemory(Method::Stored) if in_place[index] && size > 0 => (size, Treatment::Stored),
+            treatment => (size, treatment),
+        })
     };
-    let mut decisions = vec![(0, Treatment::Stored); entries.len()];
-    std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads.min(entries.len() / 16)).map(|_| scope.spawn(decide)).collect();
-        let mut all = decide()?;
-        for other in others {
-            match other.join() {
-                Ok(decided) => all.extend(decided?),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        }
-        for (index, size, treatment) in all {
-            decisions[index] = (size, treatment);
-        }
-        Ok::<_, ArchiveError>(())
-    })?;
+    let n_chunks = entries.len().div_ceil(CHUNK);
+    let decisions = par_map(
+        n_chunks,
+        threads,
+        || (),
+        |(), chunk| {
+            let end = entries.len().min((chunk + 1) * CHUNK);
+            (chunk * CHUNK..end).map(decide).collect::<Result<Vec<_>, _>>()
+        },
+    )?;
+    let decisions = decisions.into_iter().flatten();
 
     let decided = entries.into_iter().zip(decisions).zip(in_place);
     let planned = |(((name, content), (size, treatment)), in_place)| Planned {

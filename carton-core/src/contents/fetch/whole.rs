@@ -3,9 +3,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use carton_tensor::parallel::par_for_each;
+
 use super::Fetch;
 use super::archived::Small;
-use crate::cache::{SHARED_FROM, workers};
+use crate::cache::SHARED_FROM;
 use crate::contents::origin::Origin;
 use crate::contents::progress::{Meter, silent};
 use crate::contents::{Contents, ContentsError, Place};
@@ -28,7 +30,7 @@ impl Contents {
         let fetch = Fetch { contents: self, cache, access, activity: Arc::clone(activity) };
         let archive = archive.with_source(near);
         let (small, large): (Vec<usize>, Vec<usize>) = self.archived().partition(|index| self.is_small(*index));
-        workers::run(large.len(), |at| fetch.keep(&archive, large[at], &mut Small::new(cache)))?;
+        par_for_each(large.len(), |at| fetch.keep(&archive, large[at], &mut Small::new(cache)))?;
         let mut files = Small::new(cache);
         small.into_iter().try_for_each(|index| fetch.keep(&archive, index, &mut files))?;
         files.store()?;

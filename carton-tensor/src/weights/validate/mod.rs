@@ -6,12 +6,12 @@ use std::sync::OnceLock;
 use super::description::{Description, ExpectedTensor, Quantization, ValueRange};
 use super::load::{select, verifying_reader};
 use super::options::LoadOptions;
-use super::parallel::available_threads;
 use super::pieces::Data;
 use super::statistics::Statistics;
 use super::{SCALE_SUFFIX, Weights, WeightsError};
 use crate::element_count;
 use crate::files::{ElementType, Entry, RawTensor, TensorFile, TensorFileError};
+use crate::parallel::available_threads;
 
 mod finding;
 mod numbers;

@@ -1,20 +1,32 @@
-//! Work shared among threads: numbered items, taken in order by whichever thread is free.
+//! Parallel maps over numbered items, which the threads take in order. All threads end before a call returns.
+//!
+//! Every crate of this workspace shares work among cores by these functions. They are no part of the public API.
 
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-/// As many threads as the machine runs at once.
-pub(crate) fn available_threads() -> usize {
+/// The number of threads that the machine runs at once.
+#[must_use]
+pub fn available_threads() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Calls `work` once for each of `n_items` on up to `n_threads` threads, the calling one among them, and returns the results
-/// in the order of the items. Each thread makes a state of its own first and hands it to every call.
+/// Calls `work` once for each number below `n_items`, on all cores.
 ///
-/// After an error no further item is begun. The error returned is that of the lowest item that failed: items are begun
-/// in order, so it is the one that a single thread would have met.
-pub(crate) fn share<S, R: Send, E: Send>(
+/// # Errors
+/// As [`par_map`].
+pub fn par_for_each<E: Send>(n_items: usize, work: impl Fn(usize) -> Result<(), E> + Sync) -> Result<(), E> {
+    par_map(n_items, available_threads(), || (), |(), item| work(item)).map(drop)
+}
+
+/// Calls `work` once for each number below `n_items` on up to `n_threads` threads, the calling one among them, and returns the
+/// results in the order of the items. Each thread calls `state` once and hands the result to all of its calls of `work`.
+///
+/// # Errors
+/// What `work` returns for the lowest item that fails. Items are begun in order, so a single thread would return the same error.
+/// After an error no further item is begun.
+pub fn par_map<S, R: Send, E: Send>(
     n_items: usize,
     n_threads: usize,
     state: impl Fn() -> S + Sync,
@@ -75,9 +87,22 @@ mod tests {
     fn results_come_in_order_whatever_the_threads() {
         for n_threads in [0, 1, 2, 7, 100] {
             for n_items in [0, 1, 2, 1000] {
-                let results = share(n_items, n_threads, || (), |(), item| Ok::<_, Infallible>(item * 2)).unwrap();
+                let results = par_map(n_items, n_threads, || (), |(), item| Ok::<_, Infallible>(item * 2)).unwrap();
                 assert_eq!(results, (0..n_items).map(|item| item * 2).collect::<Vec<_>>());
             }
+        }
+    }
+
+    #[test]
+    fn each_item_is_worked_on_once() {
+        for n_items in [0, 1, 2, 1000] {
+            let counts: Vec<AtomicUsize> = (0..n_items).map(|_| AtomicUsize::new(0)).collect();
+            let result = par_for_each(n_items, |item| {
+                counts[item].fetch_add(1, Ordering::Relaxed);
+                Ok::<_, Infallible>(())
+            });
+            assert_eq!(result, Ok(()));
+            assert!(counts.iter().all(|count| count.load(Ordering::Relaxed) == 1), "{n_items}");
         }
     }
 
@@ -85,7 +110,7 @@ mod tests {
     fn the_first_error_is_returned_and_nothing_is_begun_after_it() {
         for n_threads in [1, 2, 8] {
             let begun = AtomicUsize::new(0);
-            let result = share(
+            let result = par_map(
                 100_000,
                 n_threads,
                 || (),
