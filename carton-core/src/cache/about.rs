@@ -1,4 +1,4 @@
-//! What a carton is called and where it came from, for people who look into the cache. Nothing else rests on it.
+//! The name and origin of a carton, for people who look into the cache. Nothing else depends on it.
 
 use std::path::PathBuf;
 
@@ -10,15 +10,15 @@ use crate::digest::Sha256Digest;
 
 const NAME: &str = "about";
 const LARGEST_RECORD: u64 = 64 << 10;
-/// A longer name is left out of the record: a list of cartons could not show it.
+/// A longer name is not recorded, because a list of cartons could not show it.
 const LONGEST_NAME: usize = 1 << 10;
 
-/// What is known of a carton besides its files.
+/// What is known about a carton besides its files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct About {
     /// The model's name in its metadata.
     pub(crate) model_name: Option<String>,
-    /// The file or folder that it was loaded from; none if it came from a server.
+    /// The file or folder from which it was loaded; `None` if it came from a server.
     pub(crate) path: Option<PathBuf>,
 }
 
@@ -29,8 +29,8 @@ impl About {
 }
 
 impl Cache {
-    /// Records what is known of a carton that uses the cache, unless it is on record. Where it came from stays on record if this
-    /// does not say.
+    /// Records what is known about a carton that uses the cache, unless the record says the same already. A recorded path is kept if
+    /// `about` has none.
     pub(crate) fn describe(&self, manifest: &Sha256Digest, about: &About) -> Result<(), CacheError> {
         let path = self.carton_root(manifest).join(NAME);
         let known = self.about(manifest);
@@ -45,7 +45,7 @@ impl Cache {
         self.partial()?.publish(&bytes, &path)
     }
 
-    /// What is on record about a carton. A damaged record says nothing.
+    /// Returns what is recorded about a carton. A damaged record counts as missing.
     pub(super) fn about(&self, manifest: &Sha256Digest) -> Option<About> {
         serde_json::from_slice(&read_own_file(&self.carton_root(manifest).join(NAME), LARGEST_RECORD)?).ok()
     }

@@ -1,8 +1,8 @@
 //! The CRC-32 and the size of files whose SHA-256 was verified, by carton.
 //!
-//! A zip archive states both for each of its entries, so that an archive whose bytes are not those of its MANIFEST shows without a
-//! byte being read. They follow from the bytes, and so from the digest: a record is right whichever version of Carton changed the
-//! rest of the cache meanwhile. It is lines of text, sorted by digest:
+//! A zip archive states both for each of its entries. Comparing them shows that an archive does not hold the bytes listed in its
+//! MANIFEST, without reading those bytes. Both follow from the bytes, and so from the digest: a record stays right even if another
+//! version of Carton changes the rest of the cache. The record is lines of text, sorted by digest:
 //!
 //! ```text
 //! carton-checksums 1 <SHA-256 of all that follows>
@@ -18,23 +18,23 @@ use super::record::read_own_file;
 use super::{Cache, CacheError};
 use crate::digest::Sha256Digest;
 
-/// Its name in the folder of its carton.
+/// Name of the record in the folder of its carton.
 pub(super) const CHECKSUMS_NAME: &str = "checksums";
 const HEADER: &str = "carton-checksums 1 ";
-/// A record has about 85 bytes a file, and MANIFEST with as many lines is limited too.
+/// A record takes about 85 bytes per file, and MANIFEST, which has as many lines, is limited too.
 const LARGEST_RECORD: u64 = 512 * 1024 * 1024;
 
 /// What a zip archive states about the bytes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checksum {
-    /// Their CRC-32.
+    /// The CRC-32 of the bytes.
     pub crc32: u32,
-    /// How many there are.
+    /// The number of bytes.
     pub size: u64,
 }
 
 impl Checksum {
-    /// That of these bytes.
+    /// The checksum of these bytes.
     pub(crate) fn of(bytes: &[u8]) -> Self {
         Self { crc32: crc32fast::hash(bytes), size: bytes.len() as u64 }
     }
@@ -50,13 +50,13 @@ impl fmt::Display for Checksum {
 pub(crate) type Checksums = BTreeMap<Sha256Digest, Checksum>;
 
 impl Cache {
-    /// What is on record for a carton. A damaged record is an empty one.
+    /// Returns the recorded checksums of a carton's files. A damaged record counts as empty.
     pub(crate) fn checksums(&self, manifest: &Sha256Digest) -> Checksums {
         read_checksums(&self.checksums_path(manifest)).unwrap_or_default()
     }
 
-    /// Records the checksums of a carton's files in place of those that were on record. The caller answers for them: they are those
-    /// of bytes with these digests.
+    /// Replaces the recorded checksums of a carton's files. The caller guarantees that each checksum was computed from bytes with that
+    /// digest.
     pub(crate) fn remember_checksums(&self, manifest: &Sha256Digest, checksums: &Checksums) -> Result<(), CacheError> {
         self.partial()?.publish(&to_bytes(checksums), &self.checksums_path(manifest))
     }
@@ -66,12 +66,13 @@ impl Cache {
     }
 }
 
-/// Reads a record; none if it is not there or damaged.
+/// Reads a record. Returns `None` if it is missing or damaged.
 pub(super) fn read_checksums(path: &Path) -> Option<Checksums> {
     parse(&read_own_file(path, LARGEST_RECORD)?)
 }
 
-/// The checksum of a regular file; none if there is no such file. `advance` is told of the bytes that were read, and may end it.
+/// Computes the checksum of a regular file; `None` if there is no such file. `advance` is called with the number of bytes just read; its
+/// error ends the work.
 pub(crate) fn checksum_of_file<E: From<CacheError>>(
     path: &Path,
     advance: &dyn Fn(u64) -> Result<(), E>,
@@ -128,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_record_is_read_as_it_was_written_or_not_at_all() {
-        // The check value of CRC-32, as every description of it has it.
+        // The check value that every description of CRC-32 gives.
         assert_eq!(Checksum::of(b"123456789"), Checksum { crc32: 0xCBF4_3926, size: 9 });
         let record: Checksums =
             [b"one".as_slice(), b"another", b""].map(|bytes| (Sha256Digest::of(bytes), Checksum::of(bytes))).into();

@@ -1,7 +1,8 @@
-//! One process makes a file of the cache and the others wait, also while it is downloaded; what was fetched survives a kill.
+//! The right to make a file of the cache, also by downloading it: one process makes the file while the others wait. What was downloaded
+//! survives a kill.
 //!
-//! A folder of `downloads-v1` belongs to whoever holds the lock of the file that it is for. What is in it is the downloader's
-//! business and says nothing about the bytes: only a file that was hashed as a whole leaves it.
+//! A folder of `downloads-v1` belongs to the process that holds the lock of its file. The downloader decides what is in the folder, and
+//! nothing in it is trusted: a file leaves the folder only after all of it was hashed.
 
 use std::fs::{File, Permissions};
 use std::io;
@@ -15,10 +16,10 @@ use super::partial::{Partial, delete_by, remove_tree};
 use super::{Cache, CacheError, DOWNLOADS, Made, create_folder, touch};
 use crate::digest::Sha256Digest;
 
-/// What nobody has gone on with for so long is deleted when the cache is opened.
+/// A download that made no progress for this long is deleted when the cache is opened.
 const LONGEST_INTERRUPTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// The exclusive right to make the file with a certain digest. Dropping it gives the right to the next who waits.
+/// The exclusive right to make the file with a certain digest. Dropping it passes the right to the next waiting process.
 #[derive(Debug)]
 pub(crate) struct FileLock<'a> {
     cache: &'a Cache,
@@ -27,8 +28,8 @@ pub(crate) struct FileLock<'a> {
 }
 
 impl Cache {
-    /// Waits for the right to make a file. Whoever has it looks first whether the file is there by now ([`FileLock::file`]).
-    /// A wait has no end while the holder's download goes on.
+    /// Waits for the right to make a file. The new holder must first check whether the file exists by now ([`FileLock::file`]). The wait
+    /// is not limited while the current holder's download makes progress.
     pub(crate) fn lock_file<E: From<CacheError>>(
         &self,
         digest: &Sha256Digest,
@@ -48,25 +49,25 @@ impl FileLock<'_> {
         self.digest
     }
 
-    /// The file if it is there, with its bytes checked as by [`Cache::file`].
+    /// The file, if the cache has it, with its bytes checked as by [`Cache::file`].
     pub(crate) fn file<E: From<CacheError>>(&self, hashed: &dyn Fn(u64) -> Result<(), E>) -> Result<Option<File>, E> {
         self.cache.checked_file(&self.digest, hashed)
     }
 
-    /// The folder for its download, which may hold what an earlier attempt fetched.
+    /// Returns the folder for the download, creating it if necessary. It may hold what an earlier attempt fetched.
     pub(crate) fn download_folder(&self) -> Result<PathBuf, CacheError> {
         let path = self.cache.download_path(&self.digest);
         if std::fs::symlink_metadata(&path).is_ok_and(|metadata| !metadata.is_dir()) {
             remove_tree(&path).map_err(CacheError::io("delete", &path))?;
         }
         create_folder(&path)?;
-        // It counts as used from now on, even if nothing can be fetched.
+        // The folder counts as used from now on, even if nothing can be fetched.
         touch(&path);
         Ok(path)
     }
 
-    /// Makes the file at `path`, on the cache's file system, the cache's file for this digest, and deletes the rest of the
-    /// download. The caller has hashed its bytes, and nobody can write to it any more.
+    /// Makes the file at `path`, which is on the cache's file system, the cache's file for this digest, and deletes the rest of the
+    /// download. The caller has hashed its bytes, and no other process can write to the file any more.
     pub(crate) fn adopt(&self, path: &Path) -> Result<File, CacheError> {
         let no_file = || CacheError::io("open", path)(io::Error::other("it is not a regular file"));
         let (file, _) = open_regular(path)?.ok_or_else(no_file)?;
@@ -78,26 +79,27 @@ impl FileLock<'_> {
         Ok(file)
     }
 
-    /// Deletes what was downloaded.
+    /// Deletes the folder of the download.
     pub(crate) fn discard(&self) -> Result<(), CacheError> {
         let path = self.cache.download_path(&self.digest);
         remove_tree(&path).map_err(CacheError::io("delete", &path))
     }
 }
 
-/// When something in a folder, or the folder itself, was last changed. Nothing below its folders counts.
+/// Time of the last change of the folder or of an entry directly in it. Entries of its subfolders do not count.
 pub(super) fn last_change(folder: &Path) -> Option<SystemTime> {
     let modified = |path: &Path| std::fs::symlink_metadata(path).and_then(|metadata| metadata.modified()).ok();
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries.filter_map(|entry| modified(&entry.path())).chain(modified(folder)).max()
 }
 
-/// Deletes downloads that nobody has gone on with for long. Costs a stat for each; never keeps a cache from being used.
+/// Deletes downloads that made no progress for a long time. Costs a stat for each download; failures are logged only, so that the cache
+/// stays usable.
 pub(super) fn sweep(cache: &Cache) {
     let Some(limit) = SystemTime::now().checked_sub(LONGEST_INTERRUPTION) else { return };
     for entry in std::fs::read_dir(cache.bucket(DOWNLOADS)).into_iter().flatten().flatten() {
         let is_old = |path: &Path| last_change(path).is_some_and(|time| time < limit);
-        // The folder's own time is the cheap first look: it is never later than the newest in it.
+        // The folder's own time is the cheap first check: it is never later than the newest time in the folder.
         if entry.metadata().and_then(|metadata| metadata.modified()).is_ok_and(|time| time < limit)
             && is_old(&entry.path())
             && let Err(error) = cache.delete_download(&entry.path(), None)
@@ -108,9 +110,9 @@ pub(super) fn sweep(cache: &Cache) {
 }
 
 impl Cache {
-    /// Deletes a folder of the downloads, by way of the trash if there is one, unless somebody works there.
+    /// Deletes a download's folder, through the trash if there is one, unless a process is working in it.
     pub(super) fn delete_download(&self, path: &Path, trash: Option<&Partial>) -> Result<(), CacheError> {
-        // One that is not named for a file is not ours, and has no lock.
+        // A folder whose name is not a digest is not ours, and has no lock.
         let _lock = match path.file_name().and_then(|name| digest_of_name(name, "")) {
             Some(digest) => match lock::try_acquire(&self.lock_path(Made::File, &digest), Mode::Exclusive)? {
                 Some(lock) => Some(lock),

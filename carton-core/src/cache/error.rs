@@ -12,18 +12,18 @@ use crate::digest::Sha256Digest;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CacheError {
-    /// The operating system refused; a full disk ends here too.
+    /// The operating system refused an operation, for example because the disk is full.
     #[error("cannot {action} `{path}`")]
     Io {
-        /// What was tried, as a verb phrase: "write", "create folder".
+        /// The attempted action, as a verb phrase: "write", "create folder".
         action: &'static str,
-        /// The file or folder it was tried on.
+        /// The file or folder of the attempt.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
-    /// The cache folder, or a folder in it, is one that other users could write to.
+    /// Other users could write to the cache folder, or to a folder in it.
     #[error("cache folder `{path}` is not safe to use: expected {expected}, found {found}")]
     Unsafe {
         /// The folder.
@@ -33,7 +33,7 @@ pub enum CacheError {
         /// What they are.
         found: String,
     },
-    /// Another process kept a lock longer than we are ready to wait.
+    /// Another process held a lock for longer than the limit.
     #[error("lock `{path}` is still held by another process after {} s", waited.as_secs())]
     Locked {
         /// The lock file.
@@ -41,14 +41,14 @@ pub enum CacheError {
         /// How long we waited.
         waited: Duration,
     },
-    /// The bytes given for a file are not the ones it is named for.
+    /// The bytes given for a file do not have its digest.
     #[error("digest mismatch for `{name}`: expected {expected}, found {found}")]
     Digest {
-        /// The file, as its owner calls it.
+        /// The file's name, as the caller knows it.
         name: String,
         /// The digest it should have.
         expected: Sha256Digest,
-        /// The digest of the bytes that came.
+        /// The digest of the given bytes.
         found: Sha256Digest,
     },
     /// A path of a model folder is absolute, empty or has `..` in it.
@@ -57,24 +57,24 @@ pub enum CacheError {
         /// The offending path.
         name: String,
     },
-    /// No carton in the cache is called so.
+    /// No carton in the cache matches this name.
     #[error("the cache has no carton `{}`", wanted.escape_debug())]
     NoCarton {
-        /// What was asked for; a URL without what may be secret in it.
+        /// The requested name; a URL without the parts that may be secret.
         wanted: String,
     },
-    /// Several cartons in the cache are called so.
+    /// Several cartons in the cache match this name.
     #[error("`{}` can be any of {} cartons in the cache:{}", wanted.escape_debug(), matches.len(), matches_text(matches))]
     Ambiguous {
-        /// What was asked for; a URL without what may be secret in it.
+        /// The requested name; a URL without the parts that may be secret.
         wanted: String,
-        /// The cartons.
+        /// The matching cartons.
         matches: Vec<CachedCarton>,
     },
     /// A process has the carton loaded.
     #[error("the carton `{}` (manifest {manifest}) is in use", wanted.escape_debug())]
     InUse {
-        /// What was asked for; a URL without what may be secret in it.
+        /// The requested name; a URL without the parts that may be secret.
         wanted: String,
         /// Its manifest hash.
         manifest: Sha256Digest,
@@ -82,7 +82,7 @@ pub enum CacheError {
 }
 
 impl CacheError {
-    /// What the user can do about it, where there is something. A full disk has a hint of its own, wherever it is met.
+    /// What the user can do about the error, if anything. A full disk has its own hint, whichever error reports it.
     pub(crate) fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => return None,
@@ -96,7 +96,7 @@ impl CacheError {
         Some(hint.to_owned())
     }
 
-    /// For `map_err`: wraps what the operating system said with what was tried, and on which path.
+    /// For `map_err`: wraps the operating system's error with the attempted action and the path.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CacheError {
         let path = path.to_path_buf();
         move |source| CacheError::Io { action, path, source }

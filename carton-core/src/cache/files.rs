@@ -1,4 +1,4 @@
-//! Files by the SHA-256 of their bytes.
+//! Files of the cache, by the SHA-256 of their bytes.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -11,24 +11,24 @@ use super::{Cache, CacheError, FILES, Made, Moment, create_folder};
 use crate::digest::{Hasher, Sha256Digest};
 use crate::source::FileIdentity;
 
-/// From this size on a file is kept here and shared by hard links. For smaller ones that would cost more than it saves.
+/// Files of at least this size (bytes) are stored once and shared by hard links. For smaller files that costs more than it saves.
 pub(crate) const SHARED_FROM: u64 = 64 * 1024;
 
-/// Nobody may write to a file of the cache: several models can share it.
+/// Files of the cache are read-only, because several models can share one.
 pub(super) const FILE_MODE: u32 = 0o444;
-/// Hashing this much takes longer than waiting until its result can be remembered.
+/// From this size on (bytes), hashing takes longer than waiting for the clock tick after which the result can be recorded.
 pub(crate) const WORTH_WAITING: u64 = 16 * 1024 * 1024;
 pub(super) const CHUNK_LENGTH: usize = 256 * 1024;
 
 impl Cache {
-    /// Where the file with this digest is when the cache has it.
+    /// Path of the file with this digest, whether or not the cache has it.
     pub(crate) fn file_path(&self, digest: &Sha256Digest) -> PathBuf {
         let name = digest.to_string();
         self.bucket(FILES).join(&name[..2]).join(name)
     }
 
-    /// The file with this digest, open at its start, if the cache has it. Its bytes are checked unless its identity is
-    /// the one recorded when they last were; a damaged file is deleted.
+    /// Returns the file with this digest, open at its start, if the cache has it. Its bytes are hashed unless its identity is the one
+    /// recorded when they were last verified; a damaged file is deleted.
     ///
     /// # Errors
     /// The cache's folders cannot be read.
@@ -36,13 +36,13 @@ impl Cache {
         self.checked_file(digest, &|_| Ok(()))
     }
 
-    /// Whether there is a file with this digest. Nothing is read, so this says nothing about its bytes.
+    /// Whether there is a file with this digest. Reads nothing, so the bytes may still be wrong.
     pub(crate) fn has_file(&self, digest: &Sha256Digest) -> bool {
         std::fs::symlink_metadata(self.file_path(digest)).is_ok_and(|metadata| metadata.is_file())
     }
 
-    /// The bytes of a file, verified, if the cache has it and it has at most `cap` of them. For small files: nothing is
-    /// remembered, and they are hashed at each use. A damaged one is deleted.
+    /// Returns the verified bytes of a file if the cache has it and it has at most `cap` bytes. For small files: no verification is
+    /// recorded, and the file is hashed at each use. A damaged file is deleted.
     ///
     /// # Errors
     /// The cache's folders cannot be read.
@@ -61,17 +61,17 @@ impl Cache {
         Ok(None)
     }
 
-    /// Puts small files into the cache. The caller has verified them.
+    /// Puts small files, which the caller has verified, into the cache.
     ///
     /// # Errors
-    /// A file cannot be written; those before it are in the cache.
+    /// A file cannot be written; the files before it are in the cache.
     pub(crate) fn insert_small(&self, files: &[(Sha256Digest, &[u8])]) -> Result<(), CacheError> {
         let partial = self.partial()?;
         for (digest, bytes) in files {
             let path = partial.fresh_path();
             let mut file = create_file(&path, FILE_MODE)?;
             file.write_all(bytes).map_err(CacheError::io("write", &path))?;
-            // Whatever is there already is replaced: that is as fast as looking whether its bytes are right.
+            // An existing file is replaced: that is as fast as checking whether its bytes are right.
             let place = self.clear_place(digest)?;
             std::fs::rename(&path, &place).map_err(CacheError::io("move into place", &place))?;
         }
@@ -104,8 +104,9 @@ impl Cache {
         Ok(digest)
     }
 
-    /// The file with this digest, open at its start; if the cache does not have it, with the bytes that `feed` hands on.
-    /// `name` is for messages. `advance` is told of bytes that need not be fed, and called with 0 while waiting.
+    /// Returns the file with this digest, open at its start. If the cache does not have it, it is written from the bytes that `feed`
+    /// supplies. `name` is for error messages. `advance` is called with the number of bytes that need not be fed, and with 0 while
+    /// waiting.
     pub(crate) fn obtain_file<E: From<CacheError>>(
         &self,
         digest: &Sha256Digest,
@@ -113,7 +114,7 @@ impl Cache {
         feed: &mut Feed<'_, E>,
         advance: &dyn Fn(u64) -> Result<(), E>,
     ) -> Result<File, E> {
-        // Without the lock at first: the usual case is that it is there.
+        // Try without the lock first: usually the file is there.
         if let Some(file) = self.known_file(digest)? {
             advance(length(&file, digest, self)?)?;
             return Ok(file);
@@ -129,19 +130,19 @@ impl Cache {
         if found != *digest {
             return Err(CacheError::Digest { name: name.to_owned(), expected: *digest, found }.into());
         }
-        // The descriptor we wrote with must not reach a runner.
+        // The descriptor that we wrote with must not reach a runner.
         let readable = File::open(&path).map_err(CacheError::io("open", &path))?;
         self.place(&partial, digest, &path, &file)?;
         Ok(readable)
     }
 
-    /// The file, if a record vouches for it.
+    /// Returns the file if a record says that it was verified.
     fn known_file(&self, digest: &Sha256Digest) -> Result<Option<File>, CacheError> {
         let Some((file, identity)) = open_regular(&self.file_path(digest))? else { return Ok(None) };
         Ok((self.verified(&identity) == Some(Verified::File { sha256: *digest })).then_some(file))
     }
 
-    /// Moves the verified bytes at `path` to their place. The caller holds the file's lock.
+    /// Moves the verified bytes at `path` to their final place. The caller holds the file's lock.
     pub(super) fn place(
         &self,
         partial: &Partial,
@@ -155,7 +156,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Where the file goes. Its folder is there afterwards, and nothing that only a file could replace.
+    /// Returns the final path of the file. Creates its folder, and deletes anything there that a rename of a file could not replace.
     fn clear_place(&self, digest: &Sha256Digest) -> Result<PathBuf, CacheError> {
         let place = self.file_path(digest);
         if let Some(shard) = place.parent() {
@@ -167,7 +168,7 @@ impl Cache {
         Ok(place)
     }
 
-    /// As [`Cache::file`]; `hashed` is told how many bytes were just checked and may end it.
+    /// As [`Cache::file`]. `hashed` is called with the number of bytes just hashed; its error ends the check.
     pub(crate) fn checked_file<E: From<CacheError>>(
         &self,
         digest: &Sha256Digest,
@@ -190,14 +191,14 @@ impl Cache {
         Ok(Some(file))
     }
 
-    /// Deletes a file whose bytes are not the ones it is named for, unless somebody has made it again meanwhile.
+    /// Deletes a file whose bytes do not have the digest in its name, unless another process has made the file again meanwhile.
     pub(super) fn delete_damaged(&self, path: &Path, damaged: &FileIdentity) -> Result<(), CacheError> {
         tracing::warn!(path = %path.display(), "a file of the cache is damaged; it is deleted and made again when needed");
         delete_if_same(path, damaged)
     }
 
-    /// Gives the file that the cache has for `digest` the further name `destination`. The caller holds the file's lock.
-    /// False when the cache does not have it, or when it cannot be linked there.
+    /// Creates a hard link `destination` to the cache's file for `digest`. The caller holds the file's lock. Returns false if the cache
+    /// does not have the file, or if it cannot be linked there.
     pub(super) fn link_file<E: From<CacheError>>(
         &self,
         partial: &Partial,
@@ -207,7 +208,7 @@ impl Cache {
     ) -> Result<bool, E> {
         let Some(file) = self.checked_file(digest, hashed)? else { return Ok(false) };
         if let Err(error) = std::fs::hard_link(self.file_path(digest), destination) {
-            // Too many links, or a file system without: the bytes are then written once more.
+            // Too many links, or a file system without hard links: the bytes are then written again.
             tracing::debug!(%error, path = %destination.display(), "cannot link a file of the cache");
             return Ok(false);
         }
@@ -215,8 +216,8 @@ impl Cache {
         Ok(true)
     }
 
-    /// Makes the verified bytes at `path` the cache's file for `digest`. The caller holds the file's lock. If it cannot be
-    /// linked there the bytes stay unshared, which is no error.
+    /// Makes the verified bytes at `path` the cache's file for `digest`. The caller holds the file's lock. If the file cannot be linked
+    /// there, the bytes stay unshared, which is not an error.
     pub(super) fn share(
         &self,
         partial: &Partial,
@@ -232,14 +233,15 @@ impl Cache {
         Ok(())
     }
 
-    /// Moving or linking changes the inode's time, and with it the identity, but not the bytes: those were just found right.
+    /// Records a file that was just verified and then moved or linked, which changes the inode's change time, and with it the identity,
+    /// but not the bytes.
     fn remember_link(&self, partial: &Partial, digest: &Sha256Digest, file: &File) {
         if let Ok(metadata) = file.metadata() {
             self.remember_quietly(partial, &FileIdentity::of(&metadata), digest);
         }
     }
 
-    /// A record that cannot be written costs another hashing, no more.
+    /// Records a verification. Only logs a failure: it costs another hashing, no more.
     pub(super) fn remember_quietly(&self, partial: &Partial, identity: &FileIdentity, digest: &Sha256Digest) {
         if let Err(error) = self.remember_in(partial, identity, Verified::File { sha256: *digest }) {
             tracing::debug!(%error, "cannot record a verification");
@@ -247,13 +249,13 @@ impl Cache {
     }
 }
 
-/// Takes the bytes of a file, piece by piece.
+/// Receives the bytes of a file, piece by piece.
 pub type Sink<'a, E> = dyn FnMut(&[u8]) -> Result<(), E> + 'a;
 
 /// Calls its argument with all bytes of a file, in order.
 pub(crate) type Feed<'a, E> = dyn FnMut(&mut Sink<'_, E>) -> Result<(), E> + 'a;
 
-/// Creates the file at `path` from the bytes that `feed` hands on.
+/// Creates the file at `path` from the bytes that `feed` supplies. Returns their digest and the open file.
 pub(super) fn write_hashed<E: From<CacheError>>(
     path: &Path,
     feed: &mut Feed<'_, E>,
@@ -271,19 +273,19 @@ fn length(file: &File, digest: &Sha256Digest, cache: &Cache) -> Result<u64, Cach
     Ok(file.metadata().map_err(CacheError::io("inspect", &cache.file_path(digest)))?.len())
 }
 
-/// Opens a regular file without following a link; nothing there, or something else, is none.
+/// Opens a regular file without following a symbolic link. Returns `None` if the path is missing or anything else.
 pub(crate) fn open_regular(path: &Path) -> Result<Option<(File, FileIdentity)>, CacheError> {
     open_with(path, rustix::fs::OFlags::NOFOLLOW)
 }
 
-/// As [`open_regular`], wherever symbolic links lead.
+/// As [`open_regular`], but follows symbolic links.
 pub(crate) fn open_following(path: &Path) -> Result<Option<(File, FileIdentity)>, CacheError> {
     open_with(path, rustix::fs::OFlags::empty())
 }
 
 fn open_with(path: &Path, flags: rustix::fs::OFlags) -> Result<Option<(File, FileIdentity)>, CacheError> {
     use rustix::fs::{Mode, OFlags};
-    // Without NONBLOCK a pipe in a file's place would keep us waiting for ever.
+    // Without NONBLOCK, opening a named pipe here would block forever.
     let flags = flags | OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match rustix::fs::open(path, flags, Mode::empty()) {
         Ok(file) => File::from(file),
@@ -294,9 +296,9 @@ fn open_with(path: &Path, flags: rustix::fs::OFlags) -> Result<Option<(File, Fil
     Ok(metadata.is_file().then(|| (file, FileIdentity::of(&metadata))))
 }
 
-/// What hashing a file found.
+/// The result of hashing a file.
 pub(crate) enum Checked {
-    /// The bytes are right; if there is an identity, it proves that they still are.
+    /// The bytes are right. The identity, if there is one, proves that they stay right for as long as the file has it.
     Right(Option<FileIdentity>),
     /// The bytes have this digest instead.
     Wrong(Sha256Digest),
@@ -335,7 +337,7 @@ pub(crate) fn check_bytes<E: From<CacheError>>(
     Ok(Checked::Right(proven.then_some(before)))
 }
 
-/// Deletes a file unless somebody has put another one in its place.
+/// Deletes a file, unless another file has taken its place.
 pub(super) fn delete_if_same(path: &Path, identity: &FileIdentity) -> Result<(), CacheError> {
     if open_regular(path)?.is_some_and(|(_, now)| (now.device, now.inode) == (identity.device, identity.inode)) {
         remove_tree(path).map_err(CacheError::io("delete", path))?;
@@ -343,7 +345,7 @@ pub(super) fn delete_if_same(path: &Path, identity: &FileIdentity) -> Result<(),
     Ok(())
 }
 
-/// The digest that the name of a file or folder of the cache is, before `suffix`.
+/// Parses the digest in the name of a file or folder of the cache, which is followed by `suffix`.
 pub(super) fn digest_of_name(name: &OsStr, suffix: &str) -> Option<Sha256Digest> {
     name.to_str()?.strip_suffix(suffix)?.parse().ok()
 }

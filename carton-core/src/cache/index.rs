@@ -1,14 +1,14 @@
-//! The identities of all files of a folder, so that a later use notices by a stat which of them changed.
+//! The identities of all files of a folder, so that a later use can tell by a stat of each which of them changed.
 //!
-//! Text, a line for each file, sorted by path: the digest of its bytes (`-` for a folder), then device, inode, size and the
-//! two times of its identity, then its path to the end of the line. The first line names the format and the manifest hash.
+//! The format is text with one line per file, sorted by path: the digest of its bytes (`-` for a folder), then device, inode, size and
+//! the two times of its identity, then its path up to the end of the line. The first line names the format and the manifest hash.
 
 use std::fmt::Write;
 
 use crate::digest::Sha256Digest;
 use crate::source::FileIdentity;
 
-/// An index has about 200 bytes a file.
+/// An index takes about 200 bytes per file.
 pub(super) const LARGEST_INDEX: u64 = 512 * 1024 * 1024;
 
 const HEADER: &str = "carton-folder-index 1";
@@ -16,15 +16,15 @@ const HEADER: &str = "carton-folder-index 1";
 /// One path of an indexed folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Line {
-    /// Relative to the folder, without a newline (MANIFEST could not name it).
+    /// Relative to the folder. It contains no newline, because MANIFEST could not name such a path.
     pub(crate) path: String,
-    /// The digest of the file, or none for a folder.
+    /// The digest of the file, or `None` for a folder.
     pub(crate) digest: Option<Sha256Digest>,
-    /// What lstat said when the bytes were known to be right.
+    /// The result of lstat when the bytes were known to be right.
     pub(crate) identity: FileIdentity,
 }
 
-/// What was known about a folder when it was last complete.
+/// The state of a folder when it was last known to be complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FolderIndex {
     pub(crate) manifest: Sha256Digest,
@@ -53,7 +53,7 @@ impl FolderIndex {
         text.into_bytes()
     }
 
-    /// What `to_bytes` wrote, or nothing when it is damaged in any way: the folder is then hashed again.
+    /// Parses what `to_bytes` wrote. Returns `None` if it is damaged in any way: the folder is then hashed again.
     pub(crate) fn parse(bytes: &[u8]) -> Option<FolderIndex> {
         let text = std::str::from_utf8(bytes).ok()?.strip_suffix('\n')?;
         let mut lines = text.split('\n');

@@ -1,31 +1,31 @@
-//! What is in the cache, for people.
+//! The listing of the cache, for people.
 
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use super::survey::What;
+use super::survey::HolderKind;
 use super::{Cache, CacheError};
 use crate::digest::Sha256Digest;
 
-/// What is in a cache.
+/// The contents of a cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheListing {
-    /// Cartons that have something in the cache, the last used first.
+    /// Cartons that have data in the cache, the most recently used first.
     pub cartons: Vec<CachedCarton>,
-    /// How many files there are that cartons can share.
+    /// The number of files that cartons can share.
     pub n_files: usize,
-    /// Their bytes.
+    /// The size of those files in bytes.
     pub file_bytes: u64,
-    /// The bytes that more than one carton uses.
+    /// The number of bytes that more than one carton uses.
     pub shared_bytes: u64,
     /// Downloads that are going on or were interrupted, the newest first.
     pub downloads: Vec<CachedDownload>,
-    /// All bytes in the cache. What is at several places by links is counted once.
+    /// The size of the whole cache in bytes. A file with several hard links counts once.
     pub bytes: u64,
 }
 
-/// A carton that has something in the cache.
+/// A carton that has data in the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CachedCarton {
@@ -33,34 +33,34 @@ pub struct CachedCarton {
     pub manifest: Sha256Digest,
     /// The model's name in its metadata.
     pub model_name: Option<String>,
-    /// The URL where it was last found, without what may be secret in it; none for one that was loaded from a file.
+    /// The URL where it was last found, without the parts that may be secret; `None` for a carton that was loaded from a file.
     pub address: Option<String>,
-    /// The file or folder that it was last loaded from, if it was.
+    /// The file or folder from which it was last loaded, if any.
     pub path: Option<PathBuf>,
-    /// What it has in the cache, with what it shares with others.
+    /// The bytes that it uses in the cache, including those that it shares with others.
     pub bytes: u64,
-    /// When it was last loaded or looked at.
+    /// When it was last loaded or looked up.
     pub last_used: SystemTime,
-    /// Whether it is loaded now, by any process.
+    /// Whether any process has it loaded now.
     pub in_use: bool,
 }
 
-/// A download that is not complete.
+/// An incomplete download.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CachedDownload {
     /// Its folder.
     pub path: PathBuf,
-    /// The bytes that are there.
+    /// The number of bytes downloaded so far.
     pub bytes: u64,
-    /// When the last of them came.
+    /// When the last of them arrived.
     pub last_change: SystemTime,
-    /// Whether a process is at it, or a loaded carton needs the file.
+    /// Whether a process is downloading it, or a loaded carton needs the file.
     pub in_use: bool,
 }
 
 impl Cache {
-    /// Lists what is in the cache.
+    /// Lists the contents of the cache.
     ///
     /// # Errors
     /// The cache cannot be read.
@@ -70,18 +70,18 @@ impl Cache {
         let (mut cartons, mut downloads) = (Vec::new(), Vec::new());
         for (index, holder) in survey.holders.iter().enumerate() {
             let (bytes, last_used, in_use) = (held[index], holder.last_used, holder.in_use);
-            match &holder.what {
-                What::Carton(_) => cartons.extend(survey.carton(index, &held)),
-                What::Download { path } => {
+            match &holder.kind {
+                HolderKind::Carton(_) => cartons.extend(survey.carton(index, &held)),
+                HolderKind::Download { path } => {
                     downloads.push(CachedDownload { path: path.clone(), bytes, last_change: last_used, in_use });
                 }
-                What::File => {}
+                HolderKind::File => {}
             }
         }
         cartons.sort_by(|one, other| other.last_used.cmp(&one.last_used).then(one.manifest.cmp(&other.manifest)));
         downloads.sort_by(|one, other| other.last_change.cmp(&one.last_change).then(one.path.cmp(&other.path)));
         let length = |path: &PathBuf| std::fs::symlink_metadata(path).map_or(0, |metadata| metadata.len());
-        let is_carton = |holder: &usize| matches!(survey.holders[*holder].what, What::Carton(_));
+        let is_carton = |holder: &usize| matches!(survey.holders[*holder].kind, HolderKind::Carton(_));
         let shared = survey.bytes.values().filter(|bytes| bytes.holders.iter().filter(|h| is_carton(h)).count() > 1);
         Ok(CacheListing {
             cartons,

@@ -7,16 +7,16 @@ use super::CacheError;
 
 pub(super) use crate::process_lock::{Mode, ProcessLock as Lock};
 
-/// How long a lock is waited for. Long enough for another process to write a model of many gigabytes.
+/// How long to wait for a lock: long enough for another process to write a model of many gigabytes.
 pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(15 * 60);
-/// After this long a wait is logged, and again each time it has doubled.
+/// A wait is logged after this time, and again each time the waiting time has doubled.
 const FIRST_LOG: Duration = Duration::from_secs(1);
-/// The pause between two attempts starts here and doubles up to `LONGEST_PAUSE`.
+/// The pause between two attempts starts at this and doubles up to `LONGEST_PAUSE`.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// Waits for the lock at `path`, calling `checkpoint` between attempts so that the caller can give up. When the longest
-/// wait is over, it begins anew if `progress` changed meanwhile: downloads take as long as they take.
+/// Waits for the lock at `path`, calling `checkpoint` between attempts; its error ends the wait. When `longest_wait` is over, the wait
+/// starts again if the result of `progress` has changed meanwhile, because a download may take any time.
 pub(super) fn acquire<E: From<CacheError>>(
     path: &Path,
     mode: Mode,
@@ -24,7 +24,7 @@ pub(super) fn acquire<E: From<CacheError>>(
     progress: &dyn Fn() -> Option<SystemTime>,
     checkpoint: &dyn Fn() -> Result<(), E>,
 ) -> Result<Lock, E> {
-    // The usual case, without a look at the progress.
+    // The usual case, without asking for the progress.
     if let Some(lock) = try_acquire(path, mode)? {
         return Ok(lock);
     }
@@ -56,7 +56,7 @@ pub(super) fn acquire<E: From<CacheError>>(
     }
 }
 
-/// The lock if nobody holds it against us.
+/// Returns the lock, or `None` if another holder has it in a conflicting mode.
 pub(super) fn try_acquire(path: &Path, mode: Mode) -> Result<Option<Lock>, CacheError> {
     Lock::try_acquire(path, mode).map_err(CacheError::io("lock", path))
 }

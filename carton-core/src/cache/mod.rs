@@ -1,11 +1,11 @@
-//! The store under `cache_dir`: files and model folders by their hash, and what is known of files and cartons elsewhere.
+//! The store under `cache_dir`: files and model folders by their hash, and what is known about files and cartons elsewhere.
 //!
-//! Whatever is in a bucket under its final name is complete. It was made under `partial-v1` and moved there as a whole, so
-//! that a process may be killed, or a disk be full, at any moment. The number in a bucket's name grows when its contents
-//! change their form: an older version then leaves what a newer one wrote alone, and the other way round.
+//! Everything in a bucket under its final name is complete. It is made under `partial-v1` and then moved into place as a whole, so a
+//! process can be killed, or the disk can fill up, at any moment. The number in a bucket's name grows when the format of the bucket
+//! changes: older and newer versions of the library then leave each other's files alone.
 //!
 //! ```text
-//! cache_dir/                           0700 when we make it; nobody else may write to it
+//! cache_dir/                           0700 when we create it; no other user may be able to write to it
 //! ├── CACHEDIR.TAG                     tells backup programs to leave the folder out
 //! ├── files-v1/
 //! │   └── 1f/1fbc02…                   a file by the SHA-256 of its bytes, 0444
@@ -16,36 +16,36 @@
 //! ├── downloads-v1/
 //! │   └── 1f0c77…/                     by the digest of the file that it is to become; owned by the holder of its lock
 //! ├── cartons-v1/
-//! │   └── 9e81d0…/                     a carton that uses the cache, by manifest hash; its time is that of the last use
+//! │   └── 9e81d0…/                     a carton that uses the cache, by manifest hash; the folder's time is the last use
 //! │       ├── MANIFEST                 the files it uses
-//! │       ├── about                    what its model is called, and the file or folder it was loaded from
+//! │       ├── about                    the name of its model, and the file or folder from which it was loaded
 //! │       ├── checksums                CRC-32 and size of files that were verified, by their SHA-256
 //! │       ├── uses/5cd101…             a further file it uses, such as the carton itself
 //! │       └── remote-77a3e2…           what is known of it at a URL: version and the parts that describe it
 //! ├── urls-v1/
 //! │   └── 77a3e2….json                 by the SHA-256 of a URL: the carton it last led to
 //! ├── verified-v1/
-//! │   ├── 803-1a2b.json                a file by device and inode: its identity, and what was verified about it
+//! │   ├── 803-1a2b.json                a file by device and inode: its identity, and what was verified of it
 //! │   └── 803-1a2c.folder              an unpacked carton: the identity of each of its files
 //! ├── locks-v1/
 //! │   ├── model-9e81d0….lock           held while that model folder is made or repaired
 //! │   ├── file-1fbc02….lock            held while that file is made, downloaded or linked
-//! │   └── prune.lock                   held shared while a lease is taken, exclusively while it is decided what to delete
+//! │   └── prune.lock                   held shared to take a lease, exclusively to decide what to delete
 //! ├── leases-v1/
-//! │   └── 9e81d0….lock                 held shared while a model is loaded; whoever deletes it holds it exclusively
+//! │   └── 9e81d0….lock                 held shared while a model is loaded, exclusively to delete it
 //! └── partial-v1/
 //!     ├── 4711-0/                      what a process is making
-//!     └── 4711-0.lock                  held by that process; if nobody does, the folder is swept
+//!     └── 4711-0.lock                  held by that process; once it is free, the folder is swept
 //! ```
 //!
-//! What nobody needs any more is deleted on request only: first a carton's registration and its files are moved to
-//! `partial-v1` while no lease can be taken, then they are deleted. A file stays as long as a registered carton uses it.
+//! Unused data is deleted on request only. First the registration of a carton and its files are moved to `partial-v1`, while no lease can
+//! be taken; then they are deleted. A file stays as long as a registered carton uses it.
 //!
-//! All locks are `flock`s, which the kernel drops when their holder dies. Nothing is synced to the disk: after a loss of
-//! power a file can have lost its bytes, which shows in its size, and it is then made again.
+//! All locks are `flock`s, which the kernel releases when their holder dies. Nothing is synced to the disk: a loss of power can truncate
+//! a file. Its size then shows the damage, and the file is made again.
 //!
-//! The cache opens no carton, and fetches nothing: whoever asks for a model folder gives it the bytes of its files
-//! (`ModelFiles`). All it knows of cartons is their MANIFEST, and what it was told about them.
+//! The cache opens no carton and fetches nothing: the caller that asks for a model folder supplies the bytes of its files (`ModelFiles`).
+//! Of a carton the cache knows only the MANIFEST and what its callers recorded.
 
 mod about;
 mod checksums;
@@ -107,10 +107,10 @@ const LEASES: &str = "leases-v1";
 const PARTIAL: &str = "partial-v1";
 const BUCKETS: [&str; 9] = [FILES, MODELS, DOWNLOADS, CARTONS, URLS, VERIFIED, LOCKS, LEASES, PARTIAL];
 
-/// The signature is prescribed by the Cache Directory Tagging Specification.
+/// The signature is the one that the Cache Directory Tagging Specification prescribes.
 const TAG: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55\n# This folder is a cache of Carton's.\n";
 
-/// An opened cache. Cheap to open; many processes and threads may use one folder at a time.
+/// An open cache. Opening one is cheap; many processes and threads may use the same folder at once.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -127,19 +127,19 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// Opens the cache in this folder, making it if it is not there, and sweeps what processes that died left half-made.
+    /// Opens the cache in this folder, creating the folder if necessary, and deletes what dead processes left half-made.
     ///
     /// # Errors
-    /// The folder cannot be made, or other users can write to it: what it holds could not be trusted then.
+    /// The folder cannot be created, or other users can write to it, in which case its contents could not be trusted.
     pub fn open(cache_dir: &Path) -> Result<Cache, CacheError> {
-        // Runners are given paths in it, and have their own working folder.
+        // The path must be absolute: runners are given paths in the cache, and have a working folder of their own.
         let cache_dir = &std::path::absolute(cache_dir).map_err(CacheError::io("resolve", cache_dir))?;
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(cache_dir)
             .map_err(CacheError::io("create folder", cache_dir))?;
-        // Everybody may write to a folder like /tmp, but its sticky bit keeps them from moving our buckets.
+        // Every user may write to a folder like /tmp, but its sticky bit keeps other users from moving our buckets.
         check_folder(cache_dir, |mode| mode & 0o002 == 0 || mode & 0o1000 != 0, "not writable by others")?;
         let cache = Cache { root: cache_dir.to_path_buf(), longest_wait: lock::LONGEST_WAIT };
         for bucket in BUCKETS {
@@ -156,12 +156,12 @@ impl Cache {
         Ok(cache)
     }
 
-    /// The folder it is in.
+    /// The folder of the cache.
     pub fn path(&self) -> &Path {
         &self.root
     }
 
-    /// How long to wait for another process that makes the same thing, 15 minutes unless told otherwise.
+    /// Sets how long to wait for another process that makes the same file or model. The default is 15 minutes.
     #[cfg(test)]
     pub(crate) fn with_longest_wait(self, longest_wait: Duration) -> Cache {
         Cache { longest_wait, ..self }
@@ -171,17 +171,17 @@ impl Cache {
         self.root.join(name)
     }
 
-    /// A folder of our own for something that is being made; on the same file system as the buckets.
+    /// Creates a folder of our own for something that is being made, on the same file system as the buckets.
     fn partial(&self) -> Result<Partial, CacheError> {
         Partial::create(&self.bucket(PARTIAL))
     }
 
-    /// A folder that is deleted with what is in it, or swept should this process die.
+    /// Creates a folder that is deleted together with its contents when dropped, or swept later if this process dies.
     pub(crate) fn temporary_folder(&self) -> Result<TemporaryFolder, CacheError> {
         Ok(TemporaryFolder(self.partial()?))
     }
 
-    /// Waits for the right to make something. The wait has no end while downloads that it needs go on.
+    /// Waits for the right to make a file or a model. The wait is not limited while downloads for it make progress.
     fn lock<E: From<CacheError>>(
         &self,
         made: Made,
@@ -190,7 +190,7 @@ impl Cache {
     ) -> Result<Lock, E> {
         let progress = || match made {
             Made::File => downloads::last_change(&self.download_path(digest)),
-            // A model is made of files, one of which may be on its way.
+            // A model consists of files, one of which may be downloading.
             Made::Model => {
                 let downloads = std::fs::read_dir(self.bucket(DOWNLOADS)).into_iter().flatten().flatten();
                 downloads.filter_map(|entry| downloads::last_change(&entry.path())).max()
@@ -207,7 +207,7 @@ impl Cache {
         self.bucket(LOCKS).join(format!("{kind}-{digest}.lock"))
     }
 
-    /// Keeps the model folder of this manifest hash from being deleted for as long as the lease lives.
+    /// Takes a lease. The model folder of this manifest hash is not deleted while the lease lives.
     fn lease<E: From<CacheError>>(
         &self,
         manifest: &Sha256Digest,
@@ -217,7 +217,7 @@ impl Cache {
         self.lease_under(&no_prune, manifest, checkpoint)
     }
 
-    /// The lock proves that nothing is just being chosen for deletion.
+    /// Takes a lease under the prune lock, which proves that no process is choosing what to delete.
     fn lease_under<E: From<CacheError>>(
         &self,
         _no_prune: &Lock,
@@ -233,7 +233,7 @@ impl Cache {
     }
 }
 
-/// What a lock is for: one process at a time makes it.
+/// What a lock protects: only one process at a time makes it.
 #[derive(Clone, Copy, Debug)]
 enum Made {
     /// A file, by its SHA-256.
@@ -242,13 +242,13 @@ enum Made {
     Model,
 }
 
-/// Held while a model is loaded: what it uses in the cache is not deleted meanwhile.
+/// Held while a model is loaded: nothing that the model uses in the cache is deleted meanwhile.
 #[derive(Debug)]
 pub(crate) struct Lease {
     _lock: Lock,
 }
 
-/// A folder in the partial area for something that is used while it lives and never published.
+/// A folder in the partial area. Its contents are used while it lives and are never published.
 #[derive(Debug)]
 pub(crate) struct TemporaryFolder(Partial);
 
@@ -258,7 +258,7 @@ impl TemporaryFolder {
     }
 }
 
-/// Sets the time of a folder to now. It only says what may go first, so that failing is no error.
+/// Sets the modification time of a folder to now. The time only orders deletions, so a failure is not an error.
 fn touch(path: &Path) {
     use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, utimensat};
     let times = Timestamps {
@@ -270,7 +270,7 @@ fn touch(path: &Path) {
     }
 }
 
-/// Makes a folder that only we can use, unless it is there.
+/// Creates a folder that only this user can access, unless it exists.
 fn create_folder(path: &Path) -> Result<(), CacheError> {
     match DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -278,11 +278,11 @@ fn create_folder(path: &Path) -> Result<(), CacheError> {
     }
 }
 
-/// Whoever can write to the cache could put files there that were never verified, and say that they were.
+/// Refuses a folder that other users can write to: they could put in unverified files, and records that claim verification.
 fn check_folder(path: &Path, is_safe: impl Fn(u32) -> bool, expected: &str) -> Result<(), CacheError> {
     let metadata = std::fs::metadata(path).map_err(CacheError::io("inspect", path))?;
     let user = rustix::process::geteuid().as_raw();
-    // A folder like /tmp is root's, who can do everything anyway.
+    // A folder like /tmp belongs to root, who can do anything in any case.
     let is_owner_safe = metadata.uid() == user || metadata.uid() == 0;
     if !metadata.is_dir() || !is_owner_safe || !is_safe(metadata.mode()) {
         return Err(CacheError::Unsafe {

@@ -1,4 +1,4 @@
-//! Model folders by manifest hash: made once, then found whole by a stat of each file, or repaired.
+//! Model folders by manifest hash. A folder is made once; later uses find it complete by a stat of each file, or repair it.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs::{DirBuilder, File};
@@ -25,48 +25,48 @@ pub(super) const FOLDER_NAME: &str = "model";
 pub(crate) struct ModelFile<'a> {
     /// Its path inside the folder.
     pub path: &'a str,
-    /// The digest of its bytes; for a link, of the bytes of the file it leads to.
+    /// The digest of its bytes; for a symbolic link, of the bytes of its target.
     pub digest: Sha256Digest,
     /// Its length, if it is known.
     pub size: Option<u64>,
-    /// For a symbolic link its target, which leads to another file of the folder.
+    /// For a symbolic link, its target, which is another file of the folder.
     pub symlink: Option<&'a str>,
 }
 
-/// Knows the files of a model and can read or fetch their bytes.
+/// Knows the files of a model, and can read or fetch their bytes.
 pub(crate) trait ModelFiles: Sync {
-    /// What can go wrong while bringing them.
+    /// The error of reading or fetching.
     type Error: From<CacheError> + Send;
 
     /// The files, sorted by path.
     fn files(&self) -> Vec<ModelFile<'_>>;
 
-    /// Called before bytes are asked for, with the files that may need them, so that they can be fetched together. None of them
-    /// is a symbolic link. Some may be files of the cache already: whoever fetches has to look. Called at most once for a model
-    /// folder, while its lock is held.
+    /// Called before bytes are requested, with the files that may need them, so that they can be fetched together. None of them is a
+    /// symbolic link. The cache may have some of them already, so the implementation must check before it fetches. Called at most once
+    /// for a model folder, while its lock is held.
     ///
     /// # Errors
-    /// Whatever keeps the bytes from being fetched.
+    /// The bytes cannot be fetched.
     fn prepare(&self, indices: &[usize]) -> Result<(), Self::Error> {
         let _ = indices;
         Ok(())
     }
 
-    /// Hands on the bytes of the file at this place in the list, in order. They need not be verified: the cache does that. The
-    /// lock of the file with this digest is held meanwhile, so that it must not be waited for.
+    /// Passes the bytes of the file at this index of the list to `sink`, in order. They need not be verified: the cache does that. The
+    /// cache holds the lock of the file with this digest meanwhile, so the implementation must not wait for that lock.
     ///
     /// # Errors
-    /// Those of `sink`, and whatever keeps the bytes from being had.
+    /// Those of `sink`, and those of reading the bytes.
     fn feed(&self, index: usize, sink: &mut Sink<'_, Self::Error>) -> Result<(), Self::Error>;
 
-    /// Told of bytes that are done without being fed, because the cache had them, and called with 0 while it waits.
+    /// Called with the number of bytes that are done without being fed, because the cache had them, and with 0 while the cache waits.
     ///
     /// # Errors
-    /// When the work is not wanted any more; it then ends with this error.
+    /// The work was cancelled. It then ends with this error.
     fn advance(&self, n_bytes: u64) -> Result<(), Self::Error>;
 }
 
-/// A model folder in the cache. It is not deleted while this lives.
+/// A model folder in the cache. It is not deleted while this value lives.
 #[derive(Debug)]
 pub(crate) struct ModelFolder {
     path: PathBuf,
@@ -81,18 +81,18 @@ impl ModelFolder {
 }
 
 impl Cache {
-    /// The folder with the model files of this manifest hash: the one that is there if its files are as they were left,
-    /// else made or repaired from `source`. All bytes in it were verified.
+    /// Returns the folder with the model files of this manifest hash. Uses the existing folder if its files are unchanged; otherwise
+    /// makes or repairs it from `source`. All bytes in it were verified.
     ///
     /// # Errors
-    /// Those of `source`, wrong bytes from it, and what the operating system refuses. Nothing half-made is left.
+    /// Those of `source`, wrong bytes from it, and errors of the operating system. Nothing half-made is left.
     pub(crate) fn model_folder<S: ModelFiles>(
         &self,
         manifest: &Sha256Digest,
         source: &S,
     ) -> Result<ModelFolder, S::Error> {
         let wait = || source.advance(0);
-        // Before looking: what we find may be deleted until we hold it.
+        // Take the lease before looking: without it, what we find may be deleted.
         let lease = self.lease(manifest, &wait)?;
         let work = Work { cache: self, manifest, source, files: source.files(), root: self.model_root(manifest) };
         let folder = ModelFolder { path: work.root.join(FOLDER_NAME), _lease: lease };
@@ -104,7 +104,7 @@ impl Cache {
             return Ok(folder);
         }
         let _lock = self.lock(Made::Model, manifest, &wait)?;
-        // Another process may have made it while we waited.
+        // Another process may have made it while we waited for the lock.
         let found = work.look()?;
         if work.is_whole(&found) {
             work.count_all()?;
@@ -130,17 +130,17 @@ struct Work<'a, S> {
     root: PathBuf,
 }
 
-/// What a look at a model folder found.
-struct Found {
+/// The state of a model folder in the cache.
+struct FolderState {
     exists: bool,
-    /// For each file the identity it was left with, if it still has it.
+    /// For each file, the identity recorded in the index, if the file still has it.
     files: Vec<Option<FileIdentity>>,
     /// Whether no folder gained or lost an entry.
     folders_unchanged: bool,
 }
 
 impl<S: ModelFiles> Work<'_, S> {
-    /// The folders of the model, each after the one it is in; the model folder itself is the empty path.
+    /// The folders of the model, each after its parent; the model folder itself is the empty path.
     fn folders(&self) -> BTreeSet<&str> {
         let mut folders = BTreeSet::from([""]);
         for file in &self.files {
@@ -159,14 +159,14 @@ impl<S: ModelFiles> Work<'_, S> {
         self.root.join(FOLDER_NAME).join(path)
     }
 
-    fn look(&self) -> Result<Found, CacheError> {
-        let nothing = |exists| Found { exists, files: vec![None; self.files.len()], folders_unchanged: false };
+    fn look(&self) -> Result<FolderState, CacheError> {
+        let nothing = |exists| FolderState { exists, files: vec![None; self.files.len()], folders_unchanged: false };
         if std::fs::symlink_metadata(&self.root).is_err() {
             return Ok(nothing(false));
         }
         let index = read_own_file(&self.root.join(INDEX_NAME), LARGEST_INDEX).and_then(|b| FolderIndex::parse(&b));
         let Some(index) = index.filter(|index| index.manifest == *self.manifest) else { return Ok(nothing(true)) };
-        // As `write_index` puts them: folders before files, both sorted by path.
+        // In the order of `write_index`: folders before files, both sorted by path.
         let (folders, files) = index.lines.split_at(index.lines.partition_point(|line| line.digest.is_none()));
         let is_unchanged = |path: &str, digest: Option<Sha256Digest>| {
             let lines = if digest.is_some() { files } else { folders };
@@ -175,7 +175,7 @@ impl<S: ModelFiles> Work<'_, S> {
             (line.digest == digest && FileIdentity::of(&metadata) == line.identity).then_some(line.identity)
         };
         let found = Mutex::new(vec![None; self.files.len()]);
-        // A stat is too short for a job of its own.
+        // A single stat is too short for a job, so a job checks many files.
         const BATCH: usize = 1024;
         let all = self.files.len();
         par_for_each(all.div_ceil(BATCH), |batch| {
@@ -186,10 +186,14 @@ impl<S: ModelFiles> Work<'_, S> {
             Ok::<(), CacheError>(())
         })?;
         let folders_unchanged = self.folders().into_iter().all(|folder| is_unchanged(folder, None).is_some());
-        Ok(Found { exists: true, files: found.into_inner().unwrap_or_else(|p| p.into_inner()), folders_unchanged })
+        Ok(FolderState {
+            exists: true,
+            files: found.into_inner().unwrap_or_else(|p| p.into_inner()),
+            folders_unchanged,
+        })
     }
 
-    fn is_whole(&self, found: &Found) -> bool {
+    fn is_whole(&self, found: &FolderState) -> bool {
         found.exists && found.folders_unchanged && found.files.iter().all(Option::is_some)
     }
 
@@ -197,7 +201,7 @@ impl<S: ModelFiles> Work<'_, S> {
         self.source.advance(self.files.iter().filter_map(|file| file.size).sum())
     }
 
-    /// Largest files first, so that no core is left with one at the end; the others in their order.
+    /// The order of the jobs: large files first, so that none is started last and keeps one core busy alone.
     fn order(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.files.len()).collect();
         order.sort_by_key(|index| std::cmp::Reverse(self.files[*index].size.unwrap_or(u64::MAX) / (1024 * 1024)));
@@ -226,9 +230,8 @@ impl<S: ModelFiles> Work<'_, S> {
         Ok(())
     }
 
-    /// Brings a folder that was changed, or whose index was lost, back to what it should be, file by file: other
-    /// processes may have it in use.
-    fn repair(&self, found: &Found) -> Result<(), S::Error> {
+    /// Repairs a folder that was changed, or whose index was lost. Works file by file, because other processes may be using the folder.
+    fn repair(&self, found: &FolderState) -> Result<(), S::Error> {
         let partial = self.cache.partial()?;
         for folder in self.folders() {
             let path = self.path(folder);
@@ -238,7 +241,7 @@ impl<S: ModelFiles> Work<'_, S> {
             }
         }
         self.remove_strays()?;
-        // Files whose bytes were found right, but without proof that a change would show: they are hashed again next time.
+        // Files whose bytes are right, but whose identity does not prove that they stay so. They are hashed again at the next use.
         let unproven = Mutex::new(HashSet::new());
         let damaged = Mutex::new(HashSet::new());
         let insert = |set: &Mutex<HashSet<usize>>, index| {
@@ -269,7 +272,7 @@ impl<S: ModelFiles> Work<'_, S> {
                 remove_tree(&path).map_err(CacheError::io("delete", &path))?;
             }
             std::fs::rename(&fresh, &path).map_err(CacheError::io("move into place", &path))?;
-            // A rename onto another name of the same inode does nothing, and leaves both.
+            // A rename onto another name of the same inode does nothing, and keeps both names.
             remove_tree(&fresh).map_err(CacheError::io("delete", &fresh))?;
             Ok::<(), S::Error>(())
         })?;
@@ -278,8 +281,8 @@ impl<S: ModelFiles> Work<'_, S> {
         Ok(())
     }
 
-    /// Whether the bytes at a file's place are right, although the index does not say so; if they are, whether a later
-    /// change would show. A hard link made or deleted for another model is the usual reason for a second look.
+    /// Checks a file that does not match the index. Returns `None` if its bytes are wrong. Otherwise returns whether its identity proves
+    /// that they stay right. The usual reason for a mismatch is a hard link made or deleted for another model.
     fn is_right(&self, partial: &Partial, index: usize) -> Result<Option<bool>, S::Error> {
         let file = &self.files[index];
         let path = self.path(file.path);
@@ -302,7 +305,7 @@ impl<S: ModelFiles> Work<'_, S> {
         }
     }
 
-    /// Deletes what does not belong in the folder: its files are all that was verified.
+    /// Deletes everything that does not belong in the folder, because only the model's files were verified.
     fn remove_strays(&self) -> Result<(), CacheError> {
         let folders = self.folders();
         let files: HashSet<&str> = self.files.iter().map(|file| file.path).collect();
@@ -325,7 +328,7 @@ impl<S: ModelFiles> Work<'_, S> {
         Ok(())
     }
 
-    /// Puts a file with the right bytes at `destination`, where nothing is yet.
+    /// Creates a file with the right bytes at `destination`, where nothing exists yet.
     fn produce(&self, partial: &Partial, index: usize, destination: &Path) -> Result<(), S::Error> {
         let file = &self.files[index];
         if let Some(target) = file.symlink {
@@ -336,7 +339,7 @@ impl<S: ModelFiles> Work<'_, S> {
             self.write(index, destination)?;
             return Ok(());
         }
-        // One process writes a shared file, the others wait and link it.
+        // One process writes a shared file; the others wait and link it.
         let _lock = self.cache.lock(Made::File, &file.digest, &|| self.source.advance(0))?;
         if self.cache.link_file(partial, &file.digest, destination, &|_| self.source.advance(0))? {
             return self.source.advance(file.size.unwrap_or(0));
@@ -356,7 +359,7 @@ impl<S: ModelFiles> Work<'_, S> {
         Ok(output)
     }
 
-    /// Records how the files are now. Those that are not to be relied on are left out and hashed at the next use.
+    /// Records the current identities of the files. Unproven ones are left out, and hashed at the next use.
     fn write_index(&self, partial: &Partial, is_proven: impl Fn(usize) -> bool) -> Result<(), CacheError> {
         let identify = |path: &str| {
             let path = self.path(path);
@@ -375,12 +378,12 @@ impl<S: ModelFiles> Work<'_, S> {
     }
 }
 
-/// Runners of this user read it; the cache's own folders keep everybody else out.
+/// Creates a folder that runners can read; the permissions of the cache's own folders keep other users out.
 fn create_shared_folder(path: &Path) -> Result<(), CacheError> {
     DirBuilder::new().mode(0o755).create(path).map_err(CacheError::io("create folder", path))
 }
 
-/// The last line of defence: the names come from a file.
+/// The last line of defence, because the names come from an untrusted file.
 fn check_path(path: &str) -> Result<(), CacheError> {
     match crate::name::check_read(format!("model/{path}").as_bytes()) {
         Ok(_) => Ok(()),

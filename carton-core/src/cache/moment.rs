@@ -1,9 +1,9 @@
-//! When a file's identity may be remembered.
+//! Decides when a file's identity may be recorded: the problem of racy timestamps.
 //!
-//! A file changed twice within one tick of its file system's clock has the same times after both changes. So an identity
-//! proves that the bytes are the ones we hashed only if the hashing began after the tick of the file's last change: every
-//! later change then gets a later time. Local file systems take their times from the kernel's coarse clock, which we can
-//! read; others (network, FUSE, FAT) have clocks and ticks of their own and get a margin of two seconds.
+//! A file that changes twice within one tick of its file system's clock has the same times after both changes. So an identity proves that
+//! the bytes are those that were hashed only if the hashing began after the tick of the file's last change: every later change then gets
+//! a later time. Local file systems take their times from the kernel's coarse clock, which this module reads. Others (network, FUSE, FAT)
+//! have their own clocks and ticks, and get a margin of two seconds.
 
 use std::fs::File;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::source::FileIdentity;
 
 const OTHER_CLOCK_MARGIN_SECONDS: i64 = 2;
-/// The longest a tick of the kernel's clock can be (at 100 Hz), with some room.
+/// An upper bound for a tick of the kernel's clock (10 ms at 100 Hz).
 const LONGEST_TICK: Duration = Duration::from_millis(12);
 
 /// The start of a verification.
@@ -23,14 +23,14 @@ pub(crate) struct Moment {
 }
 
 impl Moment {
-    /// Now, as the file system that holds `file` sees it.
+    /// The present time, as the file system that holds `file` sees it.
     pub(crate) fn now(file: &File) -> Moment {
         let (seconds, nanoseconds) = coarse_clock();
         Moment { seconds, nanoseconds, kernel_clock: uses_kernel_clock(file) }
     }
 
-    /// Now, but if `identity` changed within this very tick, after waiting for the next one. A few milliseconds: worth it
-    /// before hashing something large, which then needs hashing only once.
+    /// The present time. If the file changed within the current tick, first waits for the next one. The wait of a few milliseconds pays
+    /// before hashing a large file, which then needs to be hashed only once.
     pub(crate) fn after_tick_of(file: &File, identity: &FileIdentity) -> Moment {
         let moment = Moment::now(file);
         if moment.kernel_clock && !moment.is_after(identity) {
@@ -40,7 +40,7 @@ impl Moment {
         moment
     }
 
-    /// Whether any change after this moment would show in the identity's times.
+    /// Whether every change after this moment would alter the identity's times.
     pub(crate) fn is_after(&self, identity: &FileIdentity) -> bool {
         let last_change = identity.modified.max(identity.changed);
         if self.kernel_clock {
@@ -57,7 +57,7 @@ fn coarse_clock() -> (i64, u32) {
     (now.tv_sec, u32::try_from(now.tv_nsec).unwrap_or(0))
 }
 
-/// Without a coarse clock to read, one tick before now.
+/// Without a coarse clock to read, returns the time one tick ago.
 #[cfg(not(target_os = "linux"))]
 fn coarse_clock() -> (i64, u32) {
     let now = std::time::SystemTime::now().checked_sub(LONGEST_TICK).unwrap_or(std::time::UNIX_EPOCH);
@@ -106,7 +106,7 @@ mod tests {
         check((10, 500), false, (9, 0), false);
         check((10, 500), false, (8, 500), false);
         check((10, 500), false, (8, 499), true);
-        // The modification time alone can be in the future too: `touch -d` puts it there.
+        // The modification time can also lie in the future: `touch -d` sets it so.
         check((4, 0), true, (3, 0), false);
     }
 }

@@ -1,5 +1,5 @@
-//! Folders for what is being made. Each has a lock held by its maker; what nobody holds is a leftover of a process that
-//! died, and is swept.
+//! Folders for what is being made. The process that makes a folder holds its lock; a folder whose lock is free is a leftover of a process
+//! that died, and is swept.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -12,12 +12,12 @@ use super::lock::{self, Lock, Mode};
 
 const LOCK_SUFFIX: &str = ".lock";
 
-/// A folder of our own in the partial area. Dropping it deletes what is still in it.
+/// A folder of our own in the partial area. Dropping it deletes its remaining contents.
 #[derive(Debug)]
 pub(super) struct Partial {
     path: PathBuf,
     next_name: AtomicU64,
-    /// Dropped after the folder is gone: only then may a sweeper look at it.
+    /// Released after the folder is deleted: only then may a sweeper look at it.
     lock: Option<Lock>,
 }
 
@@ -25,7 +25,7 @@ impl Partial {
     pub(super) fn create(area: &Path) -> Result<Partial, CacheError> {
         static COUNTER: AtomicU64 = AtomicU64::new(0);
         loop {
-            // Processes in different containers may share an id and a cache: a name in use is simply not ours.
+            // Processes in different containers may share a process id and a cache. A name in use belongs to another process.
             let name = format!("{}-{}", std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed));
             let path = area.join(&name);
             let Some(lock) = lock::try_acquire(&area.join(format!("{name}{LOCK_SUFFIX}")), Mode::Exclusive)? else {
@@ -33,7 +33,7 @@ impl Partial {
             };
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => return Ok(Partial { path, next_name: AtomicU64::new(0), lock: Some(lock) }),
-                // A leftover of a process with our id: nobody holds its lock but us.
+                // A leftover of a dead process that had our id: we hold its lock.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     remove_tree(&path).map_err(CacheError::io("delete leftover", &path))?;
                 }
@@ -46,12 +46,12 @@ impl Partial {
         &self.path
     }
 
-    /// A name in this folder that nobody has been given yet.
+    /// A new path in this folder, different at each call.
     pub(super) fn fresh_path(&self) -> PathBuf {
         self.path.join(format!("{}.tmp", self.next_name.fetch_add(1, Ordering::Relaxed)))
     }
 
-    /// Writes a small file as a whole and moves it to `destination`, replacing what was there.
+    /// Writes a small file completely and then moves it to `destination`, replacing any file there.
     pub(super) fn publish(&self, bytes: &[u8], destination: &Path) -> Result<(), CacheError> {
         let temporary = self.fresh_path();
         let mut file = create_file(&temporary, 0o600)?;
@@ -70,12 +70,12 @@ impl Drop for Partial {
     }
 }
 
-/// Creates a file that must not be there yet.
+/// Creates a new file. Fails if the path exists.
 pub(super) fn create_file(path: &Path, mode: u32) -> Result<File, CacheError> {
     OpenOptions::new().write(true).create_new(true).mode(mode).open(path).map_err(CacheError::io("create", path))
 }
 
-/// Deletes a file or a folder with all that is in it; nothing there is fine.
+/// Deletes a file, or a folder with its contents. A missing path is not an error.
 pub(super) fn remove_tree(path: &Path) -> io::Result<()> {
     let removed = match std::fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_dir() => std::fs::remove_dir_all(path),
@@ -88,8 +88,8 @@ pub(super) fn remove_tree(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Deletes a file or a folder by moving it to `trash`, which is quick, or at once if there is no trash or it cannot be moved
-/// there: on a full disk there is no room for a name. Nothing there is fine.
+/// Deletes a file or a folder. Moves it to `trash`, which is quick; deletes it at once if there is no trash or the move fails, as on a
+/// full disk, where there is no room for another name. A missing path is not an error.
 pub(super) fn delete_by(trash: Option<&Partial>, path: &Path) -> Result<(), CacheError> {
     #[cfg(test)]
     super::tests::contention::before_deletion();
@@ -99,8 +99,8 @@ pub(super) fn delete_by(trash: Option<&Partial>, path: &Path) -> Result<(), Cach
     remove_tree(path).map_err(CacheError::io("delete", path))
 }
 
-/// Deletes what processes that died left in the partial area. What cannot be deleted is left and logged: a sweep must
-/// never keep a cache from being used.
+/// Deletes the leftovers of dead processes in the partial area. Failures to delete are only logged: a sweep must never make a cache
+/// unusable.
 pub(super) fn sweep(area: &Path) -> Result<(), CacheError> {
     let entries = std::fs::read_dir(area).map_err(CacheError::io("list", area))?;
     for entry in entries {
@@ -108,7 +108,7 @@ pub(super) fn sweep(area: &Path) -> Result<(), CacheError> {
         let Ok(name) = entry.file_name().into_string() else { continue };
         let name = name.strip_suffix(LOCK_SUFFIX).unwrap_or(&name);
         let lock_path = area.join(format!("{name}{LOCK_SUFFIX}"));
-        // Made before its folder and taken away after it, so holding it means that nobody works there.
+        // The lock file is created before its folder and deleted after it, so holding the lock means that no process works there.
         match lock::try_acquire(&lock_path, Mode::Exclusive) {
             Ok(Some(_lock)) => {
                 if let Err(error) = remove_tree(&area.join(name)) {

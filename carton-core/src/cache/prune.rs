@@ -1,8 +1,8 @@
-//! Deletes what is not needed any more.
+//! Deletes what is no longer needed.
 //!
-//! What goes is decided, and moved out of sight, while no lease can be taken; deleting it afterwards takes its time. A process
-//! that is killed in between leaves files that no carton uses, which the next call deletes, and what it moved, which is swept
-//! when the cache is next opened.
+//! While no lease can be taken, `prune` decides what to delete and moves it to the trash. The slow deletion follows afterwards. A process
+//! that is killed in between leaves files that no carton uses, which the next call deletes, and its trash, which is swept when the cache
+//! is next opened.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -11,47 +11,47 @@ use std::time::{Duration, SystemTime};
 use super::listing::{CachedCarton, CachedDownload};
 use super::lock::{self, Lock, Mode};
 use super::partial::{Partial, delete_by};
-use super::survey::{Holder, Survey, What, entries};
+use super::survey::{Holder, HolderKind, Survey, entries};
 use super::{Cache, CacheError, LEASES, LOCKS, URLS, VERIFIED};
 
-/// What to delete. Without limits that is everything no loaded model uses.
+/// What to delete. Without limits, everything that no loaded model uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PruneOptions {
-    /// Only what was not used for so long.
+    /// Deletes only what was not used for this long.
     pub older_than: Option<Duration>,
-    /// What was not used for the longest time, until the rest takes no more than so many bytes.
+    /// Deletes the least recently used data until the rest takes at most this many bytes.
     pub max_size: Option<u64>,
-    /// Only say what would be deleted.
+    /// Only reports what would be deleted.
     pub dry_run: bool,
 }
 
-/// What was deleted, or would be.
+/// What was deleted, or would be deleted in a dry run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pruned {
-    /// The cartons; files that others use stay, although they count in a carton's bytes.
+    /// The deleted cartons. Files that others use stay, although they count in a carton's bytes.
     pub cartons: Vec<CachedCarton>,
-    /// Interrupted downloads.
+    /// The deleted downloads, which were interrupted.
     pub downloads: Vec<CachedDownload>,
-    /// How many files of the store.
+    /// The number of deleted files of the store.
     pub n_files: usize,
-    /// Bytes that are free now.
+    /// The number of bytes that were freed.
     pub freed: u64,
-    /// Bytes that are left.
+    /// The number of bytes that remain.
     pub remaining: u64,
-    /// How many cartons stayed only because they are loaded.
+    /// The number of cartons that stayed only because they are loaded.
     pub n_in_use: usize,
 }
 
 impl Cache {
-    /// Deletes what is not needed any more. Cartons that any process has loaded stay, with their files, and so do downloads
-    /// that are going on. With both limits, what either of them rules out goes.
+    /// Deletes what is no longer needed. Cartons that any process has loaded stay, with their files, and so do downloads in progress.
+    /// With both limits, everything that either of them selects is deleted.
     ///
     /// # Errors
-    /// Something cannot be read or deleted. The cache is consistent all the same.
+    /// Something cannot be read or deleted. The cache remains consistent.
     pub fn prune(&self, options: &PruneOptions) -> Result<Pruned, CacheError> {
-        // Dropped last: what was moved there is deleted when the lock is free again.
+        // Dropped last, so that the trash is deleted after the lock is released.
         let trash = self.partial().ok();
         let mode = if options.dry_run { Mode::Shared } else { Mode::Exclusive };
         let lock = lock::acquire::<CacheError>(&self.prune_lock_path(), mode, self.longest_wait, &|| None, &|| Ok(()))?;
@@ -61,7 +61,7 @@ impl Cache {
         let mut pruned = survey.report(&goes);
         let would_go = |last_used| options.older_than.is_none_or(|_| is_older(last_used, options, now));
         let holders = survey.holders.iter().zip(&goes).filter(|(_, goes)| !**goes);
-        let is_kept = |holder: &Holder| matches!(holder.what, What::Carton(_)) && holder.in_use;
+        let is_kept = |holder: &Holder| matches!(holder.kind, HolderKind::Carton(_)) && holder.in_use;
         pruned.n_in_use = holders.filter(|(holder, _)| is_kept(holder) && would_go(holder.last_used)).count();
         if !options.dry_run {
             let everything = options.older_than.is_none() && options.max_size.is_none();
@@ -70,8 +70,8 @@ impl Cache {
         Ok(pruned)
     }
 
-    /// Deletes what was chosen under the lock, and what is recorded of it. `forgets` says which records about cartons elsewhere go, by
-    /// when they were made.
+    /// Deletes what was chosen under the lock, together with the records about it. `forgets` decides by modification time which records
+    /// about cartons elsewhere are deleted.
     pub(super) fn carry_out(
         &self,
         survey: &Survey,
@@ -90,16 +90,16 @@ impl Cache {
         Ok(())
     }
 
-    /// The cartons first: a file that is left behind then belongs to nobody, which the next call sees.
+    /// Deletes the cartons first: a file that is then left behind has no holder, and the next call deletes it.
     fn delete(&self, survey: &Survey, goes: &[bool], trash: Option<&Partial>) -> Result<(), CacheError> {
         for (holder, _) in survey.holders.iter().zip(goes).filter(|(_, goes)| **goes) {
-            match &holder.what {
-                What::Carton(carton) => {
+            match &holder.kind {
+                HolderKind::Carton(carton) => {
                     delete_by(trash, &self.carton_root(&carton.manifest))?;
                     delete_by(trash, &self.model_root(&carton.manifest))?;
                 }
-                What::Download { path } => self.delete_download(path, trash)?,
-                What::File => {}
+                HolderKind::Download { path } => self.delete_download(path, trash)?,
+                HolderKind::File => {}
             }
         }
         for file in survey.files.iter().filter(|file| file.holders.iter().all(|holder| goes[*holder])) {
@@ -108,7 +108,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Deletes records about files that are gone, and those that are to be forgotten.
+    /// Deletes records about files that are deleted, and those that `forgets` selects.
     fn forget_verified(
         &self,
         survey: &Survey,
@@ -121,7 +121,7 @@ impl Cache {
             let is_outdated = || entry.metadata().and_then(|metadata| metadata.modified()).is_ok_and(forgets);
             let goes = match entry.file_name().to_str().and_then(inode_of_record).and_then(freed) {
                 Some(is_freed) => is_freed,
-                // About a carton elsewhere.
+                // A record about a carton elsewhere.
                 None => is_outdated(),
             };
             if goes {
@@ -131,7 +131,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Deletes what is known of URLs that led to cartons which are gone.
+    /// Deletes records of URLs whose carton is no longer in the cache.
     fn forget_urls(&self) -> Result<(), CacheError> {
         for entry in entries(&self.bucket(URLS))? {
             if !self.leads_to_carton(&entry.path()) {
@@ -142,7 +142,7 @@ impl Cache {
     }
 }
 
-/// Decides which holders go. Pure.
+/// Decides which holders to delete. Pure.
 fn choose(survey: &Survey, options: &PruneOptions, now: SystemTime) -> Vec<bool> {
     let has_limits = options.older_than.is_some() || options.max_size.is_some();
     let mut goes: Vec<bool> = survey
@@ -151,7 +151,7 @@ fn choose(survey: &Survey, options: &PruneOptions, now: SystemTime) -> Vec<bool>
         .map(|holder| !holder.in_use && (!has_limits || is_older(holder.last_used, options, now)))
         .collect();
     let Some(max_size) = options.max_size else { return goes };
-    // How many hold each piece of data still, and the pieces of each holder.
+    // The number of remaining holders of each piece of data, and the pieces of each holder.
     let mut left: HashMap<(u64, u64), usize> = HashMap::new();
     let mut pieces: Vec<Vec<(u64, u64)>> = vec![Vec::new(); survey.holders.len()];
     let mut total = 0_u64;
@@ -184,21 +184,21 @@ fn choose(survey: &Survey, options: &PruneOptions, now: SystemTime) -> Vec<bool>
 }
 
 fn is_older(time: SystemTime, options: &PruneOptions, now: SystemTime) -> bool {
-    // Longer ago than time itself: nothing is.
+    // If the limit lies before the earliest representable time, nothing is older.
     let limit = |age| now.checked_sub(age);
     options.older_than.is_some_and(|age| limit(age).is_some_and(|limit| time < limit))
 }
 
 impl Survey {
-    /// What is told of those that go. A carton of which the cache has only the record of its use is left out here, as
-    /// [`Cache::list`] leaves it out. `n_in_use` is 0: the caller knows which cartons were meant to go.
+    /// Reports the holders that go. Leaves out a carton of which the cache has only the record of its use, as [`Cache::list`] does. Sets
+    /// `n_in_use` to 0, because only the caller knows which cartons the options selected.
     pub(super) fn report(&self, goes: &[bool]) -> Pruned {
         let held = self.held();
         let (mut cartons, mut downloads) = (BTreeMap::new(), BTreeMap::new());
         for (index, holder) in self.holders.iter().enumerate().filter(|(index, _)| goes[*index]) {
             if let Some(carton) = self.carton(index, &held) {
                 cartons.insert((carton.last_used, carton.manifest), carton);
-            } else if let What::Download { path } = &holder.what {
+            } else if let HolderKind::Download { path } = &holder.kind {
                 let (path, last_change, in_use) = (path.clone(), holder.last_used, holder.in_use);
                 downloads.insert(path.clone(), CachedDownload { path, bytes: held[index], last_change, in_use });
             }
@@ -216,13 +216,13 @@ impl Survey {
     }
 }
 
-/// The device and inode that the record of this name is about.
+/// The device and inode in the name of a record.
 fn inode_of_record(name: &str) -> Option<(u64, u64)> {
     let (device, inode) = name.strip_suffix(".json")?.split_once('-')?;
     Some((u64::from_str_radix(device, 16).ok()?, u64::from_str_radix(inode, 16).ok()?))
 }
 
-/// Deletes the lock files that nobody holds. That is all an exclusive lock does when it is dropped.
+/// Deletes the lock files that are not held: an exclusive lock deletes its file when it is dropped.
 fn delete_locks(folder: &Path) -> Result<(), CacheError> {
     for entry in entries(folder)? {
         if entry.path().extension().is_some_and(|extension| extension == "lock") {

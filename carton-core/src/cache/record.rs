@@ -1,4 +1,4 @@
-//! What was verified, remembered by file identity, so that the same bytes need hashing only once.
+//! Records of verified files by their identity, so that the same bytes are hashed only once.
 
 use std::fs::{File, OpenOptions};
 use std::io::Read;
@@ -13,10 +13,10 @@ use super::{Cache, CacheError, FolderIndex};
 use crate::digest::Sha256Digest;
 use crate::source::FileIdentity;
 
-/// A record is a few hundred bytes; what is larger was not written by us.
+/// A record is a few hundred bytes; a larger file was not written by us.
 const LARGEST_RECORD: u64 = 16 * 1024;
 
-/// What is known about a file with a certain identity.
+/// What was verified about a file with a certain identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verified", rename_all = "snake_case")]
 pub enum Verified {
@@ -27,9 +27,9 @@ pub enum Verified {
     },
     /// A carton whose files matched its MANIFEST.
     Carton {
-        /// SHA-256 of the MANIFEST they were compared with.
+        /// SHA-256 of the MANIFEST with which they were compared.
         manifest_sha256: Sha256Digest,
-        /// Which of its files.
+        /// Which of its files were verified.
         scope: Scope,
     },
 }
@@ -49,13 +49,13 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// Whether what was verified includes all of `other`.
+    /// Whether this scope includes all of `other`.
     #[must_use]
     pub(crate) fn covers(self, other: Self) -> bool {
         self.joined(other) == self
     }
 
-    /// What was verified when both were.
+    /// The smallest scope that covers both.
     fn joined(self, other: Self) -> Self {
         match (self, other) {
             (Self::Everything, _) | (_, Self::Everything) => Self::Everything,
@@ -73,8 +73,8 @@ struct Record {
 }
 
 impl Cache {
-    /// What was verified about the file with exactly this identity. A record that is missing, damaged or not ours says
-    /// nothing.
+    /// Returns what was verified about the file with exactly this identity. A record that is missing, damaged or of another user counts
+    /// as missing.
     pub(crate) fn verified(&self, identity: &FileIdentity) -> Option<Verified> {
         let path = self.record_path(identity);
         let bytes = read_own_file(&path, LARGEST_RECORD)?;
@@ -82,7 +82,7 @@ impl Cache {
         (record.identity == *identity).then_some(record.verified)
     }
 
-    /// Whether the carton with this identity was verified against this MANIFEST, at least as far as `scope`.
+    /// Whether the files in `scope` of the carton with this identity were verified against this MANIFEST.
     pub(crate) fn is_carton_verified(&self, identity: &FileIdentity, manifest: &Sha256Digest, scope: Scope) -> bool {
         match self.verified(identity) {
             Some(Verified::Carton { manifest_sha256, scope: found }) => {
@@ -92,8 +92,8 @@ impl Cache {
         }
     }
 
-    /// Records that files of a carton were verified against this MANIFEST, besides those that already are on record for it. Under
-    /// the same conditions as [`remember`](Self::remember).
+    /// Records that files of a carton were verified against this MANIFEST, in addition to those already recorded for it. The conditions
+    /// of [`remember`](Self::remember) apply.
     pub(crate) fn remember_carton(
         &self,
         identity: &FileIdentity,
@@ -109,8 +109,8 @@ impl Cache {
         self.remember(identity, Verified::Carton { manifest_sha256, scope })
     }
 
-    /// Records what was verified. The caller answers for it: the bytes were hashed, the identity was the same before and
-    /// after, and the hashing began after the tick of its last change.
+    /// Records a verification. The caller guarantees that the bytes were hashed, that the identity was the same before and after, and
+    /// that the hashing began after the tick of the file's last change.
     pub(crate) fn remember(&self, identity: &FileIdentity, verified: Verified) -> Result<(), CacheError> {
         self.remember_in(&self.partial()?, identity, verified)
     }
@@ -128,13 +128,13 @@ impl Cache {
         partial.publish(&bytes, &path)
     }
 
-    /// What was last known of the unpacked carton in the folder with this identity. Only device and inode matter: the
-    /// folder's own times change with every file.
+    /// Returns the index of the unpacked carton in the folder with this identity. Only device and inode matter: the folder's times change
+    /// whenever an entry is added or removed.
     pub(crate) fn folder_index(&self, folder: &FileIdentity) -> Option<FolderIndex> {
         FolderIndex::parse(&read_own_file(&self.folder_index_path(folder), LARGEST_INDEX)?)
     }
 
-    /// Records the identities of an unpacked carton's files, under the same conditions as `remember`.
+    /// Records the identities of an unpacked carton's files. The conditions of `remember` apply.
     pub(crate) fn remember_folder(&self, folder: &FileIdentity, index: &FolderIndex) -> Result<(), CacheError> {
         self.partial()?.publish(&index.to_bytes(), &self.folder_index_path(folder))
     }
@@ -148,7 +148,7 @@ impl Cache {
     }
 }
 
-/// The bytes of a regular file that belongs to us, if it has at most `cap` of them.
+/// The bytes of a regular file that belongs to this user, if it has at most `cap` bytes.
 pub(super) fn read_own_file(path: &Path, cap: u64) -> Option<Vec<u8>> {
     let flags = i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).ok()?;
     let file: File = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;

@@ -1,7 +1,7 @@
-//! Which cartons use the cache, and what each of them uses: `cartons-v1`.
+//! The registry of the cartons that use the cache, and of the files that each of them uses: `cartons-v1`.
 //!
-//! A carton registers when it is leased. The files that its MANIFEST lists, and the further ones it names, are its own until
-//! the registration goes; the time of its folder is that of its last use.
+//! A carton is registered when it is leased. It then holds the files that its MANIFEST lists, and the extra ones that it names, until the
+//! registration is deleted. The modification time of its folder is the time of its last use.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -18,10 +18,10 @@ const USES_NAME: &str = "uses";
 const PRUNE_LOCK: &str = "prune.lock";
 
 impl Cache {
-    /// Keeps the files and the model folder of this carton from being deleted for as long as the lease lives, and records
-    /// that they are used. `extra` are files that MANIFEST does not list, such as the carton itself.
+    /// Takes a lease: the files and the model folder of this carton are not deleted while it lives. Also records the use of the carton.
+    /// `extra` are files that MANIFEST does not list, such as the carton itself.
     ///
-    /// Take it before looking for the files: what was there before may be gone.
+    /// Take the lease before looking for the files: files that were found earlier may have been deleted.
     pub(crate) fn lease_carton<E: From<CacheError>>(
         &self,
         manifest: &Manifest,
@@ -31,15 +31,15 @@ impl Cache {
         let hash = manifest.hash();
         let no_prune = self.hold_off_prune(checkpoint)?;
         let lease = self.lease_under(&no_prune, &hash, checkpoint)?;
-        // A full disk must not keep a carton from being loaded. `prune` leaves all files alone while a carton is leased of
-        // which it does not know what it uses.
+        // A full disk must not keep a carton from being loaded. While a carton is leased whose files are not recorded, `prune` deletes no
+        // file at all.
         if let Err(error) = self.register(&hash, manifest, extra) {
             tracing::debug!(%error, "cannot record the use of a carton");
         }
         Ok(lease)
     }
 
-    /// While this is held nothing is chosen for deletion. Held for moments only, between which `prune` gets its turn.
+    /// While this lock is held, nothing is chosen for deletion. Hold it only briefly, so that `prune` gets its turn.
     pub(crate) fn hold_off_prune<E: From<CacheError>>(
         &self,
         checkpoint: &dyn Fn() -> Result<(), E>,
@@ -67,7 +67,7 @@ impl Cache {
             let uses = root.join(USES_NAME);
             create_folder(&uses)?;
             for digest in extra {
-                // The name says it all: files of no length can be added by many processes without a lock.
+                // The name is the whole record: many processes can add empty files without a lock.
                 match create_file(&uses.join(digest.to_string()), 0o600) {
                     Err(CacheError::Io { source, .. }) if source.kind() == std::io::ErrorKind::AlreadyExists => {}
                     other => drop(other?),
@@ -79,15 +79,15 @@ impl Cache {
     }
 }
 
-/// What a registered carton uses.
+/// The files that a registered carton uses.
 pub(super) struct Uses {
-    /// None if it was never leased, or its MANIFEST is damaged.
+    /// `None` if the carton was never leased, or its MANIFEST is damaged.
     pub(super) manifest: Option<Manifest>,
-    /// The files that MANIFEST does not list.
+    /// The files in use that MANIFEST does not list.
     pub(super) extra: BTreeSet<Sha256Digest>,
 }
 
-/// Reads what a carton registered in `root`. Whatever is damaged is as if it were not there.
+/// Reads a carton's registration from `root`. Damaged parts count as missing.
 pub(super) fn read_uses(root: &Path, hash: &Sha256Digest) -> Uses {
     let manifest = read_own_file(&root.join(MANIFEST_NAME), manifest::MAX_LENGTH as u64)
         .filter(|bytes| Sha256Digest::of(bytes) == *hash)

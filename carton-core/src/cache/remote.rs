@@ -1,4 +1,4 @@
-//! What is remembered of remote cartons: which carton a URL last led to, and the parts of it that describe it.
+//! Records of remote cartons: which carton a URL last led to, and the blocks of the remote file that describe the carton.
 //!
 //! ```text
 //! carton-remote 1 <SHA-256 of the next line>
@@ -23,26 +23,26 @@ use crate::network::Version;
 const MAX_BLOCKS_LENGTH: u64 = 64 << 20;
 const MAX_HEADER_LENGTH: u64 = 1 << 20;
 const MAX_URL_RECORD_LENGTH: u64 = 16 << 10;
-/// One carton may be at several URLs, and at a new one each time if they are signed.
+/// One carton may be at several URLs, and signed URLs are new each time.
 const MAX_REMOTES: usize = 4;
 const MAGIC: &str = "carton-remote 1 ";
 const PREFIX: &str = "remote-";
 
-/// A remote carton as it was last seen: enough to open it again without a request.
+/// A remote carton as it was last seen: enough to open it again without requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RemoteCarton {
-    /// The SHA-256 of the full text of the URL. The URL itself may hold a secret and is not kept.
+    /// The SHA-256 of the full text of the URL. The URL itself may hold a secret and is not stored.
     pub(crate) url_key: Sha256Digest,
-    /// What may be shown of the URL.
+    /// The part of the URL that may be shown.
     pub(crate) address: String,
-    /// The version of the remote file that all else is about.
+    /// The version of the remote file that everything else here describes.
     pub(crate) version: Version,
     /// The carton's manifest hash.
     pub(crate) manifest: Sha256Digest,
-    /// Parts of the remote file by their offset: sorted, without overlaps.
+    /// Parts of the remote file by their offset, sorted and without overlaps.
     pub(crate) blocks: Vec<(u64, Vec<u8>)>,
-    /// The digest of the remote file itself, if it was downloaded as a whole, from a server that sends no parts. The file need not be
-    /// there if the blocks are and every file of the carton is in the cache.
+    /// The digest of the remote file itself, if it was downloaded as a whole because the server sends no ranges. The cache need not have
+    /// that file if it has the blocks and every file of the carton.
     pub(crate) whole: Option<Sha256Digest>,
 }
 
@@ -66,8 +66,8 @@ struct UrlRecord {
 }
 
 impl Cache {
-    /// Remembers a remote carton, in place of what was known about its URL. One that would take too much room is not
-    /// remembered, and its description is fetched again at the next use.
+    /// Records a remote carton, replacing the record of its URL. A carton whose description is too large is not recorded; the description
+    /// is then fetched again at the next use.
     pub(crate) fn remember_remote(&self, carton: &RemoteCarton) -> Result<(), CacheError> {
         let root = self.carton_root(&carton.manifest);
         let path = remote_path(&root, &carton.url_key);
@@ -79,7 +79,7 @@ impl Cache {
         let url_path = self.url_path(&carton.url_key);
         let url_bytes =
             serde_json::to_vec(&url_record).map_err(|error| CacheError::io("write", &url_path)(error.into()))?;
-        // The folder must not go between being made and being used.
+        // The folder must not be deleted between its creation and its use.
         let _no_prune = self.hold_off_prune::<CacheError>(&|| Ok(()))?;
         let partial = self.partial()?;
         create_folder(&root)?;
@@ -90,8 +90,8 @@ impl Cache {
         Ok(())
     }
 
-    /// The carton that this URL led to when it was last used. Asking counts as a use of the carton. A carton that was downloaded as a
-    /// whole, and of which no block is on record, is returned only while its file is in the cache and undamaged.
+    /// Returns the carton that this URL led to when it was last used. The query counts as a use of the carton. A carton that was
+    /// downloaded as a whole, and of which no block is recorded, is returned only while its file is in the cache and undamaged.
     pub(crate) fn remote_by_url(&self, url_key: &Sha256Digest) -> Option<RemoteCarton> {
         let record = self.url_record(&self.url_path(url_key))?;
         let root = self.carton_root(&record.manifest);
@@ -104,7 +104,7 @@ impl Cache {
         Some(carton)
     }
 
-    /// A remote file that was seen to hold this carton: the one used last.
+    /// Returns the most recently recorded remote file that holds this carton.
     pub(crate) fn remote_by_manifest(&self, manifest: &Sha256Digest) -> Option<RemoteCarton> {
         let root = self.carton_root(manifest);
         let is_it = |found: &RemoteCarton| found.manifest == *manifest && self.has_whole(found);
@@ -125,13 +125,13 @@ impl Cache {
         serde_json::from_slice(&read_own_file(path, MAX_URL_RECORD_LENGTH)?).ok()
     }
 
-    /// Whether a file of `urls-v1` still leads to something.
+    /// Whether the carton that a file of `urls-v1` names still has a record of that URL.
     pub(super) fn leads_to_carton(&self, path: &Path) -> bool {
         self.url_record(path)
             .is_some_and(|found| remote_path(&self.carton_root(&found.manifest), &found.url_key).exists())
     }
 
-    /// Failing to tidy up is no reason to fail.
+    /// Deletes all but the newest records. Errors are ignored, because the cleanup is optional.
     fn forget_oldest_remotes(&self, root: &Path) {
         for path in remotes(root).iter().skip(MAX_REMOTES) {
             let url_key = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_prefix(PREFIX));
@@ -149,7 +149,7 @@ fn remote_path(root: &Path, url_key: &Sha256Digest) -> PathBuf {
     root.join(format!("{PREFIX}{url_key}"))
 }
 
-/// The records of a carton, the newest first.
+/// The paths of a carton's records, the newest first.
 pub(super) fn remotes(root: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
     let named = entries.filter(|entry| entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX)));
@@ -161,7 +161,7 @@ pub(super) fn remotes(root: &Path) -> Vec<PathBuf> {
 }
 
 impl RemoteCarton {
-    /// The record, or nothing if it would be one that is not read again.
+    /// The record, or `None` if it would be too large to be read again.
     fn to_bytes(&self) -> std::io::Result<Option<Vec<u8>>> {
         let blocks: Vec<(u64, u64)> = self.blocks.iter().map(|(offset, bytes)| (*offset, bytes.len() as u64)).collect();
         if blocks_length(&blocks).is_none() {
@@ -196,7 +196,7 @@ impl RemoteCarton {
 
 const FIRST_LINE_LENGTH: u64 = MAGIC.len() as u64 + 64 + 1;
 
-/// The bytes that the blocks have together, if the list is one that we write: sorted, without overlaps, not too much.
+/// The total length of the blocks. `None` if the list is not one that we write: sorted, without overlaps, within the limit.
 fn blocks_length(blocks: &[(u64, u64)]) -> Option<u64> {
     let (mut end, mut total) = (0_u64, 0_u64);
     for (offset, length) in blocks {
@@ -209,7 +209,7 @@ fn blocks_length(blocks: &[(u64, u64)]) -> Option<u64> {
     (total <= MAX_BLOCKS_LENGTH).then_some(total)
 }
 
-/// Reads the header of a record, whose first line has the hash of the rest, and tells where the blocks begin.
+/// Reads the header of a record, which the first line's digest covers. Also returns the offset where the blocks begin.
 fn read_header(file: &mut File) -> Option<(Header, u64)> {
     let mut first = [0; FIRST_LINE_LENGTH as usize];
     file.read_exact(&mut first).ok()?;
@@ -224,13 +224,13 @@ fn read_header(file: &mut File) -> Option<(Header, u64)> {
     Some((serde_json::from_slice(&line).ok()?, FIRST_LINE_LENGTH + line.len() as u64))
 }
 
-/// The headers of all records of a carton, the newest first; damaged ones are left out.
+/// The headers of all records of a carton, the newest first. Damaged ones are left out.
 pub(super) fn read_headers(root: &Path) -> Vec<Header> {
     let read = |path: &PathBuf| Some(read_header(&mut open_regular(path).ok()??.0)?.0);
     remotes(root).iter().filter_map(read).collect()
 }
 
-/// Reads a record. One that is damaged in any way is none.
+/// Reads a record. Returns `None` if it is damaged in any way.
 pub(super) fn read_remote(path: &Path) -> Option<RemoteCarton> {
     use std::os::unix::fs::FileExt;
     let (mut file, identity) = open_regular(path).ok()??;
@@ -243,7 +243,7 @@ pub(super) fn read_remote(path: &Path) -> Option<RemoteCarton> {
     let mut blocks = Vec::with_capacity(header.blocks.len());
     let mut position = start;
     for (offset, length) in &header.blocks {
-        // The file was just seen to be as long as all of them together.
+        // Does not allocate more than the file's size: that was just compared with the total length of the blocks.
         let mut bytes = vec![0; usize::try_from(*length).ok()?];
         file.read_exact_at(&mut bytes, position).ok()?;
         hasher.update(&bytes);

@@ -1,28 +1,28 @@
-//! Deletes single cartons by what people call them.
+//! Deletes single cartons, by the names that people give them.
 
 use std::fmt::Write;
 use std::path::PathBuf;
 
 use super::listing::CachedCarton;
 use super::lock::{self, Mode};
-use super::survey::{Survey, What};
+use super::survey::{HolderKind, Survey};
 use super::{Cache, CacheError, Pruned};
 use crate::digest::Sha256Digest;
 use crate::network::{Url, address, shown};
 
-/// A text of at least this many hexadecimal digits can mean a manifest hash that begins with it. Fewer digits begin the hashes of
-/// several cartons too easily.
+/// A text of at least this many hexadecimal digits can mean a manifest hash that begins with it. A shorter prefix fits several cartons
+/// too easily.
 const FEWEST_DIGITS: usize = 8;
 
 impl Cache {
-    /// Deletes these cartons and the files that no other carton uses. Each is named by its model's name, by its manifest hash, of which
-    /// eight or more digits do, or by the URL or the file that it came from.
+    /// Deletes these cartons and the files that no other carton uses. Each is named by its model's name, by its manifest hash or the
+    /// first eight or more digits of it, or by the URL or the file from which it was loaded.
     ///
     /// # Errors
     /// There is no such carton, there are several, or a process has it loaded: nothing is deleted then. Something cannot be read or
-    /// deleted; the cache is consistent all the same.
+    /// deleted; the cache remains consistent.
     pub fn remove(&self, wanted: &[String]) -> Result<Pruned, CacheError> {
-        // Dropped last: what was moved there is deleted when the lock is free again.
+        // Dropped last, so that the trash is deleted after the lock is released.
         let trash = self.partial().ok();
         let path = self.prune_lock_path();
         let lock = lock::acquire::<CacheError>(&path, Mode::Exclusive, self.longest_wait, &|| None, &|| Ok(()))?;
@@ -37,12 +37,12 @@ impl Cache {
     }
 }
 
-/// The holder that a text means.
+/// The index of the holder that a text names.
 fn chosen(survey: &Survey, text: &str) -> Result<usize, CacheError> {
     let wanted = Wanted::new(text);
     let held = survey.held();
-    let cartons = survey.holders.iter().enumerate().filter_map(|(index, holder)| match &holder.what {
-        What::Carton(carton) => Some((index, carton, survey.carton(index, &held)?)),
+    let cartons = survey.holders.iter().enumerate().filter_map(|(index, holder)| match &holder.kind {
+        HolderKind::Carton(carton) => Some((index, carton, survey.carton(index, &held)?)),
         _ => None,
     });
     let mut matches: Vec<(usize, CachedCarton)> = Vec::new();
@@ -54,7 +54,7 @@ fn chosen(survey: &Survey, text: &str) -> Result<usize, CacheError> {
             matches.push((index, carton));
         }
     }
-    // URLs that differ in their query only are shown alike: the one that was given means what it led to.
+    // URLs that differ only in their query are shown alike, so an exact match of the URL takes precedence.
     let mut found = if exact.is_empty() { matches } else { exact };
     let text = shown(text);
     match (found.pop(), found.is_empty()) {
@@ -70,7 +70,7 @@ fn chosen(survey: &Survey, text: &str) -> Result<usize, CacheError> {
     }
 }
 
-/// What a text can mean.
+/// The things that a text can name.
 struct Wanted<'a> {
     text: &'a str,
     /// The first digits of a manifest hash.

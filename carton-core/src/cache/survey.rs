@@ -1,7 +1,7 @@
-//! What is in the cache, who holds it, and how much room it takes.
+//! Surveys the cache: which bytes are in it, what holds them, and how much room they take.
 //!
-//! The same bytes can be at several places: a file of the cache is linked into the folders of the models that use it. They
-//! are counted once, and are gone when the last that holds them is.
+//! The same bytes can have several names: a file of the cache is linked into the folders of the models that use it. They are counted
+//! once, and become free when their last holder is deleted.
 
 use std::collections::HashMap;
 use std::fs::Metadata;
@@ -18,7 +18,7 @@ use super::remote::read_headers;
 use super::{About, CARTONS, Cache, CacheError, CachedCarton, DOWNLOADS, FILES, LEASES, MODELS, Made};
 use crate::digest::Sha256Digest;
 
-/// All that could be deleted, and what would go with it.
+/// Everything that can be deleted, and the bytes that each deletion would free.
 pub(super) struct Survey {
     pub(super) holders: Vec<Holder>,
     pub(super) files: Vec<StoredFile>,
@@ -28,12 +28,12 @@ pub(super) struct Survey {
 
 /// Something that keeps bytes in the cache.
 pub(super) struct Holder {
-    pub(super) what: What,
+    pub(super) kind: HolderKind,
     pub(super) last_used: SystemTime,
     pub(super) in_use: bool,
 }
 
-pub(super) enum What {
+pub(super) enum HolderKind {
     Carton(KnownCarton),
     /// A file that no carton uses.
     File,
@@ -42,14 +42,14 @@ pub(super) enum What {
     },
 }
 
-/// What is known of a carton that uses the cache.
+/// What is known about a carton that uses the cache.
 pub(super) struct KnownCarton {
     pub(super) manifest: Sha256Digest,
     about: About,
-    /// Where it was found, the newest first: the digests of URLs, and what may be shown of them.
+    /// The URLs where it was found, the newest first: their digests, and the parts that may be shown.
     pub(super) addresses: Vec<(Sha256Digest, String)>,
-    /// Whether it has a model folder or a file in the cache. One that is loaded from its own file has nothing here but the record that
-    /// it is used.
+    /// Whether it has a model folder or a file in the cache. A carton that is loaded from its own file has only the record of its use
+    /// here.
     has_files: bool,
 }
 
@@ -66,7 +66,7 @@ pub(super) struct Bytes {
 }
 
 impl Cache {
-    /// Looks at everything. Whoever calls holds the lock that keeps others from choosing what to delete.
+    /// Surveys the whole cache. The lock proves that no process chooses what to delete meanwhile.
     pub(super) fn survey(&self, _no_prune: &Lock) -> Result<Survey, CacheError> {
         let mut survey = Survey { holders: Vec::new(), files: Vec::new(), bytes: HashMap::new() };
         let users = survey.add_cartons(self)?;
@@ -81,17 +81,17 @@ impl Cache {
         if !path.exists() || lock::try_acquire(&path, Mode::Exclusive)?.is_some() {
             return Ok(false);
         }
-        // It may have been somebody else who just looked.
+        // Another process may have held the lock briefly for the same check.
         std::thread::sleep(Duration::from_millis(1));
         Ok(lock::try_acquire(&path, Mode::Exclusive)?.is_none())
     }
 }
 
-/// Which cartons use a file.
+/// The cartons that use each file.
 #[derive(Default)]
 struct Users {
     by_digest: HashMap<Sha256Digest, Vec<usize>>,
-    /// Loaded cartons of which it is not known what they use: they are taken to use everything.
+    /// Loaded cartons whose files are unknown. They are assumed to use every file.
     of_everything: Vec<usize>,
 }
 
@@ -140,7 +140,7 @@ impl Survey {
             let addresses = headers.into_iter().map(|header| (header.url_key, header.address)).collect();
             let (about, has_files) = (cache.about(&hash).unwrap_or_default(), is_there(&model));
             let carton = KnownCarton { manifest: hash, about, addresses, has_files };
-            self.holders.push(Holder { what: What::Carton(carton), last_used, in_use });
+            self.holders.push(Holder { kind: HolderKind::Carton(carton), last_used, in_use });
             self.add_tree(&root, &[holder], Metadata::len)?;
             self.add_tree(&model, &[holder], Metadata::len)?;
         }
@@ -160,7 +160,7 @@ impl Survey {
                     holders.push(self.holders.len());
                     let changed = u64::try_from(metadata.ctime()).unwrap_or(0);
                     let last_used = SystemTime::UNIX_EPOCH + Duration::from_secs(changed);
-                    self.holders.push(Holder { what: What::File, last_used, in_use: false });
+                    self.holders.push(Holder { kind: HolderKind::File, last_used, in_use: false });
                 }
                 self.add(&metadata, &holders, metadata.len());
                 self.files.push(StoredFile { path: entry.path(), holders });
@@ -180,18 +180,18 @@ impl Survey {
             }
             let last_used = last_change(&path).unwrap_or(SystemTime::UNIX_EPOCH);
             let holder = self.holders.len();
-            self.holders.push(Holder { what: What::Download { path: path.clone() }, last_used, in_use });
-            // What has not come yet is a hole.
+            self.holders.push(Holder { kind: HolderKind::Download { path: path.clone() }, last_used, in_use });
+            // The parts that have not been downloaded are holes, which take no room.
             self.add_tree(&path, &[holder], |metadata| metadata.len().min(metadata.blocks().saturating_mul(512)))?;
         }
         Ok(())
     }
 
-    /// Adds all files below a path; nothing there is fine.
+    /// Adds all files below a path. A missing path is not an error.
     fn add_tree(&mut self, path: &Path, holders: &[usize], length: fn(&Metadata) -> u64) -> Result<(), CacheError> {
         let mut paths = vec![path.to_path_buf()];
         while let Some(path) = paths.pop() {
-            // What goes while we look is not counted.
+            // A file that is deleted during the survey is not counted.
             let Ok(metadata) = std::fs::symlink_metadata(&path) else { continue };
             if metadata.is_dir() {
                 paths.extend(entries(&path)?.iter().map(std::fs::DirEntry::path));
@@ -214,15 +214,15 @@ impl Survey {
 
     fn note_files(&mut self) {
         for holder in self.files.iter().flat_map(|file| &file.holders) {
-            if let Some(Holder { what: What::Carton(carton), .. }) = self.holders.get_mut(*holder) {
+            if let Some(Holder { kind: HolderKind::Carton(carton), .. }) = self.holders.get_mut(*holder) {
                 carton.has_files = true;
             }
         }
     }
 
-    /// What is told of a holder if it is a carton that has something in the cache; `held` is what [`held`](Self::held) says.
+    /// Describes a holder if it is a carton that has data in the cache; `held` is the result of [`held`](Self::held).
     pub(super) fn carton(&self, index: usize, held: &[u64]) -> Option<CachedCarton> {
-        let Holder { what: What::Carton(carton), last_used, in_use } = &self.holders[index] else { return None };
+        let Holder { kind: HolderKind::Carton(carton), last_used, in_use } = &self.holders[index] else { return None };
         let address = carton.addresses.first().map(|(_, address)| address.clone());
         (*in_use || carton.has_files || address.is_some()).then(|| CachedCarton {
             manifest: carton.manifest,
@@ -235,12 +235,12 @@ impl Survey {
         })
     }
 
-    /// All bytes, each counted once.
+    /// The total size, each inode counted once.
     pub(super) fn total(&self) -> u64 {
         self.bytes.values().map(|bytes| bytes.length).sum()
     }
 
-    /// For each holder the bytes that it holds, alone or with others.
+    /// For each holder, the bytes that it holds, alone or with others.
     pub(super) fn held(&self) -> Vec<u64> {
         let mut held = vec![0_u64; self.holders.len()];
         for bytes in self.bytes.values() {
@@ -252,7 +252,7 @@ impl Survey {
     }
 }
 
-/// A folder's entries; none if it is gone, or is no folder.
+/// The entries of a folder; none if it is missing or not a folder.
 pub(super) fn entries(folder: &Path) -> Result<Vec<std::fs::DirEntry>, CacheError> {
     match std::fs::read_dir(folder) {
         Ok(entries) => entries.collect::<io::Result<Vec<_>>>().map_err(CacheError::io("list", folder)),

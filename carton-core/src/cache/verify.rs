@@ -1,4 +1,4 @@
-//! Hashes everything again, whatever is remembered: a bad disk changes bytes and leaves the times as they were.
+//! Hashes everything again, whatever the records say: a bad disk changes bytes without changing the times of their file.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -23,29 +23,29 @@ use super::{CARTONS, Cache, CacheError, FILES, FolderIndex, MODELS};
 use crate::digest::{Hasher, Sha256Digest};
 use crate::source::FileIdentity;
 
-/// What hashing the whole cache found.
+/// The result of hashing the whole cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheReport {
-    /// How many files were hashed. One that is at several places by links counts once.
+    /// The number of files that were hashed. A file with several hard links counts once.
     pub n_files: usize,
-    /// Their bytes.
+    /// The number of bytes in them.
     pub n_bytes: u64,
-    /// What was wrong, sorted by path. It is deleted, and made or fetched again when it is next needed.
+    /// The damaged files, sorted by path. They are deleted, and made or fetched again when they are next needed.
     pub damaged: Vec<DamagedFile>,
 }
 
-/// A file of the cache that was not what it should be.
+/// A damaged file of the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DamagedFile {
     /// Where it was.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// A description of the damage.
     pub problem: String,
 }
 
-/// A file that is hashed once, and the places where it is.
+/// A file that is hashed once, and all its paths with the digest that each of them demands.
 struct Job {
     length: u64,
     places: Vec<(PathBuf, Sha256Digest)>,
@@ -58,12 +58,12 @@ struct Findings {
 }
 
 impl Cache {
-    /// Hashes every file of the store and of the model folders again, and checks what is recorded of cartons. What is wrong is
-    /// deleted, also under a loaded model: it will be made again, and was of no use. `advance` is called with the bytes that
-    /// are done and those there are, from several threads.
+    /// Hashes every file of the store and of the model folders again, and checks the records about cartons. Damaged files are deleted,
+    /// even while a model that uses them is loaded: they were of no use, and are made again. `advance` is called from several threads
+    /// with the number of bytes done and the total.
     ///
     /// # Errors
-    /// Something cannot be listed or deleted; those of `advance`, which end the work.
+    /// Something cannot be listed or deleted, or `advance` fails, which ends the work.
     pub fn verify<E: From<CacheError> + Send>(
         &self,
         advance: &(dyn Fn(u64, u64) -> Result<(), E> + Sync),
@@ -115,7 +115,7 @@ impl Cache {
                         }
                     }
                 }
-                // Without its index a folder is hashed as a whole when it is next used.
+                // A folder without an index is hashed completely at its next use.
                 None if std::fs::symlink_metadata(&path).is_ok() => {
                     findings.delete(path, "it is not an index of this folder")?;
                 }
@@ -148,7 +148,7 @@ impl Cache {
 }
 
 impl Findings {
-    /// Adds a file that should have these bytes. One that has gone meanwhile is nobody's loss.
+    /// Adds a file that should have this digest. A file that was deleted meanwhile is skipped.
     fn add(&mut self, path: PathBuf, digest: Sha256Digest, recorded: Option<FileIdentity>) -> Result<(), CacheError> {
         let Ok(metadata) = std::fs::symlink_metadata(&path) else { return Ok(()) };
         if metadata.is_file() {
@@ -156,7 +156,7 @@ impl Findings {
             job.or_insert_with(|| Job { length: metadata.len(), places: Vec::new() }).places.push((path, digest));
             return Ok(());
         }
-        // The links of a model folder have no bytes of their own.
+        // The symbolic links of a model folder have no bytes of their own.
         if metadata.is_symlink() && recorded == Some(FileIdentity::of(&metadata)) {
             return Ok(());
         }
@@ -180,7 +180,7 @@ fn check<E: From<CacheError>>(job: &Job, advance: &dyn Fn(u64) -> Result<(), E>)
         let problem = match &found {
             Ok(found) if found == expected => continue,
             Ok(found) => format!("expected {expected}, found {found}"),
-            // A sector that cannot be read will not become better.
+            // A sector that cannot be read will not recover, so the file is deleted.
             Err(error) => format!("it cannot be read: {error}"),
         };
         delete_if_same(path, &identity)?;

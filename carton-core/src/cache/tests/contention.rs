@@ -1,4 +1,4 @@
-//! Many processes that fetch, load and delete at once, and are killed while they do.
+//! Many processes that fetch, load and delete at once, and are killed while they work.
 
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::process::{Child, Command, Stdio};
@@ -12,7 +12,7 @@ const BEGINS: &str = "begins to work";
 const NEVER: &dyn Fn() -> Result<(), CacheError> = &|| Ok(());
 const PIECE: usize = 16 * 1024;
 
-/// What other processes in the tests below do; the variable names the work and the cache.
+/// The work of the child processes of the tests below. An environment variable names the work and the cache.
 #[test]
 fn worker() {
     let Ok(job) = std::env::var(WORKER) else { return };
@@ -44,11 +44,11 @@ fn worker() {
             cache.prune(&PruneOptions::default()).unwrap();
         }
     }
-    // Nobody reads what the test harness would say now.
+    // The output of the test harness is not read.
     std::process::exit(0);
 }
 
-/// Starts a process and returns when it has said so many times that it begins.
+/// Starts a process, and returns when it has reported that many begun jobs.
 fn spawn(job: &str, cache_dir: &Path, n_begins: usize) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["cache::tests::contention::worker", "--exact", "--nocapture"]);
@@ -86,7 +86,7 @@ fn wanted() -> Vec<u8> {
     (0..2_000_000_u32).flat_map(|number| (number / 3).to_le_bytes()).take(2_000_000).collect()
 }
 
-/// Gets a file as a download does: goes on where an earlier attempt ended, and adopts it. Whether anything was to be done.
+/// Makes a file as a download does: continues an earlier attempt and adopts the file. Returns whether anything had to be done.
 fn fetch(cache: &Cache, bytes: &[u8], pause: Duration) -> bool {
     let digest = Sha256Digest::of(bytes);
     let lock = cache.lock_file(&digest, NEVER).unwrap();
@@ -108,7 +108,7 @@ fn fetch(cache: &Cache, bytes: &[u8], pause: Duration) -> bool {
     true
 }
 
-/// Loads a carton whose files come from elsewhere into the store first, and are read from there.
+/// Loads a carton whose files are first fetched into the store, and are then read from there.
 fn load_remote(cache: &Cache, carton: &Carton) {
     struct Remote<'a>(&'a Cache, &'a Model);
     impl ModelFiles for Remote<'_> {
@@ -135,7 +135,7 @@ fn load_remote(cache: &Cache, carton: &Carton) {
     }
     let _lease = carton.lease(cache);
     let folder = cache.model_folder(&carton.hash(), &Remote(cache, &carton.model)).unwrap();
-    // A deletion that was decided before the lease would come now.
+    // A deletion that was decided before the lease would happen now.
     std::thread::sleep(Duration::from_millis(5));
     carton.model.check(folder.path());
     for (path, bytes) in &carton.model.files {
@@ -179,7 +179,7 @@ fn another_process_goes_on_where_a_killed_one_was() {
     let log = fs::read_to_string(folder.path().join("log")).unwrap();
     let fetched: usize = log.lines().map(|line| line.parse::<usize>().unwrap()).sum();
     println!("killed {n_killed} processes, fetched {fetched} of {} bytes", wanted().len());
-    // What was written and not logged when its process was killed is missing from the log.
+    // Bytes that a process wrote but had not logged when it was killed are missing from the log.
     assert!(fetched <= wanted().len(), "{fetched}");
     assert_eq!(count_files(&cache.bucket(PARTIAL)), 0);
 }
@@ -228,11 +228,11 @@ fn no_load_fails_because_of_a_prune() {
     }
 }
 
-/// How many things the process may delete before it dies as if it were killed.
+/// How many things the process may delete before it exits as if it were killed.
 static DELETIONS_LEFT: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 thread_local! {
-    /// How long this thread waits before it deletes something: what others do meanwhile must not matter.
+    /// How long this thread waits before each deletion. Work of other processes meanwhile must not matter.
     static DELETION_PAUSE: std::cell::Cell<Duration> = const { std::cell::Cell::new(Duration::ZERO) };
 }
 
@@ -262,7 +262,7 @@ fn a_prune_killed_at_any_moment_leaves_a_consistent_cache() {
         assert_eq!(status.code(), None, "killed");
         let carton = &cartons[n_deletions % cartons.len()];
         load_remote(&cache, carton);
-        // What was left behind can be deleted, all but that.
+        // What was left behind can be deleted, except that.
         let lease = carton.lease(&cache);
         cache.prune(&PruneOptions::default()).unwrap();
         assert_eq!(cache.list().unwrap().n_files, carton.model.files.len(), "{n_deletions}");
@@ -296,7 +296,7 @@ fn a_full_disk_can_be_pruned() {
         let error = fs::write(&path, vec![1; 600_000]).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
         drop(lock);
-        // Not one page is left.
+        // The disk is full to the last page.
         assert_eq!(fs::write(folder.path().join("filler"), [1; 8192]).unwrap_err().kind(), io::ErrorKind::StorageFull);
         let small = Carton::new(&[("small", 10)]);
         let lease = small.lease(&cache);
@@ -305,7 +305,7 @@ fn a_full_disk_can_be_pruned() {
         assert_eq!(count_files(&cache.bucket(PARTIAL)), 0);
         drop(lease);
         let pruned = cache.prune(&PruneOptions::default()).unwrap();
-        // The small one could not even say what it uses, and has nothing here that could be listed.
+        // The small carton could not record the files that it uses, and has no data here to list.
         assert_eq!((pruned.cartons.len(), pruned.downloads.len()), (1, 1));
         drop(Carton::new(&[("large", 900_000)]).load(&cache));
     });

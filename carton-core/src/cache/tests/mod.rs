@@ -375,7 +375,7 @@ fn records_hold_for_one_identity_only() {
     let tampered = identify();
     assert_eq!((tampered.size, tampered.modified), (first.size, first.modified));
     check(&tampered, &manifest, Scope::StoredModelFiles, false);
-    // A record that somebody cut says nothing.
+    // A truncated record counts as missing.
     let record = fs::read_dir(cache.bucket(VERIFIED)).unwrap().next().unwrap().unwrap().path();
     let bytes = fs::read(&record).unwrap();
     for length in 0..bytes.len() {

@@ -7,14 +7,14 @@ use crate::cache::lock::{self, Mode};
 use crate::cache::{Cache, CacheError, MODELS};
 use crate::digest::Sha256Digest;
 
-/// What became of a request to delete something.
+/// The result of a request to delete something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Removed {
-    /// It is gone.
+    /// It was deleted.
     Yes,
-    /// Somebody uses it; nothing was done.
+    /// It is in use; nothing was deleted.
     InUse,
-    /// It was not there.
+    /// It did not exist.
     NotThere,
 }
 
@@ -43,7 +43,7 @@ impl Cache {
             return Ok(Removed::InUse);
         };
         let partial = self.partial()?;
-        // Out of sight at once; deleting a large folder takes a while.
+        // The move takes it out of sight at once; deleting a large folder takes a while.
         match std::fs::rename(&root, partial.fresh_path()) {
             Ok(()) => Ok(Removed::Yes),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Removed::NotThere),

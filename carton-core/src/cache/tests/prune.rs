@@ -38,7 +38,7 @@ impl Carton {
         self.manifest.get(&format!("model/{path}")).unwrap()
     }
 
-    /// Makes its last use so many days ago.
+    /// Sets its last use to so many days ago.
     fn age(&self, cache: &Cache, n_days: u32) {
         for path in [cache.carton_root(&self.hash()), cache.model_root(&self.hash())] {
             if let Ok(folder) = File::open(path) {

@@ -1,4 +1,4 @@
-//! What is remembered of remote cartons.
+//! The records of remote cartons.
 
 use super::*;
 use crate::network::Version;
@@ -49,7 +49,7 @@ fn a_carton_that_was_downloaded_as_a_whole_is_known_while_it_is_there() {
     assert!(found().0.is_some());
     fs::remove_file(cache.file_path(&whole)).unwrap();
     assert_eq!(found(), (None, None));
-    // With what describes it, its files are all that is needed.
+    // With the description of the carton in the cache, its files are all that is needed.
     let described = RemoteCarton { whole: Some(whole), ..example_remote("one", "m") };
     cache.remember_remote(&described).unwrap();
     assert_eq!(found(), (Some(described.clone()), Some(described)));

@@ -7,7 +7,7 @@ fn verify(cache: &Cache) -> Vec<String> {
     report.damaged.iter().map(|file| file.path.strip_prefix(cache.path()).unwrap().display().to_string()).collect()
 }
 
-/// Changes a byte as a bad disk does: whatever is known of the file says that it is as it was.
+/// Changes a byte as a bad disk does: every record of the file still matches.
 fn rot(cache: &Cache, path: &Path, digest: Sha256Digest) {
     let modified = fs::metadata(path).unwrap().modified().unwrap();
     damage(path);
