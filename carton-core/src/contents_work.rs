@@ -1,4 +1,4 @@
-//! Work on all files of an open carton: verifying them, and writing them into a folder.
+//! Reads files of an open carton; verifies all of them, or writes them into a folder.
 
 use std::future::IntoFuture;
 use std::path::PathBuf;
@@ -15,19 +15,19 @@ use crate::progress::{ProgressCallback, Stage};
 use crate::settings::progress_setter;
 
 impl Package {
-    /// The SHA-256 of MANIFEST: the model's hash. None for a model that is not in a carton.
+    /// Returns the SHA-256 of MANIFEST, the model's hash; `None` for a model that is not in a carton.
     #[must_use]
     pub fn manifest_sha256(&self) -> Option<Sha256Digest> {
         self.contents().manifest_hash()
     }
 
-    /// What is known about each file without reading it, sorted by path.
+    /// Returns what is known about each file without reading it, sorted by path.
     #[must_use]
     pub fn files(&self) -> Vec<FileInfo> {
         self.contents().files()
     }
 
-    /// Reads a file of at most `cap` bytes and verifies it. It is fetched first if it is elsewhere.
+    /// Reads a file of at most `cap` bytes and verifies it. A file that is elsewhere is fetched first.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), carton_core::Error> {
@@ -40,25 +40,26 @@ impl Package {
     /// ```
     ///
     /// # Errors
-    /// No such file, one that is larger or cannot be fetched, or one that is not what MANIFEST lists.
+    /// The file does not exist, is larger than `cap`, cannot be fetched, or does not match MANIFEST.
     pub fn read_file(&self, path: &str, cap: u64) -> Result<Vec<u8>, Error> {
         Ok(self.contents().read(path, cap)?)
     }
 
-    /// Fills `buffer` with the bytes of a file from `offset` on. The first call verifies the whole file, or finds that this is
-    /// remembered; each later one costs no more than its own bytes. The file is fetched first if it is elsewhere.
+    /// Fills `buffer` with the bytes of a file from `offset` on. The first call verifies the whole file, unless an earlier
+    /// verification is remembered; later calls read only the bytes that they return. A file that is elsewhere is fetched first.
     ///
     /// # Errors
-    /// No such file, one that ends before the buffer is full or cannot be fetched, or one that is not what MANIFEST lists.
+    /// The file does not exist, ends before `buffer` is full, cannot be fetched, or does not match MANIFEST.
     pub fn read_file_range(&self, path: &str, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
         Ok(self.contents().read_range(path, offset, buffer)?)
     }
 
-    /// The bytes of a file as a view of the mapped file that they are in, verified; `None` for a file that is in memory. Nothing is
-    /// copied, and all views share one map.
+    /// Returns the verified bytes of a file as a view of the memory-mapped carton or cached file that holds them; `None` for a
+    /// carton in memory. Nothing is copied, and all views share one map.
     ///
-    /// For cartons that no other program writes to as long as the bytes are used: if the carton is truncated, the next look at
-    /// the bytes ends the process with SIGBUS. A file of the cache stays as it is, even if it is deleted.
+    /// Use it only for cartons that no other program writes to while the bytes are in use: if the carton is truncated, the next
+    /// access to the bytes ends the process with SIGBUS. A file of the cache does not change, and its bytes stay readable even if
+    /// it is deleted.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -73,13 +74,13 @@ impl Package {
     /// ```
     ///
     /// # Errors
-    /// As [`read_file_range`](Self::read_file_range); the system cannot map the file.
+    /// As [`read_file_range`](Self::read_file_range); or the operating system cannot map the file.
     pub fn map_file(&self, path: &str) -> Result<Option<SharedBytes>, Error> {
         Ok(self.contents().map(path)?)
     }
 
-    /// Hashes every file on all cores, whatever is remembered, and reports all that are bad. A carton found good is remembered.
-    /// Files that are elsewhere are fetched first.
+    /// Hashes every file, using all cores and ignoring remembered verifications, and reports all bad files. If none is bad, the
+    /// cache remembers that. Files that are elsewhere are fetched first.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), carton_core::Error> {
@@ -93,29 +94,29 @@ impl Package {
     /// ```
     ///
     /// # Errors
-    /// Only when it cannot be told whether the files are good: they change meanwhile, or cannot be read.
+    /// Only if the verification cannot be completed: files change meanwhile, or cannot be read. A bad file is not an error.
     pub fn verify(&self) -> Verify {
         Verify { package: self.clone(), progress: None }
     }
 
-    /// Writes the carton into the new folder `destination`, as an unpacked carton with the same hash. Every file is verified on the
-    /// way.
+    /// Writes the carton into the new folder `destination`, as an unpacked carton with the same hash. Each file is verified while
+    /// it is written.
     ///
     /// # Errors
-    /// A folder that is not empty or cannot be written, a file that is not what MANIFEST lists. Nothing is left behind then.
+    /// The folder is not empty or cannot be written, or a file does not match MANIFEST. Nothing is left behind then.
     pub fn unpack(&self, destination: impl Into<PathBuf>) -> Unpack {
         Unpack { package: self.clone(), destination: destination.into(), progress: None }
     }
 }
 
-/// The verification of a carton's files: what [`Package::verify`] returns, to be awaited.
+/// The verification of a carton's files, to be awaited. Made by [`Package::verify`].
 #[must_use = "nothing is verified until this is awaited"]
 pub struct Verify {
     package: Package,
     progress: Option<ProgressCallback>,
 }
 
-/// The unpacking of a carton: what [`Package::unpack`] returns, to be awaited.
+/// The unpacking of a carton, to be awaited. Made by [`Package::unpack`].
 #[must_use = "nothing is unpacked until this is awaited"]
 pub struct Unpack {
     package: Package,

@@ -1,4 +1,5 @@
-//! Compares what a model returns with the sample outputs of an example. A sample is an illustration, so a difference is no failure.
+//! Compares the outputs of a model with the sample outputs of an example. A sample is an illustration, so a difference is not a
+//! failure.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +11,13 @@ use crate::metadata::Reference;
 use crate::package::ExampleData;
 use crate::self_test::compare;
 
-/// How an output compares with the sample of an example.
+/// The comparison of one output with the sample of an example.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct SampleResult {
     /// The output's name.
     pub name: String,
-    /// Whether it is like the sample.
+    /// The result of the comparison.
     pub comparison: SampleComparison,
     /// The largest absolute difference, where numbers were compared.
     pub max_abs_diff: Option<f64>,
@@ -26,24 +27,24 @@ pub struct SampleResult {
     pub detail: Option<String>,
 }
 
-/// Whether an output is like the sample of an example. In JSON: `matches`, `differs` and `not_compared`.
+/// Whether an output is close to the sample of an example. In JSON: `matches`, `differs` and `not_compared`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum SampleComparison {
-    /// It is close to the sample.
+    /// The output is close to the sample.
     Matches,
-    /// It is not, or the model did not return it.
+    /// The output is not close to the sample, or the model did not return it.
     Differs,
-    /// The sample is a file, such as an image.
+    /// The sample is a file, such as an image, and was not compared.
     NotCompared,
 }
 
 impl ExampleData<'_> {
-    /// Compares what the model returned with the sample outputs, in the order of their names.
+    /// Compares the outputs of the model with the sample outputs. The results are sorted by output name.
     ///
     /// # Errors
-    /// A sample that cannot be read.
+    /// A sample cannot be read.
     pub fn compare(
         &self,
         outputs: &BTreeMap<String, Tensor>,

@@ -1,7 +1,7 @@
-//! Fetches a file whose SHA-256 is known, and compares it, for whatever is then done with the file.
+//! Fetches a file whose SHA-256 is known, and compares the digest. What happens to the file afterwards is up to the caller.
 //!
-//! The file is made in the folder of its download in the cache, under the lock of its digest ([`FileLock`]): one process fetches
-//! it, and what an interrupted attempt left is gone on with.
+//! The file is written to its download folder in the cache, under the lock of its digest ([`FileLock`]). So only one process
+//! fetches it, and an interrupted attempt is resumed by the next.
 
 use std::path::{Path, PathBuf};
 
@@ -9,29 +9,31 @@ use crate::cache::{CacheError, FileLock};
 use crate::digest::Sha256Digest;
 use crate::download::Download;
 
-/// A complete file on the disk, whose digest was not compared yet.
+/// A complete file on disk whose digest has not been compared yet.
 pub(crate) struct Unverified {
     pub(crate) digest: Sha256Digest,
     pub(crate) file: PathBuf,
 }
 
-/// The errors of attempts at a fetch.
+/// The error type of an attempt at a fetch.
 pub(crate) trait FetchError: From<CacheError> {
-    /// What was fetched for `name` has another digest.
+    /// Makes the error for a file called `name` whose digest is not the expected one.
     fn digest_mismatch(name: &str, expected: Sha256Digest, found: Sha256Digest) -> Self;
 
-    /// Whether the bytes that were fetched are wrong, as opposed to missing.
+    /// Whether the fetched bytes are wrong, as opposed to missing.
     fn is_integrity(&self) -> bool;
 }
 
-/// Fetches the file that `lock` is for, and returns its path in the folder of its download, where it stays until the lock's holder
+/// Fetches the file that `lock` is for. Returns its path in the download folder, where it stays until the holder of the lock
 /// adopts or discards it. Errors call the file `name`.
 ///
-/// An attempt makes the file in the folder that it is given. That folder may hold a download to go on with, which a loss of power
-/// may have damaged: if the bytes are wrong and some of them are from an earlier attempt, everything is fetched again, once.
+/// `attempt` writes the file to the folder that it is given. That folder may hold an earlier download to resume, which a power
+/// failure may have damaged. If the bytes are wrong and some of them are from an earlier attempt, the whole file is fetched once
+/// more.
 ///
 /// # Errors
-/// Those of `attempt`; another digest; a cache that cannot be written to. Only what a later attempt can go on with is left then.
+/// The errors of `attempt`; a digest mismatch; a cache that cannot be written. After an error, only what a later attempt can
+/// resume is left.
 pub(crate) fn fetch_verified<E: FetchError>(
     lock: &FileLock<'_>,
     name: &str,
@@ -48,7 +50,7 @@ pub(crate) fn fetch_verified<E: FetchError>(
         if let Err(error) = &result
             && (error.is_integrity() || !Download::has_begun(&folder))
         {
-            // What is wrong, or cannot be gone on with, only takes room.
+            // Wrong bytes, and bytes that cannot be resumed, only take up space.
             lock.discard()?;
         }
         Ok((result, has_earlier_bytes))

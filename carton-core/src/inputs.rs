@@ -1,10 +1,10 @@
-//! What callers pass to a model: tensors by name, or in the order the carton declares them.
+//! The inputs of a call, as callers pass them: tensors by name, or in the order that the carton declares.
 
 use std::collections::{BTreeMap, HashMap};
 
 use carton_tensor::Tensor;
 
-/// Inputs of one call.
+/// The inputs of one call.
 ///
 /// ```
 /// use carton_core::Inputs;
@@ -19,9 +19,9 @@ use carton_tensor::Tensor;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Inputs {
-    /// By the names the carton declares.
+    /// Tensors by the input names that the carton declares.
     Named(BTreeMap<String, Tensor>),
-    /// In the order in which the carton declares its inputs.
+    /// Tensors in the order in which the carton declares its inputs.
     Positional(Vec<Tensor>),
 }
 

@@ -1,4 +1,4 @@
-//! What benchmarks, tests and fuzz targets of the workspace reach below the public API. It changes without notice.
+//! The parts below the public API that benchmarks, tests and fuzz targets of this workspace use. They change without notice.
 
 pub mod archive {
     pub use crate::archive::{Archive, Content, Entry, EntryKind, Tail, write};
@@ -41,15 +41,15 @@ pub mod model {
 
     pub use crate::contents::{ModelDirectory, ModelRange, ModelRanges};
 
-    /// The verified files of the model as a folder, as runners get them that ask for one.
+    /// Returns a folder with the verified files of the model: what a runner gets that asks for a folder.
     ///
     /// # Errors
-    /// A file that is not what MANIFEST lists or cannot be fetched; a folder that cannot be written.
+    /// A file does not match MANIFEST or cannot be fetched; the folder cannot be written.
     pub fn directory(package: &Package) -> Result<ModelDirectory, Error> {
         Ok(package.contents().model_directory(&silent)?)
     }
 
-    /// Where the verified files of the model are in open files, as runners get them that ask for ranges.
+    /// Returns the verified files of the model as ranges of open files: what a runner gets that asks for ranges.
     ///
     /// # Errors
     /// As [`directory`].

@@ -1,8 +1,8 @@
 //! Carton packs any machine-learning model, untouched, with its metadata, its signature and its own self-tests into one
 //! verifiable file, and runs it from any program.
 //!
-//! The framework that runs the model lives in a *runner*: a process of its own, with tensors in shared memory. A runner
-//! that crashes fails the calls it was working on and is started again by the next one.
+//! The framework that runs the model lives in a *runner*: a separate process, which shares memory with the program to exchange
+//! tensors. If a runner crashes, the calls that it was working on fail, and the next call starts it again.
 //!
 //! ```no_run
 //! use carton_core::{Carton, NumericTensor};
@@ -16,17 +16,19 @@
 //! # }
 //! ```
 //!
-//! [`Carton`] is the way in. Each operation is called with what it needs, told the rest by setters, and awaited:
+//! [`Carton`] is the entry point. Each operation takes its required arguments, has setters for the optional ones, and is awaited:
 //!
-//! - [`Carton::load`] starts a runner; the model is called by [`Carton::infer`], and judged by [`Carton::self_test`];
-//! - [`Carton::open`] gives a [`Package`] without running anything: metadata, files and tensors, [`Package::verify`] and
+//! - [`Carton::load`] starts a runner with the model; [`Carton::infer`] calls the model, and [`Carton::self_test`] runs its
+//!   self-tests;
+//! - [`Carton::open`] returns a [`Package`] without starting a runner: metadata, files and tensors, [`Package::verify`] and
 //!   [`Package::unpack`];
-//! - [`Carton::pack`] writes a carton, [`Carton::shrink`] leaves out files that can be fetched, [`Carton::resolve`] brings them back;
-//! - [`config`] says where things are kept and what is allowed, [`runner`] lists and installs runners, [`cache`] looks after what was
-//!   fetched, [`metadata`] is carton.toml.
+//! - [`Carton::pack`] writes a carton, [`Carton::shrink`] replaces files by links to where they can be fetched,
+//!   [`Carton::resolve`] puts such files back;
+//! - [`config`] holds the folders, permissions and credentials, [`runner`] lists and installs runners, [`cache`] manages
+//!   downloaded files, [`metadata`] is the content of carton.toml.
 //!
-//! An [`Error`] has a [kind](Error::kind), which says what to do about it, and often a [hint](Error::hint). The format is
-//! `spec/carton-format.md`.
+//! An [`Error`] has a [kind](Error::kind), by which a program decides how to react, and often a [hint](Error::hint) for the user.
+//! The file format is specified in `spec/carton-format.md`.
 
 mod archive;
 mod blocking;
@@ -107,7 +109,7 @@ pub use signature::{SignatureMode, UnknownSignatureMode, Violation, ViolationKin
 pub use tensor_data::{Entry as TensorEntry, Index as TensorIndex, TensorFormat};
 pub use unknown_keys::UnknownKey;
 
-/// The errors of the layers, which [`Error`] wraps.
+/// The errors of the lower layers, which [`Error`] wraps.
 pub mod errors {
     pub use crate::archive::ArchiveError;
     pub use crate::cache::CacheError;
@@ -131,7 +133,7 @@ pub mod errors {
     pub use crate::tensor_data::TensorDataError;
 }
 
-/// The README's examples compile.
+/// Compiles the examples of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;

@@ -1,4 +1,4 @@
-//! Runs the self-tests of a loaded carton and compares what comes out with what should.
+//! Runs the self-tests of a loaded carton and compares the outputs with the expected ones.
 
 use std::fmt;
 use std::future::IntoFuture;
@@ -13,8 +13,7 @@ use crate::package::Package;
 use crate::progress::{ProgressEvent, Stage};
 use crate::{Carton, Error, ErrorKind, Inputs};
 
-/// The self-tests of a loaded model, which are about to be run: what [`Carton::self_test`] returns. Setters say how, and `.await` runs
-/// them.
+/// A run of the self-tests of a loaded model. Made by [`Carton::self_test`]; setters configure it, and `.await` runs it.
 #[derive(Debug)]
 #[must_use = "nothing is run until this is awaited"]
 pub struct SelfTests<'a> {
@@ -22,7 +21,7 @@ pub struct SelfTests<'a> {
     settings: SelfTestSettings,
 }
 
-/// How self-tests are run and judged.
+/// How self-tests are run and compared.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SelfTestSettings {
     tolerance: Tolerance,
@@ -30,14 +29,14 @@ pub(crate) struct SelfTestSettings {
 }
 
 impl SelfTests<'_> {
-    /// How far outputs may be from what is expected.
+    /// Sets how far outputs may be from the expected ones.
     pub fn tolerance(mut self, tolerance: Tolerance) -> Self {
         self.settings.tolerance = tolerance;
         self
     }
 
-    /// Whether tensors are views of the mapped carton where they can be, instead of copies of it: for cartons that nobody writes to
-    /// meanwhile. A carton that is truncated then ends the process. Off by default.
+    /// Whether tensors are views of the memory-mapped carton where possible, instead of copies. Off by default. Use it only for
+    /// cartons that no program writes to meanwhile: if the carton is truncated, the process ends with SIGBUS.
     pub fn mapped(mut self, mapped: bool) -> Self {
         self.settings.mapped = mapped;
         self
@@ -53,19 +52,19 @@ impl<'a> IntoFuture for SelfTests<'a> {
     }
 }
 
-/// How the self-tests of a carton went. `Display` counts them: `2 self-tests passed, 1 ran`.
+/// The results of the self-tests of a carton. `Display` counts them: `2 self-tests passed, 1 ran`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct SelfTestReport {
-    /// Whether none of them failed; `true` when there are none. [`counts`](Self::counts) says how many compared anything.
+    /// Whether no test failed; `true` if there are none. [`counts`](Self::counts) tells how many tests compared anything.
     pub passed: bool,
-    /// How many tests had which outcome.
+    /// The number of tests with each outcome.
     pub counts: SelfTestCounts,
-    /// In the order of the carton.
+    /// The result of each test, in the order of the carton.
     pub self_tests: Vec<SelfTestResult>,
 }
 
-/// How many self-tests had which outcome.
+/// The number of self-tests with each outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct SelfTestCounts {
@@ -77,12 +76,12 @@ pub struct SelfTestCounts {
     pub failed: usize,
 }
 
-/// How one self-test ended. In JSON: `passed`, `ran` and `failed`.
+/// The outcome of one self-test. In JSON: `passed`, `ran` and `failed`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum SelfTestOutcome {
-    /// The model ran, and every expected output was close to what came out.
+    /// The model ran, and every expected output was close to the actual one.
     Passed,
     /// The model ran, and the test expects no outputs: nothing was compared.
     Ran,
@@ -103,7 +102,7 @@ impl SelfTestReport {
         Self { passed: counts.failed == 0, counts, self_tests }
     }
 
-    /// The counts, and below them a line for each thing that is wrong with a self-test.
+    /// Returns the counts, followed by one line for each problem of a self-test.
     pub(crate) fn failures(&self) -> String {
         let mut text = self.to_string();
         for test in &self.self_tests {
@@ -126,26 +125,26 @@ impl fmt::Display for SelfTestReport {
     }
 }
 
-/// How one self-test went.
+/// The result of one self-test.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SelfTestResult {
     /// As [`label`](crate::package::SelfTestData::label).
     pub name: String,
-    /// Whether it passed, only ran, or failed.
+    /// The outcome.
     pub outcome: SelfTestOutcome,
-    /// How long the inference took.
+    /// The duration of the inference in seconds.
     pub seconds: f64,
-    /// One for each expected output; none when the call failed, or when no output is expected.
+    /// One result for each expected output; empty if the call failed, or if no output is expected.
     pub outputs: Vec<OutputResult>,
-    /// Why the call failed: inputs or outputs contradict the signature, or the model reported an error.
+    /// Why the call failed: its inputs or outputs contradict the signature, or the model reported an error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// What the model's error says can be done, if it does.
+    /// The hint of the model's error, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
 
-/// How one output of a self-test compares with the expected one.
+/// The comparison of one output of a self-test with the expected one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OutputResult {
     /// The output's name.
@@ -161,7 +160,7 @@ pub struct OutputResult {
 }
 
 impl SelfTestResult {
-    /// What went wrong, one text each: why the call failed, or how an output differs. Empty when the test did not fail.
+    /// Returns one text for each problem: why the call failed, or how an output differs. Empty if the test did not fail.
     #[must_use]
     pub fn problems(&self) -> Vec<String> {
         let failed = self.outputs.iter().filter(|output| !output.passed);
@@ -174,8 +173,8 @@ impl SelfTestResult {
 }
 
 impl Carton {
-    /// Runs every self-test of the carton. A test without expected outputs cannot pass: [`SelfTestOutcome::Ran`] is all
-    /// that is known of it. Inputs or outputs that contradict the signature fail the test.
+    /// Runs every self-test of the carton. A test without expected outputs cannot pass: its outcome is [`SelfTestOutcome::Ran`].
+    /// A test fails if its inputs or outputs contradict the signature.
     ///
     /// ```no_run
     /// # async fn example(model: carton_core::Carton) -> Result<(), carton_core::Error> {
@@ -186,12 +185,13 @@ impl Carton {
     /// ```
     ///
     /// # Errors
-    /// A test that could not be judged: its tensors cannot be read, or the runner died.
+    /// A test cannot be completed: its tensors cannot be read, or the runner died.
     pub fn self_test(&self) -> SelfTests<'_> {
         SelfTests { model: self, settings: SelfTestSettings::default() }
     }
 
-    /// Runs the self-tests of `package`, whose model is the one that is loaded, whatever carton it was loaded from.
+    /// Runs the self-tests of `package` on the loaded model. The model of `package` must be the loaded one, but may have been
+    /// loaded from another carton.
     pub(crate) async fn self_test_of(
         &self,
         package: &Package,
@@ -235,7 +235,7 @@ impl Carton {
         let outputs = match answer {
             Ok(outputs) => outputs,
             Err(error) if is_verdict(error.kind()) => {
-                // Hints about other errors are for callers who choose the inputs.
+                // Hints of other errors address a caller who can change the inputs.
                 let hint = if matches!(error, Error::Model { .. }) { error.hint() } else { None };
                 let error = Some(in_one_line(&error));
                 let outcome = SelfTestOutcome::Failed;
@@ -248,7 +248,7 @@ impl Carton {
             .map(|(name, expected)| compare(name, outputs.get(name), expected, settings.tolerance))
             .collect();
         let outcome = match outputs.iter().all(|output| output.passed) {
-            // An empty `expected_out` compares as little as a missing one.
+            // An empty `expected_out` compares nothing, as a missing one.
             true if outputs.is_empty() => SelfTestOutcome::Ran,
             true => SelfTestOutcome::Passed,
             false => SelfTestOutcome::Failed,
@@ -257,7 +257,7 @@ impl Carton {
     }
 }
 
-/// Whether a call that failed in this way fails the test. The other failures say nothing of the model.
+/// Whether an error of this kind fails the test. Errors of other kinds say nothing about the model.
 fn is_verdict(kind: ErrorKind) -> bool {
     use ErrorKind::{Busy, InvalidInput, Machine, Model, Other, Timeout};
     matches!(kind, InvalidInput | Timeout | Busy | Model | Machine | Other)

@@ -1,4 +1,4 @@
-//! What callers say of every operation, and the setters that say it: one definition for all of them.
+//! The settings that all operations share, and one definition of their setters.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use crate::config::Config;
 use crate::digest::Sha256Digest;
 use crate::progress::ProgressCallback;
 
-/// What every operation is told: the configuration that it works under, and who is told of its progress.
+/// Settings of every operation: the configuration to use, and the callback for progress.
 #[derive(Clone, Default)]
 pub(crate) struct OperationSettings {
     config: Option<Config>,
@@ -15,7 +15,7 @@ pub(crate) struct OperationSettings {
 }
 
 impl OperationSettings {
-    /// The configuration that was given, else that of the file and the environment.
+    /// Returns the configuration that the caller gave, or else the one of the configuration file and the environment.
     pub(crate) fn config(&self) -> Result<Config, Error> {
         Ok(match &self.config {
             Some(config) => config.clone(),
@@ -38,20 +38,21 @@ impl fmt::Debug for OperationSettings {
     }
 }
 
-/// What every operation on a carton that exists is told.
+/// Settings of every operation that reads an existing carton.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OpenSettings {
     /// The SHA-256 that MANIFEST must have.
     pub(crate) expect: Option<Sha256Digest>,
-    /// Whether LINKS of a local carton may name local files. LINKS of one on a server never may.
+    /// Whether LINKS of a local carton may name local files. LINKS of a carton on a server never may.
     pub(crate) allow_file_links: bool,
     pub(crate) operation: OperationSettings,
 }
 
-/// The setters of an operation whose field of this name is an [`OperationSettings`].
+/// Defines the setters of an operation that keeps its [`OperationSettings`] in the field `$field`.
 macro_rules! operation_setters {
     ($($field:ident).+) => {
-        /// Uses these folders, permissions and credentials, instead of those of the configuration file and the environment.
+        /// Uses the folders, permissions and credentials of `config`, instead of those of the configuration file and the
+        /// environment.
         pub fn config(mut self, config: $crate::config::Config) -> Self {
             self.$($field).+.set_config(config);
             self
@@ -64,7 +65,7 @@ macro_rules! operation_setters {
 /// The setter of an operation whose field of this name is an `Option<ProgressCallback>`.
 macro_rules! progress_setter {
     ($($field:ident).+) => {
-        /// Calls `on_progress` to report how far the work has come. It is called from any thread and must not block.
+        /// Calls `on_progress` to report progress. The call may come from any thread and must not block.
         pub fn progress(mut self, on_progress: impl Fn(&$crate::ProgressEvent) + Send + Sync + 'static) -> Self {
             self.$($field).+ = Some(std::sync::Arc::new(on_progress));
             self
@@ -72,10 +73,10 @@ macro_rules! progress_setter {
     };
 }
 
-/// The setters of an operation whose field of this name is an [`OpenSettings`].
+/// Defines the setters of an operation that keeps its [`OpenSettings`] in the field `$field`.
 macro_rules! open_setters {
     ($field:ident) => {
-        /// Requires that the SHA-256 of MANIFEST is this one: the carton is exactly the one that is meant, or it is refused.
+        /// Requires that the SHA-256 of MANIFEST is `hash`. Any other carton is refused.
         pub fn expect_hash(mut self, hash: $crate::digest::Sha256Digest) -> Self {
             self.$field.expect = Some(hash);
             self
