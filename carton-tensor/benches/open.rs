@@ -1,7 +1,7 @@
-//! Opening files of very many tensors, beside reading the same header to nothing.
+//! Times opening files with very many tensors, relative to tokenizing the same header and discarding the result.
 //!
-//! `cargo bench -p carton-tensor --features safetensors,ztensor --bench open`. The contestants take turns, so that all meet the
-//! same noise; what counts are the ratios.
+//! `cargo bench -p carton-tensor --features safetensors,ztensor --bench open`. The contestants take turns, so that all meet the same
+//! noise. Only the ratios are meaningful.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,7 +14,7 @@ use carton_tensor::safetensors::{Header, Layout, Metadata, Reader};
 use serde::de::IgnoredAny;
 
 fn main() {
-    // Only `cargo bench` passes this; `cargo test --benches` merely sees that it runs.
+    // Only `cargo bench` passes `--bench`; `cargo test --benches` only checks that the code runs.
     let full = std::env::args().any(|argument| argument == "--bench");
     let sizes: &[usize] = if full { &[1, 1_000, 100_000] } else { &[1, 100] };
     for &n_tensors in sizes {
@@ -25,7 +25,7 @@ fn main() {
     }
 }
 
-/// Something to be timed, by its name, and the most that it may take of the time of the first; where there is a target.
+/// A name, the code to time, and, where there is a target, the most time that it may take relative to the first contestant.
 type Contestant<'c> = (&'c str, Box<dyn FnMut() + 'c>, Option<f64>);
 
 /// Times the contestants in turns and prints each beside the first.
@@ -55,7 +55,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
-/// Names, shapes and dtypes as language models have them.
+/// Names, shapes and dtypes like those of language models.
 fn tensors(n_tensors: usize) -> impl Iterator<Item = (String, ElementType, [usize; 2])> {
     let parts = ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.up_proj", "mlp.down_proj"];
     (0..n_tensors).map(move |n| {
@@ -100,13 +100,13 @@ fn ztensor(n_tensors: usize, n_rounds: usize) {
 
 fn safetensors(n_tensors: usize, n_rounds: usize) {
     let layout = Layout::new(tensors(n_tensors), &Metadata::new([("format", "pt")]).unwrap()).unwrap();
-    // The data is one hole: nothing here looks at it.
+    // The data is a hole in the file, because nothing here reads it.
     let mut file = tempfile::NamedTempFile::new().unwrap();
     std::io::Write::write_all(&mut file, layout.header_bytes()).unwrap();
     file.as_file().set_len(layout.file_length()).unwrap();
     let json = &layout.header_bytes()[Header::PREFIX..];
     let title = format!("safetensors: {n_tensors} tensors, a header of {} bytes", json.len());
-    // Of few tensors, most of the time goes into opening a file.
+    // With few tensors, opening the file dominates the time.
     let target = (n_tensors >= 100_000).then_some(3.0);
     race(
         &title,
@@ -129,7 +129,7 @@ fn safetensors(n_tensors: usize, n_rounds: usize) {
             (
                 "file mapped, by the safetensors library",
                 Box::new(|| {
-                    // SAFETY: nobody else knows the temporary file.
+                    // SAFETY: no other process or thread knows the temporary file, so it does not change while it is mapped.
                     let map = unsafe { memmap2::Mmap::map(&File::open(file.path()).unwrap()).unwrap() };
                     drop(black_box(safetensors::SafeTensors::deserialize(&map).unwrap()));
                 }),
@@ -138,7 +138,7 @@ fn safetensors(n_tensors: usize, n_rounds: usize) {
         ],
     );
 
-    // As other writers may have it: what is read then is any JSON.
+    // White space, as some other writers put it, selects the parser for arbitrary JSON.
     let spaced = String::from_utf8(json.to_vec()).unwrap().replace("\":", "\": ").replace(",\"", ", \"");
     let header = [&(spaced.len() as u64).to_le_bytes(), spaced.as_bytes()].concat();
     let file_length = layout.file_length() - layout.header_bytes().len() as u64 + header.len() as u64;

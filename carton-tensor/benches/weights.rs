@@ -1,9 +1,9 @@
-//! Loading, statistics, quantization and opening, beside what bounds them and beside the libraries people use now.
+//! Times loading, statistics, quantization and opening, relative to what bounds each of them and to the libraries in common use.
 //!
-//! `CARTON_TEST_PYTHON=… cargo bench -p carton-tensor --features weights --bench weights`, where the interpreter has `safetensors`, `numpy`
-//! and `ztensor` 1.2.3; without it the comparison with them is left out. 1 GB of 200 tensors, in the page cache. What is
-//! compared runs in turn, so that all meet the same noise, and the best time of each counts: noise only ever adds. With
-//! `-- numbers`, say, only that part runs; `ROUNDS` is how often each thing runs.
+//! `CARTON_TEST_PYTHON=… cargo bench -p carton-tensor --features weights --bench weights`. The Python interpreter needs `safetensors`,
+//! `numpy` and `ztensor` 1.2.3; without the variable, the comparison with these libraries is skipped. The input is 1 GB in 200 tensors,
+//! in the page cache. Contestants run in turn, so that all meet the same noise. The best time of each counts, because noise only adds
+//! time. An argument such as `-- numbers` selects one part; `ROUNDS` sets the number of runs.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -24,7 +24,7 @@ use carton_tensor::weights::{self, LoadOptions, QuantizeOptions};
 use carton_tensor::ztensor::{self, DigestAlgorithm, Footer, Manifest, StoreAs};
 use sha2::{Digest as _, Sha256};
 
-/// How large everything is.
+/// The sizes of the inputs and the number of rounds.
 struct Scale {
     n_tensors: usize,
     n_elements: usize,
@@ -33,7 +33,7 @@ struct Scale {
 }
 
 fn main() {
-    // Only `cargo bench` passes this; `cargo test --benches` merely sees that it runs.
+    // Only `cargo bench` passes `--bench`; `cargo test --benches` only checks that the code runs.
     let full = std::env::args().any(|argument| argument == "--bench");
     let scale = if full {
         let rounds = std::env::var("ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(7);
@@ -67,7 +67,7 @@ fn threads() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// The same tensors in three files, and in memory.
+/// The same tensors in three files.
 struct Files {
     safetensors: std::path::PathBuf,
     ztensor: std::path::PathBuf,
@@ -111,7 +111,7 @@ impl Files {
     }
 }
 
-/// Things that are timed in turn.
+/// Contestants that are timed in turn.
 struct Race<'a> {
     names: Vec<&'static str>,
     runs: Vec<Box<dyn FnMut() -> f64 + 'a>>,
@@ -123,7 +123,7 @@ impl<'a> Race<'a> {
         Self { names: Vec::new(), runs: Vec::new(), best: Vec::new() }
     }
 
-    /// Something whose result is dropped outside of the time.
+    /// Adds a contestant whose result is dropped outside the measured time.
     fn run<R>(self, name: &'static str, mut run: impl FnMut() -> R + 'a) -> Self {
         self.timed(name, move || {
             let start = Instant::now();
@@ -134,14 +134,14 @@ impl<'a> Race<'a> {
         })
     }
 
-    /// Something that measures itself.
+    /// Adds a contestant that measures its own time.
     fn timed(mut self, name: &'static str, run: impl FnMut() -> f64 + 'a) -> Self {
         self.names.push(name);
         self.runs.push(Box::new(run));
         self
     }
 
-    /// The first round warms up.
+    /// Runs all contestants `rounds` times, after one round to warm up.
     fn go(mut self, rounds: usize) -> Self {
         self.best = vec![f64::INFINITY; self.runs.len()];
         for round in 0..=rounds {
@@ -245,7 +245,7 @@ fn opening_mapped(files: &Files, rounds: usize) {
     let mut race = Race::new()
         .run("map and touch, safetensors crate", || {
             let file = File::open(&files.safetensors).unwrap();
-            // SAFETY: nobody else knows the file.
+            // SAFETY: no other process or thread writes to the temporary file, so it does not change while it is mapped.
             let map = unsafe { memmap2::Mmap::map(&file).unwrap() };
             let tensors = ::safetensors::SafeTensors::deserialize(&map).unwrap();
             tensors.iter().map(|(_, tensor)| touch(tensor.data())).sum::<u64>()
@@ -283,12 +283,12 @@ fn verified(files: &Files, rounds: usize) {
         })
         .go(rounds);
     race.print("Verified", Some(files.gigabytes));
-    // A copy takes time of the cores that hash, too.
+    // A copy also takes time on the cores that hash.
     race.at_least("map zTensor and verify SHA-256", "SHA-256 of the same tensors on all cores", 0.9);
     race.at_least("load zTensor and verify SHA-256", "SHA-256 of the same tensors on all cores", 0.9);
 }
 
-/// Does `n_items` things on all cores.
+/// Runs `work` for each of `n_items` indices on all cores.
 fn on_all_cores(n_items: usize, work: impl Fn(usize) -> u64 + Sync) {
     let next = AtomicUsize::new(0);
     let run = || loop {
@@ -306,7 +306,7 @@ fn on_all_cores(n_items: usize, work: impl Fn(usize) -> u64 + Sync) {
     });
 }
 
-/// The bytes, read once.
+/// Reads the bytes once.
 fn read_once(bytes: &[u8]) -> u64 {
     let mut lanes = [0_u64; 16];
     for chunk in bytes.as_chunks::<128>().0 {
@@ -320,7 +320,7 @@ fn read_once(bytes: &[u8]) -> u64 {
 fn numbers(files: &Files, rounds: usize) {
     let loaded = weights::load(&files.safetensors, &LoadOptions::default()).unwrap();
     let tensors: Vec<&RawTensor> = loaded.tensors.values().collect();
-    // The same bytes seen as other types: any pattern is a number, a NaN or an infinity.
+    // The same bytes as another type. Any bit pattern is valid: a number, a NaN or an infinity.
     let seen_as = |dtype: ElementType| -> Vec<RawTensor> {
         let seen = |tensor: &&RawTensor| {
             let n_elements = tensor.bytes().len() * 8 / dtype.bits();
@@ -338,7 +338,7 @@ fn numbers(files: &Files, rounds: usize) {
         .collect();
     let bytes: Vec<RawTensor> = seen_as(ElementType::Int8);
     let plain = QuantizeOptions::default();
-    // As matrices whose rows are as long as those of a small layer.
+    // Matrices whose rows are as long as those of a small layer.
     let matrices: Vec<RawTensor> = tensors
         .iter()
         .map(|tensor| {
@@ -422,7 +422,7 @@ fn opening_many(n_names: usize, rounds: usize) {
     race.at_most("open zTensor", "decoding the CBOR to nothing", 3.0);
 }
 
-/// The libraries in Python: a process that loads a file whenever it is told to, and says how long it took.
+/// A Python process with the libraries. It loads a file on request and replies with the time that took.
 struct Python {
     child: Child,
     input: ChildStdin,

@@ -1,54 +1,55 @@
-//! Casts of tensors to another element type, which change no value but by rounding.
+//! Casts tensors to another element type. A cast never changes a value except by rounding.
 //!
-//! A floating-point type takes every number that it can round, as NumPy's `astype` rounds it, and refuses what would become infinite. An
-//! integer type takes integers in its range only, so that NaN, infinities and fractions are refused, which `astype` turns into any number.
+//! A floating-point type accepts every number that it can round, and rounds as NumPy's `astype` does; a finite number that would become
+//! infinite is refused. An integer type accepts only integers in its range. NaN, infinities and fractions, which `astype` turns into
+//! arbitrary integers, are refused.
 
 use crate::allclose::index_of;
 use crate::element::with_element;
 use crate::{DataType, Element, NumericTensor, Tensor, TensorError};
 
-/// Why a tensor cannot be cast.
+/// The reason that a tensor cannot be cast.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CastError {
-    /// An element's value is not one of the type.
+    /// The target type cannot hold the value of an element.
     #[error(
         "{}element {index:?}: {value} {}",
         tensor.map(|tensor| format!("tensor {tensor} of the list, ")).unwrap_or_default(),
         problem.described(*to)
     )]
     Element {
-        /// The position of its tensor, in a nested one.
+        /// The position of the element's tensor, if the tensor is nested.
         tensor: Option<usize>,
-        /// Where it is.
+        /// The index of the element.
         index: Vec<usize>,
         /// The element.
         value: String,
-        /// The type that was asked for.
+        /// The requested type.
         to: DataType,
-        /// What is wrong with it.
+        /// Why the type cannot hold the element.
         problem: CastProblem,
     },
-    /// Strings are neither cast to numbers nor made of them.
+    /// Strings are not cast to numbers, and numbers are not cast to strings.
     #[error("{from} cannot be cast to {to}")]
     Strings {
         /// The type of the tensor.
         from: DataType,
-        /// The type that was asked for.
+        /// The requested type.
         to: DataType,
     },
-    /// There is no memory for the elements.
+    /// The elements do not fit in memory.
     #[error(transparent)]
     Tensor(#[from] TensorError),
 }
 
-/// What is wrong with an element that cannot be cast.
+/// The reason that one element cannot be cast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CastProblem {
-    /// It is below or above what the type can hold.
+    /// The element is below or above the range of the type.
     OutOfRange,
-    /// The type holds integers, and it is none.
+    /// The type holds only integers, and the element is not one.
     NotAnInteger,
 }
 
@@ -61,7 +62,8 @@ impl CastProblem {
     }
 }
 
-/// The tensor with elements of `dtype`; the same tensor where they are already. The tensors of a nested one are cast each.
+/// Casts the elements of a tensor to `dtype`. Returns the same tensor if its elements already have that type. Casts each tensor of a
+/// nested one.
 ///
 /// ```
 /// use carton_tensor::{DataType, Tensor, cast};
@@ -73,8 +75,9 @@ impl CastProblem {
 /// ```
 ///
 /// # Errors
-/// [`CastError::Element`], which names the first element that has no value in `dtype`: `1e39` in float32, 300 in uint8, 0.5, NaN or an
-/// infinity in an integer type. [`CastError::Strings`].
+/// [`CastError::Element`] names the first element that has no value in `dtype`: `1e39` in float32, 300 in uint8; 0.5, NaN or an
+/// infinity in an integer type. [`CastError::Strings`] for a cast between strings and numbers. [`CastError::Tensor`] if the elements do
+/// not fit in memory.
 pub fn cast(tensor: &Tensor, dtype: DataType) -> Result<Tensor, CastError> {
     match tensor {
         Tensor::Numeric(tensor) => cast_numbers(tensor, dtype, None).map(Tensor::Numeric),
@@ -125,14 +128,14 @@ fn cast_elements<From: Number, To: Number>(
     Ok(NumericTensor::from_vec(elements, tensor.shape().to_vec())?)
 }
 
-/// The value of an element of any type, exactly.
+/// The exact value of an element of any numeric type.
 #[derive(Clone, Copy)]
 enum Value {
     Integer(i128),
     Float(f64),
 }
 
-/// An element that has a value and may be made of one.
+/// An element type that converts to and from [`Value`].
 trait Number: Element {
     fn value(self) -> Value;
     fn of(value: Value) -> Result<Self, CastProblem>;
@@ -148,8 +151,8 @@ macro_rules! integers {
             fn of(value: Value) -> Result<Self, CastProblem> {
                 let integer = match value {
                     Value::Integer(integer) => integer,
-                    // What 128 bits cannot hold becomes their limit, which is out of range for all types. The fraction of an
-                    // infinity is NaN.
+                    // The cast to 128 bits saturates, and its limits are out of range for every element type. The fraction of an
+                    // infinity is NaN, so that infinities go to the next arm.
                     Value::Float(float) if float.fract() == 0.0 => float as i128,
                     Value::Float(_) => return Err(CastProblem::NotAnInteger),
                 };
@@ -166,10 +169,10 @@ macro_rules! floats {
                 Value::Float(f64::from(self))
             }
 
-            #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss)] // Rounding is what is asked for.
+            #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss)] // Rounding is the purpose of the cast.
             fn of(value: Value) -> Result<Self, CastProblem> {
                 match value {
-                    // No integer of 64 bits is out of range.
+                    // Every 64-bit integer is in range.
                     Value::Integer(integer) => Ok(integer as $float),
                     Value::Float(float) => {
                         let rounded = float as $float;

@@ -75,7 +75,7 @@ impl DataType {
         }
     }
 
-    /// Bytes an element takes; `None` for strings, whose size varies.
+    /// Returns the bytes per element; `None` for strings, whose size varies.
     #[must_use]
     pub const fn size(self) -> Option<usize> {
         match self {

@@ -8,7 +8,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A Rust number that is an element of numeric tensors. Every bit pattern is a valid value.
+/// A Rust number that can be an element of numeric tensors. Every bit pattern is a valid value.
 pub trait Element: Pod + Send + Sync + PartialEq + std::fmt::Debug + std::fmt::Display + sealed::Sealed {
     /// The dtype of tensors with this element.
     const DTYPE: DataType;

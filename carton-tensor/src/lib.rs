@@ -1,8 +1,8 @@
 //! Tensors as Carton passes them between programs, cartons and runners.
 //!
-//! A [`Tensor`] is a dtype, a shape and data that is either numeric ([`NumericTensor`]: little-endian, contiguous,
-//! C order, in any memory that implements [`Storage`]), strings ([`StringTensor`]), or a list of tensors
-//! ([`NestedTensor`]). Cloning one never copies its data.
+//! A [`Tensor`] is a dtype, a shape and data. The data is numeric ([`NumericTensor`]: little-endian, contiguous, C order, in any memory
+//! that implements [`Storage`]), strings ([`StringTensor`]), or a list of tensors ([`NestedTensor`]). Cloning a tensor never copies its
+//! data.
 //!
 //! ```
 //! use carton_tensor::{DataType, Tensor};

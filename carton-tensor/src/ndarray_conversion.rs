@@ -1,13 +1,13 @@
 //! Conversion from and to `ndarray`, without a copy wherever the memory allows it.
 //!
-//! A tensor takes over the vector of an owned array in C order, and gives out views of its elements in place. An array in
-//! another order is copied once.
+//! A tensor takes over the vector of an owned array in C order, and offers views of its elements in place. An array in another order is
+//! copied once.
 
 use ndarray::{Array, ArrayD, ArrayView, ArrayViewD, ArrayViewMutD, Dimension, IxDyn};
 
 use crate::{DataType, Element, NumericTensor, StringTensor, Tensor, TensorError, element_count};
 
-/// Takes over the array's memory when its elements lie in C order; otherwise they are copied into C order.
+/// Takes over the array's memory if its elements are in C order; otherwise copies them into C order.
 ///
 /// ```
 /// use carton_tensor::NumericTensor;
@@ -36,7 +36,7 @@ impl<T: Element, D: Dimension> From<ArrayView<'_, T, D>> for NumericTensor {
     }
 }
 
-/// As for [`NumericTensor`].
+/// Converts as for [`NumericTensor`].
 ///
 /// ```
 /// use carton_tensor::{DataType, Tensor};
@@ -75,10 +75,10 @@ impl<D: Dimension> From<Array<String, D>> for Tensor {
 }
 
 impl NumericTensor {
-    /// The elements in place, as an array.
+    /// Views the elements in place, as an array.
     ///
     /// # Errors
-    /// [`TensorError::WrongDataType`]; [`TensorError::Misaligned`], where [`to_ndarray`](Self::to_ndarray) copies
+    /// [`TensorError::WrongDataType`]; [`TensorError::Misaligned`], in which case [`to_ndarray`](Self::to_ndarray) makes a copy
     /// instead; [`TensorError::TooLarge`] for an empty tensor whose other dimensions are too large for an array.
     pub fn view<T: Element>(&self) -> Result<ArrayViewD<'_, T>, TensorError> {
         let elements = self.as_slice::<T>()?;
@@ -86,7 +86,7 @@ impl NumericTensor {
             .map_err(|_| no_array(T::DTYPE, self.shape().to_vec(), elements.len()))
     }
 
-    /// The elements for writing, as an array; `None` when another clone shares the storage or the memory is read-only.
+    /// Views the elements for writing, as an array. Returns `None` if another clone shares the storage or the memory is read-only.
     ///
     /// # Errors
     /// As [`view`](Self::view).
@@ -99,7 +99,7 @@ impl NumericTensor {
         ArrayViewMutD::from_shape(shape, elements).map(Some).map_err(|_| error)
     }
 
-    /// A copy of the elements as an array, whatever their alignment.
+    /// Copies the elements into an array, whatever their alignment.
     ///
     /// # Errors
     /// [`TensorError::WrongDataType`]; [`TensorError::TooLarge`] as for [`view`](Self::view).
@@ -110,8 +110,8 @@ impl NumericTensor {
             .map_err(|_| no_array(T::DTYPE, self.shape().to_vec(), found))
     }
 
-    /// The elements as an array: without a copy where this tensor alone holds a vector of them, as it does after it was
-    /// made from one or from an array.
+    /// Converts the tensor into an array. Does not copy if this tensor is the only owner of a vector of its elements, as it is after
+    /// being made from a vector or an array.
     ///
     /// # Errors
     /// As [`to_ndarray`](Self::to_ndarray).
@@ -123,10 +123,10 @@ impl NumericTensor {
     }
 }
 
-/// Why `found` elements make no array of this shape.
+/// Returns the error for `found` elements that do not form an array of this shape.
 fn no_array(dtype: DataType, shape: Vec<usize>, found: usize) -> TensorError {
     match element_count(&shape) {
-        // Storage that shrank after the tensor was built.
+        // The storage has shrunk since the tensor was built.
         Some(expected) if expected != found => {
             TensorError::SizeMismatch { dtype, shape, expected, found, unit: "elements" }
         }
@@ -135,7 +135,7 @@ fn no_array(dtype: DataType, shape: Vec<usize>, found: usize) -> TensorError {
 }
 
 impl StringTensor {
-    /// The strings in place, as an array.
+    /// Views the strings in place, as an array.
     ///
     /// # Errors
     /// [`TensorError::TooLarge`] for an empty tensor whose other dimensions are too large for an array.
@@ -144,7 +144,7 @@ impl StringTensor {
             .map_err(|_| TensorError::TooLarge { dtype: DataType::String, shape: self.shape().to_vec() })
     }
 
-    /// A copy of the strings as an array.
+    /// Copies the strings into an array.
     ///
     /// # Errors
     /// As [`view`](Self::view).
@@ -154,7 +154,7 @@ impl StringTensor {
 }
 
 impl Tensor {
-    /// The elements of a numeric tensor in place, as an array.
+    /// Views the elements of a numeric tensor in place, as an array.
     ///
     /// # Errors
     /// As [`NumericTensor::view`]; [`TensorError::WrongDataType`] for strings and nested tensors.
@@ -162,7 +162,7 @@ impl Tensor {
         self.numeric_of::<T>()?.view()
     }
 
-    /// A copy of the elements of a numeric tensor as an array.
+    /// Copies the elements of a numeric tensor into an array.
     ///
     /// # Errors
     /// As [`NumericTensor::to_ndarray`]; [`TensorError::WrongDataType`] for strings and nested tensors.
@@ -170,7 +170,7 @@ impl Tensor {
         self.numeric_of::<T>()?.to_ndarray()
     }
 
-    /// The elements of a numeric tensor as an array, without a copy where this tensor alone holds a vector of them.
+    /// Converts a numeric tensor into an array. Does not copy if this tensor is the only owner of a vector of its elements.
     ///
     /// ```
     /// use carton_tensor::Tensor;
@@ -202,7 +202,7 @@ impl Tensor {
     }
 }
 
-/// Without a copy where the tensor alone holds a vector of its elements.
+/// Does not copy if the tensor is the only owner of a vector of its elements.
 impl<T: Element> TryFrom<Tensor> for ArrayD<T> {
     type Error = TensorError;
 
@@ -241,7 +241,7 @@ mod tests {
     use super::*;
     use crate::{AlignedBytes, Storage};
 
-    /// The tensor holds what the array holds, and gives it back.
+    /// Checks that a tensor made from the array has its elements and converts back to it.
     fn check<T: Element, D: Dimension + Debug>(array: Array<T, D>, in_place: bool) {
         let expected = array.clone().into_dyn();
         let address = array.as_ptr();
@@ -271,7 +271,7 @@ mod tests {
         check(Array1::<f64>::zeros(0), true);
         check(Array2::<i16>::zeros((3, 0)), true);
         check(Array3::<u64>::zeros((0, 5, 0)), true);
-        // In C order, but not the whole vector.
+        // In C order, but only a part of the vector.
         check(cube.clone().slice_move(s![1.., .., ..]), true);
         // In another order.
         check(cube.clone().reversed_axes(), false);
@@ -302,7 +302,7 @@ mod tests {
         array[0] = 9;
         assert_eq!(clone.as_slice::<i32>().unwrap(), [1, 2]);
         assert!(matches!(clone.into_ndarray::<f32>(), Err(TensorError::WrongDataType { .. })));
-        // The same bytes in a vector of another type are no vector of these elements.
+        // A vector of another type with the same bytes is not a vector of these elements, so it is copied.
         let words = Arc::new(vec![1_u32, 2]);
         let tensor = NumericTensor::new(DataType::Int32, vec![2], words).unwrap();
         assert_eq!(tensor.into_ndarray::<i32>().unwrap(), array![1, 2].into_dyn());
@@ -337,7 +337,7 @@ mod tests {
         assert!(matches!(empty.to_ndarray::<i32>(), Err(TensorError::TooLarge { .. })));
     }
 
-    /// Storage that has fewer bytes each time it is asked.
+    /// Storage that returns fewer bytes on each call.
     struct Shrinking(std::sync::atomic::AtomicUsize, [u8; 64]);
 
     impl Storage for Shrinking {

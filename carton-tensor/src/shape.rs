@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A declared shape: what shapes a tensor may have. It prints as it is written in `carton.toml`.
+/// A declared shape: the shapes that a tensor may have. Prints in the syntax of `carton.toml`.
 ///
 /// ```
 /// use carton_tensor::{Dimension, SymbolicShape};
@@ -19,9 +19,9 @@ use serde::{Deserialize, Serialize};
 pub enum SymbolicShape {
     /// `"*"`: any shape.
     Any,
-    /// A symbol for the whole shape, the same wherever it is used. Distinct from dimension symbols of the same name.
+    /// A symbol for the whole shape, with one value wherever it is used. Distinct from dimension symbols of the same name.
     Symbol(String),
-    /// One entry a dimension; empty for a scalar.
+    /// One entry per dimension; empty for a scalar.
     Dimensions(Vec<Dimension>),
 }
 
@@ -29,11 +29,11 @@ pub enum SymbolicShape {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "RawDimension", into = "RawDimension")]
 pub enum Dimension {
-    /// `"*"`: any size, another one each time.
+    /// `"*"`: any size, independent of other dimensions.
     Any,
     /// A symbol that has one value across all inputs and outputs of a call.
     Symbol(String),
-    /// This many elements.
+    /// This number of elements.
     Fixed(u64),
 }
 
@@ -81,7 +81,7 @@ impl fmt::Display for Quoted<'_> {
     }
 }
 
-/// As it is written: a name or a list.
+/// The TOML form: a name or a list.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged, expecting = "expected a shape: \"*\", a symbol, or a list of sizes and symbols")]
 enum Raw {
@@ -89,7 +89,7 @@ enum Raw {
     Dimensions(Vec<Dimension>),
 }
 
-/// As it is written: a size or a name.
+/// The TOML form: a size or a name.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged, expecting = "expected a dimension: a size that is not negative, a symbol or \"*\"")]
 enum RawDimension {

@@ -1,4 +1,4 @@
-//! The memory behind numeric tensors: a vector, an aligned heap block, a pool of shared memory, a mapped file.
+//! The memory behind numeric tensors: a vector, an aligned heap block, a pool of shared memory, or a mapped file.
 
 use std::any::Any;
 
@@ -6,17 +6,17 @@ use crate::Element;
 
 /// Owns the bytes of a numeric tensor.
 ///
-/// Tensors share their storage through an `Arc`; whoever implements this trait gives the memory back when the last
-/// clone is dropped. Other crates recognise their own storage by downcasting (`Any`), which is how a tensor that
-/// already lies in shared memory is passed to a runner without a copy.
+/// Tensors share their storage through an `Arc`. An implementation releases its memory when it is dropped together with the last clone.
+/// Other crates recognise their own storage by downcasting (`Any`), which lets them pass a tensor that is already in shared memory to a
+/// runner without a copy.
 ///
-/// An implementation should give the same memory each time. Nothing unsafe depends on it: tensors look at the length again
-/// whenever they use the bytes, and one whose storage shrank has no bytes.
+/// An implementation should return the same memory each time. Nothing unsafe depends on this: tensors check the length whenever they
+/// use the bytes, and a tensor whose storage has shrunk has no bytes.
 pub trait Storage: Any + Send + Sync {
-    /// All bytes of the storage, little-endian elements one after another.
+    /// All bytes of the storage: little-endian elements without gaps.
     fn bytes(&self) -> &[u8];
 
-    /// The same bytes for writing, where the memory may be written; `None` for read-only memory.
+    /// The same bytes for writing; `None` if the memory is read-only.
     fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         None
     }
@@ -32,32 +32,32 @@ impl<T: Element> Storage for Vec<T> {
     }
 }
 
-/// Zero-initialised bytes on the heap, aligned to 64 so that every element type and vector instruction can use them.
+/// Zero-initialised bytes on the heap, aligned to 64 bytes so that every element type and vector instruction can use them.
 ///
-/// Where Linux allows it, large ones lie in huge pages: filling a large buffer for the first time costs less time for the
-/// bytes than for making the pages.
+/// Where Linux allows it, large buffers use huge pages, because otherwise setting up the pages takes more time than filling the buffer
+/// for the first time.
 pub struct AlignedBytes {
-    /// Zeroed memory straight from the system, which is not touched before it is used; an alignment of its own would make
-    /// the allocator write zeros. It has room to start at a multiple of the alignment and is never resized.
+    /// Zeroed memory directly from the system, which is not touched before it is used. Requesting the alignment from the allocator
+    /// would make it write the zeros. The buffer therefore has room to start at a multiple of the alignment, and is never resized.
     buffer: Vec<u8>,
     start: usize,
     len: usize,
 }
 
-/// What the bytes are aligned to.
+/// The alignment in bytes.
 const ALIGNMENT: usize = 64;
 
 impl AlignedBytes {
-    /// `len` zero bytes.
+    /// Allocates `len` zero bytes.
     ///
-    /// The caller has checked that `len` is a size it means to allocate: nothing here caps it, and when there is not
-    /// enough memory the process ends. For a size that comes from a file use [`try_zeroed`](Self::try_zeroed).
+    /// Nothing here caps `len`, and the process ends if there is not enough memory, so the caller must have checked it. For a size that
+    /// comes from a file use [`try_zeroed`](Self::try_zeroed).
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
         Self::inside(vec![0; len.saturating_add(ALIGNMENT - 1)], len)
     }
 
-    /// `len` zero bytes, or `None` when there is no memory for them: for sizes that a file or a peer claims.
+    /// Allocates `len` zero bytes, or returns `None` if there is not enough memory. Use this for sizes that a file or a peer claims.
     ///
     /// ```
     /// use carton_tensor::AlignedBytes;
@@ -70,14 +70,14 @@ impl AlignedBytes {
         Some(Self::inside(buffer, len))
     }
 
-    /// The `len` bytes from the first aligned one of `buffer` on, which is longer by all that may be skipped.
+    /// Takes `len` bytes from the first aligned address of `buffer`, which is longer by the most bytes that may be skipped.
     fn inside(mut buffer: Vec<u8>, len: usize) -> Self {
         huge_pages::advise(&mut buffer);
         let address = buffer.as_ptr().addr();
         Self { start: address.next_multiple_of(ALIGNMENT) - address, buffer, len }
     }
 
-    /// A copy of `bytes`.
+    /// Copies `bytes`.
     #[must_use]
     pub fn copy_of(bytes: &[u8]) -> Self {
         let mut copy = Self::zeroed(bytes.len());
@@ -91,7 +91,7 @@ impl AlignedBytes {
         &self.buffer[self.start..][..self.len]
     }
 
-    /// The bytes, for writing.
+    /// The bytes for writing.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         &mut self.buffer[self.start..][..self.len]
     }
@@ -111,12 +111,12 @@ impl Storage for AlignedBytes {
 mod huge_pages {
     use rustix::mm::{Advice, madvise};
 
-    /// The size of a huge page on most machines, and a multiple of the size of every small one.
+    /// The size of a huge page on most machines, and a multiple of the size of every small page.
     const HUGE_PAGE: usize = 2 << 20;
     /// Smaller buffers are not worth the call.
     const WORTHWHILE: usize = 4 << 20;
 
-    /// Asks for huge pages where they fit into the buffer.
+    /// Requests huge pages for the part of the buffer that they can cover.
     pub(super) fn advise(buffer: &mut [u8]) {
         if buffer.len() < WORTHWHILE {
             return;
@@ -125,8 +125,8 @@ mod huge_pages {
         let skipped = address.next_multiple_of(HUGE_PAGE) - address;
         let Some(pages) = buffer.get_mut(skipped..) else { return };
         let length = pages.len() / HUGE_PAGE * HUGE_PAGE;
-        // SAFETY: the range lies inside a buffer that we may write, starts and ends between pages, and the advice changes
-        // what backs it, not what it holds. A refusal is ignored: memory works as well where there are no huge pages.
+        // SAFETY: the range lies inside a buffer that we may write, and starts and ends at page boundaries. The advice changes what
+        // backs the memory, not its content. A refusal is ignored, because the memory also works without huge pages.
         let _ = unsafe { madvise(pages.as_mut_ptr().cast(), length, Advice::LinuxHugepage) };
     }
 }

@@ -1,7 +1,7 @@
-//! Comparison of tensors as NumPy's `allclose` defines it, with the worst element reported.
+//! Compares tensors as NumPy's `allclose` does, and reports the worst element.
 //!
-//! Floats are compared in their own precision, as NumPy does when it is given Python floats as tolerances, so that a
-//! borderline element gets the same verdict from both. Integers and strings must be equal.
+//! Floats are compared in their own precision, as NumPy does when its tolerances are Python floats. A borderline element therefore gets
+//! the same verdict from both. Integers and strings must be equal.
 
 use std::fmt;
 
@@ -30,19 +30,19 @@ impl Default for Tolerance {
     }
 }
 
-/// What a comparison found.
+/// The result of a comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
     /// Whether the tensors have the same dtype and shape and every element is close.
     pub passed: bool,
-    /// The largest absolute difference; NaN where one side is NaN and the other is not (or both are, and NaN does not
-    /// equal NaN). `None` when values were not compared as numbers (strings, or another dtype or shape).
+    /// The largest absolute difference. NaN if one side is NaN and the other is not, or if both are NaN and `equal_nan` is not set.
+    /// `None` if values were not compared as numbers (strings, or different dtypes or shapes).
     pub max_abs_diff: Option<f64>,
-    /// The largest difference relative to the expected value, over elements whose expected value is not zero; `None`
-    /// when there are none, and where `max_abs_diff` is `None`.
+    /// The largest difference relative to the expected value, over elements whose expected value is not zero. `None` if there are no
+    /// such elements, or if `max_abs_diff` is `None`.
     pub max_rel_diff: Option<f64>,
-    /// What differs and where, for people: `element [1, 3]: expected 0.5, found 0.75`. Of the elements that are not
-    /// close it names the one with the largest absolute difference. `None` when nothing differs.
+    /// What differs and where, for people: `element [1, 3]: expected 0.5, found 0.75`. Names the element with the largest absolute
+    /// difference among those that are not close. `None` if nothing differs.
     pub detail: Option<String>,
 }
 
@@ -73,7 +73,7 @@ pub fn allclose(actual: &Tensor, expected: &Tensor, tolerance: Tolerance) -> Com
     findings.into_comparison()
 }
 
-/// What is known after some or all elements were compared.
+/// The result of comparing some or all elements.
 #[derive(Default)]
 struct Findings {
     max_abs_diff: Option<f64>,
@@ -83,7 +83,7 @@ struct Findings {
 
 /// The element, or the difference of type, that decides that the tensors differ.
 struct Worst {
-    /// Its absolute difference, infinite where it cannot be measured.
+    /// The absolute difference; infinite if it cannot be measured.
     severity: f64,
     detail: String,
 }
@@ -107,7 +107,7 @@ impl Findings {
     }
 }
 
-/// The larger of two differences, where NaN is larger than everything: it must not get lost.
+/// Returns the larger of two differences. NaN counts as larger than every number, so that it is never lost.
 fn larger(left: f64, right: f64) -> f64 {
     if left.is_nan() || left > right { left } else { right }
 }
@@ -189,7 +189,7 @@ fn how_many(differing: usize, total: usize) -> String {
     format!("{differing} of {total} {}", if total == 1 { "element differs" } else { "elements differ" })
 }
 
-/// The index of the element at `position` in C order.
+/// Returns the index of the element at `position` in C order.
 pub(crate) fn index_of(position: usize, shape: &[usize]) -> Vec<usize> {
     let mut rest = position;
     let mut index: Vec<usize> = shape
@@ -224,7 +224,7 @@ mod tests {
         allclose(actual, expected, Tolerance::default())
     }
 
-    /// The tensors differ, and the detail says exactly this.
+    /// Checks that the tensors differ and that the detail is exactly this text.
     fn check(actual: &Tensor, expected: &Tensor, detail: &str) {
         let comparison = compare(actual, expected);
         assert_eq!(comparison.detail.as_deref(), Some(detail));
@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     fn differences_are_measured() {
-        /// Actual and expected elements; the largest absolute and relative difference.
+        /// Takes the actual and the expected elements, then the largest absolute and relative difference.
         fn check<T: Element>(actual: &[T], expected: &[T], max_abs_diff: f64, max_rel_diff: Option<f64>) {
             let tensor = |elements: &[T]| Tensor::from_vec(elements.to_vec(), vec![elements.len()]).unwrap();
             let comparison = compare(&tensor(actual), &tensor(expected));
@@ -385,7 +385,7 @@ mod tests {
     }
 
     proptest! {
-        /// The blocks and lanes change nothing: a loop over single elements finds the same.
+        /// Blocks and lanes do not change the result: a loop over single elements finds the same.
         #[test]
         fn blocks_find_what_single_elements_find(
             pairs in prop::collection::vec((any_float(), any_float(), any::<bool>()), 0..70),

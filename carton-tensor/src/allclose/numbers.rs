@@ -1,7 +1,7 @@
 //! Comparison of numeric tensors.
 //!
-//! Tensors are read in blocks. A block is first judged by a loop without branches, which the compiler turns into vector
-//! instructions; only a block in which something is not close is walked element by element.
+//! Tensors are read in blocks. A loop without branches judges each block first; the compiler turns it into vector instructions. Only a
+//! block with an element that is not close is walked element by element.
 
 use super::{Findings, Tolerance, Worst, how_many, index_of, merge};
 use crate::element::with_element;
@@ -25,9 +25,9 @@ pub(super) fn compare_numeric(actual: &NumericTensor, expected: &NumericTensor, 
     )
 }
 
-/// Elements in a block: small enough to stay in the first-level cache together with the other tensor's.
+/// Elements in a block. A block of each tensor fits in the first-level cache together.
 pub(super) const BLOCK: usize = 2048;
-/// Elements judged at once by the branch-free loop.
+/// Elements that the branch-free loop judges at once.
 const LANES: usize = 8;
 
 fn compare_elements<T: Compare>(actual: &NumericTensor, expected: &NumericTensor, tolerance: Tolerance) -> Findings {
@@ -36,7 +36,7 @@ fn compare_elements<T: Compare>(actual: &NumericTensor, expected: &NumericTensor
     let (actual_bytes, expected_bytes) = (actual.bytes(), expected.bytes());
     let n_bytes = total.saturating_mul(size_of::<T>());
     if actual_bytes.len() != n_bytes || expected_bytes.len() != n_bytes {
-        // Storage that gives fewer bytes than when the tensor was built must not make the comparison pass.
+        // Storage that returns fewer bytes than when the tensor was built must not make the comparison pass.
         return Findings::incomparable(format!(
             "{} {shape:?} needs {n_bytes} bytes, but the storage gives {} for the expected and {} for the found tensor",
             T::DTYPE,
@@ -86,7 +86,7 @@ fn compare_elements<T: Compare>(actual: &NumericTensor, expected: &NumericTensor
     all
 }
 
-/// The elements of a block, copied to `scratch` where they are not aligned.
+/// Returns the elements of a block, copied to `scratch` if they are not aligned.
 fn aligned<'a, T: Element>(bytes: &'a [u8], scratch: &'a mut Vec<T>) -> &'a [T] {
     match bytemuck::try_cast_slice(bytes) {
         Ok(elements) => elements,
@@ -100,7 +100,7 @@ fn aligned<'a, T: Element>(bytes: &'a [u8], scratch: &'a mut Vec<T>) -> &'a [T] 
 
 /// The verdict on a block.
 struct Verdict {
-    /// Whether every element is close; where not, the differences below are not to be used.
+    /// Whether every element is close. If not, the differences below must not be used.
     close: bool,
     max_abs_diff: f64,
     max_rel_diff: Option<f64>,
@@ -113,12 +113,12 @@ trait Compare: Element {
 
     fn tolerance(tolerance: Tolerance) -> Self::Tolerance;
     fn is_close(actual: Self, expected: Self, tolerance: Self::Tolerance) -> bool;
-    /// The absolute difference, and the relative one where `expected` is not zero.
+    /// Returns the absolute difference, and the relative one unless `expected` is zero.
     fn differences(actual: Self, expected: Self, tolerance: Self::Tolerance) -> (f64, Option<f64>);
-    /// Judges a block of any length without walking it branch by branch. May call close elements not close (they are
-    /// looked at again), never the other way round.
+    /// Judges a block of any length without branches. May report a close element as not close, because such blocks are walked again,
+    /// but never the reverse.
     fn judge(actual: &[Self], expected: &[Self], tolerance: Self::Tolerance) -> Verdict;
-    /// How far the elements are apart and may be, to go after the values in a message.
+    /// Formats the distance between the elements and the allowed distance, as a suffix to the values in a message.
     fn margin(actual: Self, expected: Self, tolerance: Self::Tolerance) -> String;
 }
 
@@ -157,7 +157,7 @@ macro_rules! compare_floats {
             fn judge(actual: &[Self], expected: &[Self], (rtol, atol, _): Self::Tolerance) -> Verdict {
                 #[derive(Clone, Copy)]
                 struct Lanes {
-                    // All ones while every element is close: a word as wide as the floats, so that vectors fit together.
+                    // All ones while every element is close. The word is as wide as the floats, so that their vectors have equal lanes.
                     close: [$word; LANES],
                     magnitude: [$float; LANES],
                     abs_diff: [$float; LANES],
@@ -174,7 +174,7 @@ macro_rules! compare_floats {
                     let magnitude = expected.abs();
                     let equal = actual == expected;
                     let close = (difference <= atol + rtol * magnitude) & (magnitude < <$float>::INFINITY);
-                    // An infinity that is equal has the difference NaN, which both comparisons below pass over.
+                    // Equal infinities have the difference NaN, which both comparisons below skip.
                     let relative = difference / magnitude;
                     let non_zero = magnitude != 0.0;
                     lanes.close[lane] &= if close | equal { <$word>::MAX } else { 0 };
@@ -226,10 +226,10 @@ macro_rules! compare_integers {
                 actual == expected
             }
 
-            #[allow(clippy::cast_precision_loss, clippy::cast_lossless)] // Only what is reported is rounded.
+            #[allow(clippy::cast_precision_loss, clippy::cast_lossless)] // Only the reported differences are rounded.
             fn differences(actual: Self, expected: Self, (): Self::Tolerance) -> (f64, Option<f64>) {
                 let abs_diff = actual.abs_diff(expected) as f64;
-                // The distance to zero, because the smallest signed value has no absolute value of its own type.
+                // Divides by the distance to zero, because the absolute value of the smallest signed number does not fit its type.
                 (abs_diff, (expected != 0).then(|| abs_diff / expected.abs_diff(0) as f64))
             }
 

@@ -1,4 +1,4 @@
-//! The element types of zTensor and safetensors files, more than the ones that a carton's signature knows.
+//! The element types of zTensor and safetensors files, a superset of the types in a carton's signature.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use crate::DataType;
 
 /// The type of the elements of a tensor in a file.
 ///
-/// Names are the ones most libraries print; each format spells them its own way, and its module knows how.
+/// Names are those that most libraries print. Each format's module maps them to its own spelling.
 ///
 /// ```
 /// use carton_tensor::{DataType, files::ElementType};
@@ -94,7 +94,7 @@ impl ElementType {
         Self::Float4E2m1,
     ];
 
-    /// The name that NumPy, and for what NumPy lacks `ml_dtypes`, gives it.
+    /// The name in NumPy, or in `ml_dtypes` for types that NumPy lacks.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -124,7 +124,7 @@ impl ElementType {
         }
     }
 
-    /// The bits that an element takes.
+    /// The number of bits per element.
     #[must_use]
     pub const fn bits(self) -> usize {
         match self {
@@ -145,10 +145,11 @@ impl ElementType {
         }
     }
 
-    /// The bytes that `n_elements` take; `None` when they do not end between bytes, or are more than an address can tell.
+    /// Returns the bytes that `n_elements` take; `None` if the last element does not end at a byte boundary, or if the size overflows
+    /// `usize`.
     #[must_use]
     pub const fn n_bytes(self, n_elements: usize) -> Option<usize> {
-        // Six bits a thousand times are no overflow, where the product in bits could be one.
+        // Divides before multiplying, because the size in bits could overflow where the size in bytes does not.
         match self.bits() {
             4 if n_elements.is_multiple_of(2) => Some(n_elements / 2),
             6 if n_elements.is_multiple_of(4) => (n_elements / 4).checked_mul(3),
@@ -157,7 +158,7 @@ impl ElementType {
         }
     }
 
-    /// Whether the elements are real numbers with a fraction.
+    /// Whether the elements are real floating-point numbers.
     #[must_use]
     pub const fn is_float(self) -> bool {
         matches!(
@@ -177,7 +178,7 @@ impl ElementType {
         )
     }
 
-    /// The same type in a carton's signature; `None` for what format v1 does not know.
+    /// The same type in a carton's signature; `None` if carton format v1 does not have it.
     #[must_use]
     pub const fn data_type(self) -> Option<DataType> {
         Some(match self {
@@ -195,7 +196,7 @@ impl ElementType {
         })
     }
 
-    /// The type of a carton's numbers; `None` for strings.
+    /// The type of a carton's numeric tensor; `None` for strings.
     #[must_use]
     pub const fn from_data_type(dtype: DataType) -> Option<Self> {
         Some(match dtype {

@@ -1,4 +1,4 @@
-//! Where the bytes of a tensor file come from.
+//! Access to the bytes of a tensor file: from memory, from a map, or by positioned reads.
 
 use std::fs::File;
 use std::io;
@@ -11,7 +11,7 @@ use memmap2::{Mmap, MmapOptions};
 use super::SharedBytes;
 use crate::{AlignedBytes, Storage};
 
-/// The bytes of a tensor file: in memory, mapped, or read by position when asked for. Any number of threads may read.
+/// The bytes of a tensor file: in memory, mapped, or read on demand by position. Any number of threads may read.
 #[derive(Clone, Debug)]
 pub struct FileBytes(Inner);
 
@@ -21,7 +21,7 @@ enum Inner {
     File(Arc<File>, u64),
 }
 
-/// A mapped file as memory of tensors.
+/// A mapped file as storage of tensors.
 struct Mapped(Mmap);
 
 impl Storage for Mapped {
@@ -31,19 +31,19 @@ impl Storage for Mapped {
 }
 
 impl FileBytes {
-    /// Opens the file at `path`, whose bytes are copied into memory of their own when they are asked for.
+    /// Opens the file at `path`. Each read copies bytes into newly allocated memory.
     ///
     /// # Errors
-    /// IO; `path` is no regular file.
+    /// IO; `path` is not a regular file.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
         let (file, len) = open(path.as_ref())?;
         Ok(Self(Inner::File(Arc::new(file), len)))
     }
 
-    /// The bytes of a file that is open already, as it is now, read by position.
+    /// Uses an open file, with its present length, by positioned reads.
     ///
     /// # Errors
-    /// IO; no regular file.
+    /// IO; the file is not a regular file.
     pub fn from_file(file: File) -> io::Result<Self> {
         let metadata = file.metadata()?;
         if !metadata.is_file() {
@@ -52,20 +52,20 @@ impl FileBytes {
         Ok(Self(Inner::File(Arc::new(file), metadata.len())))
     }
 
-    /// Maps the file at `path`: its bytes are views of the system's cache, and nothing is copied.
+    /// Maps the file at `path`. Its bytes are views of the page cache, and nothing is copied.
     ///
-    /// For files that nobody writes to meanwhile. Where another process truncates the file, touching what is no longer
-    /// there ends this one with SIGBUS; where one writes to it, tensors change under their reader. Use [`open`](Self::open)
-    /// for files of strangers.
+    /// Use this only for files that no process writes to while they are mapped. If another process truncates the file, reading the
+    /// missing part ends this process with SIGBUS. If another process writes to the file, tensors change while they are read. Use
+    /// [`open`](Self::open) for files from untrusted sources.
     ///
     /// # Errors
-    /// IO; `path` is no regular file.
+    /// IO; `path` is not a regular file.
     pub fn map(path: impl AsRef<Path>) -> io::Result<Self> {
         let (file, len) = open(path.as_ref())?;
         Ok(Self::from(Self::map_range(&file, 0..len)?))
     }
 
-    /// Maps a range of an open file, which need not start at a page: what [`map`](Self::map) says of whole files.
+    /// Maps a range of an open file. The range need not start at a page boundary. The dangers are those of [`map`](Self::map).
     ///
     /// ```
     /// use carton_tensor::files::FileBytes;
@@ -88,9 +88,9 @@ impl FileBytes {
         }
         let mut options = MmapOptions::new();
         options.offset(range.start).len(length);
-        // SAFETY: the map is only read. That the file stays as it is while it is mapped is the caller's promise above,
-        // without which the process may end or numbers may change; no invariant of a type hangs on them, since every bit
-        // pattern is a valid element.
+        // SAFETY: the map is only read. The caller promises, as documented above, that the file does not change while it is mapped. If
+        // the promise is broken, the process may end or numbers may change, but no type invariant breaks, because every bit pattern is
+        // a valid element.
         let map = unsafe { options.map(file)? };
         Ok(SharedBytes::from(Mapped(map)))
     }
@@ -99,13 +99,13 @@ impl FileBytes {
     #[must_use]
     pub fn len(&self) -> u64 {
         match &self.0 {
-            // A usize has at most 64 bits on every machine that Rust knows.
+            // Every platform that Rust supports has a usize of at most 64 bits.
             Inner::Memory(bytes) => bytes.len() as u64,
             Inner::File(_, len) => *len,
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -117,11 +117,11 @@ impl FileBytes {
         matches!(self.0, Inner::Memory(_))
     }
 
-    /// The bytes in `range`: a view of memory or of the map, or a copy of what is in the file, aligned to 64.
+    /// Returns the bytes in `range`: a view of the memory or the map, or a copy from the file, aligned to 64 bytes.
     ///
     /// # Errors
-    /// IO; [`UnexpectedEof`](io::ErrorKind::UnexpectedEof) for a range past the end, also when the file has become shorter
-    /// than it was; [`OutOfMemory`](io::ErrorKind::OutOfMemory).
+    /// IO; [`UnexpectedEof`](io::ErrorKind::UnexpectedEof) for a range past the end, also if the file has become shorter since it was
+    /// opened; [`OutOfMemory`](io::ErrorKind::OutOfMemory).
     pub fn read(&self, range: Range<u64>) -> io::Result<SharedBytes> {
         let (start, end) = self.check(&range)?;
         match &self.0 {
@@ -135,7 +135,7 @@ impl FileBytes {
         }
     }
 
-    /// Copies the bytes from `offset` on into all of `buffer`.
+    /// Fills all of `buffer` with the bytes that start at `offset`.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -173,14 +173,14 @@ impl From<Vec<u8>> for FileBytes {
     }
 }
 
-/// Opens a regular file: a pipe has no positions, and opening one could wait for ever.
+/// Opens a regular file. A pipe has no positions, and opening one could block forever.
 fn open(path: &Path) -> io::Result<(File, u64)> {
     let metadata = std::fs::metadata(path)?;
     if !metadata.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "expected a regular file"));
     }
     let file = File::open(path)?;
-    // The size of what was opened: the path may lead to another file by now.
+    // The size comes from the opened file, because the path may lead to another file by now.
     let len = file.metadata()?.len();
     Ok((file, len))
 }

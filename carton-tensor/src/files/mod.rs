@@ -1,7 +1,7 @@
-//! What the formats of tensor files share: element types, tensors as they are in a file, where its bytes come from, and how a new file gets
-//! its name.
+//! What the formats of tensor files share: element types, tensors as a file holds them, access to the bytes of a file, and publishing a
+//! new file under its name.
 //!
-//! Knows no format: `safetensors` and `ztensor` are modules of their own, and `any` opens whichever a file is.
+//! No module but `any`, which opens a file of any format, knows a format. `safetensors` and `ztensor` implement theirs.
 
 #[cfg(feature = "weights")]
 mod any;

@@ -1,8 +1,8 @@
-//! A file that gets its name only when it is whole.
+//! Writes a file that gets its name only when it is complete.
 //!
-//! On Linux it has no name at all until then, so that even a killed process leaves nothing behind. Where that cannot be made it has a
-//! temporary name, beginning with `.carton-` and ending in `.partial`, and what a killed process left stays: another one may still
-//! write it.
+//! On Linux the file has no name until then, so that even a killed process leaves nothing behind. Where nameless files are not
+//! available, the file has a temporary name that starts with `.carton-` and ends in `.partial`. The temporary file of a killed process
+//! stays, because another process may still be writing a file with such a name.
 
 use std::fs::{self, File};
 use std::io;
@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
-/// The most links that lead from one to the next, as on Linux.
+/// The most symbolic links to follow in a row, as on Linux.
 const MAX_LINKS: usize = 40;
 
-/// A file on its way to its name. Dropped before [`publish`](Self::publish), it is gone.
+/// A file that is not yet published under its name. Dropping it before [`publish`](Self::publish) deletes it.
 ///
-/// A file that is replaced leaves its permissions to the new one. Where a symbolic link has the name, the file that it leads to is
-/// replaced, and the link stays.
+/// The new file takes over the permissions of a file that it replaces. If the name is a symbolic link, the file that the link leads to
+/// is replaced, and the link stays.
 ///
 /// ```
 /// use std::io::Write;
@@ -32,25 +32,25 @@ const MAX_LINKS: usize = 40;
 /// ```
 #[derive(Debug)]
 pub struct PendingFile {
-    /// As the caller names it.
+    /// The path as the caller gave it.
     output: PathBuf,
-    /// Where links lead.
+    /// The path after following symbolic links.
     target: PathBuf,
-    file: Kind,
+    file: TemporaryFile,
 }
 
 #[derive(Debug)]
-enum Kind {
+enum TemporaryFile {
     #[cfg(target_os = "linux")]
     Nameless(File),
     Named(NamedTempFile),
 }
 
 impl PendingFile {
-    /// An empty file that will be `output`, with the permissions that new files get.
+    /// Creates an empty file to be published as `output`, with the permissions that new files get.
     ///
     /// # Errors
-    /// What is at `output` is no file, such as a device, which would be replaced; its folder cannot be written to.
+    /// `output` exists and is not a regular file, such as a device, which must not be replaced; its folder cannot be written to.
     pub fn new(output: &Path) -> io::Result<Self> {
         if fs::metadata(output).is_ok_and(|found| !found.is_file()) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "something is there that is not a file"));
@@ -58,67 +58,67 @@ impl PendingFile {
         let target = followed(output)?;
         #[cfg(target_os = "linux")]
         if let Some(file) = nameless(folder(&target)) {
-            return Ok(Self { output: output.to_owned(), target, file: Kind::Nameless(file) });
+            return Ok(Self { output: output.to_owned(), target, file: TemporaryFile::Nameless(file) });
         }
         let file = builder().tempfile_in(folder(&target))?;
-        Ok(Self { output: output.to_owned(), target, file: Kind::Named(file) })
+        Ok(Self { output: output.to_owned(), target, file: TemporaryFile::Named(file) })
     }
 
-    /// The file, to be written.
+    /// The file to write to.
     pub fn file(&self) -> &File {
         match &self.file {
             #[cfg(target_os = "linux")]
-            Kind::Nameless(file) => file,
-            Kind::Named(file) => file.as_file(),
+            TemporaryFile::Nameless(file) => file,
+            TemporaryFile::Named(file) => file.as_file(),
         }
     }
 
-    /// The same, for what takes nothing else.
+    /// The file to write to, for interfaces that need a mutable reference.
     pub fn file_mut(&mut self) -> &mut File {
         match &mut self.file {
             #[cfg(target_os = "linux")]
-            Kind::Nameless(file) => file,
-            Kind::Named(file) => file.as_file_mut(),
+            TemporaryFile::Nameless(file) => file,
+            TemporaryFile::Named(file) => file.as_file_mut(),
         }
     }
 
-    /// The name that the file will have, as the caller gave it.
+    /// The final path, as the caller gave it.
     pub fn output(&self) -> &Path {
         &self.output
     }
 
-    /// The name that the file has meanwhile, if it has one: who ends the process without dropping this removes it.
+    /// The temporary path, if the file has one. Code that ends the process without dropping this value should delete that path.
     pub fn temporary_name(&self) -> Option<&Path> {
         match &self.file {
             #[cfg(target_os = "linux")]
-            Kind::Nameless(_) => None,
-            Kind::Named(file) => Some(file.path()),
+            TemporaryFile::Nameless(_) => None,
+            TemporaryFile::Named(file) => Some(file.path()),
         }
     }
 
-    /// The file once more, for reading only.
+    /// Opens the file again, for reading only.
     ///
     /// # Errors
     /// The operating system refuses.
     pub fn open(&self) -> io::Result<File> {
         match &self.file {
             #[cfg(target_os = "linux")]
-            Kind::Nameless(file) => File::open(descriptor_path(file)),
-            Kind::Named(file) => File::open(file.path()),
+            TemporaryFile::Nameless(file) => File::open(descriptor_path(file)),
+            TemporaryFile::Named(file) => File::open(file.path()),
         }
     }
 
-    /// Gives the file its name, replacing a file that has it.
+    /// Gives the file its name, replacing an existing file of that name.
     ///
     /// # Errors
-    /// The operating system refuses. What was there before is still there then.
+    /// The operating system refuses. The previous file is then still in place.
     pub fn publish(self) -> io::Result<()> {
         self.take_permissions()?;
         match self.file {
-            Kind::Named(file) => file.persist(&self.target).map(|_| ()).map_err(|error| error.error),
+            TemporaryFile::Named(file) => file.persist(&self.target).map(|_| ()).map_err(|error| error.error),
             #[cfg(target_os = "linux")]
-            Kind::Nameless(file) => {
-                // A link cannot replace a file, but a rename can.
+            TemporaryFile::Nameless(file) => {
+                // `link` cannot replace an existing file, but a rename can.
                 match link(&file, &self.target) {
                     Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                     result => return result,
@@ -129,7 +129,7 @@ impl PendingFile {
         }
     }
 
-    /// Takes the permissions of the file that is replaced, but not that programs run with the rights of its owner.
+    /// Copies the permission bits of the replaced file, but not its set-user-id, set-group-id and sticky bits.
     #[cfg(unix)]
     fn take_permissions(&self) -> io::Result<()> {
         use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -139,7 +139,7 @@ impl PendingFile {
             return Ok(());
         }
         match self.file().set_permissions(fs::Permissions::from_mode(mode)) {
-            // Some file systems have none.
+            // Some file systems have no permissions.
             Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(()),
             result => result,
         }
@@ -151,13 +151,13 @@ impl PendingFile {
     }
 }
 
-/// Where links lead from here. What is there at the end need not exist.
+/// Follows symbolic links from `output`. The final path need not exist.
 fn followed(output: &Path) -> io::Result<PathBuf> {
     let mut path = output.to_owned();
     for _ in 0..MAX_LINKS {
         match fs::read_link(&path) {
             Ok(target) => path = folder(&path).join(target),
-            // No link, or nothing.
+            // The path is not a link, or does not exist.
             Err(_) => return Ok(path),
         }
     }
@@ -171,7 +171,7 @@ fn folder(output: &Path) -> &Path {
     }
 }
 
-/// Makes temporary names.
+/// Returns the builder of temporary names.
 fn builder() -> tempfile::Builder<'static, 'static> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".carton-").suffix(".partial");
@@ -180,7 +180,7 @@ fn builder() -> tempfile::Builder<'static, 'static> {
     builder
 }
 
-/// A file without a name, if the file system has such files and they can be named later.
+/// Creates a file without a name, if the file system supports this and `/proc` allows naming it later.
 #[cfg(target_os = "linux")]
 fn nameless(folder: &Path) -> Option<File> {
     use rustix::fs::{Mode, OFlags};
@@ -197,7 +197,7 @@ fn link(file: &File, path: &Path) -> io::Result<()> {
     rustix::fs::linkat(CWD, descriptor_path(file), CWD, path, AtFlags::SYMLINK_FOLLOW).map_err(io::Error::from)
 }
 
-/// The path by which a file without a name can be opened and linked.
+/// The path by which a nameless file can be opened and linked.
 #[cfg(target_os = "linux")]
 fn descriptor_path(file: &File) -> PathBuf {
     use std::os::fd::AsRawFd;
@@ -250,7 +250,7 @@ mod tests {
         let (link, target) = (folder.path().join("link"), elsewhere.path().join("target"));
         symlink(&target, folder.path().join("between")).unwrap();
         symlink("between", &link).unwrap();
-        // First there is nothing at its end.
+        // In the first round, nothing exists at the end of the links.
         for text in ["one", "two"] {
             write(&link, text).unwrap();
             assert_eq!(fs::read_to_string(&target).unwrap(), text);

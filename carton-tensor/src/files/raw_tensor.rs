@@ -1,4 +1,4 @@
-//! A tensor as it is in a file: any element type, bytes that are shared.
+//! A tensor as a file holds it: any element type, with shared bytes.
 
 use bytemuck::{AnyBitPattern, NoUninit};
 use half::{bf16, f16};
@@ -8,11 +8,11 @@ use num_complex::Complex;
 use super::{ElementType, SharedBytes};
 use crate::{NumericTensor, element_count};
 
-/// Why bytes are no such tensor, or a tensor cannot be seen as asked.
+/// The reason that bytes do not form a tensor, or that a tensor cannot be converted as requested.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RawTensorError {
-    /// More elements than fit in memory, or elements that do not end between bytes.
+    /// The tensor does not fit in memory, or its last element does not end at a byte boundary.
     #[error("shape {shape:?} of {dtype} elements is no whole number of bytes that fits in memory")]
     NoSize {
         /// The element type.
@@ -20,24 +20,24 @@ pub enum RawTensorError {
         /// The dimensions.
         shape: Vec<usize>,
     },
-    /// There are not as many bytes as dtype and shape ask for.
+    /// The number of bytes does not match dtype and shape.
     #[error("shape {shape:?} of {dtype} needs {expected} bytes, found {found}")]
     SizeMismatch {
         /// The element type.
         dtype: ElementType,
         /// The dimensions.
         shape: Vec<usize>,
-        /// What dtype and shape ask for.
+        /// The bytes that dtype and shape need.
         expected: usize,
-        /// What was given.
+        /// The bytes that were given.
         found: usize,
     },
-    /// The tensor has another element type than the one asked for.
+    /// The element type of the tensor is not the requested one.
     #[error("expected a tensor of {expected}, found one of {found}")]
     WrongElementType {
-        /// The element type asked for.
+        /// The requested element type.
         expected: ElementType,
-        /// The tensor's.
+        /// The element type of the tensor.
         found: ElementType,
     },
     /// The data does not start at a multiple of the element's alignment, so it cannot be viewed in place.
@@ -45,23 +45,23 @@ pub enum RawTensorError {
     Misaligned {
         /// The element type.
         dtype: ElementType,
-        /// Where the data starts.
+        /// The address of the data.
         address: usize,
-        /// What the address must be a multiple of.
+        /// The required alignment in bytes.
         alignment: usize,
     },
-    /// More dimensions, or larger ones, than an array can have.
+    /// The shape has more dimensions, or larger ones, than an array can have.
     #[error("shape {shape:?} is none that an array can have")]
     NoArray {
         /// The dimensions.
         shape: Vec<usize>,
     },
-    /// No type of a carton's tensors.
+    /// Cartons have no tensors of this element type.
     #[error("a carton has no tensors of {0}")]
     NotInCartons(ElementType),
 }
 
-/// A dtype, a shape, and elements in C order, little-endian, one after another.
+/// A dtype, a shape, and the elements in C order, little-endian, without gaps.
 ///
 /// ```
 /// use carton_tensor::files::{ElementType, RawTensor};
@@ -77,7 +77,7 @@ pub struct RawTensor {
 }
 
 impl RawTensor {
-    /// A tensor over all of `bytes`.
+    /// Makes a tensor of all of `bytes`.
     ///
     /// # Errors
     /// [`RawTensorError::NoSize`], [`RawTensorError::SizeMismatch`].
@@ -105,7 +105,7 @@ impl RawTensor {
     /// The product of the dimensions.
     #[must_use]
     pub fn n_elements(&self) -> usize {
-        // Checked when the tensor was made.
+        // `new` checked that the product does not overflow.
         element_count(&self.shape).unwrap_or_default()
     }
 
@@ -115,11 +115,11 @@ impl RawTensor {
         &self.bytes
     }
 
-    /// The elements in place, as an array of the tensor's shape. `T` is the Rust type of the elements:
-    /// [`half::f16`], [`num_complex::Complex<f32>`](Complex), or the number itself; `u8` for bool and FP8 too.
+    /// Views the elements in place, as an array of the tensor's shape. `T` is the Rust type of the elements: [`half::f16`],
+    /// [`num_complex::Complex<f32>`](Complex), or the number itself; `u8` also stands for bool and FP8.
     ///
     /// # Errors
-    /// [`RawTensorError::WrongElementType`]; [`RawTensorError::Misaligned`], where [`to_array`](Self::to_array) copies
+    /// [`RawTensorError::WrongElementType`]; [`RawTensorError::Misaligned`], in which case [`to_array`](Self::to_array) makes a copy
     /// instead; [`RawTensorError::NoArray`].
     pub fn view<T: FileElement>(&self) -> Result<ArrayViewD<'_, T>, RawTensorError> {
         self.check::<T>()?;
@@ -131,7 +131,7 @@ impl RawTensor {
         ArrayViewD::from_shape(IxDyn(&self.shape), elements).map_err(|_| self.no_array())
     }
 
-    /// A copy of the elements as an array of the tensor's shape, whatever their alignment. `T` as for [`view`](Self::view).
+    /// Copies the elements into an array of the tensor's shape, whatever their alignment. `T` is as for [`view`](Self::view).
     ///
     /// # Errors
     /// [`RawTensorError::WrongElementType`], [`RawTensorError::NoArray`].
@@ -141,19 +141,19 @@ impl RawTensor {
         ArrayD::from_shape_vec(IxDyn(&self.shape), elements).map_err(|_| self.no_array())
     }
 
-    /// The elements as `f64`; see [`ElementType::to_f64`].
+    /// Converts the elements to `f64`; see [`ElementType::to_f64`].
     #[must_use]
     pub fn to_f64(&self) -> Option<Vec<f64>> {
         self.dtype.to_f64(&self.bytes)
     }
 
-    /// The elements as `f32`; see [`ElementType::to_f32`].
+    /// Converts the elements to `f32`; see [`ElementType::to_f32`].
     #[must_use]
     pub fn to_f32(&self) -> Option<Vec<f32>> {
         self.dtype.to_f32(&self.bytes)
     }
 
-    /// The same tensor as cartons have it, over the same memory.
+    /// Returns the same tensor as cartons have it, sharing its memory.
     ///
     /// # Errors
     /// [`RawTensorError::NotInCartons`] for an element type that format v1 does not have; [`RawTensorError::NoArray`] for more
@@ -177,12 +177,12 @@ impl RawTensor {
 }
 
 impl From<&NumericTensor> for RawTensor {
-    /// Over the same memory.
+    /// Shares the memory of the tensor.
     fn from(tensor: &NumericTensor) -> Self {
         let (storage, offset) = tensor.storage();
         let bytes = SharedBytes::new(storage.clone());
         Self {
-            // Tensors of strings are not numeric.
+            // A numeric tensor never has strings, so that the default is not used.
             dtype: ElementType::from_data_type(tensor.dtype()).unwrap_or(ElementType::Uint8),
             shape: tensor.shape().to_vec(),
             bytes: bytes
@@ -193,7 +193,7 @@ impl From<&NumericTensor> for RawTensor {
 }
 
 impl PartialEq for RawTensor {
-    /// Same dtype, shape and bytes.
+    /// Compares dtype, shape and bytes.
     fn eq(&self, other: &Self) -> bool {
         self.dtype == other.dtype && self.shape == other.shape && *self.bytes == *other.bytes
     }
@@ -201,7 +201,8 @@ impl PartialEq for RawTensor {
 
 impl Eq for RawTensor {}
 
-/// The bytes of a tensor; `None` when they are no whole number, or more than fits in memory.
+/// Returns the size of a tensor in bytes; `None` if the last element does not end at a byte boundary, or if the size does not fit in
+/// memory.
 pub(crate) fn n_bytes(dtype: ElementType, shape: &[usize]) -> Option<usize> {
     let n_bytes = dtype.n_bytes(element_count(shape)?)?;
     isize::try_from(n_bytes).is_ok().then_some(n_bytes)
@@ -213,7 +214,7 @@ mod sealed {
 
 /// A Rust type for the elements of tensors in files. Every bit pattern is a valid value.
 pub trait FileElement: AnyBitPattern + NoUninit + sealed::Sealed {
-    /// The element types that it stands for, the one named like it first.
+    /// The element types that this Rust type represents. The first one is its namesake.
     const DTYPES: &'static [ElementType];
 }
 

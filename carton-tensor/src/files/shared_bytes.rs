@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::Storage;
 
-/// Some bytes of a [`Storage`], such as a tensor's in a mapped file. Cloning and slicing copy none of them.
+/// A range of bytes in a [`Storage`], such as one tensor in a mapped file. Cloning and slicing copy no bytes.
 ///
 /// ```
 /// use carton_tensor::files::SharedBytes;
@@ -29,7 +29,7 @@ impl SharedBytes {
         Self { storage, offset: 0, len }
     }
 
-    /// The bytes in `range`, counted from the first of these; `None` when they are not all there.
+    /// Returns the bytes in `range`, relative to the start of this range; `None` if they are not all inside it.
     #[must_use]
     pub fn slice(&self, range: Range<usize>) -> Option<Self> {
         (range.start <= range.end && range.end <= self.len).then(|| Self {
@@ -39,13 +39,13 @@ impl SharedBytes {
         })
     }
 
-    /// The memory, and where in it these bytes start.
+    /// The storage, and the offset of these bytes in it.
     #[must_use]
     pub fn storage(&self) -> (&Arc<dyn Storage>, usize) {
         (&self.storage, self.offset)
     }
 
-    /// The bytes for writing; `None` when somebody else shares the memory or it is read-only.
+    /// The bytes for writing; `None` if the storage has another owner or is read-only.
     pub fn as_mut_slice(&mut self) -> Option<&mut [u8]> {
         let range = self.offset..self.offset + self.len;
         Arc::get_mut(&mut self.storage)?.bytes_mut()?.get_mut(range)
@@ -56,7 +56,7 @@ impl Deref for SharedBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // The range was checked when it was made; storage that shrank since yields nothing rather than a panic.
+        // `slice` checked the range. If the storage has shrunk since, this returns an empty slice instead of panicking.
         self.storage.bytes().get(self.offset..self.offset + self.len).unwrap_or_default()
     }
 }

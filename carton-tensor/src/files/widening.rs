@@ -1,10 +1,10 @@
-//! Elements of every real type as `f32` or `f64`.
+//! Converts elements of every real type to `f32` or `f64`.
 
 use half::{bf16, f16};
 
 use super::ElementType;
 
-/// A float of at most eight bits: sign, exponent, mantissa, from the highest bit down.
+/// A float of at most eight bits. From the highest bit down: sign, exponent, mantissa.
 #[derive(Clone, Copy)]
 struct SmallFloat {
     exponent_bits: u32,
@@ -13,16 +13,16 @@ struct SmallFloat {
     special: Special,
 }
 
-/// Which bit patterns are no finite numbers.
+/// Which bit patterns are not finite numbers.
 #[derive(Clone, Copy, PartialEq)]
 enum Special {
-    /// As IEEE 754: the highest exponent is infinity, or NaN with any mantissa.
+    /// As in IEEE 754: the highest exponent means infinity if the mantissa is zero, otherwise NaN.
     Ieee,
-    /// All bits but the sign set: NaN. No infinity.
+    /// All bits except the sign set means NaN. There is no infinity.
     AllOnes,
-    /// Negative zero: NaN. No infinity.
+    /// Negative zero means NaN. There is no infinity.
     NegativeZero,
-    /// None.
+    /// Every bit pattern is a finite number.
     None,
 }
 
@@ -35,7 +35,7 @@ const E2M3FN: SmallFloat = SmallFloat { exponent_bits: 2, mantissa_bits: 3, bias
 const E3M2FN: SmallFloat = SmallFloat { exponent_bits: 3, mantissa_bits: 2, bias: 3, special: Special::None };
 const E2M1FN: SmallFloat = SmallFloat { exponent_bits: 2, mantissa_bits: 1, bias: 1, special: Special::None };
 
-/// What each byte means; every value of these types is exact in binary32.
+/// The value of each byte. Every value of these types is exact in binary32.
 static E4M3FN_VALUES: [f32; 256] = E4M3FN.values();
 static E5M2_VALUES: [f32; 256] = E5M2.values();
 static E4M3FNUZ_VALUES: [f32; 256] = E4M3FNUZ.values();
@@ -69,7 +69,7 @@ impl SmallFloat {
         };
         let magnitude = match special {
             Some(special) => special,
-            // Without the hidden one: a subnormal.
+            // A subnormal, which lacks the implicit leading one.
             None if exponent == 0 => mantissa as f32 * power_of_two(1 - self.bias - self.mantissa_bits as i32),
             None => {
                 let scale = power_of_two(exponent as i32 - self.bias - self.mantissa_bits as i32);
@@ -80,14 +80,14 @@ impl SmallFloat {
     }
 }
 
-/// 2 to the power of `exponent`, which is one of a normal binary32.
+/// Returns 2 to the power of `exponent`, which must be the exponent of a normal binary32.
 const fn power_of_two(exponent: i32) -> f32 {
     f32::from_bits(((exponent + 127) as u32) << 23)
 }
 
 const fn powers_of_two() -> [f32; 256] {
     let mut values = [f32::NAN; 256];
-    // 2 to the power of -127 is subnormal; the last pattern is NaN.
+    // 2 to the power of -127 is subnormal. The last pattern is NaN.
     values[0] = f32::from_bits(1 << 22);
     let mut pattern = 1;
     while pattern < 255 {
@@ -98,8 +98,8 @@ const fn powers_of_two() -> [f32; 256] {
 }
 
 impl ElementType {
-    /// What each byte of an element type of eight bits means, for those that are floats; the lowest bits of a byte for
-    /// those that are smaller.
+    /// Returns the value of each byte, for the float types of at most eight bits; `None` for other types. For types smaller than a
+    /// byte, the index is the lowest bits of the byte.
     #[must_use]
     pub fn small_float_values(self) -> Option<&'static [f32; 256]> {
         Some(match self {
@@ -115,10 +115,10 @@ impl ElementType {
         })
     }
 
-    /// The elements in `bytes`, rounded to the nearest `f64` where they are integers of more than 53 bits; `None` for complex
-    /// numbers, which have no order. Bytes after the last whole element are passed over.
+    /// Converts the elements in `bytes` to `f64`. Integers of more than 53 bits are rounded to the nearest `f64`. Returns `None` for
+    /// complex numbers, which have no order. Ignores bytes after the last whole element.
     ///
-    /// Elements smaller than a byte are packed from the lowest bit of the first byte up.
+    /// Elements smaller than a byte are packed from the lowest bit of the first byte upwards.
     ///
     /// ```
     /// use carton_tensor::files::ElementType;
@@ -147,14 +147,14 @@ impl ElementType {
         })
     }
 
-    /// As [`to_f64`](Self::to_f64), rounded to the nearest `f32`.
+    /// Converts elements like [`to_f64`](Self::to_f64), but rounds to the nearest `f32`.
     #[must_use]
     pub fn to_f32(self, bytes: &[u8]) -> Option<Vec<f32>> {
         Some(match self {
             Self::Float32 => each(bytes, f32::from_le_bytes),
             Self::Float16 => each(bytes, |element| f16::from_le_bytes(element).to_f32()),
             Self::BFloat16 => each(bytes, |element| bf16::from_le_bytes(element).to_f32()),
-            // Not by way of an f64: that would round twice.
+            // Converts directly, because the way through an f64 would round twice.
             Self::Uint64 => each(bytes, |element| u64::from_le_bytes(element) as f32),
             Self::Int64 => each(bytes, |element| i64::from_le_bytes(element) as f32),
             _ => match self.small_floats(bytes) {
@@ -167,7 +167,7 @@ impl ElementType {
     fn small_floats(self, bytes: &[u8]) -> Option<impl Iterator<Item = f32>> {
         let values = self.small_float_values()?;
         let bits = self.bits();
-        // Eight bits are one element of eight, two of four; three bytes are four elements of six.
+        // One byte holds one 8-bit or two 4-bit elements; three bytes hold four 6-bit elements.
         let n_bytes = if bits == 6 { 3 } else { 1 };
         let mask = (1_u32 << bits) - 1;
         Some(bytes.chunks_exact(n_bytes).flat_map(move |chunk| {

@@ -1,11 +1,11 @@
-//! Arrays with every dtype that NumPy and tensor files share: bool, float16 and complex numbers too, which a carton lacks.
+//! Arrays with every dtype that NumPy and tensor files share. These include bool, float16 and complex numbers, which cartons lack.
 
 use std::io::{BufReader, Read, Write};
 use std::path::Path;
 
 use super::elements;
 use super::error::{NpyError, Problem};
-use super::header::{self, Kind, OtherNumber};
+use super::header::{self, DtypeKind, OtherNumber};
 use super::{Size, UNNAMED, check_size, read_elements, read_file};
 use crate::files::{ElementType, RawTensor, SharedBytes};
 use crate::{DataType, StringTensor};
@@ -15,11 +15,11 @@ use crate::{DataType, StringTensor};
 pub enum Array {
     /// Numbers.
     Numbers(RawTensor),
-    /// Strings, of NumPy's kinds `U` and `S`.
+    /// Strings, of NumPy's dtype kinds `U` and `S`.
     Strings(StringTensor),
 }
 
-/// What an array is, told without reading its elements.
+/// The description of an array, read without its elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArrayInfo {
     /// The type of the elements; `None` for strings.
@@ -31,7 +31,7 @@ pub struct ArrayInfo {
 }
 
 impl ArrayInfo {
-    /// What the header that `reader` begins with says, which must fit the size of the file.
+    /// Reads the header at the start of `reader`, and checks it against the size of the file.
     pub(super) fn read(mut reader: impl Read, size: Size) -> Result<Self, Problem> {
         let (header, header_size) = header::read(&mut reader)?;
         let n_bytes = header.n_bytes()?;
@@ -40,7 +40,7 @@ impl ArrayInfo {
     }
 }
 
-/// What the header of the file at `path` says, which must be as long as that says.
+/// Reads the header of the file at `path`, and checks it against the size of the file.
 ///
 /// # Errors
 /// [`NpyError`], naming the path.
@@ -48,7 +48,7 @@ pub fn array_info(path: impl AsRef<Path>) -> Result<ArrayInfo, NpyError> {
     read_file(path.as_ref(), |file, size| ArrayInfo::read(BufReader::new(file), size))
 }
 
-/// Reads the array of the file at `path`, as [`read_path`](super::read_path) does, with the dtypes that only tensor files have.
+/// Reads the array of the file at `path` like [`read_path`](super::read_path), but also the dtypes that only tensor files have.
 ///
 /// # Errors
 /// [`NpyError`], naming the path.
@@ -56,19 +56,19 @@ pub fn read_array(path: impl AsRef<Path>) -> Result<Array, NpyError> {
     read_file(path.as_ref(), |file, size| read_bounded(file, size, u64::MAX))
 }
 
-/// What the header of a file that has `size` bytes says; `place` is what errors call it.
+/// Reads the header of a file of `size` bytes. Errors refer to the file as `place`.
 #[cfg(feature = "weights")]
 pub(crate) fn array_info_of(reader: impl Read, size: u64, place: &str) -> Result<ArrayInfo, NpyError> {
     ArrayInfo::read(reader, Size::Known(size)).map_err(|problem| problem.at(place))
 }
 
-/// Reads the array of a file that has `size` bytes; `place` is what errors call it.
+/// Reads the array of a file of `size` bytes. Errors refer to the file as `place`.
 #[cfg(feature = "weights")]
 pub(crate) fn read_array_of(reader: impl Read, size: u64, place: &str) -> Result<Array, NpyError> {
     read_bounded(reader, Size::Known(size), u64::MAX).map_err(|problem| problem.at(place))
 }
 
-/// Writes an array as NumPy's `save` would: version 1, little-endian, C order, strings as `<U`.
+/// Writes an array as NumPy's `save` does: version 1, little-endian, C order, strings as `<U`.
 ///
 /// ```
 /// use carton_tensor::files::{ElementType, RawTensor};
@@ -81,7 +81,7 @@ pub(crate) fn read_array_of(reader: impl Read, size: u64, place: &str) -> Result
 /// ```
 ///
 /// # Errors
-/// [`NpyError::Unsupported`] for element types that NumPy lacks, bfloat16 and FP8 among them, and for strings that end in NUL;
+/// [`NpyError::Unsupported`] for element types that NumPy lacks, such as bfloat16 and FP8, and for strings that end in NUL;
 /// [`NpyError::Io`].
 pub fn write_array(mut writer: impl Write, array: &Array) -> Result<(), NpyError> {
     write(&mut writer, array).map_err(|problem| problem.at(UNNAMED))
@@ -108,18 +108,18 @@ pub(super) fn write(writer: &mut impl Write, array: &Array) -> Result<(), Proble
     }
 }
 
-fn element_type(kind: Kind) -> Option<ElementType> {
+fn element_type(kind: DtypeKind) -> Option<ElementType> {
     match kind {
-        Kind::Number(dtype) => ElementType::from_data_type(dtype),
-        Kind::Other(OtherNumber::Bool) => Some(ElementType::Bool),
-        Kind::Other(OtherNumber::Float16) => Some(ElementType::Float16),
-        Kind::Other(OtherNumber::Complex64) => Some(ElementType::Complex64),
-        Kind::Other(OtherNumber::Complex128) => Some(ElementType::Complex128),
-        Kind::Unicode(_) | Kind::Bytes(_) => None,
+        DtypeKind::Number(dtype) => ElementType::from_data_type(dtype),
+        DtypeKind::Other(OtherNumber::Bool) => Some(ElementType::Bool),
+        DtypeKind::Other(OtherNumber::Float16) => Some(ElementType::Float16),
+        DtypeKind::Other(OtherNumber::Complex64) => Some(ElementType::Complex64),
+        DtypeKind::Other(OtherNumber::Complex128) => Some(ElementType::Complex128),
+        DtypeKind::Unicode(_) | DtypeKind::Bytes(_) => None,
     }
 }
 
-/// NumPy's name of a dtype.
+/// Returns NumPy's name of a dtype.
 fn descr(dtype: ElementType) -> Result<&'static str, Problem> {
     Ok(match dtype {
         ElementType::Bool => "|b1",
@@ -166,7 +166,7 @@ mod tests {
         .concat()
     }
 
-    // The elements are what NumPy's `tobytes` gives.
+    // The elements are the output of NumPy's `tobytes`.
     #[test]
     fn dtypes_that_cartons_lack() {
         let check = |descr, elements: &[u8], shape, expected: (ElementType, &[u8])| {
@@ -179,7 +179,7 @@ mod tests {
             let info = array_info(&path).unwrap();
             assert_eq!((info.dtype, info.shape.as_slice()), (Some(expected.0), tensor.shape()));
             assert_eq!(info.n_bytes, elements.len() as u64);
-            // What is written is read back, alone and in an archive.
+            // The array survives a round trip, alone and in an archive.
             let array = Array::Numbers(tensor.clone());
             let mut written = Vec::new();
             write_array(&mut written, &array).unwrap();

@@ -1,4 +1,4 @@
-//! The elements of an `.npy` file: read in bounded steps, brought into C order and little-endian, and written.
+//! The elements of an `.npy` file: reads them in bounded steps, converts them to C order and little-endian, and writes them.
 
 use std::io::{self, Read, Write};
 
@@ -6,13 +6,13 @@ use bytemuck::Pod;
 use ndarray::{ArrayView, ArrayViewMut, IxDyn, ShapeBuilder};
 
 use super::error::Problem;
-use super::header::{self, Header, Kind, OtherNumber};
+use super::header::{self, DtypeKind, Header, OtherNumber};
 use crate::{AlignedBytes, DataType, NumericTensor, StringTensor, Tensor, TensorError, element_count};
 
-/// Memory taken ahead of the bytes that have arrived from a reader whose size is not known.
+/// The bytes to allocate before any data has arrived, for a reader of unknown size.
 const FIRST_STEP: usize = 1 << 20;
 
-/// Reads until `buffer` is full or the reader ends, and says how many bytes came.
+/// Reads until `buffer` is full or the reader ends, and returns the number of bytes read.
 pub(super) fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
@@ -26,7 +26,7 @@ pub(super) fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usiz
     Ok(filled)
 }
 
-/// Reads exactly `n_bytes`. Unless they are `known` to be there, memory grows with what arrives.
+/// Reads exactly `n_bytes`. If `known` is false, the bytes may be missing, so the allocation only grows as data arrives.
 pub(super) fn read_bytes(reader: &mut impl Read, n_bytes: u64, known: bool) -> Result<AlignedBytes, Problem> {
     let too_large = |_| Problem::TooLarge { needed: n_bytes, limit: usize::MAX as u64 };
     let total = usize::try_from(n_bytes).map_err(too_large)?;
@@ -54,18 +54,18 @@ pub(super) fn read_bytes(reader: &mut impl Read, n_bytes: u64, known: bool) -> R
 /// Makes a tensor of the bytes as they are in the file.
 pub(super) fn decode(header: Header, bytes: AlignedBytes) -> Result<Tensor, Problem> {
     match header.dtype.kind {
-        Kind::Number(dtype) => {
+        DtypeKind::Number(dtype) => {
             let bytes = into_little_endian_c_order(&header, bytes)?;
             let tensor = NumericTensor::new(dtype, header.shape, std::sync::Arc::new(bytes)).map_err(of_tensor)?;
             Ok(tensor.into())
         }
-        // Those were refused when the header was read.
-        Kind::Other(_) => Err(Problem::Unsupported(format!("dtype `{}` is none of a tensor", header.dtype.descr))),
-        Kind::Unicode(_) | Kind::Bytes(_) => Ok(decode_strings(header, bytes.as_slice())?.into()),
+        // `check_ours` refused these dtypes after the header was read.
+        DtypeKind::Other(_) => Err(Problem::Unsupported(format!("dtype `{}` is none of a tensor", header.dtype.descr))),
+        DtypeKind::Unicode(_) | DtypeKind::Bytes(_) => Ok(decode_strings(header, bytes.as_slice())?.into()),
     }
 }
 
-#[allow(clippy::needless_pass_by_value)] // It is handed over by `map_err`.
+#[allow(clippy::needless_pass_by_value)] // `map_err` passes it by value.
 fn of_tensor(error: TensorError) -> Problem {
     Problem::Format(error.to_string())
 }
@@ -77,8 +77,8 @@ fn zeroed(len: usize) -> Result<AlignedBytes, Problem> {
 pub(super) fn into_little_endian_c_order(header: &Header, mut bytes: AlignedBytes) -> Result<AlignedBytes, Problem> {
     let kind = header.dtype.kind;
     match kind.size() {
-        // Two numbers each, whose order is not that of bytes.
-        Some(8) if kind == Kind::Other(OtherNumber::Complex64) => {
+        // An element is two numbers. Swapping all its bytes also exchanges the numbers, and the rotation restores their order.
+        Some(8) if kind == DtypeKind::Other(OtherNumber::Complex64) => {
             prepare::<u64>(header, &mut bytes, |both| both.swap_bytes().rotate_left(32))
         }
         Some(16) => prepare::<u128>(header, &mut bytes, |both| both.swap_bytes().rotate_left(64)),
@@ -90,7 +90,7 @@ pub(super) fn into_little_endian_c_order(header: &Header, mut bytes: AlignedByte
     Ok(bytes)
 }
 
-/// Swaps and transposes as the header asks, with elements as plain words of their size.
+/// Swaps and transposes as the header requires. Treats elements as plain words of their size.
 fn prepare<T: Pod>(header: &Header, bytes: &mut AlignedBytes, swap: fn(T) -> T) -> Result<(), Problem> {
     let words: &mut [T] = bytemuck::try_cast_slice_mut(bytes.as_mut_slice())
         .map_err(|_| Problem::Format("its array is not a whole number of elements".to_owned()))?;
@@ -99,8 +99,8 @@ fn prepare<T: Pod>(header: &Header, bytes: &mut AlignedBytes, swap: fn(T) -> T) 
             *word = swap(*word);
         }
     }
-    // With at most one dimension larger than one, both orders are the same; so they are for an array without elements,
-    // whose shape may be one that ndarray refuses.
+    // With at most one dimension larger than one, both orders are the same. They are also the same for an array without elements, whose
+    // shape ndarray may refuse.
     let transposes = header.fortran_order
         && !words.is_empty()
         && header.shape.iter().filter(|&&dimension| dimension != 1).count() > 1;
@@ -123,7 +123,7 @@ pub(super) fn decode_strings(header: Header, bytes: &[u8]) -> Result<StringTenso
     let mut elements = Vec::with_capacity(count);
     for (position, element) in bytes.chunks_exact(size.max(1)).enumerate() {
         let string = match header.dtype.kind {
-            Kind::Unicode(_) => unicode(element, header.dtype.big_endian),
+            DtypeKind::Unicode(_) => unicode(element, header.dtype.big_endian),
             _ => utf8(element),
         };
         let string = string.map_err(|problem| {
@@ -139,7 +139,7 @@ pub(super) fn decode_strings(header: Header, bytes: &[u8]) -> Result<StringTenso
     StringTensor::new(elements, header.shape).map_err(of_tensor)
 }
 
-/// Four bytes a code point. NumPy fills up with zeros, which are no part of the string.
+/// Decodes four bytes per code point. The zeros with which NumPy pads are not part of the string.
 fn unicode(element: &[u8], big_endian: bool) -> Result<String, String> {
     let (points, _) = element.as_chunks::<4>();
     let point = |bytes: &[u8; 4]| if big_endian { u32::from_be_bytes(*bytes) } else { u32::from_le_bytes(*bytes) };
@@ -155,7 +155,7 @@ fn utf8(element: &[u8]) -> Result<String, String> {
     String::from_utf8(element[..length].to_vec()).map_err(|error| format!("is not UTF-8: {error}"))
 }
 
-/// Writes a whole `.npy` file.
+/// Writes a complete `.npy` file.
 pub(super) fn write(writer: &mut impl Write, tensor: &Tensor) -> Result<(), Problem> {
     match tensor {
         Tensor::Numeric(tensor) => write_numbers(writer, tensor),

@@ -1,34 +1,34 @@
-//! Why an `.npy` or `.npz` file cannot be read or written.
+//! The errors of reading and writing `.npy` and `.npz` files.
 
 use std::io;
 
-/// Why an array cannot be read or written. Every variant says where: a path, `PATH#NAME` inside an `.npz`, or
-/// `npy data` when it came from a reader.
+/// The reason that an array cannot be read or written. Every variant names the place: a path, `PATH#NAME` inside an `.npz`, or `npy
+/// data` for data from a reader.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NpyError {
-    /// The bytes are not what the format asks for.
+    /// The bytes violate the format.
     #[error("`{place}` is not a valid NumPy file: {problem}")]
     Format {
-        /// Which file or array.
+        /// The file or array.
         place: String,
         /// What was expected and found.
         problem: String,
     },
-    /// Valid, but something that a carton's tensor (or an `.npy` file, when writing) cannot hold.
+    /// The file is valid, but a carton's tensor (or an `.npy` file, when writing) cannot hold its content.
     #[error("`{place}` cannot be used: {problem}")]
     Unsupported {
-        /// Which file or array.
+        /// The file or array.
         place: String,
-        /// What it is, and what to do about it.
+        /// What the content is, and what the caller can do about it.
         problem: String,
     },
-    /// More bytes than the caller allows.
+    /// The array needs more bytes than the caller allows.
     #[error("`{place}` needs {needed} bytes, at most {limit} are allowed")]
     TooLarge {
-        /// Which file or array.
+        /// The file or array.
         place: String,
-        /// What header and elements take.
+        /// The bytes of header and elements.
         needed: u64,
         /// The caller's limit.
         limit: u64,
@@ -38,17 +38,17 @@ pub enum NpyError {
     NoSuchArray {
         /// The `.npz` file.
         place: String,
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// The names there are.
+        /// The names of all arrays in the file.
         present: Vec<String>,
     },
     /// Reading or writing failed.
     #[error("cannot read or write `{place}`")]
     Io {
-        /// Which file or array.
+        /// The file or array.
         place: String,
-        /// What the system said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
@@ -64,7 +64,7 @@ fn list(names: &[String]) -> String {
     shown.join(", ") + &more
 }
 
-/// An [`NpyError`] that does not know yet in which file it is.
+/// An [`NpyError`] that does not yet name its file.
 #[derive(Debug)]
 pub(super) enum Problem {
     Format(String),
@@ -88,7 +88,7 @@ impl Problem {
 impl From<io::Error> for Problem {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            // What a decompressor says of a damaged stream or a checksum that does not match.
+            // Decompressors report a damaged stream or a wrong checksum like this.
             io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::UnexpectedEof => {
                 Self::Format(error.to_string())
             }

@@ -1,7 +1,7 @@
-//! The header of an `.npy` file: its framing, the Python dictionary in it, and the dtypes it may name.
+//! The header of an `.npy` file: its framing, the Python dictionary in it, and the dtypes that it may name.
 //!
-//! NumPy evaluates the dictionary as a Python literal. This parser knows just what a header needs: the three keys
-//! `descr`, `fortran_order` and `shape`, each once and in any order, with a string, a boolean and a tuple of integers.
+//! NumPy evaluates the dictionary as a Python literal. This parser accepts only what a header needs: the three keys `descr`,
+//! `fortran_order` and `shape`, each exactly once and in any order, with a string, a boolean and a tuple of integers.
 
 use std::io::Read;
 
@@ -9,15 +9,15 @@ use super::elements::fill;
 use super::error::Problem;
 use crate::{DataType, MAX_RANK, element_count};
 
-/// Longer headers are refused. Version 1 cannot hold more; of the arrays a carton can hold none needs more.
+/// The longest header that is read. Version 1 cannot hold more, and no array that a carton can hold needs more.
 const MAX_HEADER: usize = 65_535;
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
-/// NumPy pads headers so that the elements start at a multiple of this.
+/// NumPy pads headers so that the elements start at a multiple of this number of bytes.
 const ALIGNMENT: usize = 64;
 /// NumPy leaves room to rewrite the first dimension with this many digits.
 const GROWTH_DIGITS: usize = 21;
 
-/// What a header says.
+/// The content of a header.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) dtype: StoredType,
@@ -25,27 +25,27 @@ pub(super) struct Header {
     pub(super) shape: Vec<usize>,
 }
 
-/// How elements are stored.
+/// The type of the elements and how they are stored.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct StoredType {
-    /// As the header names it, for messages.
+    /// The dtype as the header spells it, for messages.
     pub(super) descr: String,
-    pub(super) kind: Kind,
+    pub(super) kind: DtypeKind,
     pub(super) big_endian: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum DtypeKind {
     Number(DataType),
     /// Numbers that a carton's tensors cannot hold.
     Other(OtherNumber),
-    /// `U`: this many code points of 4 bytes, the last ones zero.
+    /// `U`: this many code points of 4 bytes each, padded with zeros at the end.
     Unicode(usize),
-    /// `S`: this many bytes, the last ones zero.
+    /// `S`: this many bytes, padded with zeros at the end.
     Bytes(usize),
 }
 
-/// A dtype of NumPy that a carton lacks and tensor files have.
+/// A NumPy dtype that tensor files have and cartons lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OtherNumber {
     Bool,
@@ -54,8 +54,8 @@ pub(super) enum OtherNumber {
     Complex128,
 }
 
-impl Kind {
-    /// Bytes an element takes in the file; `None` when that overflows.
+impl DtypeKind {
+    /// Returns the bytes of an element in the file; `None` if the number overflows.
     pub(super) fn size(self) -> Option<usize> {
         match self {
             Self::Number(dtype) => dtype.size(),
@@ -72,7 +72,7 @@ impl Kind {
 }
 
 impl Header {
-    /// Bytes that all elements take in the file.
+    /// Returns the bytes of all elements in the file.
     pub(super) fn n_bytes(&self) -> Result<u64, Problem> {
         if self.shape.len() > MAX_RANK {
             let found = self.shape.len();
@@ -80,7 +80,7 @@ impl Header {
         }
         let count = element_count(&self.shape);
         if self.dtype.kind.size() == Some(0) && count != Some(0) {
-            // NumPy never writes these, and a few bytes of header could ask for any number of empty strings.
+            // NumPy never writes these. A few bytes of header could otherwise ask for any number of empty strings.
             return Err(Problem::Unsupported(format!(
                 "dtype `{}` stores no bytes for the elements of shape {:?}",
                 self.dtype.descr, self.shape
@@ -97,7 +97,7 @@ impl Header {
     }
 }
 
-/// Reads the header, and says how many bytes it takes with all that comes before the elements.
+/// Reads the header. Also returns the number of bytes before the elements.
 pub(super) fn read(reader: &mut impl Read) -> Result<(Header, u64), Problem> {
     let mut start = [0; 8];
     let found = fill(reader, &mut start)?;
@@ -136,7 +136,7 @@ pub(super) fn read(reader: &mut impl Read) -> Result<(Header, u64), Problem> {
     Ok((header, (start.len() + length_size + length) as u64))
 }
 
-/// The bytes before the elements of an array in C order, as NumPy writes them.
+/// Returns the bytes before the elements of an array in C order, as NumPy writes them.
 pub(super) fn format(descr: &str, shape: &[usize]) -> Result<Vec<u8>, Problem> {
     let dimensions: Vec<String> = shape.iter().map(usize::to_string).collect();
     let (comma, growth) = match dimensions.as_slice() {
@@ -166,7 +166,7 @@ pub(super) fn format(descr: &str, shape: &[usize]) -> Result<Vec<u8>, Problem> {
     if length <= MAX_HEADER {
         return Ok(bytes);
     }
-    // Version 2 could hold it, but neither NumPy nor this reader takes thousands of dimensions.
+    // Version 2 could hold the header, but neither NumPy nor this reader accepts thousands of dimensions.
     Err(Problem::Unsupported(format!("{} dimensions do not fit in the header of an .npy file", shape.len())))
 }
 
@@ -224,7 +224,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Skips space, and `byte` if it comes next.
+    /// Skips white space, and then `byte` if it comes next. Returns whether it did.
     fn take(&mut self, byte: u8) -> bool {
         self.skip_space();
         let found = self.peek() == Some(byte);
@@ -246,7 +246,7 @@ impl Parser<'_> {
         Problem::Format(format!("at byte {} of its header: expected {expected}, found {found}", self.position))
     }
 
-    /// A string in either kind of quotes. Escapes are refused: no name that is known has one.
+    /// Parses a string in single or double quotes. Refuses escapes, because no known key or dtype has one.
     fn string(&mut self) -> Result<Vec<u8>, Problem> {
         self.skip_space();
         let quote = match self.peek() {
@@ -276,7 +276,7 @@ impl Parser<'_> {
         Err(self.unexpected("`True` or `False`"))
     }
 
-    /// A tuple of integers: `()`, `(3,)`, `(2, 3)`, `(2, 3,)`.
+    /// Parses a tuple of integers: `()`, `(3,)`, `(2, 3)`, `(2, 3,)`.
     fn shape(&mut self) -> Result<Vec<usize>, Problem> {
         self.skip_space();
         let start = self.position;
@@ -328,46 +328,48 @@ impl Parser<'_> {
 }
 
 impl StoredType {
-    /// Parses a dtype string: a byte order, a letter for the kind, a size.
+    /// Parses a dtype string: a byte order, a letter for the kind, and a size.
     fn parse(descr: &str) -> Result<Self, Problem> {
         let (order, name) = match descr.as_bytes().first() {
             Some(order @ (b'<' | b'>' | b'=' | b'|')) => (*order, &descr[1..]),
             _ => (b'=', descr),
         };
         let kind = match name {
-            "f4" => Kind::Number(DataType::Float32),
-            "f8" => Kind::Number(DataType::Float64),
-            "i1" => Kind::Number(DataType::Int8),
-            "i2" => Kind::Number(DataType::Int16),
-            "i4" => Kind::Number(DataType::Int32),
-            "i8" => Kind::Number(DataType::Int64),
-            "u1" => Kind::Number(DataType::Uint8),
-            "u2" => Kind::Number(DataType::Uint16),
-            "u4" => Kind::Number(DataType::Uint32),
-            "u8" => Kind::Number(DataType::Uint64),
-            "b1" | "?" => Kind::Other(OtherNumber::Bool),
-            "f2" => Kind::Other(OtherNumber::Float16),
-            "c8" => Kind::Other(OtherNumber::Complex64),
-            "c16" => Kind::Other(OtherNumber::Complex128),
+            "f4" => DtypeKind::Number(DataType::Float32),
+            "f8" => DtypeKind::Number(DataType::Float64),
+            "i1" => DtypeKind::Number(DataType::Int8),
+            "i2" => DtypeKind::Number(DataType::Int16),
+            "i4" => DtypeKind::Number(DataType::Int32),
+            "i8" => DtypeKind::Number(DataType::Int64),
+            "u1" => DtypeKind::Number(DataType::Uint8),
+            "u2" => DtypeKind::Number(DataType::Uint16),
+            "u4" => DtypeKind::Number(DataType::Uint32),
+            "u8" => DtypeKind::Number(DataType::Uint64),
+            "b1" | "?" => DtypeKind::Other(OtherNumber::Bool),
+            "f2" => DtypeKind::Other(OtherNumber::Float16),
+            "c8" => DtypeKind::Other(OtherNumber::Complex64),
+            "c16" => DtypeKind::Other(OtherNumber::Complex128),
             _ => match (name.get(..1), name.get(1..).and_then(string_length)) {
-                (Some("U"), Some(length)) => Kind::Unicode(length),
-                (Some("S" | "a"), Some(length)) => Kind::Bytes(length),
+                (Some("U"), Some(length)) => DtypeKind::Unicode(length),
+                (Some("S" | "a"), Some(length)) => DtypeKind::Bytes(length),
                 _ => return Err(Self::not_ours(descr, name)),
             },
         };
-        // `=` and `|` leave the order to the machine, which is little-endian here.
+        // `=` and `|` mean the byte order of the machine, which is little-endian here.
         Ok(Self { descr: descr.to_owned(), kind, big_endian: order == b'>' })
     }
 
-    /// Refuses what a carton's tensors cannot hold.
+    /// Refuses dtypes that a carton's tensors cannot hold.
     pub(super) fn check_ours(&self) -> Result<(), Problem> {
         match self.kind {
-            Kind::Other(_) => Err(Self::not_ours(&self.descr, self.descr.trim_start_matches(['<', '>', '=', '|']))),
-            Kind::Number(_) | Kind::Unicode(_) | Kind::Bytes(_) => Ok(()),
+            DtypeKind::Other(_) => {
+                Err(Self::not_ours(&self.descr, self.descr.trim_start_matches(['<', '>', '=', '|'])))
+            }
+            DtypeKind::Number(_) | DtypeKind::Unicode(_) | DtypeKind::Bytes(_) => Ok(()),
         }
     }
 
-    /// The error for a dtype that NumPy has and a carton has not, or that nobody has.
+    /// Returns the error for a dtype that NumPy has and cartons lack, or for an unknown one.
     fn not_ours(descr: &str, name: &str) -> Problem {
         let (what, advice) = match name {
             "b1" | "?" => ("bool", "cast it with `.astype(\"uint8\")`"),
@@ -387,7 +389,7 @@ impl StoredType {
     }
 }
 
-/// The length in `U12`: digits, no sign.
+/// Parses the length in `U12`: digits without a sign.
 fn string_length(digits: &str) -> Option<usize> {
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }

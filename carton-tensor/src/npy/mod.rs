@@ -1,4 +1,4 @@
-//! NumPy's `.npy` and `.npz` files.
+//! Reads and writes NumPy's `.npy` and `.npz` files.
 //!
 //! ```text
 //! .npy   0x93 "NUMPY", major u8, minor u8, header length (u16 in version 1, u32 in 2 and 3, little-endian),
@@ -7,9 +7,9 @@
 //! .npz   a zip file with an entry `NAME.npy` for each array
 //! ```
 //!
-//! Everything read is untrusted: the header is capped and parsed by a strict parser, and a size is
-//! compared with the bytes that are there before memory is taken for it. What NumPy can store and a carton cannot is
-//! [`NpyError::Unsupported`], which names the dtype and what to cast to.
+//! All input is untrusted. The header has a maximum length and a strict parser. A size is compared with the bytes that are there before
+//! memory is allocated for it. Content that NumPy can store and a carton cannot is [`NpyError::Unsupported`], which names the dtype and
+//! suggests a cast.
 //!
 //! ```
 //! use carton_tensor::{Tensor, npy};
@@ -42,21 +42,21 @@ use error::Problem;
 use header::Header;
 pub use npz::{Npz, NpzWriter, write_npz};
 
-/// What messages call data that has no path.
+/// The place that errors name for data without a path.
 const UNNAMED: &str = "npy data";
 
-/// Reads the one array that `reader` holds, to its end.
+/// Reads the single array in `reader`, up to its end.
 ///
-/// A `limit` on the bytes read bounds the memory taken: at most that for numbers, and some ten times that for an array of
-/// many short strings.
+/// `limit` caps the number of bytes read, and with it the memory: at most `limit` bytes for numbers, and about ten times that for an
+/// array of many short strings.
 ///
 /// # Errors
-/// [`NpyError`], [`NpyError::TooLarge`] when header and elements need more than `limit` bytes.
+/// [`NpyError`]; [`NpyError::TooLarge`] if header and elements need more than `limit` bytes.
 pub fn read(reader: impl Read, limit: u64) -> Result<Tensor, NpyError> {
     read_bounded(reader, Size::Unknown, limit).map_err(|problem| problem.at(UNNAMED))
 }
 
-/// Reads the array of the file at `path`, which bounds the memory taken by its size.
+/// Reads the array of the file at `path`. The size of the file bounds the memory that this takes.
 ///
 /// # Errors
 /// [`NpyError`], naming the path.
@@ -64,7 +64,7 @@ pub fn read_path(path: impl AsRef<Path>) -> Result<Tensor, NpyError> {
     read_file(path.as_ref(), |file, size| read_bounded(file, size, u64::MAX))
 }
 
-/// Calls `read` with the file at `path` and what is known of its size. Errors name the path.
+/// Calls `read` with the file at `path` and its size, if known. Errors name the path.
 fn read_file<T>(path: &Path, read: impl FnOnce(File, Size) -> Result<T, Problem>) -> Result<T, NpyError> {
     let open = || {
         let file = File::open(path)?;
@@ -76,7 +76,7 @@ fn read_file<T>(path: &Path, read: impl FnOnce(File, Size) -> Result<T, Problem>
     open().map_err(|problem: Problem| problem.at(&path.display().to_string()))
 }
 
-/// Writes `tensor` as NumPy's `save` would: version 1, little-endian, C order, strings as `<U`.
+/// Writes `tensor` as NumPy's `save` does: version 1, little-endian, C order, strings as `<U`.
 ///
 /// # Errors
 /// [`NpyError::Unsupported`] for nested tensors and for strings that end in NUL, which `.npy` cannot hold;
@@ -85,13 +85,13 @@ pub fn write(mut writer: impl Write, tensor: &Tensor) -> Result<(), NpyError> {
     elements::write(&mut writer, tensor).map_err(|problem| problem.at(UNNAMED))
 }
 
-/// What is known of how many bytes a reader gives, header included.
+/// The number of bytes of a reader, including the header, as far as it is known.
 #[derive(Clone, Copy)]
 enum Size {
     Unknown,
-    /// What an archive says: the header must agree, but no memory is taken on the strength of it.
+    /// The size that an archive states. The header must agree with it, but it is not trusted for allocating memory.
     Claimed(u64),
-    /// The size of a real file, for which memory may be taken at once.
+    /// The size of a real file, which is trusted for allocating all memory at once.
     Known(u64),
 }
 
@@ -102,7 +102,7 @@ fn read_bounded(mut reader: impl Read, size: Size, limit: u64) -> Result<Tensor,
     elements::decode(header, bytes)
 }
 
-/// Reads what follows the header, to the end of `reader`.
+/// Reads the elements after the header, up to the end of `reader`.
 fn read_elements(
     mut reader: impl Read,
     header: &Header,
@@ -123,7 +123,7 @@ fn read_elements(
     Ok(bytes)
 }
 
-/// Refuses a header that asks for another number of bytes than there are.
+/// Refuses a header that needs more or fewer bytes than there are.
 fn check_size(header: &Header, needed: u64, size: Size, header_size: u64) -> Result<(), Problem> {
     match size {
         Size::Claimed(size) | Size::Known(size) if size != needed => Err(Problem::Format(format!(

@@ -20,17 +20,17 @@ use super::{Size, elements, read_bounded};
 use crate::Tensor;
 
 const SUFFIX: &str = ".npy";
-/// What zip files begin with that hold anything.
+/// The first bytes of a zip file that is not empty.
 const LOCAL_FILE_HEADER: &[u8; 4] = b"PK\x03\x04";
-/// What the last record of a zip file begins with.
+/// The first bytes of the last record of a zip file.
 const END: &[u8; 4] = b"PK\x05\x06";
-/// The bytes of that record without the comment that may follow it, and the longest comment.
+/// The bytes of the last record without its comment, and the longest comment.
 const END_LENGTH: u64 = 22;
 const MAX_COMMENT: u64 = 65_535;
-/// Deflate cannot shrink anything more than this, so an entry that claims to be larger lies.
+/// The highest compression ratio of deflate. An entry that claims a higher one is invalid.
 const MAX_DEFLATE_RATIO: u64 = 1032;
 
-/// An opened `.npz` file. Opening it reads names; each array is read when it is asked for.
+/// An open `.npz` file. Opening it reads the names; each array is read on request.
 ///
 /// ```
 /// use carton_tensor::npy::{Npz, write_npz};
@@ -49,10 +49,10 @@ pub struct Npz<R = BufReader<File>> {
     place: String,
     limit: u64,
     archive: ZipArchive<R>,
-    /// Bytes of the whole file.
+    /// The bytes of the whole file.
     size: u64,
     names: Vec<String>,
-    /// Where in the archive each name is.
+    /// The position of each name in the archive.
     positions: BTreeMap<String, usize>,
 }
 
@@ -71,10 +71,10 @@ impl Npz {
 }
 
 impl<R: Read + Seek> Npz<R> {
-    /// Opens what `reader` reads; `place` is what messages call it.
+    /// Opens an archive from `reader`. Errors refer to it as `place`.
     ///
     /// # Errors
-    /// [`NpyError::Format`] when it is not a zip file or has two arrays of one name; [`NpyError::Io`].
+    /// [`NpyError::Format`] if it is not a zip file or has two arrays of one name; [`NpyError::Io`].
     pub fn from_reader(mut reader: R, place: &str) -> Result<Self, NpyError> {
         let open = || {
             let size = reader.seek(SeekFrom::End(0))?;
@@ -83,7 +83,7 @@ impl<R: Read + Seek> Npz<R> {
             let (mut names, mut positions) = (Vec::new(), BTreeMap::new());
             for position in 0..archive.len() {
                 let Some(entry) = archive.name_for_index(position) else { continue };
-                // Other entries are no arrays, NumPy hands out their bytes.
+                // Other entries are not arrays. NumPy returns them as bytes; here they are ignored.
                 let entry = entry.map_err(of_zip)?;
                 let Some(name) = entry.strip_suffix(SUFFIX) else { continue };
                 if positions.insert(name.to_owned(), position).is_some() {
@@ -99,21 +99,21 @@ impl<R: Read + Seek> Npz<R> {
         open().map_err(|problem| problem.at(place))
     }
 
-    /// Refuses arrays that take more than `limit` bytes, header included. Without it an array is bounded by the size of
-    /// the file, or by some thousand times what is compressed of it there.
+    /// Sets the most bytes, including the header, that an array may take. Without a limit, the size of the file bounds a stored array,
+    /// and about a thousand times its compressed size bounds a compressed one.
     #[must_use]
     pub fn with_limit(mut self, limit: u64) -> Self {
         self.limit = limit;
         self
     }
 
-    /// The arrays' names, without `.npy`, in the order of the file.
+    /// The names of the arrays, without `.npy`, in the order of the file.
     #[must_use]
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// Reads one array and none of the others.
+    /// Reads one array, without touching the others.
     ///
     /// # Errors
     /// [`NpyError::NoSuchArray`]; other [`NpyError`]s, naming file and array as `PATH#NAME`.
@@ -121,7 +121,7 @@ impl<R: Read + Seek> Npz<R> {
         self.with_entry(name, |entry, size, limit| read_bounded(entry, size, limit))
     }
 
-    /// What the header of one array says.
+    /// Reads the header of one array.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -130,7 +130,7 @@ impl<R: Read + Seek> Npz<R> {
         self.with_entry(name, |entry, size, _| ArrayInfo::read(entry, size))
     }
 
-    /// As [`read`](Self::read), with the dtypes that only tensor files have.
+    /// Reads an array like [`read`](Self::read), but also the dtypes that only tensor files have.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -139,7 +139,7 @@ impl<R: Read + Seek> Npz<R> {
         self.with_entry(name, |entry, size, limit| super::array::read_bounded(entry, size, limit))
     }
 
-    /// Calls `read` with the data of an array, what is known of its size, and the limit.
+    /// Calls `read` with the data of an array, its size, and the limit.
     fn with_entry<T>(
         &mut self,
         name: &str,
@@ -173,9 +173,10 @@ impl<R: Read + Seek> Npz<R> {
     }
 }
 
-/// Tells a file that is empty, cut off or no zip file at all from one that is damaged: the zip library says the same of all.
+/// Distinguishes a file that is empty, truncated or not a zip file from a damaged one, because the zip library reports all of them
+/// alike.
 fn check_ends(reader: &mut (impl Read + Seek), size: u64) -> Result<(), Problem> {
-    // Hardly any file has a comment.
+    // Tries without a comment first, because hardly any file has one.
     for length in [END_LENGTH, END_LENGTH + MAX_COMMENT] {
         let length = length.min(size);
         reader.seek(SeekFrom::Start(size - length))?;
@@ -197,7 +198,7 @@ fn check_ends(reader: &mut (impl Read + Seek), size: u64) -> Result<(), Problem>
     }))
 }
 
-#[allow(clippy::needless_pass_by_value)] // It is handed over by `map_err`.
+#[allow(clippy::needless_pass_by_value)] // `map_err` passes it by value.
 fn of_zip(error: ZipError) -> Problem {
     match error {
         ZipError::Io(error) => error.into(),
@@ -208,8 +209,8 @@ fn of_zip(error: ZipError) -> Problem {
     }
 }
 
-/// A writer that only pretends to write once it has failed, or was given up. A `ZipWriter` that is dropped unfinished tries to finish
-/// and prints to standard error when it cannot; the failure itself was returned before.
+/// A writer that only pretends to write after a failure or after the archive was abandoned. A `ZipWriter` that is dropped unfinished
+/// tries to finish, and prints to standard error if it cannot. By then the failure itself has already been returned.
 struct UntilFailure<W> {
     inner: W,
     position: u64,
@@ -229,7 +230,7 @@ impl<W> UntilFailure<W> {
     }
 }
 
-/// Gives the file up when it is dropped.
+/// Marks the archive as abandoned when it is dropped.
 struct Unfinished(Arc<AtomicBool>);
 
 impl Drop for Unfinished {
@@ -261,11 +262,10 @@ impl<W: Seek> Seek for UntilFailure<W> {
     }
 }
 
-/// Writes arrays to an `.npz` file, uncompressed as NumPy's `savez` does. The same tensors in the same order give the
-/// same bytes.
+/// Writes arrays to an `.npz` file, uncompressed like NumPy's `savez`. The same tensors in the same order give the same bytes.
 ///
 /// # Errors
-/// As [`write`](super::write); [`NpyError::Format`] for a name given twice.
+/// As [`write`](super::write); [`NpyError::Format`] for a repeated name.
 pub fn write_npz<'a, W: Write + Seek>(
     writer: W,
     tensors: impl IntoIterator<Item = (&'a str, &'a Tensor)>,
@@ -277,20 +277,20 @@ pub fn write_npz<'a, W: Write + Seek>(
     npz.finish()
 }
 
-/// What messages call an archive that is being written.
+/// The place that errors name for an archive that is being written.
 const PLACE: &str = "npz data";
 
-/// An `.npz` file that is written array by array, uncompressed as NumPy's `savez` does. The same arrays in the same order give
-/// the same bytes. What was written before [`finish`](Self::finish) is no file yet, and nothing more is written without it.
+/// Writes an `.npz` file array by array, uncompressed like NumPy's `savez`. The same arrays in the same order give the same bytes. The
+/// output is only a valid file after [`finish`](Self::finish). Dropping the writer without it writes nothing more.
 pub struct NpzWriter<W: Write + Seek> {
-    /// Dropped before the archive is.
+    /// Declared before `archive`, so that it is dropped first.
     unfinished: Unfinished,
     archive: ZipWriter<BufWriter<UntilFailure<W>>>,
     names: BTreeSet<String>,
 }
 
 impl<W: Write + Seek> NpzWriter<W> {
-    /// Begins a file.
+    /// Starts a file.
     pub fn new(writer: W) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let unfinished = Unfinished(Arc::clone(&is_over));
@@ -301,7 +301,7 @@ impl<W: Write + Seek> NpzWriter<W> {
     /// Adds a tensor.
     ///
     /// # Errors
-    /// As [`write`](super::write); [`NpyError::Format`] for a name given twice.
+    /// As [`write`](super::write); [`NpyError::Format`] for a repeated name.
     pub fn add(&mut self, name: &str, tensor: &Tensor) -> Result<(), NpyError> {
         self.entry(name, |archive| elements::write(archive, tensor))
     }
@@ -309,7 +309,7 @@ impl<W: Write + Seek> NpzWriter<W> {
     /// Adds an array of any dtype that NumPy has.
     ///
     /// # Errors
-    /// As [`write_array`](super::write_array); [`NpyError::Format`] for a name given twice.
+    /// As [`write_array`](super::write_array); [`NpyError::Format`] for a repeated name.
     #[cfg(feature = "files")]
     pub fn add_array(&mut self, name: &str, array: &Array) -> Result<(), NpyError> {
         self.entry(name, |archive| super::array::write(archive, array))
@@ -342,7 +342,7 @@ impl<W: Write + Seek> NpzWriter<W> {
                 .compression_method(CompressionMethod::Stored)
                 .last_modified_time(DateTime::default())
                 .unix_permissions(0o644)
-                // The size of strings is not known ahead; the larger record costs 20 bytes.
+                // The size of strings is not known in advance. The larger record costs 20 bytes.
                 .large_file(true);
             archive.start_file(format!("{name}{SUFFIX}"), options).map_err(of_zip)?;
             write(archive)

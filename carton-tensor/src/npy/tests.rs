@@ -9,7 +9,7 @@ use crate::NestedTensor;
 
 const LIMIT: u64 = 1 << 21;
 
-/// A file of version 1 with this header and these bytes after it.
+/// A file of version 1 with this header, followed by these bytes.
 fn file(header: &str, data: &[u8]) -> Vec<u8> {
     framed([1, 0], &u16::try_from(header.len()).unwrap().to_le_bytes(), header, data)
 }
@@ -36,7 +36,7 @@ fn strings(elements: &[&str], shape: &[usize]) -> Tensor {
     Tensor::from_strings(elements.iter().copied(), shape.to_vec()).unwrap()
 }
 
-/// Gives a byte a call, as a slow pipe may.
+/// Returns one byte per call, like a slow pipe.
 struct ByteByByte<'a>(&'a [u8]);
 
 impl Read for ByteByByte<'_> {
@@ -66,7 +66,7 @@ fn tensors_survive() {
     check(&numbers(&[0, u32::MAX], &[2]));
     check(&numbers(&[0, u64::MAX], &[2]));
     check(&numbers::<f32>(&[], &[3, 0, usize::MAX]));
-    // More than is taken ahead of the bytes.
+    // Larger than the allocation before any data arrives.
     check(&numbers(&vec![0.5_f64; 200_000], &[200_000]));
     check(&strings(&["", "a", "grüße 👋", "in\0side"], &[2, 2]));
     check(&strings(&[], &[0, 4]));
@@ -101,7 +101,7 @@ fn what_numpy_writes_is_read() {
     check(&file(&header("|S1", "True", "(2, 2)"), b"abcd"), &strings(&["a", "c", "b", "d"], &[2, 2]));
     check(&file(&header("<U0", "False", "(0,)"), &[]), &strings(&[], &[0]));
 
-    // Any order of keys, either kind of quotes, no last comma, Python 2's integers, the longer length of later versions.
+    // Keys in any order, both kinds of quotes, no last comma, Python 2's integers, and the longer header length of later versions.
     let text = "{\"shape\":(3L,),'fortran_order':False,\"descr\":'|u1'}";
     check(&file(text, &[1, 2, 3]), &numbers(&[1_u8, 2, 3], &[3]));
     let text = header("|u1", "False", "(3,)");
@@ -113,7 +113,7 @@ fn what_numpy_writes_is_read() {
 
 #[test]
 fn bad_files_are_errors_that_say_why() {
-    /// The kind of error, and a part of its message.
+    /// Takes the kind of error and a part of its message.
     fn check(file: &[u8], kind: &str, message: &str) {
         let error = read(file, LIMIT).unwrap_err();
         let found = match error {
@@ -216,7 +216,7 @@ fn a_path_is_named_and_its_size_checked() {
     let tensor = numbers(&[1.0_f32, 2.0], &[2]);
     std::fs::write(&path, written(&tensor)).unwrap();
     assert_eq!(read_path(&path).unwrap(), tensor);
-    // Were the shape believed, this would take eight terabytes.
+    // Trusting the shape would allocate eight terabytes.
     std::fs::write(&path, file(&header("<f8", "False", "(1000000000000,)"), &[0; 8])).unwrap();
     let message = read_path(&path).unwrap_err().to_string();
     assert!(message.contains("x.npy` is not a valid NumPy file") && message.contains("found 8"), "{message}");
@@ -289,7 +289,7 @@ mod npz {
         }
     }
 
-    /// A dropped `ZipWriter` prints to standard error when it cannot finish, so it must be able to believe that it did.
+    /// A dropped `ZipWriter` prints to standard error if it cannot finish, so its last writes must appear to succeed.
     #[test]
     fn nothing_more_is_written_after_a_failure() {
         struct Full {
@@ -363,7 +363,7 @@ mod npz {
 
     #[test]
     fn bombs_and_damage_are_errors() {
-        // A megabyte of zeros deflates to a kilobyte; the shape asks for what is there, the limit does not allow it.
+        // A megabyte of zeros deflates to a kilobyte. The shape is correct, but the limit forbids it.
         let tensor = numbers(&vec![0_u8; 1 << 20], &[1 << 20]);
         let bytes = archive(&[("x.npy", &written(&tensor))], CompressionMethod::Deflated);
         assert!(bytes.len() < 4096);
@@ -371,7 +371,7 @@ mod npz {
         let limited = open(bytes).unwrap().with_limit(1 << 19).read("x");
         assert!(matches!(limited, Err(NpyError::TooLarge { .. })), "{limited:?}");
 
-        // The shape asks for more, or for less, than the entry has.
+        // The shape needs more, or fewer, bytes than the entry has.
         for shape in ["(1000000000000,)", "(1,)"] {
             let bytes = file(&header("<f8", "False", shape), &[0; 16]);
             let mut npz = open(archive(&[("x.npy", &bytes)], CompressionMethod::Stored)).unwrap();
@@ -390,7 +390,7 @@ mod npz {
     }
 }
 
-/// Data types and shapes with few elements.
+/// Dtypes and shapes with few elements.
 fn any_header() -> impl Strategy<Value = (String, bool, Vec<usize>)> {
     let descr = prop::sample::select(vec!["<f4", ">f8", "|i1", "<i2", ">u4", "<u8", "<U3", ">U2", "|S4"]);
     (descr.prop_map(str::to_owned), any::<bool>(), prop::collection::vec(0_usize..5, 0..4))
@@ -433,7 +433,7 @@ proptest! {
         prop_assert_eq!(tensor.view::<u32>().unwrap(), expected);
     }
 
-    /// Neither a panic nor more memory than bytes arrive: the largest capacity is far below what the headers ask for.
+    /// Random bytes cause neither a panic nor large allocations, whatever sizes the headers claim.
     #[test]
     fn random_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         let _ = read(bytes.as_slice(), LIMIT);

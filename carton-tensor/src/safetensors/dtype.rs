@@ -1,9 +1,9 @@
-//! The format's names of element types (spec/safetensors.md §4.1).
+//! The names of element types in safetensors files (spec/safetensors.md §4.1).
 
 use crate::files::ElementType;
 
-/// Every dtype of the format, in the order in which tensors are written: the widest first, and for equal widths as the
-/// `safetensors` library has it (spec/safetensors.md §6.1).
+/// Every dtype of the format, in the order in which tensors are written: the widest first, and dtypes of equal width in the order of
+/// the `safetensors` library (spec/safetensors.md §6.1).
 const DTYPES: [(ElementType, &str); 22] = [
     (ElementType::Uint64, "U64"),
     (ElementType::Int64, "I64"),
@@ -29,7 +29,7 @@ const DTYPES: [(ElementType, &str); 22] = [
     (ElementType::Bool, "BOOL"),
 ];
 
-/// The element type that the format calls `name`: `F32`, `BF16` and so on.
+/// Returns the element type with this name in the format: `F32`, `BF16` and so on.
 ///
 /// ```
 /// use carton_tensor::{files::ElementType, safetensors};
@@ -41,14 +41,13 @@ pub fn parse_dtype(name: &str) -> Option<ElementType> {
     DTYPES.iter().find(|(_, known)| *known == name).map(|&(dtype, _)| dtype)
 }
 
-/// What the format calls an element type; `None` for one that it lacks.
+/// Returns the name of an element type in the format; `None` for a type that the format lacks.
 #[must_use]
 pub fn dtype_name(dtype: ElementType) -> Option<&'static str> {
     name_and_rank(dtype).map(|(name, _)| name)
 }
 
-/// The format's name of an element type, and its place in the order of writing; `None` for a type that the format
-/// lacks.
+/// Returns the name of an element type in the format and its rank in the order of writing; `None` for a type that the format lacks.
 pub(super) fn name_and_rank(dtype: ElementType) -> Option<(&'static str, usize)> {
     DTYPES.iter().position(|&(known, _)| known == dtype).map(|rank| (DTYPES[rank].1, rank))
 }

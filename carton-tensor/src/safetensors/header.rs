@@ -1,4 +1,4 @@
-//! The header of a file: which tensors it has and where (spec/safetensors.md §1 to §5). Pure: bytes in, tensors out.
+//! Parses the header of a file: its tensors and where their data is (spec/safetensors.md §1 to §5). Pure: bytes in, tensors out.
 
 use std::ops::Range;
 
@@ -7,8 +7,8 @@ use super::string_table::StringTable;
 use super::{HeaderError, Metadata};
 use crate::files::ElementType;
 
-/// What a file says of its tensors, checked: all of them lie in the file, one after another, and have the size that
-/// their dtype and shape ask for.
+/// The validated header of a file. The tensors lie in the file one after another without gaps, and each has the size that its dtype and
+/// shape need.
 ///
 /// ```
 /// use carton_tensor::safetensors::Header;
@@ -21,11 +21,11 @@ use crate::files::ElementType;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Header {
-    /// In the order of their data. Offsets are those of the header, counted from `data_start`.
+    /// In the order of their data. Offsets are relative to `data_start`, as in the header.
     pub(super) entries: Vec<Entry>,
-    /// The name of each.
+    /// The names, at the same positions as `entries`.
     pub(super) names: StringTable,
-    /// The dimensions of all shapes.
+    /// The dimensions of all shapes, concatenated.
     pub(super) dimensions: Vec<usize>,
     pub(super) metadata: Metadata,
     pub(super) data_start: u64,
@@ -34,29 +34,29 @@ pub struct Header {
 /// A tensor as the header describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorInfo<'a> {
-    /// Its name.
+    /// The name.
     pub name: &'a str,
-    /// The type of its elements.
+    /// The element type.
     pub dtype: ElementType,
-    /// Its dimensions; none for a scalar.
+    /// The dimensions; empty for a scalar.
     pub shape: &'a [usize],
-    /// Where its bytes are in the file.
+    /// The range of the data in the file, in bytes.
     pub range: Range<u64>,
 }
 
 impl Header {
-    /// The bytes before the header, which say how long it is.
+    /// The number of bytes before the header, which hold its length.
     pub const PREFIX: usize = 8;
 
     /// The longest header that is read or written, in bytes (§1.2).
     pub const MAX_LENGTH: u64 = 100_000_000;
 
-    /// Where the header ends and the data begins, from the first [`PREFIX`](Self::PREFIX) bytes of a file of this
-    /// length. Who reads a file in parts asks this first.
+    /// Returns where the header ends and the data begins. `bytes` must hold the first [`PREFIX`](Self::PREFIX) bytes of a file of
+    /// `file_length` bytes. Callers that read a file in parts call this first.
     ///
     /// # Errors
-    /// [`HeaderError::TooShort`], [`HeaderError::TooLong`], [`HeaderError::PastTheEnd`]; [`HeaderError::Incomplete`]
-    /// when fewer bytes are given.
+    /// [`HeaderError::TooShort`], [`HeaderError::TooLong`], [`HeaderError::PastTheEnd`]; [`HeaderError::Incomplete`] if `bytes` is too
+    /// short.
     pub fn end(bytes: &[u8], file_length: u64) -> Result<u64, HeaderError> {
         const PREFIX: u64 = Header::PREFIX as u64;
         if file_length < PREFIX {
@@ -75,13 +75,13 @@ impl Header {
         Ok(PREFIX + length)
     }
 
-    /// Reads the header of a file of `file_length` bytes. `bytes` are its first ones, at least up to the
-    /// [`end`](Self::end) of the header.
+    /// Parses the header of a file of `file_length` bytes. `bytes` is the start of the file, at least up to the [`end`](Self::end) of
+    /// the header.
     ///
-    /// Takes memory in proportion to the header: at worst some eight times its length.
+    /// The memory used is proportional to the header: at worst about eight times its length.
     ///
     /// # Errors
-    /// The rule that the header breaks; [`HeaderError::Incomplete`] when `bytes` end before the header.
+    /// The rule that the header breaks; [`HeaderError::Incomplete`] if `bytes` ends before the header.
     pub fn parse(bytes: &[u8], file_length: u64) -> Result<Self, HeaderError> {
         let data_start = Self::end(bytes, file_length)?;
         let incomplete = HeaderError::Incomplete { needed: data_start, found: bytes.len() as u64 };
@@ -104,12 +104,12 @@ impl Header {
         Ok(header)
     }
 
-    /// Brings the tensors into the order of their data, in which writers other than very old ones have them already.
+    /// Sorts the tensors by their data. All writers except very old ones already use this order.
     fn sort_by_data(&mut self) {
         if self.entries.is_sorted_by_key(|entry| (entry.begin, entry.end)) {
             return;
         }
-        // Headers are too short for more entries than 32 bits can count, which `names` has seen to.
+        // The length limit of headers keeps the number of entries within 32 bits, which `names` has checked.
         let mut order: Vec<u32> = (0..).take(self.entries.len()).collect();
         let key = |position: &u32| self.entries.get(*position as usize).map(|entry| (entry.begin, entry.end));
         order.sort_by_key(key);
@@ -117,8 +117,8 @@ impl Header {
         self.names.reorder(&order);
     }
 
-    /// Each tensor begins where the one before it ends, the first where the data begins, and the last ends with the
-    /// file (§5).
+    /// Checks that the first tensor begins where the data begins, each other tensor where the previous one ends, and that the last one
+    /// ends with the file (§5).
     fn check_offsets(&self, data_length: u64) -> Result<(), HeaderError> {
         let mut expected = 0;
         for (position, entry) in self.entries.iter().enumerate() {
@@ -128,7 +128,7 @@ impl Header {
                 return Err(HeaderError::Hole { tensor: tensor(), expected, begin });
             }
             if begin < expected {
-                // The order is by where they begin, so there is one before.
+                // There is a previous tensor, because tensors are sorted by where they begin.
                 let other = self.names.get(position.saturating_sub(1)).to_owned();
                 return Err(HeaderError::Overlap { tensor: tensor(), other, expected, begin });
             }
@@ -153,13 +153,13 @@ impl Header {
         self.entries.is_empty()
     }
 
-    /// The tensor of this name.
+    /// Returns the tensor of this name, if there is one.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<TensorInfo<'_>> {
         self.names.find(name).and_then(|position| self.at(position))
     }
 
-    /// The tensor at this place in the order of [`iter`](Self::iter).
+    /// Returns the tensor at this position in the order of [`iter`](Self::iter).
     #[must_use]
     pub fn at(&self, position: usize) -> Option<TensorInfo<'_>> {
         let entry = self.entries.get(position)?;
@@ -167,7 +167,7 @@ impl Header {
             name: self.names.get(position),
             dtype: entry.dtype,
             shape: self.dimensions.get(entry.shape())?,
-            // Every end was found to be inside the file.
+            // `check_offsets` found every end to be inside the file, so the sums do not overflow.
             range: self.data_start + entry.begin..self.data_start + entry.end,
         })
     }
@@ -182,7 +182,7 @@ impl Header {
         (0..self.len()).map(|position| self.names.get(position))
     }
 
-    /// What the file says of itself.
+    /// The metadata of the file (§3).
     #[must_use]
     pub fn metadata(&self) -> &Metadata {
         &self.metadata

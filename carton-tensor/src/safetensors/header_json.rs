@@ -1,10 +1,9 @@
-//! The JSON of a header (spec/safetensors.md §2 to §4), read in one pass into flat vectors. Where data lies is not
-//! judged here, only whether each tensor is one.
+//! Parses the JSON of a header (spec/safetensors.md §2 to §4) in one pass into flat vectors. Checks each tensor on its own, but not
+//! where its data lies relative to the others.
 //!
-//! `serde_json` knows what JSON is; that keeps what is accepted here within what the `safetensors` library accepts,
-//! which uses it too. The visitors below put what they find where it stays, because a map of owned values would cost
-//! more than the parsing. The rule that a header breaks is kept in [`Parsed::broken`], since an error of serde is only
-//! text.
+//! `serde_json` defines what counts as JSON. Since the `safetensors` library uses it too, this parser accepts no JSON that the library
+//! refuses. The visitors below write their results directly to their destination, because a map of owned values would cost more than
+//! the parsing. A broken rule is kept in [`Parsed::broken`], because an error of serde only carries text.
 
 use std::fmt;
 use std::ops::Range;
@@ -17,55 +16,55 @@ use super::{HeaderError, Metadata, dtype, header_plain};
 use crate::MAX_RANK;
 use crate::files::ElementType;
 
-/// One tensor but for its name.
+/// The description of one tensor, without its name.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
-    /// Where its data begins, from the end of the header.
+    /// Where the data begins, relative to the end of the header.
     pub(super) begin: u64,
-    /// Where its data ends; not before `begin`.
+    /// Where the data ends; not before `begin`.
     pub(super) end: u64,
-    /// Where its dimensions are among those of all tensors.
+    /// The position of the first dimension among those of all tensors.
     first_dimension: u32,
     rank: u8,
     pub(super) dtype: ElementType,
 }
 
 impl Entry {
-    /// `None` where a header would have to be longer than any is.
+    /// Returns `None` for numbers that no header of valid length can reach.
     pub(super) fn new(dtype: ElementType, data: Range<u64>, first_dimension: usize, rank: usize) -> Option<Self> {
         let (first_dimension, rank) = (u32::try_from(first_dimension).ok()?, u8::try_from(rank).ok()?);
         Some(Self { begin: data.start, end: data.end, first_dimension, rank, dtype })
     }
 
-    /// Where its dimensions are among those of all tensors.
+    /// The positions of the dimensions among those of all tensors.
     pub(super) fn shape(&self) -> Range<usize> {
         let first = self.first_dimension as usize;
         first..first + usize::from(self.rank)
     }
 }
 
-/// What a header holds, in its order.
+/// The content of a header, in its order.
 #[derive(Default)]
 pub(super) struct Parsed {
     pub(super) entries: Vec<Entry>,
     pub(super) names: StringTable,
     pub(super) dimensions: Vec<usize>,
     pub(super) metadata: Metadata,
-    place: Place,
+    place: HeaderPart,
     broken: Option<HeaderError>,
 }
 
-/// What is being read, for the error of a value of the wrong type.
+/// The part of the header that is being read. Determines the error for a value of the wrong type.
 #[derive(Clone, Copy, Default)]
-enum Place {
+enum HeaderPart {
     #[default]
     Header,
     Metadata,
-    /// The last of the names.
+    /// The entry of the tensor whose name was added last.
     Tensor,
 }
 
-/// Reads the header without the eight bytes before it.
+/// Parses the header, without the eight bytes before it.
 pub(super) fn parse(header: &[u8]) -> Result<Parsed, HeaderError> {
     let text = std::str::from_utf8(header)
         .map_err(|error| HeaderError::NotUtf8 { position: (error.valid_up_to() + super::Header::PREFIX) as u64 })?;
@@ -82,7 +81,7 @@ pub(super) fn parse(header: &[u8]) -> Result<Parsed, HeaderError> {
     parse_json(json)
 }
 
-/// Reads any JSON, from its `{` to its `}`.
+/// Parses arbitrary JSON, from its `{` to its `}`.
 pub(super) fn parse_json(json: &str) -> Result<Parsed, HeaderError> {
     let mut parsed = Parsed::default();
     let mut deserializer = serde_json::Deserializer::from_str(json);
@@ -94,7 +93,7 @@ pub(super) fn parse_json(json: &str) -> Result<Parsed, HeaderError> {
 }
 
 impl Parsed {
-    /// Keeps the rule that is broken, and gives serde an error to stop with.
+    /// Records the broken rule, and returns an error that stops serde.
     fn refuse<E: Error>(&mut self, broken: HeaderError) -> E {
         self.broken = Some(broken);
         E::custom("a rule is broken")
@@ -106,14 +105,14 @@ impl Parsed {
         }
         let problem = cut(&error.to_string());
         match self.place {
-            // JSON, but something else than was expected there.
-            Place::Metadata if error.is_data() => HeaderError::NotMetadata { problem },
-            Place::Tensor if error.is_data() => HeaderError::NotATensor { tensor: self.name(), problem },
+            // The JSON is valid, but has another type than expected here.
+            HeaderPart::Metadata if error.is_data() => HeaderError::NotMetadata { problem },
+            HeaderPart::Tensor if error.is_data() => HeaderError::NotATensor { tensor: self.name(), problem },
             _ => HeaderError::Json { problem },
         }
     }
 
-    /// The name of the tensor that is being read.
+    /// Returns the name of the tensor that is being read.
     fn name(&self) -> String {
         self.names.get(self.names.len().saturating_sub(1)).to_owned()
     }
@@ -142,17 +141,17 @@ impl<'de> Visitor<'de> for HeaderSeed<'_> {
             match key {
                 Key::Metadata if self.0.metadata.is_absent() => {
                     self.0.metadata = Metadata::present();
-                    self.0.place = Place::Metadata;
+                    self.0.place = HeaderPart::Metadata;
                     map.next_value_seed(MetadataSeed(self.0))?;
                 }
                 Key::Metadata => return Err(self.0.refuse(HeaderError::DuplicateMetadata)),
                 Key::Tensor => {
-                    self.0.place = Place::Tensor;
+                    self.0.place = HeaderPart::Tensor;
                     let entry = map.next_value_seed(TensorSeed(self.0))?;
                     self.0.entries.push(entry);
                 }
             }
-            self.0.place = Place::Header;
+            self.0.place = HeaderPart::Header;
         }
         Ok(())
     }
@@ -161,7 +160,7 @@ impl<'de> Visitor<'de> for HeaderSeed<'_> {
 /// A key of the header.
 enum Key {
     Metadata,
-    /// The last of the names.
+    /// The name of a tensor, which was added to the names.
     Tensor,
 }
 
@@ -220,7 +219,7 @@ impl<'de> Visitor<'de> for MetadataSeed<'_> {
     }
 }
 
-/// A string, given to a function whose error is kept as the rule that is broken.
+/// A string that is passed to a function. An error of the function is recorded as the broken rule.
 struct StringSeed<'p, F>(F, &'p mut Option<HeaderError>);
 
 impl<'de, T, F: FnOnce(&str) -> Result<T, HeaderError>> DeserializeSeed<'de> for StringSeed<'_, F> {
@@ -246,7 +245,7 @@ impl<T, F: FnOnce(&str) -> Result<T, HeaderError>> Visitor<'_> for StringSeed<'_
     }
 }
 
-/// The entry of the tensor with the last of the names.
+/// Reads the entry of the tensor whose name was added last.
 struct TensorSeed<'p>(&'p mut Parsed);
 
 /// The fields of a tensor.
@@ -313,7 +312,7 @@ impl<'de> Visitor<'de> for TensorSeed<'_> {
     }
 }
 
-/// The number of bytes that dtype and shape ask for is what the offsets say (§4.3).
+/// Checks that the size that dtype and shape need equals the size that the offsets state (§4.3).
 pub(super) fn check_size(
     dtype: ElementType,
     shape: &[usize],
@@ -383,7 +382,7 @@ impl Visitor<'_> for DtypeSeed<'_> {
     }
 }
 
-/// Where the dimensions of a shape are among those of all tensors.
+/// Reads a shape, and returns the positions of its dimensions among those of all tensors.
 struct ShapeSeed<'p>(&'p mut Parsed);
 
 impl<'de> DeserializeSeed<'de> for ShapeSeed<'_> {
@@ -415,7 +414,7 @@ impl<'de> Visitor<'de> for ShapeSeed<'_> {
     }
 }
 
-/// Where the data begins and ends.
+/// Reads where the data begins and ends.
 struct OffsetsSeed;
 
 impl<'de> DeserializeSeed<'de> for OffsetsSeed {

@@ -1,14 +1,14 @@
-//! Headers as writers write them: JSON without white space and escapes, the fields of a tensor in their usual order.
-//! Nearly all headers are like that, and can be read in a third of the time that a parser of any JSON takes.
+//! A fast parser for headers in the form that most writers use: JSON without white space and escapes, with the fields of a tensor in
+//! their usual order. Nearly all headers have this form, and this parser takes a third of the time of a general JSON parser.
 //!
-//! What is read here means the same to [`header_json`](super::header_json), which judges everything else: whatever is
-//! unusual or breaks a rule is left to it, from the beginning.
+//! It agrees with [`header_json`](super::header_json) on everything it accepts. If a header is unusual or breaks a rule, this parser
+//! gives up, and `header_json` parses it from the start.
 
 use super::header_json::{Entry, Parsed, check_size};
 use super::{METADATA_KEY, Metadata, dtype};
 use crate::MAX_RANK;
 
-/// Reads the header from its `{` to its `}`; `None` leaves it to the other parser.
+/// Parses the header from its `{` to its `}`. Returns `None` to leave it to the other parser.
 pub(super) fn parse(json: &str) -> Option<Parsed> {
     let mut parsed = Parsed::default();
     let mut cursor = Cursor { text: json, rest: json.as_bytes() };
@@ -33,7 +33,7 @@ pub(super) fn parse(json: &str) -> Option<Parsed> {
     }
 }
 
-/// The keys and values of `__metadata__`, from within the quotes of the first key on.
+/// Parses the keys and values of `__metadata__`, starting inside the quotes of the first key.
 fn metadata(cursor: &mut Cursor<'_>) -> Option<Metadata> {
     let mut metadata = Metadata::present();
     loop {
@@ -48,7 +48,7 @@ fn metadata(cursor: &mut Cursor<'_>) -> Option<Metadata> {
     }
 }
 
-/// A tensor's entry, from within the quotes of its first field on.
+/// Parses a tensor's entry, starting inside the quotes of its first field.
 fn tensor(cursor: &mut Cursor<'_>, dimensions: &mut Vec<usize>) -> Option<Entry> {
     cursor.skip(b"dtype\":\"")?;
     let dtype = dtype::parse_dtype(cursor.string()?)?;
@@ -75,18 +75,18 @@ fn tensor(cursor: &mut Cursor<'_>, dimensions: &mut Vec<usize>) -> Option<Entry>
 
 struct Cursor<'h> {
     text: &'h str,
-    /// What is not read yet: the end of `text`.
+    /// The unread end of `text`.
     rest: &'h [u8],
 }
 
 impl<'h> Cursor<'h> {
-    /// Passes over `expected`.
+    /// Skips `expected`.
     fn skip(&mut self, expected: &[u8]) -> Option<()> {
         self.rest = self.rest.strip_prefix(expected)?;
         Some(())
     }
 
-    /// Reads to the next quote and passes over it. No escapes.
+    /// Reads up to the next quote and skips it. Refuses escapes.
     fn string(&mut self) -> Option<&'h str> {
         let is_special = |byte: &u8| matches!(byte, b'"' | b'\\' | ..0x20);
         let length = self.rest.iter().position(is_special)?;
@@ -96,7 +96,7 @@ impl<'h> Cursor<'h> {
         Some(string)
     }
 
-    /// Reads digits, which end at something else.
+    /// Reads digits up to the first other byte.
     fn number(&mut self) -> Option<u64> {
         let mut number = 0_u64;
         let mut length = 0;
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
     use crate::safetensors::header_json::parse_json;
 
-    /// What both parsers must agree on.
+    /// A description of everything on which both parsers must agree.
     fn summary(parsed: &Parsed) -> String {
         let name = |position| parsed.names.get(position);
         let entries = parsed.entries.iter().enumerate();
@@ -132,7 +132,7 @@ mod tests {
         format!("{entries:?} {metadata:?}")
     }
 
-    /// What the parser of plain headers reads, the other one reads the same.
+    /// Checks that the general parser agrees if the plain parser accepts the header. Returns whether it does.
     fn check(header: &str) -> bool {
         let Some(plain) = super::parse(header) else { return false };
         assert_eq!(summary(&plain), summary(&parse_json(header).unwrap()), "{header}");

@@ -1,5 +1,5 @@
-//! The index of a sharded checkpoint: which file has which tensor (spec/safetensors.md §7.1, §7.2). Pure: bytes in,
-//! names out.
+//! Parses and writes the index of a sharded checkpoint, which maps tensors to files (spec/safetensors.md §7.1, §7.2, §7.6). Pure: bytes
+//! in, names out, and back.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::{self, Write};
@@ -13,25 +13,25 @@ use super::string_table::StringTable;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IndexError {
-    /// Longer than any reader takes.
+    /// The index is longer than the format allows.
     #[error("{length} bytes, expected at most 100000000 (spec/safetensors.md §7.1)")]
     TooLong {
         /// The size of the index.
         length: u64,
     },
-    /// Not JSON, or not of the form that an index has.
+    /// The index is not JSON, or the JSON does not have the form of an index.
     #[error("{problem} (spec/safetensors.md §7.1)")]
     Json {
-        /// What is wrong and where, as the JSON parser says it.
+        /// What is wrong and where, from the JSON parser.
         problem: String,
     },
-    /// A tensor, or a key of the index, twice.
+    /// A tensor, or a key of the index, occurs twice.
     #[error("{} is there twice (spec/safetensors.md §7.1)", quoted(.key))]
     DuplicateKey {
         /// The key.
         key: String,
     },
-    /// A name that leads elsewhere, or could.
+    /// The name of a file leads out of the folder of the index, or could.
     #[error(
         "tensor {} is said to be in {}, which is no name of a file beside the index (spec/safetensors.md §7.2)",
         quoted(.tensor), quoted(.file)
@@ -44,7 +44,7 @@ pub enum IndexError {
     },
 }
 
-/// Which file has which tensor.
+/// A validated index: the file of each tensor.
 ///
 /// ```
 /// use carton_tensor::safetensors::Index;
@@ -58,7 +58,7 @@ pub struct Index {
     tensors: StringTable,
     /// For each tensor, the position of its file.
     file_of: Vec<u32>,
-    /// In the order of their names.
+    /// The distinct files, sorted by name.
     files: StringTable,
 }
 
@@ -66,16 +66,16 @@ impl Index {
     /// The longest index that is read, in bytes.
     pub const MAX_LENGTH: u64 = 100_000_000;
 
-    /// Reads an index.
+    /// Parses an index.
     ///
     /// # Errors
-    /// The rule that it breaks.
+    /// [`IndexError`], the rule that the index breaks.
     pub fn parse(bytes: &[u8]) -> Result<Self, IndexError> {
         let length = bytes.len() as u64;
         if length > Self::MAX_LENGTH {
             return Err(IndexError::TooLong { length });
         }
-        // The parser looks at the encoding of those strings alone that it keeps.
+        // The whole text is checked, because the JSON parser only checks the encoding of strings that it keeps.
         let text = std::str::from_utf8(bytes).map_err(|error| IndexError::Json { problem: error.to_string() })?;
         let mut parsing = Parsing::default();
         let mut deserializer = serde_json::Deserializer::from_str(text);
@@ -94,18 +94,18 @@ impl Index {
             .map(|(position, &file)| (self.tensors.get(position), self.files.get(file as usize)))
     }
 
-    /// The files that have tensors, in the order of their names.
+    /// The files that have tensors, sorted by name.
     pub fn files(&self) -> impl ExactSizeIterator<Item = &str> {
         (0..self.files.len()).map(|position| self.files.get(position))
     }
 
-    /// The file of a tensor.
+    /// Returns the file of a tensor.
     #[must_use]
     pub fn file_of(&self, tensor: &str) -> Option<&str> {
         self.position_of_file(tensor).map(|file| self.files.get(file))
     }
 
-    /// The place of a tensor's file in [`files`](Self::files).
+    /// Returns the position of a tensor's file in [`files`](Self::files).
     pub(super) fn position_of_file(&self, tensor: &str) -> Option<usize> {
         self.file_of.get(self.tensors.find(tensor)?).map(|&file| file as usize)
     }
@@ -123,13 +123,13 @@ impl Index {
     }
 }
 
-/// An index as the libraries of Hugging Face write it (§7.6). `total_size` are the bytes of all tensors.
+/// Formats an index like the libraries of Hugging Face (§7.6). `total_size` is the number of bytes of all tensors.
 pub(super) fn to_json(weight_map: &BTreeMap<&str, &str>, total_size: u64) -> Result<String, serde_json::Error> {
     let metadata = BTreeMap::from([("total_size", total_size)]);
-    // Of one key each, so that they are in the order of their keys.
+    // Converts both parts to JSON values, so that they fit into one map, which sorts its keys.
     let (metadata, weight_map) = (serde_json::to_value(metadata)?, serde_json::to_value(weight_map)?);
     let text = serde_json::to_string_pretty(&BTreeMap::from([("metadata", metadata), ("weight_map", weight_map)]))?;
-    // Other characters than ASCII are in strings only, where they may be escaped.
+    // Characters outside ASCII only occur in strings, where they may be escaped.
     let mut ascii = String::with_capacity(text.len() + 1);
     for character in text.chars() {
         if character.is_ascii() && character != '\x7f' {
@@ -145,12 +145,13 @@ pub(super) fn to_json(weight_map: &BTreeMap<&str, &str>, total_size: u64) -> Res
     Ok(ascii)
 }
 
-/// Whether a name is one of a file in the same folder, on every system (§7.2): Windows has drives and streams, too.
+/// Whether the name is that of a file in the same folder, on every system (§7.2). Colons are refused because Windows uses them for
+/// drives and streams.
 pub(super) fn is_file_name(name: &str) -> bool {
     !matches!(name, "" | "." | "..") && !name.contains(|c: char| matches!(c, '/' | '\\' | ':') || c.is_control())
 }
 
-/// The tensors with the names of their files.
+/// The tensors and, at the same positions, the names of their files.
 #[derive(Default)]
 struct Files {
     tensors: StringTable,
@@ -158,7 +159,7 @@ struct Files {
 }
 
 impl Files {
-    /// Gives each file one position.
+    /// Assigns one position to each distinct file.
     fn into_index(self) -> Result<Index, IndexError> {
         let Self { mut tensors, files } = self;
         let duplicate =
@@ -167,7 +168,7 @@ impl Files {
         let names: BTreeSet<&str> = (0..files.len()).map(|position| files.get(position)).collect();
         let mut distinct = StringTable::default();
         let mut positions = HashMap::with_capacity(names.len());
-        // Not more, nor longer ones, than an index has that is read.
+        // This cannot happen, because an index of valid length has neither more files nor longer names.
         let too_long = IndexError::TooLong { length: u64::from(u32::MAX) };
         for name in names {
             let position = u32::try_from(distinct.len()).map_err(|_| too_long.clone())?;
@@ -179,7 +180,7 @@ impl Files {
     }
 }
 
-/// What was read so far.
+/// The state of the parser.
 #[derive(Default)]
 struct Parsing {
     files: Files,
@@ -187,7 +188,7 @@ struct Parsing {
 }
 
 impl Parsing {
-    /// Keeps the rule that is broken, and gives serde an error to stop with.
+    /// Records the broken rule, and returns an error that stops serde.
     fn refuse<E: Error>(&mut self, broken: IndexError) -> E {
         self.broken = Some(broken);
         E::custom("a rule is broken")
@@ -235,7 +236,7 @@ impl<'de> Visitor<'de> for IndexSeed<'_> {
     }
 }
 
-/// An object, whatever is in it.
+/// An object with any content.
 struct AnyObject;
 
 impl<'de> DeserializeSeed<'de> for AnyObject {

@@ -1,4 +1,4 @@
-//! Where tensors go in a file that is yet to be written (spec/safetensors.md §6). Pure: descriptions in, a header out.
+//! Decides where tensors go in a file that is to be written (spec/safetensors.md §6). Pure: descriptions in, a header out.
 
 use std::io::Write;
 
@@ -8,7 +8,7 @@ use super::{Header, HeaderError, METADATA_KEY, Metadata, dtype, n_bytes};
 use crate::MAX_RANK;
 use crate::files::ElementType;
 
-/// The header of a file with given tensors, and the order in which their data follows.
+/// The header of a file with given tensors, and the order of their data.
 #[derive(Clone, Debug)]
 pub struct Layout {
     header: Header,
@@ -16,7 +16,7 @@ pub struct Layout {
     bytes: Vec<u8>,
 }
 
-/// A tensor whose place is not known yet.
+/// A tensor without a position in the file so far.
 struct Planned<N, S> {
     name: N,
     dtype: ElementType,
@@ -27,8 +27,8 @@ struct Planned<N, S> {
 }
 
 impl Layout {
-    /// Places tensors, given as names, element types and shapes in any order, as the `safetensors` library does: the
-    /// widest dtype first, then by name.
+    /// Lays out tensors, given as names, element types and shapes in any order, like the `safetensors` library: the widest dtype first,
+    /// then by name.
     ///
     /// # Errors
     /// The rule that the file would break: [`HeaderError::DuplicateTensor`], [`HeaderError::NamedMetadata`],
@@ -74,13 +74,13 @@ impl Layout {
         Ok(Self { header, order: planned.into_iter().map(|tensor| tensor.position).collect(), bytes: json })
     }
 
-    /// The tensors in the order of the file, with the ranges that their data will have.
+    /// The tensors in the order of the file, with the ranges of their data.
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// For each tensor of the file, its position in what [`new`](Self::new) was given.
+    /// For each tensor of the file, its position in the input of [`new`](Self::new).
     #[must_use]
     pub fn order(&self) -> &[usize] {
         &self.order
@@ -92,7 +92,7 @@ impl Layout {
         &self.bytes
     }
 
-    /// The size of the whole file.
+    /// The size of the whole file, in bytes.
     #[must_use]
     pub fn file_length(&self) -> u64 {
         self.header.iter().next_back().map_or(self.header.data_start(), |last| last.range.end)
@@ -135,19 +135,19 @@ fn write_string(json: &mut Vec<u8>, string: &str) -> Result<(), HeaderError> {
     serde_json::to_writer(json, string).map_err(|error| HeaderError::Json { problem: error.to_string() })
 }
 
-/// The length of the header so far, which `json` has after its prefix.
+/// Checks and returns the present length of the header, which follows the prefix in `json`.
 fn check_length(json: &[u8]) -> Result<u64, HeaderError> {
     let length = (json.len() - Header::PREFIX) as u64;
     if length > Header::MAX_LENGTH { Err(HeaderError::TooLong { length }) } else { Ok(length) }
 }
 
 impl Header {
-    /// Without tensors so far.
+    /// A header without tensors.
     fn empty(metadata: Metadata) -> Self {
         Self { entries: Vec::new(), names: StringTable::default(), dimensions: Vec::new(), metadata, data_start: 0 }
     }
 
-    /// Adds a tensor behind the others, and says where its data is, counted from the end of the header.
+    /// Adds a tensor after the others. Returns where its data begins and ends, relative to the end of the header.
     fn append(&mut self, name: &str, dtype: ElementType, shape: &[usize]) -> Result<(u64, u64), HeaderError> {
         let begin = self.entries.last().map_or(0, |entry| entry.end);
         let overflow = || HeaderError::Overflow { tensor: name.to_owned(), shape: shape.to_vec() };
@@ -161,7 +161,7 @@ impl Header {
         Ok((begin, end))
     }
 
-    /// Says how long the header has become, and makes its names be found.
+    /// Sets where the data starts, and builds the index of names.
     fn complete(&mut self, data_start: u64) -> Result<(), HeaderError> {
         self.data_start = data_start;
         if let Some(last) = self.entries.last()

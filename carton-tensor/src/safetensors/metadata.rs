@@ -1,9 +1,9 @@
-//! `__metadata__`: strings that a file says of itself (spec/safetensors.md §3).
+//! `__metadata__`: the strings that describe a file (spec/safetensors.md §3).
 
 use super::HeaderError;
 use super::string_table::StringTable;
 
-/// The strings of `__metadata__`, in the order of the file. No key is there twice.
+/// The strings of `__metadata__`, in the order of the file. Keys are distinct.
 ///
 /// ```
 /// use carton_tensor::safetensors::Metadata;
@@ -20,7 +20,7 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// These keys and values, to be written in this order.
+    /// Makes metadata of these keys and values, which are written in this order.
     ///
     /// # Errors
     /// [`HeaderError::DuplicateMetadataKey`]; [`HeaderError::TooLong`] for more text than a header can have.
@@ -34,7 +34,7 @@ impl Metadata {
         Ok(metadata)
     }
 
-    /// Without keys so far.
+    /// Makes metadata without keys.
     pub(super) fn present() -> Self {
         Self { is_present: true, ..Self::default() }
     }
@@ -54,7 +54,7 @@ impl Metadata {
         }
     }
 
-    /// Whether the header has no `__metadata__` at all, which is not the same as an empty one.
+    /// Whether the header has no `__metadata__` at all. An empty `__metadata__` is not absent.
     #[must_use]
     pub fn is_absent(&self) -> bool {
         !self.is_present
@@ -72,13 +72,13 @@ impl Metadata {
         self.len() == 0
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&str> {
         self.keys.find(key).map(|position| self.values.get(position))
     }
 
-    /// Keys and values, in the order of the file.
+    /// The keys and values, in the order of the file.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &str)> {
         (0..self.len()).map(|position| (self.keys.get(position), self.values.get(position)))
     }

@@ -1,4 +1,4 @@
-//! safetensors files (spec/safetensors.md), read and written.
+//! Reads and writes safetensors files (spec/safetensors.md).
 //!
 //! ```text
 //! 0           8                      8 + N                                              end
@@ -6,9 +6,9 @@
 //!              {"name":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},…}␠␠
 //! ```
 //!
-//! [`Header`] is the format itself and knows no files: bytes in, tensors and their byte ranges out, every rule checked.
-//! [`Reader`] reads tensors by name, [`write()`] and [`Writer`] write files that are byte for byte those of the
-//! `safetensors` library. Which element types there are, and what a tensor's bytes mean, is in [`files`](crate::files).
+//! [`Header`] is the format itself: bytes in, validated tensors and their byte ranges out. It knows no files. [`Reader`] reads tensors
+//! by name. [`write()`] and [`Writer`] write files that are byte-identical to those of the `safetensors` library. The element types,
+//! and what the bytes of a tensor mean, are in [`files`](crate::files).
 
 mod dtype;
 mod error;
@@ -37,11 +37,11 @@ pub use writer::{Writer, write};
 
 use crate::files::ElementType;
 
-/// The key of the header that is no tensor's name (§3).
+/// The only key of the header that is not the name of a tensor (§3).
 const METADATA_KEY: &str = "__metadata__";
 
-/// The number of bytes that dtype and shape ask for (§4.3). The product is taken from the first dimension to the last,
-/// and overflows also where a later dimension is 0: so does every other reader's.
+/// Returns the number of bytes that dtype and shape need (§4.3). Like all other readers, multiplies from the first dimension to the
+/// last, so that the product can overflow even if a later dimension is 0.
 fn n_bytes(dtype: ElementType, shape: &[usize], name: impl Fn() -> String) -> Result<u64, HeaderError> {
     let n_elements = shape.iter().try_fold(1_u64, |product, &size| product.checked_mul(size as u64));
     let Some(n_bits) = n_elements.and_then(|count| count.checked_mul(dtype.bits() as u64)) else {

@@ -1,12 +1,11 @@
-//! Tensors of a file by name.
+//! Reads the tensors of a file by name.
 
 use std::path::Path;
 
 use super::{Header, Metadata, SafetensorsError, TensorInfo};
 use crate::files::{FileBytes, RawTensor};
 
-/// An open safetensors file: its header was read and checked, the data is read when it is asked for. Any number of
-/// threads may read at once.
+/// An open safetensors file. Its header was read and validated; data is read on request. Any number of threads may read at once.
 ///
 /// ```
 /// use carton_tensor::files::{ElementType, RawTensor};
@@ -27,7 +26,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Opens the file at `path`. A tensor is copied out of it when it is read.
+    /// Opens the file at `path`. Reading a tensor copies its bytes out of the file.
     ///
     /// # Errors
     /// [`SafetensorsError::Header`], [`SafetensorsError::Io`].
@@ -35,8 +34,8 @@ impl Reader {
         Self::of_path(path.as_ref(), |path| FileBytes::open(path))
     }
 
-    /// Maps the file at `path`: its tensors are views of it, and nothing is copied. For files that nobody writes to
-    /// meanwhile; [`FileBytes::map`] tells what happens otherwise.
+    /// Maps the file at `path`. Its tensors are views of the map, and nothing is copied. Use this only for files that no process writes
+    /// to while they are mapped; [`FileBytes::map`] describes the danger.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -52,7 +51,7 @@ impl Reader {
         }
     }
 
-    /// Reads the header of the file that `bytes` are. `place` is what errors call the file.
+    /// Opens a file from its bytes and reads its header. Errors refer to the file as `place`.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -65,7 +64,7 @@ impl Reader {
         }
     }
 
-    /// What the file says of its tensors.
+    /// The header of the file.
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.header
@@ -76,34 +75,35 @@ impl Reader {
         self.header.names()
     }
 
-    /// The tensor of this name, without its data.
+    /// Returns the tensor of this name, without its data.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<TensorInfo<'_>> {
         self.header.get(name)
     }
 
-    /// What the file says of itself.
+    /// The metadata of the file.
     #[must_use]
     pub fn metadata(&self) -> &Metadata {
         self.header.metadata()
     }
 
-    /// The file, for those who read the ranges of several tensors in their own way.
+    /// The bytes of the file, for callers that read the ranges of tensors themselves.
     #[must_use]
     pub fn bytes(&self) -> &FileBytes {
         &self.bytes
     }
 
-    /// What errors call the file.
+    /// The name by which errors refer to the file.
     #[must_use]
     pub fn place(&self) -> &str {
         &self.place
     }
 
-    /// The tensor of this name. In a file that is mapped or in memory it is a view, else a copy, aligned to 64.
+    /// Reads the tensor of this name. If the file is mapped or in memory, the tensor is a view; otherwise it is a copy, aligned to 64
+    /// bytes.
     ///
     /// # Errors
-    /// [`SafetensorsError::NoSuchTensor`]; [`SafetensorsError::Io`], also where the file has become shorter.
+    /// [`SafetensorsError::NoSuchTensor`]; [`SafetensorsError::Io`], also if the file has become shorter.
     pub fn read(&self, name: &str) -> Result<RawTensor, SafetensorsError> {
         let Some(tensor) = self.get(name) else {
             return Err(SafetensorsError::NoSuchTensor { place: self.place.clone(), name: name.to_owned() });
@@ -120,7 +120,7 @@ impl Reader {
     }
 }
 
-/// The header is copied before it is parsed: what is mapped may change between being checked and being used.
+/// Reads the header. Copies it before parsing, because a mapped file may change between validation and use.
 fn read_header(bytes: &FileBytes) -> std::io::Result<Result<Header, super::HeaderError>> {
     let file_length = bytes.len();
     let mut start = [0; Header::PREFIX];
@@ -131,7 +131,7 @@ fn read_header(bytes: &FileBytes) -> std::io::Result<Result<Header, super::Heade
         Ok(end) => end,
         Err(error) => return Ok(Err(error)),
     };
-    // Neither larger than the file nor than the cap on headers.
+    // `Header::end` checked the length against the size of the file and the cap on headers.
     let mut header = vec![0; usize::try_from(end).unwrap_or_default()];
     bytes.read_into(0, &mut header)?;
     Ok(Header::parse(&header, file_length))

@@ -1,4 +1,4 @@
-//! Sharded checkpoints: several files read as one (spec/safetensors.md §7).
+//! Reads a sharded checkpoint, several files with an index, as one (spec/safetensors.md §7).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,7 +10,7 @@ use super::index::{Index, IndexError};
 use super::{Reader, SafetensorsError, TensorInfo};
 use crate::files::{FileBytes, RawTensor};
 
-/// Why a sharded checkpoint cannot be read.
+/// The reason that a sharded checkpoint cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ShardedError {
@@ -23,19 +23,19 @@ pub enum ShardedError {
         #[source]
         source: IndexError,
     },
-    /// Files that the index names, or that the numbers in their names ask for, and that are not there.
+    /// Files are missing that the index names, or that the numbers in the names of the other files imply.
     #[error("`{place}`: {count} of its files are missing: {} (spec/safetensors.md §{section})", list(.files, *.count))]
     MissingShards {
         /// The index.
         place: String,
-        /// The first of them.
+        /// The first of the missing files.
         files: Vec<String>,
-        /// How many they are; one more than a thousand stands for all above.
+        /// The number of missing files. For §7.3, counting stops at 1001, which means more than 1000.
         count: usize,
-        /// §7.3 when the index names them, §7.4 when it does not.
+        /// §7.3 if the index names the files, §7.4 if it does not.
         section: &'static str,
     },
-    /// A file whose name says that it belongs to the others, and that the index does not name.
+    /// The name of a file says that it belongs to the checkpoint, but the index does not name it.
     #[error(
         "`{place}` does not name {}, whose name says that it is one of its files (spec/safetensors.md §7.4)",
         quoted(.file)
@@ -46,19 +46,19 @@ pub enum ShardedError {
         /// The file.
         file: String,
     },
-    /// A name that something else than a regular file has.
+    /// The index names something that is not a regular file.
     #[error(
         "{} of `{place}` is {found}, expected a safetensors file (spec/safetensors.md §7.3)", quoted(.file)
     )]
     NotAFile {
         /// The index.
         place: String,
-        /// The name.
+        /// The name of the file.
         file: String,
-        /// What it is.
+        /// What was found under the name.
         found: &'static str,
     },
-    /// A link out of the checkpoint.
+    /// A symbolic link leads out of the checkpoint.
     #[error("{} of `{place}` is a link that leads out of its folder (spec/safetensors.md §7.3)", quoted(.file))]
     Outside {
         /// The index.
@@ -66,7 +66,7 @@ pub enum ShardedError {
         /// The file.
         file: String,
     },
-    /// A tensor that is not in the file where it should be.
+    /// A tensor is not in the file that the index names for it.
     #[error(
         "`{place}` says that tensor {} is in {}, which does not have it (spec/safetensors.md §7.5)",
         quoted(.tensor), quoted(.file)
@@ -76,10 +76,10 @@ pub enum ShardedError {
         place: String,
         /// The tensor.
         tensor: String,
-        /// The file that the index names.
+        /// The file that the index names for the tensor.
         file: String,
     },
-    /// A tensor in a file where it should not be.
+    /// A file has a tensor for which the index names another file, or none.
     #[error(
         "`{place}` does not say that tensor {} is in {}, which has it{} (spec/safetensors.md §7.5)",
         quoted(.tensor), quoted(.file), other(.said)
@@ -91,7 +91,7 @@ pub enum ShardedError {
         tensor: String,
         /// The file that has it.
         file: String,
-        /// The file that the index names.
+        /// The file that the index names for the tensor, if any.
         said: Option<String>,
     },
     /// No shard has a tensor of this name.
@@ -99,7 +99,7 @@ pub enum ShardedError {
     NoSuchTensor {
         /// The index.
         place: String,
-        /// The name asked for.
+        /// The requested name.
         name: String,
     },
     /// One of the files cannot be read.
@@ -110,16 +110,16 @@ pub enum ShardedError {
     Io {
         /// The index, its folder or a file in it.
         place: String,
-        /// What the system said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
 }
 
-/// How many names an error lists.
+/// The most file names that an error lists.
 const LISTED: usize = 10;
 
-/// How many files are looked for in vain: an index may name millions.
+/// The most missing files to look for, because an index may name millions.
 const COUNTED: usize = 1000;
 
 fn list(files: &[String], count: usize) -> String {
@@ -132,25 +132,26 @@ fn other(file: &Option<String>) -> String {
     file.as_ref().map(|file| format!(", but in {}", quoted(file))).unwrap_or_default()
 }
 
-/// An open checkpoint of several files: all headers were read, and agree with the index.
+/// An open checkpoint of several files. All headers have been read and agree with the index.
 #[derive(Clone, Debug)]
 pub struct Sharded {
     place: String,
     index: Index,
-    /// In the order of the index's files.
+    /// In the order of [`Index::files`].
     shards: Vec<Reader>,
 }
 
 impl Sharded {
-    /// Opens the checkpoint with the index at `path`. A tensor is copied out of its file when it is read.
+    /// Opens the checkpoint with the index at `path`. Reading a tensor copies its bytes out of its file.
     ///
     /// # Errors
-    /// What does not agree, or cannot be read.
+    /// [`ShardedError`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self, ShardedError> {
         Self::of_path(path.as_ref(), |path| FileBytes::open(path))
     }
 
-    /// As [`open`](Self::open), with all files mapped, which nobody may write to meanwhile ([`FileBytes::map`]).
+    /// Opens the checkpoint like [`open`](Self::open), but maps all files. No process may write to them while they are mapped
+    /// ([`FileBytes::map`]).
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -162,7 +163,7 @@ impl Sharded {
         let place = path.display().to_string();
         let index = read_index(path, &place)?;
         let folders = Folders::of(path, &place)?;
-        // First, as it ends early where an index names millions of files.
+        // Comes first, because it stops early if an index names millions of files.
         let paths = folders.resolve(&index, &place)?;
         folders.check_numbers(&index, &place)?;
         let mut shards = Vec::with_capacity(paths.len());
@@ -176,7 +177,7 @@ impl Sharded {
         Ok(sharded)
     }
 
-    /// Each file has the tensors that the index says it has, and no others (§7.5).
+    /// Checks that each file has exactly the tensors that the index assigns to it (§7.5).
     fn check_tensors(&self) -> Result<(), ShardedError> {
         for (position, (file, shard)) in self.shards().enumerate() {
             for tensor in shard.names() {
@@ -199,13 +200,13 @@ impl Sharded {
         Ok(())
     }
 
-    /// What errors call the checkpoint: the path of its index.
+    /// The path of the index, by which errors refer to the checkpoint.
     #[must_use]
     pub fn place(&self) -> &str {
         &self.place
     }
 
-    /// The names of the files, and the files, in the order of their names.
+    /// The names of the files with their readers, sorted by name.
     pub fn shards(&self) -> impl ExactSizeIterator<Item = (&str, &Reader)> {
         self.index.files().zip(&self.shards)
     }
@@ -222,24 +223,24 @@ impl Sharded {
         self.index.is_empty()
     }
 
-    /// The names of all tensors, file after file, in the order of their data.
+    /// The names of all tensors, file by file, in the order of their data.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.shards.iter().flat_map(Reader::names)
     }
 
-    /// The file that has a tensor.
+    /// Returns the file that has the tensor of this name.
     #[must_use]
     pub fn shard_of(&self, name: &str) -> Option<&Reader> {
         self.shards.get(self.index.position_of_file(name)?)
     }
 
-    /// The tensor of this name, without its data. Its range is one of [its file](Self::shard_of).
+    /// Returns the tensor of this name, without its data. Its range is relative to [its file](Self::shard_of).
     #[must_use]
     pub fn get(&self, name: &str) -> Option<TensorInfo<'_>> {
         self.shard_of(name)?.get(name)
     }
 
-    /// The tensor of this name, as [`Reader::read`] gives it.
+    /// Reads the tensor of this name; see [`Reader::read`].
     ///
     /// # Errors
     /// [`ShardedError::NoSuchTensor`]; [`ShardedError::Shard`].
@@ -262,7 +263,7 @@ fn read_index(path: &Path, place: &str) -> Result<Index, ShardedError> {
     Index::parse(&bytes.read(0..length).map_err(io)?).map_err(invalid)
 }
 
-/// Refuses what is no regular file: a folder cannot be read, and to open a pipe would wait for a writer.
+/// Refuses everything but regular files: a folder cannot be read, and opening a pipe would wait for a writer.
 fn check_regular(path: &Path, file: &str, place: &str) -> Result<(), ShardedError> {
     let io = |source| ShardedError::Io { place: path.display().to_string(), source };
     let metadata = fs::metadata(path).map_err(io)?;
@@ -273,11 +274,11 @@ fn check_regular(path: &Path, file: &str, place: &str) -> Result<(), ShardedErro
     Err(ShardedError::NotAFile { place: place.to_owned(), file: file.to_owned(), found })
 }
 
-/// Where the files of a checkpoint may be.
+/// The folders in which the files of a checkpoint may be.
 struct Folders {
-    /// The folder of the index, as it is named.
+    /// The folder of the index, as the caller named it.
     named: PathBuf,
-    /// The same without links, and the folder that the index really is in.
+    /// The canonical form of the same folder, and the folder that holds the index itself if the index is a link.
     real: [PathBuf; 2],
 }
 
@@ -294,7 +295,7 @@ impl Folders {
         Ok(Self { named, real: [folder, target] })
     }
 
-    /// The real paths of the files that the index names (§7.3).
+    /// Returns the canonical paths of the files that the index names (§7.3).
     fn resolve(&self, index: &Index, place: &str) -> Result<Vec<PathBuf>, ShardedError> {
         let mut paths = Vec::with_capacity(index.files().len());
         let (mut missing, mut count) = (Vec::new(), 0);
@@ -322,10 +323,10 @@ impl Folders {
         Err(ShardedError::MissingShards { place: place.to_owned(), files: missing, count, section: "7.3" })
     }
 
-    /// The files that are numbered are all named, and no other file is numbered as they are (§7.4).
+    /// Checks that the index names all files of each numbered series, and that the folder has no other file of such a series (§7.4).
     fn check_numbers(&self, index: &Index, place: &str) -> Result<(), ShardedError> {
         let named: BTreeSet<&str> = index.files().collect();
-        // The numbers of each series, and how many digits they have.
+        // For each series, the numbers and how many digits they have.
         let mut series: BTreeMap<(&str, &str), (BTreeSet<u32>, usize)> = BTreeMap::new();
         for file in index.files().filter_map(Numbered::parse) {
             let (numbers, width) = series.entry((file.prefix, file.total)).or_default();
@@ -350,7 +351,7 @@ impl Folders {
         let io = |source| ShardedError::Io { place: self.named.display().to_string(), source };
         for entry in fs::read_dir(&self.named).map_err(io)? {
             let name = entry.map_err(io)?.file_name();
-            // A name that is not UTF-8 is none that the index could have.
+            // The index cannot contain a name that is not UTF-8.
             let Some(name) = name.to_str() else { continue };
             let is_of_series =
                 Numbered::parse(name).is_some_and(|file| series.contains_key(&(file.prefix, file.total)));

@@ -1,4 +1,4 @@
-//! Tensors written into as many files as their size asks for, with an index beside them (spec/safetensors.md §7.6).
+//! Writes tensors into several files of limited size, with an index beside them (spec/safetensors.md §7.6).
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -10,18 +10,16 @@ use super::index::{is_file_name, to_json};
 use super::{HeaderError, Layout, Metadata, SafetensorsError, Writer, n_bytes};
 use crate::files::{ElementType, PendingFile, SharedBytes};
 
-/// Writes tensors into files of at most `max_bytes` of data each in `folder`, and says which path leads to all of them:
-/// that of the index `PREFIX.safetensors.index.json`, or of `PREFIX.safetensors` if one file is enough. A tensor that
-/// is larger has a file of its own.
+/// Writes tensors into files in `folder` with at most `max_bytes` of data each. A larger tensor gets a file of its own. Returns the
+/// path by which to open the result: the index `PREFIX.safetensors.index.json`, or `PREFIX.safetensors` if one file is enough.
 ///
-/// `tensors` are names, element types and shapes; `read` gives the bytes of the one at a position when they are needed,
-/// so that no more than one tensor is in memory. It is asked in the order of the files, not in that of `tensors`. Each
-/// file has `metadata`. Files appear under their names once they are complete, the index last, and replace those that
-/// are there.
+/// `tensors` are names, element types and shapes. `read` returns the bytes of the tensor at a position. It is called when the bytes are
+/// needed, in the order of the files rather than that of `tensors`, so that at most one tensor is in memory. Each file has `metadata`.
+/// Each file gets its name once it is complete, the index last, and replaces an existing file of that name.
 ///
 /// # Errors
-/// [`SafetensorsError::Unwritable`]; [`SafetensorsError::Unexpected`] when `read` gives other bytes than its tensor
-/// has, or `prefix` is no name of a file; `Io`, also when `read` fails.
+/// [`SafetensorsError::Unwritable`]; [`SafetensorsError::Unexpected`] if `read` returns the wrong number of bytes for a tensor, or if
+/// `prefix` is not a file name; [`SafetensorsError::Io`], also if `read` fails.
 pub fn write_sharded<N: AsRef<str>, S: AsRef<[usize]>>(
     folder: &Path,
     prefix: &str,
@@ -34,7 +32,7 @@ pub fn write_sharded<N: AsRef<str>, S: AsRef<[usize]>>(
         let problem = format!("the name `{}`, which is none of a file", prefix.escape_debug());
         return Err(SafetensorsError::Unexpected { problem });
     }
-    // All rules are checked before a file is written, those between the files too.
+    // Checks all rules before writing a file, including those between the files.
     let whole = Layout::new(tensors.iter().map(|(name, dtype, shape)| (name, *dtype, shape)), metadata)?;
     let total_size = whole.file_length() - whole.header().data_start();
     drop(whole);
@@ -77,7 +75,8 @@ pub fn write_sharded<N: AsRef<str>, S: AsRef<[usize]>>(
     Ok(path)
 }
 
-/// Which tensors go into one file each: as many as fit, in their order. There is always one file.
+/// Divides the tensors, in their order, into ranges for one file each, with as many tensors as fit. Returns at least one range, even
+/// without tensors.
 fn split<N: AsRef<str>, S: AsRef<[usize]>>(
     tensors: &[(N, ElementType, S)],
     max_bytes: u64,
@@ -96,7 +95,7 @@ fn split<N: AsRef<str>, S: AsRef<[usize]>>(
     Ok(shards)
 }
 
-/// Writes a file that has its name only when it is complete.
+/// Writes a file that gets its name only when it is complete.
 fn replace(
     path: &Path,
     place: &str,

@@ -1,4 +1,4 @@
-//! Files written from beginning to end, holding no more of them than what is given at a time.
+//! Writes a file from beginning to end. Keeps none of the data in memory.
 
 use std::collections::BTreeSet;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -6,10 +6,10 @@ use std::io::{self, Seek, SeekFrom, Write};
 use super::{HeaderError, Layout, Metadata, SafetensorsError};
 use crate::files::RawTensor;
 
-/// Writes a whole file with these tensors. They are brought into the format's order; `metadata` keeps its own.
+/// Writes a complete file with these tensors. The tensors are sorted into the format's order; `metadata` keeps its own.
 ///
 /// # Errors
-/// [`SafetensorsError::Unwritable`] for tensors that the format cannot hold, two of one name for example; `Io`.
+/// [`SafetensorsError::Unwritable`] for tensors that the format cannot hold, such as two of one name; [`SafetensorsError::Io`].
 pub fn write<'t, N: AsRef<str>>(
     tensors: impl IntoIterator<Item = (N, &'t RawTensor)>,
     metadata: &Metadata,
@@ -27,8 +27,8 @@ pub fn write<'t, N: AsRef<str>>(
     Ok(())
 }
 
-/// Writes a file piece by piece: first say what it will hold ([`Layout`]), then give the bytes, tensor by tensor in the
-/// order of the layout, each in as many pieces as you like.
+/// Writes a file piece by piece. A [`Layout`] first declares the content. The data follows, tensor by tensor in the order of the
+/// layout, each in any number of pieces.
 ///
 /// ```
 /// use carton_tensor::files::ElementType;
@@ -47,11 +47,11 @@ pub fn write<'t, N: AsRef<str>>(
 pub struct Writer<W> {
     output: W,
     layout: Layout,
-    /// The tensor whose turn it is, in the order of the layout.
+    /// The position in the layout of the tensor that is written next.
     position: usize,
-    /// How much of it was written.
+    /// The bytes of this tensor that have been written.
     n_written: u64,
-    /// The positions of tensors that were passed over and are still to come.
+    /// The positions of reserved tensors that are not yet filled.
     reserved: BTreeSet<usize>,
 }
 
@@ -59,13 +59,13 @@ impl<W: Write> Writer<W> {
     /// Writes the header.
     ///
     /// # Errors
-    /// `Io`.
+    /// [`SafetensorsError::Io`].
     pub fn new(mut output: W, layout: Layout) -> Result<Self, SafetensorsError> {
         output.write_all(layout.header_bytes()).map_err(io_error)?;
         Ok(Self { output, layout, position: 0, n_written: 0, reserved: BTreeSet::new() })
     }
 
-    /// What the file will hold.
+    /// The layout of the file.
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.layout
@@ -74,9 +74,10 @@ impl<W: Write> Writer<W> {
     /// Writes the next bytes of the tensor `name`.
     ///
     /// # Errors
-    /// [`SafetensorsError::Unexpected`] when it is another tensor's turn, or for more bytes than the tensor has; `Io`.
+    /// [`SafetensorsError::Unexpected`] if another tensor comes next, or if there are more bytes than the tensor still lacks;
+    /// [`SafetensorsError::Io`].
     pub fn write(&mut self, name: &str, bytes: &[u8]) -> Result<(), SafetensorsError> {
-        // A tensor without bytes may be passed over.
+        // A tensor without data may be skipped.
         while let Some((next, missing)) = self.next()
             && missing == 0
             && next != name
@@ -103,10 +104,10 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Checks that every tensor is complete, and gives the output back, flushed.
+    /// Checks that every tensor is complete, flushes the output and returns it.
     ///
     /// # Errors
-    /// [`SafetensorsError::Unexpected`] when bytes are missing; `Io`.
+    /// [`SafetensorsError::Unexpected`] if bytes are missing; [`SafetensorsError::Io`].
     pub fn finish(mut self) -> Result<W, SafetensorsError> {
         while let Some((next, missing)) = self.next() {
             if missing > 0 {
@@ -125,7 +126,7 @@ impl<W: Write> Writer<W> {
         Ok(self.output)
     }
 
-    /// The tensor whose turn it is, and how many of its bytes are missing.
+    /// Returns the tensor that comes next, and how many of its bytes are missing.
     fn next(&self) -> Option<(&str, u64)> {
         let tensor = self.layout.header().at(self.position)?;
         Some((tensor.name, tensor.range.end - tensor.range.start - self.n_written))
@@ -138,13 +139,14 @@ impl<W: Write> Writer<W> {
 }
 
 impl<W: Write + Seek> Writer<W> {
-    /// Passes over the tensor `name`, whose turn it is, and leaves room for it: [`fill`](Self::fill) writes it. So what is computed
-    /// together with a later tensor can be before it in the file.
+    /// Skips the tensor `name`, which must come next, and leaves room for it. [`fill`](Self::fill) writes it later. This allows a
+    /// tensor that is computed together with a later one to be before it in the file.
     ///
     /// # Errors
-    /// [`SafetensorsError::Unexpected`] when it is another tensor's turn, or some of it was written already; `Io`.
+    /// [`SafetensorsError::Unexpected`] if another tensor comes next, or if some of it has been written already;
+    /// [`SafetensorsError::Io`].
     pub fn reserve(&mut self, name: &str) -> Result<(), SafetensorsError> {
-        // As it is told when another tensor's turn is.
+        // Writing no bytes returns the error if another tensor comes next.
         self.write(name, &[])?;
         let Some((_, missing)) = self.next().filter(|(next, missing)| *next == name && *missing > 0) else {
             return Ok(());
@@ -158,10 +160,10 @@ impl<W: Write + Seek> Writer<W> {
         Ok(())
     }
 
-    /// Writes all of a tensor that was [passed over](Self::reserve).
+    /// Writes all of a [reserved](Self::reserve) tensor.
     ///
     /// # Errors
-    /// [`SafetensorsError::Unexpected`] when it was not, or has another number of bytes; `Io`.
+    /// [`SafetensorsError::Unexpected`] if the tensor is not reserved, or has another number of bytes; [`SafetensorsError::Io`].
     pub fn fill(&mut self, name: &str, bytes: &[u8]) -> Result<(), SafetensorsError> {
         let header = self.layout.header();
         let find = |position: &&usize| header.at(**position).is_some_and(|tensor| tensor.name == name);
@@ -186,7 +188,7 @@ impl<W: Write + Seek> Writer<W> {
 }
 
 impl From<HeaderError> for SafetensorsError {
-    /// What keeps tensors from being written.
+    /// Wraps a rule that prevents tensors from being written.
     fn from(source: HeaderError) -> Self {
         Self::Unwritable(source)
     }

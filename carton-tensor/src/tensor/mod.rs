@@ -8,7 +8,7 @@ mod numeric;
 
 pub use numeric::NumericTensor;
 
-/// Why a tensor cannot be built or viewed as asked.
+/// The reason that a tensor cannot be built or viewed as requested.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TensorError {
@@ -20,30 +20,30 @@ pub enum TensorError {
         /// The dimensions.
         shape: Vec<usize>,
     },
-    /// The data does not have the size that dtype and shape ask for.
+    /// The size of the data does not match dtype and shape.
     #[error("shape {shape:?} of {dtype} needs {expected} {unit}, found {found}")]
     SizeMismatch {
         /// The element type.
         dtype: DataType,
         /// The dimensions.
         shape: Vec<usize>,
-        /// What dtype and shape ask for.
+        /// The size that dtype and shape need.
         expected: usize,
-        /// What was given.
+        /// The size that was given.
         found: usize,
         /// `bytes` or `elements`.
         unit: &'static str,
     },
-    /// More dimensions than [`MAX_RANK`].
+    /// The shape has more dimensions than [`MAX_RANK`].
     #[error("a shape of {found} dimensions, expected at most {MAX_RANK}")]
     TooManyDimensions {
         /// The number of dimensions.
         found: usize,
     },
-    /// The tensor has another element type than the one asked for.
+    /// The element type of the tensor is not the requested one.
     #[error("expected a tensor of {expected}, found one of {found}")]
     WrongDataType {
-        /// The element type asked for.
+        /// The requested element type.
         expected: String,
         /// The element type found, or `nested`.
         found: String,
@@ -53,31 +53,31 @@ pub enum TensorError {
     Misaligned {
         /// The element type.
         dtype: DataType,
-        /// Where the data starts.
+        /// The address of the data.
         address: usize,
-        /// What the address must be a multiple of.
+        /// The required alignment in bytes.
         alignment: usize,
     },
     /// A nested tensor may not hold nested tensors (spec/carton-format.md, `tensor_data`).
     #[error("element {index} of a nested tensor is itself nested")]
     NestedInNested {
-        /// The position of the offender.
+        /// The position of the nested element.
         index: usize,
     },
     /// The tensors of a nested tensor must share one dtype.
     #[error("element {index} of a nested tensor is {found}, the ones before are {expected}")]
     MixedNested {
-        /// The position of the offender.
+        /// The position of the element with another dtype.
         index: usize,
         /// The dtype of the first tensor.
         expected: DataType,
-        /// The dtype of the offender.
+        /// The dtype of the element at this position.
         found: DataType,
     },
 }
 
-/// The most dimensions that a tensor has: NumPy's limit. Shapes come from files and runners, and what walks over them
-/// dimension by dimension, printing for one, must come to an end.
+/// The most dimensions that a tensor may have, which is NumPy's limit. Shapes come from files and runners, and the limit bounds code
+/// that works per dimension, such as printing.
 pub const MAX_RANK: usize = 64;
 
 /// Refuses shapes of more than [`MAX_RANK`] dimensions.
@@ -85,7 +85,7 @@ fn check_rank(shape: &[usize]) -> Result<(), TensorError> {
     if shape.len() > MAX_RANK { Err(TensorError::TooManyDimensions { found: shape.len() }) } else { Ok(()) }
 }
 
-/// The number of elements of `shape`; `None` when the product overflows `usize`.
+/// Returns the number of elements of `shape`; `None` if the product overflows `usize`.
 ///
 /// ```
 /// assert_eq!(carton_tensor::element_count(&[2, 3]), Some(6));
@@ -103,8 +103,8 @@ pub fn element_count(shape: &[usize]) -> Option<usize> {
 
 /// A value passed to or returned by a model.
 ///
-/// `==` is for exact copies: same kind, dtype, shape and bytes (so `0.0` is not `-0.0`, and NaN equals a NaN with the same
-/// bits). To compare numbers use [`allclose`](crate::allclose).
+/// `==` tests for exact copies: same kind, dtype, shape and bytes. So `0.0` does not equal `-0.0`, and NaN equals a NaN with the same
+/// bits. To compare numbers use [`allclose`](crate::allclose).
 ///
 /// ```
 /// use carton_tensor::{DataType, Tensor};
@@ -130,7 +130,7 @@ pub enum Tensor {
 }
 
 impl Tensor {
-    /// A numeric tensor that takes over a vector of elements in C order, without copying it.
+    /// Makes a numeric tensor of a vector of elements in C order, without copying it.
     ///
     /// # Errors
     /// [`TensorError::TooLarge`], [`TensorError::SizeMismatch`].
@@ -138,13 +138,13 @@ impl Tensor {
         NumericTensor::from_vec(elements, shape).map(Self::Numeric)
     }
 
-    /// A numeric tensor of rank 0.
+    /// Makes a numeric tensor of rank 0.
     #[must_use]
     pub fn scalar<T: Element>(value: T) -> Self {
         Self::Numeric(NumericTensor::scalar(value))
     }
 
-    /// A string tensor of elements in C order.
+    /// Makes a string tensor of elements in C order.
     ///
     /// # Errors
     /// [`TensorError::TooLarge`], [`TensorError::SizeMismatch`].
@@ -155,7 +155,7 @@ impl Tensor {
         StringTensor::new(elements.into_iter().map(Into::into).collect(), shape).map(Self::String)
     }
 
-    /// A nested tensor of tensors of one dtype.
+    /// Makes a nested tensor of tensors of one dtype.
     ///
     /// # Errors
     /// [`TensorError::NestedInNested`], [`TensorError::MixedNested`].
@@ -163,7 +163,7 @@ impl Tensor {
         NestedTensor::new(elements).map(Self::Nested)
     }
 
-    /// The element type; `None` only for a nested tensor with nothing in it.
+    /// The element type; `None` only for an empty nested tensor.
     #[must_use]
     pub fn dtype(&self) -> Option<DataType> {
         match self {
@@ -183,7 +183,7 @@ impl Tensor {
         }
     }
 
-    /// The numeric tensor, if it is one.
+    /// Returns the numeric tensor, if it is one.
     #[must_use]
     pub fn as_numeric(&self) -> Option<&NumericTensor> {
         match self {
@@ -192,7 +192,7 @@ impl Tensor {
         }
     }
 
-    /// The string tensor, if it is one.
+    /// Returns the string tensor, if it is one.
     #[must_use]
     pub fn as_string(&self) -> Option<&StringTensor> {
         match self {
@@ -201,7 +201,7 @@ impl Tensor {
         }
     }
 
-    /// The nested tensor, if it is one.
+    /// Returns the nested tensor, if it is one.
     #[must_use]
     pub fn as_nested(&self) -> Option<&NestedTensor> {
         match self {
@@ -237,7 +237,7 @@ pub struct StringTensor {
 }
 
 impl StringTensor {
-    /// A tensor of `elements` in C order.
+    /// Makes a tensor of `elements` in C order.
     ///
     /// # Errors
     /// [`TensorError::TooManyDimensions`], [`TensorError::TooLarge`], [`TensorError::SizeMismatch`].
@@ -254,7 +254,7 @@ impl StringTensor {
         Ok(Self { shape, elements: Arc::new(elements) })
     }
 
-    /// For callers who know that there are as many elements as the shape asks for.
+    /// Makes a tensor without checks. The caller guarantees that the number of elements matches the shape.
     pub(crate) fn from_parts(elements: Vec<String>, shape: Vec<usize>) -> Self {
         Self { shape, elements: Arc::new(elements) }
     }
@@ -279,7 +279,7 @@ pub struct NestedTensor {
 }
 
 impl NestedTensor {
-    /// A nested tensor of `elements`, in order.
+    /// Makes a nested tensor of `elements`, in order.
     ///
     /// # Errors
     /// [`TensorError::NestedInNested`], [`TensorError::MixedNested`].
@@ -299,13 +299,13 @@ impl NestedTensor {
         Ok(Self { elements: Arc::new(elements) })
     }
 
-    /// The tensors in order, none of them nested.
+    /// The tensors in order. None of them is nested.
     #[must_use]
     pub fn elements(&self) -> &[Tensor] {
         &self.elements
     }
 
-    /// The dtype that all elements share; `None` when there are none.
+    /// The dtype that all elements share; `None` if there are no elements.
     #[must_use]
     pub fn dtype(&self) -> Option<DataType> {
         self.elements.first().and_then(Tensor::dtype)

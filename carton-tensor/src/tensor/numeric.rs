@@ -1,4 +1,4 @@
-//! `NumericTensor`: elements of one size in memory that may be shared.
+//! `NumericTensor`: elements of a fixed size, in memory that may be shared.
 
 use std::any::Any;
 use std::fmt;
@@ -8,7 +8,7 @@ use super::{TensorError, check_rank, element_count};
 use crate::element::with_element;
 use crate::{AlignedBytes, DataType, Element, Storage};
 
-/// Numbers: a dtype, a shape, and little-endian elements in C order, one after another.
+/// Numbers: a dtype, a shape, and little-endian elements in C order without gaps.
 #[derive(Clone)]
 pub struct NumericTensor {
     dtype: DataType,
@@ -19,11 +19,11 @@ pub struct NumericTensor {
 }
 
 impl NumericTensor {
-    /// A tensor over all bytes of `storage`.
+    /// Makes a tensor of all bytes of `storage`.
     ///
     /// # Errors
-    /// [`TensorError::WrongDataType`] for [`DataType::String`], [`TensorError::TooLarge`],
-    /// [`TensorError::SizeMismatch`] when the storage has another size than dtype and shape ask for.
+    /// [`TensorError::WrongDataType`] for [`DataType::String`]; [`TensorError::TooLarge`]; [`TensorError::TooManyDimensions`];
+    /// [`TensorError::SizeMismatch`] if the size of the storage does not match dtype and shape.
     pub fn new(dtype: DataType, shape: Vec<usize>, storage: Arc<dyn Storage>) -> Result<Self, TensorError> {
         let found = storage.bytes().len();
         let expected = Self::n_bytes_of(dtype, &shape)?;
@@ -33,10 +33,10 @@ impl NumericTensor {
         Ok(Self { dtype, shape, storage, offset: 0, n_bytes: expected })
     }
 
-    /// A tensor over the bytes of `storage` that start at `offset`, as many as dtype and shape ask for.
+    /// Makes a tensor of the bytes of `storage` from `offset` on, as many as dtype and shape need.
     ///
     /// # Errors
-    /// As [`new`](Self::new), with [`TensorError::SizeMismatch`] when the storage ends too early.
+    /// As [`new`](Self::new), with [`TensorError::SizeMismatch`] if the storage ends too early.
     pub fn with_offset(
         dtype: DataType,
         shape: Vec<usize>,
@@ -51,7 +51,7 @@ impl NumericTensor {
         Ok(Self { dtype, shape, storage, offset, n_bytes: expected })
     }
 
-    /// A tensor that takes over a vector, without copying it.
+    /// Makes a tensor of a vector, without copying it.
     ///
     /// ```
     /// use carton_tensor::{DataType, NumericTensor};
@@ -73,10 +73,10 @@ impl NumericTensor {
         Self::new(T::DTYPE, shape, Arc::new(elements))
     }
 
-    /// A tensor of zeros.
+    /// Makes a tensor of zeros.
     ///
     /// # Errors
-    /// [`TensorError::WrongDataType`] for [`DataType::String`]; [`TensorError::TooLarge`], also when there is no memory for it.
+    /// [`TensorError::WrongDataType`] for [`DataType::String`]; [`TensorError::TooLarge`], also if there is not enough memory.
     pub fn zeroed(dtype: DataType, shape: Vec<usize>) -> Result<Self, TensorError> {
         match AlignedBytes::try_zeroed(Self::n_bytes_of(dtype, &shape)?) {
             Some(bytes) => Self::new(dtype, shape, Arc::new(bytes)),
@@ -84,7 +84,7 @@ impl NumericTensor {
         }
     }
 
-    /// The bytes that the elements of a tensor take.
+    /// Returns the size of the elements of a tensor in bytes.
     ///
     /// ```
     /// use carton_tensor::{DataType, NumericTensor};
@@ -93,7 +93,8 @@ impl NumericTensor {
     /// ```
     ///
     /// # Errors
-    /// [`TensorError::WrongDataType`] for [`DataType::String`]; [`TensorError::TooLarge`] when no machine could hold them.
+    /// [`TensorError::WrongDataType`] for [`DataType::String`]; [`TensorError::TooLarge`] if no machine could hold them;
+    /// [`TensorError::TooManyDimensions`].
     pub fn n_bytes_of(dtype: DataType, shape: &[usize]) -> Result<usize, TensorError> {
         check_rank(shape)?;
         let size = dtype
@@ -105,20 +106,20 @@ impl NumericTensor {
             .ok_or_else(|| TensorError::TooLarge { dtype, shape: shape.to_vec() })
     }
 
-    /// A tensor of rank 0.
+    /// Makes a tensor of rank 0.
     #[must_use]
     pub fn scalar<T: Element>(value: T) -> Self {
         Self::over_vec(vec![value], Vec::new(), 0, 1)
     }
 
-    /// A tensor over `count` elements of a vector from the element `first` on, for callers who know that dtype, shape and
-    /// count agree. Were they wrong, the tensor would give no bytes; nothing unsafe depends on it.
+    /// Makes a tensor of `count` elements of a vector from the element `first` on. The caller guarantees that dtype, shape and count
+    /// agree. If they do not, the tensor has no bytes; nothing unsafe depends on it.
     pub(crate) fn over_vec<T: Element>(elements: Vec<T>, shape: Vec<usize>, first: usize, count: usize) -> Self {
         let (offset, n_bytes) = (first * size_of::<T>(), count * size_of::<T>());
         Self { dtype: T::DTYPE, shape, storage: Arc::new(elements), offset, n_bytes }
     }
 
-    /// A tensor over a copy of `bytes`, aligned to 64.
+    /// Makes a tensor of a copy of `bytes`, aligned to 64 bytes.
     ///
     /// # Errors
     /// As [`new`](Self::new); sizes are checked before anything is allocated.
@@ -146,18 +147,18 @@ impl NumericTensor {
     /// The elements as little-endian bytes in C order.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        // The range was checked when the tensor was built; storage that shrank since yields nothing rather than a panic.
+        // The range was checked when the tensor was built. If the storage has shrunk since, this returns an empty slice instead of
+        // panicking.
         self.storage.bytes().get(self.offset..self.offset + self.n_bytes).unwrap_or_default()
     }
 
-    /// The bytes for writing; `None` when another clone shares the storage or the memory is read-only.
+    /// The bytes for writing; `None` if another clone shares the storage or the memory is read-only.
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         let range = self.offset..self.offset + self.n_bytes;
         Arc::get_mut(&mut self.storage)?.bytes_mut()?.get_mut(range)
     }
 
-    /// The elements as the vector they came from, where this tensor alone holds one that has nothing else in it; otherwise
-    /// a copy.
+    /// Converts the tensor into a vector. Does not copy if this tensor is the only owner of a vector that has nothing but its elements.
     ///
     /// # Errors
     /// [`TensorError::WrongDataType`].
@@ -177,7 +178,7 @@ impl NumericTensor {
         }
     }
 
-    /// The memory behind this tensor and the offset at which the tensor starts in it.
+    /// The storage of the tensor, and the offset of the tensor in it.
     #[must_use]
     pub fn storage(&self) -> (&Arc<dyn Storage>, usize) {
         (&self.storage, self.offset)
@@ -186,14 +187,14 @@ impl NumericTensor {
     /// The elements in place.
     ///
     /// # Errors
-    /// [`TensorError::WrongDataType`]; [`TensorError::Misaligned`], where [`to_vec`](Self::to_vec) copies instead.
+    /// [`TensorError::WrongDataType`]; [`TensorError::Misaligned`], in which case [`to_vec`](Self::to_vec) makes a copy instead.
     pub fn as_slice<T: Element>(&self) -> Result<&[T], TensorError> {
         self.check_dtype::<T>()?;
         let bytes = self.bytes();
         bytemuck::try_cast_slice(bytes).map_err(|_| self.misaligned::<T>(bytes))
     }
 
-    /// The elements for writing; `None` when another clone shares the storage or the memory is read-only.
+    /// The elements for writing; `None` if another clone shares the storage or the memory is read-only.
     ///
     /// # Errors
     /// [`TensorError::WrongDataType`], [`TensorError::Misaligned`].
@@ -206,7 +207,7 @@ impl NumericTensor {
         }
     }
 
-    /// A copy of the elements, whatever their alignment.
+    /// Copies the elements, whatever their alignment.
     ///
     /// # Errors
     /// [`TensorError::WrongDataType`].
@@ -228,7 +229,7 @@ impl NumericTensor {
 }
 
 impl PartialEq for NumericTensor {
-    /// Same dtype, shape and bytes.
+    /// Compares dtype, shape and bytes.
     fn eq(&self, other: &Self) -> bool {
         self.dtype == other.dtype && self.shape == other.shape && self.bytes() == other.bytes()
     }
@@ -237,7 +238,7 @@ impl PartialEq for NumericTensor {
 impl Eq for NumericTensor {}
 
 impl fmt::Debug for NumericTensor {
-    /// Dtype, shape and the first elements.
+    /// Prints dtype, shape and the first elements.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NumericTensor")
             .field("dtype", &self.dtype)
@@ -247,7 +248,7 @@ impl fmt::Debug for NumericTensor {
     }
 }
 
-/// Writes the first elements of a tensor, so that a failed assertion shows something and a large tensor stays a line.
+/// Prints the first elements of a tensor, so that a failed assertion shows something and a large tensor still fits a line.
 struct FirstElements<'a>(&'a NumericTensor);
 
 impl FirstElements<'_> {

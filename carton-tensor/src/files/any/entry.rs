@@ -1,4 +1,4 @@
-//! The tensors of a file of any format.
+//! Describes and reads the tensors of a file of any format.
 
 use std::ops::Range;
 
@@ -8,14 +8,14 @@ use crate::safetensors::{self, SafetensorsError, TensorInfo};
 use crate::ztensor::{Component, Digest, Encoding, Format, Object, QuantizedGroup};
 use crate::{Tensor, npy, ztensor};
 
-/// A tensor of a [`TensorFile`], as the file describes it. Its data is read when it is asked for.
+/// A tensor of a [`TensorFile`], as the file describes it. Its data is read only on request.
 #[derive(Clone)]
 pub struct Entry<'a> {
     file: &'a TensorFile,
     source: Source<'a>,
 }
 
-/// What an array of strings is said to be.
+/// How messages describe an array of strings.
 const STRINGS: &str = "an array of strings";
 
 #[derive(Clone)]
@@ -26,7 +26,7 @@ enum Source<'a> {
 }
 
 impl TensorFile {
-    /// The tensors, in the order of the file. The one array of an `.npy` file is called `data`.
+    /// Returns the tensors in the order of the file. The only array of an `.npy` file is called `data`.
     pub fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
         let (mut shards, mut ztensor, mut arrays) = (Vec::new(), None, [].as_slice());
         match &self.inner {
@@ -36,7 +36,7 @@ impl TensorFile {
             Inner::Npy(array) => arrays = std::slice::from_ref(array),
             Inner::Npz(_, list) => arrays = list.as_slice(),
         }
-        // All but one of these are empty.
+        // At most one of these is not empty.
         let shards = shards.into_iter().flat_map(of_shard);
         let ztensor =
             ztensor.into_iter().flat_map(|reader| reader.objects().map(move |object| Source::ZTensor(reader, object)));
@@ -44,7 +44,7 @@ impl TensorFile {
         sources.map(|source| Entry { file: self, source })
     }
 
-    /// The tensor of this name, without its data.
+    /// Returns the tensor of this name, without its data.
     ///
     /// # Errors
     /// [`TensorFileError::NoSuchTensor`].
@@ -64,7 +64,7 @@ impl TensorFile {
         })
     }
 
-    /// Reads the tensor of this name, see [`Entry::read`].
+    /// Reads the tensor of this name; see [`Entry::read`].
     ///
     /// # Errors
     /// [`TensorFileError::NoSuchTensor`], and those of [`Entry::read`].
@@ -74,7 +74,7 @@ impl TensorFile {
 }
 
 impl<'a> Entry<'a> {
-    /// The name.
+    /// The name of the tensor.
     #[must_use]
     pub fn name(&self) -> &'a str {
         match &self.source {
@@ -94,7 +94,8 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The element type that [`read`](Self::read) gives; `None` for strings, and for objects of zTensor that it does not read.
+    /// The element type of the tensor that [`read`](Self::read) returns. `None` for strings, and for zTensor objects that it does not
+    /// read.
     #[must_use]
     pub fn dtype(&self) -> Option<ElementType> {
         match &self.source {
@@ -104,7 +105,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// How the object is laid out: `dense`, or one of zTensor's other formats.
+    /// The layout of the object: `dense`, or the name of another zTensor format.
     #[must_use]
     pub fn layout(&self) -> &'a str {
         match &self.source {
@@ -113,8 +114,8 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// What it is, where it is no tensor of numbers: strings, an array of NumPy of a type that tensors cannot have, or an object of a
-    /// format that is not known. Reading it is an error then.
+    /// Describes an entry that is not a tensor of numbers: strings, a NumPy array of an unsupported type, or a zTensor object of an
+    /// unknown format. [`read`](Self::read) fails for such an entry. `None` for a tensor of numbers.
     #[must_use]
     pub fn not_numbers(&self) -> Option<String> {
         match &self.source {
@@ -130,7 +131,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Why an array of NumPy is of no use here, if it is of a type that tensors cannot have: then nothing else is known of it.
+    /// Returns why a NumPy array is unsupported, if its type is one that tensors cannot have. Only the name of such an array is known.
     #[must_use]
     pub fn unsupported(&self) -> Option<&'a str> {
         match &self.source {
@@ -139,7 +140,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The object, in a zTensor file.
+    /// Returns the object, if the file is zTensor.
     #[must_use]
     pub fn as_ztensor(&self) -> Option<&Object<'a>> {
         match &self.source {
@@ -148,7 +149,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The object and the reader that reads it, in a zTensor file.
+    /// Returns the object and its reader, if the file is zTensor.
     pub(crate) fn in_ztensor(&self) -> Option<(&'a ztensor::Reader, Object<'a>)> {
         match &self.source {
             Source::ZTensor(reader, object) => Some((reader, *object)),
@@ -156,7 +157,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The bytes that are stored of it, as far as the file tells: for an array of `.npz`, those that it has decompressed.
+    /// The number of stored bytes, as far as the file states it. For an array of `.npz`, this is its decompressed size.
     #[must_use]
     pub fn stored_bytes(&self) -> u64 {
         match &self.source {
@@ -166,8 +167,8 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The bytes of its elements; of an object of zTensor those of all components, as far as the file tells how many these have
-    /// when they are decompressed.
+    /// The number of bytes of the elements. For a zTensor object, this is the sum over all components after decompression; `None` if
+    /// the file does not state the size of one of them.
     #[must_use]
     pub fn n_bytes(&self) -> Option<u64> {
         match &self.source {
@@ -178,7 +179,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The encoding of the stored bytes: `raw` or `zstd`; `zstd` if any component has it.
+    /// The encoding of the stored bytes: `zstd` if any component is compressed with it, otherwise `raw`.
     #[must_use]
     pub fn encoding(&self) -> &'static str {
         let mut encodings = self.as_ztensor().into_iter().flat_map(|object| object.components());
@@ -195,7 +196,7 @@ impl<'a> Entry<'a> {
         self.data().and_then(|data| data.digest_text())
     }
 
-    /// The one component of a dense object.
+    /// Returns the single component of a dense object.
     fn data(&self) -> Option<Component<'a>> {
         match &self.source {
             Source::ZTensor(_, object) if object.format() == Format::Dense => object.component("data"),
@@ -203,15 +204,15 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Where its bytes are in the file, exactly as [`read`](Self::read) gives them; `None` when they are compressed, or
-    /// not in one place.
+    /// Where the file holds exactly the bytes that [`read`](Self::read) returns. `None` if they are compressed, or not contiguous.
     #[must_use]
     pub fn location(&self) -> Option<(&'a FileBytes, Range<u64>)> {
         match &self.source {
             Source::Safetensors(reader, tensor) => Some((reader.bytes(), tensor.range.clone())),
             Source::ZTensor(reader, _) => {
                 let data = self.data()?;
-                // What a logical type means that is not known, and so how many elements there are, the reader decides.
+                // A component with an unknown logical type is left to the reader, which decides what the type means and how many
+                // elements there are.
                 let is_plain = data.encoding() == Encoding::Raw && data.unknown_type().is_none();
                 is_plain.then(|| (reader.bytes(), data.stored()))
             }
@@ -219,7 +220,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The digest that the bytes of [`location`](Self::location) should have, where the file tells one.
+    /// The digest that the bytes at [`location`](Self::location) should have, if the file states one.
     ///
     /// # Errors
     /// [`TensorFileError::ZTensor`] for a digest that cannot be verified.
@@ -228,11 +229,11 @@ impl<'a> Entry<'a> {
         Ok(digest.map_err(|source| self.file.ztensor_error(source))?.flatten())
     }
 
-    /// Reads the tensor: dense as it is, sparse formats made dense. Digests are not looked at.
+    /// Reads the tensor. Sparse formats become dense. Digests are not verified.
     ///
     /// # Errors
-    /// Those of the format; [`TensorFileError::NoTensor`] for strings, for a `quantized_group`, whose numbers
-    /// [`dequantize`](Self::dequantize) computes, and for objects of unknown formats.
+    /// The errors of the format. [`TensorFileError::NoTensor`] for strings, for objects of unknown formats, and for a
+    /// `quantized_group`, which only [`dequantize`](Self::dequantize) turns into numbers.
     pub fn read(&self) -> Result<RawTensor, TensorFileError> {
         match &self.source {
             Source::Safetensors(reader, tensor) => {
@@ -269,7 +270,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// As [`read`](Self::read), and a `quantized_group` as the `float32` numbers that it stands for.
+    /// Reads the tensor like [`read`](Self::read), and a `quantized_group` as the `float32` numbers that it represents.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -280,7 +281,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The `quantized_group` that it is, if it is one, with what it is packed in.
+    /// Reads the `quantized_group` in its packed form, if the entry is one.
     pub(crate) fn quantized_group(&self) -> Option<Result<QuantizedGroup, TensorFileError>> {
         match &self.source {
             Source::ZTensor(reader, object) if object.format() == Format::QuantizedGroup => {
@@ -291,12 +292,12 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The numbers of the group that it is.
+    /// Dequantizes a group that was read from this entry.
     pub(crate) fn dequantized(&self, group: &QuantizedGroup) -> Result<RawTensor, TensorFileError> {
         group.dequantize().map_err(|source| self.file.ztensor_error(source))
     }
 
-    /// The same tensor, read by another reader of its zTensor file, which may check more.
+    /// Returns the same tensor with another reader of its zTensor file, which may have more checks enabled.
     pub(crate) fn read_by(self, reader: Option<&'a ztensor::Reader>) -> Self {
         match (self.source, reader) {
             (Source::ZTensor(_, object), Some(reader)) => Self { source: Source::ZTensor(reader, object), ..self },
@@ -304,17 +305,16 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Whether any of its components has a digest.
+    /// Whether any component has a digest.
     pub(crate) fn has_digest(&self) -> bool {
         let mut components = self.as_ztensor().into_iter().flat_map(|object| object.components());
         components.any(|component| component.digest_text().is_some())
     }
 
-    /// Verifies the digests of all its components that have one, and says how many these are. Formats without digests have
-    /// none.
+    /// Verifies the digests of all components that have one, and returns how many it verified. Formats without digests return 0.
     ///
     /// # Errors
-    /// [`TensorFileError::ZTensor`] for bytes that have another digest, and for a digest that cannot be verified.
+    /// [`TensorFileError::ZTensor`] for bytes that do not match their digest, and for a digest that cannot be verified.
     pub fn verify(&self) -> Result<usize, TensorFileError> {
         let Source::ZTensor(reader, object) = &self.source else { return Ok(0) };
         let mut n_verified = 0;
@@ -325,10 +325,10 @@ impl<'a> Entry<'a> {
         Ok(n_verified)
     }
 
-    /// Reads the tensor as [`dequantize`](Self::dequantize) does, or the strings of an array of NumPy's files.
+    /// Reads the tensor like [`dequantize`](Self::dequantize), or the strings of a NumPy array.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// As [`read`](Self::read), but strings are not an error.
     pub fn read_array(&self) -> Result<npy::Array, TensorFileError> {
         if let Source::Array(array) = &self.source {
             return Ok(self.file.read_array(&array.name)?);
@@ -336,10 +336,10 @@ impl<'a> Entry<'a> {
         Ok(npy::Array::Numbers(self.dequantize()?))
     }
 
-    /// Reads the tensor as cartons have them; arrays of strings of NumPy's files too.
+    /// Reads the tensor as the tensor type of cartons, including NumPy arrays of strings.
     ///
     /// # Errors
-    /// As [`read`](Self::read); an element type that a carton cannot hold is [`TensorFileError::NoTensor`].
+    /// As [`read_array`](Self::read_array). [`TensorFileError::NoTensor`] for an element type that a carton cannot hold.
     pub fn read_tensor(&self) -> Result<Tensor, TensorFileError> {
         let tensor = match self.read_array()? {
             npy::Array::Strings(strings) => return Ok(strings.into()),

@@ -1,4 +1,4 @@
-//! [`FileBytes`] as a reader that can seek, for formats whose parser wants one.
+//! Adapts [`FileBytes`] to [`Read`] and [`Seek`], for formats whose parser needs them.
 
 use std::io::{self, Read, Seek, SeekFrom};
 

@@ -1,4 +1,5 @@
-//! A tensor file of whichever format its bytes are: safetensors, zTensor, `.npy` or `.npz`.
+//! Opens a tensor file of any supported format: safetensors, zTensor, `.npy` or `.npz`. Detects the format, and leaves parsing to the
+//! format's own module.
 
 use std::io::BufReader;
 use std::path::Path;
@@ -21,7 +22,7 @@ use file_reader::FileReader;
 pub enum TensorFileFormat {
     /// safetensors, one file.
     Safetensors,
-    /// safetensors in several files, opened by their index (`model.safetensors.index.json`).
+    /// Safetensors in several files, opened by their index (`model.safetensors.index.json`).
     Sharded,
     /// zTensor 1.x.
     ZTensor,
@@ -44,15 +45,15 @@ impl TensorFileFormat {
         }
     }
 
-    /// The format that the extension of a file claims.
+    /// Returns the format that the extension of a file name suggests.
     fn of_name(name: &str) -> Option<Self> {
         let named =
             [(".safetensors", Self::Safetensors), (".zt", Self::ZTensor), (".npz", Self::Npz), (".npy", Self::Npy)];
         named.into_iter().find(|(ending, _)| has_ending(name, ending)).map(|(_, format)| format)
     }
 
-    /// The format that a file with these first bytes claims to have. Other versions of zTensor count as zTensor, which then
-    /// says what they are.
+    /// Detects the format from the first bytes of a file. Files of unsupported zTensor versions count as zTensor, so that opening them
+    /// reports the version.
     ///
     /// ```
     /// use carton_tensor::files::TensorFileFormat;
@@ -64,8 +65,9 @@ impl TensorFileFormat {
     pub fn of_bytes(start: &[u8]) -> Option<Self> {
         const ZIP: [&[u8]; 2] = [b"PK\x03\x04", b"PK\x05\x06"];
         const ZTENSOR: [&[u8]; 2] = [b"ZTEN", b"\x89ZT2"];
-        // A header of at most 100 MB, which is an object: the eight bytes of its length, then `{`. It is asked for first,
-        // since such a length may begin as other formats do, none of which goes on like this.
+        // A safetensors file starts with eight bytes of header length, of which the upper four are zero because a header has at most
+        // 100 MB, and then `{`. This check comes first: such a length may begin like the magic bytes of another format, but no other
+        // format continues like this.
         if start.get(4..8) == Some(&[0; 4]) && start.get(8) == Some(&b'{') {
             Some(Self::Safetensors)
         } else if start.starts_with(b"\x93NUMPY") {
@@ -80,8 +82,8 @@ impl TensorFileFormat {
     }
 }
 
-/// An open tensor file of any format. Opening it reads what it says of its tensors and none of their data; any number of
-/// threads may read from it.
+/// An open tensor file of any format. Opening reads the descriptions of the tensors, not their data. Any number of threads may read
+/// from the file.
 ///
 /// ```
 /// use carton_tensor::files::{ElementType, RawTensor, TensorFile, TensorFileFormat};
@@ -103,7 +105,7 @@ pub struct TensorFile {
     place: String,
     bytes: FileBytes,
     inner: Inner,
-    /// How many bytes a sparse object may have when it is made dense.
+    /// The most bytes that a sparse object may have once it is dense.
     max_dense: u64,
 }
 
@@ -111,16 +113,16 @@ enum Inner {
     Safetensors(safetensors::Reader),
     Sharded(Sharded),
     ZTensor(ztensor::Reader),
-    /// The array's name is none that the file has.
+    /// The array has no name in the file; it is called [`NPY_NAME`].
     Npy(Array),
     Npz(Mutex<Npz<BufReader<FileReader>>>, Vec<Array>),
 }
 
-/// An array of NumPy, as its header describes it.
+/// A NumPy array, as its header describes it.
 struct Array {
     name: String,
     info: ArrayInfo,
-    /// Why it is of no use here, if it is that: then nothing is known of it but its name.
+    /// Why the type of the array is unsupported, if it is. Only the name of such an array is known.
     unsupported: Option<String>,
 }
 
@@ -129,7 +131,7 @@ impl Array {
         Self { name, info, unsupported: None }
     }
 
-    /// One of several in a file. What NumPy can store and tensors cannot have does not keep the others from being read.
+    /// Describes one array of an archive. An array of an unsupported type does not prevent the others from being read.
     fn in_archive(name: String, info: Result<ArrayInfo, NpyError>) -> Result<Self, NpyError> {
         match info {
             Ok(info) => Ok(Self::known(name, info)),
@@ -142,70 +144,70 @@ impl Array {
     }
 }
 
-/// What the one array of an `.npy` file is called.
+/// The name given to the only array of an `.npy` file.
 const NPY_NAME: &str = "data";
 
-/// Why a tensor file cannot be opened or read.
+/// The reason that a tensor file cannot be opened or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TensorFileError {
-    /// Opening or reading it failed.
+    /// Opening or reading the file failed.
     #[error("cannot read `{place}`")]
     Io {
         /// The file.
         place: String,
-        /// What the system said.
+        /// The error of the operating system.
         #[source]
         source: std::io::Error,
     },
-    /// It is of no known format.
+    /// The format is not recognized.
     #[error("`{place}` is no tensor file: expected safetensors, zTensor, .npy or .npz, found `{found}` at its start")]
     Unknown {
         /// The file.
         place: String,
-        /// Its first bytes, escaped.
+        /// The first bytes of the file, escaped.
         found: String,
     },
-    /// It is no valid safetensors file, or cannot be read as one.
+    /// The file is not valid safetensors, or cannot be read as such.
     #[error(transparent)]
     Safetensors(#[from] SafetensorsError),
-    /// It is no valid index of a sharded checkpoint, or the files do not agree with it.
+    /// The index of a sharded checkpoint is invalid, or does not match its files.
     #[error(transparent)]
     Sharded(#[from] ShardedError),
-    /// It is no valid zTensor file, or cannot be read as one.
-    #[error("{}", told(.source, .place))]
+    /// The file is not valid zTensor, or cannot be read as such.
+    #[error("{}", headline(.source, .place))]
     ZTensor {
         /// The file.
         place: String,
-        /// Which rule it breaks.
+        /// The rule that the file breaks, or the failure.
         #[source]
         source: Box<ZTensorError>,
     },
-    /// It is no valid NumPy file, or cannot be read as one.
+    /// The file is not a valid NumPy file, or cannot be read as such.
     #[error(transparent)]
     Npy(#[from] NpyError),
-    /// There is no tensor of this name.
+    /// The file has no tensor of this name.
     #[error("`{place}` has no tensor `{name}`")]
     NoSuchTensor {
         /// The file.
         place: String,
-        /// The name asked for, escaped.
+        /// The requested name, escaped.
         name: String,
     },
-    /// What has this name cannot be read as one tensor of numbers.
+    /// The entry of this name cannot be read as one tensor of numbers.
     #[error("`{name}` in `{place}` is {found}, expected a tensor of numbers")]
     NoTensor {
         /// The file.
         place: String,
-        /// Its name, escaped.
+        /// The name of the entry, escaped.
         name: String,
-        /// What it is.
+        /// What the entry is.
         found: String,
     },
 }
 
-/// What is said of a zTensor file, beside which rule it breaks.
-fn told(error: &ZTensorError, place: &str) -> String {
+/// The first line of a zTensor error; the rule that the file breaks follows as its source.
+fn headline(error: &ZTensorError, place: &str) -> String {
     if matches!(error, ZTensorError::OtherVersion { .. }) {
         format!("`{place}` is not a file of zTensor 1.1 or 1.2")
     } else if error.is_malformed() {
@@ -216,8 +218,8 @@ fn told(error: &ZTensorError, place: &str) -> String {
 }
 
 impl TensorFileError {
-    /// Whether the file breaks a rule of its format, or is of another version of it. What is only too large or too odd for this library
-    /// breaks none.
+    /// Whether the file breaks a rule of its format, or has another version of it. A file that is merely too large or too unusual for
+    /// this library breaks no rule.
     #[must_use]
     pub fn is_malformed(&self) -> bool {
         match self {
@@ -230,8 +232,8 @@ impl TensorFileError {
         }
     }
 
-    /// Whether it is what the file holds that is wrong. Otherwise nothing is known of that, because the file could not be read,
-    /// or something was asked for that is not there.
+    /// Whether the content of the file caused the error. If not, the error says nothing about the content: the file could not be read,
+    /// or the caller asked for something that is not there.
     #[must_use]
     pub fn is_about_content(&self) -> bool {
         match self {
@@ -245,7 +247,7 @@ impl TensorFileError {
         }
     }
 
-    /// What is wrong, in one line, without the name of the file.
+    /// Describes the error and its causes in one line, without the name of the file where possible.
     pub(crate) fn reason(&self) -> String {
         let mut cause: &(dyn std::error::Error + 'static) = match self {
             Self::ZTensor { source, .. } => source.as_ref(),
@@ -263,7 +265,7 @@ impl TensorFileError {
 }
 
 impl TensorFile {
-    /// Opens the file at `path`. Its tensors are copied out of it when they are read.
+    /// Opens the file at `path`. Reading a tensor copies its bytes out of the file.
     ///
     /// # Errors
     /// [`TensorFileError`].
@@ -271,8 +273,8 @@ impl TensorFile {
         Self::of_path(path.as_ref(), |path| FileBytes::open(path), |path| Sharded::open(path))
     }
 
-    /// Maps the file at `path`: tensors of safetensors, and uncompressed ones of zTensor, are views of it. For files that nobody
-    /// writes to meanwhile; [`FileBytes::map`] tells what happens otherwise.
+    /// Maps the file at `path`. Safetensors tensors and uncompressed zTensor tensors are views of the map. Use this only for files that
+    /// no process writes to while they are mapped; [`FileBytes::map`] describes the danger.
     ///
     /// # Errors
     /// [`TensorFileError`].
@@ -290,7 +292,7 @@ impl TensorFile {
         let bytes = open(path).map_err(failed)?;
         let mut start = [0; 16];
         let start = read_start(&bytes, &mut start).map_err(failed)?;
-        // Nothing else begins like JSON: the length that a safetensors file begins with is below 100 MB.
+        // Only an index starts like JSON: a safetensors file starts with a length below 100 MB.
         let is_json = || start.trim_ascii_start().starts_with(b"{") || has_ending(&place, ".index.json");
         if TensorFileFormat::of_bytes(start).is_none() && is_json() {
             let inner = Inner::Sharded(open_index(path)?);
@@ -299,7 +301,7 @@ impl TensorFile {
         Self::new(bytes, place)
     }
 
-    /// Opens the file that `bytes` are; `place` is what errors call it.
+    /// Opens a file from its bytes; errors refer to it as `place`.
     ///
     /// # Errors
     /// [`TensorFileError`].
@@ -310,7 +312,7 @@ impl TensorFile {
             Ok(start) => start,
             Err(source) => return Err(TensorFileError::Io { place, source }),
         };
-        // What is named as a safetensors file is told what is wrong with it as one.
+        // A file named like safetensors gets the error of that parser rather than "unknown format".
         let format = TensorFileFormat::of_bytes(start).or_else(|| TensorFileFormat::of_name(&place));
         let inner = match format {
             Some(TensorFileFormat::Safetensors) => {
@@ -335,7 +337,7 @@ impl TensorFile {
                 }
                 Inner::Npz(Mutex::new(npz), arrays)
             }
-            // `of_bytes` knows none: its files have to be found by a path.
+            // `of_bytes` and `of_name` never return `Sharded`: an index can only be opened by its path.
             Some(TensorFileFormat::Sharded) | None => {
                 return Err(TensorFileError::Unknown { place, found: start.escape_ascii().to_string() });
             }
@@ -343,14 +345,13 @@ impl TensorFile {
         Ok(Self { place, bytes, inner, max_dense: MAX_DENSE })
     }
 
-    /// The same file, whose sparse objects may have up to so many bytes when they are read, which makes them dense. Otherwise it is
-    /// [`MAX_DENSE`].
+    /// Sets the most bytes that a sparse object may have when reading makes it dense. The default is [`MAX_DENSE`].
     #[must_use]
     pub fn with_max_dense(self, n_bytes: u64) -> Self {
         Self { max_dense: n_bytes, ..self }
     }
 
-    /// The same file, with these checks for all that is read of a zTensor file from now on. Other formats have nothing to check.
+    /// Sets the checks for everything read from a zTensor file from now on. Other formats have nothing to check.
     #[must_use]
     pub fn checking(self, checks: Checks) -> Self {
         let inner = match self.inner {
@@ -360,7 +361,7 @@ impl TensorFile {
         Self { inner, ..self }
     }
 
-    /// The format.
+    /// The format of the file.
     #[must_use]
     pub fn format(&self) -> TensorFileFormat {
         match self.inner {
@@ -372,19 +373,19 @@ impl TensorFile {
         }
     }
 
-    /// What errors call the file.
+    /// The name by which errors refer to the file.
     #[must_use]
     pub fn place(&self) -> &str {
         &self.place
     }
 
-    /// The bytes of the whole file; of a sharded checkpoint those of its index.
+    /// The bytes of the whole file; for a sharded checkpoint, those of its index.
     #[must_use]
     pub fn bytes(&self) -> &FileBytes {
         &self.bytes
     }
 
-    /// The file as safetensors, if it is that.
+    /// Returns the safetensors reader, if the file has that format.
     #[must_use]
     pub fn as_safetensors(&self) -> Option<&safetensors::Reader> {
         match &self.inner {
@@ -393,7 +394,7 @@ impl TensorFile {
         }
     }
 
-    /// The files of a sharded checkpoint, if it is one.
+    /// Returns the shards, if the file is the index of a sharded checkpoint.
     #[must_use]
     pub fn as_sharded(&self) -> Option<&Sharded> {
         match &self.inner {
@@ -402,7 +403,7 @@ impl TensorFile {
         }
     }
 
-    /// The file as zTensor, if it is that: what only this format has is read there.
+    /// Returns the zTensor reader, which offers what only this format has, if the file has that format.
     #[must_use]
     pub fn as_ztensor(&self) -> Option<&ztensor::Reader> {
         match &self.inner {
@@ -411,8 +412,8 @@ impl TensorFile {
         }
     }
 
-    /// What the file says of itself: `__metadata__` of safetensors, for each key what the first shard says, and of zTensor's
-    /// attributes those that are text.
+    /// The metadata of the file: `__metadata__` of safetensors, and the textual attributes of zTensor. For a sharded checkpoint, the
+    /// first shard that has a key determines its value.
     ///
     /// # Errors
     /// [`TensorFileError::ZTensor`] for attributes beyond the limits.
@@ -440,23 +441,23 @@ impl TensorFile {
         TensorFileError::ZTensor { place: self.place.clone(), source: Box::new(source) }
     }
 
-    /// Reads one array of NumPy's formats.
+    /// Reads one array of a NumPy file.
     fn read_array(&self, name: &str) -> Result<npy::Array, NpyError> {
         match &self.inner {
-            // A panic while it was held is no reason to give up a reader that positions itself before each read.
+            // A panic while the lock was held does no harm, because the reader seeks before each read.
             Inner::Npz(npz, _) => npz.lock().unwrap_or_else(PoisonError::into_inner).read_array(name),
             _ => npy::read_array_of(FileReader::new(self.bytes.clone()), self.bytes.len(), &self.place),
         }
     }
 }
 
-/// Whether a name ends in this, in letters of either case.
+/// Whether a name has this ending, ignoring ASCII case.
 fn has_ending(name: &str, ending: &str) -> bool {
     let start = name.len().checked_sub(ending.len());
     start.and_then(|start| name.get(start..)).is_some_and(|end| end.eq_ignore_ascii_case(ending))
 }
 
-/// The first bytes of a file, as many of them as there are.
+/// Reads as many of the first bytes of a file as fit in `start`.
 fn read_start<'a>(bytes: &FileBytes, start: &'a mut [u8]) -> std::io::Result<&'a [u8]> {
     let length = bytes.len().min(start.len() as u64) as usize;
     let start = start.get_mut(..length).unwrap_or_default();

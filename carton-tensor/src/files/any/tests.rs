@@ -34,7 +34,7 @@ fn files() -> Vec<(TensorFileFormat, Vec<u8>)> {
     ]
 }
 
-/// An array that NumPy can store and tensors cannot have does not keep the others from being read.
+/// An array of an unsupported type does not prevent the others in its archive from being read.
 #[test]
 fn arrays_of_no_use_are_listed() {
     use std::io::Write;
