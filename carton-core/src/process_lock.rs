@@ -1,7 +1,7 @@
-//! Locks between processes, held on small files, so that the kernel releases them when their holder dies.
+//! Locks between processes: `flock` on small files, which the kernel releases when their holder dies.
 //!
-//! Only the exclusive holder of a lock may delete its file. Therefore every new holder checks that its file is still the one
-//! at that path, and starts over if not.
+//! Only a process that holds a lock exclusively may delete its file. A process that acquires a lock therefore checks that the locked file
+//! is still the one at that path, and starts over if it is not.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -14,17 +14,17 @@ pub(crate) enum Mode {
     Exclusive,
 }
 
-/// A held lock. Dropping it releases it; an exclusive one takes its file away first.
+/// A held lock. Dropping it releases it; dropping an exclusive lock deletes its file first.
 #[derive(Debug)]
 pub(crate) struct ProcessLock {
-    /// Keeps the lock: the kernel releases it when the last descriptor closes.
+    /// Holds the lock: the kernel releases it when the last descriptor closes.
     file: File,
     path: PathBuf,
     mode: Mode,
 }
 
 impl ProcessLock {
-    /// Takes the lock unless another holder excludes it.
+    /// Returns the lock, or `None` if another holder has it in a conflicting mode.
     pub(crate) fn try_acquire(path: &Path, mode: Mode) -> io::Result<Option<ProcessLock>> {
         loop {
             let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
@@ -41,7 +41,7 @@ impl ProcessLock {
             if is_file_at(&file, path)? {
                 return Ok(Some(ProcessLock { file, path: path.to_path_buf(), mode }));
             }
-            // Its last holder deleted it between our open and our lock.
+            // The last holder deleted the file between our open and our lock.
         }
     }
 }
@@ -49,7 +49,7 @@ impl ProcessLock {
 impl Drop for ProcessLock {
     fn drop(&mut self) {
         if self.mode == Mode::Exclusive {
-            // Allowed while we hold it, see the module's text. A file that stays behind does no harm.
+            // Allowed while we hold the lock, see the module's documentation. A file that stays behind does no harm.
             let _ = std::fs::remove_file(&self.path);
         }
         // Closing is not enough: a child process that is just being started has the descriptor too, for a moment.

@@ -1,21 +1,21 @@
-//! Why a download ended early.
+//! The errors of a download.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::network::NetworkError;
 
-/// Why a download ended early. What had arrived stays in its folder.
+/// Why a download ended early. The bytes that had arrived stay in its folder.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DownloadError {
     /// The bytes could not be fetched.
     #[error(transparent)]
     Network(#[from] NetworkError),
-    /// The bytes could not be kept.
+    /// The bytes could not be stored.
     #[error("cannot {action} `{}`", path.display())]
     Io {
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
         /// The file.
         path: PathBuf,
@@ -29,7 +29,7 @@ impl DownloadError {
         move |source| Self::Io { action, path: path.to_owned(), source }
     }
 
-    /// The error as [`Read`](io::Read) returns it.
+    /// Wraps the error for [`Read`](io::Read).
     pub(super) fn into_read(self) -> io::Error {
         let kind = match &self {
             Self::Io { source, .. } => source.kind(),
@@ -38,16 +38,15 @@ impl DownloadError {
         io::Error::new(kind, self)
     }
 
-    /// Takes the error of a download out of what a read from it returned, through any number of readers around it that pass
-    /// errors on.
+    /// Extracts the error of a download from the error of a read, also through readers around it that pass errors on.
     ///
     /// # Errors
-    /// `error` itself, when it comes from somewhere else.
+    /// Returns `error` itself if it has another origin.
     pub fn from_read(error: io::Error) -> Result<DownloadError, io::Error> {
         error.downcast()
     }
 
-    /// The same failure for one more reader. The first one gets the error itself, the others what can be copied of it.
+    /// The same failure for a further reader. The first reader gets the error itself, the others a copy of what can be copied.
     pub(super) fn again(&self, url: &str) -> DownloadError {
         match self {
             Self::Io { action, path, source } => {

@@ -1,5 +1,5 @@
-//! The tasks that fetch: the first request, which tells what there is, then the ranges, or the one stream of a server without
-//! ranges.
+//! The tasks that fetch: the first request, whose answer shows what the server offers, then the ranges, or the single stream of a server
+//! without ranges.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,21 +11,21 @@ use super::pace::{Pace, SMALLEST};
 use super::store::{Store, TaskGuard};
 use crate::network::{Extent, Network, NetworkError, Part, Reply, Request, Retries, Url, Version, address};
 
-/// How many bytes the first request of a download asks for.
+/// The number of bytes in the first request of a download.
 pub(super) const FIRST_REQUEST: u64 = SMALLEST;
 
-/// Which bytes of which file are downloaded.
+/// The bytes to download, of a certain file.
 #[derive(Clone, Debug)]
 pub(super) struct Selection {
     pub(super) url: Url,
-    /// The version it must have.
+    /// The version that the file must have.
     pub(super) version: Option<Version>,
-    /// The part of the file; all of it if there is none.
+    /// The part of the file; `None` for all of it.
     pub(super) range: Option<Range<u64>>,
     pub(super) accept_encoded: bool,
 }
 
-/// A download whose first answer is there.
+/// A download whose first answer has arrived.
 #[derive(Debug)]
 pub(super) struct Fetch {
     pub(super) network: Network,
@@ -33,7 +33,7 @@ pub(super) struct Fetch {
     pub(super) version: Version,
     pub(super) encodings: Vec<String>,
     pub(super) accept_encoded: bool,
-    /// Where the bytes begin in the remote file.
+    /// The offset of the bytes in the remote file.
     pub(super) offset: u64,
     pub(super) store: Arc<Store>,
     pub(super) pace: Pace,
@@ -45,7 +45,7 @@ impl Selection {
         Request { version, accept_encoded: self.accept_encoded, ..Request::new(&self.url, part) }
     }
 
-    /// The first answer: to a request for at most so many of the wanted bytes, from `position` among them on.
+    /// Sends the first request, for at most `size` of the wanted bytes from `position` among them on, and returns the answer.
     pub(super) async fn first_reply(&self, network: &Network, position: u64, size: u64) -> Result<Reply, NetworkError> {
         let start = self.range.as_ref().map_or(0, |range| range.start).saturating_add(position);
         let end = self.range.as_ref().map_or(u64::MAX, |range| range.end).min(start.saturating_add(size));
@@ -54,7 +54,7 @@ impl Selection {
         self.reply(network, Part::Range(start..end)).await
     }
 
-    /// The answer to a request for everything.
+    /// Requests the whole file and returns the answer.
     pub(super) async fn whole_reply(&self, network: &Network) -> Result<Reply, NetworkError> {
         self.reply(network, Part::Whole).await
     }
@@ -72,7 +72,7 @@ impl Selection {
 }
 
 impl Fetch {
-    /// Fetches ranges until none is left. `first` is an answer that is there already, with what it is for.
+    /// Fetches ranges until none is left. `first` is an answer that has already arrived, with its span.
     pub(super) async fn ranges(self: Arc<Self>, _guard: TaskGuard, mut first: Option<(Span, Reply)>) {
         let n_requests = self.network.options().n_ranges;
         loop {
@@ -91,7 +91,7 @@ impl Fetch {
         }
     }
 
-    /// Fetches one span, as often as it takes.
+    /// Fetches one span, with as many retries as are allowed.
     async fn span(&self, span: &mut Span, mut reply: Option<Reply>) -> Result<(), DownloadError> {
         let mut retries = self.network.retries();
         loop {
@@ -140,8 +140,8 @@ impl Fetch {
         Ok(())
     }
 
-    /// Fetches everything from one answer, at most `limit` bytes. If it breaks off, another answer is read up to there, provided
-    /// that it is certain to have the same bytes.
+    /// Reads everything from one answer, at most `limit` bytes. If it breaks off, a further answer is read up to that point and
+    /// continued, provided that it must have the same bytes.
     pub(super) async fn stream(self: Arc<Self>, _guard: TaskGuard, first: Reply, limit: u64) {
         let mut retries = self.network.retries();
         let (mut reply, mut kept) = (Some(first), 0);
@@ -188,7 +188,7 @@ impl Fetch {
         let request = Request { accept_encoded: self.accept_encoded, ..Request::new(&self.url, part) };
         let reply = self.network.send(&Request { version: Some(&self.version), ..request.clone() }).await?;
         let reply = match reply.extent() {
-            // Some servers take no date in `If-Range`, or none that is so recent. The answer is compared all the same.
+            // Some servers do not accept a date in `If-Range`, or no recent one. The version of the answer is compared in any case.
             Extent::Whole if request.part != Part::Whole && self.version.strong_etag().is_none() => {
                 self.network.send(&request).await?
             }
@@ -215,14 +215,14 @@ impl Fetch {
     }
 }
 
-/// Whether a later answer can be recognised as having the same bytes. A strong `ETag` promises that. A date may be wrong if the
-/// file was changed twice within one second and kept its length; that is found when the whole download is hashed.
+/// Whether a later answer can be recognised as having the same bytes. A strong `ETag` promises that. A date is wrong if the file changed
+/// twice within one second and kept its length; the hash of the whole download shows that.
 pub(super) fn is_provable(version: &Version) -> bool {
     version.if_range().is_some()
 }
 
-/// Whether later ranges will be parts of the same bytes as this answer. They may not be if the bytes are encoded and have no
-/// strong `ETag`: the server may then encode the file anew for each request.
+/// Whether later ranges will be parts of the same bytes as this answer. They may not be if the bytes are encoded and have no strong
+/// `ETag`, because the server may encode the file anew for each request.
 pub(super) fn has_stable_ranges(reply: &Reply) -> bool {
     reply.encodings().is_empty() || reply.version().strong_etag().is_some()
 }

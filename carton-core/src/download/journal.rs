@@ -1,19 +1,19 @@
-//! What of a download lies in its `data` file, on disk, so that the next attempt goes on from there.
+//! The journal records on disk which bytes of a download the `data` file holds, so that the next attempt can continue from there.
 //!
 //! ```text
 //! magic and format version   8 bytes
-//! length of the header       u32, little endian
+//! length of the header       u32, little-endian
 //! header                     JSON
 //! SHA-256                    32 bytes, of everything before it
-//! slots                      8 bytes a chunk: how many of its bytes are there, u32; its check, u32
+//! slots                      8 bytes per chunk: the number of its bytes that are present, u32; its check, u32
 //! ```
 //!
-//! A slot is overwritten in place, after the bytes it speaks of were written: a process that is killed between the two loses
-//! those bytes, and none is ever claimed that is not there. Nothing is synchronised with the disk. After a power failure the
-//! journal may claim what never reached the disk; who uses the bytes has to compare their digest anyway.
+//! A slot is overwritten in place, after the bytes that it counts were written: a process that is killed in between loses those bytes,
+//! and the journal never claims a byte that is missing. Nothing is synced to the disk. After a loss of power the journal may claim bytes
+//! that never reached the disk; the user of the bytes has to compare their digest in any case.
 //!
-//! The check of a slot covers its number and its header. A slot that is damaged counts as empty, a header that is damaged as no
-//! journal at all.
+//! The check of a slot covers its number and the header. A damaged slot counts as empty, and a damaged header makes the journal count as
+//! missing.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -29,34 +29,34 @@ use crate::network::Version;
 const MAGIC: [u8; 8] = *b"CTNDOWN1";
 const DIGEST: usize = 32;
 const SLOT: usize = 8;
-/// A version that needs more is not worth keeping.
+/// A version that needs a longer header is not worth storing.
 const MAX_HEADER: usize = 64 << 10;
 const MAX_CHUNKS: u64 = 1 << 16;
-/// That of files up to 8 GiB: the first requests fetch one each.
+/// The chunk size of files up to 8 GiB. The first requests fetch one chunk each.
 const SMALLEST_CHUNK: u64 = 128 << 10;
 const LARGEST_CHUNK: u64 = 1 << 31;
 
-/// The name of the file.
+/// The name of the journal.
 const NAME: &str = "journal";
-/// Its name until it is complete.
+/// The name of the journal until it is complete.
 const NEW_NAME: &str = "journal.new";
 
-/// The longest download that a journal can be kept of.
+/// The longest download that can have a journal, in bytes.
 pub(super) const MAX_LENGTH: u64 = MAX_CHUNKS * LARGEST_CHUNK;
 
-/// What the bytes are.
+/// Identifies the bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Header {
-    /// The digest of the URL, which may hold secrets itself.
+    /// The digest of the URL. The URL itself may hold secrets.
     pub(super) url: Sha256Digest,
     pub(super) version: Version,
-    /// The part of the file; all of it if there is none.
+    /// The part of the file; `None` for all of it.
     pub(super) range: Option<Range<u64>>,
-    /// Whether encodings were accepted, which may choose another representation.
+    /// Whether encodings were accepted, which can make the server choose another representation.
     pub(super) accept_encoded: bool,
     pub(super) encodings: Vec<String>,
-    /// How many bytes there are.
+    /// The total number of bytes.
     pub(super) length: u64,
     pub(super) chunk_size: u64,
 }
@@ -69,22 +69,22 @@ pub(super) struct Journal {
     seed: [u8; DIGEST],
 }
 
-/// A journal that an earlier attempt left.
+/// The journal of an earlier attempt.
 #[derive(Debug)]
 pub(super) struct Earlier {
     pub(super) header: Header,
     pub(super) journal: Journal,
-    /// How many bytes from its start each chunk has.
+    /// For each chunk, the number of bytes from its start that are present.
     pub(super) done: Vec<u64>,
 }
 
-/// The chunks that so many bytes are cut into: a power of two that keeps the journal small.
+/// The chunk size for a download of `length` bytes: a power of two that keeps the journal small.
 pub(super) fn chunk_size(length: u64) -> u64 {
     length.div_ceil(MAX_CHUNKS).next_power_of_two().clamp(SMALLEST_CHUNK, LARGEST_CHUNK)
 }
 
 impl Journal {
-    /// Writes a journal in which all chunks are empty; none when the version takes more space than it is worth.
+    /// Writes a journal in which all chunks are empty. `None` if the version is too long to be worth storing.
     pub(super) fn create(folder: &Path, header: &Header) -> io::Result<Option<Journal>> {
         let json = serde_json::to_vec(header)?;
         let Some(length) = u32::try_from(json.len()).ok().filter(|_| json.len() <= MAX_HEADER) else { return Ok(None) };
@@ -93,7 +93,7 @@ impl Journal {
         let seed = *Sha256Digest::of(&bytes).as_bytes();
         bytes.extend_from_slice(&seed);
         let slots = bytes.len() as u64;
-        // Written rather than left sparse, so that a full disk is noticed now and not when bytes are there to be claimed.
+        // The slots are written rather than left sparse, so that a full disk shows now and not when a slot is recorded.
         bytes.resize(bytes.len() + n_chunks * SLOT, 0);
         let path = folder.join(NEW_NAME);
         remove(&path)?;
@@ -103,7 +103,7 @@ impl Journal {
         Ok(Some(Journal { file, slots, seed }))
     }
 
-    /// Reads the journal of an earlier attempt; none when there is none that can be trusted.
+    /// Reads the journal of an earlier attempt. `None` if there is none that can be trusted.
     pub(super) fn open(folder: &Path) -> io::Result<Option<Earlier>> {
         let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
         let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;
@@ -128,7 +128,7 @@ impl Journal {
         Ok(Some(Earlier { header, journal: Journal { file, slots, seed }, done }))
     }
 
-    /// Notes how many bytes these adjacent chunks have.
+    /// Records the number of bytes present in each of these adjacent chunks.
     pub(super) fn record(&self, first: usize, done: &[u64]) -> io::Result<()> {
         let mut slots = Vec::with_capacity(done.len() * SLOT);
         for (index, &done) in (first..).zip(done) {
@@ -144,14 +144,14 @@ impl Journal {
         folder.join(NAME).exists()
     }
 
-    /// Deletes the journal of a folder; nothing there is fine.
+    /// Deletes the journal of a folder. A missing journal is not an error.
     pub(super) fn remove(folder: &Path) -> io::Result<()> {
         remove(&folder.join(NAME))?;
         remove(&folder.join(NEW_NAME))
     }
 }
 
-/// Deletes a file; nothing there is fine.
+/// Deletes a file. A missing file is not an error.
 pub(super) fn remove(path: &Path) -> io::Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -159,7 +159,7 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The header, the digest that ends it, and the slots behind it.
+/// Returns the header, the digest that ends it, and the slots after it.
 fn parse(bytes: &[u8]) -> Option<(Header, [u8; DIGEST], &[u8])> {
     let rest = bytes.strip_prefix(&MAGIC)?;
     let (length, rest) = rest.split_first_chunk::<4>()?;

@@ -1,26 +1,26 @@
-//! Which bytes of a download are there, and which are handed out to be fetched. Pure.
+//! Tracks which bytes of a download are present, and which are assigned to a task. Pure.
 //!
-//! The bytes are cut into chunks of equal size. Each chunk is filled from its start by one task at a time, so one number says
-//! what it has.
+//! The bytes are divided into chunks of equal size. One task at a time fills a chunk from its start, so a single number describes what
+//! the chunk holds.
 
 use std::ops::Range;
 
-/// What is there, and what is being fetched.
+/// The bytes that are present, and those that are being fetched.
 #[derive(Debug)]
 pub(super) struct Ledger {
     length: u64,
     chunk_size: u64,
     chunks: Vec<Chunk>,
-    /// The first chunk that is not complete.
+    /// The first incomplete chunk.
     front: usize,
     missing: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Chunk {
-    /// How many bytes from its start are there.
+    /// The number of bytes from its start that are present.
     done: u64,
-    /// Whether a task fetches more of it.
+    /// Whether a task is fetching more of it.
     taken: bool,
 }
 
@@ -29,21 +29,21 @@ struct Chunk {
 pub(super) struct Span {
     /// The next byte to fetch.
     pub(super) next: u64,
-    /// Behind the last one.
+    /// The end of the span, exclusive.
     pub(super) end: u64,
     chunks: Range<usize>,
 }
 
 impl Span {
-    /// The first bytes of it only; the others are handed out again when it is released.
+    /// Shortens the span to its first bytes; the others are handed out again after its release.
     pub(super) fn at_most(self, n_bytes: u64) -> Span {
         Span { end: self.end.min(self.next.saturating_add(n_bytes)), ..self }
     }
 }
 
 impl Ledger {
-    /// A ledger of `length` bytes in chunks of `chunk_size`, of which so many bytes are there; chunks beyond the list are
-    /// empty.
+    /// A ledger of `length` bytes in chunks of `chunk_size`. `done` has the number of present bytes of each chunk; chunks beyond the list
+    /// are empty.
     pub(super) fn new(length: u64, chunk_size: u64, done: &[u64]) -> Ledger {
         let n_chunks = usize::try_from(length.div_ceil(chunk_size)).unwrap_or(usize::MAX);
         let mut ledger =
@@ -61,18 +61,18 @@ impl Ledger {
         self.length
     }
 
-    /// How many bytes are not there.
+    /// The number of missing bytes.
     pub(super) fn missing(&self) -> u64 {
         self.missing
     }
 
-    /// How many bytes from the start of the download are there without a gap.
+    /// The number of bytes from the start of the download that are present without a gap.
     pub(super) fn frontier(&self) -> u64 {
         let start = self.start(self.front);
         start + self.chunks.get(self.front).map_or(0, |chunk| chunk.done)
     }
 
-    /// Whether all these bytes are there.
+    /// Whether all these bytes are present.
     pub(super) fn has(&self, range: &Range<u64>) -> bool {
         if range.end <= self.frontier() {
             return true;
@@ -95,8 +95,8 @@ impl Ledger {
         position >= range.end
     }
 
-    /// Hands out the first bytes that are missing and that nobody fetches: at least so many where they are adjacent, and up to
-    /// the end of a chunk, lest the rest of it needs a request of its own.
+    /// Hands out the first missing bytes that no task fetches: at least `at_least` if that many are adjacent, and up to the end of a
+    /// chunk, so that the rest of the chunk needs no request of its own.
     pub(super) fn take(&mut self, at_least: u64) -> Option<Span> {
         let first = (self.front..self.chunks.len()).find(|&index| self.is_free(index))?;
         let next = self.start(first) + self.chunks[first].done;
@@ -113,12 +113,12 @@ impl Ledger {
         Some(Span { next, end, chunks })
     }
 
-    /// Gives a span back, whether all of it was fetched or not.
+    /// Returns a span, whether or not all of it was fetched.
     pub(super) fn release(&mut self, span: &Span) {
         self.chunks[span.chunks.clone()].iter_mut().for_each(|chunk| chunk.taken = false);
     }
 
-    /// Notes that these bytes, which continue a chunk, are there; returns the chunks that they lie in.
+    /// Records that these bytes, which continue a chunk, are present. Returns the chunks that they lie in.
     pub(super) fn add(&mut self, bytes: Range<u64>) -> Range<usize> {
         let mut position = bytes.start;
         while position < bytes.end {
@@ -133,7 +133,7 @@ impl Ledger {
         self.index(bytes.start)..self.index(position.saturating_sub(1)) + 1
     }
 
-    /// How many bytes from its start a chunk has.
+    /// The number of bytes from its start that a chunk holds.
     pub(super) fn done(&self, index: usize) -> u64 {
         self.chunks.get(index).map_or(0, |chunk| chunk.done)
     }
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Beside a ledger that has a flag for each byte.
+        /// Compares the ledger with a flag for each byte.
         #[test]
         fn a_ledger_knows_each_byte(
             length in 0_u64..200,
@@ -212,7 +212,7 @@ mod tests {
                 let has = range.clone().all(|at| there[at as usize]);
                 prop_assert_eq!(ledger.has(&range), has, "{:?} of {:?}", range, there);
             }
-            // Whatever was left is handed out again, and then nothing is.
+            // Everything left over is handed out again, and nothing afterwards.
             spans.iter().for_each(|span| ledger.release(span));
             while let Some(span) = ledger.take(7) {
                 ledger.add(span.next..span.end);

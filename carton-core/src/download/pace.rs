@@ -1,28 +1,28 @@
-//! How much one request asks for.
+//! Decides how many bytes one request asks for.
 //!
-//! What a killed process had asked for and not read yet is lost: the server has sent it, at least into the buffers of the
-//! connection. Large requests cost less, though: each begins with a round trip in which nothing arrives. So requests begin
-//! small and grow with what this attempt has received, which bounds the loss to a share of it. Where a round trip takes long
-//! they grow at once: then the network is what limits, and the buffers are nearly empty.
+//! A killed process loses the bytes that it requested but had not read: the server has sent them, at least into the buffers of the
+//! connection. Large requests are cheaper, though, because each request begins with a round trip in which nothing arrives. So requests
+//! begin small and grow with the bytes that this attempt has received, which limits the loss to a share of them. Where a round trip takes
+//! long, they grow at once: there the network is the bottleneck, and the buffers are nearly empty.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The first requests of an attempt.
+/// The size of the first requests of an attempt, in bytes.
 pub(super) const SMALLEST: u64 = 128 << 10;
 const LARGEST: u64 = 8 << 20;
-/// All requests that are under way ask for at most one part in so many of what was received.
+/// All requests in progress together ask for at most this fraction (1/8) of the received bytes.
 const SHARE: u64 = 8;
 
-/// A shorter round trip may be that of this machine to itself, where the buffers are full.
+/// A shorter round trip may be one within this machine, where the buffers are full.
 const LONG_ROUND_TRIP: Duration = Duration::from_millis(5);
-/// So many round trips are needed to tell, because one may be held up for many reasons.
+/// This many round trips are needed before they count, because a single one can be delayed for many reasons.
 const N_ROUND_TRIPS: u32 = 6;
-/// Where round trips are long, one is a tenth of a request on a connection of 100 MB/s.
+/// With this value, a long round trip is a tenth of a request's duration on a connection of 100 MB/s.
 const BYTES_PER_SECOND: u64 = 1_000_000_000;
 const LARGEST_OF_LONG: u64 = 32 << 20;
 
-/// What the attempt has seen so far.
+/// The measurements of this attempt so far.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     seen: Mutex<Seen>,
@@ -45,14 +45,14 @@ impl Pace {
         self.seen().received += n_bytes;
     }
 
-    /// To be called for all requests but the first, which also sets up what they all use.
+    /// Call this for every request but the first, whose time includes setting up the connection.
     pub(super) fn add_round_trip(&self, took: Duration) {
         let mut seen = self.seen();
         seen.round_trip = Some(seen.round_trip.map_or(took, |shortest| shortest.min(took)));
         seen.n_round_trips = seen.n_round_trips.saturating_add(1);
     }
 
-    /// How much the next request asks for, when so many bytes are missing and so many requests run at once.
+    /// The number of bytes for the next request, with `missing` bytes left and `n_requests` requests at once.
     pub(super) fn size(&self, missing: u64, n_requests: usize) -> u64 {
         let seen = self.seen();
         let n_requests = (n_requests as u64).max(1);
@@ -64,8 +64,7 @@ impl Pace {
             }
             _ => 0,
         };
-        // Towards the end nobody gets more than the others, so that all end together, unless that takes more round trips than it
-        // is worth.
+        // Towards the end each task gets an equal share, so that all end together, unless that costs more round trips than it is worth.
         let share_of_rest = (missing / n_requests).max(by_round_trip / 8).max(SMALLEST);
         by_share.max(by_round_trip).min(share_of_rest)
     }
@@ -97,7 +96,7 @@ mod tests {
         assert_eq!(pace.size(1, 4), LARGEST_OF_LONG / 8);
         pace.add_round_trip(Duration::from_millis(5));
         assert_eq!(pace.size(PLENTY, 4), 5_000_000);
-        // One that was held up for once says nothing.
+        // A single delayed round trip does not matter.
         pace.add_round_trip(Duration::MAX);
         assert_eq!(pace.size(PLENTY, 4), 5_000_000);
         pace.add_round_trip(Duration::from_micros(100));

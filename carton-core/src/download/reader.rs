@@ -1,4 +1,4 @@
-//! Reading a download while it arrives.
+//! Reads a download while it arrives.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -9,13 +9,13 @@ use super::DownloadError;
 use super::store::Store;
 use crate::source::{FileIdentity, Source};
 
-/// The bytes of a download from its start on, in order. Reading blocks until more arrive, fails with what ended the download, and
-/// stops when its activity does.
+/// The bytes of a download from its start on, in order. A read blocks until more bytes arrive, fails with the error that ended the
+/// download, and ends with an error when its activity stops.
 #[derive(Debug)]
 pub struct DownloadReader {
     store: Arc<Store>,
     position: u64,
-    /// So far is known to be there.
+    /// The bytes before this position are known to be present.
     frontier: u64,
 }
 
@@ -44,16 +44,16 @@ impl Read for DownloadReader {
     }
 }
 
-/// A remote file of which a part is being downloaded. Reading blocks until the bytes are there.
+/// A remote file of which a part is being downloaded. A read blocks until its bytes are present.
 #[derive(Debug)]
 pub(super) struct DownloadSource {
     pub(super) store: Arc<Store>,
-    /// Where in the remote file the local one begins.
+    /// The offset in the remote file at which the local file begins.
     pub(super) start: u64,
 }
 
 impl DownloadSource {
-    /// The bytes in the local file.
+    /// The range of these bytes in the local file.
     fn local(&self, offset: u64, n_bytes: usize) -> Option<Range<u64>> {
         let start = offset.checked_sub(self.start)?;
         let range = start..start.checked_add(n_bytes as u64)?;
@@ -62,7 +62,7 @@ impl DownloadSource {
 }
 
 impl Source for DownloadSource {
-    /// Blocks while the server has not told the length.
+    /// Blocks until the length is known.
     fn len(&self) -> u64 {
         self.start + self.store.wait_for_length().unwrap_or_else(|_| self.store.frontier())
     }

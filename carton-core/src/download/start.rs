@@ -1,4 +1,4 @@
-//! The beginning of a download: what is in the folder, what the server answers first, and who fetches the rest.
+//! Starts a download: reads what is in the folder, sends the first request, and spawns the tasks that fetch the rest.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -17,7 +17,7 @@ use super::{DATA, Download, DownloadError, Target};
 use crate::digest::Sha256Digest;
 use crate::network::{self, Activity, Extent, Network, NetworkError, Reply, Version, address};
 
-/// Begins a download.
+/// Starts a download.
 pub(super) struct Starter<'a> {
     network: &'a Network,
     target: &'a Target<'a>,
@@ -30,7 +30,7 @@ impl<'a> Starter<'a> {
         Starter { network, target, activity, path: target.folder.join(DATA) }
     }
 
-    /// Begins, or goes on with what is in the folder.
+    /// Starts a download, or continues the one in the folder.
     pub(super) fn start(&self) -> Result<Download, DownloadError> {
         if self.target.range.as_ref().is_some_and(|range| range.start >= range.end) {
             return self.empty();
@@ -43,7 +43,7 @@ impl<'a> Starter<'a> {
         self.fresh()
     }
 
-    /// What an earlier attempt left in the folder, if it is of the same bytes and can be continued.
+    /// The earlier attempt in the folder, if it is at the same bytes and can be continued.
     fn earlier(&self) -> Result<Option<(Earlier, File)>, DownloadError> {
         let target = self.target;
         let Some(earlier) = Journal::open(target.folder).map_err(self.io("read the journal of"))? else {
@@ -74,7 +74,7 @@ impl<'a> Starter<'a> {
         Ok((metadata.is_file() && metadata.len() == header.length).then_some((earlier, data)))
     }
 
-    /// Continues an earlier attempt. None when the server has another version now, and any version will do: the download then
+    /// Continues an earlier attempt. `None` if the server has another version now and the target accepts any version: the download then
     /// starts over.
     fn resume(&self, earlier: Earlier, data: File) -> Result<Option<Download>, DownloadError> {
         let Earlier { header, journal, done } = earlier;
@@ -103,7 +103,7 @@ impl<'a> Starter<'a> {
         Ok(Some(self.download(fetch, tasks, kept > 0)))
     }
 
-    /// Starts from nothing.
+    /// Starts without an earlier attempt.
     fn fresh(&self) -> Result<Download, DownloadError> {
         Download::forget(self.target.folder).map_err(self.io("delete"))?;
         let wanted = self.selection();
@@ -152,7 +152,7 @@ impl<'a> Starter<'a> {
         Ok(self.download(fetch, tasks, false))
     }
 
-    /// Takes everything from one answer.
+    /// Reads everything from one answer.
     fn stream(&self, reply: Reply) -> Result<Download, DownloadError> {
         let length = reply.remaining();
         self.check_length(length.unwrap_or(0))?;
@@ -161,7 +161,7 @@ impl<'a> Starter<'a> {
         let fetch = self.fetch(store, reply.version().clone(), reply.encodings().to_vec());
         let limit = match length {
             Some(_) => self.target.limit,
-            // A body that says nothing of its end may have none: it must not fill the disk.
+            // A body of unknown length may be endless, and must not fill the disk.
             None => self.target.limit.min(self.free_space()?.map_or(u64::MAX, |free| free / 2)),
         };
         let task = fetch.clone().stream(TaskGuard::new(&fetch.store), reply, limit);
@@ -169,7 +169,7 @@ impl<'a> Starter<'a> {
         Ok(self.download(fetch, tasks, false))
     }
 
-    /// A range without bytes.
+    /// A range without bytes needs no request.
     fn empty(&self) -> Result<Download, DownloadError> {
         Download::forget(self.target.folder).map_err(self.io("delete"))?;
         let store = Store::stream(self.data(self.create(0)?), Some(0));
@@ -186,14 +186,14 @@ impl<'a> Starter<'a> {
         self.check_space(length)
     }
 
-    /// How much may still be written; none where the file system does not tell.
+    /// The number of bytes that may still be written; `None` if the file system does not state it.
     fn free_space(&self) -> Result<Option<u64>, DownloadError> {
         let system =
             rustix::fs::statvfs(self.target.folder).map_err(|error| self.io("find space for")(error.into()))?;
         Ok((system.f_blocks != 0).then(|| system.f_bavail.saturating_mul(system.f_frsize)))
     }
 
-    /// Fails before a download that will not fit rather than in the middle of it.
+    /// Fails before a download that does not fit on the disk, rather than in the middle of it.
     fn check_space(&self, n_bytes: u64) -> Result<(), DownloadError> {
         let free = self.free_space()?.unwrap_or(u64::MAX);
         if free >= n_bytes {
@@ -269,7 +269,7 @@ impl<'a> Starter<'a> {
     }
 }
 
-/// A link in place of a file is not followed.
+/// A symbolic link in place of a file is not followed.
 fn no_follow() -> i32 {
     i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap_or(0)
 }

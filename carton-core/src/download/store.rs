@@ -1,4 +1,4 @@
-//! The bytes of a download on disk, and whoever waits for them.
+//! The bytes of a download on disk, and the readers that wait for them.
 
 use std::fs::File;
 use std::ops::Range;
@@ -12,19 +12,19 @@ use super::journal::Journal;
 use super::ledger::{Ledger, Span};
 use crate::network::{Activity, NetworkError};
 
-/// How often who waits looks whether it is still wanted.
+/// Interval at which a waiting reader checks whether its activity was stopped.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// A reader is woken when so many bytes are there for it, not for each piece that arrives.
+/// A reader is woken when this many bytes are ready for it, not for each piece that arrives.
 const WAKE_FOR: u64 = 256 << 10;
 
-/// The `data` file with what is known about it. Positions are those in the file.
+/// The `data` file, with the record of what it holds. Positions are offsets in this file.
 #[derive(Debug)]
 pub(super) struct Store {
     data: File,
     path: PathBuf,
-    /// The remote file, for messages.
+    /// The address of the remote file, for error messages.
     location: String,
-    /// None when a later attempt could not prove that it continues the same bytes.
+    /// `None` if a later attempt could not prove that it continues the same bytes.
     journal: Option<Journal>,
     activity: Arc<Activity>,
     state: Mutex<State>,
@@ -33,21 +33,21 @@ pub(super) struct Store {
 
 #[derive(Debug)]
 struct State {
-    /// None for a stream, whose bytes come in order.
+    /// `None` for a stream, whose bytes arrive in order.
     ledger: Option<Ledger>,
-    /// How many bytes from the start are there.
+    /// The number of bytes from the start that are present.
     frontier: u64,
-    /// How many there will be.
+    /// The total number of bytes, if known.
     length: Option<u64>,
     failure: Option<DownloadError>,
-    /// A reader waits for the frontier to get here.
+    /// The frontier at which a waiting reader is to be woken.
     wake_at: u64,
-    /// Someone waits for bytes behind the frontier.
+    /// A reader waits for bytes beyond the frontier.
     wake_always: bool,
     n_tasks: usize,
 }
 
-/// What every store is made of.
+/// The parts that every store has.
 #[derive(Debug)]
 pub(super) struct Data {
     pub(super) file: File,
@@ -56,7 +56,7 @@ pub(super) struct Data {
     pub(super) activity: Arc<Activity>,
 }
 
-/// Keeps count of a task for as long as it exists.
+/// Counts a task as running for as long as the guard exists.
 #[derive(Debug)]
 pub(super) struct TaskGuard(pub(super) Arc<Store>);
 
@@ -83,12 +83,12 @@ impl Store {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many bytes there will be, where that is known.
+    /// The total number of bytes, if known.
     pub(super) fn length(&self) -> Option<u64> {
         self.state().length
     }
 
-    /// The remote file, for messages.
+    /// The address of the remote file, for error messages.
     pub(super) fn location(&self) -> &str {
         &self.location
     }
@@ -97,13 +97,13 @@ impl Store {
         &self.activity
     }
 
-    /// How many bytes from the start are there.
+    /// The number of bytes from the start that are present.
     pub(super) fn frontier(&self) -> u64 {
         self.state().frontier
     }
 
-    /// Hands out the first bytes that nobody fetches; `size` gets the number of missing bytes and says how many to fetch at once. None
-    /// when there is nothing left to do, or no sense in it.
+    /// Hands out the first bytes that no task fetches. `size` gets the number of missing bytes and returns how many to fetch at once.
+    /// Returns `None` if nothing is left to fetch, or if the download has failed.
     pub(super) fn take(&self, size: impl FnOnce(u64) -> u64) -> Option<Span> {
         let mut state = self.state();
         if state.failure.is_some() {
@@ -114,14 +114,14 @@ impl Store {
         ledger.take(size)
     }
 
-    /// Gives a span back.
+    /// Returns a span.
     pub(super) fn release(&self, span: &Span) {
         if let Some(ledger) = &mut self.state().ledger {
             ledger.release(span);
         }
     }
 
-    /// Writes bytes that continue a span or the stream, then notes that they are there.
+    /// Writes bytes that continue a span or the stream, then records that they are present.
     pub(super) fn write(&self, position: u64, bytes: &[u8]) -> Result<(), DownloadError> {
         if self.activity.is_stopped() {
             return Err(NetworkError::Interrupted.into());
@@ -142,7 +142,7 @@ impl Store {
             self.changed.notify_all();
         }
         drop(state);
-        // Behind the write, never before it: what the journal claims must be there whenever this process is killed.
+        // After the write, never before it: the bytes that the journal claims must be present whenever this process is killed.
         if let Some(journal) = &self.journal {
             let (first, done) = recorded;
             journal.record(first, &done).map_err(DownloadError::io("write the journal of", &self.path))?;
@@ -150,14 +150,14 @@ impl Store {
         Ok(())
     }
 
-    /// Ends a stream whose length nobody announced.
+    /// Ends a stream whose length was not announced.
     pub(super) fn finish_stream(&self) {
         let mut state = self.state();
         state.length = Some(state.frontier);
         self.changed.notify_all();
     }
 
-    /// Ends the download. The first failure is the one that is told.
+    /// Ends the download with an error. Only the first failure is kept.
     pub(super) fn fail(&self, error: DownloadError) {
         let mut state = self.state();
         if Some(state.frontier) != state.length {
@@ -166,7 +166,8 @@ impl Store {
         self.changed.notify_all();
     }
 
-    /// Waits until there are bytes from `position` on; returns how far they go. At the end of the download that is `position`.
+    /// Waits until there are bytes after `position`, and returns the position up to which they are present. At the end of the download,
+    /// that is `position` itself.
     pub(super) fn wait_beyond(&self, position: u64) -> Result<u64, DownloadError> {
         self.wait(|state| {
             let is_there = state.frontier > position || Some(state.frontier) == state.length;
@@ -175,7 +176,7 @@ impl Store {
         })
     }
 
-    /// Waits until all these bytes are there; false when the download has fewer.
+    /// Waits until all these bytes are present. False if the download is shorter.
     pub(super) fn wait_for(&self, range: &Range<u64>) -> Result<bool, DownloadError> {
         self.wait(|state| {
             if range.end <= state.frontier || state.ledger.as_ref().is_some_and(|ledger| ledger.has(range)) {
@@ -211,17 +212,17 @@ impl Store {
         }
     }
 
-    /// Fills `buffer` from bytes that are there.
+    /// Reads bytes that are present into `buffer`. Returns how many were read.
     pub(super) fn read(&self, position: u64, buffer: &mut [u8]) -> Result<usize, DownloadError> {
         self.data.read_at(buffer, position).map_err(DownloadError::io("read", &self.path))
     }
 
-    /// Fills all of `buffer` from bytes that are there.
+    /// Fills all of `buffer` with bytes that are present.
     pub(super) fn read_exact(&self, position: u64, buffer: &mut [u8]) -> Result<(), DownloadError> {
         self.data.read_exact_at(buffer, position).map_err(DownloadError::io("read", &self.path))
     }
 
-    /// Waits until no task writes any more; not for long, since tasks that were aborted end at once.
+    /// Waits until no task writes any more. The wait is short, because aborted tasks end at once.
     pub(super) fn wait_for_tasks(&self, at_most: Duration) {
         let state = self.state();
         let _ = self.changed.wait_timeout_while(state, at_most, |state| state.n_tasks > 0);
@@ -246,7 +247,7 @@ impl Drop for TaskGuard {
         let mut state = self.0.state();
         state.n_tasks -= 1;
         if state.n_tasks == 0 {
-            // Only a task that panicked leaves something undone without a failure. Readers would wait for it for ever.
+            // Only a task that panicked can leave the download incomplete without a failure. Readers would otherwise wait forever.
             if Some(state.frontier) != state.length && state.failure.is_none() {
                 state.failure = Some(NetworkError::internal("a task of a download ended early").into());
             }

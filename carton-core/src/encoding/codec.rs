@@ -1,4 +1,4 @@
-//! The encodings themselves: encoded bytes in, bytes out, no reading and no limits but that of a window.
+//! The decoders of the encodings: encoded bytes in, decoded bytes out. They read nothing, and limit only the size of a window.
 
 use std::fmt;
 use std::io;
@@ -14,13 +14,13 @@ use crate::archive::MAX_ZSTD_WINDOW_LOG;
 pub(super) enum Codec {
     Gzip {
         decompress: Decompress,
-        /// Whether a member is complete and no other one has begun.
+        /// Whether a member is complete and no further one has begun.
         ended: bool,
     },
     Deflate(Deflate),
     Zstd {
         decoder: ZstdDecoder<'static>,
-        /// Whether a frame is complete and no other one has begun.
+        /// Whether a frame is complete and no further one has begun.
         ended: bool,
     },
     Brotli {
@@ -29,9 +29,9 @@ pub(super) enum Codec {
     },
 }
 
-/// `deflate` is the zlib format by the standard; some servers send the bare stream within.
+/// By the standard, `deflate` is the zlib format; some servers send the bare deflate stream.
 pub(super) enum Deflate {
-    /// The first byte alone does not tell which it is.
+    /// The first byte, which alone does not tell which of the two it is.
     Undecided(Option<u8>),
     Decided {
         decompress: Decompress,
@@ -40,7 +40,7 @@ pub(super) enum Deflate {
 }
 
 impl Codec {
-    /// The codec of that name, and its name.
+    /// The codec with this name, and its canonical name.
     pub(super) fn new(name: &str) -> Result<(Self, &'static str), EncodingError> {
         let is = |known: &str| name.eq_ignore_ascii_case(known);
         if is("gzip") || is("x-gzip") {
@@ -58,7 +58,8 @@ impl Codec {
             return Ok((Self::Zstd { decoder, ended: false }, "zstd"));
         }
         if is("br") {
-            // Strict: the windows of RFC 7932, at most 16 MiB, and not those of up to 1 GiB that are no part of it.
+            // Strict mode accepts the windows of RFC 7932, at most 16 MiB, but not the larger ones of up to 1 GiB that are not part of
+            // it.
             let alloc = StandardAlloc::default;
             let state = Box::new(BrotliState::new_strict(alloc(), alloc(), alloc()));
             return Ok((Self::Brotli { state, ended: false }, "br"));
@@ -66,7 +67,7 @@ impl Codec {
         Err(EncodingError::Unknown { encoding: name.to_owned() })
     }
 
-    /// Whether the bytes so far are all there need to be.
+    /// Whether the encoded bytes may end here.
     pub(super) fn is_complete(&self) -> bool {
         match self {
             Self::Gzip { ended, .. } | Self::Zstd { ended, .. } | Self::Brotli { ended, .. } => *ended,
@@ -75,13 +76,13 @@ impl Codec {
         }
     }
 
-    /// Takes some of `input` and fills some of `output`, which is not empty. Without input, what is still to come from that
-    /// before it comes out; neither taking nor giving means that there must be more of it.
+    /// Consumes some of `input` and fills some of `output`, which must not be empty. With empty input, it outputs what remains from
+    /// earlier input; a step that neither consumes nor produces anything needs more input.
     pub(super) fn run(&mut self, input: &[u8], output: &mut [u8]) -> io::Result<Step> {
         match self {
             Self::Gzip { decompress, ended } => {
                 if *ended {
-                    // Members follow each other; anything else is found to be none.
+                    // Members may follow each other; bytes that are not a member are found to be invalid.
                     *decompress = gzip_member();
                     *ended = false;
                 }
@@ -132,8 +133,8 @@ impl Deflate {
                 return Ok(Step { consumed: 1, produced: 0 });
             }
         };
-        // RFC 1950, §2.2: the method Deflate and a check of both bytes. A bare stream that began like this would be a stored
-        // block with a bit set in its padding, which nobody writes.
+        // RFC 1950, §2.2: the method Deflate and a check of both bytes. A bare stream that begins like this would be a stored block with
+        // a bit set in its padding, which no encoder writes.
         let is_zlib = first & 0x0F == 8 && first >> 4 <= 7 && u16::from_be_bytes([first, rest[0]]) % 31 == 0;
         let (mut decompress, mut ended) = (Decompress::new(is_zlib), false);
         inflate(&mut decompress, &mut ended, &[first], output)?;
@@ -158,7 +159,7 @@ fn inflate(decompress: &mut Decompress, ended: &mut bool, input: &[u8], output: 
     let status = decompress.decompress(input, output, FlushDecompress::None);
     let status = status.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
     *ended = status == Status::StreamEnd;
-    // At most the lengths of the two slices.
+    // At most the lengths of the two slices, so the casts cannot truncate.
     let consumed = (decompress.total_in() - input_before) as usize;
     let produced = (decompress.total_out() - output_before) as usize;
     Ok(Step { consumed, produced })

@@ -1,8 +1,8 @@
-//! Undoes the content encodings of HTTP (RFC 9110, §8.4) while bytes are read, and bounds what comes out
-//! (spec/carton-format.md, "LINKS").
+//! Decodes the content encodings of HTTP (RFC 9110, §8.4) while bytes are read, and limits the decoded size (spec/carton-format.md,
+//! "LINKS").
 //!
-//! Knows no network: any [`Read`] has the encoded bytes. Nothing of a file's size is held in memory, whatever the encoded bytes
-//! say: a layer has a buffer of 64 KiB and the window of its encoding, at most 128 MiB with zstd.
+//! This layer does not know the network: the encoded bytes come from any [`Read`]. Its use of memory does not depend on the sizes in the
+//! encoded bytes: a layer has a buffer of 64 KiB and the window of its encoding, at most 128 MiB with zstd.
 
 #[cfg(feature = "remote")]
 mod codec;
@@ -16,10 +16,10 @@ use std::io::{self, Read};
 
 use codec::Codec;
 
-/// How many encodings may lie on top of each other.
+/// The largest number of encodings on top of each other.
 pub(crate) const MAX_ENCODINGS: usize = 4;
 
-/// How many encoded bytes are read at once.
+/// The number of encoded bytes that are read at once.
 const BUFFER_LENGTH: usize = 64 << 10;
 
 /// What one step did.
@@ -32,19 +32,19 @@ struct Step {
 /// How many bytes may come out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// How many bytes there must be, if that is known: not one more and not one less. Nothing below applies then to what comes
-    /// out, but still to what is between two encodings.
+    /// The exact number of decoded bytes, if known: a different number is an error. The other limits then do not apply to the decoded
+    /// bytes, but still to the bytes between two encodings.
     pub declared: Option<u64>,
-    /// This many may always come out, however few went in.
+    /// The number of bytes that are always allowed, however few were read.
     pub allowance: u64,
-    /// So many more for each encoded byte that was read so far.
+    /// The number of bytes allowed in addition for each encoded byte that was read so far.
     pub ratio: u64,
-    /// Never more than this.
+    /// The number of bytes that is never exceeded.
     pub absolute: u64,
 }
 
 impl Default for Limit {
-    /// Nothing declared: 64 MiB and 200 bytes for each encoded one, at most 64 GiB.
+    /// Without a declared length: 64 MiB and 200 bytes for each encoded byte, at most 64 GiB.
     fn default() -> Self {
         Self { declared: None, allowance: 64 << 20, ratio: 200, absolute: 64 << 30 }
     }
@@ -57,34 +57,34 @@ impl Limit {
         Self { declared: Some(length), ..Self::default() }
     }
 
-    /// How many bytes may have come out when so many were read.
+    /// The number of decoded bytes that are allowed after `n_encoded` bytes were read.
     fn most(&self, n_encoded: u64) -> u64 {
         self.allowance.saturating_add(n_encoded.saturating_mul(self.ratio)).min(self.absolute)
     }
 }
 
-/// Why an encoded body cannot be used.
+/// Why an encoded body cannot be decoded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodingError {
-    /// An encoding that nobody here knows.
+    /// An unknown encoding.
     #[error("the content encoding `{}` is not supported", encoding.escape_debug())]
     Unknown {
         /// Its name.
         encoding: String,
     },
-    /// More encodings on top of each other than are undone.
+    /// More encodings on top of each other than are supported.
     #[error("the content is encoded {found} times, at most {MAX_ENCODINGS} are supported")]
     TooMany {
-        /// How many.
+        /// The number of encodings.
         found: usize,
     },
-    /// The bytes are not of the encoding, or there is something behind their end.
+    /// The bytes are not valid in the encoding, or bytes follow its end.
     #[error("the content is not valid {encoding}")]
     Corrupt {
         /// The encoding.
         encoding: &'static str,
-        /// What is wrong.
+        /// The reason.
         #[source]
         source: io::Error,
     },
@@ -94,35 +94,35 @@ pub enum EncodingError {
         /// The encoding.
         encoding: &'static str,
     },
-    /// There are more bytes than declared.
+    /// There are more bytes than the declared length.
     #[error("the content has more than the expected {expected} bytes")]
     TooLong {
-        /// How many were declared.
+        /// The declared length.
         expected: u64,
     },
-    /// There are fewer bytes than declared.
+    /// There are fewer bytes than the declared length.
     #[error("the content has {found} bytes, expected {expected}")]
     TooShort {
-        /// How many were declared.
+        /// The declared length.
         expected: u64,
-        /// How many there are.
+        /// The number of decoded bytes.
         found: u64,
     },
-    /// More comes out than anything honest would give.
+    /// The decoded bytes exceed the limits, as no genuine content does.
     #[error("the content inflates to more than {limit} bytes, from {n_encoded}")]
     Limit {
-        /// How many bytes were allowed.
+        /// The number of bytes that were allowed.
         limit: u64,
-        /// How many encoded bytes were read.
+        /// The number of encoded bytes that were read.
         n_encoded: u64,
     },
 }
 
 impl EncodingError {
-    /// The error inside one that a `Decoder` returned: [`Read`] can only return [`io::Error`].
+    /// Extracts the error of a `Decoder` from the [`io::Error`] of a read.
     ///
     /// # Errors
-    /// The error is the encoded bytes' own: reading them failed.
+    /// Returns `error` itself if reading the encoded bytes failed.
     pub fn from_read(error: io::Error) -> Result<EncodingError, io::Error> {
         error.downcast()
     }
@@ -132,10 +132,10 @@ impl EncodingError {
     }
 }
 
-/// Undoes `encodings`, which are given in the order in which they were applied, as in `content-encoding`.
+/// Decodes a body. `encodings` lists the content encodings in the order in which they were applied, as in `content-encoding`.
 ///
-/// `zstd`, `gzip`, `x-gzip`, `br`, `deflate` (in its zlib form and without it, as some servers send) and `identity` are known,
-/// in any case of their letters.
+/// Supported are `zstd`, `gzip`, `x-gzip`, `br`, `deflate` (in its zlib form and without it, as some servers send) and `identity`, in
+/// lower or upper case.
 ///
 /// ```
 /// use std::io::Read;
@@ -166,11 +166,11 @@ pub fn decode<R: Read>(reader: R, encodings: &[String], limit: Limit) -> Result<
     Ok(Decoder { layer, limit, produced: 0, state: State::Reading })
 }
 
-/// The bytes without their encodings. Made by [`decode`].
+/// The decoded bytes, made by [`decode`].
 ///
-/// The last bytes of a declared length come only when the encoded ones were found to end there, so whoever has read that many
-/// needs not ask for more. Errors are an [`EncodingError`] inside the [`io::Error`] ([`EncodingError::from_read`]), or what
-/// reading the encoded bytes gave. After one, all that follows are errors.
+/// The last bytes of a declared length are returned only when the encoded bytes were found to end there, so a caller that has read that
+/// many bytes need not read further. Errors are an [`EncodingError`] inside the [`io::Error`] ([`EncodingError::from_read`]), or the
+/// error of reading the encoded bytes. After one error, every read fails.
 #[derive(Debug)]
 pub struct Decoder<R> {
     layer: Layer<R>,
@@ -187,7 +187,7 @@ enum State {
 }
 
 impl<R: Read> Decoder<R> {
-    /// How many encoded bytes were read so far.
+    /// The number of encoded bytes that were read so far.
     pub fn encoded_bytes(&self) -> u64 {
         self.layer.raw_bytes()
     }
@@ -246,21 +246,21 @@ fn check_limit(limit: &Limit, produced: u64, n_encoded: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Where bytes come from: as they are, or out of an encoding.
+/// A source of bytes: the body itself, or one decoded encoding.
 #[derive(Debug)]
 enum Layer<R> {
     Raw { reader: R, n_bytes: u64 },
     Encoded(Box<Encoded<R>>),
 }
 
-/// One encoding and what it is read from.
+/// One encoding, and the layer from which its bytes are read.
 #[derive(Debug)]
 struct Encoded<R> {
     inner: Layer<R>,
     codec: Codec,
     encoding: &'static str,
     buffer: Vec<u8>,
-    /// How much of `buffer` was read from `inner`, and how much of that was taken.
+    /// The number of bytes in `buffer` that were read from `inner`, and how many of them were consumed.
     filled: usize,
     taken: usize,
     /// Whether `inner` has ended.
@@ -298,7 +298,7 @@ impl<R: Read> Layer<R> {
 }
 
 impl<R: Read> Encoded<R> {
-    /// Fills the start of `output`, which is not empty; 0 only at a proper end.
+    /// Fills the start of `output`, which must not be empty. Returns 0 only at a proper end.
     fn read(&mut self, output: &mut [u8], limit: &Limit) -> io::Result<usize> {
         loop {
             if self.taken == self.filled && !self.at_end {

@@ -1,10 +1,10 @@
-//! No encodings: for builds without the feature `remote`, which never get an encoded body.
+//! No encodings, for builds without the feature `remote`, which never receive an encoded body.
 
 use std::io;
 
 use super::{EncodingError, Step};
 
-/// The state of one encoding, of which there is none.
+/// The state of an encoding. It has no values, because no encoding is supported.
 #[derive(Debug)]
 pub(super) enum Codec {}
 

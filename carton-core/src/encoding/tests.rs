@@ -1,4 +1,4 @@
-//! Bodies as servers send them, bombs, and bytes that are none of it.
+//! Bodies as servers send them, decompression bombs, and invalid bytes.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::io::Write;
@@ -15,9 +15,9 @@ const SQUARES_BR: &str = "\
     96117b436155ddf24245374573c9eab7d556d9a95a744527576469b1cfe9dda6c76d40b719b90dad76a49a836a4cd5442a56d4122aceaa\
     48ab28a878f296f1daa2d7b6bd76e0b53c6f575e7be7b58197ca5e02f58a3aad743ae864ebae56ef417713ddad7477d45d60d66d326c32\
     65b268b2c76cca14b4292c5354e631f8543f";
-/// Nothing, by the same.
+/// The empty content, compressed by the same implementation.
 const EMPTY_BR: &str = "3b";
-/// 100 MiB of zeros, by the same.
+/// 100 MiB of zeros, compressed by the same implementation.
 const ZEROS_BR: &str = "\
     cbffff3f002400e2b14072effff8ffff078004401c1680eefd1fffffff00900088c302d0bdffe3ffff1f001200715800baf77ffcffff\
     034002200e0b40f7fe8fffff7f004800c46101e8defff1ffff0f000980382c00ddfb3ffeffff012001108705a07bffc7ffff3f002400\
@@ -59,7 +59,7 @@ fn zstd(bytes: &[u8]) -> Vec<u8> {
     zstd::encode_all(bytes, 3).unwrap()
 }
 
-/// Gives one byte at a time, and is interrupted before each.
+/// Returns one byte at a time, and is interrupted before each.
 struct Trickle<'a> {
     bytes: &'a [u8],
     interrupted: bool,
@@ -82,7 +82,7 @@ fn names(encodings: &str) -> Vec<String> {
     encodings.split(',').filter(|name| !name.is_empty()).map(|name| name.trim().to_owned()).collect()
 }
 
-/// Everything, or the error and its cause in one line.
+/// The decoded bytes, or the error and its cause in one line.
 fn read_all(reader: impl Read, encodings: &str, limit: Limit) -> Result<Vec<u8>, String> {
     let mut decoder = decode(reader, &names(encodings), limit).map_err(|error| error.to_string())?;
     let mut bytes = Vec::new();
@@ -100,7 +100,7 @@ fn read_all(reader: impl Read, encodings: &str, limit: Limit) -> Result<Vec<u8>,
     }
 }
 
-/// What must come out of these bytes, or a part of the error; read as a whole and byte by byte.
+/// Checks that the bytes decode to `expected`, or to an error that contains it; reads them as a whole and byte by byte.
 #[track_caller]
 fn check(encoded: &[u8], encodings: &str, limit: Limit, expected: Result<&[u8], &str>) {
     let trickle = Trickle { bytes: encoded, interrupted: false };
@@ -167,7 +167,7 @@ fn no_bytes_are_bytes_too() {
         check(&encoded, encodings, Limit::declared(0), Ok(&[]));
         check(&encoded, encodings, Limit::declared(1), Err("has 0 bytes, expected 1"));
     }
-    // A body that is not there is none of them, but it is one without an encoding.
+    // An empty body is not valid in any encoding, but is valid without one.
     for encoding in ["gzip", "deflate", "zstd", "br"] {
         check(&[], encoding, Limit::default(), Err("ends in the middle"));
     }
@@ -207,10 +207,10 @@ fn members_and_frames_may_follow_each_other() {
     let bytes = squares();
     let twice = [&bytes[..], &bytes].concat();
     check(&[gzip(&bytes), gzip(&[]), gzip(&bytes)].concat(), "gzip", Limit::default(), Ok(&twice));
-    // A skippable frame is none of the content.
+    // A skippable frame is not part of the content.
     let skippable = [&0x184D_2A50_u32.to_le_bytes()[..], &3_u32.to_le_bytes(), b"abc"].concat();
     check(&[zstd(&bytes), skippable, zstd(&bytes)].concat(), "zstd", Limit::default(), Ok(&twice));
-    // The others have no such thing.
+    // The other encodings have no such frames.
     check(&[zlib(&bytes), zlib(&bytes)].concat(), "deflate", Limit::default(), Err("more behind its end"));
     let br = from_hex(SQUARES_BR);
     check(&[br.clone(), br].concat(), "br", Limit::default(), Err("more behind its end"));
@@ -231,7 +231,7 @@ fn damage_is_found() {
     check(&zstd(&squares()), "gzip", Limit::default(), Err("is not valid gzip: "));
     check(&[0xFF; 20], "br", Limit::default(), Err("is not valid br: "));
     check(&[0xFF; 20], "deflate", Limit::default(), Err("is not valid deflate: "));
-    // A zlib stream that needs a dictionary.
+    // A zlib stream that requires a dictionary.
     check(&[0x78, 0x20, 0, 0, 0, 1, 0, 0], "deflate", Limit::default(), Err("is not valid deflate"));
 }
 
@@ -256,7 +256,7 @@ fn unknown_encodings_are_named() {
     check(&four, "gzip, gzip, gzip, gzip", Limit::default(), Ok(&squares()));
 }
 
-/// How much of a bomb comes out before it is refused.
+/// How much of a bomb is decoded before it is refused.
 fn exploded(encoded: &[u8], encodings: &str, limit: Limit) -> u64 {
     let mut decoder = decode(encoded, &names(encodings), limit).unwrap();
     let mut buffer = vec![0; 100_000];
@@ -284,7 +284,7 @@ fn bombs_are_stopped() {
         ("zstd", zstd(&zeros)),
         ("br", from_hex(ZEROS_BR)),
         ("zstd, gzip", gzip(&zstd(&zeros))),
-        // What is too large here is between the two.
+        // The bytes that are too many here are those between the two encodings.
         ("gzip, zstd", zstd(&gzip(&zeros))),
     ];
     for (encodings, bomb) in bombs {
@@ -294,7 +294,7 @@ fn bombs_are_stopped() {
         assert!(exploded(&bomb, encodings, absolute) <= 1 << 20, "{encodings}");
         assert_eq!(exploded(&bomb, encodings, Limit::declared(1000)), 0, "the last bytes come after the end");
         assert_eq!(exploded(&bomb, encodings, Limit::declared(200_000)), 100_000, "{encodings}");
-        // What really has that many bytes may have them, however small it was.
+        // Content that really has the declared number of bytes is accepted, however small its encoded form.
         let declared = Limit::declared(zeros.len() as u64);
         assert!(read_all(&bomb[..], encodings, declared).unwrap() == zeros, "{encodings}");
     }
@@ -302,7 +302,7 @@ fn bombs_are_stopped() {
 
 #[test]
 fn a_bomb_between_two_encodings_is_stopped() {
-    // 100 MiB of empty gzip members give nothing, and would cost all the same.
+    // 100 MiB of empty gzip members decode to nothing, but would cost time all the same.
     let member = gzip(&[]);
     let bomb = zstd(&member.repeat((100 << 20) / member.len()));
     for limit in [Limit::default(), Limit::declared(5)] {

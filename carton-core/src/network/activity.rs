@@ -1,9 +1,9 @@
-//! What a fetch and whoever watches it share.
+//! State shared between a fetch and the thread that watches it.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Counts what is fetched and carries the wish to stop, between the threads that fetch and the one that watches them.
+/// Counts fetched bytes and carries the request to stop, between the threads that fetch and the one that watches them.
 #[derive(Debug, Default)]
 pub struct Activity {
     stopped: AtomicBool,
@@ -12,27 +12,27 @@ pub struct Activity {
 }
 
 impl Activity {
-    /// Makes everything that blocks under this activity end soon, with [`NetworkError::Interrupted`](super::NetworkError).
+    /// Makes everything that blocks under this activity end soon with [`NetworkError::Interrupted`](super::NetworkError).
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it is to stop.
+    /// Whether a stop was requested.
     pub fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// `Break` when it is to stop.
+    /// `Break` once a stop was requested.
     pub fn control(&self) -> ControlFlow<()> {
         if self.is_stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// Bytes that came over the network.
+    /// The number of bytes received over the network.
     pub fn received(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
     }
 
-    /// Bytes that need not come, because an earlier attempt fetched them.
+    /// The number of bytes that need not be fetched, because an earlier attempt did.
     pub fn kept(&self) -> u64 {
         self.kept.load(Ordering::Relaxed)
     }

@@ -1,9 +1,9 @@
-//! What is shown of a URL.
+//! The form of a URL that may be shown.
 
 use url::Url;
 
-/// The URL as errors and logs show it: without user, password, query and fragment, each of which may hold a secret (signed URLs
-/// have theirs in the query).
+/// The URL as errors and logs show it: without user, password, query and fragment, each of which may hold a secret (signed URLs carry
+/// theirs in the query).
 pub(crate) fn address(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
@@ -11,8 +11,8 @@ pub(crate) fn address(url: &Url) -> String {
     format!("{}://{host}{port}{}{query}", url.scheme(), url.path())
 }
 
-/// Text that may be a URL as errors and logs show it: a URL as its `address`, anything else as it is. Of text that begins as a
-/// URL and is none only the scheme is shown, because there is no telling what in the rest is a password.
+/// Formats text that may be a URL for errors and logs: a URL as its `address`, other text unchanged. Of text that begins like a URL but
+/// cannot be parsed, only the scheme is shown, because any other part of it may be a password.
 ///
 /// ```
 /// use carton_core::shown_url;

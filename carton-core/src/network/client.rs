@@ -1,4 +1,4 @@
-//! Access to servers: the clients that connections belong to, by what they may be connected to.
+//! Access to servers: the HTTP clients that own the connections, separated by the addresses to which they may connect.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use super::private;
 use super::resolver::{Addresses, Resolver};
 use super::{NetworkError, NetworkOptions, Url, address, credentials};
 
-/// A host that does not even take the connection is given up sooner than one that works on an answer.
+/// A host that does not accept the connection is given up sooner than one that is preparing an answer.
 const LONGEST_CONNECT: Duration = Duration::from_secs(10);
 
 /// Access to HTTP servers, or the refusal of it. Clones share connections and limits.
@@ -24,7 +24,7 @@ pub(super) struct Inner {
     options: NetworkOptions,
     /// For servers that the user named.
     anywhere: Clients,
-    /// For servers that somebody else named. They share no connections with the others.
+    /// For servers that a carton named. They share no connections with the others.
     public: Clients,
     pub(super) named: Arc<NamedHosts>,
     machines: OnceLock<Vec<credentials::Machine>>,
@@ -33,24 +33,24 @@ pub(super) struct Inner {
 #[derive(Default)]
 struct Clients {
     http: OnceLock<reqwest::Client>,
-    /// Another one, because reading the certificates of this machine takes longer than a request to a server nearby.
+    /// A client of its own, because reading this machine's certificates takes longer than a request to a nearby server.
     https: OnceLock<reqwest::Client>,
 }
 
-/// Which servers requests may go to.
+/// The servers to which requests may go.
 #[derive(Clone, Debug)]
 enum Reach {
-    /// All of them: the user named them.
+    /// All servers: the user named them.
     Anywhere,
-    /// Those with public addresses, and the one that the carton came from.
+    /// Servers with public addresses, and the one from which the carton came.
     Public(Arc<CartonHost>),
 }
 
-/// The host that the user named to get a carton from.
+/// The host from which the user loads a carton.
 struct CartonHost {
-    /// As in the URL.
+    /// The host as written in the URL.
     name: Option<String>,
-    /// For links to this host only. Their connections may be to private addresses, so that no other request may use them.
+    /// For links to this host only. Its connections may lead to private addresses, so no other request may use them.
     clients: Clients,
 }
 
@@ -67,7 +67,7 @@ impl fmt::Debug for Inner {
 }
 
 impl Network {
-    /// Access under these options. Nothing is connected yet.
+    /// Access under these options. Opens no connection yet.
     pub fn new(options: NetworkOptions) -> Network {
         let (anywhere, public) = (Clients::default(), Clients::default());
         let (named, machines) = (Arc::default(), OnceLock::new());
@@ -75,12 +75,12 @@ impl Network {
         Network { inner, reach: Reach::Anywhere }
     }
 
-    /// The same access for URLs that a carton from `carton` names: it refuses servers with private addresses, also where a redirect
-    /// leads. Only the host of `carton` may have one, at any port: if it is an address or `localhost` itself, or if this network got an
-    /// answer for the user from the host at that address. A host that has not answered yet keeps the site-local addresses (RFC 1918, RFC
-    /// 4193) that it resolves to first.
+    /// Restricts access to what links of a carton from `carton` may use: servers with private addresses are refused, also where a
+    /// redirect leads. Only the host of `carton` may have one, at any port: if it is an address or `localhost` itself, or if this network
+    /// got an answer for the user from the host at that address. A host that has not answered yet keeps the site-local addresses (RFC
+    /// 1918, RFC 4193) that it resolves to first.
     ///
-    /// The names that a proxy is asked for are resolved by the proxy, so that only addresses in URLs and `localhost` are refused then.
+    /// A proxy resolves the names of its requests itself; with a proxy, only addresses in URLs and `localhost` are refused.
     #[must_use]
     pub fn public_only(&self, carton: &Url) -> Network {
         let carton_host = CartonHost { name: carton.host_str().map(str::to_owned), clients: Clients::default() };
@@ -123,7 +123,7 @@ impl Network {
         Ok(slot.get_or_init(|| client))
     }
 
-    /// Records the addresses of all servers on the way to what the user asked for. An address on a way that led nowhere does not count.
+    /// Records the addresses of all servers on the way to an answer for the user. Addresses on a way that failed are not recorded.
     pub(super) fn note_answer(&self, hops: &[(Url, Option<SocketAddr>)]) {
         if !matches!(self.reach, Reach::Anywhere) {
             return;
@@ -141,24 +141,24 @@ fn check_public(url: &Url) -> Result<(), NetworkError> {
     let refuse = |at: String| Err(NetworkError::Private { url: address(url), at });
     match (private::of_url(url), url.host_str()) {
         (Some(at), _) => refuse(at),
-        // It may have a private address, because the user named it, but not for this.
+        // The proxy may have a private address because the user named it, but not for this purpose.
         (None, Some(host)) if private::proxies().contains(host) => refuse("the host of a proxy".to_owned()),
         (None, _) => Ok(()),
     }
 }
 
-/// What sends requests to URLs of this URL's scheme.
+/// The client for URLs of this URL's scheme.
 ///
 /// # Errors
 /// The library cannot be set up; for `https`, there are no certificates to trust.
 fn http_client(options: &NetworkOptions, url: &Url, resolver: Resolver) -> Result<reqwest::Client, NetworkError> {
-    // Fails when the program chose a provider before us, which is then used.
+    // Fails if the program installed a provider before; that one is then used.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = reqwest::Client::builder()
         .user_agent(concat!("carton/", env!("CARGO_PKG_VERSION")))
-        // Less than the time for the whole answer, so that the error says what could not be reached.
+        // Less than the time for the whole answer, so that the error names the host that could not be reached.
         .connect_timeout((options.idle_timeout / 2).min(LONGEST_CONNECT))
-        // Followed here: the library would not refuse to give up encryption, and tells its own errors with URLs.
+        // Redirects are followed by this module: the library would allow one from `https` to `http`, and its errors show URLs.
         .redirect(reqwest::redirect::Policy::none())
         .referer(false)
         .dns_resolver(resolver);
@@ -166,7 +166,7 @@ fn http_client(options: &NetworkOptions, url: &Url, resolver: Resolver) -> Resul
     let builder = if needs_certificates { builder } else { builder.tls_certs_only([]) };
     builder.build().map_err(|error| {
         let reason = crate::causes::in_one_line(&error);
-        // A small container has no certificates, and may need none.
+        // A small container may have no certificates, and may need none.
         if needs_certificates {
             NetworkError::NoTls { url: address(url), reason }
         } else {

@@ -2,18 +2,18 @@
 
 use std::ops::Range;
 
-/// What a `Content-Range` says about the file.
+/// The statement of a `Content-Range` about the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ContentRange {
-    /// `bytes 0-99/200`: these bytes (the end is behind the last one) of so many.
+    /// `bytes 0-99/200`: this range (its end exclusive) of a file of `total` bytes.
     Part { range: Range<u64>, total: u64 },
-    /// `bytes */200`: none of so many.
+    /// `bytes */200`: no range of a file of `total` bytes.
     Unsatisfied { total: u64 },
 }
 
 impl ContentRange {
-    /// `None` for everything that is not exactly of these two forms, a range outside of the file, and an unknown length: a part
-    /// whose file has no known length cannot be told from a part of another version.
+    /// Returns `None` for everything that has not exactly one of these two forms, for a range outside of the file, and for an unknown
+    /// length: a part of a file of unknown length cannot be told from a part of another version.
     pub(super) fn parse(text: &str) -> Option<ContentRange> {
         let (unit, rest) = text.trim().split_once(' ')?;
         let (range, total) = rest.trim_start().split_once('/')?;
@@ -30,12 +30,12 @@ impl ContentRange {
     }
 }
 
-/// Digits only: `parse` alone would take a plus sign too.
+/// Accepts digits only: `str::parse` alone would accept a plus sign.
 pub(super) fn number(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
-/// A range as HTTP writes it, with its last byte: `0-99`.
+/// A range in HTTP's form, with the last byte included: `0-99`.
 pub(super) fn inclusive(range: &Range<u64>) -> String {
     match range.end.checked_sub(1) {
         Some(last) if last >= range.start => format!("{}-{last}", range.start),

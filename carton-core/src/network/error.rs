@@ -1,14 +1,14 @@
-//! Why something could not be fetched.
+//! The errors of the network.
 
 use std::time::Duration;
 
 use super::{Credentials, CredentialsSent, HttpStatus, Url};
 
-/// Why something could not be fetched. URLs are shown as their address alone.
+/// Why a fetch failed. URLs are shown as their address alone.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetworkError {
-    /// It is not in the cache, and the network may not be used.
+    /// The file is not in the cache, and the network may not be used.
     #[error("`{url}` is not in the cache, and the network is not to be used")]
     Offline {
         /// The address.
@@ -23,7 +23,7 @@ pub enum NetworkError {
     /// The URL cannot be used.
     #[error("`{url}` {reason}")]
     Url {
-        /// As much of it as may be shown.
+        /// The part of the URL that may be shown.
         url: String,
         /// What is wrong with it.
         reason: String,
@@ -31,11 +31,11 @@ pub enum NetworkError {
     /// The server cannot be reached, or the connection broke.
     #[error("cannot {action} `{url}`")]
     Connection {
-        /// What was tried: "find the host of", "connect to", "get an answer from", "read".
+        /// The attempted action: "find the host of", "connect to", "get an answer from", "read".
         action: &'static str,
         /// The address.
         url: String,
-        /// What went wrong.
+        /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
@@ -44,10 +44,10 @@ pub enum NetworkError {
     Private {
         /// The address of the URL.
         url: String,
-        /// Where it leads: an address, or what is there.
+        /// The private address, or a description of the target.
         at: String,
     },
-    /// The server's certificate is not trusted, or it speaks no TLS that is spoken here.
+    /// The server's certificate is not trusted, or the server and this program share no TLS version.
     #[error("cannot make a secure connection to `{url}`")]
     Tls {
         /// The address.
@@ -55,7 +55,7 @@ pub enum NetworkError {
         /// What is wrong.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// This machine trusts no server, because it has no certificates of those who vouch for them.
+    /// This machine trusts no server, because it has no certificates of certification authorities.
     #[error("cannot make a secure connection to `{url}`: {reason}")]
     NoTls {
         /// The address.
@@ -63,25 +63,25 @@ pub enum NetworkError {
         /// What is missing.
         reason: String,
     },
-    /// The server sent nothing, or next to nothing, for too long.
+    /// The server sent nothing, or almost nothing, for too long.
     #[error("`{url}` sent {} in {} s", if *found == 0 { "nothing".to_owned() } else { format!("only {found} bytes") },
         after.as_secs_f32())]
     Stalled {
         /// The address.
         url: String,
-        /// How long it was waited for.
+        /// How long the request waited.
         after: Duration,
-        /// How many bytes came meanwhile.
+        /// How many bytes arrived during that time.
         found: u64,
     },
-    /// The server refused.
+    /// The server answered with an error status.
     #[error("`{url}` answered {status}")]
     Status {
         /// The address.
         url: String,
         /// The status code and its meaning.
         status: HttpStatus,
-        /// How long the server asks to wait.
+        /// How long the server asks clients to wait.
         retry_after: Option<Duration>,
         /// Which credentials were sent.
         credentials: CredentialsSent,
@@ -91,45 +91,45 @@ pub enum NetworkError {
     Credentials {
         /// The address.
         url: String,
-        /// Where the token comes from.
+        /// The source of the token.
         from: String,
-        /// What is wrong with it, without what it says.
+        /// A description of the problem that does not contain the token.
         reason: String,
     },
-    /// The server led from one URL to the next without end.
+    /// The server redirected too often.
     #[error("`{url}` leads over more than {limit} redirects")]
     Redirects {
-        /// The address that was asked for.
+        /// The requested address.
         url: String,
-        /// How many are followed.
+        /// The largest number of redirects that are followed.
         limit: usize,
     },
-    /// The server leads to where nobody should follow.
+    /// A redirect that must not be followed.
     #[error("`{url}` leads to `{to}`, {reason}")]
     Redirect {
-        /// The address that leads there.
+        /// The address whose answer is the redirect.
         url: String,
-        /// The address it leads to, or its scheme.
+        /// The target's address, or only its scheme.
         to: String,
-        /// Why it is not followed.
+        /// Why the redirect is not followed.
         reason: &'static str,
     },
-    /// The server sends files as a whole only.
+    /// The server sends only whole files.
     #[error("the server of `{url}` sends no parts of files")]
     NoRanges {
         /// The address.
         url: String,
-        /// How many bytes the whole file has, where the server told.
+        /// The length of the whole file in bytes, if the server stated it.
         length: Option<u64>,
     },
-    /// The server answered something else than was asked for.
+    /// The answer does not fit the request.
     #[error("`{url}`: expected {expected}, found {found}")]
     Answer {
         /// The address.
         url: String,
-        /// What was asked for.
+        /// What was requested.
         expected: String,
-        /// What was sent.
+        /// What the server sent.
         found: String,
     },
     /// The body ended early.
@@ -137,12 +137,12 @@ pub enum NetworkError {
     Cut {
         /// The address.
         url: String,
-        /// How many bytes were to come.
+        /// The expected number of bytes.
         expected: u64,
-        /// How many came.
+        /// The number of bytes received.
         found: u64,
     },
-    /// The file at the URL is another one than at the first request.
+    /// The file at the URL is no longer the version of the first request.
     #[error("`{url}` changed meanwhile: expected {expected}, found {found}")]
     Changed {
         /// The address.
@@ -152,7 +152,7 @@ pub enum NetworkError {
         /// The version now.
         found: String,
     },
-    /// More was sent than is accepted.
+    /// The server sent more than the limit.
     #[error("`{url}`: at most {limit} bytes are accepted")]
     TooLarge {
         /// The address.
@@ -160,10 +160,10 @@ pub enum NetworkError {
         /// The limit.
         limit: u64,
     },
-    /// The caller does not want it any more.
+    /// The caller cancelled the work.
     #[error("interrupted")]
     Interrupted,
-    /// A mistake in this library, or no resources to work with.
+    /// A bug in this library, or a lack of system resources.
     #[error("internal error: {0}")]
     Internal(String),
 }
@@ -173,7 +173,7 @@ impl NetworkError {
         Self::Internal(what.into())
     }
 
-    /// What the user can do about it, where there is something.
+    /// What the user can do about the error, if anything.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Offline { .. } => Some("allow the network, or fetch it once while it is allowed".to_owned()),
@@ -199,7 +199,7 @@ impl NetworkError {
     }
 }
 
-/// What to do when a server gives nothing without credentials, or without better ones.
+/// The hint for a server that demands credentials, or better ones.
 fn access_hint(url: &str, credentials: &CredentialsSent) -> String {
     match credentials {
         CredentialsSent::From(from) => return format!("the server does not accept the credentials from {from}"),
@@ -220,8 +220,8 @@ fn access_hint(url: &str, credentials: &CredentialsSent) -> String {
     )
 }
 
-/// Whether the resolver says that there is no such host, rather than that it got no answer. It says so in words only, and each C
-/// library in its own; a wrong guess costs a few attempts more or less.
+/// Whether the resolver says that there is no such host, rather than that it got no answer. It says so only in words, which differ
+/// between C libraries; a wrong guess costs a few attempts more or fewer.
 fn is_unknown_host(text: &str) -> bool {
     ["not known", "nodename nor servname", "does not resolve", "No address associated"]
         .iter()

@@ -1,4 +1,4 @@
-//! What kept a request from an answer, told from the errors of the HTTP library.
+//! Translates the errors of the HTTP library into the reasons for which a request or its body failed.
 
 use std::error::Error;
 use std::io;
@@ -24,7 +24,7 @@ pub(super) fn of_request(url: String, error: reqwest::Error) -> NetworkError {
     NetworkError::Connection { action, url, source: cause(error) }
 }
 
-/// The error of a body that broke off. `url` is an address; `expected` and `found` are bytes of the body.
+/// The error of a body that ended early. `url` is an address; `expected` and `found` are bytes of the body.
 pub(super) fn of_body(url: String, error: reqwest::Error, expected: Option<u64>, found: u64) -> NetworkError {
     let error = error.without_url();
     let ended = find::<io::Error>(&error).is_some_and(|error| error.kind() == io::ErrorKind::UnexpectedEof);
@@ -34,7 +34,7 @@ pub(super) fn of_body(url: String, error: reqwest::Error, expected: Option<u64>,
     }
 }
 
-/// The error without the layers above the operating system's, which say nothing more to anybody.
+/// The error without the layers above the operating system's, which add no information.
 fn cause(error: reqwest::Error) -> Box<dyn Error + Send + Sync> {
     match find::<io::Error>(&error) {
         Some(found) => match (found.raw_os_error(), found.get_ref()) {
@@ -54,7 +54,7 @@ fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a 
     chain(error).find_map(|cause| cause.downcast_ref())
 }
 
-/// An error and its causes, with those that an `io::Error` hides.
+/// An error and its causes, including those inside an `io::Error`, which its `source` skips.
 fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |&error| match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
         Some(inner) => Some(inner as &(dyn Error + 'static)),

@@ -1,5 +1,5 @@
-//! What the fuzz targets need of this module's parsers. Callers get at them only by a request, which is too slow for fuzzing and
-//! needs a server. `cargo fuzz` alone sets `cfg(fuzzing)`, so that this is no part of the API.
+//! Entry points for the fuzz targets of this module's parsers. Other callers reach them only through a request, which needs a server and
+//! is too slow for fuzzing. Only `cargo fuzz` sets `cfg(fuzzing)`, so this is not part of the API.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
@@ -9,10 +9,11 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{Credentials, NetrcFile, NetworkError, NetworkOptions, Reply, Request, address, retry_after as wait};
 
-/// The answer to `request` with this head and no body. Headers that HTTP cannot have are left out, as no server's answer has them.
+/// Parses the answer to `request` with this head and no body. Leaves out headers that HTTP does not allow, because no server's answer can
+/// have them.
 ///
 /// # Errors
-/// The answer is not one to this request.
+/// The answer does not fit the request.
 pub fn reply(status: u16, headers: &[(String, Vec<u8>)], request: &Request<'_>) -> Result<Reply, NetworkError> {
     let headers: HeaderMap = headers
         .iter()
@@ -24,7 +25,7 @@ pub fn reply(status: u16, headers: &[(String, Vec<u8>)], request: &Request<'_>) 
     Reply::of_head(address(request.url), status, &headers, request, &NetworkOptions::default())
 }
 
-/// How long a `Retry-After` asks to wait from `now` on.
+/// The waiting time from `now` on that a `Retry-After` asks for.
 pub fn retry_after(text: &str, now: SystemTime) -> Option<Duration> {
     wait::parse(text, now)
 }

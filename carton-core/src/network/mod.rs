@@ -1,21 +1,22 @@
 //! HTTP as Carton uses it: ranges of files that must not change meanwhile, with limits on waiting and on retries.
 //!
-//! Knows nothing of cartons or of the cache. Requests run on threads of their own, so that blocking code and any async runtime can
-//! use them. A server is not trusted: what it answers is compared with what was asked for, and nothing it says is allocated for.
+//! This layer knows neither cartons nor the cache. Requests run on its own threads, so that blocking code and any async runtime can use
+//! it. A server is not trusted: its answers are compared with the request, and no size that it states is allocated in advance.
 //!
-//! - **Parts.** An answer is the part that was asked for, or the whole file, or an error: a 206 needs one `Content-Range` with that
-//!   range and a length ([RFC 9110], section 14). Servers that do not know ranges counted from the end are asked by position.
-//! - **Versions.** All parts of a file have the same `ETag`, `Last-Modified` and length as far as the server tells them, asked for by
-//!   `If-Range`. Another one is [`NetworkError::Changed`], and its body is not read.
-//! - **Encodings.** Parts are asked for as they are, and encoded ones refused: their bytes are others. Whole files may come encoded.
-//! - **Waiting.** A server has the idle timeout for its answer, over all of its headers, and again for each 1 KiB of the body.
-//! - **Retries.** What may pass (a broken connection, a stall, 408, 425, 429, 500, 502, 503, 504) is tried again after pauses that
-//!   double and differ, or that the server asked for, 30 s at most. Only 256 KiB of new bytes make up for failures.
-//! - **Redirects** are followed, from `https` to `https` only, and neither in a circle nor too often.
+//! - **Parts.** The answer is the requested part, or the whole file, or an error: a 206 needs one `Content-Range` with that range and a
+//!   length ([RFC 9110], section 14). Servers that do not support ranges counted from the end are asked by position.
+//! - **Versions.** All parts of a file must have the same `ETag`, `Last-Modified` and length, as far as the server states them; requests
+//!   carry an `If-Range`. A different version is [`NetworkError::Changed`], and its body is not read.
+//! - **Encodings.** Parts are requested without content encoding, and encoded parts are refused, because their bytes differ. Whole files
+//!   may come encoded.
+//! - **Waiting.** A server has the idle timeout for all the headers of its answer, and again for each 1 KiB of the body.
+//! - **Retries.** Transient failures (a broken connection, a stall, 408, 425, 429, 500, 502, 503, 504) are retried after pauses that
+//!   double and vary, or that the server asked for, 30 s at most. Only 256 KiB of new bytes reset the count of failures.
+//! - **Redirects** are followed, from `https` to `https` only, neither in a circle nor more often than the limit.
 //! - **Private addresses** are refused by a [`Network::public_only`], at every hop, and by the address that is connected to.
-//! - **Credentials** go to the scheme, host and port that were asked for, see [`Credentials`].
-//! - **Secrets.** What is shown of a URL, in errors and records of every level, is its [`address`]: without user, password and query.
-//!   Types that hold a URL or a credential have a `Debug` form of their own.
+//! - **Credentials** go only to the scheme, host and port of the requested URL, see [`Credentials`].
+//! - **Secrets.** Errors and log records of every level show a URL as its [`address`]: without user, password and query. Types that hold
+//!   a URL or a credential have their own `Debug` form.
 //!
 //! Without the feature `remote` every request is refused, and nothing of the HTTP library is compiled.
 //!
@@ -86,7 +87,7 @@ pub use version::Version;
 #[cfg(not(feature = "remote"))]
 pub use without::{Network, Reply};
 
-/// How often a blocking caller looks whether it is still wanted.
+/// Interval at which a blocking caller checks whether its work was cancelled.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 impl Network {
@@ -95,15 +96,15 @@ impl Network {
         self.options().offline
     }
 
-    /// The attempts at one request, under the limits of the options.
+    /// The retry state of one request, under the limits of the options.
     pub fn retries(&self) -> Retries {
         Retries::new(self.options())
     }
 
-    /// Runs a future on the network's threads and waits for it, looking every now and then whether it is still wanted.
+    /// Runs a future on the network's threads and waits for it, checking regularly whether the work is still wanted.
     ///
     /// # Errors
-    /// Those of the future; [`NetworkError::Interrupted`] when `wanted` breaks.
+    /// Those of the future; [`NetworkError::Interrupted`] when `wanted` returns `Break`.
     pub fn wait<T: Send + 'static, E: From<NetworkError> + Send + 'static>(
         &self,
         wanted: &dyn Fn() -> ControlFlow<()>,
@@ -129,10 +130,10 @@ impl Network {
     }
 }
 
-/// The threads that all requests of this process run on.
+/// The runtime whose threads run all requests of this process.
 ///
 /// # Errors
-/// The operating system gives no threads.
+/// The operating system cannot start threads.
 pub(crate) fn runtime() -> Result<&'static Runtime, NetworkError> {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     if let Some(runtime) = RUNTIME.get() {

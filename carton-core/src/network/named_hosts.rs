@@ -1,7 +1,7 @@
-//! Hosts that the user named, and the private addresses at which links of a carton from there may find them.
+//! The hosts that the user named, and the private addresses at which links of a carton from such a host may reach it.
 //!
-//! The name of a host is no reason to trust its address: the owner of the name can let it resolve to another address at any time. So
-//! each private address counts by itself, and only if the carton came from it.
+//! The name of a host is no reason to trust its address: the owner of the name can let it resolve to another address at any time. So each
+//! private address counts by itself, and only if the carton came from it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -9,27 +9,27 @@ use std::sync::{Mutex, PoisonError};
 
 use super::private::{PrivateName, allowed_of, is_private, is_site_local};
 
-/// What requests of the user showed about hosts.
+/// What the user's requests revealed about hosts.
 #[derive(Default)]
 pub(super) struct NamedHosts(Mutex<BTreeMap<String, NamedHost>>);
 
 #[derive(Default)]
 struct NamedHost {
-    /// Private addresses that the name resolved to for requests of the user.
+    /// Private addresses to which the name resolved for the user's requests.
     resolved: BTreeSet<IpAddr>,
-    /// Private addresses that links may lead to. `None` until the host has answered or is looked up for a link.
+    /// Private addresses to which links may lead. `None` until the host has answered or is looked up for a link.
     usable: Option<BTreeSet<IpAddr>>,
 }
 
 impl NamedHosts {
-    /// Records what a host resolved to for a request of the user.
+    /// Records the addresses to which a host resolved for a request of the user.
     pub(super) fn note_resolved(&self, host: &str, found: &[SocketAddr]) {
         let private = found.iter().map(SocketAddr::ip).filter(|address| is_private(*address));
         self.with(host, |named| named.resolved.extend(private));
     }
 
-    /// Records that a request of the user was answered over a connection to this address. It counts only if the host resolved to it: a
-    /// connection to a proxy has the address of the proxy.
+    /// Records that a request of the user was answered over a connection to this address. The address counts only if the host resolved to
+    /// it: a connection through a proxy has the proxy's address.
     pub(super) fn note_answer(&self, host: &str, address: Option<IpAddr>) {
         self.with(host, |named| {
             let served = address.filter(|address| named.resolved.contains(address));
@@ -37,10 +37,10 @@ impl NamedHosts {
         });
     }
 
-    /// The addresses that a link to this host may lead to, of those that were found.
+    /// The addresses, of those found, to which a link to this host may lead.
     ///
-    /// A carton that is opened from the cache needs no request. Then the site-local addresses of the first lookup are kept as those of
-    /// the host.
+    /// A carton that is opened from the cache needs no request, so its host may not have answered. Then the site-local addresses of the
+    /// first lookup are kept as those of the host.
     pub(super) fn usable(&self, host: &str, found: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, PrivateName> {
         self.with(host, |named| {
             let site_local = || found.iter().map(SocketAddr::ip).filter(|address| is_site_local(*address)).collect();
@@ -80,7 +80,7 @@ mod tests {
         assert_eq!(usable(&hosts, &["10.0.0.2"]).unwrap_err(), "10.0.0.2 is a private address");
         assert_eq!(usable(&hosts, &["127.0.0.1"]).unwrap_err(), "127.0.0.1 is a private address");
         assert!(hosts.usable("b.corp", addresses(&["127.0.0.1"])).is_err());
-        // Loopback too, if the carton came from there.
+        // A loopback address counts too, if the carton came from it.
         hosts.note_answer("a.corp", "127.0.0.1".parse().ok());
         assert_eq!(usable(&hosts, &["127.0.0.1"]).unwrap(), addresses(&["127.0.0.1"]));
     }

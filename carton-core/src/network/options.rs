@@ -1,4 +1,4 @@
-//! What requests may cost.
+//! Limits and permissions of requests.
 
 use std::time::Duration;
 
@@ -7,19 +7,19 @@ use super::Credentials;
 /// Limits and permissions of all requests. Build it from the default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkOptions {
-    /// Refuses every request. That is about this library's own requests, not about what a model does.
+    /// Refuses every request. This concerns only the library's own requests, not what a model does.
     pub offline: bool,
     /// How long a server may take to answer, and to send each further 1 KiB of a body.
     pub idle_timeout: Duration,
-    /// How often a request that made no progress is sent again.
+    /// How many times a request is retried without progress in between.
     pub max_retries: u32,
-    /// The pause before the first retry. It doubles with each further one.
+    /// The pause before the first retry. It doubles with each further retry.
     pub first_pause: Duration,
-    /// How many redirects are followed.
+    /// The largest number of redirects that are followed.
     pub max_redirects: usize,
-    /// How many ranges of one file are fetched at once.
+    /// The number of ranges of one file that are fetched at once.
     pub n_ranges: usize,
-    /// Who we are to servers.
+    /// The credentials for servers.
     pub credentials: Credentials,
 }
 

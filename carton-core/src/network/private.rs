@@ -1,8 +1,8 @@
-//! Which addresses are private. Pure.
+//! Decides which addresses are private. Pure.
 //!
-//! A link that somebody else wrote must not make this machine ask servers that only this machine or its network can reach: that is
-//! how a cloud's metadata service is made to tell its secrets. So the address that is connected to is looked at, not only the name:
-//! a name can resolve to another address the next time it is asked for.
+//! A link in a foreign carton must not make this machine send requests to servers that only it or its network can reach: that is how a
+//! cloud's metadata service is made to reveal its secrets. So the check applies to the address that is connected to, not only to the
+//! name: a name can resolve to another address at the next lookup.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -11,10 +11,11 @@ use url::Host;
 
 use super::Url;
 
-/// Whether an address is this machine's, or one of a private network, or no address of a single machine at all.
+/// Whether an address belongs to this machine, to a private network, or to no single machine at all.
 ///
 /// These are the blocks of the IANA special-purpose address registries (RFC 6890) that are not globally reachable, except those for
-/// documentation, which no machine has. 192.88.99.0/24, which the registries no longer judge, counts too. An IPv6 address that stands for an IPv4 address is what that one is.
+/// documentation, which no machine has. 192.88.99.0/24, which the registries no longer judge, counts too. An IPv6 address that stands for
+/// an IPv4 address is private if that one is.
 pub(crate) fn is_private(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_private_v4(address),
@@ -47,16 +48,16 @@ fn is_private_v6(address: Ipv6Addr) -> bool {
         is_private_v4(Ipv4Addr::new(a, b, c, d))
     };
     match address.segments() {
-        // Unspecified and loopback are among those that stand for IPv4 addresses of 0.0.0.0/8.
+        // The unspecified and the loopback address are among those that stand for IPv4 addresses in 0.0.0.0/8.
         [0, 0, 0, 0, 0, 0, high, low] | [0, 0, 0, 0, 0, 0xFFFF, high, low] => embedded(high, low),
         // Translated (RFC 2765).
         [0, 0, 0, 0, 0xFFFF, 0, high, low] => embedded(high, low),
-        // NAT64 (RFC 6052), and such for use within a network (RFC 8215).
+        // NAT64 (RFC 6052), and its form for use within a network (RFC 8215).
         [0x64, 0xFF9B, 0, 0, 0, 0, high, low] => embedded(high, low),
         [0x64, 0xFF9B, 1, ..] => true,
         // Discard-only (RFC 6666); benchmarks (RFC 5180); identifiers of segment routing (RFC 9602).
         [0x100, 0, 0, 0, ..] | [0x2001, 2, 0, ..] | [0x5F00, ..] => true,
-        // 6to4 has the IPv4 address behind its prefix; Teredo has the server's there, and the client's inverted at the end.
+        // 6to4 has the IPv4 address after its prefix; Teredo has the server's address there, and the client's, inverted, at the end.
         [0x2002, ..] => embedded(second, third),
         [0x2001, 0, ..] => embedded(third, fourth) || embedded(!seventh, !eighth),
         // Unique local; link-local and what was site-local; multicast.
@@ -64,20 +65,20 @@ fn is_private_v6(address: Ipv6Addr) -> bool {
     }
 }
 
-/// Whether an address is one that a site gives to its own machines (RFC 1918, RFC 4193). Metadata services of clouds have none of them,
-/// except two in IPv6 that are left out.
+/// Whether a site assigns this address to its own machines (RFC 1918, RFC 4193). The metadata services of clouds have no such address,
+/// except two in IPv6, which are left out.
 pub(super) fn is_site_local(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => address.is_private(),
         IpAddr::V6(address) => match address.segments() {
-            // Amazon's and Google's.
+            // Those of Amazon and Google.
             [0xFD00, 0xEC2, ..] | [0xFD20, 0xCE, ..] => false,
             [first, ..] => first & 0xFE00 == 0xFC00,
         },
     }
 }
 
-/// Why this URL's host is known to be private without a lookup: it is a private address, or it names this machine.
+/// The reason why this URL's host is known to be private without a lookup: it is a private address, or it names this machine.
 pub(super) fn of_url(url: &Url) -> Option<String> {
     match url.host()? {
         Host::Ipv4(address) => is_private(address.into()).then(|| address.to_string()),
@@ -86,7 +87,7 @@ pub(super) fn of_url(url: &Url) -> Option<String> {
     }
 }
 
-/// Whether a host is an address, or a name that no resolver decides about (RFC 6761).
+/// Whether a host is an address, or a name that resolvers do not decide (RFC 6761).
 pub(super) fn is_fixed(host: &str) -> bool {
     names_this_machine(host) || host.starts_with('[') || host.parse::<Ipv4Addr>().is_ok()
 }
@@ -96,14 +97,14 @@ fn names_this_machine(name: &str) -> bool {
     name == "localhost" || name.ends_with(".localhost")
 }
 
-/// A name has private addresses only.
+/// All addresses of a name are private.
 #[derive(Debug, thiserror::Error)]
 #[error("{address} is a private address")]
 pub(super) struct PrivateName {
     pub(super) address: IpAddr,
 }
 
-/// The addresses that may be connected to: public ones, and those that are `usable` though private.
+/// The addresses that may be connected to: public ones, and private ones that are `usable`. An error if all are refused.
 pub(super) fn allowed_of(
     addresses: impl IntoIterator<Item = SocketAddr>,
     usable: impl Fn(IpAddr) -> bool,
@@ -116,7 +117,7 @@ pub(super) fn allowed_of(
     }
 }
 
-/// The hosts of the proxies that the environment names, for which the HTTP library looks in the same variables.
+/// The hosts of the proxies in the environment; the HTTP library reads the same variables.
 pub(super) fn proxies() -> BTreeSet<String> {
     let variables = ["ALL_PROXY", "all_proxy", "HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"];
     variables.into_iter().filter_map(|variable| proxy_host(&std::env::var(variable).ok()?)).collect()

@@ -1,4 +1,4 @@
-//! Small parts of files, whole in memory.
+//! Reads small parts of files into memory.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,28 +8,28 @@ use super::{Activity, Extent, Network, NetworkError, Part, Request, Url, Version
 /// A part of a file in memory.
 #[derive(Clone, Debug)]
 pub struct Fetched {
-    /// Its bytes; none when the known version is still the server's.
+    /// The bytes; empty if the server still has the known version.
     pub bytes: Vec<u8>,
-    /// Which part they are.
+    /// The part of the file that they are.
     pub extent: Extent,
-    /// The version of the file they are from.
+    /// The version of the file that they belong to.
     pub version: Version,
-    /// The content encodings of the bytes, in the order they were applied; always none for parts.
+    /// The content encodings of the bytes, in the order they were applied; always empty for parts.
     pub encodings: Vec<String>,
 }
 
-/// What [`Network::read`] is to read.
+/// The arguments of [`Network::read`].
 #[derive(Clone)]
 pub struct Wanted {
     /// The file.
     pub url: Url,
-    /// The part of it.
+    /// The requested part.
     pub part: Part,
-    /// The version it must have, if one is known.
+    /// The version that the file must have, if one is known.
     pub version: Option<Version>,
-    /// The version that need not be sent again.
+    /// A version that the server need not send again.
     pub known: Option<Version>,
-    /// The most bytes that are accepted.
+    /// The largest number of bytes that is accepted.
     pub limit: u64,
 }
 
@@ -42,14 +42,14 @@ impl fmt::Debug for Wanted {
 }
 
 impl Network {
-    /// Reads a part of a file into memory, trying again where that may help. Blocks.
+    /// Reads a part of a file into memory, with retries where they may help. Blocks.
     ///
-    /// The end of a file is asked for as such, and from servers that do not understand that by its position. What a server
-    /// without ranges answers, the whole file, is read if it is within the limit.
+    /// The end of a file is requested as a suffix, or by its position from servers that do not support suffixes. A server without ranges
+    /// sends the whole file; it is read if it is within the limit.
     ///
     /// # Errors
-    /// As [`Network::send`], after the retries; [`NetworkError::NoRanges`] when a part was asked for and the server has but a
-    /// whole file beyond the limit; [`NetworkError::TooLarge`]; [`NetworkError::Interrupted`] when `activity` stops.
+    /// As [`Network::send`], after the retries; [`NetworkError::NoRanges`] if a part was requested and the server offers only a whole
+    /// file beyond the limit; [`NetworkError::TooLarge`]; [`NetworkError::Interrupted`] when `activity` stops.
     pub fn read(&self, wanted: Wanted, activity: &Arc<Activity>) -> Result<Fetched, NetworkError> {
         let (network, shared) = (self.clone(), activity.clone());
         self.wait(&|| activity.control(), async move {
@@ -63,7 +63,7 @@ impl Network {
         })
     }
 
-    /// Reads the end of a file from a server that knows ranges, but only those with a beginning, as some object stores do.
+    /// Reads the end of a file from a server that supports only ranges with a start, as some object stores do.
     async fn read_end(
         &self,
         wanted: &Wanted,
@@ -73,10 +73,10 @@ impl Network {
     ) -> Result<Fetched, NetworkError> {
         tracing::debug!("{refused}; asking for the first byte instead, to learn the length");
         let first = match self.read_part(wanted, &Part::Range(0..1), activity).await {
-            // The whole file if it is small, or that it was not modified.
+            // The whole file if it is small, or the answer that it was not modified.
             Ok(fetched) if !matches!(fetched.extent, Extent::Part { .. }) => return Ok(fetched),
             Ok(fetched) => fetched,
-            // What the server said first was not about the end, then.
+            // So the first refusal was not about the suffix.
             Err(NetworkError::Status { .. }) => return Err(refused),
             Err(error) => return Err(error),
         };
@@ -112,7 +112,7 @@ impl Network {
         let too_large = || {
             let url = address(&wanted.url);
             match part {
-                // It may know ranges that have a beginning.
+                // The server may support ranges with a start.
                 Part::Suffix(n_bytes) if is_unasked && accepts_ranges => NetworkError::Answer {
                     url,
                     expected: format!("the last {n_bytes} bytes"),
@@ -138,7 +138,7 @@ impl Network {
     }
 }
 
-/// Whether an error may come from a server that does not know ranges that are counted from the end.
+/// Whether an error may come from a server that does not support suffixes.
 fn is_about_suffixes(error: &NetworkError) -> bool {
     match error {
         NetworkError::Status { status, .. } => matches!(status.code(), 400 | 416 | 501),

@@ -1,4 +1,4 @@
-//! Where a redirect leads, and whether it may be followed. Pure.
+//! Decides where a redirect leads, and whether it may be followed. Pure.
 
 use super::{NetworkError, Url, address};
 
@@ -14,12 +14,12 @@ impl Redirects {
         Redirects { seen: vec![first.clone()], limit }
     }
 
-    /// The URL that `location`, found in the answer of the latest hop, leads to. User and password in it are dropped: credentials
-    /// come from the user, not from a server.
+    /// The URL to which `location` leads, which is in the answer of the latest hop. Removes user and password from it: credentials come
+    /// from the user, not from a server.
     ///
     /// # Errors
-    /// It is no URL, leads in a circle, to an unencrypted connection from an encrypted one, or to something else than HTTP;
-    /// there were enough redirects.
+    /// It is not a URL, leads in a circle, from an encrypted connection to an unencrypted one, or to something other than HTTP; or the
+    /// limit of redirects is reached.
     pub(super) fn follow(&mut self, location: &[u8]) -> Result<Url, NetworkError> {
         let (Some(first), Some(latest)) = (self.seen.first(), self.seen.last()) else {
             return Err(NetworkError::internal("a redirect without a request"));
@@ -34,7 +34,7 @@ impl Redirects {
             ("https", "http") => return Err(refuse(address(&next), "which is not encrypted as `https` is")),
             (_, scheme) => return Err(refuse(format!("{scheme}:"), "which is neither `http` nor `https`")),
         }
-        // An http URL always has a host, so that removing user and password cannot fail.
+        // An HTTP URL always has a host, so removing user and password cannot fail.
         let _ = next.set_username("");
         let _ = next.set_password(None);
         next.set_fragment(None);

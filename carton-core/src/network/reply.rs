@@ -1,4 +1,4 @@
-//! One answer: what its head says, checked against what was asked for, and its body as it comes.
+//! One answer: its head, compared with the request, and its body as it arrives.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -9,31 +9,31 @@ use reqwest::header::{self, HeaderMap, HeaderName};
 use super::content_range::{ContentRange, inclusive, number};
 use super::{CredentialsSent, Extent, NetworkError, NetworkOptions, Part, Request, Version, failure, send};
 
-/// A body that is slower than this many bytes per idle timeout has stalled: were one byte enough, a server could keep us for as
-/// many timeouts as the file has bytes.
+/// A body that sends fewer bytes than this per idle timeout has stalled. If one byte were enough, a server could keep the client waiting
+/// for as many timeouts as the file has bytes.
 const LEAST_BYTES: u64 = 1 << 10;
 
-/// A header that is longer counts as missing: what it says is kept and shown. The HTTP library limits all headers together.
+/// A longer header counts as missing, because its value is stored and shown. The HTTP library limits all headers together.
 const MAX_HEADER: usize = 1 << 10;
 
-/// The answer to a request: its head, and the body as it comes.
+/// The answer to a request: its head, and its body as it arrives.
 pub struct Reply {
     url: String,
-    /// None where there is no body to read.
+    /// `None` if there is no body to read.
     response: Option<reqwest::Response>,
     idle_timeout: Duration,
     extent: Extent,
     version: Version,
     encodings: Vec<String>,
-    /// Whether the server says that it knows ranges, even where it sends none.
+    /// Whether the server states that it supports ranges, even if this answer is not one.
     pub(super) accepts_ranges: bool,
-    /// How many bytes of the body are still to come, where that is known.
+    /// The number of bytes of the body still to come, if known.
     remaining: Option<u64>,
     received: u64,
     pace: Pace,
 }
 
-/// How fast the body comes. Only the time that was spent waiting counts, not what the caller took for the bytes before.
+/// The speed of the body. Only time spent waiting counts, not the time that the caller takes to process bytes.
 #[derive(Debug, Default)]
 struct Pace {
     waited: Duration,
@@ -51,7 +51,7 @@ impl Reply {
         Ok(Reply { response: Some(response), ..reply })
     }
 
-    /// An answer whose body is not there to be read.
+    /// An answer whose body cannot be read.
     pub(super) fn of_head(
         url: String,
         status: StatusCode,
@@ -83,7 +83,7 @@ impl Reply {
         Ok(reply)
     }
 
-    /// The answer 416, "range not satisfiable": right if the file is empty.
+    /// The answer 416, "range not satisfiable", which is right if the file is empty.
     pub(super) fn of_nothing(
         url: String,
         response: reqwest::Response,
@@ -127,7 +127,7 @@ impl Reply {
         }
     }
 
-    /// Which part of the file it has.
+    /// The part of the file that the answer holds.
     pub fn extent(&self) -> &Extent {
         &self.extent
     }
@@ -137,18 +137,18 @@ impl Reply {
         &self.version
     }
 
-    /// The content encodings of the body, in the order they were applied; none if it is as it is. Some servers store files
-    /// compressed and send them so whatever is asked for.
+    /// The content encodings of the body, in the order they were applied; empty if there are none. Some servers store files compressed
+    /// and send them so, whatever the request says.
     pub fn encodings(&self) -> &[String] {
         &self.encodings
     }
 
-    /// How many bytes of the body are still to come, where that is known.
+    /// The number of bytes of the body still to come, if known.
     pub fn remaining(&self) -> Option<u64> {
         self.remaining
     }
 
-    /// The next piece of the body; none at its end. More bytes than announced are never returned.
+    /// The next piece of the body; `None` at its end. Never returns more bytes than the server announced.
     ///
     /// # Errors
     /// The connection breaks, the server stalls, the body ends early.
@@ -184,7 +184,7 @@ impl Reply {
         Ok(Some(chunk))
     }
 
-    /// Compares the answer with what was asked for.
+    /// Compares the answer with the request.
     fn check(&self, request: &Request<'_>, content_length: Option<u64>) -> Result<(), NetworkError> {
         if self.extent == Extent::NotModified {
             return match request.known {
@@ -232,7 +232,7 @@ impl Reply {
 }
 
 impl fmt::Debug for Reply {
-    /// Without the response, whose own form shows its URL.
+    /// Leaves out the response, whose `Debug` form shows its URL.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Reply")
@@ -245,7 +245,7 @@ impl fmt::Debug for Reply {
     }
 }
 
-/// The part that an answer 206 has.
+/// The part that an answer 206 holds.
 fn part(url: &str, headers: &HeaderMap) -> Result<Extent, NetworkError> {
     let answer =
         |expected: &str, found| NetworkError::Answer { url: url.to_owned(), expected: expected.to_owned(), found };
@@ -266,7 +266,7 @@ fn version(headers: &HeaderMap, length: Option<u64>) -> Version {
     Version { etag: text(headers, header::ETAG), last_modified: text(headers, header::LAST_MODIFIED), length }
 }
 
-/// A header's value if it is text of a reasonable length.
+/// The value of a header, if it is text of acceptable length.
 fn text(headers: &HeaderMap, name: HeaderName) -> Option<String> {
     headers
         .get(name)

@@ -1,18 +1,18 @@
-//! What is asked of a server, and which part of it an answer has. Pure.
+//! A request to a server, and the part of the file that an answer holds. Pure.
 
 use std::fmt;
 use std::ops::Range;
 
 use super::{Url, Version, address};
 
-/// Which part of a file is asked for.
+/// The part of a file to request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
     /// All of it.
     Whole,
-    /// So many bytes at its end, or all if it has fewer.
+    /// This many bytes at its end, or the whole file if it is shorter.
     Suffix(u64),
-    /// These bytes, or those of them that the file has if it has the first; none is no valid part.
+    /// These bytes, cut at the end of the file; the file must have the first of them. An empty range is invalid.
     Range(Range<u64>),
 }
 
@@ -23,17 +23,17 @@ pub struct Request<'a> {
     pub url: &'a Url,
     /// The part of it.
     pub part: Part,
-    /// The version that all parts must be of. Another one is `NetworkError::Changed`.
+    /// The version to which all parts must belong. Any other one is `NetworkError::Changed`.
     pub version: Option<&'a Version>,
-    /// The version that is known already: if the server still has it, the answer is [`Extent::NotModified`].
+    /// A known version: if the server still has it, the answer is [`Extent::NotModified`].
     pub known: Option<&'a Version>,
-    /// Whether the answer may be compressed. If not, a part that is compressed is an error; some servers send whole files so
-    /// nevertheless, see `Reply::encodings`.
+    /// Whether the answer may be compressed. If not, a compressed part is an error; some servers send whole files compressed even so, see
+    /// `Reply::encodings`.
     pub accept_encoded: bool,
 }
 
 impl<'a> Request<'a> {
-    /// A request for a part of a file in any version, not compressed.
+    /// A request for an uncompressed part of a file in any version.
     pub fn new(url: &'a Url, part: Part) -> Request<'a> {
         Request { url, part, version: None, known: None, accept_encoded: false }
     }
@@ -47,18 +47,18 @@ impl fmt::Debug for Request<'_> {
     }
 }
 
-/// Which part of the file an answer has.
+/// The part of the file that an answer holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// All of it, although a part may have been asked for: the server knows no ranges.
+    /// All of it. The server may not support ranges, and then sends it although a part was requested.
     Whole,
-    /// These bytes of so many. An empty file has none of none.
+    /// These bytes of a file of `total` bytes. Of an empty file, the range 0..0 of 0 bytes.
     Part {
-        /// Which bytes.
+        /// The range.
         range: Range<u64>,
-        /// How many bytes the file has.
+        /// The length of the file in bytes.
         total: u64,
     },
-    /// None: the version that is known is still the server's.
+    /// None: the server still has the known version.
     NotModified,
 }

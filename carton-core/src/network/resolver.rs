@@ -1,4 +1,4 @@
-//! Resolves the names of hosts, and leaves out the addresses that may not be connected to.
+//! Resolves host names, and leaves out the addresses that may not be connected to.
 
 use std::net::ToSocketAddrs;
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use super::named_hosts::NamedHosts;
 use super::private::{allowed_of, proxies};
 
-/// Which addresses of a name are connected to.
+/// The addresses of a name that may be connected to.
 #[derive(Clone)]
 pub(super) enum Addresses {
-    /// All, because the user named the host. The private ones are recorded.
+    /// All, because the user named the host. Private ones are recorded.
     All,
     /// Public ones.
     Public,
-    /// For the host with this name: public ones, and those that the carton may have come from.
+    /// For the host with this name, public ones and those from which the carton may have come. For other names, public ones.
     CartonHost(String),
 }
 
@@ -41,7 +41,7 @@ impl Resolve for Resolver {
                     found
                 }
                 Addresses::CartonHost(host) if host == name => named.usable(&name, found)?,
-                // A proxy is the user's own choice. It resolves the names that it is asked for itself.
+                // The user chose the proxy. It resolves the names of its requests itself.
                 _ if proxies().contains(&name) => found,
                 _ => allowed_of(found, |_| false)?,
             };

@@ -1,25 +1,25 @@
-//! Trying again: how often, and after which pause.
+//! Retries: how many, and after which pause.
 
 use std::time::Duration;
 
 use super::{NetworkError, NetworkOptions};
 
-/// The longest pause, whatever a server asks for.
+/// The longest pause, even if a server asks for more.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// So many new bytes make up for the failures before them. Were it one byte, a server that sends one and cuts would keep us as long
-/// as the file is; so the number of attempts at a file is bounded by its length.
+/// This many new bytes reset the count of failures. If one byte were enough, a server could send one byte per attempt and cause as many
+/// attempts as the file has bytes; with this value, the length of the file bounds the number of attempts.
 const PROGRESS: u64 = 256 << 10;
 
-/// The attempts at one request.
+/// The retry state of one request.
 #[derive(Debug)]
 pub struct Retries {
     max_retries: u32,
     first_pause: Duration,
     failures: u32,
-    /// New bytes since the failures were last forgotten.
+    /// New bytes since the count of failures was last reset.
     n_bytes: u64,
-    /// Whether bytes came since the last failure.
+    /// Whether new bytes arrived since the last failure.
     got_somewhere: bool,
 }
 
@@ -34,8 +34,7 @@ impl Retries {
         }
     }
 
-    /// To be called when an attempt brought so many bytes that need not come again: with 256 KiB of them, what failed before does
-    /// not count any more.
+    /// Call this when an attempt received bytes that need not be fetched again. After 256 KiB of them, earlier failures no longer count.
     pub fn progress(&mut self, n_bytes: u64) {
         self.got_somewhere |= n_bytes > 0;
         self.n_bytes = self.n_bytes.saturating_add(n_bytes);
@@ -48,12 +47,12 @@ impl Retries {
     /// Waits before the next attempt.
     ///
     /// # Errors
-    /// `error` itself, when another attempt would not help or there were enough of them.
+    /// Returns `error` itself if another attempt would not help, or if the limit is reached.
     pub async fn pause(&mut self, error: NetworkError) -> Result<(), NetworkError> {
         let Some(pause) = self.next(&error, fastrand::f64()) else { return Err(error) };
         let cause = crate::causes::in_one_line(&error);
         let plan = format!("trying again in {:.1} s ({} of {})", pause.as_secs_f64(), self.failures, self.max_retries);
-        // A connection that breaks in the middle is no reason to worry as long as the bytes come.
+        // A connection that breaks in the middle is not alarming as long as bytes arrive.
         match std::mem::take(&mut self.got_somewhere) {
             true => tracing::info!("{cause}; {plan}"),
             false => tracing::warn!("{cause}; {plan}"),
@@ -62,8 +61,8 @@ impl Retries {
         Ok(())
     }
 
-    /// The pause after this error, if there is to be another attempt. `chance` is between 0 and 1: pauses differ, lest everyone
-    /// whom a server turned away together comes back together.
+    /// The pause after this error, or `None` if there is no further attempt. `chance` is between 0 and 1 and varies the pause, so that
+    /// clients turned away together do not come back together.
     fn next(&mut self, error: &NetworkError, chance: f64) -> Option<Duration> {
         if !error.is_transient() || self.failures >= self.max_retries {
             return None;
@@ -71,7 +70,7 @@ impl Retries {
         let doubled = self.first_pause.saturating_mul(2_u32.saturating_pow(self.failures)).min(LONGEST_PAUSE);
         self.failures += 1;
         let pause = match error {
-            // Not before the server asks for it, and a little later.
+            // Not earlier than the server asks for, and a little later.
             NetworkError::Status { retry_after: Some(asked), .. } => {
                 asked.min(&LONGEST_PAUSE).saturating_add(self.first_pause.mul_f64(chance))
             }

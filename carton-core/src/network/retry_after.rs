@@ -4,11 +4,11 @@ use std::time::{Duration, SystemTime};
 
 use super::content_range::number;
 
-/// How long the server asks to wait from `now` on: a number of seconds, or a date. A date that has passed asks for nothing.
+/// The waiting time from `now` on that the server asks for, as a number of seconds or a date. Zero for a date in the past.
 pub(super) fn parse(text: &str, now: SystemTime) -> Option<Duration> {
     let text = text.trim();
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        // More seconds than fit are as good as for ever.
+        // A number of seconds that does not fit means forever.
         return Some(Duration::from_secs(number(text).unwrap_or(u64::MAX)));
     }
     let date = httpdate::parse_http_date(text).ok()?;

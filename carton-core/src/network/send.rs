@@ -1,4 +1,4 @@
-//! Sends a request, follows redirects, and hands over the first answer that is one.
+//! Sends a request, follows redirects, and returns the first answer that is not one.
 
 use std::time::SystemTime;
 
@@ -12,16 +12,16 @@ use super::{
 };
 
 impl Network {
-    /// Sends a request and waits for the head of the answer, once: retrying is the caller's. Redirects are followed.
+    /// Sends a request once and waits for the head of the answer; the caller retries. Redirects are followed.
     ///
     /// # Errors
-    /// [`NetworkError::Offline`]; no connection, no answer in time; a redirect that is not to be followed; a status that is no
-    /// success; an answer for another part or version than was asked for.
+    /// [`NetworkError::Offline`]; no connection, or no answer in time; a redirect that may not be followed; a status other than success;
+    /// an answer for another part or version than was requested.
     pub async fn send(&self, request: &Request<'_>) -> Result<Reply, NetworkError> {
         let options = self.options();
         let mut redirects = Redirects::new(&without_userinfo(request.url), options.max_redirects);
         let authorization = options.credentials.find(request.url, || self.machines());
-        // The library would take user and password from it, and we from then on could not say whether they are sent.
+        // The library would take user and password from the URL, and we could then not control to which hop they are sent.
         let mut url = without_userinfo(request.url);
         let mut hops = Vec::new();
         loop {
@@ -58,7 +58,7 @@ impl Network {
     }
 }
 
-/// The error of an answer that is no success.
+/// The error of an answer whose status is not a success.
 pub(super) fn refusal(
     url: String,
     status: StatusCode,
@@ -72,7 +72,7 @@ pub(super) fn refusal(
 
 fn without_userinfo(url: &Url) -> Url {
     let mut url = url.clone();
-    // Neither fails with a URL that has a host.
+    // Neither call fails for a URL that has a host.
     let _ = url.set_username("");
     let _ = url.set_password(None);
     url
@@ -81,7 +81,7 @@ fn without_userinfo(url: &Url) -> Url {
 fn headers(request: &Request<'_>) -> Result<HeaderMap, NetworkError> {
     let mut headers = HeaderMap::new();
     let mut set = |name, value: &str| {
-        // What a server once sent as a validator may be anything that was in a header, or on a disk since.
+        // A stored validator may hold any text: whatever was in a server's header, or was damaged on a disk since.
         let value = value.parse().map_err(|_| NetworkError::internal(format!("`{name}` cannot be {value:?}")))?;
         headers.insert(name, value);
         Ok::<_, NetworkError>(())

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A status code of HTTP (RFC 9110, section 15). `Display` adds what it means: `404 Not Found`.
+/// An HTTP status code (RFC 9110, section 15). `Display` adds its meaning: `404 Not Found`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HttpStatus(u16);
 

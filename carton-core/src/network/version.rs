@@ -1,21 +1,21 @@
-//! Which version of a file a server has.
+//! The version of a file on a server.
 
 use serde::{Deserialize, Serialize};
 
-/// What tells two versions of a file at one URL apart: its validators (RFC 9110, section 8.8) and its length.
+/// Distinguishes two versions of the file at one URL, by its validators (RFC 9110, section 8.8) and its length.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Version {
     /// The `ETag`, with its quotes, and `W/` before it if it is weak.
     pub etag: Option<String>,
-    /// The `Last-Modified` date as it was sent.
+    /// The `Last-Modified` date as the server sent it.
     pub last_modified: Option<String>,
-    /// The length of the whole file in bytes, where the server told.
+    /// The length of the whole file in bytes, if the server stated it.
     pub length: Option<u64>,
 }
 
 impl Version {
-    /// Whether `other` is another version as far as both tell. An `ETag` that became weak is still the same: a server that sends a
-    /// file through a filter may make it so.
+    /// Whether `other` is a different version, as far as both have the same fields. An `ETag` that became weak still counts as equal: a
+    /// server that sends a file through a filter may weaken it.
     pub fn differs(&self, other: &Version) -> bool {
         let unlike =
             |one: Option<&str>, other: Option<&str>| matches!((one, other), (Some(one), Some(other)) if one != other);
@@ -24,22 +24,22 @@ impl Version {
             || matches!((self.length, other.length), (Some(one), Some(other)) if one != other)
     }
 
-    /// What `If-Range` may say: only a strong `ETag` promises equal bytes; a date is better than nothing.
+    /// The value for `If-Range`: only a strong `ETag` promises equal bytes, but a date is better than nothing.
     pub fn if_range(&self) -> Option<&str> {
         self.strong_etag().or(self.last_modified.as_deref())
     }
 
-    /// The `ETag` if it is strong: the server then promises that answers with the same one have the same bytes.
+    /// The `ETag` if it is strong: the server then promises that answers with the same `ETag` have the same bytes.
     pub fn strong_etag(&self) -> Option<&str> {
         self.etag.as_deref().filter(|etag| !etag.starts_with("W/"))
     }
 
-    /// The `ETag` whether it is weak or not.
+    /// The `ETag`, weak or strong, without the mark `W/`.
     fn tag(&self) -> Option<&str> {
         self.etag.as_deref().map(|etag| etag.strip_prefix("W/").unwrap_or(etag))
     }
 
-    /// What an answer without a body leaves out is as it was known.
+    /// Fills in what an answer without a body leaves out from the known version.
     #[cfg(feature = "remote")]
     pub(super) fn or(self, known: Option<&Version>) -> Version {
         let Some(known) = known.cloned() else { return self };

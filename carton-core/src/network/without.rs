@@ -1,11 +1,11 @@
-//! A network that refuses every request: for builds without the feature `remote`.
+//! A network that refuses every request, for builds without the feature `remote`.
 
 use std::convert::Infallible;
 use std::sync::Arc;
 
 use super::{Extent, NetworkError, NetworkOptions, Request, Url, Version, address};
 
-/// The refusal of all access to servers.
+/// Stands for access to servers, and refuses all of it.
 #[derive(Clone, Debug)]
 pub struct Network {
     options: Arc<NetworkOptions>,
@@ -17,7 +17,7 @@ impl Network {
         Network { options: Arc::new(options) }
     }
 
-    /// The same.
+    /// Returns the same network.
     #[must_use]
     pub fn public_only(&self, _carton: &Url) -> Network {
         self.clone()
@@ -38,7 +38,7 @@ impl Network {
     }
 }
 
-/// The answer to a request: there is none.
+/// The answer to a request. It has no values, because every request is refused.
 #[derive(Debug)]
 pub struct Reply {
     pub(super) accepts_ranges: bool,
@@ -46,7 +46,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// Which part of the file it has.
+    /// The part of the file that the answer holds.
     pub fn extent(&self) -> &Extent {
         match self.none {}
     }
@@ -61,7 +61,7 @@ impl Reply {
         match self.none {}
     }
 
-    /// How many bytes of the body are still to come.
+    /// The number of bytes of the body still to come.
     pub fn remaining(&self) -> Option<u64> {
         match self.none {}
     }
@@ -69,7 +69,7 @@ impl Reply {
     /// The next piece of the body.
     ///
     /// # Errors
-    /// None.
+    /// It cannot be called.
     pub async fn chunk(&mut self) -> Result<Option<bytes::Bytes>, NetworkError> {
         match self.none {}
     }

@@ -1,6 +1,6 @@
 //! A local file, read with positioned reads only.
 //!
-//! Never mapped: a file truncated by another process while we read it is an error here, not a SIGBUS.
+//! The file is never mapped: if another process truncates it while we read, that is an error and not a SIGBUS.
 
 use std::fs::File;
 use std::io;
@@ -21,16 +21,16 @@ impl FileSource {
     /// Opens a regular file.
     ///
     /// # Errors
-    /// What the system says when it cannot be opened; [`io::ErrorKind::InvalidInput`] for anything but a regular file,
-    /// since neither the length of a device nor that of a pipe can be known beforehand.
+    /// The operating system's error if the file cannot be opened; [`io::ErrorKind::InvalidInput`] for anything but a regular file,
+    /// because the length of a device or a pipe cannot be known in advance.
     pub fn open(path: &Path) -> io::Result<Self> {
-        // Without this flag, opening a named pipe waits for a writer, for ever perhaps.
+        // Without NONBLOCK, opening a named pipe waits for a writer, perhaps forever.
         let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::CLOEXEC;
         let file = File::from(rustix::fs::open(path, flags, rustix::fs::Mode::empty())?);
         Self::from_file(file, path)
     }
 
-    /// Takes a file that is open already; `path` is only for messages.
+    /// Uses a file that is already open; `path` is only for error messages.
     ///
     /// # Errors
     /// As [`FileSource::open`].

@@ -1,4 +1,4 @@
-//! Bytes that are in memory already.
+//! A source whose bytes are in memory.
 
 use std::fs::File;
 use std::io;
@@ -13,7 +13,7 @@ pub struct MemorySource {
 }
 
 impl MemorySource {
-    /// Takes `bytes`; `location` is only for messages.
+    /// Takes `bytes`; `location` is only for error messages.
     pub fn new(bytes: impl Into<Vec<u8>>, location: impl Into<String>) -> Self {
         Self { bytes: bytes.into(), location: location.into() }
     }

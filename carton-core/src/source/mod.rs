@@ -1,7 +1,7 @@
-//! Where a carton's bytes come from: a file, memory or an HTTP server, behind one small trait.
+//! The bytes of a carton, from a file, memory or an HTTP server, behind one small trait.
 //!
-//! Reads are positioned and blocking, and name no state: several threads may read one source at once. Nothing here
-//! knows what the bytes mean.
+//! Reads are positioned and blocking, and keep no position: several threads may read one source at once. This layer does not interpret
+//! the bytes.
 
 mod file;
 mod memory;
@@ -18,12 +18,12 @@ pub use memory::MemorySource;
 pub(crate) use nearby::Nearby;
 pub(crate) use remote::RemoteSource;
 
-/// What tells whether a local file is still the one that was looked at before, without reading it.
+/// Identifies the contents of a local file: as long as it is equal, the file is unchanged and need not be read again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FileIdentity {
-    /// The device the file lies on.
+    /// The device that holds the file.
     pub device: u64,
-    /// Its inode number there.
+    /// Its inode number on that device.
     pub inode: u64,
     /// Its length in bytes.
     pub size: u64,
@@ -47,16 +47,16 @@ impl FileIdentity {
         }
     }
 
-    /// Whether two identities of one file agree but for what a new name changes. A file that is renamed or linked while it is open
-    /// keeps its bytes.
+    /// Whether two identities of one file differ at most by what a rename or a new link changes. Neither changes the bytes of an open
+    /// file.
     pub(crate) fn has_same_bytes(&self, other: &Self) -> bool {
         Self { changed: other.changed, ..*self } == *other
     }
 }
 
-/// A sequence of bytes of known length that can be read at any place, from any thread.
+/// A sequence of bytes of known length that can be read at any offset, from any thread.
 pub trait Source: Send + Sync {
-    /// How many bytes there are. It does not change, even if the file behind it does.
+    /// The number of bytes. It does not change, even if the file behind the source does.
     fn len(&self) -> u64;
 
     /// Whether there are no bytes at all.
@@ -67,28 +67,28 @@ pub trait Source: Send + Sync {
     /// Fills the whole `buffer` with the bytes from `offset` on.
     ///
     /// # Errors
-    /// [`io::ErrorKind::UnexpectedEof`] when the range does not lie within the source, whatever `offset` is; any other
-    /// error is the device's. The contents of `buffer` are then unspecified.
+    /// [`io::ErrorKind::UnexpectedEof`] when the range does not lie within the source, for any `offset`; any other error comes from the
+    /// device. The contents of `buffer` are then unspecified.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
 
-    /// What identifies the local file behind this source, taken from the open descriptor; `None` for other sources.
+    /// The identity of the local file behind this source, taken from the open descriptor; `None` for other sources.
     fn identity(&self) -> Option<FileIdentity>;
 
     /// The local file behind this source, whose descriptor may be passed to a runner; `None` for other sources.
     fn file(&self) -> Option<&File>;
 
-    /// This source, if it is on a server and what is not known of it takes a request.
+    /// The remote source, if this is one: reading bytes that it does not hold costs a request. `None` for other sources.
     fn remote(&self) -> Option<&RemoteSource> {
         None
     }
 
-    /// The path or URL, for messages.
+    /// The path or URL, for error messages.
     fn location(&self) -> &str;
 }
 
 #[cfg(test)]
 pub(crate) mod behaviour {
-    //! What every source must do, run over each of them.
+    //! The behaviour suite that every source passes.
     #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
     use std::io;

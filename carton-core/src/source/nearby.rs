@@ -1,4 +1,4 @@
-//! A part of a source that can be read from nearer by: from a file that it is being downloaded to, say.
+//! An overlay: a source of which one range is read from a nearer source, such as the file to which it is being downloaded.
 
 use std::fs::File;
 use std::io;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::{FileIdentity, Source};
 
-/// A source of which a part can be read from nearer by, at the same positions.
+/// A source of which one range is read from a nearer source, at the same offsets.
 pub(crate) struct Nearby {
     range: Range<u64>,
     near: Arc<dyn Source>,
@@ -15,7 +15,7 @@ pub(crate) struct Nearby {
 }
 
 impl Nearby {
-    /// The bytes of `far`, of which `near` has these.
+    /// The bytes of `far`, of which `near` also has `range`.
     pub(crate) fn new(far: Arc<dyn Source>, range: Range<u64>, near: Arc<dyn Source>) -> Nearby {
         Nearby { range, near, far }
     }
@@ -58,7 +58,7 @@ mod tests {
         let contents = b"0123456789";
         let memory = || Arc::new(MemorySource::new(&contents[..], "memory"));
         behaviour::check(&Nearby::new(memory(), 3..7, memory()), contents);
-        // There is nothing to read from.
+        // The far source does not have these bytes, so only the near one can be read.
         let far = Arc::new(MemorySource::new(&contents[..3], "memory"));
         let nearby = Nearby::new(far, 3..7, memory());
         nearby.read_at(3, &mut [0; 4]).unwrap();

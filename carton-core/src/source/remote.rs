@@ -1,7 +1,7 @@
 //! A file on an HTTP server, for the small parts of it that describe the rest.
 //!
-//! Whatever was read is kept: a file that has not changed is described by the same bytes, so those can be saved
-//! ([`RemoteSource::blocks`]) and the file opened from them again without a request. Its large parts are not read through here;
+//! All bytes that were read are kept. They describe the file as long as it does not change, so they can be saved
+//! ([`RemoteSource::blocks`]), and the file can be opened from them again without a request. The large parts of a file are not read here;
 //! they go to files ([`download`](crate::download)).
 
 use std::collections::BTreeMap;
@@ -14,9 +14,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::{FileIdentity, Source};
 use crate::network::{Activity, Network, NetworkError, Part, Url, Version, Wanted, address};
 
-/// The most that is read in one request. The directory of an archive has at most as much.
+/// Limit for one request, in bytes. The directory of an archive has the same limit.
 const LARGEST_READ: u64 = 256 << 20;
-/// The most that is kept in memory: a directory and a MANIFEST of the largest size.
+/// Limit for the bytes kept in memory: a directory and a MANIFEST of the largest size.
 const MOST_KEPT: u64 = 512 << 20;
 
 /// A file on an HTTP server.
@@ -27,15 +27,15 @@ pub struct RemoteSource {
     version: Version,
     length: u64,
     activity: Arc<Activity>,
-    /// What was read, by offset; no two blocks overlap or touch.
+    /// The bytes read so far, by offset. Blocks neither overlap nor touch.
     blocks: Mutex<BTreeMap<u64, Arc<[u8]>>>,
-    /// Has all bytes, as long as it is known.
+    /// A nearer source that has all bytes, while there is one.
     near: Mutex<Option<Arc<dyn Source>>>,
 }
 
 impl RemoteSource {
-    /// A file of this length of which `blocks` are known. All other bytes must come from the same `version`. Reading ends when
-    /// `activity` stops.
+    /// A file of this length, of which `blocks` are known. All other bytes must come from the same `version`. Reads end with an error
+    /// when `activity` stops.
     pub fn new(
         network: Network,
         url: Url,
@@ -52,33 +52,33 @@ impl RemoteSource {
         RemoteSource { network, url, address, version, length, activity, blocks, near }
     }
 
-    /// Takes what is read from `near`, which has all the same bytes, until it is forgotten. What was read stays known.
+    /// Reads unknown bytes from `near`, which has the same bytes, until [`forget_near`](Self::forget_near). Known bytes stay known.
     #[must_use]
     pub fn with_near(self, near: Arc<dyn Source>) -> RemoteSource {
         RemoteSource { near: Mutex::new(Some(near)), ..self }
     }
 
-    /// Takes what is not known yet from the server from now on.
+    /// From now on reads unknown bytes from the server.
     pub fn forget_near(&self) {
         *self.near.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// The network that its bytes come over.
+    /// The network over which its bytes are fetched.
     pub fn network(&self) -> &Network {
         &self.network
     }
 
-    /// Where it is.
+    /// The URL of the file.
     pub fn url(&self) -> &Url {
         &self.url
     }
 
-    /// The version that all of its bytes are of.
+    /// The version of the file. All of its bytes belong to that version.
     pub fn version(&self) -> &Version {
         &self.version
     }
 
-    /// What was read so far, by offset.
+    /// The bytes read so far, by offset.
     pub fn blocks(&self) -> Vec<(u64, Vec<u8>)> {
         let blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
         blocks.iter().map(|(offset, bytes)| (*offset, bytes.to_vec())).collect()
@@ -89,7 +89,7 @@ impl RemoteSource {
         self.block(range).is_some()
     }
 
-    /// Reads these bytes by one request, unless they are known, so that reading them piece by piece takes none.
+    /// Fetches these bytes with one request, unless they are known, so that later reads of parts of them take none.
     ///
     /// # Errors
     /// As [`fetch`](Self::fetch).
@@ -101,10 +101,10 @@ impl RemoteSource {
         Ok(())
     }
 
-    /// Reads these bytes and keeps none of them.
+    /// Fetches these bytes without keeping them.
     ///
     /// # Errors
-    /// As [`Network::read`]; another version than the one that the source is of.
+    /// As [`Network::read`]; the server has another version of the file.
     pub fn fetch(&self, range: Range<u64>, activity: &Arc<Activity>) -> Result<Vec<u8>, NetworkError> {
         let length = range.end.saturating_sub(range.start);
         if length == 0 {
@@ -132,7 +132,7 @@ impl RemoteSource {
         Ok(fetched.bytes)
     }
 
-    /// Reads and keeps.
+    /// Fetches bytes and keeps them.
     fn read(&self, range: Range<u64>) -> Result<(), NetworkError> {
         let kept: u64 = {
             let blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -178,7 +178,7 @@ impl Source for RemoteSource {
                 self.block(&(offset..end)).ok_or(io::ErrorKind::UnexpectedEof)?
             }
         };
-        // Both ends are within the block.
+        // Both ends of the range lie within the block.
         let start = (offset - block_offset) as usize;
         buffer.copy_from_slice(&bytes[start..start + buffer.len()]);
         Ok(())
@@ -201,11 +201,11 @@ impl Source for RemoteSource {
     }
 }
 
-/// Adds a block, joined with those that it overlaps or touches. All are of one version, so what overlaps is equal.
+/// Adds a block and joins it with those that it overlaps or touches. All blocks belong to one version, so overlapping bytes are equal.
 fn insert(blocks: &mut BTreeMap<u64, Arc<[u8]>>, offset: u64, bytes: Vec<u8>) {
     let end_of = |(offset, bytes): (&u64, &Arc<[u8]>)| *offset + bytes.len() as u64;
     let (mut start, mut joined) = (offset, bytes);
-    // Those that begin before it, then those that begin within it; each is taken out and becomes a part of it.
+    // First the blocks that begin before it, then those that begin within it; each is removed and joined to it.
     while let Some(before) = blocks.range(..start).next_back().filter(|block| end_of(*block) >= start) {
         let before_start = *before.0;
         let Some(before) = blocks.remove(&before_start) else { break };

@@ -1,4 +1,4 @@
-//! Servers that misbehave, callers that leave, disks that are full.
+//! Misbehaving servers, callers that leave, and full disks.
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn a_server_that_fails_again_and_again_ends_the_download() {
     let (all, folder) = (content(7 * CHUNK), tempfile::tempdir().unwrap());
     let server = Server::start(all.clone());
     let target = target(&server.url, folder.path());
-    // All ranges but the first fail, each as often as it may.
+    // All ranges but the first fail, each after the full number of retries.
     server.rule(|_, range| if range.unwrap().start == 0 { Act::Serve } else { Act::Cut(0) });
     let download = Download::start(&network(), &target, &Arc::new(Activity::default())).unwrap();
     let mut reader = download.reader();
@@ -27,7 +27,7 @@ fn a_server_that_fails_again_and_again_ends_the_download() {
     assert!(first == all[..CHUNK]);
     let error = DownloadError::from_read(reader.read(&mut [0]).unwrap_err()).unwrap();
     assert!(matches!(&error, DownloadError::Network(error) if error.is_transient()), "{error}");
-    // Whoever else reads is told too.
+    // Further readers get the error too.
     assert!(read(&download).is_err());
     assert!(download.source().read_at(5 * CHUNK as u64, &mut [0]).is_err());
     drop(download);
@@ -169,7 +169,7 @@ fn a_dropped_download_leaves_nothing_behind() {
     drop(download);
     assert!(start.elapsed() < Duration::from_millis(500), "{:?}", start.elapsed());
     wait_until(|| fetch.upgrade().is_none());
-    // A reader that is left learns that no more will come.
+    // A reader that is left behind learns that no more bytes will come.
     let error = DownloadError::from_read(reader.read(&mut [0]).unwrap_err()).unwrap();
     assert!(matches!(error, DownloadError::Network(NetworkError::Interrupted)), "{error}");
 }

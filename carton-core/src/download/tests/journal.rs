@@ -1,11 +1,11 @@
-//! Whatever the journal says, no byte that is not there is ever handed out.
+//! Whatever the journal says, a missing byte is never handed out.
 
 use std::os::unix::fs::FileExt;
 
 use super::*;
 use crate::download::journal::{Header, Journal, chunk_size};
 
-/// Lays a folder out as an earlier attempt would have left it: so many bytes of each chunk are there, all others are wrong.
+/// Prepares a folder as an earlier attempt would have left it: this many bytes of each chunk are present, all others are wrong.
 fn lay_out(folder: &Path, url: &Url, all: &[u8], done: &[usize]) {
     Download::forget(folder).unwrap();
     let header = Header {

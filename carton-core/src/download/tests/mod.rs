@@ -47,14 +47,14 @@ fn target<'a>(url: &'a Url, folder: &'a Path) -> Target<'a> {
     Target { url, version: None, range: None, folder, accept_encoded: false, limit: 1 << 40 }
 }
 
-/// What a download brought, all of it read.
+/// The bytes of a download, read to the end.
 struct Brought {
     bytes: Vec<u8>,
     download: Download,
     activity: Arc<Activity>,
 }
 
-/// Downloads all of it, in a folder that may have something.
+/// Downloads everything, into a folder that may hold an earlier attempt.
 fn fetch(target: &Target<'_>) -> Result<Brought, DownloadError> {
     let activity = Arc::new(Activity::default());
     let download = Download::start(&network(), target, &activity)?;
@@ -77,7 +77,7 @@ fn failure(target: &Target<'_>) -> DownloadError {
     }
 }
 
-/// Starts a download and leaves it when it has received so many bytes.
+/// Starts a download and drops it when it has received this many bytes.
 fn leave_after(target: &Target<'_>, n_bytes: u64) {
     let activity = Arc::new(Activity::default());
     let download = Download::start(&network(), target, &activity).unwrap();

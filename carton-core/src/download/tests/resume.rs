@@ -1,10 +1,10 @@
-//! Downloads that go on where an earlier attempt ended.
+//! Downloads that continue an earlier attempt.
 
 use super::*;
 
 #[test]
 fn only_what_is_missing_is_fetched() {
-    // How many requests are answered wholly, and how much of all others.
+    // The number of requests that are answered completely, and the number of bytes in each later answer.
     for (n_served, n_bytes) in [(0, 1), (0, CHUNK - 1), (1, 0), (3, CHUNK / 3), (9, 1)] {
         let (all, folder) = (content(12 * CHUNK + 77), tempfile::tempdir().unwrap());
         let server = Server::start(all.clone());
@@ -17,7 +17,7 @@ fn only_what_is_missing_is_fetched() {
         assert!(brought.bytes == all && brought.download.is_resumed());
         let (received, kept) = (brought.activity.received(), brought.activity.kept());
         assert_eq!(received + kept, all.len() as u64);
-        // What was received last may not have been written yet.
+        // The bytes received last may not have been written yet.
         assert!(kept + CHUNK as u64 > least, "{n_served} {n_bytes}: kept {kept}");
         assert!(server.file().heads.iter().all(|head| head.contains("if-range: \"1\"")));
     }
@@ -42,7 +42,7 @@ fn downloads_of_something_else_start_over() {
     let server = Server::start(all.clone());
     let other = Server::start(content(6 * CHUNK));
     let (one, two) = (strong("1"), strong("2"));
-    // What differs at the second attempt, and whether it goes on all the same.
+    // What differs at the second attempt, and whether it can be continued nevertheless.
     let check = |change: &dyn Fn(&mut Target<'_>), goes_on: bool| {
         let folder = tempfile::tempdir().unwrap();
         let range = Some(as_u64(CHUNK..5 * CHUNK));
@@ -50,7 +50,7 @@ fn downloads_of_something_else_start_over() {
         server.rule(|number, _| if number < 2 { Act::Serve } else { Act::Stall(100) });
         leave_after(&target, 2 * CHUNK as u64);
         server.rule(|_, _| Act::Serve);
-        // Only what changes may live shorter than the target.
+        // Only the changed value may have a shorter lifetime than the target.
         change(&mut target);
         let expected = target.range.clone().map_or(0..all.len(), |range| range.start as usize..range.end as usize);
         let brought = fetch(&target).unwrap();

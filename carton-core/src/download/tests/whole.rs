@@ -1,4 +1,4 @@
-//! Downloads that nothing interrupts.
+//! Downloads without interruption.
 
 use super::*;
 use crate::source::behaviour;
@@ -106,7 +106,7 @@ fn a_source_of_a_range_has_the_positions_of_the_file() {
             assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof);
         }
     };
-    // The end first: what lies behind the frontier is waited for too.
+    // The end first: a read beyond the frontier waits too.
     check(4 * CHUNK - 9..4 * CHUNK, true);
     check(2 * CHUNK - 1..3 * CHUNK + 1, true);
     check(CHUNK + 5..4 * CHUNK, true);

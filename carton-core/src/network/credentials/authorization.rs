@@ -1,4 +1,4 @@
-//! Which credentials go with a request, and to whom.
+//! Chooses the credentials for a request, and the servers that may receive them.
 
 use std::fmt;
 
@@ -10,13 +10,13 @@ use super::netrc::{self, Machine};
 use super::{Credentials, CredentialsSent, HostToken, Secret};
 use crate::network::{NetworkError, Url, address};
 
-/// What is sent.
+/// The credential in the `Authorization` header.
 enum Credential {
     Basic { user: String, password: Secret },
     Bearer(Secret),
 }
 
-/// The credentials for one request, bound to whom they are for.
+/// The credentials for one request, bound to the origin that may receive them.
 pub(in crate::network) struct Authorization {
     origin: url::Origin,
     found: Option<(Credential, String)>,
@@ -24,7 +24,7 @@ pub(in crate::network) struct Authorization {
 }
 
 impl Credentials {
-    /// The token from the environment for a host. The variable's name may also be written in capitals.
+    /// The token for a host from the environment. The variable's name may also be in capitals.
     fn variable_token(&self, host: &str) -> Option<(Credential, String)> {
         let name = Self::variable(host)?;
         let named = |name: &str| self.variables.get(name).filter(|token| !token.expose().is_empty()).cloned();
@@ -32,7 +32,7 @@ impl Credentials {
         Some((Credential::Bearer(token), name))
     }
 
-    /// The credentials for `url`. `machines` reads the netrc file when it comes to that.
+    /// Finds the credentials for `url`. `machines` reads the netrc file, and is called only if the other places have none.
     pub(in crate::network) fn find<'a>(&self, url: &Url, machines: impl FnOnce() -> &'a [Machine]) -> Authorization {
         let authorization = |found| Authorization { origin: url.origin(), found, withheld: None };
         if !url.username().is_empty() || url.password().is_some() {
@@ -76,10 +76,10 @@ impl HostToken {
 }
 
 impl Authorization {
-    /// Adds the credentials to a request to `url` if they are for it, and says which the server is told.
+    /// Adds the credentials to a request to `url` if its origin may receive them. Also returns which ones the request sends.
     ///
     /// # Errors
-    /// A token with characters that no header can have.
+    /// The token has characters that a header cannot have.
     pub(in crate::network) fn add(
         &self,
         url: &Url,
@@ -93,7 +93,7 @@ impl Authorization {
             return Ok((request, CredentialsSent::Redirected));
         }
         let request = match credential {
-            // Base64, of whatever characters.
+            // Basic credentials are sent in Base64, so any characters are valid.
             Credential::Basic { user, password } => request.basic_auth(user, Some(password.expose())),
             Credential::Bearer(token) if token.expose().bytes().all(|byte| byte.is_ascii_graphic()) => {
                 request.bearer_auth(token.expose())
@@ -114,7 +114,7 @@ impl fmt::Debug for Authorization {
     }
 }
 
-/// Whether the URL's host is this machine, so that nothing is sent over a network.
+/// Whether the URL's host is this machine, so that the request does not cross a network.
 fn is_this_machine(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost",

@@ -1,13 +1,13 @@
-//! Who we are to a server: logins in URLs, tokens and netrc files, and to whom they may be told.
+//! Credentials for servers: logins in URLs, tokens and netrc files, and the servers that may receive them.
 //!
 //! The first of these that knows the host is used:
-//! 1. `https://user:password@host/…`: the URL that was asked for.
+//! 1. `https://user:password@host/…`: the requested URL.
 //! 2. `CARTON_TOKEN_<host>` in the environment, a bearer token, see [`Credentials::variable`].
 //! 3. `[[credentials]]` in the configuration, bearer tokens too.
-//! 4. A netrc file. Its `default` is not used: a carton may name any host in its links, and ought not to learn passwords so.
+//! 4. A netrc file. Its `default` is not used: a carton may name any host in its links, and must not receive passwords that way.
 //!
-//! What is found is sent to the scheme, host and port that were asked for, never to where a redirect leads. It is sent over
-//! `https`; over `http` only to this machine, or where the user says so: by the URL, or by `allow_http` in the configuration.
+//! Credentials are sent only to the scheme, host and port of the requested URL, never to the target of a redirect. They are sent over
+//! `https`; over `http` only to this machine, or if the user allows it: in the URL, or by `allow_http` in the configuration.
 
 #[cfg(feature = "remote")]
 mod authorization;
@@ -23,17 +23,17 @@ pub use secret::Secret;
 #[cfg(feature = "remote")]
 pub(super) use self::netrc::Machine;
 
-/// How the names of variables that hold tokens begin.
+/// Prefix of the names of variables that hold tokens.
 pub(crate) const TOKEN_PREFIX: &str = "CARTON_TOKEN_";
 
-/// Where credentials come from, in the order in which they are looked for after those in the URL itself. They are sent over `https`,
-/// or over `http` to this machine, and to no server that a redirect leads to. The `Debug` form shows no secrets.
+/// The sources of credentials, in the order in which they are searched after the URL itself. Credentials are sent over `https`, or over
+/// `http` to this machine, and never to a server to which a redirect leads. The `Debug` form shows no secrets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Credentials {
     /// Bearer tokens by the name of the environment variable that holds them.
     pub variables: BTreeMap<String, Secret>,
-    /// Bearer tokens of the configuration, the first that fits is used.
+    /// Bearer tokens of the configuration; the first that matches is used.
     pub tokens: Vec<HostToken>,
     /// Logins by host.
     pub netrc: Option<NetrcFile>,
@@ -43,11 +43,11 @@ pub struct Credentials {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HostToken {
-    /// The host, on every port; or `host:port`.
+    /// The host, on every port, or `host:port`.
     pub host: String,
-    /// The token; none when the variable that is to hold it is not set.
+    /// The token; `None` if the variable that should hold it is not set.
     pub token: Option<Secret>,
-    /// The variable it is taken from, if it is.
+    /// The environment variable that holds the token, if any.
     pub variable: Option<String>,
     /// Whether it may be sent without encryption.
     pub allow_http: bool,
@@ -57,30 +57,30 @@ pub struct HostToken {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NetrcFile {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// Whether the user named it, rather than that it is looked for where it usually is: then it ought to be there.
+    /// Whether the user named the file, so that it should exist. False for the usual place, where it may be missing.
     pub named: bool,
 }
 
-/// Which credentials a server was told.
+/// The credentials that a server received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CredentialsSent {
     /// None: there are none for this host.
     None,
-    /// None, although there are: they are not sent without encryption.
+    /// None: the credentials from this source are not sent without encryption.
     Withheld(String),
-    /// None, because another host, port or scheme was asked for, which led there.
+    /// None: a request to another scheme, host or port was redirected there.
     Redirected,
-    /// Those from here: "the netrc file".
+    /// The credentials from this source: "the netrc file".
     From(String),
 }
 
 impl Credentials {
-    /// The variable that may hold the token for a host: `CARTON_TOKEN_models_example_com` for `models.example.com`. A dot becomes
-    /// `_` and a hyphen `__`, so that no two hosts share a variable: otherwise a token for `a.b.example` would be sent to
-    /// `a-b.example`. For that reason, too, hosts with other characters have none.
+    /// The variable that may hold the token for a host: `CARTON_TOKEN_models_example_com` for `models.example.com`. A dot becomes `_` and
+    /// a hyphen `__`, so that no two hosts share a variable: otherwise a token for `a.b.example` would be sent to `a-b.example`. Hosts
+    /// with other characters have no variable, for the same reason.
     ///
     /// ```
     /// use carton_core::config::Credentials;

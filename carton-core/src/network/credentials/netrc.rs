@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! machine models.example.com login me password "with \"quotes\""
-//! default login anonymous password me@here   # read, and not used: hosts are named by cartons
+//! default login anonymous password me@here   # read but not used, because cartons name hosts
 //! macdef init                                # skipped up to the next empty line
 //! ```
 
@@ -13,10 +13,10 @@ use std::str::CharIndices;
 
 use super::{NetrcFile, Secret};
 
-/// No file of logins is larger.
+/// Limit for the size of a netrc file.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// What one `machine` says.
+/// The statements of one `machine` entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::network) struct Machine {
     pub(super) host: String,
@@ -24,7 +24,7 @@ pub(in crate::network) struct Machine {
     pub(super) password: Secret,
 }
 
-/// Why a file of logins is not used. What is in it is never shown.
+/// The reason why a netrc file is not used. Its contents are never shown.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NetrcError {
     #[error("it cannot be read")]
@@ -37,7 +37,7 @@ pub(super) enum NetrcError {
     Syntax { line: usize, reason: &'static str },
 }
 
-/// The machines of a file; none, and a warning, when it cannot be used. That others may read it is warned of, too.
+/// The machines of a file. Logs a warning and returns none if the file cannot be used; also warns if other users may read it.
 pub(super) fn load(file: &NetrcFile) -> Vec<Machine> {
     let path = file.path.display();
     match read(&file.path) {
@@ -56,7 +56,7 @@ pub(super) fn load(file: &NetrcFile) -> Vec<Machine> {
 }
 
 fn read(path: &Path) -> Result<(Vec<Machine>, bool), NetrcError> {
-    // `/dev/null` is a usual way to say that there is none. Opening anything else than a file might block.
+    // Users name `/dev/null` to say that they have no such file. Opening anything else that is not a file might block.
     let metadata = std::fs::metadata(path).map_err(NetrcError::Read)?;
     if path == Path::new("/dev/null") {
         return Ok((Vec::new(), false));
@@ -87,7 +87,7 @@ fn is_open_to_others(_metadata: &std::fs::Metadata) -> bool {
 pub(super) fn parse(text: &str) -> Result<Vec<Machine>, NetrcError> {
     let mut words = Words { text, characters: text.char_indices().peekable(), line: 1 };
     let mut machines = Vec::new();
-    // The host is none for `default`.
+    // The host is `None` for `default`.
     let mut current: Option<Entry> = None;
     while let Some(keyword) = words.keyword()? {
         match keyword.as_str() {
@@ -151,7 +151,7 @@ impl Words<'_> {
         self.characters.peek().map(|(_, character)| *character)
     }
 
-    /// The next keyword, behind comments.
+    /// The next keyword, after any comments.
     fn keyword(&mut self) -> Result<Option<String>, NetrcError> {
         loop {
             self.skip_space();
@@ -213,7 +213,7 @@ impl Words<'_> {
         }
     }
 
-    /// A macro's name and lines, up to an empty line.
+    /// Skips a macro's name and its lines, up to an empty line.
     fn skip_macro(&mut self) -> Result<(), NetrcError> {
         self.value()?;
         while self.next().is_some_and(|character| character != '\n') {}

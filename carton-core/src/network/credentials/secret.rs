@@ -2,17 +2,17 @@
 
 use std::fmt;
 
-/// A token or a password. Its `Debug` form hides it, and it has no other.
+/// A token or a password. Its `Debug` form hides it, and it has no `Display` form.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Keeps `text` from being shown. White space at its ends is dropped: tokens are often read from files that end in a line break.
+    /// Wraps a token. Whitespace at its ends is removed, because tokens are often read from files that end with a newline.
     pub fn new(text: impl AsRef<str>) -> Secret {
         Secret(text.as_ref().trim().to_owned())
     }
 
-    /// A password, in which white space may matter.
+    /// Wraps a password, in which whitespace may matter.
     #[cfg(feature = "remote")]
     pub(super) fn verbatim(text: String) -> Secret {
         Secret(text)

@@ -89,7 +89,7 @@ fn the_end_is_asked_for_by_position_where_it_must() {
         answer("416 No", ""),
         answer("416 No\r\nContent-Range: bytes */16", ""),
         answer("501 Not Implemented", ""),
-        // Taken for the first bytes.
+        // Understood as a request for the first bytes.
         part(0, 4),
         answer(&format!("200 OK\r\nAccept-Ranges: bytes\r\nContent-Length: {}", 2 << 20), "…"),
     ];
@@ -101,7 +101,7 @@ fn the_end_is_asked_for_by_position_where_it_must() {
         let ranges: Vec<_> = server.heads().iter().filter_map(|head| header(head, "range")).collect();
         assert_eq!(ranges, ["bytes=-4", "bytes=0-0", "bytes=12-15"]);
     }
-    // The refusal was not about the end of the file.
+    // The refusal was not about the suffix.
     let server = Server::start(&[answer("400 Bad Request", "")]);
     assert!(matches!(read(&server, Part::Suffix(4)), Err(NetworkError::Status { status, .. }) if status.code() == 400));
     assert_eq!(server.count(), 2);
@@ -276,7 +276,7 @@ fn what_cannot_be_reached_is_told() {
         error_of("http://127.0.0.1:1/x"),
         "cannot connect to `http://127.0.0.1:1/x`: Connection refused (os error 111)"
     );
-    // No resolver asks anybody for a name that is longer than names may be.
+    // A resolver rejects a name longer than the limit without a query.
     let unknown = format!("http://{}.invalid/x", "x".repeat(64));
     let error = error_of(&unknown);
     assert!(error.starts_with(&format!("cannot find the host of `{unknown}`: failed to lookup")), "{error}");

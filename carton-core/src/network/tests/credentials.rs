@@ -1,4 +1,4 @@
-//! Who is told which credentials.
+//! Which server receives which credentials.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::network::{
     Credentials, HostToken, NetrcFile, Network, NetworkError, NetworkOptions, Part, Secret, Url, Wanted,
 };
 
-/// Access with a token for 127.0.0.1 from the environment.
+/// A network with a token for 127.0.0.1 from the environment.
 fn with_variable(token: &str) -> Network {
     let variables = BTreeMap::from([("CARTON_TOKEN_127_0_0_1".to_owned(), Secret::new(token))]);
     with(Credentials { variables, ..Credentials::default() })
@@ -27,7 +27,7 @@ fn get(network: &Network, url: &Url) -> Result<(), NetworkError> {
     network.read(wanted, &Arc::default()).map(drop)
 }
 
-/// What a server is told by a request.
+/// The `Authorization` that a server receives.
 fn told(network: &Network, change: impl FnOnce(&mut Url)) -> Option<String> {
     let server = Server::start(&[answer("200 OK", "")]);
     let mut url = server.url.clone();
@@ -60,7 +60,7 @@ fn the_first_that_knows_the_host_is_used() {
 
 #[test]
 fn only_the_host_itself_is_told() {
-    // The default of a netrc file is nobody's.
+    // The default of a netrc file is used for no host.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("netrc");
     std::fs::write(&path, "default login me password secret\n").unwrap();

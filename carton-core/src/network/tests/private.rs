@@ -1,4 +1,4 @@
-//! URLs that somebody else named, and where they may not lead.
+//! URLs that a carton names, and the addresses to which they may not lead.
 
 use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -85,7 +85,7 @@ fn the_address_that_a_name_has_now_decides() {
     let elsewhere = Url::parse("https://example.com/model.carton").unwrap();
     let message = refused(read(&network.public_only(&elsewhere), &named));
     assert_eq!(message, format!("`{named}` leads to {address}, which is no public address"));
-    // A name that was not private when the carton came from it may have been made private since.
+    // A name that was public when the carton came from it may resolve to a private address later.
     network.inner.named.note_answer(&name, "1.1.1.1".parse().ok());
     let message = refused(read(&network.public_only(&named), &named));
     assert_eq!(message, format!("`{named}` leads to {address}, which is no public address"));
@@ -116,7 +116,7 @@ fn a_host_that_redirected_the_user_may_be_linked_to() {
 fn an_answer_through_a_proxy_makes_no_address_usable() {
     const NAME: &str = "network::tests::private::an_answer_through_a_proxy_makes_no_address_usable";
     let named = Url::parse("http://models.example/model.carton").unwrap();
-    // The HTTP library reads the variable when it is set up, and no other test may see it: so this test runs itself again.
+    // The HTTP library reads the variable when it is set up, and no other test may see it, so this test runs itself again in a process.
     if std::env::var_os("CARTON_TEST_BEHIND_PROXY").is_none() {
         let proxy = Server::start(&[ok()]);
         let mut again = std::process::Command::new(std::env::current_exe().unwrap());

@@ -41,7 +41,7 @@ impl log::Log for Records {
     fn flush(&self) {}
 }
 
-/// Records everything from now on, of `tracing` and of `log`, which the libraries below use.
+/// Records everything from now on that is reported through `tracing` and through `log`, which the HTTP libraries use.
 fn record_everything() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -67,7 +67,7 @@ fn wanted(url: &Url) -> Wanted {
 #[track_caller]
 fn check(what: &str, text: &str) {
     assert!(!text.contains(SECRET), "{what} shows a secret: {text}");
-    // Base64 of what stands before the colon, as in the header.
+    // Base64 of the text before the colon, as in the header.
     assert!(!text.contains("dXNlci1LZWVw"), "{what} shows a header: {text}");
 }
 
@@ -120,7 +120,7 @@ fn no_failure_shows_a_secret() {
 
     let records = RECORDS.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let records = String::from_utf8_lossy(&records);
-    // The libraries below do report what they do, so that this search can find something.
+    // The libraries do report what they do, so this search could find a secret.
     for reporter in ["hyper_util::", "reqwest::", "carton_core::network::"] {
         assert!(records.contains(reporter), "{reporter}");
     }
