@@ -1,4 +1,4 @@
-//! Inputs and outputs of a call against the carton's signature, as strictly as the caller asked for.
+//! Checks the inputs and outputs of a call against the carton's signature, as strictly as the caller asked for.
 
 use carton_tensor::Tensor;
 

@@ -1,4 +1,4 @@
-//! One call of a model: on what, for how long, and what is wanted of it.
+//! One call of a model: its inputs, its timeout, and the form of its result.
 
 use std::future::IntoFuture;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use super::stream::OutputStream;
 use crate::blocking::Awaited;
 use crate::{Error, Inputs, Tensors};
 
-/// One call of a model that is about to be made: what [`Carton::infer`](crate::Carton::infer) returns.
+/// One call of a model. Made by [`Carton::infer`](crate::Carton::infer).
 ///
-/// `.await` makes the call and gives its outputs; [`timed`](Self::timed) also tells where the time went, and
-/// [`stream`](Self::stream) gives the outputs as they come.
+/// `.await` makes the call and returns its outputs; [`timed`](Self::timed) also returns how long each phase took, and
+/// [`stream`](Self::stream) returns the outputs one after another as they arrive.
 ///
 /// ```no_run
 /// # async fn example(model: carton_core::Carton) -> Result<(), carton_core::Error> {
@@ -34,13 +34,13 @@ pub struct Infer<'a> {
     timeout: Option<Duration>,
 }
 
-/// What a model is called on: tensors, or inputs that its runner has already.
+/// The inputs of a call: tensors, or inputs that the runner already has.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum CallInputs<'a> {
-    /// Tensors, which are passed with the call.
+    /// Tensors that are passed with the call.
     Tensors(Inputs),
-    /// What [`Carton::seal`](crate::Carton::seal) returned.
+    /// Sealed inputs, from [`Carton::seal`](crate::Carton::seal).
     Sealed(&'a SealedInputs),
 }
 
@@ -61,14 +61,14 @@ impl<'a> Infer<'a> {
         Self { live, inputs, timeout: None }
     }
 
-    /// The time that this call may take, waiting included, instead of that of [`Load::timeout`](crate::Load::timeout). A runner that
-    /// exceeds it is killed.
+    /// Sets the time that this call may take, waiting included, instead of [`Load::timeout`](crate::Load::timeout). If the call
+    /// is running when the time is up, its runner is killed.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Makes the call, and tells where the time went.
+    /// Makes the call, and returns its outputs and how long each phase took.
     ///
     /// # Errors
     /// As [`Carton::infer`](crate::Carton::infer).
@@ -80,7 +80,7 @@ impl<'a> Infer<'a> {
         }
     }
 
-    /// Makes the call and receives its outputs as they come. Dropping the stream cancels the call.
+    /// Makes the call and returns its outputs as a stream, as they arrive. Dropping the stream cancels the call.
     ///
     /// ```no_run
     /// # async fn example(model: carton_core::Carton) -> Result<(), carton_core::Error> {
@@ -93,12 +93,13 @@ impl<'a> Infer<'a> {
     /// ```
     ///
     /// # Errors
-    /// As [`Carton::infer`](crate::Carton::infer); those of the run itself come from the stream.
+    /// As [`Carton::infer`](crate::Carton::infer). Errors of the run itself are items of the stream.
     pub async fn stream(self) -> Result<OutputStream, Error> {
         let Self { live, inputs, timeout } = self;
         let inputs = match inputs {
             CallInputs::Tensors(inputs) => inputs,
-            // The protocol runs sealed inputs to their end. A stream passes their tensors, which the host has kept.
+            // The protocol has no streamed call on sealed inputs. A stream therefore passes their tensors, which the host has
+            // kept.
             CallInputs::Sealed(sealed) => sealed.tensors(),
         };
         OutputStream::start(Arc::clone(live), inputs, timeout).await

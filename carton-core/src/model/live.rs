@@ -1,4 +1,4 @@
-//! The runner of a loaded model, started again when it died.
+//! The runner of a loaded model, which is restarted when it has died.
 
 use std::collections::BTreeSet;
 use std::os::fd::AsRawFd;
@@ -24,7 +24,7 @@ use crate::runner::{Descriptor, ModelFilesMode};
 use crate::signature::SignatureMode;
 use crate::{Error, Inputs, Tensors};
 
-/// The model's verified files; they stay leased in the cache for as long as the model is loaded.
+/// The verified files of the model. Their lease in the cache lasts as long as the model is loaded.
 pub(super) enum ModelFiles {
     Directory(ModelDirectory),
     Ranges(ModelRanges),
@@ -58,7 +58,7 @@ pub(super) struct Live {
     settings: LoadSettings,
     progress: Option<ProgressCallback>,
     session: RwLock<Arc<Session>>,
-    /// Held while a fresh runner is started, so that one is.
+    /// Held while a fresh runner starts, so that concurrent calls start only one.
     restarting: tokio::sync::Mutex<()>,
 }
 
@@ -104,13 +104,13 @@ impl Live {
         self.settings.signature
     }
 
-    /// The deadline of a call that begins now, with a time of its own or that of the model.
+    /// Returns the options of a call that begins now. Its deadline follows from `timeout`, or else from the timeout of the model.
     pub(super) fn call_options(&self, timeout: Option<Duration>) -> CallOptions {
         let timeout = timeout.or(self.settings.timeout);
         CallOptions { deadline: timeout.and_then(|timeout| Instant::now().checked_add(timeout)) }
     }
 
-    /// The running session; a fresh one when the last one died.
+    /// Returns the running session. Starts a fresh one if the last one died, unless restarting is switched off.
     pub(super) async fn session(&self) -> Result<Arc<Session>, Error> {
         let session = self.current();
         if !session.is_dead() {
@@ -132,8 +132,8 @@ impl Live {
         Ok(session)
     }
 
-    /// A turn on the running session. A call that waited behind one that took the runner with it waits again, for the fresh runner:
-    /// nothing of it has been sent yet.
+    /// Waits for a turn on the running session. If the runner dies while the call waits, the call waits again, for a turn on the
+    /// fresh runner: nothing of it has been sent yet.
     pub(super) async fn turn(&self, options: &CallOptions) -> Result<(Arc<Session>, Turn), Error> {
         loop {
             let session = self.session().await?;
@@ -145,7 +145,7 @@ impl Live {
         }
     }
 
-    /// Runs the model once on these inputs.
+    /// Runs the model once on `inputs`, and checks inputs and outputs against the signature.
     pub(super) async fn infer(
         &self,
         inputs: Inputs,
@@ -163,7 +163,8 @@ impl Live {
         Arc::clone(&self.session.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What a failed call means to the caller. A call that ran out of time while running takes the runner with it.
+    /// Turns the error of a failed call into the error for the caller. If the deadline passed while the call was running, the
+    /// runner is killed.
     pub(super) async fn explain(&self, session: &Session, error: CallError) -> Error {
         match session.explain(error).await {
             Err(crash) => Error::RunnerCrashed(crash),
@@ -221,7 +222,7 @@ async fn start_session(
     }
 }
 
-/// Starts a runner whose log records become ours and whose progress reaches `progress`.
+/// Starts a runner. Its log records go to this program's log, and its progress goes to `progress`.
 pub(crate) async fn start_runner(
     descriptor: &Descriptor,
     policy: &LaunchPolicy,
@@ -254,7 +255,8 @@ fn wire_range(range: &contents::ModelRange) -> FileRange {
     FileRange {
         path: range.path.clone(),
         file: Arc::clone(&range.file),
-        // For runners that cannot receive descriptors. It names the open file itself, whatever became of its path.
+        // For runners that cannot receive descriptors. This path names the open file itself, even if the file was renamed or
+        // deleted.
         location: cfg!(target_os = "linux")
             .then(|| format!("/proc/{}/fd/{}", std::process::id(), range.file.as_raw_fd()).into()),
         offset: range.offset,
@@ -262,8 +264,9 @@ fn wire_range(range: &contents::ModelRange) -> FileRange {
     }
 }
 
-/// What a runner is told of declared inputs or outputs. Of those that share a name, which other writers declare, it is the first, and
-/// one with no name at all says nothing to a runner.
+/// Converts declared inputs or outputs into the form that a runner receives. Other writers may declare several with the same
+/// name, of which the runner gets the first. A spec with neither a name nor an internal name means nothing to a runner and is
+/// left out.
 pub(crate) fn wire_specs(specs: &[metadata::TensorSpec]) -> Vec<TensorSpec> {
     let mut names = BTreeSet::new();
     specs
@@ -279,7 +282,7 @@ pub(crate) fn wire_specs(specs: &[metadata::TensorSpec]) -> Vec<TensorSpec> {
         .collect()
 }
 
-/// An empty symbol, which other writers leave, stands for anything.
+/// Replaces empty symbols, which other writers leave in shapes, by wildcards.
 fn without_empty_symbols(shape: &SymbolicShape) -> SymbolicShape {
     match shape {
         SymbolicShape::Symbol(symbol) if symbol.is_empty() => SymbolicShape::Any,

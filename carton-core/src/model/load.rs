@@ -1,4 +1,4 @@
-//! Loading a model: what is said before it, and the steps of it.
+//! Loads a model: the settings of the load, and its steps.
 
 use std::fmt;
 use std::future::IntoFuture;
@@ -24,8 +24,8 @@ use crate::signature::SignatureMode;
 use crate::source::Source;
 use crate::{Error, Location};
 
-/// A model that is about to be loaded: what [`Carton::load`] and [`Carton::load_unpacked`] return. Setters say how, and
-/// `.await` loads it. A clone can be kept, to load the same model again.
+/// A model to be loaded. Made by [`Carton::load`] and [`Carton::load_unpacked`]; setters configure it, and `.await` loads it. It
+/// can be cloned, to load the same model again.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -49,14 +49,14 @@ pub struct Load {
     settings: LoadSettings,
 }
 
-/// What is loaded.
+/// Where the model is loaded from.
 #[derive(Clone)]
 enum Origin {
     /// A carton, packed or unpacked.
     Carton(Location),
-    /// The carton that a source holds. What it only links to is not fetched.
+    /// A carton whose bytes a source holds. Files that it only links to are not fetched.
     Source(Arc<dyn Source>),
-    /// A model that is in no carton. Its runner is in the settings.
+    /// A model that is not in a carton. The settings name its runner.
     Bare(PathBuf),
 }
 
@@ -69,7 +69,7 @@ impl Load {
         Self::new(Origin::Bare(path)).runner(runner)
     }
 
-    /// The carton that `source` holds. What it only links to is not fetched.
+    /// Loads the carton whose bytes `source` holds. Files that it only links to are not fetched.
     pub(crate) fn source(source: Arc<dyn Source>) -> Self {
         Self::new(Origin::Source(source))
     }
@@ -80,31 +80,31 @@ impl Load {
 
     open_setters!(open);
 
-    /// Where the model runs: `cpu`, a GPU index, `GPU-…`, `MIG-…`. The runner chooses unless this is called.
+    /// Sets the device that the model runs on: `cpu`, a GPU index, `GPU-…`, `MIG-…`. By default the runner chooses.
     pub fn device(mut self, device: impl Into<String>) -> Self {
         self.settings.device = Some(device.into());
         self
     }
 
-    /// Sets an option of the runner. It wins over the carton's option of that name.
+    /// Sets an option of the runner. It overrides the carton's option of that name.
     pub fn option(mut self, name: impl Into<String>, value: impl Into<OptionValue>) -> Self {
         self.settings.options.insert(name.into(), value.into());
         self
     }
 
-    /// Sets options of the runner, as [`option`](Self::option) does for one.
+    /// Sets several options of the runner; see [`option`](Self::option).
     pub fn options(mut self, options: impl IntoIterator<Item = (String, OptionValue)>) -> Self {
         self.settings.options.extend(options);
         self
     }
 
-    /// Uses another runner than the one that the carton names.
+    /// Uses this runner instead of the one that the carton names.
     pub fn runner(mut self, name: impl Into<String>) -> Self {
         self.settings.runner = Some(name.into());
         self
     }
 
-    /// Requires another version of the framework than the carton does.
+    /// Sets the required version of the framework, in place of the carton's requirement.
     pub fn framework_version(mut self, required: VersionReq) -> Self {
         self.settings.framework_version = Some(required);
         self
@@ -117,7 +117,7 @@ impl Load {
         self
     }
 
-    /// How inputs and outputs are checked against the carton's signature.
+    /// Sets how strictly inputs and outputs are checked against the carton's signature.
     pub fn signature(mut self, mode: SignatureMode) -> Self {
         self.settings.signature = mode;
         self
@@ -130,38 +130,38 @@ impl Load {
         self
     }
 
-    /// The time that a call may take, waiting included; unlimited by default. A runner that exceeds it is killed, because nothing
-    /// else stops a framework for certain.
+    /// Sets the time that a call may take, waiting included; unlimited by default. If a call is running when its time is up, the
+    /// runner is killed, because nothing else stops a framework for certain.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.settings.timeout = Some(timeout);
         self
     }
 
-    /// The time that a runner may take from its start to its first message; 30 seconds by default.
+    /// Sets the time that a runner may take from its start to its first message; 30 seconds by default.
     pub fn start_timeout(mut self, timeout: Duration) -> Self {
         self.settings.start_timeout = timeout;
         self
     }
 
-    /// Whether a call after the runner died starts a fresh one. On by default.
+    /// Whether a call starts a fresh runner if the last one has died. On by default.
     pub fn restart(mut self, restart: bool) -> Self {
         self.settings.restart = restart;
         self
     }
 
-    /// The largest amount of shared memory that is kept for inputs, in bytes; 4 GiB by default.
+    /// Sets the largest amount of shared memory for inputs, in bytes; 4 GiB by default.
     pub fn pool_bytes(mut self, n_bytes: u64) -> Self {
         self.settings.pool_bytes = n_bytes;
         self
     }
 
-    /// The largest number of calls that wait for the runner; 1024 by default. The next one fails at once.
+    /// Sets the largest number of calls that wait for the runner; 1024 by default. Any further call fails at once.
     pub fn max_waiting_calls(mut self, n_calls: usize) -> Self {
         self.settings.max_waiting_calls = n_calls;
         self
     }
 
-    /// The environment and the limits of the runner's process.
+    /// Sets the environment and the resource limits of the runner's process.
     pub fn policy(mut self, policy: LaunchPolicy) -> Self {
         self.settings.policy = policy;
         self
@@ -230,8 +230,8 @@ impl Origin {
     }
 }
 
-/// Adds what the configuration says to the caller's policy: which variables a runner gets, and which it does not get because the
-/// host takes credentials from them.
+/// Adds settings of the configuration to the caller's policy: variables for the runner, and the names of variables that the
+/// runner must not get because the host takes credentials from them.
 pub(crate) fn complete_policy(policy: &mut LaunchPolicy, config: &Config) {
     let offline = if config.offline { "1" } else { "0" };
     policy.variables.extend([
@@ -241,7 +241,7 @@ pub(crate) fn complete_policy(policy: &mut LaunchPolicy, config: &Config) {
     policy.withheld.extend(config.credentials.tokens.iter().filter_map(|token| token.variable.clone()));
 }
 
-/// The runner that fits the carton, with what the caller overrides.
+/// Chooses the runner that fits the carton and the caller's overrides.
 fn choose_runner(
     package: &Package,
     config: &Config,
@@ -258,7 +258,7 @@ fn choose_runner(
         framework_version: Some(
             settings.framework_version.clone().unwrap_or_else(|| required.required_framework_version.clone()),
         ),
-        // Another runner numbers its layouts in its own way.
+        // The compat version of the carton means nothing for a different runner, which numbers its layouts independently.
         compat_version: settings.runner.is_none().then_some(required.runner_compat_version),
     };
     Ok(runner::choose(&requirement, &Choice { config, install: settings.install_runners, context })?)

@@ -1,4 +1,4 @@
-//! What is said about the runner and the calls of a model before it is loaded.
+//! Settings of a model's runner and calls, given before the model is loaded.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::Options;
 use crate::runner::launch::LaunchPolicy;
 use crate::signature::SignatureMode;
 
-/// What is said about the runner and the calls of a model.
+/// Settings of the runner and of the calls of a model.
 #[derive(Clone)]
 pub(crate) struct LoadSettings {
     pub(super) device: Option<String>,

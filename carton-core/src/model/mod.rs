@@ -1,4 +1,4 @@
-//! A loaded model: a package joined to a runner process.
+//! A loaded model: a package and the runner process that runs it.
 
 mod checks;
 mod infer;
@@ -24,9 +24,9 @@ pub(crate) use load::complete_policy;
 pub use sealed::SealedInputs;
 pub use stream::OutputStream;
 
-/// A model that is loaded in a runner process of its own.
+/// A model that is loaded into its own runner process.
 ///
-/// Clones share the process; it ends when the last one is dropped. All methods may be used from any number of tasks at
+/// Clones share the process, which ends when the last of them is dropped. All methods may be called from any number of tasks at
 /// once. They need a tokio runtime.
 ///
 /// ```no_run
@@ -52,20 +52,21 @@ impl std::fmt::Debug for Carton {
 }
 
 impl Carton {
-    /// Loads a carton, or a folder that holds an unpacked one: verifies it, chooses and starts its runner, and loads the
-    /// model there. The model's files are hashed unless the very same file was verified before.
+    /// Loads a carton, or a folder that holds an unpacked one: verifies it, chooses and starts its runner, and loads the model
+    /// there. Files of the model are not hashed again if the same carton was verified before and has not changed since.
     ///
-    /// What is returned is awaited; before that, its setters say how the model is loaded. See [`Load`].
+    /// Returns a [`Load`], whose setters configure the load, and which is awaited.
     ///
     /// # Errors
-    /// A carton that is malformed or does not match its MANIFEST or the [expected hash](Load::expect_hash); no runner that fits; a
-    /// runner that dies or refuses the model. See [`Error::kind`].
+    /// The carton is malformed, or does not match its MANIFEST or the [expected hash](Load::expect_hash); no runner fits; the
+    /// runner dies or refuses the model. See [`Error::kind`].
     pub fn load(location: impl Into<Location>) -> Load {
         Load::carton(location.into())
     }
 
-    /// Loads a bare model: a folder or file that is no carton, with the runner of this name. Nothing is verified: there is nothing to
-    /// verify against. Every version of the runner's framework will do, unless [`Load::framework_version`] says otherwise.
+    /// Loads a bare model, a folder or file that is not a carton, with the runner called `runner`. Nothing is verified, because
+    /// there is no MANIFEST to verify against. Any version of the runner's framework is accepted, unless
+    /// [`Load::framework_version`] restricts it.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -83,9 +84,9 @@ impl Carton {
 
     /// Runs the model once, on tensors or on [sealed](Self::seal) inputs.
     ///
-    /// Inputs are checked against the carton's signature before the runner sees them, outputs before the caller does.
-    /// What is returned is awaited for the outputs; see [`Infer`] for deadlines, timings and streams. Dropping the future cancels
-    /// the call.
+    /// The inputs are checked against the carton's signature before the runner gets them, and the outputs before the caller does.
+    /// Awaiting the returned [`Infer`] returns the outputs; its setters and methods offer deadlines, timings and streams.
+    /// Dropping the future cancels the call.
     ///
     /// ```no_run
     /// # async fn example(model: carton_core::Carton) -> Result<(), Box<dyn std::error::Error>> {
@@ -101,14 +102,14 @@ impl Carton {
     /// ```
     ///
     /// # Errors
-    /// Inputs or outputs that contradict the signature, an error of the model, a runner that died. After each of these
-    /// the model can be called again.
+    /// The inputs or outputs contradict the signature, the model reports an error, or the runner died. After each of these the
+    /// model can be called again.
     pub fn infer<'a>(&'a self, inputs: impl Into<CallInputs<'a>>) -> Infer<'a> {
         Infer::new(&self.live, inputs.into())
     }
 
-    /// Hands inputs to the runner once, for many calls of [`infer`](Self::infer). After the runner died, the next call hands them to
-    /// the fresh one.
+    /// Passes inputs to the runner once, for many calls of [`infer`](Self::infer). If the runner dies, the next call passes them
+    /// to the fresh runner.
     ///
     /// ```no_run
     /// # async fn example(model: carton_core::Carton, inputs: carton_core::Inputs) -> Result<(), carton_core::Error> {
@@ -126,7 +127,8 @@ impl Carton {
         SealedInputs::new(&self.live, inputs.into()).await
     }
 
-    /// A tensor of zeros or leftovers in memory that the runner shares: fill it, and it is passed without a copy.
+    /// Allocates a tensor in memory that is shared with the runner, so that passing it to a call copies nothing. Its elements are
+    /// zeros or old data until they are written.
     ///
     /// ```no_run
     /// # async fn example(model: carton_core::Carton) -> Result<(), Box<dyn std::error::Error>> {
@@ -140,15 +142,15 @@ impl Carton {
     /// ```
     ///
     /// # Errors
-    /// A shape that is too large, shared memory that stays full, a runner that cannot be restarted.
+    /// The shape is too large, the shared memory stays full, or the runner cannot be restarted.
     pub async fn alloc<T: Element>(&self, shape: &[usize]) -> Result<NumericTensor, Error> {
         self.alloc_dtype(T::DTYPE, shape).await
     }
 
-    /// As [`alloc`](Self::alloc), with the dtype as a value.
+    /// Does the same as [`alloc`](Self::alloc), with the dtype as a value.
     ///
     /// # Errors
-    /// As [`alloc`](Self::alloc), and [`DataType::String`], whose elements have no size.
+    /// As [`alloc`](Self::alloc); also for [`DataType::String`], whose elements have no fixed size.
     pub async fn alloc_dtype(&self, dtype: DataType, shape: &[usize]) -> Result<NumericTensor, Error> {
         let session = self.live.session().await?;
         match session.connection().alloc(dtype, shape).await {
@@ -157,32 +159,33 @@ impl Carton {
         }
     }
 
-    /// What the carton holds besides the model: metadata, self-tests, examples, files.
+    /// Returns the carton: metadata, self-tests, examples, files.
     #[must_use]
     pub fn package(&self) -> &Package {
         self.live.package()
     }
 
-    /// The runner that runs the model.
+    /// Returns the descriptor of the runner that runs the model.
     #[must_use]
     pub fn runner(&self) -> &runner::Descriptor {
         self.live.descriptor()
     }
 
-    /// Who is told of progress.
+    /// The callback for progress, if there is one.
     pub(crate) fn progress(&self) -> Option<ProgressCallback> {
         self.live.progress()
     }
 
-    /// Inputs by the names the carton declares.
+    /// Gives positional inputs the names that the carton declares; named inputs keep theirs.
     pub(crate) fn named(&self, inputs: Inputs) -> Result<Tensors, Error> {
         self.live.named(inputs)
     }
 
-    /// Waits for a sign of life from the runner. One that does not answer is not killed for it.
+    /// Asks the runner for an answer and waits for it. The time limit is [`Load::timeout`]; a runner that does not answer within
+    /// it is killed, as by any other call.
     ///
     /// # Errors
-    /// A runner that died and cannot be restarted.
+    /// The runner does not answer in time, or it died and cannot be restarted.
     pub async fn ping(&self) -> Result<(), Error> {
         let session = self.live.session().await?;
         match session.connection().ping(self.live.call_options(None)).await {

@@ -1,4 +1,4 @@
-//! Inputs handed to the runner once and used many times.
+//! Inputs that are passed to the runner once and used many times.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -10,12 +10,12 @@ use crate::runner::session::Session;
 use crate::signature::Bindings;
 use crate::{Error, Inputs, Tensors};
 
-/// Inputs that the runner keeps, for [`Carton::infer`](crate::Carton::infer). Dropping it lets the
-/// runner forget them.
+/// Inputs that the runner keeps, for [`Carton::infer`](crate::Carton::infer). Dropping the value lets the runner free them.
 pub struct SealedInputs {
     inputs: Tensors,
     bindings: Bindings,
-    /// Where the inputs are sealed now: a fresh runner knows nothing of what the last one was given.
+    /// The session that has the inputs, and its handle to them. After a restart the inputs are sealed again, because a fresh
+    /// runner does not have them.
     sealed: tokio::sync::Mutex<(Weak<Session>, Arc<host::SealedInputs>)>,
 }
 
@@ -42,11 +42,11 @@ impl SealedInputs {
         }
     }
 
-    /// The inputs as the running session knows them. A fresh one is handed them first.
+    /// Returns the running session's handle to the inputs. A fresh session gets the inputs first.
     async fn on(&self, live: &Live, options: &CallOptions) -> Result<(Weak<Session>, Arc<host::SealedInputs>), Error> {
         let session = live.session().await?;
         let mut sealed = self.sealed.lock().await;
-        // The weak reference keeps the address from being used again, so that it identifies the session.
+        // The weak reference keeps the allocation alive, so the address is not reused and identifies the session.
         if !std::ptr::eq(sealed.0.as_ptr(), Arc::as_ptr(&session)) {
             let (session, handle) = seal(live, self.inputs.clone(), options).await?;
             *sealed = (Arc::downgrade(&session), handle);

@@ -1,4 +1,4 @@
-//! Outputs that come one after another.
+//! Outputs that arrive one after another.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::runner::session::Session;
 use crate::signature::Bindings;
 use crate::{Error, Inputs, Tensors};
 
-/// The outputs of [`Infer::stream`](crate::Infer::stream). Dropping it cancels the call.
+/// The outputs of a streamed call, from [`Infer::stream`](crate::Infer::stream). Dropping it cancels the call.
 pub struct OutputStream {
     live: Arc<Live>,
     session: Arc<Session>,
@@ -29,7 +29,7 @@ impl OutputStream {
         }
     }
 
-    /// The next outputs, checked against the signature; `None` when the model is done. An error ends the stream.
+    /// Returns the next outputs, checked against the signature; `None` when the model is done. An error ends the stream.
     pub async fn next(&mut self) -> Option<Result<Tensors, Error>> {
         if self.ended {
             return None;

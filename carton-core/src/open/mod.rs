@@ -1,4 +1,4 @@
-//! Opens a carton without starting anything: what `info`, `verify` and `unpack` need, and what `load` begins with.
+//! Opens a carton without starting a runner: for `info`, `verify` and `unpack`, and as the first step of `load`.
 
 mod remote;
 
@@ -18,7 +18,7 @@ use crate::settings::{OpenSettings, open_setters};
 use crate::source::FileSource;
 use crate::{Carton, Error, Location, Place};
 
-/// A carton that is about to be opened: what [`Carton::open`] returns. Setters say how, and `.await` opens it.
+/// A carton to be opened. Made by [`Carton::open`]; setters configure it, and `.await` opens it.
 #[derive(Clone, Debug)]
 #[must_use = "nothing is opened until this is awaited"]
 pub struct Open {
@@ -38,8 +38,8 @@ impl Open {
         let progress = settings.operation.progress().cloned();
         run_blocking(progress.as_ref(), move |context| {
             let config = settings.operation.config()?;
-            // Without a cache everything can be looked at, only nothing is remembered: a folder that cannot be made, as in a
-            // read-only home, is no reason to fail.
+            // Without a cache a carton can still be read; only nothing is remembered. So a cache folder that cannot be created,
+            // as in a read-only home, is not an error here.
             let cache = cache(&config).inspect_err(|error| tracing::debug!(%error, "there is no cache")).ok();
             open(&location, &settings, &config, &Opening { cache, context })
         })
@@ -57,8 +57,8 @@ impl IntoFuture for Open {
 }
 
 impl Carton {
-    /// Opens a carton, or a folder that holds an unpacked one, without starting a runner: for its metadata, its files and
-    /// tensors, to verify or to unpack it.
+    /// Opens a carton, or a folder that holds an unpacked one, without starting a runner: to read its metadata, files and
+    /// tensors, to verify it, or to unpack it.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), carton_core::Error> {
@@ -70,14 +70,14 @@ impl Carton {
     /// ```
     ///
     /// # Errors
-    /// A carton that is malformed, or whose MANIFEST is not the [expected](Open::expect_hash) one. Files are verified when they are
-    /// read.
+    /// The carton is malformed, or its MANIFEST is not the [expected](Open::expect_hash) one. Files are verified only when they
+    /// are read.
     pub fn open(location: impl Into<Location>) -> Open {
         Open::new(location.into(), OpenSettings::default())
     }
 
-    /// Whether the file at `path` has the parts of a carton. Frameworks use zip files too, so its name and its first bytes do not tell.
-    /// Nothing of it is verified.
+    /// Whether the file at `path` is a zip file with a MANIFEST and a carton.toml. Frameworks use zip files too, so a file's name
+    /// and first bytes are not enough to recognize a carton. Nothing is verified.
     #[must_use]
     pub fn looks_like_one(path: impl AsRef<Path>) -> bool {
         let Ok(source) = FileSource::open(path.as_ref()) else { return false };
@@ -86,9 +86,9 @@ impl Carton {
     }
 }
 
-/// What opening needs besides the location, whether the carton is here or on a server.
+/// What opening a carton needs besides its location, whether it is local or on a server.
 pub(crate) struct Opening {
-    /// Without one nothing can be fetched, and nothing is remembered.
+    /// Without a cache nothing can be fetched, and nothing is remembered.
     pub(crate) cache: Option<Arc<Cache>>,
     pub(crate) context: Context,
 }
@@ -106,7 +106,7 @@ pub(crate) fn open(
         Place::Path(path) => path,
         Place::Url(url) => {
             let link_network = if config.allow_private_links { network.clone() } else { network.public_only(url) };
-            // Whoever can change the carton on its server must not learn of local files.
+            // The author of a carton on a server must not learn of local files.
             return remote::open(url, expect, Access { network, link_network, file_links: false }, opening);
         }
     };

@@ -1,4 +1,4 @@
-//! Opening a carton on a server, or what the cache remembers of it.
+//! Opens a carton on a server, or from what the cache remembers of it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,8 +18,9 @@ use crate::{Error, network};
 
 /// Opens the carton at `url`.
 ///
-/// A pinned one that the cache has takes no request, another one that has not changed takes one with an empty answer. A new one
-/// takes one for its end, where its metadata is, and more only when that is longer.
+/// A pinned carton that is in the cache costs no request. Another known carton that has not changed costs one request with an
+/// empty answer. A new carton costs one request for its end, where its metadata is, and further requests only if the metadata is
+/// longer.
 pub(super) fn open(
     url: &Url,
     expect: Option<Sha256Digest>,
@@ -30,7 +31,7 @@ pub(super) fn open(
     let remote = Remote { url, key, expect, network: &access.network, access: &access, opening };
     if let Some(pinned) = expect.and_then(|hash| opening.cache.as_ref()?.remote_by_manifest(&hash)) {
         match remote.reopen(&pinned) {
-            // If files are missing the server is asked first: it may have the same carton in another version of the file.
+            // If files are missing, ask the server first: it may have the same carton in another version of the file.
             Ok(package) if remote.network.is_offline() || is_at_hand(&package, &pinned)? => return Ok(package),
             Ok(_) => {}
             Err(error) if remote.network.is_offline() => return Err(error),
@@ -38,13 +39,13 @@ pub(super) fn open(
         }
     }
     let known = opening.cache.as_ref().and_then(|cache| cache.remote_by_url(&key));
-    // Another carton than the pinned one is of no use where nobody can be asked.
+    // Offline, a remembered carton that is not the pinned one is useless.
     let is_usable =
         |known: &RemoteCarton| !remote.network.is_offline() || expect.is_none_or(|hash| hash == known.manifest);
     match (known.filter(is_usable), remote.network.is_offline()) {
         (Some(known), true) => remote.reopen(&known),
         (Some(known), false) => match remote.ask(Some(&known)) {
-            // Whatever is wrong with what was remembered.
+            // The remembered carton cannot be used, for whatever reason.
             Err(error @ (Error::Package(_) | Error::Io { .. })) => {
                 tracing::debug!(%error, "what the cache knows of the carton cannot be used");
                 remote.ask(None)
@@ -55,7 +56,7 @@ pub(super) fn open(
     }
 }
 
-/// Whether the cache has all files of the model, and all files of a carton that cannot be asked for one.
+/// Whether the cache has all files of the model and, if the server cannot send single files, all files of the carton.
 fn is_at_hand(package: &Package, known: &RemoteCarton) -> Result<bool, Error> {
     let contents = package.contents();
     let has_all = known.whole.is_none() || known.blocks.is_empty() || contents.holds_files()?;
@@ -72,7 +73,7 @@ struct Remote<'a> {
 }
 
 impl Remote<'_> {
-    /// Asks the server for the end of the carton, unless it still is the `known` one.
+    /// Asks the server for the end of the carton, unless it is still the `known` one.
     fn ask(&self, known: Option<&RemoteCarton>) -> Result<Package, Error> {
         let wanted = Wanted {
             url: self.url.clone(),
@@ -108,7 +109,7 @@ impl Remote<'_> {
         Ok(package)
     }
 
-    /// Opens the carton from what the cache remembers. Parts of it that are not in the cache come from the server.
+    /// Opens the carton from what the cache remembers. Parts that are not in the cache come from the server.
     fn reopen(&self, known: &RemoteCarton) -> Result<Package, Error> {
         if let (Some(whole), Some(cache)) = (known.whole, &self.opening.cache)
             && known.blocks.is_empty()
@@ -120,8 +121,8 @@ impl Remote<'_> {
         Ok(Package::open_archive(Arc::new(source), self.options())?)
     }
 
-    /// As [`reopen`](Self::reopen), when the server has the carton still. One that sends no parts of files cannot be asked for a single
-    /// one that is missing.
+    /// Does the same as [`reopen`](Self::reopen), for a carton that is unchanged on the server. A server that cannot send parts
+    /// of files cannot send a single missing file, so the whole carton is downloaded again.
     fn reopen_or_download(&self, known: &RemoteCarton) -> Result<Package, Error> {
         let package = self.reopen(known)?;
         match known.whole.is_none() || known.blocks.is_empty() || package.contents().holds_files()? {
@@ -148,7 +149,7 @@ impl Remote<'_> {
         let (digest, path, version) = match self.download_to(&folder) {
             Ok(downloaded) => downloaded,
             Err(error) => {
-                // Nothing of it can be gone on with, and what is no carton is not worth keeping.
+                // Nothing in the folder can be resumed, and a file that is not a carton is not worth keeping.
                 if !Download::has_begun(&folder) {
                     lock.discard()?;
                 }
@@ -156,12 +157,13 @@ impl Remote<'_> {
             }
         };
         let package = match self.keep_files(&path, &version, digest) {
-            // A carton with a file that is bad, or cannot be read, is kept as it is, so that it can be said what is wrong with it.
+            // A carton with a bad or unreadable file is kept as one file of the cache, so that errors can say what is wrong with
+            // it.
             Err(Error::Contents(error))
                 if !matches!(error.kind(), contents::ErrorKind::Interrupted | contents::ErrorKind::Io) =>
             {
                 let file_lock = cache.lock_file::<Error>(&digest, &checkpoint)?;
-                // Until it is known that the carton uses the file.
+                // Pruning is held off until the cache records that the carton uses the file.
                 let _no_prune = cache.hold_off_prune(&checkpoint)?;
                 if file_lock.file::<Error>(&|_| checkpoint())?.is_none() {
                     file_lock.adopt(&path)?;
@@ -176,7 +178,8 @@ impl Remote<'_> {
         Ok(package)
     }
 
-    /// Opens a carton that was downloaded to `path`, and puts its files into the cache: that is all that is needed of it from then on.
+    /// Opens a carton that was downloaded to `path`, and puts its files into the cache. After that the downloaded file is not
+    /// needed.
     fn keep_files(&self, path: &Path, version: &Version, digest: Sha256Digest) -> Result<Package, Error> {
         let file = Arc::new(FileSource::open(path).map_err(Error::io("open", path))?);
         let version = Version { length: Some(file.len()), ..version.clone() };
@@ -189,7 +192,7 @@ impl Remote<'_> {
         Ok(package)
     }
 
-    /// Downloads the carton into a folder, and looks whether it is one: a connection may have been cut without a sign.
+    /// Downloads the carton into `folder`, and opens it as a check: a connection may have been cut without an error.
     fn download_to(&self, folder: &Path) -> Result<(Sha256Digest, PathBuf, Version), Error> {
         let limit = Limit::default();
         let target =
@@ -215,14 +218,14 @@ impl Remote<'_> {
 
     fn open_file(&self, path: &Path, whole: Sha256Digest) -> Result<Package, Error> {
         let file = std::fs::File::open(path).map_err(Error::io("open", path))?;
-        // Messages name where the carton is from, not where it is kept.
+        // Messages name the carton's URL, not its place in the cache.
         let shown = network::address(self.url);
         let source = FileSource::from_file(file, Path::new(&shown)).map_err(Error::io("open", path))?;
         let options = OpenOptions { whole: Some(whole), ..self.options() };
         Ok(Package::open_archive(Arc::new(source), options)?)
     }
 
-    /// Reads to the end, hashes, and writes what is read to a new file if one is named.
+    /// Reads to the end and returns the digest. If `copy` names a file, creates it and writes the bytes to it.
     fn hash(
         &self,
         reader: &mut dyn std::io::Read,
@@ -236,7 +239,7 @@ impl Remote<'_> {
         };
         let read_error = |error| ContentsError::from_fetch(error, &network::address(self.url)).into();
         hash_all(reader, read_error, |chunk| {
-            // What is on the disk already is read without a wait in which this would be noticed.
+            // Bytes that are already on disk are read without waiting for the server, so cancellation must be checked here.
             if self.opening.context.control().is_break() {
                 return Err(NetworkError::Interrupted.into());
             }
@@ -259,7 +262,7 @@ impl Remote<'_> {
         }
     }
 
-    /// What cannot be remembered takes a few requests more the next time.
+    /// Records the carton in the cache. If that fails, opening it the next time costs a few more requests.
     fn remember(&self, package: &Package, version: Version, blocks: Vec<(u64, Vec<u8>)>, whole: Option<Sha256Digest>) {
         let (Some(cache), Some(manifest)) = (&self.opening.cache, package.contents().manifest_hash()) else { return };
         let (url_key, address) = (self.key, network::address(self.url));

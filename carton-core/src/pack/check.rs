@@ -1,4 +1,4 @@
-//! Loads a carton that was written and has no name yet, and puts it to its self-tests.
+//! Loads a carton that is written but has no name yet, and runs its self-tests.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,15 +16,15 @@ use crate::self_test::SelfTestSettings;
 use crate::source::{FileIdentity, FileSource, Source};
 use crate::{Carton, Error, open, shrink};
 
-/// A cache for loading cartons that have no name yet. What they leave in it goes when this is dropped, or is swept should the process die:
-/// the user's cache lists no carton that never was.
+/// A temporary cache for loading cartons that have no name yet, so that the user's cache never lists a carton that was not
+/// published. It is deleted on drop; if the process dies, the next sweep of the user's cache deletes it.
 pub(super) struct TrialCache {
     config: Config,
     _folder: TemporaryFolder,
 }
 
 impl TrialCache {
-    /// An empty one, on the file system of the user's cache.
+    /// Makes an empty cache on the file system of the user's cache.
     ///
     /// # Errors
     /// The user's cache cannot be used.
@@ -35,20 +35,21 @@ impl TrialCache {
     }
 }
 
-/// A carton that was written and does not have its name yet.
+/// A carton that is written and does not have its name yet.
 pub(super) struct Written {
     carton: Unpublished,
     source: Arc<FileSource>,
-    /// The file's identity, if it is known that its bytes match MANIFEST because they were hashed as they were written, and every later
-    /// change shows. Only of large cartons: hashing a small one again is as quick.
+    /// The identity of the file, if its bytes are known to match MANIFEST (they were hashed while they were written, to a file
+    /// without a name) and any later change would change the identity. `None` for a small carton, which is as quick to hash
+    /// again.
     hashed: Option<FileIdentity>,
 }
 
 impl Written {
-    /// Opens what was written.
+    /// Opens the carton that was written.
     ///
     /// # Errors
-    /// It cannot be opened.
+    /// The carton cannot be opened.
     pub(super) fn new(carton: Unpublished) -> Result<Self, Error> {
         let source = Arc::new(carton.source().map_err(Error::Pack)?);
         let is_worth = |identity: &FileIdentity| carton.is_private() && identity.size >= WORTH_WAITING;
@@ -60,7 +61,7 @@ impl Written {
         self.carton.manifest()
     }
 
-    /// Loads the model as [`Carton::load`] would under the carton's name, with `trial` for a cache.
+    /// Loads the model as [`Carton::load`] would load the published carton, but with the cache of `trial`.
     pub(super) async fn load(&self, pack: &Pack, trial: &TrialCache) -> Result<Carton, Error> {
         let mut load = Load::source(Arc::clone(&self.source) as Arc<dyn Source>)
             .expect_hash(self.manifest().hash())
@@ -81,10 +82,10 @@ impl Written {
         load.await
     }
 
-    /// Runs the carton's self-tests on `model`, which is the carton's own.
+    /// Runs the carton's self-tests on `model`, which must be the carton's model, already loaded.
     ///
     /// # Errors
-    /// [`Error::SelfTests`] when one fails.
+    /// [`Error::SelfTests`] if one fails.
     pub(super) async fn check(&self, model: &Carton) -> Result<PackCheck, Error> {
         let (source, options) = (Arc::clone(&self.source) as Arc<dyn Source>, self.open_options());
         let package = run_blocking(None, move |_| Ok(Package::open_archive(source, options)?)).await?;
@@ -96,10 +97,11 @@ impl Written {
         }
     }
 
-    /// Writes what was written here to `output` without the files that `links` know.
+    /// Writes the carton to `output` without the files that `links` list.
     ///
     /// # Errors
-    /// What was written is not what was checked any more; the operating system refuses. What was at `output` before is still there then.
+    /// The file changed after it was checked, or the operating system refuses. The file that was at `output` before is still
+    /// there then.
     pub(super) fn publish_without(
         self,
         links: Links,
@@ -112,14 +114,14 @@ impl Written {
         Ok(self.carton.manifest().clone())
     }
 
-    /// Gives the carton its name, and lets the cache know that a large one need not be hashed again.
+    /// Gives the carton its name. For a large carton, records in the cache that it need not be hashed again.
     ///
     /// # Errors
-    /// [`PackageError::SourceChanged`] when the file is not what was written any more; the operating system refuses.
+    /// [`PackageError::SourceChanged`] if the file changed after it was written; the operating system refuses.
     pub(super) fn publish(self, config: &Config) -> Result<Manifest, Error> {
         self.check_unchanged()?;
         let manifest = self.carton.publish().map_err(Error::Pack)?;
-        // Its new name changed when its inode last changed, and nothing else.
+        // Giving it a name changed the ctime of its inode, and nothing else.
         if let (Some(hashed), Some(found)) = (self.hashed, identity_now(&self.source))
             && found.has_same_bytes(&hashed)
             && is_settled(&self.source, &found)
@@ -133,8 +135,8 @@ impl Written {
         OpenOptions { expect: Some(self.manifest().hash()), ..OpenOptions::default() }
     }
 
-    /// Looks whether the file is still the one that was written. The model's own code ran meanwhile, with the rights of the user: it
-    /// could have written to the file.
+    /// Checks that the file did not change after it was written. The model's own code has run in between, with the rights of the
+    /// user, and could have written to the file.
     fn check_unchanged(&self) -> Result<(), Error> {
         match identity_now(&self.source) {
             found @ Some(_) if found == self.source.identity() => Ok(()),
@@ -147,13 +149,14 @@ fn identity_now(source: &FileSource) -> Option<FileIdentity> {
     source.file()?.metadata().ok().map(|metadata| FileIdentity::of(&metadata))
 }
 
-/// Whether the file has this identity, and every later change of it would show.
+/// Whether the file still has this identity and any later change would change it, because the timestamps are not racy.
 fn is_settled(source: &FileSource, identity: &FileIdentity) -> bool {
     let moment = source.file().map(|file| Moment::after_tick_of(file, identity));
     moment.is_some_and(|moment| identity_now(source) == Some(*identity) && moment.is_after(identity))
 }
 
-/// Records that all files of the carton with this identity match MANIFEST. Failing costs a verification, no more.
+/// Records that all files of the carton with this identity match MANIFEST. If that fails, the next load verifies the carton
+/// again.
 fn remember(config: &Config, identity: &FileIdentity, manifest: Sha256Digest) {
     let cache = Cache::open(&config.cache_dir);
     if let Err(error) = cache.and_then(|cache| cache.remember_carton(identity, manifest, Scope::Everything)) {
@@ -161,10 +164,10 @@ fn remember(config: &Config, identity: &FileIdentity, manifest: Sha256Digest) {
     }
 }
 
-/// Refuses a carton whose model is another one than was loaded.
+/// Refuses a carton whose model is not the one that was loaded.
 ///
 /// # Errors
-/// [`PackageError::SourceChanged`]: its files were read twice, and changed in between.
+/// [`PackageError::SourceChanged`]: the files of the model were read twice, and changed in between.
 pub(super) fn check_same_model(loaded: &Manifest, written: &Manifest) -> Result<(), Error> {
     let changed = |one: &Manifest, other: &Manifest| {
         let mut files = one.iter().filter(|(path, _)| path.starts_with("model/"));
@@ -190,10 +193,10 @@ mod tests {
     use crate::metadata::Metadata;
     use crate::package::{self, PackageInput};
 
-    /// Longer than a tick of the clock that files get their times from.
+    /// Longer than a tick of the clock that sets the timestamps of files.
     const TICK: Duration = Duration::from_millis(30);
 
-    /// A model folder, where its carton goes, and a cache.
+    /// A folder with a model, a place for its carton, and a cache.
     struct Desk(TempDir);
 
     impl Desk {
@@ -223,7 +226,8 @@ mod tests {
         }
     }
 
-    /// Writes to the file as the model's code could, which finds it among the open ones of its user, and sets its time back.
+    /// Writes to the file as the model's code could, which finds it among the open files of its user, and resets its modification
+    /// time.
     #[cfg(target_os = "linux")]
     fn tamper(source: &FileSource) {
         use std::os::fd::AsRawFd;

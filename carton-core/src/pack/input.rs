@@ -1,4 +1,5 @@
-//! What goes into a carton: files and tensors that the metadata names are found, read and given their names there.
+//! Collects what goes into a carton: finds and reads the files and tensors that the metadata names, and gives them their names in
+//! the carton.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -25,7 +26,8 @@ pub(super) struct Input {
 }
 
 impl Input {
-    /// Turns references to files into tensors of `tensor_data` and files of `misc`.
+    /// Reads the files that the metadata refers to, adds them to the tensors of `tensor_data` or the files of `misc`, and makes
+    /// the references point there. Relative paths start from `folder`.
     pub(super) fn read_files(&mut self, folder: &Path) -> Result<(), Error> {
         let Self { draft, tensors, misc, .. } = self;
         let mut known: BTreeMap<(PathBuf, Option<String>), Reference> = BTreeMap::new();
@@ -67,7 +69,7 @@ impl Input {
         references
     }
 
-    /// Writes the carton, which does not get its name yet.
+    /// Writes the carton, without giving it its name yet.
     pub(super) fn write(self, output: &Path, context: &Context) -> Result<Unpublished, Error> {
         let metadata: Metadata = self.draft.validate()?;
         let input = PackageInput {
@@ -81,7 +83,7 @@ impl Input {
     }
 }
 
-/// The tensor in an `.npy` file or in a member of an `.npz` file; `None` for other files.
+/// Reads the tensor of an `.npy` file or of a member of an `.npz` file; `None` for other files.
 fn read_tensor(path: &Path, member: Option<&str>) -> Result<Option<Tensor>, Error> {
     let error = |source| Error::TensorFile { path: path.to_path_buf(), source };
     let extension = path.extension().map(|extension| extension.to_ascii_lowercase());
@@ -98,7 +100,7 @@ fn read_tensor(path: &Path, member: Option<&str>) -> Result<Option<Tensor>, Erro
             }
         }
         (Some("npy"), None) => Ok(Some(npy::read_path(path).map_err(error)?)),
-        // It is packed as it is, for people to look at.
+        // Any other file is packed unchanged, for people to look at.
         _ => std::fs::metadata(path).map(|_| None).map_err(|source| Error::Io {
             what: "open",
             path: path.to_path_buf(),
@@ -107,7 +109,7 @@ fn read_tensor(path: &Path, member: Option<&str>) -> Result<Option<Tensor>, Erro
     }
 }
 
-/// `name`, or `name_2`, `name_3`, … where it is taken.
+/// Returns `name`, or `name_2`, `name_3`, … if it is taken. The number comes before the extension.
 fn unused<T>(taken: &BTreeMap<String, T>, name: &str) -> String {
     let (stem, extension) = match name.rsplit_once('.') {
         Some((stem, extension)) if !stem.is_empty() => (stem, format!(".{extension}")),

@@ -1,5 +1,5 @@
-//! Makes a carton: asks the runner what the model is, joins that with what the user says, writes the package, and loads
-//! what was written before it gets its name.
+//! Makes a carton: asks the runner what the model is, combines the answer with the user's metadata, writes the carton, and loads
+//! and tests it before it gets its name.
 
 mod check;
 mod input;
@@ -28,10 +28,10 @@ use crate::settings::{OperationSettings, operation_setters};
 use crate::tensor_data::TensorFormat;
 use crate::{Carton, Error, Inputs, SelfTestReport};
 
-/// A model that is about to be packed: what [`Carton::pack`] returns. Setters say how, and `.await` writes the carton.
+/// A model to be packed. Made by [`Carton::pack`]; setters configure it, and `.await` writes the carton.
 ///
-/// [`prepare`](Self::prepare) stops after the runner has said what the model is, so that self-tests can be recorded from inputs that
-/// fit it.
+/// [`prepare`](Self::prepare) stops after the runner has described the model, so that the caller can make inputs that fit it and
+/// record self-tests.
 #[derive(Clone)]
 #[must_use = "nothing is packed until this is awaited"]
 pub struct Pack {
@@ -83,90 +83,92 @@ impl Pack {
 
     operation_setters!(operation);
 
-    /// The runner that the model is for. Unless this is called it is the one that the metadata names, else the one that
-    /// [`Carton::runner_for`] tells.
+    /// Sets the runner that the model is for. The default is the runner that the metadata names, else the one that
+    /// [`Carton::runner_for`] returns.
     pub fn runner(mut self, name: impl Into<String>) -> Self {
         self.runner = Some(name.into());
         self
     }
 
-    /// The metadata. The runner reads the model and adds the inputs, outputs and options that are missing here.
+    /// Sets the metadata. The runner reads the model and adds the inputs, outputs and options that are missing here.
     pub fn metadata(mut self, metadata: Draft) -> Self {
         self.metadata = metadata;
         self
     }
 
-    /// The folder of the files that the metadata refers to; the current one by default.
+    /// Sets the folder that file references of the metadata are relative to; the current folder by default.
     pub fn metadata_folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.metadata_folder = Some(folder.into());
         self
     }
 
-    /// The framework versions that run the model, instead of those of the metadata, or else of the runner's recommendation.
+    /// Sets the framework versions that run the model. The default is those of the metadata, else those that the runner
+    /// recommends.
     pub fn framework_version(mut self, required: VersionReq) -> Self {
         self.framework_version = Some(required);
         self
     }
 
-    /// Sets an option of the runner, which is stored in the carton. It wins over the metadata's option of that name.
+    /// Sets an option of the runner, which is stored in the carton. It overrides the metadata's option of that name.
     pub fn option(mut self, name: impl Into<String>, value: impl Into<OptionValue>) -> Self {
         self.options.insert(name.into(), value.into());
         self
     }
 
-    /// Sets options of the runner, as [`option`](Self::option) does for one.
+    /// Sets several options of the runner; see [`option`](Self::option).
     pub fn options(mut self, options: impl IntoIterator<Item = (String, OptionValue)>) -> Self {
         self.options.extend(options);
         self
     }
 
-    /// Sets an option of the runner for packing only. It is not stored.
+    /// Sets an option of the runner for packing only, which is not stored.
     pub fn pack_option(mut self, name: impl Into<String>, value: impl Into<OptionValue>) -> Self {
         self.pack_options.insert(name.into(), value.into());
         self
     }
 
-    /// Adds a file, which becomes `misc/` and `name` in the carton.
+    /// Adds a file, which becomes `misc/<name>` in the carton.
     pub fn misc(mut self, name: impl Into<String>, file: impl Into<PathBuf>) -> Self {
         self.misc.insert(name.into(), file.into());
         self
     }
 
-    /// Adds a tensor to `tensor_data/`. The metadata may refer to it by its name.
+    /// Adds a tensor to `tensor_data/`. The metadata may refer to it by this name.
     pub fn tensor(mut self, name: impl Into<String>, tensor: impl Into<Tensor>) -> Self {
         self.tensors.insert(name.into(), tensor.into());
         self
     }
 
-    /// How numeric tensors are stored. All but [`TensorFormat::Bin`] make a carton that only readers can open which know of it
-    /// (spec/carton-format-extensions.md, "Tensor files").
+    /// Sets how numeric tensors are stored. With any format but [`TensorFormat::Bin`], only readers that know the format can open
+    /// the carton (spec/carton-format-extensions.md, "Tensor files").
     pub fn tensor_format(mut self, format: TensorFormat) -> Self {
         self.tensor_format = format;
         self
     }
 
-    /// Adds a self-test whose expected outputs are what the packed model returns.
+    /// Adds a self-test. The packed model is run on its inputs, and what it returns becomes the expected outputs.
     pub fn record_self_test(mut self, test: impl Into<RecordSelfTest>) -> Self {
         self.record_self_tests.push(test.into());
         self
     }
 
-    /// Whether the packed model is loaded, compared with its signature and put to its self-tests before the carton gets its name.
-    /// Nothing is written where that fails. On by default.
+    /// Whether the packed model is loaded, compared with its signature and run on its self-tests before the carton gets its name.
+    /// If that fails, nothing is written. On by default.
     pub fn check(mut self, check: bool) -> Self {
         self.check = check;
         self
     }
 
-    /// Leaves files out of the carton, by their SHA-256, which can be fetched from these links. The carton is checked with all its
-    /// files; it is the one that [`Carton::shrink`] makes of the whole one. A digest that no file has which can be left out is refused.
+    /// Leaves out the files whose SHA-256 these links list, because they can be fetched from there. The carton is checked with
+    /// all its files; the result is the one that [`Carton::shrink`] makes of the complete carton. A digest that matches no file
+    /// that can be left out is an error.
     pub fn links(mut self, links: Links) -> Self {
         self.links = links;
         self
     }
 
-    /// Leaves out those of these files that this carton has, as [`links`](Self::links) does: for links of a family of models. The
-    /// digests that match nothing are in [`Packed::unmatched`]; it is an error when nothing is left out at all.
+    /// Leaves out files as [`links`](Self::links) does, but accepts digests that match nothing: for links of a family of models.
+    /// [`Packed::unmatched`] lists those digests. It is an error if nothing at all is left out.
     pub fn known_links(mut self, links: Links) -> Self {
         self.known_links = links;
         self
@@ -179,19 +181,19 @@ impl Pack {
         self
     }
 
-    /// How entries are compressed.
+    /// Sets how entries are compressed.
     pub fn compression(mut self, compression: Compression) -> Self {
         self.compression = compression;
         self
     }
 
-    /// The environment and the limits of the runner's process.
+    /// Sets the environment and the resource limits of the runner's process.
     pub fn policy(mut self, policy: LaunchPolicy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// The first half of packing: asks the runner what the model is. [`Packing::write`] is the second half.
+    /// Does the first half of packing: asks the runner what the model is. [`Packing::write`] is the second half.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -210,7 +212,7 @@ impl Pack {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Carton::pack`] that can be told without writing anything.
+    /// Those of [`Carton::pack`] that can be found without writing anything.
     pub async fn prepare(self) -> Result<Packing, Error> {
         Packing::prepare(self).await
     }
@@ -236,7 +238,7 @@ impl fmt::Debug for Pack {
     }
 }
 
-/// A self-test to be recorded: made of the inputs that the model is run with.
+/// A self-test to be recorded. Made from the inputs that the model is run on.
 #[derive(Clone, Debug)]
 pub struct RecordSelfTest {
     name: Option<String>,
@@ -258,35 +260,35 @@ impl<T: Into<Inputs>> From<T> for RecordSelfTest {
     }
 }
 
-/// What was packed.
+/// The result of packing.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Packed {
-    /// The carton.
+    /// The path of the carton.
     pub path: PathBuf,
     /// The SHA-256 of its MANIFEST: the model's hash.
     pub manifest_sha256: Sha256Digest,
-    /// Whether it has a file of many tensors, so that only readers can open it that know of those
+    /// Whether the carton has a file that holds many tensors, so that only readers that know such files can open it
     /// (spec/carton-format-extensions.md, "Tensor files").
     pub has_tensor_file: bool,
-    /// The runner's options that are lists or tables, sorted: readers that know only numbers, strings, booleans and dates, as the
-    /// first one does, cannot open the carton.
+    /// The names of the runner's options whose values are lists or tables, sorted. Readers that know only numbers, strings,
+    /// booleans and dates, such as the first implementation, cannot open a carton that has any.
     pub nested_options: Vec<String>,
-    /// The digests in [`Pack::known_links`] that no file has which can be left out, sorted.
+    /// The digests in [`Pack::known_links`] that match no file that can be left out, sorted.
     pub unmatched: Vec<Sha256Digest>,
-    /// What was checked; `None` when nothing was.
+    /// The result of the check; `None` if there was none.
     pub check: Option<PackCheck>,
 }
 
-/// How the check of a packed model went: it loaded, its signature does not contradict it, and no self-test failed.
+/// The result of a successful check of a packed model: it loaded, its signature does not contradict it, and no self-test failed.
 ///
-/// As JSON, the report's names stand beside `runner`.
+/// In JSON, the fields of the report stand beside `runner`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct PackCheck {
     /// Name and version of the runner that loaded the model.
     pub runner: String,
-    /// How the self-tests went; none failed.
+    /// The results of the self-tests, none of which failed.
     #[serde(flatten)]
     pub report: SelfTestReport,
 }
@@ -294,8 +296,8 @@ pub struct PackCheck {
 impl Carton {
     /// Packs the model at `path` into the carton `output`.
     ///
-    /// The carton appears under its name when it is complete and, unless [`Pack::check`] is off, was loaded and passed its
-    /// self-tests; a file of that name is replaced.
+    /// The carton appears under its name only when it is complete and, unless [`Pack::check`] is off, was loaded and passed its
+    /// self-tests. An existing file of that name is replaced.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), carton_core::Error> {
@@ -307,13 +309,13 @@ impl Carton {
     /// ```
     ///
     /// # Errors
-    /// No such runner, a model it refuses, metadata that breaks a rule of the format or contradicts the model, a self-test that
-    /// fails, files that cannot be read or written. What was at `output` before is still there then.
+    /// The runner does not exist or refuses the model, the metadata breaks a rule of the format or contradicts the model, a
+    /// self-test fails, or files cannot be read or written. The file that was at `output` before is still there then.
     pub fn pack(path: impl Into<PathBuf>, output: impl Into<PathBuf>) -> Pack {
         Pack::new(path.into(), output.into())
     }
 
-    /// The runner that runs the model at `path`, where its files leave no doubt: `onnx` for a `.onnx` file, `torchscript` for an
+    /// Returns the runner for the model at `path`, if its files leave no doubt: `onnx` for a `.onnx` file, `torchscript` for an
     /// archive of TorchScript, `python` for a Python module or a folder with exactly one.
     ///
     /// ```no_run
@@ -324,7 +326,7 @@ impl Carton {
     /// ```
     ///
     /// # Errors
-    /// The path cannot be looked at; [`Error::ModelFile`] for a file that is empty or was cut off.
+    /// The path cannot be inspected; [`Error::ModelFile`] for a file that is empty or truncated.
     pub async fn runner_for(path: impl AsRef<Path>) -> Result<Option<&'static str>, Error> {
         let path = path.as_ref().to_path_buf();
         run_blocking(None, move |_| recognize::runner_for(&path)).await

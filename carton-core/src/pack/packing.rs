@@ -1,4 +1,4 @@
-//! Packing in its two steps: what the runner says of the model is known after the first, the carton written after the second.
+//! Packing in two steps: the first asks the runner what the model is, the second writes the carton.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use crate::shrink::check_links_of_new;
 use crate::tensor_data::is_tensor_file;
 use crate::{Carton, Error, Inputs};
 
-/// A model that is about to be packed: made by [`Pack::prepare`].
+/// A model to be packed, after the runner has described it. Made by [`Pack::prepare`].
 pub struct Packing {
     input: Input,
     pack: Pack,
     config: Config,
-    /// The runner may have left the model here, so that it stays until the carton is written.
+    /// The runner may have written the model into this folder, so it is kept until the carton is written.
     scratch: Arc<TempDir>,
 }
 
@@ -67,10 +67,10 @@ impl Packing {
         Ok(packing)
     }
 
-    /// The inputs in order, as the metadata declares them, else as the model does.
+    /// Returns the inputs in order, as the metadata declares them, or else as the model does.
     ///
     /// # Errors
-    /// [`Error::NoSignature`] when neither does.
+    /// [`Error::NoSignature`] if neither declares any.
     pub fn declared_inputs(&self) -> Result<&[TensorSpec], Error> {
         match (&self.input.draft.inputs, &self.input.draft.outputs) {
             (None, None) => Err(Error::NoSignature),
@@ -78,7 +78,7 @@ impl Packing {
         }
     }
 
-    /// Records one more self-test, as [`Pack::record_self_test`] does.
+    /// Adds one more self-test to be recorded, as [`Pack::record_self_test`] does.
     ///
     /// # Errors
     /// [`Error::NoSignature`] when neither the metadata nor the model declares inputs and outputs.
@@ -95,7 +95,7 @@ impl Packing {
     pub async fn write(mut self) -> Result<Packed, Error> {
         let output = std::mem::take(&mut self.pack.output);
         let output = output.as_path();
-        // Dropped after the models that were loaded with it.
+        // Declared first, so that it is dropped after the models that were loaded with it.
         let trial = match self.pack.check || !self.pack.record_self_tests.is_empty() {
             true => Some(self.trial_cache().await?),
             false => None,
@@ -114,7 +114,7 @@ impl Packing {
         let links = links.merged(&known_links);
         let check = match (&trial, &loaded) {
             _ if !self.pack.check => None,
-            // The model is loaded already, from a carton that lacks only what was recorded.
+            // The model is already loaded, from a carton that lacks only the recorded self-tests.
             (_, Some((model, unrecorded))) => {
                 check_same_model(unrecorded.manifest(), carton.manifest())?;
                 Some(carton.check(model).await?)
@@ -132,7 +132,7 @@ impl Packing {
         run_blocking(progress.as_ref(), move |context| {
             let manifest = match links.is_empty() {
                 true => carton.publish(&config)?,
-                // What was checked had all files, and so nothing of it was fetched.
+                // The check ran on a carton with all files, so it fetched nothing.
                 false => carton.publish_without(links, &path, &context.on_bytes(Stage::Pack))?,
             };
             drop(trial);
@@ -142,7 +142,7 @@ impl Packing {
         .await
     }
 
-    /// Writes a carton of what is known now, which does not get its name yet.
+    /// Writes a carton from the present input, without giving it its name yet.
     async fn write_unpublished(&self, output: &Path) -> Result<Written, Error> {
         let (input, scratch, output) = (self.input.clone(), Arc::clone(&self.scratch), output.to_path_buf());
         run_blocking(self.pack.operation.progress(), move |context| {
@@ -157,7 +157,7 @@ impl Packing {
         run_blocking(None, move |_| TrialCache::new(&config)).await
     }
 
-    /// Runs the model on the inputs to be recorded and adds what it returns.
+    /// Runs the model on the inputs of the self-tests to be recorded, and adds them with its outputs.
     async fn record_on(&mut self, model: &Carton) -> Result<(), Error> {
         for test in std::mem::take(&mut self.pack.record_self_tests) {
             let inputs = model.named(test.inputs)?;
@@ -174,7 +174,7 @@ impl Packing {
     }
 }
 
-/// The configuration, and the runner that fits what is asked for.
+/// Returns the configuration, and the runner that fits the caller's requirements.
 async fn choose_runner(pack: Pack) -> Result<(Config, Descriptor), Error> {
     let progress = pack.operation.progress().cloned();
     run_blocking(progress.as_ref(), move |context| {
@@ -197,7 +197,7 @@ async fn choose_runner(pack: Pack) -> Result<(Config, Descriptor), Error> {
 
 fn absolute(path: &Path) -> Result<PathBuf, Error> {
     let io_error = |source| Error::Io { what: "open", path: path.to_path_buf(), source };
-    // Opened, so that a file that cannot be read is told before a runner is started.
+    // Opens the file, so that an unreadable one is reported before a runner is started.
     let file = std::fs::metadata(path).map_err(io_error)?.is_file();
     if file {
         std::fs::File::open(path).map_err(io_error)?;

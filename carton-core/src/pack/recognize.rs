@@ -1,4 +1,5 @@
-//! Which runner runs a model, as far as its files leave no doubt. Looking is apart from deciding, which is pure.
+//! Decides which runner a model is for, if its files leave no doubt. Looking at the files is separate from deciding, which is
+//! pure.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,26 +8,26 @@ use crate::Error;
 use crate::archive::{Archive, ArchiveError};
 use crate::source::{FileSource, Source};
 
-/// What every zip file with entries begins with.
+/// The first bytes of every zip file that has entries.
 const ZIP_MAGIC: [u8; 4] = *b"PK\x03\x04";
 
-/// What was seen of a model.
+/// What a model looks like from its names.
 enum Seen {
-    /// A file: its name, and the names of its entries if it is a zip archive.
+    /// A file: its name, and its directory if it is a zip archive.
     File { name: String, entries: Option<Archive> },
-    /// The names of the files right in a folder that may be a model of their own.
+    /// A folder: the number of Python modules (without `__init__.py`) and of ONNX files directly in it.
     Folder { modules: usize, onnx_files: usize },
 }
 
-/// The runner that runs the model at `path`; `None` where its files leave doubt.
+/// Returns the runner for the model at `path`; `None` if its files leave doubt.
 ///
 /// # Errors
-/// The path cannot be looked at, or is a file that is empty or was cut off.
+/// The path cannot be inspected, or is a file that is empty or truncated.
 pub(super) fn runner_for(path: &Path) -> Result<Option<&'static str>, Error> {
     Ok(decide(&look(path)?))
 }
 
-/// Looks at the model: at names, and of an archive at nothing but its directory.
+/// Looks at the model's names. Of an archive only the directory is read.
 fn look(path: &Path) -> Result<Seen, Error> {
     let metadata = std::fs::metadata(path).map_err(Error::io("open", path))?;
     if !metadata.is_dir() {
@@ -43,11 +44,11 @@ fn look(path: &Path) -> Result<Seen, Error> {
     Ok(Seen::Folder { modules, onnx_files })
 }
 
-/// The directory of a zip archive; `None` for a file that is no zip archive, or one that other programs may read. Its user then
-/// names the runner.
+/// Reads the directory of a zip archive. Returns `None` for any other file, and for a zip archive that this library cannot read
+/// but other programs may: then the user has to name the runner.
 ///
 /// # Errors
-/// The file cannot be opened, is empty, or is a zip archive that was cut off: no runner runs those.
+/// The file cannot be opened, is empty, or is a truncated zip archive: no runner runs those.
 fn archive(path: &Path) -> Result<Option<Archive>, Error> {
     let source = FileSource::open(path).map_err(Error::io("open", path))?;
     let unusable = |source| Error::ModelFile { path: path.to_path_buf(), source };
@@ -86,12 +87,14 @@ fn is_onnx(name: &str) -> bool {
     Path::new(name).extension().is_some_and(|found| found.eq_ignore_ascii_case("onnx"))
 }
 
-/// As the python runner looks for modules: Python imports no `.PY`.
+/// Whether this is the name of a Python module. Case matters, as it does for the python runner: Python does not import `.PY`
+/// files.
 fn is_module(name: &str) -> bool {
     Path::new(name).extension().is_some_and(|found| found == "py")
 }
 
-/// Whether an archive with these entries is TorchScript: one folder, with code and pickles. `torch.save` writes no code.
+/// Whether an archive with these entries is TorchScript: all entries are in one folder, which holds code and pickles. Archives of
+/// `torch.save` hold no code.
 fn is_torchscript<'a>(names: impl Iterator<Item = &'a str> + Clone) -> bool {
     let mut split = names.filter_map(|name| name.split_once('/'));
     let Some((folder, _)) = split.clone().next() else { return false };
@@ -154,7 +157,7 @@ mod tests {
     fn torchscript_is_known_by_its_bytes() {
         let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/models/behaviour/torchscript.pt");
         assert_eq!(runner_for(&model).unwrap(), Some("torchscript"));
-        // Whatever it is called, but not if it was cut off.
+        // The name does not matter; a truncated archive is not recognized.
         let folder = tempfile::tempdir().unwrap();
         let bytes = std::fs::read(model).unwrap();
         let check = |bytes: &[u8], expected: Option<&str>| {
@@ -164,7 +167,7 @@ mod tests {
         };
         check(&bytes, Some("torchscript"));
         check(b"PK", None);
-        // No runner runs what is empty or was cut off.
+        // No runner runs an empty or truncated file.
         let refused = |bytes: &[u8], expected: &str| {
             let path = folder.path().join("weights.pt");
             std::fs::write(&path, bytes).unwrap();

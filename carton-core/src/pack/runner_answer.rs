@@ -1,4 +1,4 @@
-//! Asks the runner what the model is, and fills in with its answer what the user did not say.
+//! Asks the runner what the model is, and completes the user's metadata with its answer.
 
 use carton_runner_interface::host::{CallError, CallOptions, ConnectionOptions};
 use carton_runner_interface::runner::{PackRequest, PackResponse};
@@ -46,7 +46,7 @@ pub(super) async fn ask_runner(
     }
 }
 
-/// Fills in what the user did not say.
+/// Fills in the fields of the metadata that the user did not set.
 pub(super) fn complete(
     draft: &mut Draft,
     descriptor: &Descriptor,

@@ -1,4 +1,4 @@
-//! What can be wrong with a carton as a whole, or with what is to become one.
+//! What can be wrong with a carton as a whole, or with the input of a new one.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::tensor_data::TensorDataError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PackageError {
-    /// A file of the carton cannot be read or fetched, or is not what MANIFEST says.
+    /// A file of the carton cannot be read or fetched, or does not match MANIFEST.
     #[error(transparent)]
     Contents(#[from] ContentsError),
     /// The carton.toml cannot be used.
@@ -47,10 +47,10 @@ pub enum PackageError {
     NoExample {
         /// The name that was asked for.
         name: String,
-        /// What the examples there are are called.
+        /// The names of the existing examples.
         examples: Vec<String>,
     },
-    /// The model cannot be run on what an example shows.
+    /// The model cannot be run on the inputs of an example, because one of them is not a tensor.
     #[error("example `{example}`: input `{input}` is the file `{file}`, expected a tensor")]
     ExampleInput {
         /// The example.
@@ -91,7 +91,7 @@ pub enum PackageError {
         /// The folder.
         path: PathBuf,
     },
-    /// The carton.toml would be larger than what is read.
+    /// The carton.toml would be larger than readers accept.
     #[error("carton.toml is too large: at most {MAX_METADATA_LENGTH} bytes, found {found}")]
     MetadataTooLarge {
         /// Its length in bytes.
@@ -100,13 +100,13 @@ pub enum PackageError {
     /// The carton would replace one of the files that are to be packed.
     #[error("cannot write `{}`: it is one of the files to be packed", output.display())]
     OutputIsInput {
-        /// Where the carton was to go.
+        /// The path of the output.
         output: PathBuf,
     },
-    /// The carton would replace the one that it is made of, or lie in its folder.
+    /// The output would replace the carton that it is made from, or lie in its folder.
     #[error("cannot write `{}`: it is, or is in, the carton that is read", output.display())]
     OutputIsSource {
-        /// Where the carton was to go.
+        /// The path of the output.
         output: PathBuf,
     },
     /// The model has more files than a carton may have.
@@ -154,7 +154,7 @@ impl PackageError {
             Self::TensorData(_) => ErrorKind::Format,
             Self::Archive(ArchiveError::Interrupted) | Self::Interrupted => ErrorKind::Interrupted,
             Self::Archive(ArchiveError::Io { .. }) | Self::Io { .. } => ErrorKind::Io,
-            // The archive is only written here: what is wrong is what it was to be made of.
+            // Here archives are only written, so the fault is in the input.
             Self::Archive(_)
             | Self::SpecialFile { .. }
             | Self::Name { .. }

@@ -1,4 +1,4 @@
-//! Finding an example by its name, and its inputs as tensors.
+//! Finds an example by its name, and reads its inputs as tensors.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use super::{ExampleData, Package, PackageError};
 use crate::metadata::Reference;
 
 impl Package {
-    /// The example of this name: the first one that has it, or the one whose label it is, `example_N`.
+    /// Returns the first example with this name, or else the one with this label, `example_N`.
     ///
     /// # Errors
-    /// [`PackageError::NoExample`], which names those there are.
+    /// [`PackageError::NoExample`], which lists the existing names.
     pub fn example(&self, name: &str) -> Result<ExampleData<'_>, PackageError> {
         let named = self.examples().find(|example| example.example.name.as_deref() == Some(name));
         named.or_else(|| self.examples().find(|example| example.index_label() == name)).ok_or_else(|| {
@@ -24,13 +24,13 @@ impl Package {
 }
 
 impl<'package> ExampleData<'package> {
-    /// The carton that it is of.
+    /// Returns the carton that the example belongs to.
     #[must_use]
     pub fn package(&self) -> &'package Package {
         self.package
     }
 
-    /// The example's name; `example_N`, counted from 0, where it has none.
+    /// Returns the example's name; `example_N`, counted from 0, if it has none.
     #[must_use]
     pub fn label(&self) -> String {
         self.example.name.clone().unwrap_or_else(|| self.index_label())
@@ -40,11 +40,11 @@ impl<'package> ExampleData<'package> {
         format!("example_{}", self.index)
     }
 
-    /// Says whether all that goes in is tensors, without reading one.
+    /// Checks that all inputs are tensors, without reading any.
     ///
     /// # Errors
-    /// [`PackageError::ExampleInput`] for an input that is a file of `misc/`, such as an image: which tensor a model makes of it is for
-    /// people to know.
+    /// [`PackageError::ExampleInput`] for an input that is a file of `misc/`, such as an image: only people know which tensor the
+    /// model needs for it.
     pub fn check_inputs(&self) -> Result<(), PackageError> {
         let files = self.example.inputs.iter().find_map(|(input, reference)| match reference {
             Reference::Misc(path) => Some((input, path)),
@@ -60,7 +60,7 @@ impl<'package> ExampleData<'package> {
         }
     }
 
-    /// Reads what goes in, where all of it is tensors: the inputs of a call.
+    /// Reads the inputs as tensors, for a call of the model.
     ///
     /// # Errors
     /// As [`check_inputs`](Self::check_inputs) and [`Package::tensor`].

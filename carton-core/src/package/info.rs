@@ -1,4 +1,4 @@
-//! What a carton says about itself, with names for JSON that do not change.
+//! What a carton says about itself. The names of the fields in JSON are stable.
 
 use serde::Serialize;
 
@@ -7,13 +7,13 @@ use crate::contents::FileInfo;
 use crate::digest::Sha256Digest;
 use crate::metadata::{Runner, TensorSpec};
 
-/// Everything that can be told about a carton without reading a model file.
+/// Everything that is known about a carton without reading a file of the model.
 ///
-/// As JSON, the names are those of the fields here; what is not set is `null`, or an empty list.
+/// In JSON, the fields have the same names as here. An unset field is `null` or an empty list.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Info {
-    /// The SHA-256 of MANIFEST, which is the hash of the carton; `None` for a model that is not in one.
+    /// The SHA-256 of MANIFEST, which is the hash of the carton; `None` for a model that is not in a carton.
     pub manifest_sha256: Option<Sha256Digest>,
     /// The version of the format.
     pub spec_version: u64,
@@ -25,13 +25,13 @@ pub struct Info {
     pub model_description: Option<String>,
     /// An SPDX expression where one exists.
     pub license: Option<String>,
-    /// Where the model's sources are.
+    /// The URL of the model's sources.
     pub repository: Option<String>,
     /// The model's home page.
     pub homepage: Option<String>,
     /// The target triples the model runs on; empty for all.
     pub required_platforms: Vec<String>,
-    /// Which runner runs the model.
+    /// The runner that the model requires.
     pub runner: Runner,
     /// The declared inputs in order; empty when none are declared.
     pub inputs: Vec<TensorSpec>,
@@ -41,7 +41,7 @@ pub struct Info {
     pub self_tests: Vec<String>,
     /// The names of the examples; `example_N` for those without one.
     pub examples: Vec<String>,
-    /// What is odd about it, one sentence each: [`Package::oddities`] as text.
+    /// One sentence for each oddity of the carton: [`Package::oddities`] as text.
     pub warnings: Vec<String>,
     /// All files but MANIFEST and LINKS, sorted by path.
     pub files: Vec<FileInfo>,

@@ -1,4 +1,4 @@
-//! Tensors as views of the carton, for whoever wants no copy of them.
+//! Tensors as views of the memory-mapped carton, for callers that want to avoid a copy.
 
 use std::ops::Range;
 
@@ -9,13 +9,13 @@ use super::{Package, PackageError};
 use crate::contents::Contents;
 use crate::tensor_data::TensorFiles;
 
-/// The files of a carton, mapped where they can be.
+/// The files of a carton, memory-mapped where possible.
 struct MappedFiles<'a>(&'a Contents);
 
 impl Package {
-    /// As [`tensor`](Self::tensor), but what lies in a file of many tensors (`--tensor-format safetensors` or `ztensor`) is a view of the
-    /// mapped file, which is the carton itself if it is a local file. The carton must stay as it is as long as the tensor is
-    /// used, see `Contents::map`. What cannot be mapped is copied.
+    /// Does the same as [`tensor`](Self::tensor), but returns a tensor of a file that holds many (`--tensor-format safetensors`
+    /// or `ztensor`) as a view of the mapped file: of the carton itself if it is a local file. The carton must not change while
+    /// the tensor is in use; see [`map_file`](Self::map_file). What cannot be mapped is copied.
     ///
     /// # Errors
     /// As [`tensor`](Self::tensor).

@@ -1,5 +1,5 @@
-//! A carton as a whole: its metadata, its tensors and its files, joined and checked against each other
-//! (spec/carton-format.md). Opens cartons and writes them; starts no process.
+//! A carton as a whole: joins its metadata, its tensors and its files, and checks them against each other
+//! (spec/carton-format.md). Opens and writes cartons; starts no process.
 
 mod error;
 mod example;
@@ -40,13 +40,13 @@ use crate::tensor_data::{self, Directories, Index, TensorDataError, TensorFiles}
 /// The largest carton.toml that is read, in bytes.
 pub(crate) const MAX_METADATA_LENGTH: u64 = 4 << 20;
 
-/// The largest file of `misc/` that is read as a whole, in bytes. [`Package::misc_reader`] reads larger ones.
+/// The largest file of `misc/` that is read into memory, in bytes. [`Package::misc_reader`] reads larger ones.
 pub(crate) const MAX_MISC_LENGTH: u64 = 1 << 30;
 
 /// The path of the metadata in a carton.
 pub(crate) const METADATA: &str = "carton.toml";
 
-/// An open carton. Clones share it.
+/// An open carton. Clones are cheap and share it.
 #[derive(Clone, Debug)]
 pub struct Package {
     opened: Arc<Opened>,
@@ -60,28 +60,28 @@ struct Opened {
     directories: Directories,
 }
 
-/// What may be given when a carton is opened.
+/// Options for opening a carton.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OpenOptions {
-    /// Where verified files are kept and what was verified is remembered; without it, neither is.
+    /// The cache for verified files and for records of verifications. Without one, neither is kept.
     pub cache: Option<Arc<Cache>>,
     /// The hash that the carton's MANIFEST must have.
     pub expect: Option<Sha256Digest>,
-    /// How files that are elsewhere may be fetched; without it, they are taken from the cache only.
+    /// How files that are elsewhere may be fetched. Without it, they are taken from the cache only.
     pub access: Option<Access>,
-    /// The file of the cache that is opened, if it is one: it is not deleted while the model is loaded.
+    /// The digest of the cached file that is opened, if the carton is a file of the cache. That file is not deleted while the
+    /// model is loaded.
     pub whole: Option<Sha256Digest>,
 }
 
 impl Package {
     /// Opens a carton file, or an unpacked carton in a folder.
     ///
-    /// Reads MANIFEST, carton.toml and the index of the tensors, each verified; nothing else is read, and so nothing else is
-    /// verified yet.
+    /// Reads and verifies MANIFEST, carton.toml and the index of the tensors. No other file is read, and so none is verified yet.
     ///
     /// # Errors
-    /// A carton that is malformed, of another version, or not the expected one; references that lead nowhere; tensors whose
-    /// files are missing or have another size than their shape asks for.
+    /// The carton is malformed, of another version, or not the expected one; a reference leads nowhere; the file of a tensor is
+    /// missing or has another size than its shape requires.
     pub(crate) fn open(path: &Path, options: OpenOptions) -> Result<Self, PackageError> {
         let metadata = std::fs::metadata(path).map_err(PackageError::io("open", path))?;
         if !metadata.is_dir() {
@@ -97,7 +97,7 @@ impl Package {
         }
     }
 
-    /// Opens a carton file wherever its bytes are.
+    /// Opens a carton file from any source of bytes.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -114,10 +114,10 @@ impl Package {
         }
     }
 
-    /// A carton of these contents.
+    /// Makes a package of these contents.
     ///
     /// # Errors
-    /// As [`open`](Self::open), as far as the carton's files are concerned.
+    /// Those of [`open`](Self::open) that concern the files of the carton.
     pub(crate) fn from_contents(contents: Contents) -> Result<Self, PackageError> {
         if !contents.contains(METADATA) {
             return Err(PackageError::NoMetadata { location: contents.location() });
@@ -129,11 +129,11 @@ impl Package {
         Ok(Self { opened: Arc::new(Opened { contents, metadata, tensors, directories: Directories::default() }) })
     }
 
-    /// A model that is not in a carton: a folder or a single file, and which runner runs it. There is nothing to verify it
-    /// against.
+    /// Makes a package of a model that is not in a carton: a folder or a single file, and the name of its runner. There is
+    /// nothing to verify it against.
     ///
     /// # Errors
-    /// Nothing is at `path`, or something that cannot be a model; a malformed runner name.
+    /// Nothing is at `path`, or nothing that can be a model; the runner's name is malformed.
     pub(crate) fn bare(
         path: &Path,
         runner_name: &str,
@@ -151,34 +151,34 @@ impl Package {
         Ok(Self { opened: Arc::new(Opened { contents, metadata, tensors, directories }) })
     }
 
-    /// The carton.toml.
+    /// Returns the metadata of carton.toml.
     #[must_use]
     pub fn metadata(&self) -> &Metadata {
         &self.opened.metadata
     }
 
-    /// The files.
+    /// Returns the files.
     #[must_use]
     pub(crate) fn contents(&self) -> &Contents {
         &self.opened.contents
     }
 
-    /// The tensors that there are. Reading one is [`tensor`](Self::tensor).
+    /// Returns the index of the tensors. [`tensor`](Self::tensor) reads one of them.
     #[must_use]
     pub fn tensors(&self) -> &Index {
         &self.opened.tensors
     }
 
-    /// Reads one tensor of `tensor_data/`, and verifies it.
+    /// Reads and verifies one tensor of `tensor_data/`.
     ///
     /// # Errors
-    /// There is no such tensor; its file is not what MANIFEST says, or does not hold what the index says.
+    /// There is no such tensor; its file does not match MANIFEST, or contradicts the index.
     pub fn tensor(&self, name: &str) -> Result<Tensor, PackageError> {
         let Opened { contents, tensors, directories, .. } = &*self.opened;
         tensors.read(name, contents, directories)
     }
 
-    /// Fetches the tensors of all self-tests together, where they are elsewhere; one by one that takes longer.
+    /// Fetches the tensors of all self-tests that are elsewhere. That is faster than fetching them one by one.
     ///
     /// # Errors
     /// As [`Contents::fetch`].
@@ -193,20 +193,21 @@ impl Package {
         Ok(contents.fetch(is_wanted, on_progress)?)
     }
 
-    /// The paths of the files below `misc/`, without that folder.
+    /// Returns the paths of the files below `misc/`, relative to that folder.
     pub fn misc_paths(&self) -> impl Iterator<Item = &str> {
         self.opened.contents.paths().filter_map(|path| path.strip_prefix("misc/"))
     }
 
-    /// Reads a file of `misc/`, such as `cat.png`, and verifies it.
+    /// Reads and verifies a file of `misc/`, such as `cat.png`.
     ///
     /// # Errors
-    /// There is no such file, it is not what MANIFEST says, or it is larger than `MAX_MISC_LENGTH`.
+    /// There is no such file, it does not match MANIFEST, or it is larger than `MAX_MISC_LENGTH`.
     pub fn misc(&self, path: &str) -> Result<Vec<u8>, PackageError> {
         Ok(self.opened.contents.read(&format!("misc/{path}"), MAX_MISC_LENGTH)?)
     }
 
-    /// Reads a file of `misc/` piece by piece. What was read is verified when the end is met, not before.
+    /// Returns a reader of a file of `misc/`. The file counts as verified only when the reader has reached its end; a mismatch is
+    /// an error there.
     ///
     /// # Errors
     /// There is no such file, or it cannot be opened.
@@ -214,19 +215,19 @@ impl Package {
         Ok(self.opened.contents.reader(&format!("misc/{path}"))?)
     }
 
-    /// The self-tests, with their tensors to be read when they are asked for.
+    /// Returns the self-tests. Their tensors are read on demand.
     pub fn self_tests(&self) -> impl ExactSizeIterator<Item = SelfTestData<'_>> {
         let tests = self.metadata().self_tests().iter().enumerate();
         tests.map(|(index, test)| SelfTestData { package: self, index, test, is_mapped: false })
     }
 
-    /// The examples, with their tensors and files to be read when they are asked for.
+    /// Returns the examples. Their tensors and files are read on demand.
     pub fn examples(&self) -> impl ExactSizeIterator<Item = ExampleData<'_>> {
         let examples = self.metadata().examples().iter().enumerate();
         examples.map(|(index, example)| ExampleData { package: self, index, example })
     }
 
-    /// What a reference of an example leads to.
+    /// Reads the tensor or file that a reference of an example points to.
     ///
     /// # Errors
     /// As [`tensor`](Self::tensor) and [`misc`](Self::misc).
@@ -237,7 +238,8 @@ impl Package {
         }
     }
 
-    /// What is odd about the carton: what we would not write, and other writers do. It can be used all the same.
+    /// Returns what is odd about the carton: what other writers write and this library would not. Such a carton can still be
+    /// used.
     #[must_use]
     pub fn oddities(&self) -> Vec<Oddity> {
         let mut oddities = self.metadata().oddities();
@@ -248,7 +250,7 @@ impl Package {
         oddities
     }
 
-    /// Everything that can be told without reading a model file.
+    /// Returns everything that is known without reading a file of the model.
     #[must_use]
     pub fn info(&self) -> Info {
         Info::of(self)
@@ -265,19 +267,20 @@ pub struct SelfTestData<'package> {
 }
 
 impl SelfTestData<'_> {
-    /// The test's name; `self_test_N`, counted from 0, where it has none.
+    /// Returns the test's name; `self_test_N`, counted from 0, if it has none.
     #[must_use]
     pub fn label(&self) -> String {
         self.test.name.clone().unwrap_or_else(|| format!("self_test_{}", self.index))
     }
 
-    /// What carton.toml says about it.
+    /// Returns what carton.toml declares.
     #[must_use]
     pub fn declared(&self) -> &SelfTest {
         self.test
     }
 
-    /// The same test, whose tensors are views of the carton where they can be: [`Package::mapped_tensor`].
+    /// Returns the same test, but with tensors that are views of the carton where possible, as [`Package::mapped_tensor`] returns
+    /// them.
     #[must_use]
     pub fn mapped(self) -> Self {
         Self { is_mapped: true, ..self }
@@ -291,7 +294,7 @@ impl SelfTestData<'_> {
         self.read(&self.test.inputs)
     }
 
-    /// Reads the expected outputs, if any are.
+    /// Reads the expected outputs; `None` if the test has none.
     ///
     /// # Errors
     /// As [`Package::tensor`].
@@ -313,7 +316,7 @@ pub struct ExampleData<'package> {
     example: &'package Example,
 }
 
-/// What an example shows for an input or output.
+/// The value of an example's input or output.
 #[derive(Clone, Debug)]
 pub enum ExampleValue {
     /// A tensor of `tensor_data/`.
@@ -323,13 +326,13 @@ pub enum ExampleValue {
 }
 
 impl ExampleData<'_> {
-    /// What carton.toml says about it.
+    /// Returns what carton.toml declares.
     #[must_use]
     pub fn declared(&self) -> &Example {
         self.example
     }
 
-    /// Reads what goes in.
+    /// Reads the inputs.
     ///
     /// # Errors
     /// As [`Package::value`].
@@ -337,7 +340,7 @@ impl ExampleData<'_> {
         self.read(&self.example.inputs)
     }
 
-    /// Reads what comes out.
+    /// Reads the sample outputs.
     ///
     /// # Errors
     /// As [`Package::value`].
@@ -374,7 +377,7 @@ impl TensorFiles for Contents {
     }
 }
 
-/// Reads the index of the tensors and compares it with the files that there are.
+/// Reads the index of the tensors and compares it with the existing files.
 fn read_index(contents: &Contents) -> Result<Index, PackageError> {
     let path = format!("{}{}", tensor_data::FOLDER, tensor_data::INDEX);
     if !contents.contains(&path) {
@@ -388,8 +391,8 @@ fn read_index(contents: &Contents) -> Result<Index, PackageError> {
     Ok(index)
 }
 
-/// The version of the format may be why a carton cannot be opened: a later one may have another MANIFEST. That is then what
-/// to say, although nothing vouches for the carton.toml that says so.
+/// Returns the error of an unsupported format version if that may be why the carton cannot be opened: a later version may have
+/// another MANIFEST. The version is then reported from a carton.toml that nothing vouches for.
 fn unsupported_version(error: &ContentsError, bytes: impl FnOnce() -> Option<Vec<u8>>) -> Option<PackageError> {
     if !matches!(error.kind(), ErrorKind::Format | ErrorKind::Unsupported) {
         return None;

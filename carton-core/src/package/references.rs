@@ -1,4 +1,4 @@
-//! Checks that what carton.toml refers to is there. The same when a carton is opened and when one is packed.
+//! Checks that everything that carton.toml refers to exists. Used both for opening and for packing a carton.
 
 use super::PackageError;
 use crate::metadata::{Metadata, Reference};
@@ -39,7 +39,8 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Whose reference it is, for people: "self-test `two digits`, input `x`". Those without a name have the one that reports give them.
+/// Describes the owner of a reference for people: "self-test `two digits`, input `x`". An owner without a name has the name that
+/// reports give it.
 fn owner(what: &str, name: Option<&str>, index: usize, map: &str, tensor: &str) -> String {
     let name = name.map_or_else(|| format!("{}_{index}", what.replace('-', "_")), str::to_owned);
     let side = if map == "inputs" { "input" } else { "output" };

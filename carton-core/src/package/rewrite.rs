@@ -1,4 +1,4 @@
-//! Writes a carton again, with fewer or more of its files in it: the same MANIFEST to the byte, so the same carton.
+//! Writes a carton again with fewer or more of its files in it. MANIFEST stays byte-identical, so it is the same carton.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
@@ -13,14 +13,14 @@ use crate::contents::{Contents, ContentsError};
 use crate::links::Links;
 use crate::tensor_data;
 
-/// Writes the carton of `contents` to `output`, replacing a file of that name when it is complete and not before.
+/// Writes the carton of `contents` to `output`. An existing file of that name is replaced only when the new one is complete.
 ///
-/// The files whose paths are in `left_out` are only listed, and `links` must have them. All others are verified on their way. What
-/// is in an archive stays stored as it is there; `compression` is for other files.
+/// The files whose paths are in `left_out` are only listed, and `links` must have their digests. All others are verified while
+/// they are copied. Files from an archive keep their compression; `compression` is for the others.
 ///
 /// # Errors
-/// A bare model, which has no MANIFEST; a file that cannot be fetched or is not what MANIFEST lists; an output that is what is read
-/// or cannot be written. What was at `output` before is still there then.
+/// A bare model, which has no MANIFEST; a file that cannot be fetched or does not match MANIFEST; an output that cannot be
+/// written. The file that was at `output` before is still there then.
 pub(crate) fn rewrite(
     contents: &Contents,
     left_out: &BTreeSet<String>,
@@ -59,7 +59,7 @@ pub(crate) fn rewrite(
     pending.publish().map_err(PackageError::io("write", output))
 }
 
-/// Refuses an output that is what is read: it would replace the only carton that has all files.
+/// Refuses an output that is the carton to be read or lies in its folder: it would replace the only carton that has all files.
 pub(crate) fn check_output(contents: &Contents, location: Option<&Path>, output: &Path) -> Result<(), PackageError> {
     let refused = || PackageError::OutputIsSource { output: output.to_path_buf() };
     if let Some(folder) = contents.folder() {
@@ -79,7 +79,7 @@ pub(crate) fn check_output(contents: &Contents, location: Option<&Path>, output:
     }
 }
 
-/// Tells what is wrong with the carton that is read from what stands in the way of writing.
+/// Separates the errors of the carton that is read from those of writing.
 fn at_fault(error: ArchiveError, contents: &Contents, output: &Path) -> PackageError {
     match error {
         ArchiveError::Digest { name, expected, found } => ContentsError::Digest { path: name, expected, found }.into(),

@@ -1,8 +1,8 @@
 //! Finds the files of a model that is to be packed.
 //!
-//! A symbolic link to a file inside the model becomes a link in the carton, straight to the file that the chain of links
-//! ends at. A link that leaves the model becomes the file it leads to. A link to a folder is followed: what lies behind it
-//! is treated file by file in the same way.
+//! A symbolic link to a file inside the model becomes a link in the carton, straight to the file at the end of the chain of
+//! links. A link that leaves the model becomes the file that it leads to. A link to a folder is followed, and the files in that
+//! folder are treated one by one in the same way.
 
 use std::fs::{DirEntry, FileType, Metadata};
 use std::io;
@@ -27,12 +27,12 @@ pub(super) struct Found {
     pub(super) leads_to: Option<String>,
 }
 
-/// The files of the model at `path`, a folder or a single file, sorted by their names in the carton.
+/// Finds the files of the model at `path`, a folder or a single file, sorted by their names in the carton.
 pub(super) fn walk(path: &Path) -> Result<Vec<Found>, PackageError> {
     let root = std::fs::canonicalize(path).map_err(PackageError::io("open", path))?;
     let metadata = std::fs::metadata(&root).map_err(PackageError::io("open", path))?;
     if metadata.is_file() {
-        // The name is the one the user gave, even where it is that of a link.
+        // The name is the one that the user gave, even if it is that of a link.
         let name = path.file_name().or(root.file_name()).unwrap_or_default();
         let name = checked_name(MODEL, name.as_encoded_bytes(), path)?;
         return Ok(vec![Found { name, path: root, leads_to: None }]);
@@ -49,7 +49,7 @@ pub(super) fn walk(path: &Path) -> Result<Vec<Found>, PackageError> {
     Ok(found)
 }
 
-/// The target to write for a link called `link` that leads to `target`, both paths in the carton.
+/// Returns the target to write for a link called `link` that leads to `target`, both paths in the carton.
 pub(super) fn relative_target(link: &str, target: &str) -> String {
     let folder: Vec<&str> = link.split('/').collect();
     let folder = &folder[..folder.len().saturating_sub(1)];
@@ -62,10 +62,11 @@ pub(super) fn relative_target(link: &str, target: &str) -> String {
 struct Walk {
     /// The model's folder with all links resolved.
     root: PathBuf,
-    /// The same as the caller wrote it, for messages.
+    /// The same folder as the caller wrote it, for messages.
     given: PathBuf,
     found: Vec<Found>,
-    /// The folders being listed, each in the one before. Not the call stack: a carton's names allow 1536 of them.
+    /// A stack of the folders being listed, each in the one before. The call stack is not used for this, because names in a
+    /// carton allow 1536 nested folders.
     levels: Vec<Level>,
 }
 
@@ -73,11 +74,11 @@ struct Walk {
 struct Level {
     /// Its name in the carton.
     name: String,
-    /// Device and inode, to see circles.
+    /// Device and inode, to detect cycles.
     identity: (u64, u64),
-    /// Whether a symbolic link was followed on the way to it.
+    /// Whether a symbolic link was followed on the way to this folder.
     behind_link: bool,
-    /// What is in it and has not been looked at. Read as a whole, so that no more than one folder is open.
+    /// The entries that remain to be visited. The folder is listed at once, so that no more than one folder is open.
     entries: std::vec::IntoIter<DirEntry>,
 }
 
@@ -99,7 +100,7 @@ impl Walk {
                 self.link(&path, &name)?;
             } else {
                 check_kind(&path, kind)?;
-                // Behind a link, the path here need not be where the file really is.
+                // Behind a link, this path need not be where the file really is.
                 let leads_to = if behind_link { self.name_inside(&path)? } else { None };
                 self.add(name, path, leads_to)?;
             }
@@ -107,7 +108,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Goes on with what is in a folder.
+    /// Continues with the entries of a folder.
     fn enter(&mut self, path: &Path, name: String, metadata: &Metadata, behind_link: bool) -> Result<(), PackageError> {
         let identity = (metadata.dev(), metadata.ino());
         if self.levels.iter().any(|level| level.identity == identity) {
@@ -138,7 +139,7 @@ impl Walk {
         self.add(name.to_owned(), resolved, leads_to)
     }
 
-    /// The name in the carton of a file that is inside the model; `None` for files elsewhere.
+    /// Returns the name in the carton of a file inside the model; `None` for a file outside it.
     fn name_inside(&self, path: &Path) -> Result<Option<String>, PackageError> {
         let resolved = std::fs::canonicalize(path).map_err(PackageError::io("follow", path))?;
         match resolved.strip_prefix(&self.root) {
@@ -148,11 +149,11 @@ impl Walk {
     }
 
     fn add(&mut self, name: String, path: PathBuf, leads_to: Option<String>) -> Result<(), PackageError> {
-        // Links to folders can make a tree endless for all practical purposes, without any circle.
+        // Links to folders can make a tree practically endless without any cycle.
         if self.found.len() as u64 >= MAX_ENTRIES {
             return Err(PackageError::TooManyFiles { path: self.given.clone(), limit: MAX_ENTRIES });
         }
-        // A file behind a link to a folder above it leads to itself when that folder is reached under its own name.
+        // A file behind a link to one of its parent folders would lead to itself when that folder is reached under its own name.
         let leads_to = leads_to.filter(|target| *target != name);
         self.found.push(Found { name, path, leads_to });
         Ok(())
@@ -165,7 +166,7 @@ fn checked_name(folder: &str, file_name: &[u8], path: &Path) -> Result<String, P
     checked.map_err(|source| PackageError::Name { path: path.to_path_buf(), source })
 }
 
-/// Refuses what is neither file nor folder. Reading a pipe would wait for ever, and a device has no end.
+/// Refuses anything but files and folders. Reading a pipe would block forever, and a device has no end.
 fn check_kind(path: &Path, kind: FileType) -> Result<(), PackageError> {
     let found = match kind {
         kind if kind.is_file() || kind.is_dir() => return Ok(()),

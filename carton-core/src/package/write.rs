@@ -1,4 +1,5 @@
-//! Writes a carton: everything that goes into it is found and checked first, then written beside its place, then renamed.
+//! Writes a carton: first finds and checks everything that goes into it, then writes a file without its final name, then gives it
+//! the name.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
@@ -24,20 +25,21 @@ use crate::tensor_data::{self, TensorFormat};
 pub(crate) struct PackageInput {
     /// The carton.toml.
     pub metadata: Metadata,
-    /// The model: a folder, or a single file. Its files keep their names.
+    /// The model: a folder or a single file. Its files keep their names.
     pub model_path: PathBuf,
     /// Files for `misc/`, by their path below it.
     pub misc: BTreeMap<String, PathBuf>,
     /// Tensors by the names that the metadata refers to.
     pub tensors: BTreeMap<String, Tensor>,
-    /// How numeric tensors are stored. All but [`TensorFormat::Bin`] can only be read by readers that know of it.
+    /// How numeric tensors are stored. With any format but [`TensorFormat::Bin`], only readers that know the format can read
+    /// them.
     pub tensor_format: TensorFormat,
-    /// Files that need not be in the carton, because they can be fetched.
+    /// Links of files that are left out of the carton, because they can be fetched.
     pub links: Links,
 }
 
 impl PackageInput {
-    /// A model with nothing but its metadata.
+    /// Makes the input for a model with nothing but its metadata.
     #[must_use]
     pub(crate) fn new(metadata: Metadata, model_path: impl Into<PathBuf>) -> Self {
         Self {
@@ -51,15 +53,16 @@ impl PackageInput {
     }
 }
 
-/// Told how many bytes are done, of how many, every few megabytes and from any thread. `Break` ends the work with
-/// [`PackageError::Interrupted`] or [`ArchiveError::Interrupted`](crate::archive::ArchiveError::Interrupted); nothing is left behind then.
+/// Reports progress: called with the number of bytes done and their total, every few megabytes and from any thread. `Break` ends
+/// the work with [`PackageError::Interrupted`] or [`ArchiveError::Interrupted`](crate::archive::ArchiveError::Interrupted);
+/// nothing is left behind then.
 pub(crate) type OnProgress<'a> = &'a (dyn Fn(u64, u64) -> ControlFlow<()> + Sync);
 
-/// Writes a carton to `output`, replacing a file of that name when the carton is complete and not before.
+/// Writes a carton to `output`. An existing file of that name is replaced only when the carton is complete.
 ///
 /// # Errors
-/// References of the metadata that lead nowhere, files that cannot be in a carton or cannot be read, and whatever stands in
-/// the way of writing. What was at `output` before is still there then.
+/// A reference of the metadata leads nowhere, a file cannot be in a carton or cannot be read, or the output cannot be written.
+/// The file that was at `output` before is still there then.
 #[cfg(test)]
 pub(crate) fn write(
     input: &PackageInput,
@@ -70,19 +73,19 @@ pub(crate) fn write(
     write_unpublished(input, output, compression, on_progress)?.publish()
 }
 
-/// A complete carton that does not have its name yet. Dropped, it is gone.
+/// A complete carton that does not have its name yet. Dropping it deletes it.
 pub(crate) struct Unpublished {
     pending: PendingFile,
     manifest: Manifest,
 }
 
 impl Unpublished {
-    /// The MANIFEST that was written.
+    /// Returns the MANIFEST that was written.
     pub(crate) fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// The carton, to be opened before it has its name.
+    /// Returns a source of the carton's bytes, to open it before it has its name.
     ///
     /// # Errors
     /// The file cannot be opened again.
@@ -92,20 +95,20 @@ impl Unpublished {
         opened.map_err(PackageError::io("read", output))
     }
 
-    /// Whether the file never had a name, so that no other program came upon it.
+    /// Whether the file never had a name, so that no other program can have opened it by name.
     pub(crate) fn is_private(&self) -> bool {
         self.pending.temporary_name().is_none()
     }
 
-    /// The name that it will have.
+    /// Returns the path that the carton will have.
     pub(crate) fn output(&self) -> &Path {
         self.pending.output()
     }
 
-    /// Gives the carton its name, replacing a file that has it, and returns its MANIFEST.
+    /// Gives the carton its name, replacing an existing file, and returns its MANIFEST.
     ///
     /// # Errors
-    /// The operating system refuses. What was there before is still there then.
+    /// The operating system refuses. The existing file is still there then.
     pub(crate) fn publish(self) -> Result<Manifest, PackageError> {
         let output = self.pending.output().to_path_buf();
         self.pending.publish().map_err(PackageError::io("write", &output))?;
@@ -113,7 +116,7 @@ impl Unpublished {
     }
 }
 
-/// As [`write`], but the carton gets its name only when it is [published](Unpublished::publish).
+/// Does the same as [`write`], but the carton gets its name only when it is [published](Unpublished::publish).
 pub(crate) fn write_unpublished(
     input: &PackageInput,
     output: &Path,
@@ -161,14 +164,14 @@ pub(crate) fn write_unpublished(
     let on_progress = |done: archive::WriteProgress| on_progress(done.bytes_done, done.bytes_total);
     let manifest = archive::write(pending.file_mut(), entries, tail, compression, &on_progress);
     let manifest = manifest.map_err(|error| unwritten(error, output))?;
-    // A link's digest was taken before the file it leads to was read again for the carton.
+    // The digest of a link was computed before the file that it leads to was read again for the carton.
     if let Some((path, ..)) = symlinks.iter().find(|(_, target, digest)| manifest.get(target) != Some(*digest)) {
         return Err(PackageError::SourceChanged { path: path.clone() });
     }
     Ok(Unpublished { pending, manifest })
 }
 
-/// An error of writing a carton, which names the output: the archive's writer knows no name of it.
+/// Adds the output's path to an error of writing a carton, which the writer of the archive does not know.
 pub(super) fn unwritten(error: ArchiveError, output: &Path) -> PackageError {
     match error {
         ArchiveError::Io { action: "write", source, .. } => PackageError::io("write", output)(source),
@@ -176,13 +179,13 @@ pub(super) fn unwritten(error: ArchiveError, output: &Path) -> PackageError {
     }
 }
 
-/// An [`OnProgress`] that shows nothing and never stops.
+/// An [`OnProgress`] that reports nothing and never stops.
 #[cfg(test)]
 pub(crate) fn silent(_done: u64, _total: u64) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
-/// The files for `misc/`. They are stored as files, whatever links lead to them.
+/// Finds the files for `misc/`. They are stored as files, even if they are symbolic links.
 fn misc_files(misc: &BTreeMap<String, PathBuf>) -> Result<Vec<Found>, PackageError> {
     let mut files = Vec::new();
     for (path_in_misc, path) in misc {
@@ -200,9 +203,9 @@ fn misc_files(misc: &BTreeMap<String, PathBuf>) -> Result<Vec<Found>, PackageErr
     Ok(files)
 }
 
-/// Refuses to replace one of the files that are about to be read.
+/// Refuses an output that is one of the files to be read.
 fn check_output(output: &Path, files: &[Found]) -> Result<(), PackageError> {
-    // What is not there yet is not among the files.
+    // A file that does not exist yet is not among the inputs.
     let Ok(existing) = std::fs::canonicalize(output) else { return Ok(()) };
     match files.iter().any(|file| file.path == existing) {
         true => Err(PackageError::OutputIsInput { output: output.to_path_buf() }),
@@ -210,7 +213,7 @@ fn check_output(output: &Path, files: &[Found]) -> Result<(), PackageError> {
     }
 }
 
-/// Digests of files, each taken once.
+/// Digests of files, each computed once.
 struct Hashes<'a> {
     known: HashMap<PathBuf, Sha256Digest>,
     on_progress: OnProgress<'a>,
@@ -222,7 +225,7 @@ impl Hashes<'_> {
             return Ok(*digest);
         }
         let mut file = File::open(path).map_err(PackageError::io("open", path))?;
-        // How much there will be to do is not known yet; this is only about being asked to stop.
+        // The total is not known yet; this call only lets the caller stop the work.
         let digest = hash_all(
             &mut file,
             |error| PackageError::io("read", path)(error),

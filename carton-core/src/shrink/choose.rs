@@ -1,4 +1,4 @@
-//! Which files are left out, and what LINKS says about them. Reads no file.
+//! Chooses the files that are left out, and makes the LINKS. Reads no file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,10 +11,10 @@ use crate::links::{self, Links};
 use crate::network::address;
 use crate::{package, tensor_data};
 
-/// What will be in the carton and what not. Made without reading any file.
+/// What will be in the carton and what will not. Made without reading any file.
 pub(super) struct Choice {
     pub(super) left_out: Vec<LeftOut>,
-    /// The paths of all that will not be there: what is left out, and what already was.
+    /// The paths of all files that will not be in the carton: those that are left out now, and those that already were.
     pub(super) missing: BTreeSet<String>,
     /// The paths of the symbolic links, which need no bytes.
     symlinks: BTreeSet<String>,
@@ -53,7 +53,7 @@ impl Choice {
         Ok(Self { left_out, missing, symlinks, links, unmatched })
     }
 
-    /// Whether the bytes of the file at this path will be read. What was linked before stays where it is.
+    /// Whether the bytes of the file at this path are needed. Files that were linked before are not.
     pub(super) fn needs(&self, path: &str, is_saving: bool) -> bool {
         match self.missing.contains(path) {
             true => is_saving && self.left_out.binary_search_by(|file| file.path.as_str().cmp(path)).is_ok(),
@@ -70,8 +70,8 @@ pub(super) fn may_be_left_out(path: &str) -> bool {
     path != package::METADATA && in_tensor_data != Some(tensor_data::INDEX)
 }
 
-/// The files that may be left out: what is needed to open a carton stays, and so do symbolic links. What is linked already is
-/// left out.
+/// Returns the files that may be left out. Files that are needed to open a carton, symbolic links, and files that are already
+/// linked are not among them.
 fn candidates(files: &[FileInfo]) -> impl Iterator<Item = (&FileInfo, Sha256Digest, u64)> {
     let may = |file: &&FileInfo| file.symlink.is_none() && !file.linked && may_be_left_out(&file.path);
     files.iter().filter(may).filter_map(|file| Some((file, file.sha256?, file.size?)))
@@ -86,7 +86,7 @@ fn choose_linked<'a>(
     if chosen.is_empty() {
         return Err(ShrinkError::NoneLinked { location: contents.location(), n_links: links.iter().len() });
     }
-    // Files that were linked before may get more URLs; those of other cartons are not this one's business.
+    // Files that were linked before may get more URLs. Links of files of other cartons are ignored.
     let listed = files.iter().filter(|file| may_be_left_out(&file.path));
     let listed: BTreeSet<Sha256Digest> = listed.filter_map(|file| file.sha256).collect();
     let of_carton = links.iter().filter(|(digest, _)| listed.contains(digest));
@@ -116,7 +116,7 @@ fn choose_large<'a>(
 
 const READABLE: &str = "everybody who has the carton could read its user and password";
 
-/// Refuses URLs that give a secret away.
+/// Refuses URLs with a user or password: anyone who has the carton could read them.
 pub(super) fn check_no_users(links: &Links) -> Result<(), ShrinkError> {
     let has_user = |url: &Url| !url.username().is_empty() || url.password().is_some();
     let urls = links.iter().flat_map(|(_, urls)| urls);
@@ -126,7 +126,7 @@ pub(super) fn check_no_users(links: &Links) -> Result<(), ShrinkError> {
     }
 }
 
-/// Whether URLs of files may begin like this. Everybody who has the carton can read them.
+/// Checks that the URLs of files may begin with `prefix`. Anyone who has the carton can read them.
 pub(super) fn check_prefix(prefix: &str) -> Result<(), ShrinkError> {
     let parsed = Url::parse(prefix).ok().filter(|_| links::is_url(prefix));
     let shown = match &parsed {

@@ -1,5 +1,5 @@
-//! Makes a carton smaller by leaving out files that can be fetched, and whole again. Its MANIFEST stays the same to the byte, and
-//! so does its hash (spec/carton-format.md, "LINKS").
+//! Makes a carton smaller by leaving out files that can be fetched, and makes it complete again. MANIFEST stays byte-identical,
+//! and so does the hash of the carton (spec/carton-format.md, "LINKS").
 
 mod choose;
 mod save;
@@ -27,22 +27,22 @@ use crate::settings::{OpenSettings, open_setters};
 use crate::tensor_data::is_tensor_file;
 use crate::{Carton, Error, Location, Packed};
 
-/// Files from this size on are left out when nothing else is said: below it, a request costs more than the bytes.
+/// The default minimum size of the files that are left out, in bytes. For a smaller file, a request costs more than its bytes.
 pub const DEFAULT_MIN_SIZE: u64 = 64 << 10;
 
-/// Which files [`Carton::shrink`] leaves out. Its `Debug` form shows no secrets of URLs.
+/// The files that [`Carton::shrink`] leaves out. The `Debug` form shows no secrets of URLs.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum LeaveOut {
-    /// Every file that these links know.
+    /// Every file whose digest these links list.
     Linked(Links),
-    /// Every file of the model that is large enough. It will be fetched from the prefix, a slash and its SHA-256, so that models
-    /// that share files share uploads.
+    /// Every file of the model that is large enough. Its URL is the prefix, a slash and its SHA-256, so that models that share
+    /// files also share uploads.
     #[non_exhaustive]
     Large {
         /// An `http`, `https` or `file` URL.
         url_prefix: String,
-        /// How many bytes a file has at least.
+        /// The minimum size of a file in bytes.
         min_size: u64,
     },
 }
@@ -59,18 +59,18 @@ impl fmt::Debug for LeaveOut {
 }
 
 impl LeaveOut {
-    /// Every file of the model of at least [`DEFAULT_MIN_SIZE`].
+    /// Leaves out every file of the model of at least [`DEFAULT_MIN_SIZE`] bytes.
     pub fn large(url_prefix: impl Into<String>) -> Self {
         Self::large_from(url_prefix, DEFAULT_MIN_SIZE)
     }
 
-    /// Every file of the model of at least `min_size` bytes.
+    /// Leaves out every file of the model of at least `min_size` bytes.
     pub fn large_from(url_prefix: impl Into<String>, min_size: u64) -> Self {
         Self::Large { url_prefix: url_prefix.into(), min_size }
     }
 }
 
-/// A carton that is about to be made smaller: what [`Carton::shrink`] returns. Setters say how, and `.await` writes it.
+/// A carton to be made smaller. Made by [`Carton::shrink`]; setters configure it, and `.await` writes the result.
 #[derive(Clone, Debug)]
 #[must_use = "nothing is written until this is awaited"]
 pub struct Shrink {
@@ -84,7 +84,7 @@ pub struct Shrink {
 impl Shrink {
     open_setters!(open);
 
-    /// Saves the files that are left out in this folder, under the names that their URLs end with.
+    /// Saves the files that are left out to `folder`, under the names that their URLs end with.
     pub fn save_files(mut self, folder: impl Into<PathBuf>) -> Self {
         self.save_files = Some(folder.into());
         self
@@ -103,7 +103,7 @@ impl Shrink {
             let mut choice = Choice::make(contents, &leave_out)?;
             let is_saving = save_files.is_some();
             contents.fetch(|path| choice.needs(path, is_saving), &context.on_contents(Stage::Pack))?;
-            // First the files: a carton whose files are nowhere is of no use.
+            // Save the files first: a carton whose files are nowhere is useless.
             if let Some(folder) = &save_files {
                 save::save(contents, location.path(), &mut choice.left_out, folder, &context)?;
             }
@@ -131,7 +131,7 @@ impl IntoFuture for Shrink {
     }
 }
 
-/// A carton that is about to be made whole: what [`Carton::resolve`] returns. Setters say how, and `.await` writes it.
+/// A carton to be made complete. Made by [`Carton::resolve`]; setters configure it, and `.await` writes the result.
 #[derive(Clone, Debug)]
 #[must_use = "nothing is written until this is awaited"]
 pub struct Resolve {
@@ -144,7 +144,7 @@ pub struct Resolve {
 impl Resolve {
     open_setters!(open);
 
-    /// How files are compressed that are brought back. What is in the carton stays stored as it is.
+    /// Sets how the files that are put back are compressed. Files that are already in the carton keep their compression.
     pub fn compression(mut self, compression: Compression) -> Self {
         self.compression = compression;
         self
@@ -183,17 +183,17 @@ impl IntoFuture for Resolve {
     }
 }
 
-/// What [`Carton::shrink`] made.
+/// The result of [`Carton::shrink`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Shrunk {
     /// The carton.
     pub path: PathBuf,
-    /// The SHA-256 of its MANIFEST, which is that of the carton it was made of.
+    /// The SHA-256 of its MANIFEST, which is the same as that of the original carton.
     pub manifest_sha256: Sha256Digest,
     /// The files that were left out, sorted by path.
     pub left_out: Vec<LeftOut>,
-    /// Files that the given links know and the carton does not have, sorted.
+    /// The digests in the given links that match no file of the carton, sorted.
     pub unmatched: Vec<Sha256Digest>,
 }
 
@@ -205,11 +205,11 @@ pub struct LeftOut {
     pub path: String,
     /// Its SHA-256.
     pub sha256: Sha256Digest,
-    /// How many bytes it has.
+    /// Its size in bytes.
     pub size: u64,
-    /// Where it can be fetched, in the order to try.
+    /// The URLs to fetch it from, in the order to try them.
     pub urls: Vec<String>,
-    /// Where it was saved.
+    /// The path that it was saved to; `None` if it was not saved.
     pub saved: Option<PathBuf>,
 }
 
@@ -217,16 +217,16 @@ pub struct LeftOut {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ShrinkError {
-    /// A URL of a linked file gives a secret away.
+    /// A URL of a linked file contains a user or password.
     #[error("`{url}` cannot be put into a carton: everybody who has it could read the URL's user and password")]
     User {
         /// The URL, as far as it may be shown.
         url: String,
     },
-    /// Files would be left out that nobody could fetch from there.
+    /// The prefix cannot begin the URLs of the files that are left out.
     #[error("`{}` cannot begin the URLs of files: {reason}", prefix.escape_debug())]
     Prefix {
-        /// The prefix, without what must not be shown.
+        /// The prefix, without secrets.
         prefix: String,
         /// What is wrong with it.
         reason: &'static str,
@@ -236,10 +236,10 @@ pub enum ShrinkError {
     NoneLarge {
         /// The carton.
         location: String,
-        /// How large one would have to be.
+        /// The minimum size in bytes.
         min_size: u64,
     },
-    /// None of the given digests is that of a file.
+    /// None of the given digests matches a file.
     #[error("no file of `{location}` is among the {n_links} that are linked")]
     NoneLinked {
         /// The carton.
@@ -247,10 +247,10 @@ pub enum ShrinkError {
         /// How many digests were given.
         n_links: usize,
     },
-    /// A file that is to be left out of a new carton is not in it, or is one that every carton has.
+    /// A digest to be left out of a new carton matches no file, or one that every carton must have.
     #[error("no packed file that can be left out has the SHA-256 {}", list(digests))]
     NotPacked {
-        /// The digests that no file has, sorted.
+        /// The digests without a file, sorted.
         digests: Vec<Sha256Digest>,
     },
     /// The links cannot be written.
@@ -259,13 +259,13 @@ pub enum ShrinkError {
     /// A file would be saved over another one.
     #[error("cannot save a file as `{}`: another one of that name is there", path.display())]
     Exists {
-        /// The file that is there.
+        /// The existing file.
         path: PathBuf,
     },
     /// Two files that are left out would be saved under one name.
     #[error("the URLs of `{path}` and `{other}` end with the same name `{name}`, so both cannot be saved")]
     SameName {
-        /// The path of one in the carton.
+        /// The path of one file in the carton.
         path: String,
         /// The path of the other.
         other: String,
@@ -292,9 +292,8 @@ impl ShrinkError {
 }
 
 impl Carton {
-    /// Writes the carton at `location` to `output` without some of its files, which its LINKS then says where to fetch. It has
-    /// the same MANIFEST and so is the same carton. Every file that stays is verified on the way, and so is every one that is
-    /// saved.
+    /// Writes the carton at `location` to `output` without some of its files; LINKS of the result says where to fetch them. The
+    /// result has the same MANIFEST, so it is the same carton. Every file that stays or is saved is verified on the way.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), carton_core::Error> {
@@ -309,15 +308,15 @@ impl Carton {
     /// ```
     ///
     /// # Errors
-    /// There is nothing to leave out; a carton or file that cannot be read, or is not what MANIFEST lists; an output that is the
-    /// carton itself or cannot be written. What was at `output` before is still there then.
+    /// There is nothing to leave out; the carton or a file cannot be read or does not match MANIFEST; the output is the carton
+    /// itself or cannot be written. The file that was at `output` before is still there then.
     pub fn shrink(location: impl Into<Location>, output: impl Into<PathBuf>, leave_out: LeaveOut) -> Shrink {
         let open = OpenSettings::default();
         Shrink { location: location.into(), output: output.into(), leave_out, save_files: None, open }
     }
 
-    /// Writes the carton at `location` to `output` with all its files in it, those that it only links too, and without LINKS. It
-    /// has the same MANIFEST and so is the same carton. An unpacked one becomes a file.
+    /// Writes the carton at `location` to `output` with all its files in it, including those that it only links to, and without
+    /// LINKS. The result has the same MANIFEST, so it is the same carton. An unpacked carton becomes a file.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), carton_core::Error> {
@@ -328,7 +327,7 @@ impl Carton {
     /// ```
     ///
     /// # Errors
-    /// A file that cannot be fetched, or is not what MANIFEST lists; an output that is the carton itself or cannot be written. What
+    /// A file cannot be fetched or does not match MANIFEST; the output is the carton itself or cannot be written. The file that
     /// was at `output` before is still there then.
     pub fn resolve(location: impl Into<Location>, output: impl Into<PathBuf>) -> Resolve {
         let (location, output) = (location.into(), output.into());
@@ -336,12 +335,12 @@ impl Carton {
     }
 }
 
-/// Looks whether the files that `links` and `known` know can be left out of a carton with this MANIFEST, which has just been packed and
-/// will be `output`. Returns the digests of `known` that match nothing.
+/// Checks that the files that `links` and `known` list can be left out of a carton that has just been packed. `manifest` is its
+/// MANIFEST, and `output` its future path. Returns the digests of `known` that match nothing.
 ///
 /// # Errors
-/// A digest of `links` that matches nothing: a mistake, because all of them are meant for this carton. Nothing would be left out at all.
-/// A URL with a user or password.
+/// A digest of `links` matches nothing, which is a mistake, because all of them are meant for this carton; nothing at all would
+/// be left out; a URL has a user or password.
 pub(crate) fn check_links_of_new(
     manifest: &Manifest,
     links: &Links,
@@ -366,7 +365,7 @@ pub(crate) fn check_links_of_new(
     Ok(digests)
 }
 
-/// Writes the carton of `contents` to `output` without the files that `links` know, as [`Carton::shrink`] does.
+/// Writes the carton of `contents` to `output` without the files that `links` list, as [`Carton::shrink`] does.
 ///
 /// # Errors
 /// Those of [`Carton::shrink`].

@@ -1,4 +1,4 @@
-//! Saves the files that are left out, for whoever uploads them.
+//! Saves the files that are left out, so that they can be uploaded.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Permissions;
@@ -18,7 +18,8 @@ use crate::progress::Stage;
 use crate::source::{FileSource, Source};
 use crate::{Error, name};
 
-/// Writes the files that are left out to `folder`, each under the name that its first URL ends with, and notes where.
+/// Writes the files that are left out to `folder`, each under the name that its first URL ends with, and records the path in
+/// `left_out`. A URL without a usable name gives the file its SHA-256 as its name.
 pub(super) fn save(
     contents: &Contents,
     location: Option<&Path>,
@@ -46,7 +47,7 @@ pub(super) fn save(
         }
         package::check_output(contents, location, path)?;
         match FileSource::open(path) {
-            // An earlier run or another model may have saved the same file; any other file belongs to somebody.
+            // An earlier run or another model may have saved the same file. Any other file is not ours to replace.
             Ok(there) => {
                 let exists = || ShrinkError::Exists { path: path.to_path_buf() };
                 let same_size = there.file().filter(|_| there.len() == file.size).ok_or_else(exists)?;
@@ -76,14 +77,14 @@ fn save_one(
     let mut temporary = builder.tempfile_in(folder).map_err(Error::io("write to", folder))?;
     let reader = contents.reader(&file.path)?;
     let bad = |error| ContentsError::from_read(error, &file.path).into();
-    // At the end the reader compares the digest with MANIFEST.
+    // At the end of the file, the reader compares the digest with MANIFEST.
     meter.copy(reader, temporary.as_file_mut(), bad, path)?;
-    // Never over a file that was made meanwhile.
+    // Does not replace a file that was created in the meantime.
     temporary.persist_noclobber(path).map_err(|error| Error::io("write", path)(error.error))?;
     Ok(())
 }
 
-/// The name that a URL ends with, where it is one that a file can have and that a server would look for.
+/// Returns the name that a URL ends with, if it can be a file name and a server would look for the file under it.
 fn saved_name(url: &str) -> Option<String> {
     let url = Url::parse(url).ok()?;
     let name = url.path_segments()?.next_back()?;
@@ -91,7 +92,7 @@ fn saved_name(url: &str) -> Option<String> {
     is_plain.then(|| name.to_owned())
 }
 
-/// Counts what was saved.
+/// Counts and reports the bytes that were saved.
 struct Meter<'a> {
     done: u64,
     total: u64,
@@ -107,7 +108,7 @@ impl Meter<'_> {
         }
     }
 
-    /// Copies everything and returns its digest.
+    /// Copies `from` to `to` and returns the digest. `failed` makes the error of reading.
     fn copy(
         &mut self,
         mut from: impl Read,
