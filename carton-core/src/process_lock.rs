@@ -52,7 +52,7 @@ impl Drop for ProcessLock {
             // Allowed while we hold the lock, see the module's documentation. A file that stays behind does no harm.
             let _ = std::fs::remove_file(&self.path);
         }
-        // Closing is not enough: a child process that is just being started has the descriptor too, for a moment.
+        // Closing alone may not release the lock: a child process that is just being started briefly shares the descriptor.
         let _ = self.file.unlock();
     }
 }

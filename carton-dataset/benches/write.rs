@@ -1,7 +1,7 @@
-//! Writing a dataset from Arrow and reading it back, beside copying as many bytes and writing them to a file.
+//! Benchmark: writes a dataset from Arrow and reads it back, compared with a memory copy and a plain file write of the same size.
 //!
-//! `cargo bench -p carton-dataset --bench write`. The contestants take turns, so that all meet the same noise; what counts are the
-//! ratios. `CARTON_BENCH_DIR` names a folder on the disk to be measured.
+//! `cargo bench -p carton-dataset --bench write`. The contestants take turns, so that all meet the same noise; only the ratios count.
+//! `CARTON_BENCH_DIR` names a folder on the disk to measure.
 
 #![allow(clippy::unwrap_used)]
 
@@ -20,12 +20,12 @@ use carton_dataset::{Manifest, Mode, TailStrategy, WriteOptions, write};
 use carton_tensor::files::ElementType;
 use carton_tensor::safetensors::Reader;
 
-/// The elements of a row, and the rows of a record batch: 8 MiB, as readers of Parquet make them.
+/// Elements of a row, and rows of a record batch: 8 MiB, as readers of Parquet make them.
 const ROW: usize = 256;
 const BATCH: usize = 8192;
 
 fn main() {
-    // Only `cargo bench` passes this; `cargo test --benches` merely sees that it runs.
+    // Only `cargo bench` passes this flag; `cargo test --benches` merely checks that the benchmark runs.
     let full = std::env::args().any(|argument| argument == "--bench");
     let (n_batches, n_rounds) = if full { (125, 5) } else { (2, 1) };
     let n_bytes = n_batches * BATCH * ROW * 4;
@@ -51,7 +51,7 @@ fn main() {
             &mut || write_dataset(&dataset, &batches, Some(ElementType::Float16)),
         ];
         for (position, (run, times)) in contestants.into_iter().zip(&mut times).enumerate() {
-            // What was written is read again, and then makes room.
+            // Keeps the dataset for the contestant that reads it back; deletes it before every other one to free the disk.
             if position != 3 {
                 let _ = fs::remove_dir_all(&dataset);
             }
@@ -90,7 +90,7 @@ fn batch(number: usize) -> RecordBatch {
     RecordBatch::try_from_iter([("x", lists)]).unwrap()
 }
 
-/// As fast as it goes: large pieces, nothing else.
+/// The fastest plain write: large pieces and nothing else.
 fn write_file(path: &Path, bytes: &[u8]) {
     let mut file = File::create(path).unwrap();
     for piece in bytes.chunks(8 << 20) {
@@ -99,7 +99,7 @@ fn write_file(path: &Path, bytes: &[u8]) {
 }
 
 fn write_dataset(folder: &Path, batches: &[RecordBatch], dtype: Option<ElementType>) {
-    // 32 MiB a shard, and never where a record batch ends.
+    // 32 MiB a shard; shards never end where a record batch ends.
     let batch_size = NonZeroUsize::new(4 * BATCH + 1).unwrap();
     let mut options = WriteOptions::new(Mode::Batch { batch_size, tail: TailStrategy::Write });
     options.dtype = dtype;
@@ -109,7 +109,7 @@ fn write_dataset(folder: &Path, batches: &[RecordBatch], dtype: Option<ElementTy
     assert_eq!(manifest.total_samples() % BATCH as u64, 0);
 }
 
-/// Adds up all that is there.
+/// Sums all bytes of the dataset.
 fn touch(folder: &Path) {
     let manifest = Manifest::parse(&fs::read(folder.join("dataset_manifest.json")).unwrap()).unwrap();
     let mut sum = 0_u64;

@@ -1,4 +1,5 @@
-//! Why a dataset cannot be written or read.
+//! Errors of writing and reading datasets (spec/dataset.md). Errors of manifest, index and input files are their sources, with types of
+//! their own.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,22 +12,22 @@ use crate::index::IndexError;
 use crate::input::error::InputError;
 use crate::manifest::ManifestError;
 
-/// Why a dataset cannot be written or read.
+/// An error of writing or reading a dataset.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DatasetError {
-    /// Options that make no sense, or not with each other.
+    /// The options are invalid, or contradict each other or the schema.
     #[error("{0}")]
     Options(String),
-    /// What was to be written has no such column.
+    /// The record batches or the file have no such column.
     #[error("there is no column `{column}`; there are {}", list(.columns))]
     NoColumn {
         /// The name, escaped.
         column: String,
-        /// Those that there are.
+        /// The columns that exist, escaped.
         columns: Vec<String>,
     },
-    /// A column cannot be written as a tensor.
+    /// No value of a column can be written as a tensor.
     #[error("column `{column}`")]
     Column {
         /// Its name, escaped.
@@ -38,9 +39,9 @@ pub enum DatasetError {
     /// A value cannot be written as a tensor.
     #[error("{}row {row} of column `{column}`", before(.input.as_deref()))]
     Row {
-        /// Where it came from, if that was said.
+        /// The input of the row, if the caller named it.
         input: Option<Box<str>>,
-        /// The row, counted from 0 in that, or over all that was given.
+        /// The row, counted from 0 within the input, or over all rows if no input was named.
         row: u64,
         /// The column, escaped.
         column: String,
@@ -48,27 +49,27 @@ pub enum DatasetError {
         #[source]
         problem: ColumnProblem,
     },
-    /// Two rows make tensors of the same name.
+    /// Two rows have the same name, which their tensors would share.
     #[error(
         "{}row {row} of column `{column}`: the name `{name}` was there before, in row {first}{}",
         before(.input.as_deref()),
         after(.first_input.as_deref())
     )]
     DuplicateName {
-        /// Where it came from, if that was said.
+        /// The input of the row, if the caller named it.
         input: Option<Box<str>>,
-        /// The row, counted from 0 in that, or over all that was given.
+        /// The row, counted from 0 within the input, or over all rows if no input was named.
         row: u64,
         /// The column of names, escaped.
         column: String,
         /// The name, escaped.
         name: String,
-        /// The row that had it first, counted in the same way.
+        /// The first row with that name, counted in the same way.
         first: u64,
-        /// Where that came from.
+        /// The input of the first row, if the caller named it.
         first_input: Option<Box<str>>,
     },
-    /// The rows cannot be read.
+    /// Rows cannot be read from a file or stream.
     #[error("cannot read rows from `{place}`")]
     Input {
         /// The file.
@@ -77,13 +78,13 @@ pub enum DatasetError {
         #[source]
         source: InputError,
     },
-    /// A folder has a dataset already.
+    /// The folder already contains a dataset.
     #[error("`{}` has a dataset already", .folder.display())]
     Exists {
         /// The folder.
         folder: PathBuf,
     },
-    /// The attempts at tasks are not such that a dataset can be made of them.
+    /// No dataset can be made of the attempts at tasks.
     #[error("the tasks of `{}` cannot be committed: {problem}", .folder.display())]
     Attempts {
         /// The folder of the dataset.
@@ -91,21 +92,21 @@ pub enum DatasetError {
         /// Why.
         problem: String,
     },
-    /// A file that writers leave for those that come after them is not as they write it.
+    /// A file that one writer leaves for another, such as a report, is not as this crate writes it.
     #[error("`{}`: {problem}", .path.display())]
     Staging {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// What is wrong with it.
         problem: String,
     },
-    /// A folder has no manifest, so that nobody knows whether its shards are all there are.
+    /// A folder has no manifest. Without one it is unknown whether its shards are complete.
     #[error("`{}` is no dataset: there is no dataset_manifest.json", .folder.display())]
     NoManifest {
         /// The folder.
         folder: PathBuf,
     },
-    /// The manifest is not accepted.
+    /// The manifest is invalid.
     #[error("`{place}`")]
     Manifest {
         /// The file.
@@ -114,7 +115,7 @@ pub enum DatasetError {
         #[source]
         source: ManifestError,
     },
-    /// The index is not accepted, or cannot be written.
+    /// The index is invalid, or cannot be written.
     #[error("`{place}`")]
     Index {
         /// The file or folder.
@@ -123,7 +124,7 @@ pub enum DatasetError {
         #[source]
         source: IndexError,
     },
-    /// A shard is no safetensors file, or cannot be read or written.
+    /// A shard is not a safetensors file, or cannot be read or written.
     #[error("shard `{shard}`")]
     Shard {
         /// The file.
@@ -132,29 +133,29 @@ pub enum DatasetError {
         #[source]
         source: Box<SafetensorsError>,
     },
-    /// A shard that the manifest names is not there.
+    /// A shard of the manifest does not exist.
     #[error("shard `{shard}` is not there")]
     MissingShard {
         /// The file.
         shard: String,
     },
-    /// A shard has another size than the manifest says.
+    /// The size of a shard differs from the manifest.
     #[error("shard `{shard}` has {found} bytes, expected {expected}")]
     ShardSize {
         /// The file.
         shard: String,
-        /// What the manifest says.
+        /// The size in the manifest, in bytes.
         expected: u64,
-        /// Its size.
+        /// The size of the file, in bytes.
         found: u64,
     },
-    /// A shard is a link to somewhere else.
+    /// A shard is a link that leads out of the dataset's folder.
     #[error("shard `{shard}` is a link that leads out of the dataset's folder")]
     ShardOutside {
         /// The file.
         shard: String,
     },
-    /// The tensors of a shard are not as many samples as the manifest says.
+    /// The number of samples in a shard differs from the manifest.
     #[error("shard `{shard}`: {problem}")]
     Samples {
         /// The file.
@@ -162,42 +163,42 @@ pub enum DatasetError {
         /// What is there.
         problem: String,
     },
-    /// The tensors of a shard are not what [`ShardLayout`](crate::ShardLayout) says.
+    /// The tensors of a shard contradict the [`ShardLayout`](crate::ShardLayout) of the options.
     #[error("shard `{shard}` is not what it was said to be: {problem}")]
     Layout {
         /// The file.
         shard: String,
         /// What is there.
         problem: String,
-        /// Whether it would be, if a name might come twice.
+        /// Whether allowing repeated names would resolve it.
         has_repeated_name: bool,
     },
-    /// Nothing says how the samples of a shard lie in its tensors.
+    /// Neither metadata, options nor manifest say how the samples of a shard lie in its tensors.
     #[error("nothing says how many samples shard `{shard}` has: {problem}")]
     UnknownSamples {
         /// The file.
         shard: String,
-        /// What is there, and what it may be.
+        /// What the shard contains, and what that may mean.
         problem: String,
-        /// Whether its tensors can be columns of batches.
+        /// Whether its tensors may be columns of batches.
         may_be_batch: bool,
     },
-    /// A name that several shards have.
+    /// Several shards have a tensor of this name.
     #[error("{n_shards} shards have a tensor `{name}`, `{first}` among them")]
     Ambiguous {
         /// The name, escaped.
         name: String,
-        /// How many.
+        /// The number of shards that have it.
         n_shards: usize,
-        /// The first of them.
+        /// The path of the first one.
         first: String,
     },
-    /// The index says of a tensor what its shard does not.
+    /// The index contradicts the shard of a tensor.
     #[error("the index says that tensor `{name}` is in `{shard}`: {problem}")]
     IndexDisagrees {
         /// The name, escaped.
         name: String,
-        /// The shard.
+        /// The shard that the index names.
         shard: String,
         /// What is there.
         problem: String,
@@ -211,7 +212,7 @@ pub enum DatasetError {
         #[source]
         source: io::Error,
     },
-    /// The work was given up on request.
+    /// The caller's hook ended the work.
     #[error("interrupted")]
     Interrupted,
 }
@@ -220,63 +221,63 @@ pub enum DatasetError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ColumnProblem {
-    /// Its type has no tensors.
+    /// Values of this type cannot become tensors.
     #[error("values of type {0} cannot become tensors")]
     Unsupported(DataType),
-    /// Its values cannot name rows.
+    /// Values of this type cannot name rows.
     #[error("values of type {0} cannot name rows, expected strings")]
     NotNames(DataType),
-    /// Bytes whose meaning nobody said.
+    /// Binary values without a dtype in the options.
     #[error("binary values need a dtype")]
     NeedsDtype,
-    /// The numbers cannot become numbers of this element type.
+    /// No conversion exists between the two number types.
     #[error("{from} cannot become {to}")]
     Conversion {
-        /// What they are.
+        /// The type of the values.
         from: String,
-        /// What was asked for.
+        /// The element type in the options.
         to: ElementType,
     },
-    /// A number that the element type does not have.
+    /// The element type cannot represent a number.
     #[error("{value} is no {to}")]
     OutOfRange {
         /// The number.
         value: String,
-        /// What was asked for.
+        /// The element type in the options.
         to: ElementType,
     },
-    /// A missing value.
+    /// A value is missing.
     #[error("is null")]
     Null,
-    /// A sample of another size than the shape asks for, or than the samples before.
+    /// The number of elements in a sample differs from that of the requested shape.
     #[error("has {found} elements, expected {expected}, the product of {shape:?}")]
     Shape {
-        /// What the shape asks for.
+        /// The number of elements of the shape.
         expected: usize,
         /// What is there.
         found: usize,
         /// The shape.
         shape: Vec<usize>,
     },
-    /// Lists of lists of numbers of another shape than was asked for, and as many numbers.
+    /// Nested lists have the requested number of elements, but another shape with as many dimensions.
     #[error("has shape {found:?}, expected {expected:?}")]
     OtherShape {
-        /// What was asked for.
+        /// The requested shape.
         expected: Vec<usize>,
         /// The lengths of the lists.
         found: Vec<usize>,
     },
-    /// Lists side by side that differ in length.
+    /// Lists of one sample along the same axis differ in length.
     #[error("its lists along axis {axis} have {expected} and {found} elements")]
     Ragged {
         /// The axis, 0 for the outermost.
         axis: usize,
         /// The length of the first.
         expected: usize,
-        /// The length of another.
+        /// The first length that differs.
         found: usize,
     },
-    /// A sample of another dtype or shape than the samples before it, where all have to be alike.
+    /// A sample's dtype or shape differs from the samples before it, in batch mode.
     #[error("is {found_dtype} of shape {found:?}, expected {expected_dtype} of shape {expected:?} as the rows before")]
     Differs {
         /// The element type of the samples before.
@@ -288,7 +289,7 @@ pub enum ColumnProblem {
         /// Its shape.
         found: Vec<usize>,
     },
-    /// Bytes that end within an element.
+    /// The bytes of a value end inside an element.
     #[error("has {found} bytes, which are no whole number of {dtype}")]
     PartialElement {
         /// The element type.
@@ -296,7 +297,7 @@ pub enum ColumnProblem {
         /// What is there.
         found: u64,
     },
-    /// A tensor that ends within a byte, or is larger than memory.
+    /// A tensor ends inside a byte, or is larger than memory.
     #[error("{dtype} of shape {shape:?} takes no whole number of bytes that fits in memory")]
     NoSize {
         /// The element type.
@@ -304,48 +305,48 @@ pub enum ColumnProblem {
         /// The shape.
         shape: Vec<usize>,
     },
-    /// Numbers that are no shape.
+    /// The numbers are not a valid shape.
     #[error("{found:?} is no shape: dimensions are not negative, and at most 63")]
     NoShape {
-        /// The numbers, cut off where they are many.
+        /// The numbers, truncated if there are many.
         found: Vec<i64>,
     },
-    /// A record batch has other columns than those before it.
+    /// The column's type in a record batch differs from the schema.
     #[error("has values of type {found}, expected {expected}")]
     OtherType {
-        /// What was announced.
+        /// The type in the schema.
         expected: DataType,
         /// What is there.
         found: DataType,
     },
-    /// Bytes of another number than dtype and shape ask for.
+    /// The number of bytes differs from what dtype and shape require.
     #[error("has {found} bytes, expected {expected}")]
     Bytes {
-        /// What dtype and shape ask for.
+        /// The bytes that dtype and shape require.
         expected: u64,
         /// What is there.
         found: u64,
     },
-    /// A struct says an element type that there is not.
+    /// The dtype in a struct does not exist.
     #[error("`{0}` is no dtype of safetensors")]
     UnknownDtype(String),
-    /// Bytes that are beyond the end of the array's memory.
+    /// The bytes are outside of the array's memory.
     #[error("is at bytes {start} to {end} of {n_bytes}")]
     OutOfBounds {
-        /// Where it begins.
+        /// The offset of the first byte.
         start: usize,
-        /// Where it would end.
+        /// The offset after the last byte.
         end: usize,
-        /// The bytes that there are.
+        /// The size of the memory in bytes.
         n_bytes: usize,
     },
-    /// A name that tensors cannot have.
+    /// Tensors cannot have this name.
     #[error("`{0}` cannot name a tensor")]
     Name(String),
 }
 
 impl DatasetError {
-    /// What is wrong with a shard.
+    /// Wraps an error of the safetensors file `shard`.
     pub(crate) fn shard(shard: impl ToString, source: SafetensorsError) -> Self {
         Self::Shard { shard: shard.to_string(), source: Box::new(source) }
     }

@@ -1,11 +1,12 @@
-//! Sharded safetensors datasets (spec/dataset.md): folders that any number of writers fill and any number of readers share.
+//! Sharded safetensors datasets (spec/dataset.md): folders of safetensors files that any number of programs write together and any number
+//! read.
 //!
 //! ```text
 //! dataset/
 //!   part-00000-0000-550e8400-e29b-41d4-a716-446655440000.safetensors    shards: task, number within it, attempt
 //!   part-00001-0000-….safetensors
-//!   dataset_manifest.json                                               what there is; written last
-//!   _tensor_index.parquet/part-00000.parquet                            in which shard each tensor is; if asked for
+//!   dataset_manifest.json                                               lists shards and tensors; written last
+//!   _tensor_index.parquet/part-00000.parquet                            the shard of each tensor; optional
 //! ```
 //!
 //! Rows come as Arrow record batches. In *batch mode*, a fixed number of rows becomes one shard, with one tensor for each column. In
@@ -37,6 +38,8 @@
 //! | compare a dataset with its manifest and index | [`verify`] |
 //! | read rows from Parquet and Arrow files | [`Input`] |
 //! | find the shard of a tensor | [`index`] |
+//!
+//! The crate reads and writes shards through `carton-tensor`. It knows neither cartons nor runners.
 
 mod column;
 mod error;

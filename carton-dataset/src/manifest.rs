@@ -1,4 +1,5 @@
-//! `dataset_manifest.json` (spec/dataset.md §3). Pure: bytes in, entries out.
+//! Parses and writes `dataset_manifest.json` (spec/dataset.md §3). Pure: bytes in, entries out. It does not look at the files that a
+//! manifest names; [`verify`](crate::verify) does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -12,14 +13,14 @@ use crate::options::check_separator;
 use crate::part_name::PartName;
 use crate::shard_path;
 
-/// What the manifest is called.
+/// The file name of the manifest.
 pub const MANIFEST_NAME: &str = "dataset_manifest.json";
-/// The version of the layout.
+/// The version of the dataset's layout that is written.
 pub const FORMAT_VERSION: &str = "1.0";
-/// The version of the shards' format.
+/// The version of the shards' file format that is written.
 pub const SAFETENSORS_VERSION: &str = "1.0";
 
-/// What a dataset holds: consistent in itself. [`verify`](crate::verify) compares it with the files.
+/// The contents of a dataset. A `Manifest` is consistent in itself; [`verify`](crate::verify) compares it with the files.
 ///
 /// ```
 /// use carton_dataset::Manifest;
@@ -38,7 +39,7 @@ pub struct Manifest {
     raw: RawManifest,
 }
 
-/// The manifest as it is in the file.
+/// The manifest as it is in the file, not validated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct RawManifest {
     format_version: String,
@@ -55,27 +56,28 @@ struct RawManifest {
 /// One file of a dataset.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shard {
-    /// Its path below the dataset's folder.
+    /// Its path, relative to the dataset's folder.
     pub shard_path: String,
-    /// Its rows, those of padding among them.
+    /// The number of its samples, including rows of padding.
     pub samples_count: u64,
-    /// The size of the file.
+    /// The size of the file in bytes.
     pub bytes: u64,
 }
 
-/// The element type and shape of a tensor, in the words of safetensors.
+/// The element type and shape of a tensor, spelled as in safetensors files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TensorSchema {
-    /// `F32`, `BF16` and so on.
+    /// The element type: `F32`, `BF16` and so on.
     pub dtype: String,
     /// The dimensions.
     pub shape: Vec<u64>,
 }
 
-/// How the names of tensors are made of those of samples and columns, where shards in key-value mode do not say it (spec/dataset.md §3.6).
+/// How tensor names combine the names of samples and columns, for shards in key-value mode whose metadata does not say it
+/// (spec/dataset.md §3.6).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyValueNames {
-    /// What stands between the names.
+    /// The separator between the name of a sample and that of a column.
     pub separator: String,
     /// The columns.
     pub columns: Vec<String>,
@@ -85,34 +87,34 @@ pub struct KeyValueNames {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ManifestError {
-    /// Longer than is read.
+    /// The manifest is longer than the limit.
     #[error("{length} bytes, expected at most {} (spec/dataset.md §3.1)", Manifest::MAX_LENGTH)]
     TooLong {
         /// Its size.
         length: u64,
     },
-    /// It is no JSON, or not this JSON.
+    /// It is not JSON, or does not have the fields of a manifest.
     #[error("is not a manifest (spec/dataset.md §3.1)")]
     Json(#[from] serde_json::Error),
-    /// A version of the layout that may mean something else.
-    #[error("format_version `{}`, expected 1.x (spec/dataset.md §3.1)", .found.escape_debug())]
+    /// The version of the layout is not supported.
+    #[error("format_version `{}`, expected 1.x (spec/dataset.md §3.2)", .found.escape_debug())]
     Version {
-        /// What it says.
+        /// The version in the file.
         found: String,
     },
-    /// A path that leads elsewhere, or could.
+    /// A path leads, or could lead, out of the dataset's folder.
     #[error("shard_path `{}` is no path below the dataset's folder (spec/dataset.md §3.3)", .path.escape_debug())]
     Path {
         /// The path.
         path: String,
     },
-    /// One file twice.
+    /// A shard is listed twice.
     #[error("shard `{}` is there twice (spec/dataset.md §3.3)", .path.escape_debug())]
     DuplicateShard {
         /// Its path.
         path: String,
     },
-    /// A tensor that no safetensors file has.
+    /// A tensor of the schema cannot be in a safetensors file.
     #[error("tensor `{}` {problem} (spec/dataset.md §3.5)", shown(.name))]
     Tensor {
         /// Its name.
@@ -120,23 +122,23 @@ pub enum ManifestError {
         /// What is wrong with it.
         problem: String,
     },
-    /// A separator that no names have between them.
+    /// The separator is not allowed in names.
     #[error("{problem} (spec/dataset.md §3.6)")]
     Separator {
         /// What is wrong with it.
         problem: String,
     },
-    /// A total that is not the sum of the shards.
+    /// A total is not the sum over the shards.
     #[error("{field} is {found}, expected {expected}, the sum of the shards (spec/dataset.md §3.4)")]
     Total {
         /// `total_samples` or `total_bytes`.
         field: &'static str,
-        /// What it says.
+        /// The value in the file.
         found: u64,
         /// The sum.
         expected: u64,
     },
-    /// More samples or bytes than can be counted.
+    /// The sum over the shards exceeds a `u64`.
     #[error("the shards have more than 2^64 - 1 {unit} (spec/dataset.md §3.4)")]
     Overflow {
         /// `samples` or `bytes`.
@@ -148,7 +150,7 @@ impl Manifest {
     /// The longest manifest that is read, in bytes.
     pub const MAX_LENGTH: u64 = 2 << 30;
 
-    /// The manifest of these shards, in any order, and of the tensors in them.
+    /// Makes the manifest of these shards, given in any order, and of the tensors in them.
     ///
     /// # Errors
     /// [`ManifestError::Path`], [`ManifestError::DuplicateShard`], [`ManifestError::Tensor`], [`ManifestError::Overflow`].
@@ -171,7 +173,7 @@ impl Manifest {
         })
     }
 
-    /// Says how tensors are named, for shards in key-value mode that do not say it themselves.
+    /// Sets how tensors are named, for shards in key-value mode whose metadata does not say it.
     ///
     /// # Errors
     /// [`ManifestError::Separator`].
@@ -181,18 +183,18 @@ impl Manifest {
         Ok(self)
     }
 
-    /// Reads a manifest. Fields that are not known are ignored.
+    /// Parses a manifest. Ignores unknown fields.
     ///
     /// # Errors
-    /// The rule that it breaks.
+    /// Returns the first rule that it breaks.
     pub fn parse(json: &[u8]) -> Result<Self, ManifestError> {
         let length = json.len() as u64;
         if length > Self::MAX_LENGTH {
             return Err(ManifestError::TooLong { length });
         }
-        // The parser looks at the encoding of those strings alone that it keeps.
+        // `serde_json` checks the UTF-8 of a string only if it keeps the string, so the whole input is checked here.
         let json = std::str::from_utf8(json).map_err(<serde_json::Error as serde::de::Error>::custom)?;
-        // The version first, so that what a later one changes is told as that.
+        // Reads the version first: an unsupported version is then reported as such, not as a missing or wrong field.
         let Version { format_version: found } = serde_json::from_str(json)?;
         if !is_known(&found) {
             return Err(ManifestError::Version { found });
@@ -215,7 +217,7 @@ impl Manifest {
         Ok(Self { raw })
     }
 
-    /// The manifest as it is written: the same bytes for the same shards and tensors.
+    /// Serializes the manifest. The same shards and tensors give the same bytes.
     ///
     /// # Errors
     /// [`ManifestError::Json`], which does not happen.
@@ -225,78 +227,78 @@ impl Manifest {
         Ok(json)
     }
 
-    /// The version of the layout, 1.x.
+    /// The version of the dataset's layout, 1.x.
     #[must_use]
     pub fn format_version(&self) -> &str {
         &self.raw.format_version
     }
 
-    /// The position of the shard at this path; `None` where there is none.
+    /// Returns the position of the shard with this path; `None` if the manifest has no such shard.
     #[must_use]
     pub fn position(&self, shard_path: &str) -> Option<usize> {
-        let wanted = place(shard_path);
-        self.raw.shards.binary_search_by(|shard| place(&shard.shard_path).cmp(&wanted)).ok()
+        let wanted = sort_key(shard_path);
+        self.raw.shards.binary_search_by(|shard| sort_key(&shard.shard_path).cmp(&wanted)).ok()
     }
 
-    /// The samples of all shards, rows of padding among them.
+    /// The number of samples in all shards, including rows of padding.
     #[must_use]
     pub fn total_samples(&self) -> u64 {
         self.raw.total_samples
     }
 
-    /// The bytes of all shards.
+    /// The total size of all shards in bytes.
     #[must_use]
     pub fn total_bytes(&self) -> u64 {
         self.raw.total_bytes
     }
 
-    /// The shards in the order of their rows (spec/dataset.md §3.2).
+    /// The shards in the order of their rows (spec/dataset.md §3.1).
     #[must_use]
     pub fn shards(&self) -> &[Shard] {
         &self.raw.shards
     }
 
-    /// How tensors are named, where the shards do not say it.
+    /// How tensors are named in shards whose metadata does not say it.
     #[must_use]
     pub fn key_value(&self) -> Option<&KeyValueNames> {
         self.raw.key_value.as_ref()
     }
 
-    /// One entry for each tensor name: what one of the shards that have it says. In batch mode a tail may have fewer rows.
+    /// One entry for each tensor name, from one of the shards that have it. In batch mode, other shards may have another number of rows.
     #[must_use]
     pub fn schema(&self) -> &BTreeMap<String, TensorSchema> {
         &self.raw.schema
     }
 }
 
-/// What is read first.
+/// The field that is read first.
 #[derive(Deserialize)]
 struct Version {
     format_version: String,
 }
 
-/// Whether a version is 1.x.
+/// Whether a version is 1.x, and so supported.
 fn is_known(version: &str) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     version.split_once('.').is_some_and(|(major, minor)| major == "1" && is_number(minor))
 }
 
-/// Puts shards into the order of their rows: by task and number. As text, the eleven-thousandth would come before the second thousandth.
-/// Shards of other names come last, by path.
+/// Sorts shards into the order of their rows: by task and number. The numbers are compared as numbers, because as text `10000` would sort
+/// before `9999`. Shards with other names come last, by path.
 fn sort(shards: &mut [Shard]) {
     shards.sort_by_cached_key(|shard| {
-        let (is_other, part, path) = place(&shard.shard_path);
+        let (is_other, part, path) = sort_key(&shard.shard_path);
         (is_other, part, path.to_owned())
     });
 }
 
-/// What shards are sorted by.
-fn place(path: &str) -> (bool, Option<PartName>, &str) {
+/// The sort key of shards.
+fn sort_key(path: &str) -> (bool, Option<PartName>, &str) {
     let part = PartName::parse(path);
     (part.is_none(), part, path)
 }
 
-/// Whether each shard is below the folder, and there once.
+/// Checks that each path leads below the dataset's folder and occurs once.
 fn check_paths(shards: &[Shard]) -> Result<(), ManifestError> {
     let mut seen = BTreeSet::new();
     for shard in shards {
@@ -311,7 +313,7 @@ fn check_paths(shards: &[Shard]) -> Result<(), ManifestError> {
     Ok(())
 }
 
-/// Whether each tensor is one that a safetensors file can have.
+/// Checks that a safetensors file can have each of the tensors.
 fn check_schema(schema: &BTreeMap<String, TensorSchema>) -> Result<(), ManifestError> {
     for (name, tensor) in schema {
         let problem = if name == "__metadata__" {
@@ -328,7 +330,7 @@ fn check_schema(schema: &BTreeMap<String, TensorSchema>) -> Result<(), ManifestE
     Ok(())
 }
 
-/// The beginning of a name.
+/// The first 200 characters of a name, escaped, for error messages.
 fn shown(name: &str) -> String {
     name.chars().take(200).flat_map(char::escape_debug).collect()
 }
@@ -341,7 +343,7 @@ fn totals(shards: &[Shard]) -> Result<(u64, u64), ManifestError> {
     Ok((sum("samples", |shard| shard.samples_count)?, sum("bytes", |shard| shard.bytes)?))
 }
 
-/// An object without a key twice, of which serde would keep the last.
+/// Deserializes an object and refuses duplicate keys, of which serde would keep the last.
 fn unique_keys<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, TensorSchema>, D::Error> {
     struct Unique;
 

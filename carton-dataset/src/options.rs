@@ -1,4 +1,4 @@
-//! What callers say about writing (spec/dataset.md §4). Pure.
+//! The options for writing a dataset (spec/dataset.md §4). Pure.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -11,25 +11,25 @@ use crate::index::IndexLayout;
 /// How rows become tensors and shards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// So many rows make a shard, in which each column is one tensor of shape `[rows, *shape of a sample]`.
+    /// A fixed number of rows makes a shard, in which each column is one tensor of shape `[rows, *shape of a sample]`.
     Batch {
-        /// The rows of a shard.
+        /// The number of rows in a shard.
         batch_size: NonZeroUsize,
-        /// What becomes of the last rows when they are fewer.
+        /// What happens to the last rows of a task when they do not fill a batch.
         tail: TailStrategy,
     },
-    /// Each row makes a tensor of every column but the one that names it.
+    /// Each row makes one tensor per column, except for the column that names the row.
     KeyValue(KeyValue),
 }
 
-/// What becomes of the rows after the last full batch.
+/// What happens to the rows after the last full batch of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TailStrategy {
-    /// They are left out.
+    /// Leaves them out.
     Drop,
-    /// Rows of zeros are added.
+    /// Adds rows of zeros.
     Pad,
-    /// They are a shard of fewer rows.
+    /// Writes them as a shard of fewer rows.
     #[default]
     Write,
 }
@@ -39,27 +39,28 @@ pub enum TailStrategy {
 pub struct KeyValue {
     /// The column that names the rows.
     pub name_column: String,
-    /// What stands between a row's name and a column's in a tensor's name.
+    /// The separator between the row's name and the column's name in a tensor's name.
     pub separator: String,
-    /// A shard is closed when its tensors reach this many bytes, with [`OVERHEAD_PER_TENSOR`](Self::OVERHEAD_PER_TENSOR) for each.
+    /// A shard is closed when its tensors reach this many bytes, counting [`OVERHEAD_PER_TENSOR`](Self::OVERHEAD_PER_TENSOR) extra for
+    /// each.
     pub target_shard_bytes: u64,
-    /// What happens when a name comes twice in a shard.
+    /// What happens when two rows of a shard have the same name.
     pub duplicates: Duplicates,
 }
 
 impl KeyValue {
-    /// The separator unless another is given.
+    /// The default separator.
     pub const SEPARATOR: &str = "__";
-    /// The size of shards unless another is given.
+    /// The default target size of a shard: 300 MiB.
     pub const TARGET_SHARD_BYTES: u64 = 300 << 20;
-    /// The sizes that the Spark connector and the command take.
+    /// The target sizes in bytes that the Spark connector and the `carton` command accept.
     pub const TARGET_SHARD_BYTES_RANGE: std::ops::RangeInclusive<u64> = 50 << 20..=1000 << 20;
     /// The longest separator, in bytes.
     pub const MAX_SEPARATOR: usize = 256;
-    /// What a tensor's entry in the header counts as.
+    /// The bytes that a tensor's header entry adds to the size of its shard.
     pub const OVERHEAD_PER_TENSOR: u64 = 200;
 
-    /// Rows named by this column, the rest as most people want it.
+    /// Rows are named by this column; everything else has its default.
     #[must_use]
     pub fn new(name_column: impl Into<String>) -> Self {
         Self {
@@ -71,10 +72,10 @@ impl KeyValue {
     }
 }
 
-/// Whether a separator is one that names of tensors may have in them.
+/// Checks that names of tensors may contain this separator.
 ///
 /// # Errors
-/// What is wrong with it, in words.
+/// Returns what is wrong with it as text.
 pub(crate) fn check_separator(separator: &str) -> Result<(), String> {
     if separator.contains(char::is_control) {
         return Err(format!("the separator `{}` has control characters", separator.escape_debug()));
@@ -87,21 +88,21 @@ pub(crate) fn check_separator(separator: &str) -> Result<(), String> {
     }
 }
 
-/// What the tensors of shards are that do not say it themselves, as those of the Spark connector.
+/// How samples lie in the tensors of shards whose metadata does not say it, such as those of the Spark connector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShardLayout {
     /// Each tensor holds a column, and its first dimension counts the rows.
     Batch {
-        /// The rows of every shard but the last one of a task, which may have fewer.
+        /// The rows of every shard. The last shard of a task may have fewer.
         batch_size: NonZeroUsize,
     },
-    /// Each row has tensors of its own, `NAME SEPARATOR COLUMN` without the spaces.
+    /// Each row has tensors of its own, named `NAME SEPARATOR COLUMN` without the spaces.
     KeyValue {
-        /// What stands between the names.
+        /// The separator between the two names.
         separator: String,
-        /// The columns. Without them they are what the names of all rows have in common.
+        /// The columns. If `None`, they are inferred: the columns that the names of all rows have in common.
         columns: Option<Vec<String>>,
-        /// What happens when a name comes twice: with [`Duplicates::LastWins`] it may be in several shards.
+        /// What happens when a name occurs twice. With [`Duplicates::LastWins`] several shards may have it.
         duplicates: Duplicates,
     },
 }
@@ -112,46 +113,46 @@ pub enum Duplicates {
     /// Writing fails, and so does the commit of tasks that have written the same name.
     #[default]
     Fail,
-    /// The last one in a shard counts. Shards know nothing of each other.
+    /// The last row of that name in a shard counts. Shards are not compared with each other.
     LastWins,
 }
 
-/// How floats become floats of fewer bits.
+/// How floats are converted to floats of fewer bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rounding {
-    /// To the nearest, of two equally near ones to the even one: what every library does.
+    /// To the nearest value; ties go to the even one. Every common library does this.
     #[default]
     NearestEven,
-    /// Where they become F16 or BF16, the lower bits of the pattern of an F32 are cut off, and what would be a subnormal F16
-    /// is zero: as the Spark connector does it. An F64 becomes the nearest F32 before.
+    /// As the Spark connector does it, for F16 and BF16: cuts off the lower bits of the F32, and turns a result that would be a subnormal
+    /// F16 into zero. An F64 is rounded to the nearest F32 first.
     Truncate,
 }
 
 /// How a dataset is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteOptions {
-    /// Rows to tensors.
+    /// How rows become tensors and shards.
     pub mode: Mode,
-    /// The columns that are written, all if `None`.
+    /// The columns to write; all if `None`.
     pub columns: Option<Vec<String>>,
-    /// The element type of every column; numbers keep their own if `None`, and binary columns need one.
+    /// The element type of every column. If `None`, numbers keep their own; binary columns need one.
     pub dtype: Option<ElementType>,
-    /// The element type of single columns, before `dtype`.
+    /// The element type of single columns; overrides `dtype`.
     pub dtypes: BTreeMap<String, ElementType>,
-    /// The shape of one sample of a column; lists are vectors without it.
+    /// The shape of one sample of a column. Without it, the samples of a column of lists are vectors.
     pub shapes: BTreeMap<String, Vec<usize>>,
-    /// How floats become shorter.
+    /// How floats are converted to shorter floats.
     pub rounding: Rounding,
-    /// Whether `_tensor_index.parquet` is written, and what it is.
+    /// The layout of `_tensor_index.parquet`; no index is written if `None`.
     pub index: Option<IndexLayout>,
-    /// Whether a dataset that is in the folder already may be replaced.
+    /// Whether a dataset that is already in the folder may be replaced.
     pub overwrite: bool,
-    /// Which job the tasks are of. Attempts of one job are told from those that another one has left.
+    /// The job that the tasks belong to. It tells attempts of this job from those that another job left behind.
     pub job: Option<Uuid>,
 }
 
 impl WriteOptions {
-    /// Writes in this mode, the rest as most people want it.
+    /// Writes in this mode; everything else has its default.
     #[must_use]
     pub fn new(mode: Mode) -> Self {
         Self {

@@ -1,10 +1,10 @@
-//! The names of shards (spec/dataset.md §2): `part-00003-0001-550e8400-e29b-41d4-a716-446655440000.safetensors`. Pure.
+//! Names of shards (spec/dataset.md §2): `part-00003-0001-550e8400-e29b-41d4-a716-446655440000.safetensors`. Pure.
 
 use std::fmt;
 
 use uuid::Uuid;
 
-/// Which shard this is, of which task, and of which attempt at it.
+/// Identifies a shard: its task, its number within the task, and the attempt that wrote it.
 ///
 /// ```
 /// use carton_dataset::PartName;
@@ -15,23 +15,23 @@ use uuid::Uuid;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartName {
-    /// The task that wrote it; five digits, more if need be.
+    /// The task that wrote it; at least five digits in the name.
     pub task: u32,
-    /// Its number among the shards of the task; four digits, more if need be.
+    /// Its number among the shards of the task; at least four digits in the name.
     pub shard: u32,
-    /// The attempt at the task: one that is retried, or runs twice, is told apart by it.
+    /// The id of the attempt at the task. It tells apart attempts that are retries or run at the same time.
     pub attempt: Uuid,
 }
 
 impl PartName {
-    /// Reads a name; `None` for any other file.
+    /// Parses a file name. Returns `None` if it is not the name of a shard.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         let mut parts = name.strip_prefix("part-")?.strip_suffix(".safetensors")?.splitn(3, '-');
         let (task, shard, attempt) = (parts.next()?, parts.next()?, parts.next()?);
         let number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?;
         let part = Self { task: number(task)?, shard: number(shard)?, attempt: Uuid::try_parse(attempt).ok()? };
-        // One shard has one name.
+        // Accepts only the spelling that `Display` writes, so that each shard has one name.
         (part.to_string() == name).then_some(part)
     }
 }

@@ -1,4 +1,4 @@
-//! What an attempt at a task says when it is done (spec/dataset.md §5).
+//! The report of a finished attempt at a task (spec/dataset.md §5.1).
 
 use std::collections::BTreeMap;
 
@@ -7,24 +7,24 @@ use uuid::Uuid;
 
 use crate::manifest::{Shard, TensorSchema};
 
-/// What an attempt at a task wrote: `task.json` in its folder, and the answer of the program that wrote it. Only an attempt that has
-/// one counts.
+/// What an attempt at a task wrote. The attempt stores it as `task.json` in its folder, and the program that ran the attempt returns it.
+/// An attempt without a report does not count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskReport {
     /// The task.
     pub task: u32,
     /// The attempt.
     pub attempt: Uuid,
-    /// The job that it was done for, if one was named.
+    /// The job that the attempt belongs to, if one was named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<Uuid>,
-    /// `batch` or `key-value`: what `dataset.mode` is in its shards.
+    /// `batch` or `key-value`: the value of `dataset.mode` in its shards.
     pub mode: String,
-    /// Whether no tensor of another task may have the name of one of its own: in key-value mode, where names must not come twice.
+    /// Whether other tasks must not write a tensor of the same name: true in key-value mode unless duplicates are allowed.
     #[serde(default)]
     pub has_unique_names: bool,
     /// Its shards, in order.
     pub shards: Vec<Shard>,
-    /// The first entry of each tensor name, as in the manifest.
+    /// One entry for each tensor name, from the first shard that has it, as in the manifest.
     pub schema: BTreeMap<String, TensorSchema>,
 }

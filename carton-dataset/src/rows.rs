@@ -1,15 +1,16 @@
-//! Samples that are the rows of a shard: the first dimension of its tensors counts them (spec/dataset.md §2.1). Pure.
+//! Counts samples in batch mode, where the first dimension of every tensor of a shard is the number of rows (spec/dataset.md §2.1, §3.4).
+//! Pure.
 
 use carton_tensor::files::ElementType;
 use carton_tensor::safetensors::Header;
 
-/// The samples that a shard may have beyond the number of its bytes.
+/// How many more samples than bytes a shard may have (§3.4).
 const SAMPLES_WITHOUT_BYTES: u64 = 1 << 20;
 
-/// How many rows a shard has.
+/// Returns the number of rows of a shard.
 ///
 /// # Errors
-/// Why its tensors have no such number of rows, in words.
+/// Returns as text why its tensors have no common number of rows.
 pub(crate) fn rows(header: &Header) -> Result<u64, String> {
     let first = header.iter().next().ok_or("it has no tensors")?;
     let Some(&n_rows) = first.shape.first() else {
@@ -18,12 +19,12 @@ pub(crate) fn rows(header: &Header) -> Result<u64, String> {
     check_rows(header, n_rows as u64).map(|()| n_rows as u64)
 }
 
-/// Whether a shard has as many rows as it should.
+/// Checks that a shard has `samples_count` rows.
 ///
 /// # Errors
-/// Why not, in words.
+/// Returns as text why it has not.
 pub(crate) fn check_rows(header: &Header, samples_count: u64) -> Result<(), String> {
-    // A sample without bytes costs nothing, and a file could claim any number of them.
+    // Samples without bytes cost nothing, so a file could claim any number of them.
     let n_bytes = header.iter().next_back().map_or(0, |last| last.range.end - header.data_start());
     let most = if header.is_empty() { 0 } else { n_bytes.saturating_add(SAMPLES_WITHOUT_BYTES) };
     if samples_count > most {
@@ -45,7 +46,7 @@ pub(crate) fn check_rows(header: &Header, samples_count: u64) -> Result<(), Stri
     Ok(())
 }
 
-/// Whether the rows of a tensor are whole bytes.
+/// Whether each row of a tensor takes a whole number of bytes.
 fn has_whole_rows(dtype: ElementType, shape: &[usize]) -> bool {
     let row = shape.iter().skip(1).try_fold(1_usize, |product, &size| product.checked_mul(size));
     row.is_some_and(|n_elements| dtype.n_bytes(n_elements).is_some())

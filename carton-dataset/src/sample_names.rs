@@ -1,8 +1,8 @@
-//! How the names of tensors are made of those of samples and columns in key-value mode: `SAMPLE SEPARATOR COLUMN` without the spaces
-//! (spec/dataset.md §2.1 and §2.3). Pure.
+//! Splits the names of tensors in key-value mode into the names of samples and columns: `SAMPLE SEPARATOR COLUMN` without the spaces
+//! (spec/dataset.md §2.1 to §2.3). Pure.
 //!
-//! Shards of the Spark connector do not say which separator they have, and neither does its manifest. It is found by what names of all
-//! samples have in common: every sample has a tensor of every column.
+//! Shards and manifest of the Spark connector do not name the separator. It is inferred from what the names of all samples have in
+//! common: every sample has a tensor for every column.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -13,26 +13,28 @@ use crate::manifest::KeyValueNames;
 use crate::options::KeyValue;
 use crate::shard_metadata::{COLUMNS_KEY, SEPARATOR_KEY};
 
-/// The most columns that are looked for, and the longest list of them that a shard may have: names are compared with all of them.
+/// The largest number of columns that are inferred, and the longest JSON list of columns that is read from a shard's metadata, in bytes.
+/// Limited because names are compared with all columns.
 const MAX_COLUMNS: usize = 4096;
 const MAX_COLUMN_LIST: usize = 1 << 20;
-/// The places of a name at which it is taken apart for a try, from its end on.
+/// The number of positions at which a name is split for a trial, starting from its end.
 const MAX_SPLITS: usize = 256;
-/// The separators that are tried.
+/// The number of separators that are tried.
 const MAX_SEPARATORS: usize = 32;
-/// The bytes of names that are compared with ways to take them apart, all ways together; but so many ways are tried at least.
+/// The budget for trials: the bytes of names that are compared in all trials together, and the number of trials that are made even if
+/// names are longer.
 const MAX_COMPARED: usize = 256 << 20;
 const MIN_TRIES: usize = 4;
 
-/// How the names of tensors are taken apart.
+/// How the names of tensors are split.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SampleNames {
     separator: String,
-    /// Empty if they are not known.
+    /// Empty if the columns are not known.
     columns: Columns,
 }
 
-/// The names of columns, sorted by their bytes from the last one on: those that a text can end with lie side by side.
+/// The names of columns, sorted by their bytes in reverse order, so that the columns that a text can end with are adjacent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Columns(Vec<String>);
 
@@ -44,13 +46,13 @@ impl Columns {
         Self(columns)
     }
 
-    /// Calls `on_length` with the length of each column that `text` ends with, the shortest first, until it breaks. Takes time in
-    /// proportion to the length of `text`.
+    /// Calls `on_length` with the length of each column that `text` ends with, the shortest first, until it breaks. The time is
+    /// proportional to the length of `text`.
     fn ends_of(&self, text: &str, mut on_length: impl FnMut(usize) -> ControlFlow<()>) {
         let mut candidates = self.0.as_slice();
         let mut bytes = text.bytes().rev();
         for length in 0..=text.len() {
-            // All candidates end with the last `length` bytes of the text. One that has no more bytes is the first.
+            // All candidates end with the last `length` bytes of the text. A candidate of exactly that length sorts first.
             if let Some((first, longer)) = candidates.split_first()
                 && first.len() == length
             {
@@ -71,7 +73,7 @@ impl Columns {
         }
     }
 
-    /// The length of the longest one.
+    /// Returns the length of the longest column.
     fn longest(&self) -> Option<usize> {
         self.0.iter().map(String::len).max()
     }
@@ -82,14 +84,15 @@ impl SampleNames {
         Self { separator: separator.into(), columns: Columns::new(columns) }
     }
 
-    /// What a shard says of its names, or else what most have.
-    pub(crate) fn said_by(metadata: &Metadata) -> Self {
+    /// Takes separator and columns from a shard's metadata. The separator defaults to `__`; the columns are unknown if the metadata does
+    /// not list them.
+    pub(crate) fn from_metadata(metadata: &Metadata) -> Self {
         let columns = metadata.get(COLUMNS_KEY).filter(|columns| columns.len() <= MAX_COLUMN_LIST);
         let columns: Option<Vec<String>> = columns.and_then(|columns| serde_json::from_str(columns).ok());
         Self::new(metadata.get(SEPARATOR_KEY).unwrap_or(KeyValue::SEPARATOR), columns.unwrap_or_default())
     }
 
-    /// The name of the sample and that of the column: at the first separator that a known column follows, or else at the last one.
+    /// Splits a name into those of sample and column: at the first separator that a known column follows, else at the last separator.
     pub(crate) fn split<'n>(&self, name: &'n str) -> (&'n str, &'n str) {
         if let Some(known) = self.split_known(name) {
             return known;
@@ -100,7 +103,7 @@ impl SampleNames {
         name.rsplit_once(&self.separator).unwrap_or((name, ""))
     }
 
-    /// The same for names that end with a known column, the longest one.
+    /// Splits a name that ends with a separator and a known column, of which the longest counts.
     fn split_known<'n>(&self, name: &'n str) -> Option<(&'n str, &'n str)> {
         let mut longest = None;
         self.columns.ends_of(name, |length| {
@@ -112,18 +115,18 @@ impl SampleNames {
         longest
     }
 
-    /// How many samples have these tensors.
+    /// Returns the number of samples that tensors of these names belong to.
     pub(crate) fn count<'n>(&self, names: impl Iterator<Item = &'n str>) -> u64 {
         names.map(|name| self.split(name).0).collect::<HashSet<_>>().len() as u64
     }
 
-    /// Whether the separator could hardly be part of a name by chance: `user_id` and `item_id` are columns rather than a column of two
-    /// samples.
+    /// Whether the separator is unlikely to be part of a name by chance. `user_id` and `item_id` are more likely two columns than one
+    /// column of two samples.
     pub(crate) fn has_distinct_separator(&self) -> bool {
         !is_common(&self.separator)
     }
 
-    /// The first tensor of these that ends with none of the columns.
+    /// Returns the first of these names that does not end with a separator and one of the columns.
     pub(crate) fn without_column<'n>(&self, mut names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
         names.find(|name| self.split_known(name).is_none())
     }
@@ -133,8 +136,8 @@ impl SampleNames {
         KeyValueNames { separator: self.separator.clone(), columns: columns.into_iter().collect() }
     }
 
-    /// Finds out how the names of all tensors of a dataset, sorted, are made of those of `n_samples` samples; of fewer if some had the same
-    /// name, and the last of them counts. `may_be_columns` says whether the tensors could be columns of batches by their shapes.
+    /// Infers how the sorted names of all tensors of a dataset combine those of `n_samples` samples, or of fewer if several rows had the
+    /// same name and only the last one counts. `may_be_columns` says whether the tensors' shapes allow them to be columns of batches.
     pub(crate) fn infer(names: &[&str], n_samples: u64, may_be_columns: bool) -> Option<Self> {
         let longest = longest(names)?;
         let mut budget = Budget::of(names);
@@ -146,7 +149,7 @@ impl SampleNames {
             }
             let is_exact = |found: u64| found == n_samples;
             each_way(names, separator, &mut budget, is_exact, |_, way| {
-                // What the names of all samples end with rather belongs to the column.
+                // A suffix that the names of all samples share belongs to the column rather than to the samples.
                 let is_longer = |other: &Self| n_samples > 1 && other.columns.longest() < way.columns.longest();
                 if exact.as_ref().is_none_or(is_longer) {
                     exact = Some(way);
@@ -156,7 +159,7 @@ impl SampleNames {
             if exact.is_some() {
                 continue;
             }
-            // A single name of all samples may be no name at all, but what some columns have in common.
+            // If all tensors share a single sample name, it may only be a prefix that some columns have in common.
             let may_be_one = !(may_be_columns && is_common(separator));
             let is_fewer = |found: u64| found < n_samples && (found > 1 || may_be_one);
             each_way(names, separator, &mut budget, is_fewer, |found, way| {
@@ -169,8 +172,8 @@ impl SampleNames {
         exact.or(fewer.map(|(_, way)| way))
     }
 
-    /// All ways in which the names of all tensors of a dataset, sorted, can be taken apart at this separator, with the samples that there are
-    /// then; those with the longest columns first.
+    /// Returns all ways to split the sorted names of all tensors of a dataset at this separator, each with the number of samples that it
+    /// gives; the longest columns first.
     pub(crate) fn ways(names: &[&str], separator: &str) -> Vec<(u64, Self)> {
         let mut ways = Vec::new();
         each_way(
@@ -187,15 +190,16 @@ impl SampleNames {
     }
 }
 
-/// Whether this is often part of a name.
+/// Whether a separator is often part of a name.
 fn is_common(separator: &str) -> bool {
     matches!(separator, "" | "_" | "-" | "." | " ")
 }
 
-/// Whether tensors of these names could be those of samples, whatever the separator is. If not, each is a column of its own.
+/// Whether tensors of these names could belong to named samples, whatever the separator is. If not, each tensor is a column of its own.
 ///
-/// Tensors of one sample begin alike, and tensors of one column end alike. Of several samples with several columns, each tensor has
-/// another one that begins like it, and another one that ends like it. A name of one letter has no place for both a sample and a column.
+/// Tensors of one sample begin alike, and tensors of one column end alike. With several samples and several columns, each tensor shares
+/// its first character with another one, and its last character with another one. A name of one character has no room for both a sample
+/// and a column.
 pub(crate) fn may_name_samples(names: &[&str]) -> bool {
     if names.iter().any(|name| name.chars().nth(1).is_none()) {
         return false;
@@ -212,27 +216,29 @@ pub(crate) fn may_name_samples(names: &[&str]) -> bool {
     first.len() <= 1 || last.len() <= 1 || is_paired(&first) && is_paired(&last)
 }
 
-/// Whether a tensor of the column `long` could be taken for one of the column `short`, of a sample with a longer name: `b__c` and `c`. They
-/// can only where one column's name ends with the other's, and what comes before could end with the separator.
+/// Whether a tensor of the column `long` could be taken for one of the column `short` of a sample with a longer name, such as `b__c` and
+/// `c`. This is possible only if `long` ends with `short`, and the separator followed by the rest of `long` ends with the separator.
 pub(crate) fn is_confusable(long: &str, short: &str, separator: &str) -> bool {
     long.strip_suffix(short).is_some_and(|before| {
         let (before, separator) = (before.as_bytes(), separator.as_bytes());
-        // Whether `separator` and `before`, one after the other, end with `separator`: with so many bytes of the first one, and the rest.
+        // Checks that the concatenation of `separator` and `before` ends with `separator`: `start` lies in the first one, `rest` in the
+        // second.
         let n_first = separator.len().saturating_sub(before.len());
         let (start, rest) = separator.split_at_checked(n_first).unwrap_or_default();
         !before.is_empty() && separator.ends_with(start) && before.ends_with(rest)
     })
 }
 
-/// The longest name. No sample has a name that begins with that of its sample and a separator: that one's tensor of the same column
-/// would be longer. So the tensors that begin with the two are those of its sample, one for each column; unless a column begins as a sample's
-/// name goes on, such as `b__x` beside the samples `a` and `a__b`. Then no way is found, and who merges is asked for the columns.
+/// Returns the longest name. No sample's name begins with the name of the longest tensor's sample and a separator, because that sample's
+/// tensor of the same column would be longer. So the tensors that begin with these two are those of one sample, one for each column. The
+/// exception is a column that begins as another sample's name continues, such as `b__x` beside the samples `a` and `a__b`: then no way is
+/// found, and the caller of a merge is asked for the columns.
 fn longest<'n>(names: &[&'n str]) -> Option<&'n str> {
     names.iter().copied().max_by_key(|name| name.len())
 }
 
-/// What could be a separator in this name, the likeliest first: that of most datasets, then what stands between letters and digits, from
-/// the end on, and at last what is often part of a name, and nothing.
+/// Returns the possible separators in this name, the likeliest first: the default `__`, then the text between letters and digits, from
+/// the end on, then strings that are often part of a name, then the empty string.
 fn separators(name: &str) -> Vec<&str> {
     let mut found: Vec<&str> = name.split(char::is_alphanumeric).filter(|text| !text.is_empty()).collect();
     found.reverse();
@@ -247,7 +253,7 @@ fn separators(name: &str) -> Vec<&str> {
     found
 }
 
-/// How many ways to take names apart are still compared with all names.
+/// Limits how many trial splits are compared with all names.
 struct Budget {
     n_tries: usize,
 }
@@ -265,8 +271,8 @@ impl Budget {
     }
 }
 
-/// Calls `on_way` with each way to take all names apart at this separator for which `is_wanted` answers to the number of samples, until it
-/// breaks. Every sample then has a tensor of every column.
+/// Calls `on_way` with each way to split all names at this separator for which `is_wanted` accepts the number of samples, until it
+/// breaks. In such a way, every sample has a tensor for every column.
 fn each_way(
     names: &[&str],
     separator: &str,
@@ -275,7 +281,7 @@ fn each_way(
     mut on_way: impl FnMut(u64, SampleNames) -> ControlFlow<()>,
 ) {
     let Some(name) = longest(names) else { return };
-    // A name of a sample may be empty, but not where nothing would tell that it is one.
+    // The name of a sample may be empty, but only if there is a separator to mark it.
     let first = usize::from(separator.is_empty());
     let is_split = |&position: &usize| {
         name.get(position..).is_some_and(|rest| rest.starts_with(separator) && rest.len() > separator.len())
@@ -302,7 +308,7 @@ fn each_way(
     }
 }
 
-/// The names taken apart, if each ends with a column and all samples have all columns.
+/// Returns the split if each name ends with a column, and every sample has every column.
 fn way(names: &[&str], separator: &str, columns: &[&str], n_samples: u64) -> Option<SampleNames> {
     let way = SampleNames::new(separator, columns.iter().map(|column| (*column).to_owned()));
     if columns.iter().any(|column| column.is_empty()) {
@@ -361,20 +367,20 @@ mod tests {
         check(2, &["a/x", "b/x"], Some(("/", &["x"], 2)));
         check(2, &["user-1::x_y", "user-2::x_y"], Some(("::", &["x_y"], 2)));
         check(1, &["a::x"], Some(("::", &["x"], 1)));
-        // Both the names of samples and of columns may have separators in them.
+        // The names of samples and of columns may contain separators.
         check(2, &["a__in__x", "a__out__x", "b__in__x", "b__out__x"], Some(("__", &["in__x", "out__x"], 2)));
         check(4, &["a__in__x", "a__out__x", "b__in__x", "b__out__x"], Some(("__", &["x"], 4)));
         check(2, &["a__in__x", "a__y", "b__in__x", "b__y"], Some(("__", &["in__x", "y"], 2)));
         check(2, &["cat__x", "cat__id", "e__l__k__x", "e__l__k__id"], Some(("__", &["id", "x"], 2)));
         check(2, &["a", "a__b"].map(|row| format!("{row}__x")).each_ref().map(|s| s.as_str()), Some(("__", &["x"], 2)));
-        // A column may end with the separator and another column: what all samples have decides.
+        // A column may end with the separator and another column: the number of samples decides.
         check(2, &["a__emb", "a__x__emb", "b__emb", "b__x__emb"], Some(("__", &["emb", "x__emb"], 2)));
         check(4, &["a__emb", "a__x__emb", "b__emb", "b__x__emb"], Some(("__", &["emb"], 4)));
         check(2, &["1_mask", "1_my_mask", "2_mask", "2_my_mask"], Some(("_", &["mask", "my_mask"], 2)));
-        // Nothing between them.
+        // An empty separator.
         check(2, &["aemb", "bemb", "aid", "bid"], Some(("", &["emb", "id"], 2)));
         check(3, &["1emb", "10emb", "100emb"], Some(("", &["emb"], 3)));
-        // The last one of several rows of one name counts.
+        // Of several rows with one name, only the last one counts.
         check(9, &["a/x", "b/x"], Some(("/", &["x"], 2)));
         check(9, &["aemb", "bemb", "aid", "bid"], Some(("", &["emb", "id"], 2)));
         check(9, &["a__x", "a__y"], Some(("__", &["x", "y"], 1)));
@@ -395,7 +401,7 @@ mod tests {
     fn columns_that_end_alike_are_confusable_where_the_separator_is_between_them() {
         let check = |long: &str, short: &str, separator: &str, expected: bool| {
             assert_eq!(is_confusable(long, short, separator), expected, "{long} {short} {separator}");
-            // As it is defined.
+            // Compares with the definition.
             let before = long.strip_suffix(short).filter(|before| !before.is_empty());
             assert_eq!(before.is_some_and(|before| format!("{separator}{before}").ends_with(separator)), expected);
         };
@@ -427,7 +433,7 @@ mod tests {
         check(&["é"], false);
     }
 
-    /// Names that could take the time of their square.
+    /// Names for which a naive algorithm would take quadratic time.
     #[test]
     fn long_names_are_taken_apart_soon() {
         let long = "_".repeat(4 << 20);
@@ -438,13 +444,13 @@ mod tests {
         let many: Vec<String> = (0..20_000).map(|i| format!("{i:06}_{i:06}_{i:06}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         assert_eq!(SampleNames::infer(&many, 7, true), None);
-        // Each column ends with all that are shorter.
+        // Each column ends with all shorter columns.
         let nested: Vec<String> = (1..=4096).map(|length| format!("/{}", "a".repeat(length))).collect();
         let mut nested: Vec<&str> = nested.iter().map(String::as_str).collect();
         nested.sort_unstable();
         assert!(SampleNames::infer(&nested, 1, true).is_some());
         assert_eq!(SampleNames::infer(&nested, 0, true), None);
-        // All names but one can be taken apart, in many ways.
+        // All names but one can be split, in many ways.
         let mixed: Vec<String> =
             nested.iter().map(|name| format!("{}{name}", "./-:".repeat(8))).chain(["x".to_owned()]).collect();
         let mut mixed: Vec<&str> = mixed.iter().map(String::as_str).collect();

@@ -1,7 +1,7 @@
-//! What a path in a manifest or an index may be (spec/dataset.md §3.3). Pure.
+//! Checks paths of shards in a manifest or an index (spec/dataset.md §3.3). Pure.
 
-/// Whether `path` is names of files and folders with `/` between them, so that it leads to a place below the folder that it is
-/// counted from, on every system: Windows has drives and streams, too.
+/// Whether `path` consists of file and folder names joined by `/`, so that it leads to a place below its base folder on every system.
+/// Colons and backslashes are refused because Windows has drives and streams.
 pub(crate) fn is_below(path: &str) -> bool {
     let is_name = |name: &str| {
         !matches!(name, "" | "." | "..") && !name.contains(|c: char| matches!(c, '\\' | ':') || c.is_control())

@@ -22,14 +22,14 @@ pub(crate) const MAX_ENCODINGS: usize = 4;
 /// The number of encoded bytes that are read at once.
 const BUFFER_LENGTH: usize = 64 << 10;
 
-/// What one step did.
+/// The result of one step.
 #[derive(Clone, Copy, Debug, Default)]
 struct Step {
     consumed: usize,
     produced: usize,
 }
 
-/// How many bytes may come out.
+/// Limits the number of decoded bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// The exact number of decoded bytes, if known: a different number is an error. The other limits then do not apply to the decoded

@@ -1,4 +1,4 @@
-//! Binary values: the bytes of tensors whose dtype, and perhaps shape, was said.
+//! Binary values: the bytes of tensors whose dtype, and perhaps shape, the options give (spec/dataset.md §4.2).
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{BinaryViewType, ByteViewType};
@@ -13,19 +13,19 @@ use super::run::{Gathered, slice};
 use super::{Fault, Run, Target};
 use crate::error::ColumnProblem;
 
-/// Whether the values of a type are binary.
+/// Whether a type is binary.
 pub(super) fn is_binary(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_))
 }
 
-/// The tensors of an array of binary values without missing ones.
+/// Converts an array of binary values, none of them missing.
 pub(super) fn runs(array: &ArrayRef, target: &Target) -> Result<Vec<Run>, Fault> {
     let runs = of_bytes(array, target)?;
     check_bools(&runs)?;
     Ok(runs)
 }
 
-/// Whether every bool is 0 or 1: what other bytes mean differs from reader to reader.
+/// Checks that every bool is 0 or 1, because readers disagree about the meaning of other bytes.
 fn check_bools(runs: &[Run]) -> Result<(), Fault> {
     let mut first_row = 0;
     for run in runs {
@@ -69,7 +69,7 @@ fn of_bytes(array: &ArrayRef, target: &Target) -> Result<Vec<Run>, Fault> {
     }
 }
 
-/// The values follow one another in a buffer.
+/// Converts an array whose values lie one after another in a buffer.
 fn of_offsets<O: OffsetSizeTrait>(array: &GenericBinaryArray<O>, target: &Target) -> Result<Vec<Run>, Fault> {
     let offsets = array.value_offsets();
     let mut runs: Vec<Run> = Vec::new();
@@ -92,7 +92,7 @@ fn of_offsets<O: OffsetSizeTrait>(array: &GenericBinaryArray<O>, target: &Target
     Ok(runs)
 }
 
-/// A value of an array whose values lie anywhere.
+/// Returns a value of an array whose values may lie anywhere in several buffers.
 fn of_view(array: &GenericByteViewArray<BinaryViewType>, row: usize) -> Result<Buffer, ColumnProblem> {
     let bytes: &<BinaryViewType as ByteViewType>::Native = array.value(row);
     let view = array.views().get(row).map(|view| ByteView::from(*view));
@@ -105,7 +105,7 @@ fn of_view(array: &GenericByteViewArray<BinaryViewType>, row: usize) -> Result<B
     }
 }
 
-/// The shape of a tensor of so many bytes: the one that was asked for, or a vector.
+/// Returns the shape of a tensor of `n_bytes` bytes: the requested one, or a vector.
 pub(super) fn shape(n_bytes: usize, target: &Target) -> Result<Vec<usize>, ColumnProblem> {
     let dtype = target.dtype;
     if let Some(shape) = &target.shape {
@@ -123,7 +123,7 @@ pub(super) fn shape(n_bytes: usize, target: &Target) -> Result<Vec<usize>, Colum
     }
 }
 
-/// The bytes of a tensor.
+/// Returns the size of a tensor in bytes.
 pub(super) fn size(dtype: ElementType, shape: &[usize]) -> Result<usize, ColumnProblem> {
     element_count(shape)
         .and_then(|n_elements| dtype.n_bytes(n_elements))

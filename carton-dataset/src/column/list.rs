@@ -1,4 +1,4 @@
-//! Numbers, and lists of lists of them: the shape of each row, and its elements.
+//! Numbers, and nested lists of them: finds the shape of each row and its elements (spec/dataset.md §4.2).
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, OffsetSizeTrait};
@@ -11,12 +11,12 @@ use super::{Fault, Run, Target, first_null, number};
 use crate::error::ColumnProblem;
 use crate::options::Rounding;
 
-/// What the innermost elements of lists are.
+/// Returns the type of the innermost elements of nested lists.
 pub(super) fn leaf(data_type: &DataType) -> &DataType {
     item(data_type).map_or(data_type, leaf)
 }
 
-/// What the elements of lists are; `None` where there are no lists.
+/// Returns the type of the elements of a list; `None` for other types.
 pub(super) fn item(data_type: &DataType) -> Option<&DataType> {
     match data_type {
         DataType::FixedSizeList(field, _) | DataType::List(field) | DataType::LargeList(field) => {
@@ -26,19 +26,19 @@ pub(super) fn item(data_type: &DataType) -> Option<&DataType> {
     }
 }
 
-/// The tensors of an array of numbers or lists.
+/// Converts an array of numbers or lists.
 pub(super) fn runs(array: &ArrayRef, target: &Target, rounding: Rounding) -> Result<Vec<Run>, Fault> {
     let nested = Nested::new(array)?;
     let bytes = number::to_bytes(&nested.leaf, target.dtype, rounding)
         .map_err(|fault| Fault { row: nested.row_of(fault.row, nested.levels.len()), ..fault })?;
-    // Every dtype that numbers become has elements of whole bytes.
+    // Numbers are converted only to dtypes whose elements are whole bytes.
     let element_bytes = target.dtype.bits() / 8;
     let mut runs: Vec<Run> = Vec::new();
     let mut start = 0;
     for group in nested.shapes()? {
         let at = |problem| Fault { row: group.first_row, problem };
         let shape = agreed(&group.shape, target.shape.as_deref()).map_err(at)?;
-        // The shape of a part of the array has no more elements than the array.
+        // The rows of a group have no more elements than the array, so the product does not overflow.
         let n_bytes = group.n_rows * element_count(&shape).unwrap_or(0) * element_bytes;
         match runs.last_mut() {
             Some(last) if last.shape == shape => {
@@ -58,8 +58,8 @@ pub(super) fn runs(array: &ArrayRef, target: &Target, rounding: Rounding) -> Res
     Ok(runs)
 }
 
-/// The shape that a sample gets, given the lengths of its lists and the shape that was asked for. Flat lists are given any
-/// shape of as many elements; nested ones may be flattened or split, but not turned.
+/// Returns the shape of a sample, given the lengths of its lists and the requested shape. A flat list takes any shape with as many
+/// elements. Nested lists may be flattened or split, but a shape with as many dimensions must have the same dimensions.
 fn agreed(natural: &[Option<usize>], asked: Option<&[usize]>) -> Result<Vec<usize>, ColumnProblem> {
     let Some(asked) = asked else { return Ok(natural.iter().map(|size| size.unwrap_or(0)).collect()) };
     let found = natural.iter().fold(1_usize, |product, size| product.saturating_mul(size.unwrap_or(0)));
@@ -77,16 +77,16 @@ fn agreed(natural: &[Option<usize>], asked: Option<&[usize]>) -> Result<Vec<usiz
     Ok(asked.to_vec())
 }
 
-/// An array of lists taken apart: where the lists of each level begin, and all elements.
+/// An array of nested lists, split into the offsets of each level and all elements.
 struct Nested {
     n_rows: usize,
     levels: Vec<Level>,
     leaf: ArrayRef,
 }
 
-/// The lists of one level, one after another.
+/// The offsets of the lists of one level.
 enum Level {
-    /// All of this length.
+    /// All lists have this length.
     Fixed {
         length: usize,
     },
@@ -94,16 +94,16 @@ enum Level {
     Large(OffsetBuffer<i64>),
 }
 
-/// Neighbouring rows of one shape.
+/// Neighbouring rows with the same shape.
 struct Group {
     first_row: usize,
     n_rows: usize,
-    /// The lengths of the lists, from the outermost on; `None` where there is no list to tell it.
+    /// The lengths of the lists, from the outermost on; `None` for a level that has no list in these rows.
     shape: Vec<Option<usize>>,
 }
 
 impl Level {
-    /// Where a list begins, counted in lists or elements of the next level. The end of the last one is also asked for.
+    /// Returns where a list begins, counted in lists or elements of the next level. Also defined for the end of the last list.
     fn start(&self, list: usize) -> usize {
         match self {
             Self::Fixed { length } => list.saturating_mul(*length),
@@ -116,7 +116,7 @@ impl Level {
         self.start(list + 1) - self.start(list)
     }
 
-    /// The length that all lists have; none where they differ, or there are none.
+    /// Returns the length that all lists have; `None` if they differ or there are no lists.
     fn common_length(&self) -> Option<usize> {
         match self {
             Self::Fixed { length } => Some(*length),
@@ -125,7 +125,7 @@ impl Level {
         }
     }
 
-    /// The list that has the element at this position.
+    /// Returns the list that contains the element at this position.
     fn list_of(&self, position: usize) -> usize {
         match self {
             Self::Fixed { length } => position.checked_div(*length).unwrap_or(0),
@@ -135,7 +135,7 @@ impl Level {
     }
 }
 
-/// Arrow has checked that offsets are not negative, and never decrease; there is always one.
+/// Arrow has checked that there is at least one offset, that offsets are not negative, and that they never decrease.
 fn start<O: OffsetSizeTrait>(offsets: &[O], list: usize) -> usize {
     let offset = |position: Option<&O>| position.map_or(0, |offset| offset.as_usize());
     offset(offsets.get(list).or(offsets.last())) - offset(offsets.first())
@@ -149,11 +149,11 @@ fn common_length<O: OffsetSizeTrait>(offsets: &[O]) -> Option<usize> {
 
 fn list_of<O: OffsetSizeTrait>(offsets: &[O], position: usize) -> usize {
     let first = offsets.first().map_or(0, |first| first.as_usize());
-    // Of the lists that begin there the last one: those before it are empty.
+    // Takes the last list that begins there: those before it are empty.
     offsets.partition_point(|offset| offset.as_usize() - first <= position).saturating_sub(1)
 }
 
-/// Where the elements of all lists begin, and how many they are.
+/// Returns the position of the first element of all lists, and the number of elements.
 fn used<O: OffsetSizeTrait>(offsets: &[O]) -> (usize, usize) {
     let first = offsets.first().map_or(0, |first| first.as_usize());
     (first, offsets.last().map_or(0, |last| last.as_usize()) - first)
@@ -189,12 +189,12 @@ impl Nested {
         }
     }
 
-    /// The row that has the element or list at this position of a level.
+    /// Returns the row that contains the element or list at this position of a level.
     fn row_of(&self, position: usize, level: usize) -> usize {
         self.levels.iter().take(level).rev().fold(position, |position, level| level.list_of(position))
     }
 
-    /// The shapes of all rows, in order.
+    /// Returns the shapes of all rows, in order.
     fn shapes(&self) -> Result<Vec<Group>, Fault> {
         if self.n_rows == 0 {
             return Ok(Vec::new());
@@ -213,7 +213,7 @@ impl Nested {
         Ok(groups)
     }
 
-    /// The shape of all rows, if the lists of each level have one length.
+    /// Returns the shape of all rows, if the lists of each level have the same length.
     fn common_shape(&self) -> Option<Vec<Option<usize>>> {
         let mut n = self.n_rows;
         let mut shape = Vec::new();

@@ -1,8 +1,8 @@
-//! One Arrow column becomes the bytes of tensors (spec/dataset.md §4.2). Knows neither shards nor files.
+//! Converts one Arrow column to the bytes of tensors (spec/dataset.md §4.2). Knows neither shards nor files.
 //!
-//! What Arrow has in the right form already is handed on as slices of its buffers; the rest is converted, a record batch at a
-//! time. `list` finds the shapes of nested lists, `binary` the bytes of binary values, `tensor_struct` takes apart structs that
-//! say their dtype and shape themselves, `number` converts and `rounding` rounds.
+//! Values that already have the right representation are passed on as slices of Arrow's buffers; the others are converted, one record
+//! batch at a time. `list` finds the shapes of nested lists, `binary` handles binary values, `tensor_struct` handles structs that carry
+//! their own dtype and shape, `number` converts and `rounding` rounds.
 
 mod binary;
 mod list;
@@ -21,7 +21,7 @@ pub(crate) use run::{Run, without_the_rest};
 use crate::error::{ColumnProblem, DatasetError};
 use crate::options::{Rounding, WriteOptions};
 
-/// A column, and what its values become.
+/// A column and the tensors that its values become.
 #[derive(Clone, Debug)]
 pub(crate) struct Column {
     name: String,
@@ -30,26 +30,26 @@ pub(crate) struct Column {
     rounding: Rounding,
 }
 
-/// What the values of a column are.
+/// The representation of a column's values.
 #[derive(Clone, Debug)]
 enum Values {
     /// Numbers, or lists of lists of them.
     Numbers(Target),
-    /// Bytes of tensors.
+    /// Binary values: the bytes of tensors.
     Binary(Target),
-    /// Structs of data, shape and dtype.
+    /// Structs with the fields `data`, `shape` and `dtype`.
     Structs,
 }
 
-/// What a value becomes.
+/// The dtype and shape of the tensors.
 #[derive(Clone, Debug)]
 struct Target {
     dtype: ElementType,
-    /// The shape of a sample, where one was asked for.
+    /// The shape of a sample, if the options give one.
     shape: Option<Vec<usize>>,
 }
 
-/// What is wrong with a value, and in which row of the array.
+/// A problem with a value, and its row in the array.
 #[derive(Debug)]
 struct Fault {
     row: usize,
@@ -57,10 +57,10 @@ struct Fault {
 }
 
 impl Column {
-    /// Decides what the values of a column become.
+    /// Decides which tensors the values of a column become.
     ///
     /// # Errors
-    /// [`DatasetError::Column`] for types and options that make no tensors, [`DatasetError::Options`].
+    /// [`DatasetError::Column`] for types and dtypes that cannot become tensors; [`DatasetError::Options`] for invalid options.
     pub(crate) fn plan(field: &Field, options: &WriteOptions) -> Result<Self, DatasetError> {
         let name = field.name();
         let fail = |problem| DatasetError::Column { column: name.escape_debug().to_string(), problem };
@@ -100,16 +100,16 @@ impl Column {
         Ok(Self { name: name.clone(), data_type: field.data_type().clone(), values, rounding: options.rounding })
     }
 
-    /// What the column is called.
+    /// The name of the column.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The tensors of an array's rows, neighbours alike in dtype and shape together. The array's first row is the
-    /// `first_row`th of all that was given.
+    /// Converts an array to the tensors of its rows. Neighbouring rows with the same dtype and shape are in one run. `first_row` is the
+    /// number of the array's first row, counted over all rows that were given.
     ///
     /// # Errors
-    /// [`DatasetError::Row`], [`DatasetError::Column`] for an array of another type than was planned for.
+    /// [`DatasetError::Row`] for a value; [`DatasetError::Column`] for an array whose type differs from the planned one.
     pub(crate) fn runs(&self, array: &ArrayRef, first_row: u64) -> Result<Vec<Run>, DatasetError> {
         if array.data_type() != &self.data_type {
             let problem =
@@ -124,7 +124,7 @@ impl Column {
         runs.map_err(|Fault { row, problem }| self.row_error(first_row + row as u64, problem))
     }
 
-    /// Something is wrong with the value in a row, counted over all that was given.
+    /// The error for the value in a row, counted over all rows that were given.
     pub(crate) fn row_error(&self, row: u64, problem: ColumnProblem) -> DatasetError {
         DatasetError::Row { input: None, row, column: self.escaped_name(), problem }
     }
@@ -134,7 +134,7 @@ impl Column {
     }
 }
 
-/// Tensors have no place for missing values.
+/// Refuses missing values, which tensors cannot represent.
 fn check_nulls(array: &dyn Array) -> Result<(), Fault> {
     match first_null(array) {
         Some(row) => Err(Fault { row, problem: ColumnProblem::Null }),
@@ -142,7 +142,7 @@ fn check_nulls(array: &dyn Array) -> Result<(), Fault> {
     }
 }
 
-/// The first missing value.
+/// Returns the position of the first missing value.
 fn first_null(array: &dyn Array) -> Option<usize> {
     if array.null_count() == 0 {
         return None;

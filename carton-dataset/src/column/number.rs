@@ -1,4 +1,4 @@
-//! Numbers become numbers of the element type that was asked for: exactly, or, from floats to shorter floats, rounded.
+//! Converts numbers to the requested element type: exactly, except that floats are rounded to shorter floats (spec/dataset.md §4.2).
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -16,7 +16,7 @@ use super::{Fault, rounding};
 use crate::error::ColumnProblem;
 use crate::options::Rounding;
 
-/// The element type that numbers have as they are; `None` for what are no numbers.
+/// Returns the element type that represents an Arrow type exactly; `None` for types that are not numbers.
 pub(super) fn natural(data_type: &DataType) -> Option<ElementType> {
     Some(match data_type {
         DataType::Boolean => ElementType::Bool,
@@ -35,7 +35,7 @@ pub(super) fn natural(data_type: &DataType) -> Option<ElementType> {
     })
 }
 
-/// Whether numbers of an Arrow type can become such elements at all.
+/// Checks that numbers of an Arrow type can be converted to this element type at all.
 pub(super) fn check(from: &DataType, to: ElementType) -> Result<(), ColumnProblem> {
     use ElementType as E;
     let is_number = matches!(
@@ -60,7 +60,7 @@ pub(super) fn check(from: &DataType, to: ElementType) -> Result<(), ColumnProble
     }
 }
 
-/// The elements of an array without missing values. Those that have the right type already are not copied.
+/// Converts the elements of an array without missing values. Elements that already have the right type are not copied.
 pub(super) fn to_bytes(array: &ArrayRef, to: ElementType, rounding: Rounding) -> Result<Buffer, Fault> {
     macro_rules! numbers {
         ($arrow:ty) => {{
@@ -98,9 +98,9 @@ pub(super) fn to_bytes(array: &ArrayRef, to: ElementType, rounding: Rounding) ->
 
 /// A number of an Arrow array.
 trait Number: ArrowNativeType {
-    /// The same as an integer, if it is one.
+    /// The same number as an integer, if it is one.
     fn integer(self) -> Option<i128>;
-    /// The nearest one, unless it is an integer that would be lost.
+    /// The nearest float; `None` if that would change an integer.
     fn to_f64(self) -> Option<f64>;
     /// As [`to_f64`](Self::to_f64).
     fn to_f32(self) -> Option<f32>;
@@ -108,7 +108,8 @@ trait Number: ArrowNativeType {
     fn to_f16(self, rounding: Rounding) -> Option<f16>;
     /// As [`to_f64`](Self::to_f64).
     fn to_bf16(self, rounding: Rounding) -> Option<bf16>;
-    /// All of them as shorter floats, where none can be lost and the loop is a tight one; `None` where they are taken one by one.
+    /// Converts all values to shorter floats in one tight loop, where no value can be lost. `None` if they have to be converted one by
+    /// one.
     fn all_rounded(_: &[Self], _: ElementType, _: Rounding) -> Option<Buffer> {
         None
     }
@@ -164,7 +165,7 @@ macro_rules! integers {
             }
 
             fn to_f64(self) -> Option<f64> {
-                // Too large ones become the nearest float, which is another integer.
+                // Large integers become the nearest float, which may be another integer.
                 Some(self as f64).filter(|float| *float as i128 == i128::from(self))
             }
 
@@ -187,7 +188,7 @@ integers!(u8, i8, u16, i16, u32, i32, u64, i64);
 
 impl Number for f64 {
     fn integer(self) -> Option<i128> {
-        // Casts saturate, and are exact for whole numbers in range; all that tensors hold are.
+        // The cast saturates, and is exact for whole numbers in the range of `i128`, which includes every element type.
         Some(self as i128).filter(|integer| *integer as f64 == self)
     }
 
@@ -252,7 +253,7 @@ short_floats!(f16: |_, _, _| None, f32: all_f32_rounded);
 fn all_f32_rounded(values: &[f32], to: ElementType, rounding: Rounding) -> Option<Buffer> {
     match (to, rounding) {
         (ElementType::Float16, Rounding::NearestEven) => {
-            // With the processor's own instructions, where it has them.
+            // Uses the CPU's conversion instructions if it has them.
             let mut rounded = vec![f16::ZERO; values.len()];
             rounded.convert_from_f32_slice(values);
             Some(Buffer::from_vec(rounded))

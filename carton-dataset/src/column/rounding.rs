@@ -1,4 +1,4 @@
-//! Floats become floats of 16 bits.
+//! Converts floats to floats of 16 bits (spec/dataset.md §4.2).
 
 use half::{bf16, f16};
 
@@ -32,27 +32,27 @@ pub(super) fn bf16_of_f64(value: f64, rounding: Rounding) -> bf16 {
     }
 }
 
-/// The nearest `f32` if it is exact, else the one next to the value whose last bit is set.
+/// Rounds to odd: returns the nearest `f32` if it is exact, else the neighbour of the value whose last bit is set.
 ///
-/// A value that is then rounded to two bits fewer, or less, becomes what it would have become at once: the bit tells which
-/// side of the middle it was on, where rounding to the nearest twice can arrive at a neighbour. `half::f16::from_f64` rounds
-/// twice or leaves out bits, depending on the processor.
+/// Rounding the result to a format at least two bits shorter gives the same as rounding the value once: the odd bit keeps the side of the
+/// midpoint that the value was on, where rounding to the nearest twice can arrive at a neighbour. `half::f16::from_f64` rounds twice or
+/// drops bits, depending on the processor.
 fn to_odd(value: f64) -> f32 {
     let nearest = value as f32;
     if value.is_nan() || f64::from(nearest) == value {
         return nearest;
     }
-    // One of the two neighbours of the value has an odd pattern. Patterns grow with the magnitude.
+    // Exactly one of the value's two neighbours has an odd bit pattern. Patterns grow with the magnitude.
     let is_too_large = f64::from(nearest).abs() > value.abs();
     let toward_zero = if is_too_large { nearest.to_bits() - 1 } else { nearest.to_bits() };
     f32::from_bits(toward_zero | 1)
 }
 
-/// As the Spark connector cuts numbers: the mantissa's lower bits are left out, what would be subnormal is zero.
+/// Truncates as the Spark connector does: drops the lower bits of the mantissa, and replaces a subnormal result by zero.
 fn truncated_f16(value: f32) -> f16 {
     let bits = value.to_bits();
     let sign = (bits >> 16) as u16 & 0x8000;
-    // From the bias of one format to that of the other.
+    // Converts the bias of F32 to that of F16.
     let exponent = (bits >> 23 & 0xff) as i32 - 127 + 15;
     let magnitude = match exponent {
         _ if value.is_nan() => 0x7e00,
@@ -63,7 +63,7 @@ fn truncated_f16(value: f32) -> f16 {
     f16::from_bits(sign | magnitude)
 }
 
-/// The upper half. A NaN stays one also where all that told so was in the lower half.
+/// The upper half of the bits. A NaN stays a NaN even if only its lower half had bits of the mantissa set.
 fn truncated_bf16(value: f32) -> bf16 {
     let upper = (value.to_bits() >> 16) as u16;
     bf16::from_bits(if value.is_nan() { upper | 0x40 } else { upper })

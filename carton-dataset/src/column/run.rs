@@ -1,33 +1,33 @@
-//! Tensors that lie one after another.
+//! Runs: tensors of neighbouring rows that lie one after another in memory.
 
 use arrow_buffer::Buffer;
 use carton_tensor::files::ElementType;
 
 use crate::error::ColumnProblem;
 
-/// The tensors of neighbouring rows that have the same dtype and shape, one after another.
+/// The tensors of neighbouring rows that have the same dtype and shape.
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
-    /// The element type of each.
+    /// The element type of each tensor.
     pub(crate) dtype: ElementType,
-    /// The shape of each.
+    /// The shape of each tensor.
     pub(crate) shape: Vec<usize>,
-    /// How many there are.
+    /// The number of tensors.
     pub(crate) n_rows: usize,
-    /// Their elements.
+    /// The elements of all tensors, one tensor after another.
     pub(crate) bytes: Buffer,
 }
 
 impl Run {
-    /// The bytes of each tensor.
+    /// The size of each tensor in bytes.
     pub(crate) fn row_bytes(&self) -> usize {
         self.bytes.len().checked_div(self.n_rows).unwrap_or(0)
     }
 
-    /// The bytes of each tensor, one after the other.
+    /// Returns the bytes of each tensor, one after the other.
     pub(crate) fn rows(&self) -> impl Iterator<Item = Buffer> + use<> {
         let (mut rest, n_bytes) = (self.bytes.clone(), self.row_bytes());
-        // There are as many bytes as rows take, since a row takes what there is divided by their number.
+        // Cannot be out of bounds: the size of a row is that of all bytes, divided by the number of rows.
         (0..self.n_rows).map(move |_| {
             let row = rest.slice_with_length(0, n_bytes);
             rest.advance(n_bytes);
@@ -36,10 +36,10 @@ impl Run {
     }
 }
 
-/// The bytes from `start` on.
+/// Returns `length` bytes from `start` on.
 ///
 /// # Errors
-/// [`ColumnProblem::OutOfBounds`] where they are not all there, which no valid array makes happen.
+/// [`ColumnProblem::OutOfBounds`] if the buffer is shorter, which no valid array causes.
 pub(super) fn slice(buffer: &Buffer, start: usize, length: usize) -> Result<Buffer, ColumnProblem> {
     let (end, n_bytes) = (start.saturating_add(length), buffer.len());
     if end > n_bytes {
@@ -48,13 +48,13 @@ pub(super) fn slice(buffer: &Buffer, start: usize, length: usize) -> Result<Buff
     Ok(buffer.slice_with_length(start, length))
 }
 
-/// The same bytes, copied if they would keep much more memory than they take: all columns of a record batch that came through a file
-/// or a pipe can be one piece of memory.
+/// Returns the same bytes, copied if the slice uses less than a quarter of the memory that it keeps alive: all columns of a record batch
+/// from a file or pipe can share one allocation.
 pub(crate) fn without_the_rest(bytes: &Buffer) -> Buffer {
     if bytes.capacity() / 4 > bytes.len() { Buffer::from(bytes.as_slice()) } else { bytes.clone() }
 }
 
-/// Puts tensors that lie in different places together where they are alike and small.
+/// Collects tensors that lie in different places, and joins small neighbours of the same dtype and shape.
 #[derive(Debug, Default)]
 pub(super) struct Gathered {
     runs: Vec<Run>,
@@ -63,7 +63,7 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
-    /// Larger tensors are not copied.
+    /// Tensors of this many bytes or more are not copied.
     const SMALL: usize = 16 << 10;
 
     /// Adds the tensor of the next row.
@@ -86,7 +86,7 @@ impl Gathered {
         self.runs.push(Run { dtype, shape: shape.to_vec(), n_rows: 1, bytes });
     }
 
-    /// Nothing is added to the last run any more.
+    /// Completes the last run: nothing is added to it any more.
     fn settle(&mut self) {
         if !self.growing.is_empty()
             && let Some(run) = self.runs.last_mut()

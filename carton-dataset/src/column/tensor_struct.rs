@@ -1,4 +1,4 @@
-//! Structs `{data, shape, dtype}`: tensors that say themselves what they are.
+//! Structs `{data, shape, dtype}`: values that carry their own dtype and shape (spec/dataset.md §4.2).
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, StructArray};
@@ -13,7 +13,7 @@ use crate::options::Rounding;
 
 const FIELDS: [&str; 3] = ["data", "shape", "dtype"];
 
-/// Whether structs of these fields are tensors.
+/// Checks that structs with these fields are tensors.
 pub(super) fn check(data_type: &DataType, fields: &Fields) -> Result<(), ColumnProblem> {
     let is_tensor = fields.len() == FIELDS.len()
         && fields.iter().all(|field| match field.name().as_str() {
@@ -31,7 +31,7 @@ pub(super) fn check(data_type: &DataType, fields: &Fields) -> Result<(), ColumnP
     if is_tensor { Ok(()) } else { Err(ColumnProblem::Unsupported(data_type.clone())) }
 }
 
-/// The tensors of an array of structs without missing ones.
+/// Converts an array of structs, none of them missing.
 pub(super) fn runs(array: &ArrayRef, rounding: Rounding) -> Result<Vec<Run>, Fault> {
     let array = array.as_struct();
     let (data, dtypes) = (field(array, "data")?, field(array, "dtype")?);
@@ -50,7 +50,8 @@ pub(super) fn runs(array: &ArrayRef, rounding: Rounding) -> Result<Vec<Run>, Fau
         let n_rows = 1 + (first + 1..array.len()).take_while(is_alike).count();
         let at = |problem| Fault { row: first, problem };
         let (dtype, shape) = (parse(dtype(first)).map_err(at)?, shapes.get(first).map_err(at)?);
-        // From the first dimension to the last, as readers of a shard count, also where a later one is 0.
+        // Multiplies from the first dimension to the last, as readers of a shard do, so that an overflow is found even if a later
+        // dimension is 0.
         if shape.iter().try_fold(1_usize, |n_elements, &size| n_elements.checked_mul(size)).is_none() {
             return Err(at(ColumnProblem::NoSize { dtype, shape }));
         }
@@ -69,7 +70,7 @@ pub(super) fn runs(array: &ArrayRef, rounding: Rounding) -> Result<Vec<Run>, Fau
 }
 
 fn field<'a>(array: &'a StructArray, name: &str) -> Result<&'a ArrayRef, Fault> {
-    // There is one: the column was planned.
+    // `check` has found the field when the column was planned.
     array
         .column_by_name(name)
         .ok_or_else(|| Fault { row: 0, problem: ColumnProblem::Unsupported(array.data_type().clone()) })
@@ -83,7 +84,7 @@ fn parse(name: &str) -> Result<ElementType, ColumnProblem> {
 struct Shapes {
     /// The dimensions, one shape after another.
     dimensions: Vec<i64>,
-    /// Where each shape begins, and the last one ends.
+    /// The position where each shape begins, and the end of the last one.
     starts: Vec<usize>,
 }
 
@@ -107,7 +108,7 @@ impl Shapes {
 
     fn get(&self, row: usize) -> Result<Vec<usize>, ColumnProblem> {
         let dimensions = self.elements(row);
-        // With a dimension for the rows of a batch there may be no more than a tensor can have.
+        // Fewer than the limit, because batch mode adds a dimension for the rows.
         let shape: Option<Vec<usize>> = dimensions.iter().map(|size| usize::try_from(*size).ok()).collect();
         shape
             .filter(|shape| shape.len() < MAX_RANK)

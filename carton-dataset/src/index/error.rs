@@ -1,4 +1,4 @@
-//! Why an index is not accepted, or cannot be written.
+//! Errors of reading and writing the index (spec/dataset.md §6).
 
 use std::io;
 
@@ -6,7 +6,7 @@ use arrow_schema::DataType;
 use carton_tensor::MAX_RANK;
 use parquet::errors::ParquetError;
 
-/// Why an index is not accepted, or cannot be written.
+/// An error of reading or writing the index.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IndexError {
@@ -16,17 +16,17 @@ pub enum IndexError {
         /// Its name.
         column: &'static str,
     },
-    /// A column of another type.
+    /// A column has the wrong type.
     #[error("column `{column}` is of type {found}, expected {expected} (spec/dataset.md §6.1)")]
     ColumnType {
         /// Its name.
         column: &'static str,
-        /// What it should be.
+        /// The expected type.
         expected: &'static str,
-        /// What it is.
+        /// The type in the file.
         found: DataType,
     },
-    /// A missing value.
+    /// A value is null.
     #[error("row {row} of column `{column}` is null (spec/dataset.md §6.2)")]
     Null {
         /// The row, counted from 0.
@@ -34,7 +34,7 @@ pub enum IndexError {
         /// The column.
         column: &'static str,
     },
-    /// A dimension that there is not, or that the column cannot hold.
+    /// A dimension is negative, or too large for the column.
     #[error("tensor `{}` has a dimension of {size}, expected 0 to {} (spec/dataset.md §6.2)", .tensor.escape_debug(), i32::MAX)]
     Dimension {
         /// The tensor's name.
@@ -42,15 +42,15 @@ pub enum IndexError {
         /// The dimension.
         size: i128,
     },
-    /// More dimensions than a tensor has.
+    /// A tensor has too many dimensions.
     #[error("tensor `{}` has {found} dimensions, expected at most {MAX_RANK} (spec/dataset.md §6.2)", .tensor.escape_debug())]
     TooManyDimensions {
         /// The tensor's name.
         tensor: String,
-        /// How many.
+        /// The number of its dimensions.
         found: usize,
     },
-    /// A path that leads elsewhere, or could.
+    /// A path leads, or could lead, out of the dataset's folder.
     #[error("tensor `{}` is said to be in `{}`, which is no path below the dataset's folder (spec/dataset.md §6.2)", .tensor.escape_debug(), .file.escape_debug())]
     Path {
         /// The tensor's name.
@@ -58,7 +58,7 @@ pub enum IndexError {
         /// The path.
         file: String,
     },
-    /// The same tensor of the same file twice.
+    /// A tensor of a shard is listed twice.
     #[error("tensor `{}` of `{}` is there twice (spec/dataset.md §6.2)", .tensor.escape_debug(), .file.escape_debug())]
     Duplicate {
         /// The tensor's name.
@@ -66,18 +66,18 @@ pub enum IndexError {
         /// The file.
         file: String,
     },
-    /// More rows than so small a file has.
+    /// The index has more rows than are accepted from files of its size.
     #[error("more than {most} rows, the most that is read from files of {n_bytes} bytes (spec/dataset.md §6.3)")]
     TooManyRows {
-        /// What is accepted.
+        /// The largest accepted number of rows.
         most: u64,
-        /// The size of the files.
+        /// The total size of the files in bytes.
         n_bytes: u64,
     },
     /// Neither a file nor a folder of files.
     #[error("is neither a Parquet file nor a folder of them (spec/dataset.md §6.3)")]
     NoFiles,
-    /// It cannot be encoded.
+    /// The Parquet library cannot encode it.
     #[error(transparent)]
     Parquet(#[from] ParquetError),
     /// It cannot be read or written.

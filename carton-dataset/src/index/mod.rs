@@ -1,7 +1,7 @@
-//! `_tensor_index.parquet` (spec/dataset.md §6): in which shard each tensor is.
+//! The index `_tensor_index.parquet` (spec/dataset.md §6), which lists the shard of each tensor.
 //!
-//! [`write()`] writes a folder with one part file, which is what Spark reads under this name, or one file. [`read`] reads one file, and a
-//! folder of part files as Spark leaves it.
+//! [`write()`] writes a folder with one part file, which is what Spark reads under this name, or a single file. [`read`] reads a single
+//! file, and a folder of part files as Spark writes it. Comparing an index with the shards is left to [`verify`](crate::verify).
 
 mod error;
 mod reader;
@@ -17,37 +17,37 @@ pub use self::reader::{TensorIndex, read};
 pub(crate) use self::writer::put;
 pub use self::writer::write;
 
-/// What the index is called.
+/// The name of the index: a file or a folder in the dataset's folder.
 pub const INDEX_NAME: &str = "_tensor_index.parquet";
 
-/// The columns, in their order.
+/// The columns of the index, in their order.
 const COLUMNS: [&str; 4] = ["tensor_key", "file_name", "shape", "dtype"];
 
-/// What is at the path of an index.
+/// Whether the index is a folder or a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IndexLayout {
-    /// A folder with a Parquet file in it. Spark reads it, and so do the libraries that take folders, such as pyarrow. Spark reads no
-    /// file whose name begins with `_`.
+    /// A folder that contains one Parquet file. Spark reads it, and so do the libraries that accept folders, such as pyarrow. Spark reads
+    /// no single file whose name begins with `_`.
     #[default]
     Folder,
-    /// A Parquet file: for programs that open nothing else, such as the Python class of the Spark connector.
+    /// A single Parquet file, for programs that open nothing else, such as the Python class of the Spark connector.
     File,
 }
 
-/// A tensor, and the shard that it is in.
+/// A row of the index: a tensor, and the shard that it is in.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct IndexRow {
     /// The tensor's name.
     pub tensor_key: Arc<str>,
-    /// The path of the shard below the dataset's folder.
+    /// The path of the shard, relative to the dataset's folder.
     pub file_name: Arc<str>,
     /// The dimensions.
     pub shape: Arc<[u64]>,
-    /// The element type in the words of safetensors.
+    /// The element type, spelled as in safetensors files.
     pub dtype: Arc<str>,
 }
 
-/// A row for each tensor of the shard at `file_name`.
+/// Returns a row for each tensor of the shard at `file_name`.
 pub fn rows_of<'h>(file_name: &str, header: &'h Header) -> impl Iterator<Item = IndexRow> + use<'h> {
     let file_name: Arc<str> = file_name.into();
     header.iter().map(move |tensor| IndexRow {
@@ -59,6 +59,6 @@ pub fn rows_of<'h>(file_name: &str, header: &'h Header) -> impl Iterator<Item = 
 }
 
 fn dtype(dtype: ElementType) -> Arc<str> {
-    // What is in a safetensors file has a name there.
+    // Every element type in a safetensors file has a name.
     dtype_name(dtype).unwrap_or_default().into()
 }

@@ -1,4 +1,4 @@
-//! Reads the index, whoever wrote it: one file, or a folder of part files. Its bytes may be anybody's.
+//! Reads the index of any writer (spec/dataset.md §6): a single file, or a folder of part files. The bytes are untrusted.
 
 use std::collections::HashSet;
 use std::fs;
@@ -16,20 +16,21 @@ use crate::error::DatasetError;
 use crate::input::{self, Input};
 use crate::shard_path;
 
-/// The rows that are read however small the file is.
+/// The number of rows that are accepted from a file of any size.
 const ROWS_OF_ANY_FILE: u64 = 1 << 20;
-/// The rows that each byte of a file may stand for: names that repeat take some bits, and a hostile file has many rows in few bytes.
+/// The further rows that are accepted for each byte of the files. Repeated names take a few bits, so a hostile file can have many rows in
+/// few bytes.
 const ROWS_PER_BYTE: u64 = 2;
 
-/// In which shards each tensor is.
+/// The shards that each tensor is in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TensorIndex {
-    /// By key, then by file.
+    /// Sorted by key, then by file.
     rows: Vec<IndexRow>,
 }
 
 impl TensorIndex {
-    /// Of tensors that are known to be unique.
+    /// Makes an index of rows that are known to be unique.
     pub(crate) fn from_rows(mut rows: Vec<IndexRow>) -> Self {
         rows.sort_unstable();
         Self { rows }
@@ -41,12 +42,12 @@ impl TensorIndex {
         &self.rows
     }
 
-    /// All rows, for those who keep them.
+    /// Returns all rows by value.
     pub(crate) fn into_rows(self) -> Vec<IndexRow> {
         self.rows
     }
 
-    /// The rows with this key: one in key-value mode; in batch mode one for each shard.
+    /// Returns the rows with this key: one in key-value mode, unless names may repeat; one for each shard in batch mode.
     #[must_use]
     pub fn find(&self, tensor_key: &str) -> &[IndexRow] {
         let start = self.rows.partition_point(|row| *row.tensor_key < *tensor_key);
@@ -55,8 +56,8 @@ impl TensorIndex {
     }
 }
 
-/// Reads the index at `path`: a file, or a folder of part files as Spark writes it, in which files whose names begin with `_` or
-/// `.` (such as `_SUCCESS`) are none.
+/// Reads the index at `path`: a file, or a folder of part files as Spark writes it. In a folder, files whose names begin with `_` or `.`
+/// (such as `_SUCCESS`) are ignored.
 ///
 /// # Errors
 /// [`DatasetError::Input`], [`DatasetError::Index`].
@@ -92,7 +93,7 @@ pub fn read(path: &Path) -> Result<TensorIndex, DatasetError> {
     Ok(TensorIndex { rows })
 }
 
-/// No tensor of a file twice among sorted rows.
+/// Checks that no tensor of a file occurs twice among sorted rows.
 pub(super) fn check_unique(rows: &[IndexRow]) -> Result<(), IndexError> {
     let twice =
         rows.iter().zip(rows.iter().skip(1)).find(|(a, b)| a.tensor_key == b.tensor_key && a.file_name == b.file_name);
@@ -105,7 +106,7 @@ pub(super) fn check_unique(rows: &[IndexRow]) -> Result<(), IndexError> {
     }
 }
 
-/// The files of an index with their sizes, in the order of their names.
+/// Returns the files of an index with their sizes in bytes, in the order of their names.
 fn files(path: &Path) -> Result<Vec<(PathBuf, u64)>, IndexError> {
     let metadata = fs::metadata(path)?;
     if !metadata.is_dir() {
@@ -117,7 +118,7 @@ fn files(path: &Path) -> Result<Vec<(PathBuf, u64)>, IndexError> {
     let mut files = Vec::new();
     for entry in fs::read_dir(path)? {
         let entry = entry?;
-        // What programs leave for themselves: `_SUCCESS`, `._SUCCESS.crc`, `.part-0.parquet.crc`.
+        // Skips files that programs keep for themselves: `_SUCCESS`, `._SUCCESS.crc`, `.part-0.parquet.crc`.
         if entry.file_name().as_encoded_bytes().first().is_none_or(|first| matches!(first, b'_' | b'.')) {
             continue;
         }
@@ -130,12 +131,12 @@ fn files(path: &Path) -> Result<Vec<(PathBuf, u64)>, IndexError> {
     if files.is_empty() { Err(IndexError::NoFiles) } else { Ok(files) }
 }
 
-/// The rows so far, and every string and shape of them once: Parquet keeps what repeats once, too.
+/// The rows read so far. Each distinct string and shape is kept in memory once, as Parquet stores repeated values once, too.
 #[derive(Default)]
 struct Rows {
     rows: Vec<IndexRow>,
     strings: HashSet<Arc<str>>,
-    /// Every shape once.
+    /// The distinct shapes.
     shapes: HashSet<Arc<[u64]>>,
 }
 
@@ -191,10 +192,10 @@ fn column<'b>(batch: &'b RecordBatch, column: &'static str) -> Result<&'b ArrayR
     batch.column_by_name(column).ok_or(IndexError::NoColumn { column })
 }
 
-/// A value for each position; `None` where there is none.
+/// Returns the value at a position; `None` if it is null.
 type At<'b, T> = Box<dyn Fn(usize) -> Option<T> + 'b>;
 
-/// The strings of a column.
+/// Returns the strings of a column.
 fn strings<'b>(batch: &'b RecordBatch, name: &'static str) -> Result<At<'b, &'b str>, IndexError> {
     let array = column(batch, name)?;
     let at = move |position| array.is_valid(position).then_some(position);
@@ -215,7 +216,7 @@ fn strings<'b>(batch: &'b RecordBatch, name: &'static str) -> Result<At<'b, &'b 
         DataType::Dictionary(_, _) => {
             let dictionary = array.as_any_dictionary_opt().ok_or_else(wrong)?;
             let values = dictionary.values().as_string_opt::<i32>().ok_or_else(wrong)?;
-            // Of none there are no keys, which the next call takes for granted.
+            // Without values there are no keys, and `normalized_keys` requires some.
             if values.is_empty() {
                 return Ok(Box::new(|_| None));
             }
@@ -229,7 +230,7 @@ fn strings<'b>(batch: &'b RecordBatch, name: &'static str) -> Result<At<'b, &'b 
     })
 }
 
-/// The lists of numbers of a column.
+/// Returns the lists of numbers of a column.
 fn shapes<'b>(batch: &'b RecordBatch, name: &'static str) -> Result<At<'b, Vec<Option<i64>>>, IndexError> {
     let array = column(batch, name)?;
     let found = || array.data_type().clone();

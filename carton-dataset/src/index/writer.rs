@@ -1,4 +1,4 @@
-//! Writes the index: one Parquet file, or a folder with one in it.
+//! Writes the index (spec/dataset.md §6): one Parquet file, or a folder that contains one.
 
 use std::fs::{self, File};
 use std::io;
@@ -16,17 +16,18 @@ use parquet::file::properties::WriterProperties;
 use super::{COLUMNS, IndexError, IndexLayout, IndexRow};
 use crate::error::DatasetError;
 
-/// What the file of a folder is called.
+/// The name of the file in a folder.
 const PART_NAME: &str = "part-00000.parquet";
-/// The rows that are encoded at once.
+/// The number of rows that are encoded at once.
 const ROWS_AT_ONCE: usize = 65_536;
 
-/// Writes the index to `path`: under a temporary name, then renamed. Rows may come in any order and are written in that of their
-/// keys, so that who looks for one key can skip most pages. An index that is there, a file or a folder, is replaced.
+/// Writes the index to `path`: under a temporary name, then renamed. Rows may come in any order. They are written sorted by key, so that
+/// a reader that looks for one key can skip most pages. An index that already exists, a file or a folder, is replaced.
 ///
 /// # Errors
-/// [`DatasetError::Index`]: [`IndexError::Dimension`] where a dimension is larger than the column's numbers, which are 32 bits
-/// wide, [`IndexError::Duplicate`], [`IndexError::Io`], also for a folder at `path` that has other files in it than those of an index.
+/// [`DatasetError::Index`] with [`IndexError::Dimension`] if a dimension does not fit into the 32-bit numbers of the column,
+/// [`IndexError::Duplicate`], or [`IndexError::Io`]. The latter is also returned for a folder at `path` that contains files other than
+/// those of an index.
 pub fn write(path: &Path, rows: impl IntoIterator<Item = IndexRow>, layout: IndexLayout) -> Result<(), DatasetError> {
     try_write(path, rows.into_iter().collect(), layout)
         .map_err(|source| DatasetError::Index { place: path.display().to_string(), source })
@@ -35,7 +36,7 @@ pub fn write(path: &Path, rows: impl IntoIterator<Item = IndexRow>, layout: Inde
 fn try_write(path: &Path, mut rows: Vec<IndexRow>, layout: IndexLayout) -> Result<(), IndexError> {
     rows.sort_unstable();
     super::reader::check_unique(&rows)?;
-    // Removed if it does not get its place.
+    // The folder is removed unless it is renamed to its place.
     let staged = temporary().tempdir_in(parent_of(path))?;
     let file = staged.path().join(PART_NAME);
     write_file(&File::create_new(&file)?, &rows)?;
@@ -43,15 +44,15 @@ fn try_write(path: &Path, mut rows: Vec<IndexRow>, layout: IndexLayout) -> Resul
         IndexLayout::File => put(&file, path)?,
         IndexLayout::Folder => {
             put(staged.path(), path)?;
-            // It has another name now.
+            // The folder has been renamed, so nothing is left to remove.
             let _ = staged.keep();
         }
     }
     Ok(())
 }
 
-/// Gives an index its place. What was there is moved aside and deleted afterwards, since a rename replaces no folder by a file, nor a file by a
-/// folder. If the new index does not get its place, the old one is put back.
+/// Moves an index to its place. What was there is moved aside first and deleted afterwards, since a rename replaces no folder by a file,
+/// nor a file by a folder. If the move fails, the old index is put back.
 pub(crate) fn put(staged: &Path, path: &Path) -> io::Result<()> {
     let Ok(found) = fs::symlink_metadata(path) else { return fs::rename(staged, path) };
     if !found.is_dir() && !staged.is_dir() {
@@ -60,7 +61,7 @@ pub(crate) fn put(staged: &Path, path: &Path) -> io::Result<()> {
     if found.is_dir() {
         check_is_index(path)?;
     }
-    // Deleted with what is moved into it.
+    // A temporary folder, deleted together with what is moved into it.
     let aside = temporary().tempdir_in(parent_of(path))?;
     let old = aside.path().join(PART_NAME);
     fs::rename(path, &old)?;
@@ -69,7 +70,7 @@ pub(crate) fn put(staged: &Path, path: &Path) -> io::Result<()> {
     })
 }
 
-/// Refuses a folder that has other files than an index: those of Parquet, and those that Spark leaves beside them.
+/// Refuses a folder with files that do not belong to an index: neither Parquet files nor those that Spark leaves beside them.
 fn check_is_index(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -87,7 +88,7 @@ fn parent_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Folders with temporary names and the permissions of every new folder: what the process masks is left out.
+/// Makes folders with temporary names and the permissions of any new folder; the process's umask applies.
 fn temporary() -> tempfile::Builder<'static, 'static> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".").suffix(".partial");
@@ -100,18 +101,18 @@ fn temporary() -> tempfile::Builder<'static, 'static> {
 }
 
 fn write_file(file: &File, rows: &[IndexRow]) -> Result<(), IndexError> {
-    // What Spark writes unless told otherwise, and what every reader of Parquet knows.
+    // Snappy is Spark's default, and every Parquet reader supports it.
     let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
-    let mut writer = ArrowWriter::try_new(file, Arc::new(schema()), Some(properties)).map_err(told)?;
+    let mut writer = ArrowWriter::try_new(file, Arc::new(schema()), Some(properties)).map_err(index_error)?;
     for rows in rows.chunks(ROWS_AT_ONCE) {
-        writer.write(&batch(rows)?).map_err(told)?;
+        writer.write(&batch(rows)?).map_err(index_error)?;
     }
-    writer.close().map_err(told)?;
+    writer.close().map_err(index_error)?;
     Ok(())
 }
 
-/// A full disk is told as what it is.
-fn told(error: ParquetError) -> IndexError {
+/// Unwraps an IO error, so that a full disk is reported as an IO error and not as one of Parquet.
+fn index_error(error: ParquetError) -> IndexError {
     match error {
         ParquetError::External(cause) => match cause.downcast::<std::io::Error>() {
             Ok(error) => IndexError::Io(*error),

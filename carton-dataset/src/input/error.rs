@@ -1,56 +1,56 @@
-//! Why rows cannot be read from a file or stream.
+//! Errors of reading rows from files and streams (spec/dataset.md §4.1).
 
 use std::io;
 
 use arrow_schema::ArrowError;
 use parquet::errors::ParquetError;
 
-/// Why rows cannot be read from a file or stream.
+/// An error of reading rows from a file or stream.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InputError {
-    /// Neither Parquet nor Arrow.
+    /// The input is neither Parquet nor Arrow IPC.
     #[error("is neither Parquet nor Arrow IPC: {}", beginning(.start))]
     Unrecognized {
         /// Its first bytes.
         start: Vec<u8>,
     },
-    /// Parquet with an encrypted footer.
+    /// The input is a Parquet file with an encrypted footer.
     #[error("is an encrypted Parquet file, which is not supported")]
     Encrypted,
-    /// What has its directory at the end cannot be read from a pipe.
+    /// The format has its directory at the end of the file, so it cannot be read from a pipe.
     #[error("{0} cannot be read from a pipe, expected an Arrow IPC stream")]
     NeedsFile(&'static str),
-    /// A stream that was not finished.
+    /// The stream has no end-of-stream marker.
     #[error("the stream ends without its end-of-stream marker: its writer was stopped before it was done")]
     EndsEarly,
-    /// Bytes after the end of a stream, perhaps another stream: they would be lost.
+    /// Bytes follow the end of a stream. They may be another stream, which would be lost.
     #[error("{n_bytes} bytes follow the end of the stream, expected none")]
     TrailingBytes {
         /// Their number.
         n_bytes: u64,
     },
-    /// What the file claims is not so, or more than is accepted.
+    /// The file contradicts itself, or exceeds a limit.
     #[error("{0}")]
     Invalid(String),
-    /// Fewer or more rows than the file promised.
+    /// The number of rows differs from the one that the file declares.
     #[error("{found} rows, expected the {expected} that the file promises")]
     RowCount {
-        /// What the file says.
+        /// The declared number of rows.
         expected: u64,
-        /// What is there.
+        /// The number of rows that were found.
         found: u64,
     },
-    /// Arrow's library does not accept it.
+    /// The Arrow library refuses the file.
     #[error(transparent)]
     Arrow(#[from] ArrowError),
-    /// Parquet's library does not accept it.
+    /// The Parquet library refuses the file.
     #[error(transparent)]
     Parquet(#[from] ParquetError),
-    /// Arrow's or Parquet's library gave up on it.
+    /// The Arrow or Parquet library panicked.
     #[error("the file is corrupt, and its reader gave up: {0}")]
     GaveUp(String),
-    /// It cannot be read.
+    /// The file or stream cannot be read.
     #[error(transparent)]
     Io(#[from] io::Error),
 }

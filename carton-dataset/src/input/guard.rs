@@ -1,15 +1,15 @@
-//! Calls of libraries that may panic on corrupt files.
+//! Turns panics of libraries on corrupt files into errors.
 //!
-//! `arrow` and `parquet` mean to return errors, but where they index and slice by what a file says, a panic is what a
-//! corrupt one can end in. Such a panic ends here, as an error. Whoever catches it drops what was being read and never touches it again.
-//! What is no panic it does not see: a stack that overflows and memory that cannot be had end the process, which is why what files
-//! claim is checked before. (The panic hook, which prints to standard error, belongs to the program and still runs.)
+//! `arrow` and `parquet` are meant to return errors, but they index and slice by what a file says, so a corrupt file can make them panic.
+//! This module catches the panic and returns it as an error. The caller then drops the object that was being read and never uses it
+//! again. Stack overflows and failed allocations are not panics: they end the process, which is why the claims of files are checked
+//! before. The panic hook, which prints to standard error, belongs to the program and still runs.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::InputError;
 
-/// What `read` returns, or its panic as [`InputError::GaveUp`].
+/// Returns the result of `read`, or its panic as [`InputError::GaveUp`].
 pub(crate) fn guarded<T>(read: impl FnOnce() -> Result<T, InputError>) -> Result<T, InputError> {
     catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|payload| {
         let text = payload.downcast_ref::<&str>().copied();

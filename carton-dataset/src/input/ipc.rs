@@ -1,4 +1,4 @@
-//! Arrow IPC files and streams: batch after batch of their messages.
+//! Reads record batches from Arrow IPC files and streams (spec/dataset.md §4.1).
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -16,16 +16,16 @@ use carton_tensor::files::FileBytes;
 use super::ipc_message::{self, Encapsulated, invalid};
 use super::{InputError, Rows, ipc_projection};
 
-/// What a file ends with, after the length of its footer.
+/// The last bytes of a file, after the length of its footer.
 const MAGIC: &[u8; 6] = b"ARROW1";
-/// The length of the footer, and the magic.
+/// The size of the footer's length and the magic.
 const TRAILER: u64 = 4 + MAGIC.len() as u64;
 
-/// Messages to batches.
+/// Decodes messages to record batches.
 struct Decoder {
-    /// All columns.
+    /// The schema of all columns.
     schema: SchemaRef,
-    /// The columns asked for, and what is then read.
+    /// The requested columns, and the schema of those.
     projection: Option<(Vec<usize>, SchemaRef)>,
     dictionaries: HashMap<i64, ArrayRef>,
 }
@@ -48,7 +48,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// The batch that a message is; `None` if it is a dictionary, which is kept.
+    /// Decodes a message to a batch. Returns `None` for a dictionary, which is kept for the batches after it.
     fn decode(&mut self, encapsulated: &Encapsulated) -> Result<Option<RecordBatch>, InputError> {
         encapsulated.check()?;
         let (message, body) = (encapsulated.message()?, &encapsulated.body);
@@ -76,7 +76,7 @@ impl Decoder {
 pub(super) struct IpcStream {
     reader: BufReader<Box<dyn Read + Send>>,
     decoder: Decoder,
-    /// The size of the file that the stream is, if it is one.
+    /// The size of the file in bytes, if the stream is a file.
     file_length: Option<u64>,
     read: u64,
 }
@@ -123,7 +123,7 @@ impl Rows for IpcStream {
     }
 }
 
-/// Counts what is read.
+/// Counts the bytes that are read.
 struct Counting<R> {
     inner: R,
     read: u64,
@@ -137,18 +137,18 @@ impl<R: Read> Read for Counting<R> {
     }
 }
 
-/// A file, whose footer says where its batches are.
+/// An Arrow IPC file, whose footer lists the positions of its batches.
 pub(super) struct IpcFile {
     file: FileBytes,
     decoder: Decoder,
-    dictionaries: std::vec::IntoIter<Place>,
-    batches: std::vec::IntoIter<Place>,
+    dictionaries: std::vec::IntoIter<MessageRanges>,
+    batches: std::vec::IntoIter<MessageRanges>,
     n_rows: u64,
 }
 
-/// Where a message is in a file.
+/// The byte ranges of a message in a file.
 #[derive(Clone, Debug)]
-struct Place {
+struct MessageRanges {
     metadata: Range<u64>,
     body: Range<u64>,
 }
@@ -172,7 +172,7 @@ impl IpcFile {
         let decoder = Decoder::new(schema)?;
 
         let mut room = start;
-        let mut place = |block: &Block| Place::new(block, start, &mut room);
+        let mut place = |block: &Block| MessageRanges::new(block, start, &mut room);
         let dictionaries =
             footer.dictionaries().into_iter().flatten().map(&mut place).collect::<Result<Vec<_>, _>>()?;
         let batches = footer.recordBatches().into_iter().flatten().map(&mut place).collect::<Result<Vec<_>, _>>()?;
@@ -188,7 +188,7 @@ impl IpcFile {
         Ok(Box::new(Self { file, decoder, dictionaries, batches, n_rows }))
     }
 
-    fn read(&self, place: &Place) -> Result<Encapsulated, InputError> {
+    fn read(&self, place: &MessageRanges) -> Result<Encapsulated, InputError> {
         let metadata = place.metadata(&self.file)?;
         let ranges = self.ranges(&metadata)?;
         Encapsulated::new(metadata, |n_bytes| {
@@ -197,7 +197,7 @@ impl IpcFile {
                 return Err(invalid(format!("a body of {n_bytes} bytes where the footer says {found}")));
             }
             let mut body = ipc_message::zeroed(usize::try_from(n_bytes).unwrap_or(usize::MAX))?;
-            // What is not asked for is never touched, and takes no memory.
+            // Memory of columns that are not requested is never touched, so the kernel does not allocate it.
             for range in ranges.unwrap_or_else(|| std::iter::once(0..n_bytes).collect()) {
                 let outside = || invalid(format!("a buffer that ends at {}, in a body of {n_bytes}", range.end));
                 let start = usize::try_from(range.start).map_err(|_| outside())?;
@@ -209,7 +209,7 @@ impl IpcFile {
         })
     }
 
-    /// What of a batch's body the columns need that are asked for; `None` for all of it.
+    /// Returns the ranges of a batch's body that the requested columns need; `None` for the whole body.
     fn ranges(&self, metadata: &[u8]) -> Result<Option<Vec<Range<u64>>>, InputError> {
         let Some((columns, _)) = &self.decoder.projection else { return Ok(None) };
         let batch = ipc_message::parse(metadata)?.header_as_record_batch();
@@ -217,9 +217,9 @@ impl IpcFile {
     }
 }
 
-impl Place {
-    /// Where a block is, before the footer at `end`. Each takes its bytes from `room`, so that no footer can ask for a file to be
-    /// read more than once.
+impl MessageRanges {
+    /// Returns the ranges of a block, which must lie before the footer at `end`. Each block takes its bytes from `room`, so that no
+    /// footer can cause a file to be read more than once.
     fn new(block: &Block, end: u64, room: &mut u64) -> Result<Self, InputError> {
         let (offset, metadata, body) = (block.offset(), block.metaDataLength(), block.bodyLength());
         let outside = || invalid(format!("a message at {offset} of {metadata} and {body} bytes, in a file of {end}"));
@@ -234,7 +234,7 @@ impl Place {
         Ok(Self { metadata: start..middle, body: middle..stop })
     }
 
-    /// The message, without what stands before it.
+    /// Reads the message, without the length in front of it.
     fn metadata(&self, file: &FileBytes) -> Result<Vec<u8>, InputError> {
         let metadata = file.read(self.metadata.clone())?;
         ipc_message::strip_length(&metadata)

@@ -1,7 +1,8 @@
-//! Arrow IPC messages: where one ends and the next begins, and whether what one says can be so.
+//! Splits Arrow IPC streams into messages, and checks that what a message claims is possible (spec/dataset.md §4.1).
 //!
-//! `arrow-ipc` decodes them. What it would believe is checked here first: it slices by what a message says without looking, and
-//! takes the memory that a compressed buffer claims to need, which ends the process where there is not so much.
+//! `arrow-ipc` decodes the messages. This module first checks the claims that `arrow-ipc` believes: `arrow-ipc` slices by offsets in a
+//! message without checking them, and allocates the size that a compressed buffer claims, which ends the process if there is not enough
+//! memory.
 
 use std::io::Read;
 
@@ -10,25 +11,27 @@ use arrow_ipc::{CompressionType, Message, MessageHeader, RecordBatch, root_as_me
 
 use super::InputError;
 
-/// What stands before the length of a message since Arrow 0.15.
+/// The marker in front of a message's length since Arrow 0.15.
 const CONTINUATION: [u8; 4] = [0xff; 4];
-/// The longest message without its body.
+/// The longest accepted message in bytes, without its body.
 pub(super) const MAX_METADATA: u64 = 64 << 20;
-/// What the buffers of a compressed message may become, if their size does not allow more.
+/// The size in bytes that the buffers of any compressed message may decompress to; a larger message may have more (§4.1).
 const MAX_DECOMPRESSED: u64 = 1 << 30;
-/// What a byte can become at most: LZ4 repeats what it has 255 times with each byte.
+/// The highest compression ratio of LZ4, which repeats data 255 times for each byte.
 const LZ4_RATIO: u64 = 255;
-/// A block of zstd takes four bytes and is at most 128 KiB.
+/// The highest compression ratio of zstd: a block takes at least four bytes and decompresses to at most 128 KiB.
 const ZSTD_RATIO: u64 = ZSTD_BLOCK / 4;
 const ZSTD_BLOCK: u64 = 128 << 10;
-/// The values of an array at most; far more than fit in memory, and so few that their bits and bytes can be counted.
+/// The largest accepted number of values in an array: far more than fit in memory, and few enough that the number of their bits fits in
+/// an `i64`.
 const MAX_VALUES: i64 = 1 << 40;
-/// The rows of a batch: columns of nothing but nulls take no bytes, so that bytes do not bound them.
+/// The largest accepted number of rows in a batch. Columns that are entirely null take no bytes, so the size of the body does not limit
+/// the rows.
 const MAX_ROWS: i64 = i32::MAX as i64;
-/// How much is read at a time of what nobody knows the true size of.
+/// The number of bytes that are allocated first for a body whose true size is not known.
 const PIECE: usize = 16 << 20;
 
-/// Whether a stream can begin so: with a message that is not empty. Streams older than Arrow 0.15 begin with its length.
+/// Whether a stream can begin with these bytes: with a message that is not empty. Streams older than Arrow 0.15 begin with its length.
 pub(super) fn begins_a_stream(start: &[u8]) -> bool {
     match start.split_first_chunk::<4>() {
         Some((first, _)) if *first == CONTINUATION => true,
@@ -39,13 +42,13 @@ pub(super) fn begins_a_stream(start: &[u8]) -> bool {
 
 /// A message and its body.
 pub(super) struct Encapsulated {
-    /// A flatbuffer that was verified.
+    /// The flatbuffer of the message, verified.
     metadata: Vec<u8>,
     pub(super) body: Buffer,
 }
 
 impl Encapsulated {
-    /// What the message says of its body, and `body` as long as that.
+    /// Reads the body with `read_body`, which is given the length that the message declares, in bytes.
     pub(super) fn new(
         metadata: Vec<u8>,
         read_body: impl FnOnce(u64) -> Result<Buffer, InputError>,
@@ -59,7 +62,7 @@ impl Encapsulated {
         parse(&self.metadata)
     }
 
-    /// The rows or values that the message brings, none for a schema, after the batch was [checked](check).
+    /// [Checks](check) the batch of the message. Returns its number of rows or values, 0 for a schema.
     pub(super) fn check(&self) -> Result<u64, InputError> {
         let message = self.message()?;
         let n_bytes = self.body.len() as u64;
@@ -82,7 +85,7 @@ impl Encapsulated {
     }
 }
 
-/// The message that a flatbuffer is; its offsets are verified.
+/// Parses a flatbuffer as a message, verifying its offsets.
 pub(super) fn parse(metadata: &[u8]) -> Result<Message<'_>, InputError> {
     root_as_message(metadata).map_err(|error| invalid(format!("a message that cannot be read: {error}")))
 }
@@ -92,7 +95,7 @@ fn body_length(metadata: &[u8]) -> Result<u64, InputError> {
     u64::try_from(found).map_err(|_| invalid(format!("a body of {found} bytes")))
 }
 
-/// The rows of a batch, which were checked to be countable.
+/// Returns the number of rows of a batch, checked against the limit.
 pub(super) fn row_count(batch: RecordBatch<'_>) -> Result<u64, InputError> {
     let n_rows = batch.length();
     if !(0..=MAX_ROWS).contains(&n_rows) {
@@ -101,8 +104,8 @@ pub(super) fn row_count(batch: RecordBatch<'_>) -> Result<u64, InputError> {
     Ok(n_rows.unsigned_abs())
 }
 
-/// Reads the next message of a stream, `None` at the end-of-stream marker. Takes no more memory than twice what is really there, and
-/// 16 MiB.
+/// Reads the next message of a stream; returns `None` at the end-of-stream marker. Allocates at most 16 MiB or twice the bytes that
+/// really exist, whichever is more.
 pub(super) fn read(reader: &mut impl Read) -> Result<Option<Encapsulated>, InputError> {
     let mut length = [0; 4];
     match super::read_start(&mut *reader, &mut length)? {
@@ -152,12 +155,12 @@ fn read_body(reader: &mut impl Read, n_bytes: u64) -> Result<Buffer, InputError>
     Ok(body.into())
 }
 
-/// Memory that is aligned as Arrow wants it.
+/// Allocates zeroed memory with the alignment that Arrow requires.
 pub(super) fn zeroed(n_bytes: usize) -> Result<MutableBuffer, InputError> {
     MutableBuffer::try_from_len_zeroed(n_bytes).map_err(|error| invalid(format!("a body of {n_bytes} bytes: {error}")))
 }
 
-/// Whether all arrays of a batch can lie in its body.
+/// Checks that all arrays of a batch lie in its body, and that the sizes of compressed buffers are possible.
 fn check(batch: RecordBatch<'_>, body: &Buffer) -> Result<(), InputError> {
     let n_bytes = body.len() as u64;
     for node in batch.nodes().into_iter().flatten() {
@@ -193,7 +196,7 @@ fn check(batch: RecordBatch<'_>, body: &Buffer) -> Result<(), InputError> {
                     }
                     decompressed = decompressed.saturating_add(length);
                 }
-                // Not compressed after all.
+                // The length -1 marks a buffer that is not compressed.
                 Err(_) if length == -1 => {}
                 Err(_) => return Err(invalid(format!("a compressed buffer of {length} bytes"))),
             }
@@ -216,7 +219,7 @@ fn ends_inside() -> InputError {
     invalid("the stream ends inside a message")
 }
 
-/// The message of a file's block, which begins with its length.
+/// Returns the message in a block of a file, without the length in front of it.
 pub(super) fn strip_length(block: &[u8]) -> Result<Vec<u8>, InputError> {
     let block = block.strip_prefix(CONTINUATION.as_slice()).unwrap_or(block);
     let (length, rest) = block.split_first_chunk::<4>().ok_or_else(|| invalid("a message without its length"))?;

@@ -1,15 +1,15 @@
-//! Which bytes of a message's body belong to the columns that are asked for. Pure.
+//! Computes which bytes of a message's body the requested columns need. Pure.
 
 use std::ops::Range;
 
 use arrow_ipc::RecordBatch;
 use arrow_schema::{DataType, Schema};
 
-/// Bytes between two buffers that are read along with them rather than asking twice.
+/// Two buffers that are at most this many bytes apart are read by one request.
 const GAP: u64 = 4096;
 
-/// The ranges of the body that these columns need, in order and apart from each other; `None` where that cannot be told, and all of
-/// it is to be read. Buffers follow each other in the order of the columns, each type with as many as it always has.
+/// Returns the ranges of the body that these columns need, sorted and not overlapping; `None` if they cannot be determined, so that the
+/// whole body has to be read. Buffers follow one another in the order of the columns, and each type has a fixed number of them.
 pub(super) fn ranges(schema: &Schema, columns: &[usize], batch: RecordBatch<'_>) -> Option<Vec<Range<u64>>> {
     let buffers = batch.buffers()?;
     let mut variadic = batch.variadicBufferCounts().into_iter().flatten();
@@ -48,7 +48,7 @@ fn merged(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     merged
 }
 
-/// The buffers of a column of this type; `None` for types whose number depends on the version.
+/// Returns the number of buffers of a column of this type; `None` for types whose number depends on the version of the format.
 fn n_buffers(data_type: &DataType, variadic: &mut impl Iterator<Item = i64>) -> Option<usize> {
     Some(match data_type {
         DataType::Null => 0,
@@ -68,7 +68,7 @@ fn n_buffers(data_type: &DataType, variadic: &mut impl Iterator<Item = i64>) -> 
         DataType::ListView(_) | DataType::LargeListView(_) | DataType::Union(..) | DataType::RunEndEncoded(..) => {
             return None;
         }
-        // A number for each value, or an index into a dictionary, and which of them are null.
+        // A validity bitmap, and a number or a dictionary index for each value.
         _ => 2,
     })
 }

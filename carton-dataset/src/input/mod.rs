@@ -1,9 +1,8 @@
-//! Rows to be written (spec/dataset.md §4.1): record batches from Parquet files, Arrow IPC files and Arrow IPC streams.
+//! Reads the rows to be written (spec/dataset.md §4.1): record batches from Parquet files, Arrow IPC files and Arrow IPC streams.
 //!
-//! Which of them a file is, its first bytes say, never its name. Batches have a bounded number of rows, and only the columns that
-//! are asked for are decoded. The files may be anybody's: what they claim is compared with what is there before memory is
-//! taken for it ([`ipc_message`], [`parquet`]), and where the libraries below give up on a corrupt file by a panic, that is an
-//! error here ([`guard`]).
+//! A file's format is recognized by its first bytes, never by its name. Batches have a bounded number of rows, and only the requested
+//! columns are decoded. The files are untrusted: their claims are compared with the actual bytes before memory is allocated for them
+//! ([`ipc_message`], [`parquet`]), and a panic of a library on a corrupt file becomes an error ([`guard`]).
 
 pub(crate) mod error;
 mod guard;
@@ -29,7 +28,7 @@ pub use self::error::InputError;
 pub(crate) use self::guard::guarded;
 use crate::error::DatasetError;
 
-/// The rows of a batch at most, unless [`Input::max_rows`] says otherwise.
+/// The largest number of rows in a batch, unless [`Input::max_rows`] sets another.
 const MAX_ROWS: usize = 65_536;
 
 /// Record batches from a file or a stream.
@@ -50,47 +49,47 @@ pub struct Input {
     schema: SchemaRef,
     n_rows: Option<u64>,
     max_rows: usize,
-    /// A batch of the file that has more rows than one of ours, and how many of them were handed out.
+    /// A batch of the file that is larger than `max_rows`, and the number of its rows that were returned already.
     rest: Option<(RecordBatch, usize)>,
 }
 
-/// One kind of file.
+/// The reader of one file format.
 trait Rows: Send {
-    /// All columns, or those that were asked for.
+    /// The schema of all columns, or of the requested ones.
     fn schema(&self) -> SchemaRef;
 
-    /// The number of rows, where it is known before they are read.
+    /// The number of rows, if it is known before they are read.
     fn n_rows(&self) -> Option<u64>;
 
-    /// Reads these columns alone from now on; asked at most once, before the first batch.
+    /// Restricts reading to these columns. Called at most once, before the first batch.
     fn project(&mut self, columns: Vec<usize>) -> Result<(), InputError>;
 
-    /// At most about `max_rows` rows; not asked again after the last, nor after an error.
+    /// Returns the next batch, of about `max_rows` rows at most. Not called again after the last batch or an error.
     fn next_batch(&mut self, max_rows: usize) -> Result<Option<RecordBatch>, InputError>;
 }
 
 impl Input {
-    /// Opens a Parquet file, an Arrow IPC file or an Arrow IPC stream. What is no regular file, such as a named pipe, is read as a
+    /// Opens a Parquet file, an Arrow IPC file or an Arrow IPC stream. Anything but a regular file, such as a named pipe, is read as a
     /// [`stream`](Self::stream).
     ///
     /// # Errors
-    /// [`DatasetError::Input`]: what cannot be read, is neither of them, or is not valid.
+    /// [`DatasetError::Input`] if the file cannot be read, has another format, or is invalid.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, DatasetError> {
         let path = path.as_ref();
         let place = path.display().to_string();
         Self::from_path(path, &place).map_err(|source| DatasetError::Input { place, source })
     }
 
-    /// Opens a Parquet file, and nothing else.
+    /// Opens a Parquet file, and refuses other formats.
     pub(crate) fn open_parquet(path: &Path) -> Result<Self, DatasetError> {
         let place = path.display().to_string();
         let open = || {
             let mut file = File::open(path)?;
             let metadata = file.metadata()?;
-            let mut start = [0; Kind::BYTES];
+            let mut start = [0; FileFormat::BYTES];
             let n_bytes = if metadata.is_file() { read_start(&mut file, &mut start)? } else { 0 };
-            match Kind::of(start.get(..n_bytes).unwrap_or_default())? {
-                Kind::Parquet => parquet::ParquetRows::open(file, metadata.len()),
+            match FileFormat::of(start.get(..n_bytes).unwrap_or_default())? {
+                FileFormat::Parquet => parquet::ParquetRows::open(file, metadata.len()),
                 _ => Err(InputError::Invalid("is Arrow IPC, expected Parquet".to_owned())),
             }
         };
@@ -109,13 +108,13 @@ impl Input {
         if !metadata.is_file() {
             return Self::from_stream(file, place);
         }
-        let mut start = [0; Kind::BYTES];
+        let mut start = [0; FileFormat::BYTES];
         let n_bytes = read_start(&mut file, &mut start)?;
         let start = start.get(..n_bytes).unwrap_or_default();
-        let rows: Box<dyn Rows> = match Kind::of(start)? {
-            Kind::Parquet => guard::guarded(|| parquet::ParquetRows::open(file, metadata.len()))?,
-            Kind::IpcFile => guard::guarded(|| ipc::IpcFile::open(file))?,
-            Kind::IpcStream => {
+        let rows: Box<dyn Rows> = match FileFormat::of(start)? {
+            FileFormat::Parquet => guard::guarded(|| parquet::ParquetRows::open(file, metadata.len()))?,
+            FileFormat::IpcFile => guard::guarded(|| ipc::IpcFile::open(file))?,
+            FileFormat::IpcStream => {
                 io::Seek::rewind(&mut file)?;
                 guard::guarded(|| ipc::IpcStream::open(Box::new(file), Some(metadata.len())))?
             }
@@ -123,8 +122,8 @@ impl Input {
         Ok(Self::new(rows, place))
     }
 
-    /// Reads an Arrow IPC stream, such as standard input. `place` is what errors call it. Nothing is read past the end-of-stream
-    /// marker, and a stream without one is an error: whoever wrote it was stopped before it was whole.
+    /// Reads an Arrow IPC stream, such as standard input. Errors call it `place`. Nothing is read past the end-of-stream marker. A stream
+    /// without the marker is an error: its writer was stopped before it was done.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -134,13 +133,13 @@ impl Input {
     }
 
     fn from_stream(mut stream: impl Read + Send + 'static, place: &str) -> Result<Self, InputError> {
-        let mut start = [0; Kind::BYTES];
+        let mut start = [0; FileFormat::BYTES];
         let n_bytes = read_start(&mut stream, &mut start)?;
         let start = start.get(..n_bytes).unwrap_or_default().to_vec();
-        match Kind::of(&start)? {
-            Kind::IpcStream => {}
-            Kind::Parquet => return Err(InputError::NeedsFile("Parquet")),
-            Kind::IpcFile => return Err(InputError::NeedsFile("an Arrow IPC file")),
+        match FileFormat::of(&start)? {
+            FileFormat::IpcStream => {}
+            FileFormat::Parquet => return Err(InputError::NeedsFile("Parquet")),
+            FileFormat::IpcFile => return Err(InputError::NeedsFile("an Arrow IPC file")),
         }
         let whole = io::Cursor::new(start).chain(stream);
         Ok(Self::new(guard::guarded(|| ipc::IpcStream::open(Box::new(whole), None))?, place))
@@ -151,7 +150,7 @@ impl Input {
         Self { place: place.to_owned(), rows: Some(rows), schema, n_rows, max_rows: MAX_ROWS, rest: None }
     }
 
-    /// Reads these columns alone. They stay in the order of the file.
+    /// Restricts reading to these columns. They stay in the order of the file.
     ///
     /// # Errors
     /// [`DatasetError::NoColumn`].
@@ -176,25 +175,25 @@ impl Input {
         Ok(self)
     }
 
-    /// Batches of at most so many rows.
+    /// Sets the largest number of rows in a batch.
     #[must_use]
     pub fn max_rows(self, max_rows: std::num::NonZeroUsize) -> Self {
         Self { max_rows: max_rows.get(), ..self }
     }
 
-    /// The columns that are read.
+    /// The schema of the columns that are read.
     #[must_use]
     pub fn schema(&self) -> SchemaRef {
         self.schema.clone()
     }
 
-    /// The number of rows, as the file says it; a stream does not.
+    /// The number of rows that the file declares; `None` for a stream.
     #[must_use]
     pub fn n_rows(&self) -> Option<u64> {
         self.n_rows
     }
 
-    /// What errors call the file.
+    /// The name of the file in errors.
     #[must_use]
     pub fn place(&self) -> &str {
         &self.place
@@ -243,16 +242,16 @@ impl fmt::Debug for Input {
     }
 }
 
-/// What a file is.
+/// The format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum FileFormat {
     Parquet,
     IpcFile,
     IpcStream,
 }
 
-impl Kind {
-    /// The bytes that tell.
+impl FileFormat {
+    /// The number of first bytes that identify the format.
     const BYTES: usize = 8;
 
     fn of(start: &[u8]) -> Result<Self, InputError> {
@@ -272,7 +271,7 @@ impl Kind {
     }
 }
 
-/// Fills `start`, or as much of it as there is.
+/// Fills `start` as far as the reader has bytes, and returns their number.
 fn read_start(mut reader: impl Read, start: &mut [u8]) -> io::Result<usize> {
     let mut n_bytes = 0;
     while let Some(rest) = start.get_mut(n_bytes..).filter(|rest| !rest.is_empty()) {

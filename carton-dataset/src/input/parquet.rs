@@ -1,4 +1,4 @@
-//! Parquet files, row group after row group.
+//! Reads record batches from Parquet files, one row group after another (spec/dataset.md §4.1).
 
 use std::fs::File;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use super::parquet_headers::PageFile;
 use super::parquet_pages::RowGroup;
 use super::{InputError, Rows, parquet_footer};
 
-/// What a file ends with, after the length of its metadata.
+/// The last bytes of a file, after the length of its metadata.
 const MAGIC: &[u8; 4] = b"PAR1";
-/// The longest metadata.
+/// The longest accepted metadata in bytes.
 const MAX_METADATA: u64 = 256 << 20;
-/// What the rows of a batch should take.
+/// The target size of a batch in bytes.
 const BATCH_BYTES: u64 = 32 << 20;
-/// What one row may take.
+/// The largest accepted row in bytes.
 const MAX_ROW_BYTES: u64 = 4 << 30;
 
 /// The rows of a Parquet file.
@@ -32,7 +32,7 @@ pub(super) struct ParquetRows {
     schema: SchemaRef,
     /// The columns that are read, all if `None`.
     columns: Option<Vec<usize>>,
-    /// The row group that is read next.
+    /// The position of the row group that is read next.
     next: usize,
     reader: Option<ParquetRecordBatchReader>,
     n_rows: u64,
@@ -48,7 +48,7 @@ impl ParquetRows {
         Ok(Box::new(Self { file, metadata, schema, columns: None, next: 0, reader: None, n_rows, read: 0 }))
     }
 
-    /// Reads a row group, in batches as large as its rows allow.
+    /// Begins a row group, in batches of as many rows as the target size allows.
     fn start(&self, position: usize, max_rows: usize) -> Result<ParquetRecordBatchReader, InputError> {
         let columns = self.metadata.parquet_schema();
         let mask = match &self.columns {
@@ -94,7 +94,7 @@ impl Rows for ParquetRows {
             self.reader = Some(self.start(self.next, max_rows)?);
             self.next += 1;
         }
-        // Rows that are missing are told as such, not as the end.
+        // Missing rows are an error, not the end of the file.
         match self.read == self.n_rows {
             true => Ok(None),
             false => Err(InputError::RowCount { expected: self.n_rows, found: self.read }),
@@ -102,7 +102,7 @@ impl Rows for ParquetRows {
     }
 }
 
-/// Whether the metadata lies in the file, and has a schema that can be walked.
+/// Checks that the metadata lies in the file, and that its schema is a tree of bounded depth.
 fn check_footer(file: &File, file_length: u64) -> Result<(), InputError> {
     let file = FileBytes::from_file(file.try_clone()?)?;
     let stop = || invalid("the file does not end with `PAR1`: its writer was stopped before it was done");
@@ -119,7 +119,7 @@ fn check_footer(file: &File, file_length: u64) -> Result<(), InputError> {
     parquet_footer::check(&file.read(end - length..end)?)
 }
 
-/// The number of rows, which must be that of all row groups.
+/// Returns the number of rows, which must be the sum over all row groups.
 fn check_rows(metadata: &ParquetMetaData) -> Result<u64, InputError> {
     let count = |n_rows: i64| u64::try_from(n_rows).map_err(|_| invalid(format!("{n_rows} rows")));
     let expected = count(metadata.file_metadata().num_rows())?;
@@ -133,8 +133,8 @@ fn check_rows(metadata: &ParquetMetaData) -> Result<u64, InputError> {
     Ok(expected)
 }
 
-/// What a row of a row group takes when it is decoded, in the mean. What the pages take says little: the same value a million times over
-/// takes some bytes.
+/// Estimates the mean size of a decoded row of a row group, in bytes. The size of the pages says little: a value that is repeated a
+/// million times takes a few bytes.
 fn row_bytes(row_group: &RowGroup, mask: &ProjectionMask) -> Result<u64, InputError> {
     let Some(described) = row_group.described() else { return Ok(0) };
     let mut n_bytes = 0_u64;
@@ -145,7 +145,7 @@ fn row_bytes(row_group: &RowGroup, mask: &ProjectionMask) -> Result<u64, InputEr
             Type::INT64 | Type::DOUBLE => 8,
             Type::INT96 => 12,
             Type::FIXED_LEN_BYTE_ARRAY => u64::try_from(column.column_descr().type_length()).unwrap_or_default(),
-            // An offset, and what a dictionary gives for some bits.
+            // An offset, and the longest value of the dictionary, which a row can refer to by a few bits.
             Type::BYTE_ARRAY => 8 + row_group.longest_in_dictionary(leaf)?,
         };
         let n_values = u64::try_from(column.num_values()).unwrap_or_default();

@@ -1,15 +1,16 @@
-//! The metadata at the end of a Parquet file, looked at before `parquet` reads it. `parquet` walks the schema by recursion and takes memory for
-//! as many children as a group claims, and it may take years for lists that are not there ([`thrift`](super::thrift)). Pure.
+//! Checks the metadata at the end of a Parquet file before `parquet` reads it. `parquet` walks the schema by recursion and allocates
+//! memory for as many children as a group claims, and it can take years to skip lists whose elements take no bytes
+//! ([`thrift`](super::thrift)). Pure.
 
 use super::InputError;
 use super::ipc_message::invalid;
 use super::parquet_layout::{CHILDREN_FIELD, FILE_METADATA, NODE, SCHEMA_FIELD};
 use super::thrift::{Compact, LIST, STRUCT, ThriftError, wrong_type};
 
-/// The groups in groups in a schema.
+/// The largest accepted nesting depth of groups in a schema.
 const MAX_DEPTH: usize = 64;
 
-/// Whether the metadata of a file is what it should be, and has a schema that is a tree of bounded depth with as many nodes as it claims.
+/// Checks that the metadata of a file is well-formed, and that its schema is a tree of bounded depth with as many nodes as it claims.
 pub(super) fn check(metadata: &[u8]) -> Result<(), InputError> {
     let thrift = &mut Compact { rest: metadata };
     let mut children = None;
@@ -20,7 +21,7 @@ pub(super) fn check(metadata: &[u8]) -> Result<(), InputError> {
     check_tree(&children.ok_or_else(|| invalid("metadata without a schema"))?)
 }
 
-/// Walks all of it, and keeps the numbers of children of all nodes of the schema. A second schema is not read.
+/// Walks all metadata, and collects the number of children of each node of the schema. Skips a second schema.
 fn read(thrift: &mut Compact<'_>, children: &mut Option<Vec<i64>>) -> Result<(), ThriftError> {
     let mut id = 0;
     while let Some((kind, field)) = thrift.field(id)? {
@@ -35,7 +36,7 @@ fn read(thrift: &mut Compact<'_>, children: &mut Option<Vec<i64>>) -> Result<(),
     Ok(())
 }
 
-/// The numbers of children of all nodes of a schema.
+/// Reads the number of children of each node of a schema.
 fn read_children(thrift: &mut Compact<'_>) -> Result<Vec<i64>, ThriftError> {
     let (kind, n_elements) = thrift.list()?;
     if kind != STRUCT {
@@ -54,9 +55,9 @@ fn read_children(thrift: &mut Compact<'_>) -> Result<Vec<i64>, ThriftError> {
     Ok(children)
 }
 
-/// Whether nodes in the order of a walk, with so many children each, are one tree.
+/// Checks that nodes in depth-first order, with these numbers of children, form one tree.
 fn check_tree(children: &[i64]) -> Result<(), InputError> {
-    // How many children are still to come, of the groups that the next node is in.
+    // The number of children still to come, for each of the groups that contain the next node.
     let mut open: Vec<i64> = Vec::new();
     for (position, &n_children) in children.iter().enumerate() {
         let n_left = (children.len() - position - 1) as i64;

@@ -1,5 +1,5 @@
-//! A file as `parquet` reads pages from it. Their headers are looked at before: `parquet` would take years for one with lists that are not
-//! there ([`thrift`](super::thrift)).
+//! The file from which `parquet` reads pages. Page headers are checked before `parquet` reads them: `parquet` could take years for one
+//! with lists whose elements take no bytes ([`thrift`](super::thrift)).
 
 use std::fs::File;
 use std::io::{self, Cursor, Read};
@@ -11,12 +11,12 @@ use parquet::file::reader::{ChunkReader, Length};
 use super::parquet_layout::PAGE_HEADER;
 use super::thrift::{Compact, ThriftError};
 
-/// What a header usually takes, which statistics make longer.
+/// The number of bytes that are read first for a header. Statistics can make a header longer.
 const USUAL_HEADER: u64 = 4 << 10;
-/// The longest header that is read. Other readers have the same limit.
+/// The longest accepted header in bytes. Other readers have the same limit.
 const MAX_HEADER: u64 = 16 << 20;
 
-/// A file whose pages are read. `parquet` asks for a reader to read a header, and for bytes where it knows how many.
+/// The file whose pages are read. `parquet` requests a reader to read a header, and a number of bytes where it knows how many it needs.
 pub(super) struct PageFile(pub(super) File);
 
 impl Length for PageFile {
@@ -37,7 +37,8 @@ impl ChunkReader for PageFile {
     }
 }
 
-/// The header of a page, and nothing behind it. It is looked at when it is read: `parquet` also asks for readers that it has no use for.
+/// Reads the header of a page, and nothing after it. The header is checked at the first read, because `parquet` also requests readers
+/// that it does not use.
 pub(super) struct Header {
     file: File,
     start: u64,
@@ -54,7 +55,7 @@ impl Read for Header {
     }
 }
 
-/// The header of the page that begins at `start`, whole.
+/// Reads and checks the whole header of the page that begins at `start`.
 fn read_header(file: &File, start: u64) -> io::Result<Vec<u8>> {
     let invalid =
         |problem| io::Error::new(io::ErrorKind::InvalidData, format!("a page at {start} whose header {problem}"));

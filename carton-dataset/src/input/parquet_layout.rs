@@ -1,4 +1,5 @@
-//! The structs of Parquet's metadata, as far as `parquet` reads them: the numbers and types of their fields. What it skips is not here.
+//! The structs of Parquet's metadata, as far as `parquet` reads them: the ids and types of their fields. Fields that `parquet` skips are
+//! left out.
 
 use super::thrift::Layout::{Binary, Bool, Byte, Double, List, Number, Struct};
 use super::thrift::{Fields, Layout};
@@ -6,14 +7,14 @@ use super::thrift::{Fields, Layout};
 /// `FileMetaData.schema`, a list of [`NODE`].
 pub(super) const SCHEMA_FIELD: i64 = 2;
 
-/// `FileMetaData`, but for the schema.
+/// `FileMetaData`, except for the schema.
 pub(super) const FILE_METADATA: Fields = &[
     (1, Number),
     (3, Number),
     (4, List(&Struct(ROW_GROUP))),
     (5, List(&Struct(&[(1, Binary), (2, Binary)]))),
     (6, Binary),
-    // Which order statistics are in.
+    // Column orders, which statistics refer to.
     (7, List(&Struct(&[(1, EMPTY), (2, EMPTY), (3, EMPTY)]))),
 ];
 
@@ -41,13 +42,13 @@ const COLUMN_METADATA: Fields = &[
     (10, Number),
     (11, Number),
     (12, Struct(STATISTICS)),
-    // Encodings of pages.
+    // Statistics of page encodings.
     (13, List(&Struct(&[(1, Number), (2, Number), (3, Number)]))),
     (14, Number),
     (15, Number),
-    // Sizes.
+    // Size statistics.
     (16, Struct(&[(1, Number), (2, List(&Number)), (3, List(&Number))])),
-    // Places on earth, the first of them a box.
+    // Geospatial statistics, the first of them a bounding box.
     (17, Struct(&[(1, Struct(BOX)), (2, List(&Number))])),
 ];
 
@@ -104,7 +105,7 @@ pub(super) const PAGE_HEADER: Fields = &[
     (2, Number),
     (3, Number),
     (4, Number),
-    // A page of data, of an index, of a dictionary, and of data in the second form.
+    // Headers of data pages, index pages, dictionary pages and data pages of version 2.
     (5, Struct(&[(1, Number), (2, Number), (3, Number), (4, Number)])),
     (6, Struct(&[])),
     (7, Struct(&[(1, Number), (2, Number), (3, Bool)])),

@@ -1,4 +1,5 @@
-//! The pages of a Parquet file, looked at before `parquet` decodes them, which takes memory for as many values as a page claims.
+//! Checks the pages of a Parquet file before `parquet` decodes them, because `parquet` allocates memory for as many values as a page
+//! claims.
 
 use std::sync::Arc;
 
@@ -11,7 +12,8 @@ use parquet::file::serialized_reader::SerializedPageReader;
 
 use super::parquet_headers::PageFile;
 
-/// The strings of a page whose lengths are kept all at once. Writers end pages after some ten thousand values.
+/// The largest accepted number of strings in a page whose lengths are decoded all at once. Writers end pages after some ten thousand
+/// values.
 const MAX_STRINGS: u64 = 1 << 24;
 
 /// One row group of a file.
@@ -23,7 +25,7 @@ pub(super) struct RowGroup {
 }
 
 impl RowGroup {
-    /// What the file says of it.
+    /// The metadata of the row group.
     pub(super) fn described(&self) -> Option<&RowGroupMetaData> {
         self.metadata.row_groups().get(self.position)
     }
@@ -40,7 +42,8 @@ impl RowGroup {
         Ok(CheckedPages { pages: SerializedPageReader::new(Arc::clone(&self.file), chunk, n_rows, None)?, levels })
     }
 
-    /// The length of the longest byte string in the dictionary of a column; 0 if it has none. A row can have it for some bits.
+    /// Returns the length of the longest byte string in the dictionary of a column; 0 without a dictionary. A row can refer to that
+    /// string by a few bits.
     pub(super) fn longest_in_dictionary(&self, column: usize) -> Result<u64> {
         let Some(Page::DictionaryPage { buf, .. }) = self.pages(column)?.get_next_page()? else { return Ok(0) };
         let mut rest = buf.as_ref();
@@ -73,7 +76,7 @@ impl RowGroups for RowGroup {
     }
 }
 
-/// The chunk of a column, the only one in its row group.
+/// The pages of a column chunk, of which a row group has one for each column.
 struct Chunk(Option<CheckedPages>);
 
 impl Iterator for Chunk {
@@ -86,10 +89,10 @@ impl Iterator for Chunk {
 
 impl PageIterator for Chunk {}
 
-/// The pages of a chunk, each checked.
+/// The pages of a column chunk, each checked before it is returned.
 struct CheckedPages {
     pages: SerializedPageReader<PageFile>,
-    /// Whether there are repetition and definition levels.
+    /// Whether the column has repetition levels, and definition levels.
     levels: [bool; 2],
 }
 
@@ -123,7 +126,7 @@ fn check(page: &Page, levels: [bool; 2]) -> Result<()> {
     let general = |problem: String| Err(ParquetError::General(problem));
     let (values, n_values, encoding) = match page {
         Page::DictionaryPage { buf, num_values, .. } => {
-            // Each value takes a byte at least.
+            // Each value takes at least one byte.
             return match u64::from(*num_values) <= buf.len() as u64 {
                 true => Ok(()),
                 false => general(format!("a dictionary of {num_values} values in {} bytes", buf.len())),
@@ -151,7 +154,7 @@ fn check(page: &Page, levels: [bool; 2]) -> Result<()> {
     }
     let most = u64::from(n_values).min(MAX_STRINGS);
     let mut rest = values;
-    // Lengths; or lengths of prefixes and then of suffixes.
+    // One block of lengths; or lengths of prefixes, then lengths of suffixes.
     for _ in 0..if encoding == Encoding::DELTA_BYTE_ARRAY { 2 } else { 1 } {
         match skip_delta(rest, most) {
             Ok(after) => rest = after,
@@ -161,18 +164,18 @@ fn check(page: &Page, levels: [bool; 2]) -> Result<()> {
     Ok(())
 }
 
-/// Whether the lengths of strings are encoded apart from them.
+/// Whether the encoding stores the lengths of strings apart from their bytes.
 fn is_delta(encoding: Encoding) -> bool {
     matches!(encoding, Encoding::DELTA_LENGTH_BYTE_ARRAY | Encoding::DELTA_BYTE_ARRAY)
 }
 
-/// What follows levels that begin with their length.
+/// Returns the bytes after levels that begin with their length.
 fn skip_levels(page: &[u8]) -> Option<&[u8]> {
     let (length, rest) = page.split_first_chunk()?;
     rest.get(usize::try_from(u32::from_le_bytes(*length)).ok()?..)
 }
 
-/// What follows numbers of the encoding `DELTA_BINARY_PACKED`, of which there are at most `most`.
+/// Returns the bytes after numbers in the encoding `DELTA_BINARY_PACKED`, of which there may be at most `most`.
 fn skip_delta(mut bytes: &[u8], most: u64) -> std::result::Result<&[u8], String> {
     let ends = || "deltas that end after their page".to_owned();
     let block_size = varint(&mut bytes).ok_or_else(ends)?;
@@ -196,7 +199,7 @@ fn skip_delta(mut bytes: &[u8], most: u64) -> std::result::Result<&[u8], String>
             }
             let n_bytes = per_miniblock.checked_mul(width.into()).map(|n_bits| n_bits / 8).ok_or_else(ends)?;
             let n_bytes = usize::try_from(n_bytes).map_err(|_| ends())?;
-            // The last one may be cut off where its values end.
+            // The last miniblock may be truncated after its values.
             bytes =
                 bytes.get(n_bytes.min(if left <= per_miniblock { bytes.len() } else { n_bytes })..).ok_or_else(ends)?;
             left = left.saturating_sub(per_miniblock);

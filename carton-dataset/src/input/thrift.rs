@@ -1,10 +1,10 @@
-//! Thrift's compact protocol, as far as it takes to find where a struct ends. Pure.
+//! A parser of Thrift's compact protocol that finds where a struct ends. Pure.
 //!
-//! The crate `parquet` trusts its input. It does not compare the type of a known field with the one in front of it, and it skips a list
-//! element by element, also where the elements take no bytes: a list of two billion such elements fits into six bytes. So this module checks
-//! two things before `parquet` reads: known fields have their types, and the elements of lists are there.
+//! The crate `parquet` trusts its input. It does not compare the type of a known field with the type in the file, and it skips a list
+//! element by element, even where the elements take no bytes: a list of two billion such elements fits into six bytes. This module
+//! therefore checks two things before `parquet` reads: known fields have their types, and the elements of lists are really there.
 
-/// How deep structs may be in each other.
+/// The largest accepted nesting depth of structs.
 const MAX_DEPTH: usize = 64;
 
 pub(super) const TRUE: u8 = 1;
@@ -19,10 +19,10 @@ pub(super) const SET: u8 = 10;
 pub(super) const MAP: u8 = 11;
 pub(super) const STRUCT: u8 = 12;
 
-/// What a field is.
+/// The type of a field.
 #[derive(Clone, Copy)]
 pub(super) enum Layout {
-    /// Of 16, 32 or 64 bits.
+    /// An integer of 16, 32 or 64 bits.
     Number,
     Byte,
     Bool,
@@ -32,25 +32,25 @@ pub(super) enum Layout {
     Struct(Fields),
 }
 
-/// The known fields of a struct. A struct without any is empty.
+/// The known fields of a struct, by id. If there are none, the struct must be empty.
 pub(super) type Fields = &'static [(i64, Layout)];
 
-/// Why bytes are not the struct that they should be.
+/// Why bytes are not a valid struct.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ThriftError {
-    /// They end before it does.
+    /// The bytes end inside the struct.
     Ends,
-    /// What is wrong, to follow the name of the struct and `with`.
+    /// What is wrong, worded to follow the struct's name and `with`.
     Invalid(String),
 }
 
-/// Bytes that are read from their start.
+/// A cursor over bytes in the compact protocol.
 pub(super) struct Compact<'b> {
     pub(super) rest: &'b [u8],
 }
 
 impl Compact<'_> {
-    /// Passes over a struct of known fields, and tells of the numbers among them. Other fields are skipped.
+    /// Walks over a struct with these known fields, and calls `number` with id and value of each number among them. Skips other fields.
     pub(super) fn walk(
         &mut self,
         fields: Fields,
@@ -65,7 +65,7 @@ impl Compact<'_> {
         Ok(())
     }
 
-    /// Passes over the value of one field of such a struct.
+    /// Walks over the value of one field of such a struct.
     pub(super) fn value(
         &mut self,
         fields: Fields,
@@ -84,7 +84,7 @@ impl Compact<'_> {
         Ok(())
     }
 
-    /// Passes over the value of a known field, or over an element of a list in one.
+    /// Walks over the value of a known field, or over an element of a list in one.
     fn known(&mut self, layout: Layout, field: i64, kind: u8, depth: usize) -> Result<(), ThriftError> {
         match (layout, kind) {
             (Layout::Struct(fields), STRUCT) if depth <= MAX_DEPTH => self.walk(fields, depth, &mut |_, _| {}),
@@ -101,13 +101,13 @@ impl Compact<'_> {
         }
     }
 
-    /// Passes over a value of any type.
+    /// Skips a value of any type.
     pub(super) fn skip(&mut self, kind: u8, depth: usize) -> Result<(), ThriftError> {
         if depth > MAX_DEPTH {
             return Err(ThriftError::Invalid(format!("more than {MAX_DEPTH} structs in each other")));
         }
         match kind {
-            // The values of fields that are true or false are their types.
+            // The type of a boolean field is its value.
             TRUE | FALSE => {}
             BYTE => drop(self.byte()?),
             I16..=I64 => drop(self.varint()?),
@@ -145,7 +145,7 @@ impl Compact<'_> {
         Ok(())
     }
 
-    /// The type and id of the next field of a struct, whose last field was `previous`; `None` at its end.
+    /// Reads the type and id of the next field of a struct, whose last field was `previous`; `None` at the end of the struct.
     pub(super) fn field(&mut self, previous: i64) -> Result<Option<(u8, i64)>, ThriftError> {
         let header = self.byte()?;
         let (kind, id) = match (header & 0xf, header >> 4) {
@@ -159,7 +159,7 @@ impl Compact<'_> {
         Ok(Some((kind, id)))
     }
 
-    /// The type and number of the elements of a list, of which each takes a byte at least.
+    /// Reads the type and number of the elements of a list. Each element takes at least one byte.
     pub(super) fn list(&mut self) -> Result<(u8, u64), ThriftError> {
         let header = self.byte()?;
         let n_elements = match header >> 4 {
@@ -202,8 +202,8 @@ impl Compact<'_> {
     }
 }
 
-/// The type of the elements of a list. Those that are true or false take a byte each by the specification, and none to `parquet`; no
-/// list in Parquet has any.
+/// Returns the type of the elements of a list. Refuses booleans, which take a byte each by the specification, but none in `parquet`; no
+/// list in Parquet's metadata has any.
 fn element(kind: u8) -> Result<u8, ThriftError> {
     match kind {
         TRUE | FALSE => Err(ThriftError::Invalid("a list of booleans".to_owned())),
@@ -211,7 +211,7 @@ fn element(kind: u8) -> Result<u8, ThriftError> {
     }
 }
 
-/// A field, or the elements of the list in it, of a type that it does not have.
+/// The error for a field, or the elements of the list in it, with a type that the field does not have.
 pub(super) fn wrong_type(field: i64, kind: u8) -> ThriftError {
     ThriftError::Invalid(format!("a field {field} of type {kind}"))
 }

@@ -1,26 +1,27 @@
-//! Which worker reads which shards. Pure.
+//! Divides shards among workers. Pure.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::num::NonZeroUsize;
 
-/// How shards are divided among workers. Each gets every shard of its own, and every worker that asks with the same manifest
-/// comes to the same division.
+/// How shards are divided among workers. Each shard goes to exactly one worker, and every process that computes the division from the
+/// same manifest gets the same result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Assignment {
-    /// Worker k of n gets the shards k, k + n, k + 2n and so on, in the order of their paths.
+    /// Worker k of n gets the shards k, k + n, k + 2n and so on, in the order of the manifest.
     #[default]
     RoundRobin,
-    /// The largest shards first, each to the worker that has the fewest bytes so far: no worker gets more than 4/3 of what the best
-    /// division would give the busiest one.
+    /// Assigns the largest shards first, each to the worker with the fewest bytes so far. No worker gets more than 4/3 of the bytes that
+    /// the best division would give its busiest worker.
     Balanced,
 }
 
 impl Assignment {
-    /// The positions of the shards that each worker gets, in their order, given the sizes of all.
+    /// Returns the positions of each worker's shards, ascending, given the sizes of all shards in bytes. The result has at most one entry
+    /// per shard: workers beyond that have no shards.
     #[must_use]
     pub fn divide(self, sizes: &[u64], n_workers: NonZeroUsize) -> Vec<Vec<usize>> {
-        // More than there are shards have nothing to do, and a claim of 2^60 workers costs nothing.
+        // Workers beyond the number of shards have nothing to do. Leaving them out makes a claim of 2^60 workers cost nothing.
         let n_busy = n_workers.get().min(sizes.len());
         let mut workers = vec![Vec::new(); n_busy];
         match self {
@@ -31,7 +32,7 @@ impl Assignment {
             }
             Self::Balanced => {
                 let mut positions: Vec<usize> = (0..sizes.len()).collect();
-                // Equal ones stay in their order.
+                // The sort is stable: shards of equal size stay in their order.
                 positions.sort_by_key(|&position| Reverse(sizes[position]));
                 let mut loads: BinaryHeap<_> = (0..n_busy).map(|worker| Reverse((0_u128, worker))).collect();
                 for position in positions {
@@ -88,7 +89,7 @@ mod tests {
             let workers = divide(Assignment::Balanced, &sizes, n_workers);
             let load = |positions: &Vec<usize>| positions.iter().map(|&position| sizes[position]).sum::<u64>();
             let busiest = workers.iter().map(load).max().unwrap();
-            // Every division there is.
+            // Tries every possible division.
             let best = (0..n_workers.pow(sizes.len() as u32)).map(|mut division| {
                 let mut loads = vec![0; n_workers];
                 for size in &sizes {

@@ -1,4 +1,4 @@
-//! A shard as a batch of tensors, and its rows as samples.
+//! A shard as a batch of tensors, and its samples (spec/dataset.md §2.1).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::error::DatasetError;
 use crate::manifest::Shard;
 use crate::sample_names::SampleNames;
 
-/// A shard: its tensors by name.
+/// An open shard: its tensors by name.
 #[derive(Clone, Debug)]
 pub struct Batch {
     shard: Shard,
@@ -24,13 +24,13 @@ impl Batch {
         Self { shard, reader, layouts }
     }
 
-    /// What the manifest says of it.
+    /// The shard's entry in the manifest.
     #[must_use]
     pub fn shard(&self) -> &Shard {
         &self.shard
     }
 
-    /// The file: its header, and the metadata that its writer left.
+    /// The reader of the file, with its header and the writer's metadata.
     #[must_use]
     pub fn reader(&self) -> &Reader {
         &self.reader
@@ -41,7 +41,7 @@ impl Batch {
         self.reader.names()
     }
 
-    /// The tensor of this name, over the mapped file; `None` where there is none.
+    /// Returns the tensor of this name, over the mapped file; `None` if the shard has no such tensor.
     ///
     /// # Errors
     /// [`DatasetError::Shard`].
@@ -58,12 +58,12 @@ impl Batch {
         self.names().filter_map(|name| self.get(name).transpose().map(|tensor| Ok((name, tensor?))))
     }
 
-    /// The samples: in batch mode the rows of all tensors; in key-value mode the tensors that share a name, of which there are fewer than
-    /// the manifest counts if the connector wrote several rows of one name. Nothing is copied out of a mapped file.
+    /// Returns the samples. In batch mode they are the rows of all tensors. In key-value mode they are the tensors that share a sample's
+    /// name; there are fewer of those than the manifest counts if the connector wrote several rows of one name. Nothing is copied out of
+    /// a mapped file.
     ///
     /// # Errors
-    /// [`DatasetError::Samples`] where the tensors are not as many samples as the manifest says;
-    /// [`DatasetError::Shard`].
+    /// [`DatasetError::Samples`] if the number of samples in the tensors differs from the manifest; [`DatasetError::Shard`].
     pub fn samples(&self) -> Result<impl Iterator<Item = Sample> + use<>, DatasetError> {
         let samples = self.check_samples()?;
         let mut tensors = Vec::with_capacity(self.names().len());
@@ -104,13 +104,13 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Its name, in key-value mode.
+    /// The name of the sample, in key-value mode.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// The columns and their tensors, in the order of the shard. A tensor without a separator in its name has the column `""`.
+    /// The columns and their tensors, in the order of the shard. A tensor whose name has no separator has the column `""`.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &RawTensor)> {
         self.tensors.iter().map(|(column, tensor)| (column.as_str(), tensor))
     }
@@ -138,7 +138,7 @@ impl Iterator for SampleIter {
     }
 }
 
-/// The rows of tensors that all have as many.
+/// Iterates over the rows of tensors that all have the same number of rows.
 struct Rows {
     tensors: Vec<(String, RawTensor)>,
     next: u64,
@@ -159,7 +159,7 @@ impl Iterator for Rows {
     }
 }
 
-/// A row of a tensor that has so many, over the same memory.
+/// Returns a row of a tensor, over the same memory; `None` if it has no such row.
 fn row(tensor: &RawTensor, position: usize) -> Option<RawTensor> {
     let (n_rows, shape) = tensor.shape().split_first()?;
     let n_bytes = tensor.bytes().len() / (*n_rows).max(1);

@@ -1,35 +1,35 @@
-//! What is wrong with a dataset.
+//! The findings of a verification: what is wrong with a dataset (spec/dataset.md §7).
 
 use std::fmt;
 
-/// The sort of a [`Finding`].
+/// The category of a [`Finding`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Category {
-    /// A shard that the manifest names is not there.
+    /// A shard of the manifest does not exist, or is not a file.
     Missing,
-    /// A shard that the manifest does not name.
+    /// A shard is not in the manifest.
     Extra,
     /// A shard is shorter than the manifest says.
     Truncated,
     /// A shard is longer than the manifest says.
     Altered,
-    /// A shard cannot be read, or is no safetensors file.
+    /// A shard cannot be read, or is not a safetensors file.
     Unreadable,
     /// A link leads out of the dataset's folder.
     Link,
-    /// A shard's tensors are not those of the manifest's schema.
+    /// The tensors of a shard differ from the manifest's schema.
     Schema,
-    /// A shard has not as many samples as the manifest says.
+    /// The number of samples in a shard differs from the manifest.
     Samples,
-    /// The index does not say what the shards say.
+    /// The index contradicts the shards.
     Index,
-    /// A writer was stopped before it was done, or is not done yet.
+    /// A writer was stopped before it was done, or is still running.
     Unfinished,
 }
 
 impl Category {
-    /// Its name, as in the output of programs.
+    /// The name of the category, as programs print it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -53,12 +53,12 @@ impl fmt::Display for Category {
     }
 }
 
-/// Something that is wrong with a dataset.
+/// One problem of a dataset.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
-    /// Its sort.
+    /// The category.
     pub category: Category,
-    /// The file, as a path below the dataset's folder.
+    /// The path of the file, relative to the dataset's folder.
     pub file: String,
     /// What is there, and what was expected.
     pub problem: String,

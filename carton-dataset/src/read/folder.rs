@@ -1,4 +1,5 @@
-//! The folder of a dataset: its manifest, and where its shards really are.
+//! The folder of a dataset: finds and opens its manifest and its shards. A shard may be a link only within the folders that
+//! spec/dataset.md §3.3 allows.
 
 use std::fs;
 use std::io;
@@ -10,35 +11,36 @@ use carton_tensor::safetensors::Reader;
 use crate::error::DatasetError;
 use crate::manifest::{MANIFEST_NAME, Manifest, ManifestError, Shard};
 
-/// Where the files of a dataset may be.
+/// The folders that contain the files of a dataset.
 #[derive(Clone, Debug)]
 pub(super) struct Folder {
-    /// As it is named.
+    /// The path of the folder, as it was given.
     pub(super) named: PathBuf,
-    /// The same without links, and the folder that the manifest really is in: caches keep files in one place and link to them.
+    /// The same path with links resolved, and the folder that really contains the manifest: caches keep files in one place and link to
+    /// them.
     real: [PathBuf; 2],
 }
 
-/// Where a shard is.
-pub(super) enum Found {
-    /// At this path, without links, and of this size.
+/// The result of looking for a shard.
+pub(super) enum ShardLocation {
+    /// A file: its path with links resolved, and its size in bytes.
     File(PathBuf, u64),
-    /// Nowhere.
+    /// There is nothing at the path.
     Missing,
-    /// Something else than a file.
+    /// Something other than a file.
     NoFile,
-    /// Behind a link that leads out of the folder.
+    /// A link that leads out of the folders.
     Outside,
 }
 
 impl Folder {
-    /// The folder at `path`, and the manifest in it.
+    /// Opens the folder at `path`, and reads its manifest.
     pub(super) fn open(path: &Path) -> Result<(Self, Manifest), DatasetError> {
         let manifest_path = path.join(MANIFEST_NAME);
         let io = |source| DatasetError::Io { path: manifest_path.clone(), source };
         let bytes = match FileBytes::open(&manifest_path) {
             Ok(bytes) => bytes,
-            // The folder may not be there, either, which is another matter.
+            // If the folder does not exist either, the IO error says so.
             Err(error) if error.kind() == io::ErrorKind::NotFound && path.is_dir() => {
                 return Err(DatasetError::NoManifest { folder: path.to_owned() });
             }
@@ -57,30 +59,30 @@ impl Folder {
     }
 
     /// Looks for a shard.
-    pub(super) fn find(&self, shard_path: &str) -> Result<Found, DatasetError> {
+    pub(super) fn find(&self, shard_path: &str) -> Result<ShardLocation, DatasetError> {
         let path = self.named.join(shard_path);
         let io = |source| DatasetError::Io { path: path.clone(), source };
         let real = match fs::canonicalize(&path) {
             Ok(real) => real,
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-                return Ok(Found::Missing);
+                return Ok(ShardLocation::Missing);
             }
             Err(error) => return Err(io(error)),
         };
         if !self.real.iter().any(|folder| real.starts_with(folder)) {
-            return Ok(Found::Outside);
+            return Ok(ShardLocation::Outside);
         }
         let metadata = fs::metadata(&real).map_err(io)?;
-        Ok(if metadata.is_file() { Found::File(real, metadata.len()) } else { Found::NoFile })
+        Ok(if metadata.is_file() { ShardLocation::File(real, metadata.len()) } else { ShardLocation::NoFile })
     }
 
-    /// Opens a shard that is as large as the manifest says.
+    /// Opens a shard, and checks that its size is that of the manifest.
     pub(super) fn read(&self, shard: &Shard, access: Access) -> Result<Reader, DatasetError> {
         let name = || self.named.join(&shard.shard_path).display().to_string();
         let path = match self.find(&shard.shard_path)? {
-            Found::File(path, _) => path,
-            Found::Missing | Found::NoFile => return Err(DatasetError::MissingShard { shard: name() }),
-            Found::Outside => return Err(DatasetError::ShardOutside { shard: name() }),
+            ShardLocation::File(path, _) => path,
+            ShardLocation::Missing | ShardLocation::NoFile => return Err(DatasetError::MissingShard { shard: name() }),
+            ShardLocation::Outside => return Err(DatasetError::ShardOutside { shard: name() }),
         };
         let bytes = access.bytes(&path).map_err(|source| DatasetError::Io { path: path.clone(), source })?;
         let (expected, found) = (shard.bytes, bytes.len());

@@ -1,7 +1,7 @@
-//! Datasets, read (spec/dataset.md): shard after shard, sample after sample, or one tensor by its name.
+//! Reads datasets (spec/dataset.md): shard by shard, sample by sample, or a single tensor by its name.
 //!
-//! A shard is opened when it is its turn, and its tensors are views of the mapped file. What the manifest says of a shard is
-//! checked when it is opened; [`verify`] checks all of them, and everything else that can be compared.
+//! A shard is opened when it is needed, and its tensors are views of the mapped file. Opening a shard checks its size against the
+//! manifest; [`verify`] checks all shards, and everything else that can be compared.
 
 mod assignment;
 mod batch;
@@ -30,10 +30,10 @@ use crate::error::DatasetError;
 use crate::index::{self, INDEX_NAME, IndexRow, TensorIndex};
 use crate::manifest::{Manifest, Shard};
 
-/// The shards that stay open for those who ask for tensors by name.
+/// The number of shards that are kept open for lookups of tensors by name.
 const KEPT_OPEN: usize = 64;
 
-/// An open dataset: its manifest was read, its shards are opened when they are needed. Any number of threads may read at once.
+/// An open dataset. Its manifest has been read; shards are opened when they are needed. Any number of threads may read at once.
 ///
 /// ```no_run
 /// use std::num::NonZeroUsize;
@@ -53,14 +53,14 @@ pub struct Dataset {
     layouts: Arc<SampleLayouts>,
     access: Access,
     index: OnceLock<TensorIndex>,
-    /// By position, the last one used at the end.
+    /// Open shards by position; the most recently used one is last.
     open: Mutex<VecDeque<(usize, Arc<Reader>)>>,
 }
 
 impl Dataset {
     /// Opens the dataset in the folder at `path`. Shards are mapped, and nothing is copied out of them.
     ///
-    /// For datasets that nobody writes to meanwhile: [`FileBytes::map`](carton_tensor::files::FileBytes::map) tells what happens
+    /// For datasets that are not written to meanwhile: [`FileBytes::map`](carton_tensor::files::FileBytes::map) describes what happens
     /// otherwise. Writers of this crate never touch a file that has its final name.
     ///
     /// # Errors
@@ -69,7 +69,7 @@ impl Dataset {
         Self::with_access(path.as_ref(), Access::Map)
     }
 
-    /// As [`open`](Self::open), with tensors copied out of the shards when they are read: for files that somebody may truncate.
+    /// As [`open`](Self::open), but copies tensors out of the shards when they are read: for files that another process may truncate.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -84,25 +84,25 @@ impl Dataset {
         Ok(Self { folder, manifest, layouts, access, index: OnceLock::new(), open: Mutex::default() })
     }
 
-    /// The folder, as it was named.
+    /// The folder's path, as it was given.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder.named
     }
 
-    /// What it says of itself.
+    /// The manifest.
     #[must_use]
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// All shards, in the order of their paths.
+    /// All shards, in the order of the manifest.
     #[must_use]
     pub fn shards(&self) -> Shards<'_> {
         Shards { dataset: self, positions: (0..self.manifest.shards().len()).collect() }
     }
 
-    /// The shards of worker `worker` of `n_workers`, counted from 0.
+    /// The shards of worker `worker` out of `n_workers`. Workers are counted from 0.
     ///
     /// # Errors
     /// [`DatasetError::Options`] if there is no such worker.
@@ -125,7 +125,7 @@ impl Dataset {
         self.shards().batches()
     }
 
-    /// The samples of one shard after another. Ends after the first error.
+    /// Yields the samples of one shard after another. Ends after the first error.
     pub fn samples(&self) -> impl Iterator<Item = Result<Sample, DatasetError>> {
         self.shards().samples()
     }
@@ -144,12 +144,12 @@ impl Dataset {
         Ok(Batch::new(shard.clone(), reader, Arc::clone(&self.layouts)))
     }
 
-    /// The tensor of this name: through the index, or where there is none through the headers of all shards, which are then read
-    /// once. `None` where no shard has it.
+    /// Returns the tensor of this name; `None` if no shard has it. Looks it up in the index, or, without an index, in the headers of all
+    /// shards, which are then read once.
     ///
     /// # Errors
-    /// [`DatasetError::Ambiguous`] where several shards have it, as in batch mode all do: ask the [batch](Self::batch).
-    /// [`DatasetError::IndexDisagrees`]; as [`batch`](Self::batch) and [`index`](Self::index).
+    /// [`DatasetError::Ambiguous`] if several shards have it, as all shards do in batch mode: use [`batch`](Self::batch) instead.
+    /// [`DatasetError::IndexDisagrees`] if index and shard differ. Also the errors of [`batch`](Self::batch) and [`index`](Self::index).
     pub fn get(&self, name: &str) -> Result<Option<RawTensor>, DatasetError> {
         let row = match self.index()?.find(name) {
             [] => return Ok(None),
@@ -175,15 +175,16 @@ impl Dataset {
         reader.read(name).map(Some).map_err(|source| DatasetError::shard(reader.place(), source))
     }
 
-    /// Which shards have which tensors: the index, or what the headers say where there is none. Read once, and then kept.
+    /// Returns the shards of each tensor: from the index, or from the headers of all shards if there is no index. Read once, and then
+    /// kept.
     ///
     /// # Errors
-    /// [`DatasetError::Index`], [`DatasetError::Input`]; without an index as [`batch`](Self::batch).
+    /// [`DatasetError::Index`], [`DatasetError::Input`]; without an index, the errors of [`batch`](Self::batch).
     pub fn index(&self) -> Result<&TensorIndex, DatasetError> {
         if let Some(index) = self.index.get() {
             return Ok(index);
         }
-        // Two threads may both read it; one of them is kept.
+        // Two threads may both read it; only one result is kept.
         let index = self.read_index()?;
         Ok(self.index.get_or_init(|| index))
     }
@@ -195,13 +196,13 @@ impl Dataset {
         }
         let mut rows: Vec<IndexRow> = Vec::new();
         for shard in self.manifest.shards() {
-            // Of a mapped file that is read once, the header alone is touched; reading it is the same and needs no map.
+            // Only the header is read, and only once, so a map would have no advantage.
             rows.extend(index::rows_of(&shard.shard_path, self.folder.read(shard, Access::Copy)?.header()));
         }
         Ok(TensorIndex::from_rows(rows))
     }
 
-    /// A shard that is asked for tensors by name.
+    /// Returns a shard for lookups by name, opened or from those that are kept open.
     fn reader(&self, position: usize) -> Result<Arc<Reader>, DatasetError> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = open.iter().position(|(kept, _)| *kept == position)

@@ -1,5 +1,5 @@
-//! How the samples of a shard lie in its tensors (spec/dataset.md §2.2 and §2.3): what the shard says, else what the manifest says, else
-//! what the names of all tensors of the dataset show.
+//! Decides how the samples of a shard lie in its tensors (spec/dataset.md §2.2 and §2.3): by the metadata of the shard, else by the
+//! manifest, else by the names of all tensors of the dataset.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,21 +13,21 @@ use crate::shard_metadata::{BATCH, KEY_VALUE, MODE_KEY, SAMPLES_KEY};
 /// How the samples of a shard lie in its tensors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Samples {
-    /// The first dimension of every tensor counts them.
+    /// Each row is a sample: the first dimension of every tensor is their number.
     Rows,
-    /// Each is the tensors of one name.
+    /// Each sample consists of the tensors that share its name.
     Named {
         names: Arc<SampleNames>,
-        /// Whether there may be fewer of them than were written, because the last one of a name counts.
+        /// Whether there may be fewer samples than the manifest counts, because only the last row of a name was kept.
         may_be_fewer: bool,
     },
 }
 
-/// What is known of the shards of a dataset that do not say how their samples lie.
+/// Infers the layout of shards whose metadata does not describe it.
 #[derive(Debug)]
 pub(super) struct SampleLayouts {
     manifest: Arc<Manifest>,
-    /// How the manifest's tensors are named. Looked for when a shard needs it.
+    /// How the manifest's tensors are named. Inferred when a shard first needs it.
     names: OnceLock<Option<Arc<SampleNames>>>,
 }
 
@@ -36,16 +36,16 @@ impl SampleLayouts {
         Self { manifest, names: OnceLock::new() }
     }
 
-    /// How the samples of this shard lie in it.
+    /// Returns how the samples of this shard lie in its tensors.
     ///
     /// # Errors
-    /// That its tensors are not as many samples as the manifest says, in words.
+    /// Returns as text that its tensors do not match the manifest's number of samples.
     pub(super) fn of(&self, header: &Header, samples_count: u64) -> Result<Samples, String> {
         let metadata = header.metadata();
         match metadata.get(MODE_KEY) {
             Some(BATCH) => return Ok(Samples::Rows),
             Some(KEY_VALUE) => {
-                let names = Arc::new(SampleNames::said_by(metadata));
+                let names = Arc::new(SampleNames::from_metadata(metadata));
                 return Ok(Samples::Named { names, may_be_fewer: false });
             }
             _ => {}
@@ -55,9 +55,9 @@ impl SampleLayouts {
         let names = match self.names() {
             Some(names) => names,
             None if is_rows() => return Ok(Samples::Rows),
-            // As many names before the last `__`, of samples that do not all have the same columns.
+            // Counts the names before the last `__`, for samples that do not all have the same columns.
             None => {
-                let names = Arc::new(SampleNames::said_by(metadata));
+                let names = Arc::new(SampleNames::from_metadata(metadata));
                 let samples = Samples::Named { names, may_be_fewer: false };
                 return check(header, samples_count, &samples).map(|()| samples).map_err(|_| neither(samples_count));
             }
@@ -67,7 +67,7 @@ impl SampleLayouts {
         }
         let found = names.count(header.names());
         let is_exact = found == samples_count;
-        // Every shard of batches has all columns.
+        // In batch mode every shard has all columns.
         let is_every_tensor = header.len() == self.manifest.schema().len();
         let is_batch_rather = is_every_tensor && !(found > 1 && names.has_distinct_separator());
         if is_exact && !(is_batch_rather && is_rows()) {
@@ -79,7 +79,7 @@ impl SampleLayouts {
         if found < samples_count { Ok(named(names)) } else { Err(neither(samples_count)) }
     }
 
-    /// How the names of the manifest's tensors are made of those of samples and columns, if they are.
+    /// Returns how the names of the manifest's tensors combine those of samples and columns; `None` if they do not.
     fn names(&self) -> Option<&Arc<SampleNames>> {
         let find = || match self.manifest.key_value() {
             Some(said) => Some(Arc::new(SampleNames::new(said.separator.clone(), said.columns.iter().cloned()))),
@@ -91,7 +91,7 @@ impl SampleLayouts {
         self.names.get_or_init(find).as_ref()
     }
 
-    /// Whether the tensors of the manifest could be columns, which have one number of rows.
+    /// Whether the tensors of the manifest could be columns of batches: all have the same number of rows.
     fn may_be_batches(&self) -> bool {
         let mut n_rows = self.manifest.schema().values().map(|tensor| tensor.shape.first());
         let first = n_rows.next().flatten();
@@ -103,7 +103,7 @@ fn neither(samples_count: u64) -> String {
     format!("its tensors are neither of {samples_count} rows nor of {samples_count} names")
 }
 
-/// Whether a shard has as many samples as it should.
+/// Checks that a shard has `samples_count` samples.
 pub(super) fn check(header: &Header, samples_count: u64, samples: &Samples) -> Result<(), String> {
     if let Some(said) = header.metadata().get(SAMPLES_KEY)
         && said.parse() != Ok(samples_count)

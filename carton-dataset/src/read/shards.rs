@@ -1,4 +1,4 @@
-//! Some of a dataset's shards, one after another.
+//! Iteration over some of a dataset's shards.
 
 use crate::error::DatasetError;
 use crate::manifest::Shard;
@@ -12,13 +12,13 @@ pub struct Shards<'d> {
 }
 
 impl<'d> Shards<'d> {
-    /// What the manifest says of them.
+    /// The entries of the shards in the manifest.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &'d Shard> + '_ {
         let shards = self.dataset.manifest().shards();
         self.positions.iter().filter_map(|&position| shards.get(position))
     }
 
-    /// Their number.
+    /// The number of shards.
     #[must_use]
     pub fn len(&self) -> usize {
         self.positions.len()
@@ -30,10 +30,10 @@ impl<'d> Shards<'d> {
         self.positions.is_empty()
     }
 
-    /// Their samples.
+    /// The number of samples in these shards.
     #[must_use]
     pub fn n_samples(&self) -> u64 {
-        // The sum of all was found to be a u64.
+        // Cannot overflow: the manifest was accepted because the sum over all shards fits in a `u64`.
         self.iter().map(|shard| shard.samples_count).sum()
     }
 
@@ -57,7 +57,7 @@ impl<'d> Shards<'d> {
     }
 }
 
-/// Ends with the first error: what would come after it is not even looked for.
+/// Ends after the first error, without asking the inner iterator again.
 struct UntilError<I>(Option<I>);
 
 impl<T, E, I: Iterator<Item = Result<T, E>>> Iterator for UntilError<I> {

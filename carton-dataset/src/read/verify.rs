@@ -1,4 +1,5 @@
-//! Everything that can be compared in a dataset: the manifest with the files, their headers and the index (spec/dataset.md §7).
+//! Compares everything that can be compared in a dataset: the manifest with the files, their headers and the index (spec/dataset.md §7).
+//! Differences are findings; an error means that there was nothing to compare with.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 
 use carton_tensor::safetensors::{Header, Reader, TensorInfo, dtype_name};
 
-use super::folder::{Access, Folder, Found};
+use super::folder::{Access, Folder, ShardLocation};
 use super::samples::{self, SampleLayouts, Samples};
 use super::{Category, Finding};
 use crate::error::DatasetError;
@@ -19,45 +20,45 @@ use crate::manifest::{Manifest, Shard, TensorSchema};
 use crate::shard_metadata::{BATCH, MODE_KEY};
 use crate::write::attempt::TASKS;
 
-/// The findings that are told one by one: where everything is wrong, nobody reads on.
+/// The largest number of findings that are listed. Further ones are only counted, because a longer list would not be read.
 const MOST_FINDINGS: usize = 1000;
 
-/// What is compared.
+/// The extent of a verification.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Checks {
-    /// Which files there are, and their sizes.
+    /// Compares the existence and sizes of files.
     Sizes,
-    /// Also every shard's header, and the index.
+    /// Also compares every shard's header, and the index.
     #[default]
     Headers,
 }
 
-/// How far a verification has come.
+/// The progress of a verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VerifyProgress {
-    /// Shards that were checked.
+    /// The number of shards checked so far.
     pub shards: u64,
-    /// All shards of the manifest.
+    /// The number of shards in the manifest.
     pub n_shards: u64,
 }
 
-/// What a verification found.
+/// The result of a verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Verification {
-    /// What is wrong, in the order of the shards; what concerns the whole dataset comes last.
+    /// The findings, in the order of the shards; those about the whole dataset come last.
     pub findings: Vec<Finding>,
-    /// How many more there are.
+    /// The number of findings that are not listed.
     pub n_omitted: u64,
-    /// The shards of the manifest.
+    /// The number of shards in the manifest.
     pub n_shards: u64,
-    /// The samples of the manifest.
+    /// The number of samples in the manifest.
     pub n_samples: u64,
 }
 
 impl Verification {
-    /// Whether nothing was found.
+    /// Whether there are no findings.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.findings.is_empty()
@@ -72,12 +73,12 @@ impl Verification {
     }
 }
 
-/// Compares what the manifest of the dataset at `path` says with what is there. `on_progress` is called before each shard, and may end
-/// the work.
+/// Compares the manifest of the dataset at `path` with the files. `on_progress` is called before each shard, where it may end the work by
+/// [`ControlFlow::Break`], and once at the end.
 ///
 /// # Errors
-/// [`DatasetError::NoManifest`], [`DatasetError::Manifest`] and [`DatasetError::Io`] where there is nothing to compare with;
-/// [`DatasetError::Interrupted`]. What is wrong with shards and index are findings.
+/// [`DatasetError::NoManifest`], [`DatasetError::Manifest`] and [`DatasetError::Io`] if the manifest or the folder cannot be read;
+/// [`DatasetError::Interrupted`]. Problems of shards and index are findings, not errors.
 pub fn verify(
     path: impl AsRef<Path>,
     checks: Checks,
@@ -142,7 +143,7 @@ pub fn verify(
     Ok(verification)
 }
 
-/// The path of a shard that is there and as large as it should be.
+/// Returns the path of a shard if it exists and has the expected size.
 fn check_file(
     folder: &Folder,
     shard: &Shard,
@@ -150,25 +151,27 @@ fn check_file(
 ) -> Result<Option<PathBuf>, DatasetError> {
     let (name, expected) = (&shard.shard_path, shard.bytes);
     match folder.find(name) {
-        Ok(Found::File(path, found)) if found == expected => return Ok(Some(path)),
-        Ok(Found::File(_, found)) => {
+        Ok(ShardLocation::File(path, found)) if found == expected => return Ok(Some(path)),
+        Ok(ShardLocation::File(_, found)) => {
             let category = if found < expected { Category::Truncated } else { Category::Altered };
             verification.add(category, name, format!("{found} bytes, expected {expected}"));
         }
-        Ok(Found::Missing) => verification.add(Category::Missing, name, "is not there"),
-        Ok(Found::NoFile) => verification.add(Category::Missing, name, "is no file"),
-        Ok(Found::Outside) => verification.add(Category::Link, name, "a link leads out of the dataset's folder"),
-        // Of one shard, such as one that nobody may read.
+        Ok(ShardLocation::Missing) => verification.add(Category::Missing, name, "is not there"),
+        Ok(ShardLocation::NoFile) => verification.add(Category::Missing, name, "is no file"),
+        Ok(ShardLocation::Outside) => {
+            verification.add(Category::Link, name, "a link leads out of the dataset's folder")
+        }
+        // Concerns one shard only, such as one without read permission.
         Err(DatasetError::Io { source, .. }) => verification.add(Category::Unreadable, name, source.to_string()),
         Err(error) => return Err(error),
     }
     Ok(None)
 }
 
-/// Whether the schema has what the shards have, and nothing else.
+/// Checks that schema and shards have the same tensors.
 struct SchemaCheck<'m> {
     schema: &'m BTreeMap<String, TensorSchema>,
-    /// For each tensor of the schema that was seen: none of its shards has the shape of the schema, but this one another.
+    /// Each tensor of the schema that some shard has. The value is a file and a problem if no shard so far has the shape of the schema.
     seen: BTreeMap<&'m str, Option<(String, String)>>,
     n_shards: usize,
     n_read: usize,
@@ -181,7 +184,7 @@ impl<'m> SchemaCheck<'m> {
 
     fn check(&mut self, file: &str, header: &Header, samples: &Samples, verification: &mut Verification) {
         self.n_read += 1;
-        // Of a shard that does not say so it is not certain that its rows should have a value of every column.
+        // Only shards whose metadata states batch mode are known to need a tensor for every column.
         if header.metadata().get(MODE_KEY) == Some(BATCH) {
             for name in self.schema.keys().filter(|name| header.get(name).is_none()) {
                 let problem = format!("tensor `{}` of the manifest's schema is missing", name.escape_debug());
@@ -215,7 +218,7 @@ impl<'m> SchemaCheck<'m> {
                     }
                     self.seen.insert(name, None);
                 }
-                // The schema has what one of the shards says: of a name that several have, another may have another shape.
+                // The schema has the entry of one shard; if several shards have the name, the others may differ in shape.
                 Samples::Named { .. } => {
                     if is_same {
                         self.seen.insert(name, None);
@@ -231,7 +234,7 @@ impl<'m> SchemaCheck<'m> {
         for (file, problem) in self.seen.values().flatten() {
             verification.add(Category::Schema, file, problem.clone());
         }
-        // A shard that could not be read may have them.
+        // A shard that could not be read may have the missing tensors.
         if self.n_read < self.n_shards {
             return;
         }
@@ -246,14 +249,14 @@ fn same_shape(found: &[usize], expected: &[u64]) -> bool {
     found.iter().map(|&size| size as u64).eq(expected.iter().copied())
 }
 
-/// Whether the index has a row for each tensor of the shards, and no other.
+/// Checks that the index has a row for each tensor of the shards, and no other rows.
 struct IndexCheck {
-    /// The rows of each shard that was not checked yet.
+    /// The rows of shards that have not been checked yet.
     rows: BTreeMap<String, Vec<IndexRow>>,
 }
 
 impl IndexCheck {
-    /// `None` if there is no index, or none that can be read.
+    /// Reads the index. Returns `None` if there is no index, or if it cannot be read, which is a finding.
     fn open(folder: &Folder, verification: &mut Verification) -> Option<Self> {
         let path = folder.named.join(INDEX_NAME);
         if let Err(error) = fs::metadata(&path)
@@ -299,7 +302,8 @@ impl IndexCheck {
         }
     }
 
-    /// What is left are shards that are not there or could not be read, which was told, and files that are no shards.
+    /// Reports the rows of files that are not shards. The other rows left belong to shards that are missing or could not be read, which
+    /// has been reported.
     fn finish(self, manifest: &Manifest, verification: &mut Verification) {
         let shards: BTreeSet<&str> = manifest.shards().iter().map(|shard| shard.shard_path.as_str()).collect();
         for (file, rows) in self.rows.iter().filter(|(file, _)| !shards.contains(file.as_str())) {
@@ -309,7 +313,7 @@ impl IndexCheck {
     }
 }
 
-/// Whether a row of the index says what the shard says.
+/// Checks that a row of the index agrees with the tensor of the shard.
 pub(super) fn check_row(row: &IndexRow, tensor: &TensorInfo<'_>) -> Result<(), String> {
     let dtype = dtype_name(tensor.dtype).unwrap_or_default();
     if *row.dtype != *dtype {
@@ -321,7 +325,7 @@ pub(super) fn check_row(row: &IndexRow, tensor: &TensorInfo<'_>) -> Result<(), S
     Ok(())
 }
 
-/// Shards that the manifest does not name, in the folders where it has shards, and what writers left behind.
+/// Looks for shards that are not in the manifest, in the folders where the manifest has shards, and for what writers left behind.
 fn find_others(folder: &Folder, manifest: &Manifest, verification: &mut Verification) -> Result<(), DatasetError> {
     let shards: BTreeSet<&str> = manifest.shards().iter().map(|shard| shard.shard_path.as_str()).collect();
     let below = shards.iter().filter_map(|path| path.rsplit_once('/')).map(|(below, _)| format!("{below}/"));
@@ -332,7 +336,7 @@ fn find_others(folder: &Folder, manifest: &Manifest, verification: &mut Verifica
         let io = |source| DatasetError::Io { path: path.clone(), source };
         let entries = match fs::read_dir(&path) {
             Ok(entries) => entries,
-            // Then its shards are not there either, which was told.
+            // The shards of that folder are missing, too, which has been reported.
             Err(_) if !below.is_empty() => continue,
             Err(error) => return Err(io(error)),
         };
@@ -353,7 +357,7 @@ fn find_others(folder: &Folder, manifest: &Manifest, verification: &mut Verifica
     Ok(())
 }
 
-/// An error with its causes.
+/// Formats an error and its chain of causes.
 fn chain(error: &(dyn Error + 'static)) -> String {
     let causes = std::iter::successors(Some(error), |&error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")

@@ -1,5 +1,5 @@
-//! The folder of one attempt at a task (spec/dataset.md §5.1): shards go there first, and count once the attempt has said what it
-//! wrote.
+//! The folder of one attempt at a task (spec/dataset.md §5.1). Shards are first written there, and the attempt counts once its report is
+//! written.
 //!
 //! ```text
 //! dataset/_tasks/00003-550e8400-e29b-41d4-a716-446655440000/
@@ -20,12 +20,12 @@ use crate::manifest::MANIFEST_NAME;
 use crate::part_name::PartName;
 use crate::report::TaskReport;
 
-/// Where attempts are, below the folder of a dataset.
+/// The folder of all attempts, in the dataset's folder.
 pub(crate) const TASKS: &str = "_tasks";
-/// What an attempt says when it is done.
+/// The file name of an attempt's report.
 pub(super) const REPORT: &str = "task.json";
 
-/// An attempt under way. Dropped unfinished, it removes what it wrote.
+/// An attempt in progress. If it is dropped unfinished, it removes what it wrote.
 #[derive(Debug)]
 pub(super) struct Attempt {
     /// The folder of the dataset.
@@ -39,8 +39,8 @@ impl Attempt {
     /// Begins an attempt.
     ///
     /// # Errors
-    /// [`DatasetError::Exists`] where there is a dataset already, unless it is to be replaced; [`DatasetError::Attempts`] while
-    /// others are committed; [`DatasetError::Io`].
+    /// [`DatasetError::Exists`] if the folder already contains a dataset and `overwrite` is false; [`DatasetError::Attempts`] while other
+    /// attempts are being committed; [`DatasetError::Io`].
     pub(super) fn create(dataset: &Path, task: u32, overwrite: bool) -> Result<Self, DatasetError> {
         let check = || {
             if !overwrite && dataset.join(MANIFEST_NAME).symlink_metadata().is_ok() {
@@ -64,12 +64,13 @@ impl Attempt {
             }
             match fs::create_dir(&folder) {
                 Ok(()) => break,
-                // Another attempt was the last one and has removed the folder of all.
+                // Another attempt has removed the folder of all attempts, because it was the last one in it.
                 Err(error) if error.kind() == io::ErrorKind::NotFound && dataset.is_dir() => {}
                 Err(error) => return Err(io_error(&folder)(error)),
             }
         }
-        // The tasks may have been committed since: an attempt that begins too late leaves nothing beside a dataset.
+        // Checks again, because the tasks may have been committed meanwhile: an attempt that begins too late must leave nothing beside a
+        // dataset.
         check()?;
         Ok(attempt)
     }
@@ -87,12 +88,12 @@ impl Attempt {
         folder(&self.dataset, self.task, self.id)
     }
 
-    /// What the shard of this number is called.
+    /// The name of the shard with this number.
     pub(super) fn part_name(&self, shard: u32) -> PartName {
         PartName { task: self.task, shard, attempt: self.id }
     }
 
-    /// Says what was written. From now on the attempt counts.
+    /// Writes the report. From then on the attempt counts.
     pub(super) fn finish(mut self, report: &TaskReport) -> Result<(), DatasetError> {
         let path = self.folder().join(REPORT);
         let json = serde_json::to_vec_pretty(report).map_err(|source| io_error(&path)(source.into()))?;
@@ -105,7 +106,7 @@ impl Attempt {
 impl Drop for Attempt {
     fn drop(&mut self) {
         if !self.is_finished {
-            // What cannot be removed is below `_tasks`, without a report, and so is no part of any dataset.
+            // Files that cannot be removed stay below `_tasks` without a report, and so are part of no dataset.
             let _ = fs::remove_dir_all(self.folder());
             let _ = fs::remove_dir(self.dataset.join(TASKS));
         }
@@ -117,7 +118,7 @@ pub(super) fn folder(dataset: &Path, task: u32, attempt: Uuid) -> PathBuf {
     dataset.join(TASKS).join(format!("{task:05}-{}", attempt.hyphenated()))
 }
 
-/// Writes a file that has its name only when it is complete, in place of one that has it already.
+/// Writes a file that gets its name only when it is complete. Replaces an existing file.
 pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), DatasetError> {
     let temporary = temporary(path);
     let written = fs::write(&temporary, bytes).and_then(|()| fs::rename(&temporary, path));
@@ -127,7 +128,7 @@ pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), DatasetError>
     })
 }
 
-/// A name next to the final one, for as long as a file is incomplete. No two processes use the same.
+/// A temporary name in the same folder, for a file that is not complete. No two processes use the same one.
 pub(super) fn temporary(path: &Path) -> PathBuf {
     let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     path.with_file_name(format!(".{name}.{}.partial", Uuid::new_v4().simple()))

@@ -1,4 +1,4 @@
-//! Batch mode: so many rows make a shard, a tensor of each column (spec/dataset.md §4.3).
+//! Batch mode: a fixed number of rows makes a shard, with one tensor per column (spec/dataset.md §4.3).
 
 use std::collections::VecDeque;
 
@@ -13,20 +13,20 @@ use crate::column::{Column, Run, without_the_rest};
 use crate::error::{ColumnProblem, DatasetError};
 use crate::shard_metadata::BATCH;
 
-/// Rows that are no shard yet.
+/// Rows that are not in a shard yet.
 #[derive(Debug)]
 pub(super) struct Pending {
     columns: Vec<PendingColumn>,
     n_rows: usize,
 }
 
-/// The values of a column that are in no shard yet.
+/// The values of a column that are not in a shard yet.
 #[derive(Debug)]
 struct PendingColumn {
     name: String,
-    /// The dtype and shape of all rows of the task, once there was one.
+    /// The dtype and shape of all rows of the task, known from the first row on.
     sample: Option<Sample>,
-    /// The bytes of the rows, one after another: slices of the record batches' memory.
+    /// The bytes of the rows, one after another: slices of the memory of record batches.
     bytes: VecDeque<Buffer>,
 }
 
@@ -47,7 +47,7 @@ impl Pending {
         self.n_rows
     }
 
-    /// Adds the values of the column at `position`, of rows from the `first_row`th on; those of all columns are added before
+    /// Adds the values of the column at `position`, for rows from the `first_row`th on. The values of all columns are added before
     /// [`add_rows`](Self::add_rows).
     pub(super) fn push(
         &mut self,
@@ -79,19 +79,19 @@ impl Pending {
         Ok(())
     }
 
-    /// Counts rows whose values were added.
+    /// Counts rows whose values have been added.
     pub(super) fn add_rows(&mut self, n_rows: usize) {
         self.n_rows += n_rows;
     }
 
-    /// Lets go of memory of record batches of which little is needed.
+    /// Releases the memory of record batches of which only a small part is still needed.
     pub(super) fn settle(&mut self) {
         for bytes in self.columns.iter_mut().filter_map(|column| column.bytes.back_mut()) {
             *bytes = without_the_rest(bytes);
         }
     }
 
-    /// Writes the first `n_rows` rows as a shard, with rows of zeros up to `padded` in all.
+    /// Writes the first `n_rows` rows as a shard, padded with rows of zeros to `padded` rows.
     pub(super) fn write_shard(
         &mut self,
         n_rows: usize,
@@ -114,7 +114,7 @@ impl Pending {
             let Some(column) = self.columns.get_mut(position) else { continue };
             let Some(n_bytes) = column.sample.as_ref().map(|sample| sample.n_bytes) else { continue };
             column.take(n_rows * n_bytes, |name, bytes| file.write(name, bytes, meter))?;
-            // The layout has such a tensor, so its bytes can be counted.
+            // Cannot overflow: the layout has a tensor of this size.
             write_zeros((padded - n_rows) * n_bytes, |bytes| file.write(&column.name, bytes, meter))?;
         }
         self.n_rows -= n_rows;
@@ -123,7 +123,7 @@ impl Pending {
 }
 
 impl PendingColumn {
-    /// Hands out the first `n_bytes` in pieces, as they lie in memory, and forgets them.
+    /// Passes the first `n_bytes` to `write`, in pieces as they lie in memory, and drops them.
     fn take(
         &mut self,
         mut n_bytes: usize,

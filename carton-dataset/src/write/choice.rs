@@ -1,4 +1,5 @@
-//! Which attempts count (spec/dataset.md §5.2): one of each task, of those that have said what they wrote.
+//! Chooses the attempts that a commit uses (spec/dataset.md §5.2): one complete attempt of each task. An attempt is complete if it has a
+//! report.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,22 +14,22 @@ use crate::error::DatasetError;
 use crate::part_name::PartName;
 use crate::report::TaskReport;
 
-/// The attempts that there are, by task: with their reports, if they are complete.
-pub(super) type Found = BTreeMap<u32, BTreeMap<Uuid, Option<TaskReport>>>;
+/// All attempts by task and id, with their reports if they are complete.
+pub(super) type AttemptsByTask = BTreeMap<u32, BTreeMap<Uuid, Option<TaskReport>>>;
 
-/// The attempts below a dataset's folder, with what they say.
+/// Finds the attempts below a dataset's folder, and reads their reports.
 ///
 /// # Errors
-/// [`DatasetError::Staging`] for a report that is not as we write them or does not go with the files, [`DatasetError::Io`].
-pub(super) fn find(dataset: &Path) -> Result<Found, DatasetError> {
-    let mut found = Found::new();
+/// [`DatasetError::Staging`] for a report that is invalid or contradicts the files; [`DatasetError::Io`].
+pub(super) fn find(dataset: &Path) -> Result<AttemptsByTask, DatasetError> {
+    let mut found = AttemptsByTask::new();
     for (task, attempt) in attempts(dataset)? {
         found.entry(task).or_default().insert(attempt, report(dataset, task, attempt)?);
     }
     Ok(found)
 }
 
-/// The attempts below a dataset's folder: task and id.
+/// Lists the attempts below a dataset's folder: task and id.
 ///
 /// # Errors
 /// [`DatasetError::Io`].
@@ -47,14 +48,14 @@ pub(super) fn attempts(dataset: &Path) -> Result<Vec<(u32, Uuid)>, DatasetError>
     Ok(attempts)
 }
 
-/// Takes a task's number and an attempt's id from the name of its folder.
+/// Parses a task's number and an attempt's id from the name of its folder.
 fn parse_folder(name: &str) -> Option<(u32, Uuid)> {
     let (task, attempt) = name.split_once('-')?;
     let (task, attempt) = (task.parse().ok()?, Uuid::try_parse(attempt).ok()?);
     (format!("{task:05}-{}", attempt.hyphenated()) == name).then_some((task, attempt))
 }
 
-/// What an attempt said, compared with what is there; `None` where it has said nothing.
+/// Reads the report of an attempt and compares it with the files; `None` if there is no report.
 fn report(dataset: &Path, task: u32, attempt: Uuid) -> Result<Option<TaskReport>, DatasetError> {
     let folder = folder(dataset, task, attempt);
     let path = folder.join(REPORT);
@@ -78,17 +79,21 @@ fn report(dataset: &Path, task: u32, attempt: Uuid) -> Result<Option<TaskReport>
     Ok(Some(report))
 }
 
-/// One complete attempt of each task: of those that are named, or, if there is no doubt about them, of all. Pure.
+/// Chooses one complete attempt of each task: among the named ones, or, if none are named and the choice is clear, among all. Pure.
 ///
 /// # Errors
-/// What keeps them from being a dataset, in words.
-pub(super) fn choose(found: Found, named: Option<&[Uuid]>, n_tasks: Option<u32>) -> Result<Vec<TaskReport>, String> {
+/// Returns as text why they cannot become a dataset.
+pub(super) fn choose(
+    found: AttemptsByTask,
+    named: Option<&[Uuid]>,
+    n_tasks: Option<u32>,
+) -> Result<Vec<TaskReport>, String> {
     let chosen = match named {
         Some(named) => of_names(found, named)?,
         None => of_one_job(found)?,
     };
     let last = chosen.iter().map(|report| report.task).max().unwrap_or(0);
-    // Who names attempts may leave out tasks, unless it is said how many there are.
+    // A caller that names attempts may leave out tasks, unless it gives their number.
     let expected = n_tasks.or((named.is_none()).then_some(last.saturating_add(1)));
     if let Some(expected) = expected {
         let tasks: BTreeSet<u32> = chosen.iter().map(|report| report.task).collect();
@@ -102,8 +107,8 @@ pub(super) fn choose(found: Found, named: Option<&[Uuid]>, n_tasks: Option<u32>)
     Ok(chosen)
 }
 
-/// All tasks, where every attempt that is complete is of one job.
-fn of_one_job(found: Found) -> Result<Vec<TaskReport>, String> {
+/// Chooses an attempt of every task, provided that all complete attempts belong to one job.
+fn of_one_job(found: AttemptsByTask) -> Result<Vec<TaskReport>, String> {
     let mut chosen: Vec<TaskReport> = Vec::new();
     for (task, attempts) in found {
         let n_attempts = attempts.len();
@@ -118,7 +123,7 @@ fn of_one_job(found: Found) -> Result<Vec<TaskReport>, String> {
             return Err(format!("attempts {one} and {another} are of different jobs: name those that count"));
         }
         if ids.len() > 1 && !is_one_job {
-            // Of which jobs they are, nobody said.
+            // The reports do not name their jobs.
             return Err(format!(
                 "task {task} was written more than once, by attempts {}: name those that count",
                 ids.join(", ")
@@ -129,7 +134,7 @@ fn of_one_job(found: Found) -> Result<Vec<TaskReport>, String> {
     Ok(chosen)
 }
 
-fn of_names(found: Found, named: &[Uuid]) -> Result<Vec<TaskReport>, String> {
+fn of_names(found: AttemptsByTask, named: &[Uuid]) -> Result<Vec<TaskReport>, String> {
     let mut missing: BTreeSet<Uuid> = named.iter().copied().collect();
     let mut chosen: Vec<TaskReport> = Vec::new();
     for (task, attempts) in found {

@@ -1,4 +1,4 @@
-//! Which columns are written, and under which names. Pure.
+//! Chooses the columns to write, and checks their names (spec/dataset.md §4.2, §4.4). Pure.
 
 use std::collections::BTreeSet;
 
@@ -9,23 +9,23 @@ use crate::error::{ColumnProblem, DatasetError};
 use crate::options::{Mode, WriteOptions, check_separator};
 use crate::sample_names::is_confusable;
 
-/// A column that is written, and where it is in the record batches.
+/// A column to write, and its position in the record batches.
 #[derive(Clone, Debug)]
 pub(super) struct Chosen {
     pub(super) position: usize,
     pub(super) column: Column,
 }
 
-/// What is written of the columns of a schema.
+/// The columns of a schema that are written.
 #[derive(Clone, Debug)]
 pub(super) struct Columns {
     pub(super) chosen: Vec<Chosen>,
-    /// Where the names of the rows are, in key-value mode.
+    /// The position of the column that names the rows, in key-value mode.
     pub(super) names: Option<usize>,
 }
 
 impl Columns {
-    /// Chooses columns as the options say.
+    /// Chooses the columns that the options name.
     pub(super) fn choose(schema: &Schema, options: &WriteOptions) -> Result<Self, DatasetError> {
         let name_column = match &options.mode {
             Mode::Batch { .. } => None,
@@ -68,7 +68,7 @@ impl Columns {
     }
 }
 
-/// What tensors can be called: any text without control characters, but what headers keep for their own.
+/// Checks the name of a tensor: any text is allowed, except the empty one, control characters and `__metadata__`, which headers reserve.
 pub(super) fn check_name(name: &str) -> Result<(), ColumnProblem> {
     if name.is_empty() || name == "__metadata__" || name.contains(char::is_control) {
         Err(ColumnProblem::Name(name.escape_debug().to_string()))
@@ -102,7 +102,7 @@ fn check_names(schema: &Schema, position: usize) -> Result<(), DatasetError> {
     }
 }
 
-/// No two rows of different names may make the same tensor: `a__b` with `c`, and `a` with `b__c`.
+/// Refuses columns with which two rows of different names could make the same tensor name: `a__b` with `c`, and `a` with `b__c`.
 fn check_names_are_unambiguous(chosen: &[Chosen], separator: &str) -> Result<(), DatasetError> {
     check_separator(separator).map_err(DatasetError::Options)?;
     for long in chosen {

@@ -1,8 +1,8 @@
-//! The attempts of all tasks become a dataset (spec/dataset.md §5.2).
+//! Commits: makes a dataset of the attempts at all tasks (spec/dataset.md §5.2).
 //!
-//! All that can be wrong with them is found out first, and the index is written, below `_tasks`. Then it is recorded what is
-//! done; from there on every step can be done again by whoever comes after a commit that was killed: shards move to their
-//! places, the manifest appears, and `_tasks` goes. At every moment the folder has a whole dataset, the old or the new one, or no
+//! A commit first checks the attempts for all problems, and writes the index below `_tasks`. Then it records what it is going to do. From
+//! there on every step can be repeated, so that a later commit can finish one that was killed: it moves the shards to their places,
+//! publishes the manifest, and removes `_tasks`. At every moment the folder has a complete dataset, the old or the new one, or no
 //! manifest. Commits of one folder take turns.
 
 use std::borrow::Cow;
@@ -27,15 +27,15 @@ use crate::manifest::{MANIFEST_NAME, Manifest, Shard};
 use crate::part_name::PartName;
 use crate::report::TaskReport;
 
-/// Makes a dataset of what [`TaskWriter`](crate::TaskWriter)s have written into `folder`, and removes all attempts, those that do
-/// not count among them.
+/// Makes a dataset of the attempts that [`TaskWriter`](crate::TaskWriter)s have written into `folder`, and removes all attempts,
+/// including those that do not count. Returns the manifest.
 ///
-/// May be called again after it was killed or failed: what was begun is finished in the same way. Several at once take turns.
-/// Called again with the same attempts, by name, after it succeeded, it gives the same manifest.
+/// May be called again after it was killed or has failed: a commit that had begun is finished as it was recorded. Concurrent calls take
+/// turns. Called again with the same named attempts after it succeeded, it returns the same manifest.
 ///
 /// # Errors
-/// [`DatasetError::Exists`] where there is a dataset already, unless it is to be replaced; [`DatasetError::Attempts`] where it is in
-/// doubt what the tasks have written, where one has no complete attempt, and for shards that belong to none;
+/// [`DatasetError::Exists`] if the folder already contains a dataset and the options do not say `overwrite`; [`DatasetError::Attempts`]
+/// if it is unclear which attempts count, if a task has no complete attempt, and for shards in the folder that belong to no attempt;
 /// [`DatasetError::Staging`]; [`DatasetError::Index`]; [`DatasetError::Io`]; [`DatasetError::Interrupted`].
 pub fn commit(folder: &Path, options: &CommitOptions) -> Result<Manifest, DatasetError> {
     if options.attempts.as_ref().is_some_and(Vec::is_empty) {
@@ -60,10 +60,10 @@ pub fn commit(folder: &Path, options: &CommitOptions) -> Result<Manifest, Datase
     carry_out(folder, &record, &[])
 }
 
-/// Removes attempts whose job has failed, so that none of them becomes part of a dataset.
+/// Removes attempts, such as those of a failed job, so that none of them becomes part of a dataset.
 ///
 /// # Errors
-/// [`DatasetError::Attempts`] for an attempt that a commit has begun with; [`DatasetError::Io`].
+/// [`DatasetError::Attempts`] for an attempt that is part of a commit in progress; [`DatasetError::Io`].
 pub fn abort(folder: &Path, attempts: &[Uuid]) -> Result<(), DatasetError> {
     let _lock = CommitLock::take(folder, || Ok(()))?;
     let record = CommitRecord::read(folder)?;
@@ -80,7 +80,7 @@ pub fn abort(folder: &Path, attempts: &[Uuid]) -> Result<(), DatasetError> {
     Ok(())
 }
 
-/// The dataset, if it is made of the attempts that are named and of no others, and has the index that is asked for.
+/// Returns the manifest in the folder if it consists of exactly the named attempts and has an index if one is requested.
 pub(super) fn done(folder: &Path, options: &CommitOptions) -> Result<Option<Manifest>, DatasetError> {
     let Some(named) = &options.attempts else { return Ok(None) };
     let Some(json) = commit_record::read_capped(&folder.join(MANIFEST_NAME))? else { return Ok(None) };
@@ -91,7 +91,7 @@ pub(super) fn done(folder: &Path, options: &CommitOptions) -> Result<Option<Mani
     Ok((is_made_of_them && has_index).then_some(manifest))
 }
 
-/// Finds out what a commit has to do, and all that could keep it from being done.
+/// Determines what a commit has to do, and checks for everything that could prevent it.
 fn prepare(folder: &Path, options: &CommitOptions) -> Result<CommitRecord, DatasetError> {
     let place = folder.join(MANIFEST_NAME);
     if place.symlink_metadata().is_ok() && !options.overwrite {
@@ -118,7 +118,7 @@ fn prepare(folder: &Path, options: &CommitOptions) -> Result<CommitRecord, Datas
     Ok(CommitRecord::new(attempts, &manifest, index, replaced))
 }
 
-/// The shards of the dataset that is replaced; none where there is none that can be read.
+/// Returns the shards of the dataset that is replaced; none if there is no manifest, or if it cannot be parsed.
 fn old_shards(place: &Path) -> Result<Vec<String>, DatasetError> {
     let old = commit_record::read_capped(place)?.and_then(|json| Manifest::parse(&json).ok());
     Ok(old.iter().flat_map(|manifest| manifest.shards()).map(|shard| shard.shard_path.clone()).collect())
@@ -128,7 +128,7 @@ fn attempt_of(shard: &Shard) -> Option<Uuid> {
     PartName::parse(&shard.shard_path).map(|part| part.attempt)
 }
 
-/// The shards that lie in the folder itself.
+/// Lists the shards that are directly in the folder.
 pub(super) fn parts_in(folder: &Path) -> Result<Vec<PartName>, DatasetError> {
     let mut parts = Vec::new();
     for entry in fs::read_dir(folder).map_err(io_error(folder))? {
@@ -139,7 +139,7 @@ pub(super) fn parts_in(folder: &Path) -> Result<Vec<PartName>, DatasetError> {
     Ok(parts)
 }
 
-/// The manifest of what attempts have written. Of a tensor in several shards the first one's entry is taken.
+/// Makes the manifest of the chosen attempts. A tensor that several shards have gets the entry of the first one.
 fn manifest_of(reports: &[TaskReport], folder: &Path) -> Result<Manifest, DatasetError> {
     let differ = |problem| DatasetError::Attempts { folder: folder.to_owned(), problem };
     let mut gathered = GatheredSchema::default();
@@ -148,7 +148,7 @@ fn manifest_of(reports: &[TaskReport], folder: &Path) -> Result<Manifest, Datase
         if let Some(first) = reports.first().filter(|first| first.mode != report.mode) {
             return Err(differ(format!("tasks {} and {task} have written in different modes", first.task)));
         }
-        // A task without rows has no columns either.
+        // A task without rows has no shards, and so no columns to compare.
         if report.shards.is_empty() {
             continue;
         }
@@ -164,7 +164,7 @@ fn manifest_of(reports: &[TaskReport], folder: &Path) -> Result<Manifest, Datase
     Ok(manifest)
 }
 
-/// Writes the index below `_tasks`, and says what it is called there.
+/// Writes the index below `_tasks`, and returns its name there.
 fn write_index(
     dataset: &Path,
     reports: &[TaskReport],
@@ -184,18 +184,18 @@ fn write_index(
     Ok(name)
 }
 
-/// The tensors of a shard, by its header.
+/// Returns the rows of the index for a shard, from its header.
 fn index_rows(folder: &Path, shard_path: &str) -> Result<Vec<index::IndexRow>, DatasetError> {
     let reader = open_shard(folder, shard_path)?;
     Ok(index::rows_of(shard_path, reader.header()).collect())
 }
 
-/// Opens a shard, of which the header is read and compared with the file's length.
+/// Opens a shard: reads its header and compares it with the file's length.
 pub(super) fn open_shard(folder: &Path, shard_path: &str) -> Result<Reader, DatasetError> {
     Reader::open(folder.join(shard_path)).map_err(|source| DatasetError::shard(shard_path, source))
 }
 
-/// Does what was recorded, as far as it is not done yet, and removes all attempts but those to `keep`.
+/// Carries out a record, as far as that has not been done yet, and removes all attempts except those in `keep`.
 fn carry_out(dataset: &Path, record: &CommitRecord, keep: &[Uuid]) -> Result<Manifest, DatasetError> {
     let place = dataset.join(MANIFEST_NAME);
     let manifest = record.manifest(&place)?;
@@ -212,23 +212,23 @@ fn carry_out(dataset: &Path, record: &CommitRecord, keep: &[Uuid]) -> Result<Man
     for path in record.replaced.iter().flatten() {
         remove_shard(dataset, path)?;
     }
-    // What cannot be removed does the dataset no harm, and is passed over.
+    // Attempts that cannot be removed do the dataset no harm, and are ignored.
     for (task, attempt) in choice::attempts(dataset)? {
         if record.attempts.contains(&attempt) || !keep.contains(&attempt) {
             remove_attempt(dataset, task, attempt);
         }
     }
-    // The record last: without it nobody would go on here, and other attempts may begin.
+    // The record is removed last: without it no later commit would continue here, and other attempts may begin.
     let record = dataset.join(TASKS).join(RECORD);
     fs::remove_file(&record).map_err(io_error(&record))?;
     Ok(manifest)
 }
 
-/// Gives a shard its place, unless it is there.
+/// Moves a shard to its place, unless it is there already.
 fn put(staged: &Path, path: &Path, n_bytes: u64) -> Result<(), DatasetError> {
     match fs::rename(staged, path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            // Moved by a commit that was killed.
+            // A commit that was killed may have moved it.
             let found = fs::symlink_metadata(path).map_err(|_| io_error(staged)(error))?;
             if found.len() == n_bytes {
                 return Ok(());
@@ -240,7 +240,7 @@ fn put(staged: &Path, path: &Path, n_bytes: u64) -> Result<(), DatasetError> {
     }
 }
 
-/// Removes a shard of a dataset that was replaced, if it is a file below the dataset's folder, and no link leads there.
+/// Removes a shard of a replaced dataset, if it is a file in a folder that is really below the dataset's folder.
 fn remove_shard(dataset: &Path, shard_path: &str) -> Result<(), DatasetError> {
     let path = dataset.join(shard_path);
     let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
@@ -251,9 +251,9 @@ fn remove_shard(dataset: &Path, shard_path: &str) -> Result<(), DatasetError> {
     Ok(())
 }
 
-/// Removes an attempt, as far as it can be.
+/// Removes an attempt, as far as possible.
 pub(super) fn remove_attempt(dataset: &Path, task: u32, attempt: Uuid) {
-    // Who still writes there can make no more files once the folder has another name.
+    // A process that still writes there can create no more files once the folder has been renamed.
     let doomed = dataset.join(TASKS).join(format!(".removed-{}", Uuid::new_v4().simple()));
     if fs::rename(folder(dataset, task, attempt), &doomed).is_ok() {
         let _ = remove(&doomed);

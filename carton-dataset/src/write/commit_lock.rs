@@ -1,4 +1,4 @@
-//! Commits of one folder take turns.
+//! The lock by which commits of one folder take turns (spec/dataset.md §5.2).
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -10,25 +10,25 @@ use super::attempt::{TASKS, io_error};
 use super::publish::remove;
 use crate::error::DatasetError;
 
-/// The file that is locked, below `_tasks`, with which it goes.
+/// The name of the locked file in `_tasks`. It is removed together with `_tasks`.
 const LOCK: &str = "commit.lock";
 
-/// How long a commit sleeps before it looks again whether its turn has come.
+/// The time between two attempts to take the lock.
 const BETWEEN_TRIES: Duration = Duration::from_millis(10);
 
-/// Held by the commit whose turn it is. Dropped, it removes `_tasks` if nothing is left there.
+/// The lock, held by the commit whose turn it is. When dropped, it removes `_tasks` if nothing else is left there.
 #[derive(Debug)]
 pub(super) struct CommitLock {
     dataset: PathBuf,
-    /// None where no tasks have written, so that nothing is to be done in turns.
+    /// `None` if there is no `_tasks`: no task has written, so nothing has to be done in turns.
     file: Option<File>,
 }
 
 impl CommitLock {
-    /// Waits for its turn, as long as `is_wanted` says so.
+    /// Waits for the lock, until `is_wanted` returns an error.
     ///
     /// # Errors
-    /// [`DatasetError::Io`]; what `is_wanted` fails with.
+    /// [`DatasetError::Io`]; the error of `is_wanted`.
     pub(super) fn take(dataset: &Path, is_wanted: impl Fn() -> Result<(), DatasetError>) -> Result<Self, DatasetError> {
         let path = path(dataset);
         loop {
@@ -46,11 +46,11 @@ impl CommitLock {
                     thread::sleep(BETWEEN_TRIES);
                     continue;
                 }
-                // Some network file systems have no locks; there the caller sees to it that one commit runs at a time.
+                // Some network file systems do not support locks; there the caller has to ensure that only one commit runs at a time.
                 Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}
                 Err(TryLockError::Error(error)) => return Err(io_error(&path)(error)),
             }
-            // The one before may have removed the file: then another one is what commits wait for.
+            // The previous holder may have removed the file. Other commits then wait for a new file, so this lock is worthless.
             if is_same(&file, &path) {
                 return Ok(Self { dataset: dataset.to_owned(), file: Some(file) });
             }
@@ -61,12 +61,12 @@ impl CommitLock {
 impl Drop for CommitLock {
     fn drop(&mut self) {
         if self.file.is_some() {
-            // What a commit that was killed has left: nothing else has such names.
+            // Removes what a killed commit has left; only such files have names that begin with a dot.
             let entries = fs::read_dir(self.dataset.join(TASKS)).into_iter().flatten().flatten();
             for entry in entries.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b".")) {
                 let _ = remove(&entry.path());
             }
-            // Before the lock is released: who waits for it sees that the file is gone, and makes another.
+            // Removed before the lock is released: a commit that waits for it sees that the file is gone, and creates another.
             let _ = fs::remove_file(path(&self.dataset));
             let _ = fs::remove_dir(self.dataset.join(TASKS));
         }
@@ -87,6 +87,6 @@ fn is_same(file: &File, path: &Path) -> bool {
 
 #[cfg(not(unix))]
 fn is_same(_: &File, path: &Path) -> bool {
-    // A file that is open cannot be removed.
+    // Here an open file cannot be removed.
     path.exists()
 }

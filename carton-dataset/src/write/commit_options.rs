@@ -1,4 +1,4 @@
-//! What callers say about a commit, and how they give it up.
+//! The options of a commit, and the hook that can interrupt it.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -10,33 +10,34 @@ use crate::error::DatasetError;
 use crate::index::IndexLayout;
 use crate::options::ShardLayout;
 
-/// How tasks become a dataset.
+/// How attempts become a dataset.
 #[derive(Clone, Debug, Default)]
 pub struct CommitOptions {
-    /// The attempts that count, one of each task; those of a driver that knows which of its tasks succeeded. Else all that are
-    /// complete count, if there is no doubt about them: those of one job, and of each of its tasks the first by id.
+    /// The attempts that count, one for each task, given by a driver that knows which of its tasks succeeded. If `None`, all complete
+    /// attempts count, provided that the choice is clear: they belong to one job, and of several attempts at a task the first by id is
+    /// taken.
     pub attempts: Option<Vec<Uuid>>,
-    /// How many tasks there are, numbered from 0: with less or more the commit is refused.
+    /// The number of tasks, numbered from 0. With fewer or more tasks the commit is refused.
     pub n_tasks: Option<u32>,
-    /// Whether `_tensor_index.parquet` is written, and what it is.
+    /// The layout of `_tensor_index.parquet`; no index is written if `None`.
     pub index: Option<IndexLayout>,
-    /// Whether a dataset that is in the folder already is replaced.
+    /// Whether a dataset that is already in the folder is replaced.
     pub overwrite: bool,
-    /// What the tensors of shards are that came without reports and do not say it themselves, for [`merge`](crate::merge).
+    /// How samples lie in the tensors of shards without reports whose metadata does not say it, for [`merge`](crate::merge).
     pub layout: Option<ShardLayout>,
-    /// Is asked whether the commit goes on.
+    /// The hook that is called before each step and may interrupt the commit.
     pub on_step: Option<CommitHook>,
 }
 
 impl CommitOptions {
-    /// Calls `hook` before each step. When it says [`Break`](ControlFlow::Break), the commit ends with [`DatasetError::Interrupted`], and the
-    /// folder is as it was.
+    /// Calls `hook` before each step. If it returns [`Break`](ControlFlow::Break), the commit ends with [`DatasetError::Interrupted`],
+    /// and the folder is as it was.
     #[must_use]
     pub fn on_step(self, hook: impl Fn(CommitStep) -> ControlFlow<()> + Send + Sync + 'static) -> Self {
         Self { on_step: Some(CommitHook(Arc::new(hook))), ..self }
     }
 
-    /// Asks whether this step is taken.
+    /// Calls the hook for this step.
     pub(super) fn ask(&self, step: CommitStep) -> Result<(), DatasetError> {
         match self.on_step.as_ref().map_or(ControlFlow::Continue(()), |hook| (hook.0)(step)) {
             ControlFlow::Continue(()) => Ok(()),
@@ -49,13 +50,13 @@ impl CommitOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CommitStep {
-    /// It waits for its turn, reads shards, or writes the index. Nobody sees anything of it.
+    /// The commit waits for its turn, reads shards, or writes the index. Nothing of it is visible yet.
     Preparing,
-    /// The dataset appears. From here on the commit is not given up, and whoever comes after one that was killed finishes it.
+    /// The dataset becomes visible. From here on the commit is not interrupted, and a later commit finishes one that was killed.
     Publishing,
 }
 
-/// Something that is asked before each step of a commit.
+/// The hook that is called before each step of a commit.
 #[derive(Clone)]
 pub struct CommitHook(Arc<dyn Fn(CommitStep) -> ControlFlow<()> + Send + Sync>);
 

@@ -1,5 +1,5 @@
-//! `_tasks/commit.json` (spec/dataset.md §5.2): what a commit does, decided once. Whoever goes on with a commit that was killed does
-//! the same.
+//! The record `_tasks/commit.json` (spec/dataset.md §5.2): what a commit does, decided once. A later commit that finishes a killed one
+//! does the same.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,20 +15,20 @@ use crate::manifest::{Manifest, Shard, TensorSchema};
 use crate::part_name::PartName;
 use crate::shard_path;
 
-/// What the record is called.
+/// The file name of the record.
 pub(super) const RECORD: &str = "commit.json";
-/// The version of the record. Another one is not understood.
+/// The version of the record. Other versions are refused.
 const VERSION: u32 = 1;
 
-/// What a commit does.
+/// The actions of a commit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct CommitRecord {
     version: u32,
-    /// The attempts that count, one a task.
+    /// The attempts that count, one for each task.
     pub(super) attempts: Vec<Uuid>,
     shards: Vec<Shard>,
     schema: BTreeMap<String, TensorSchema>,
-    /// The file below `_tasks` that becomes the index, if there is to be one.
+    /// The file or folder below `_tasks` that becomes the index, if one is written.
     index: Option<String>,
     /// The shards of the dataset that is replaced, if one is.
     pub(super) replaced: Option<Vec<String>>,
@@ -45,10 +45,10 @@ impl CommitRecord {
         Self { version: VERSION, attempts, shards, schema, index, replaced }
     }
 
-    /// The record of a dataset, if a commit has begun.
+    /// Reads the record in a dataset's folder; `None` if no commit has begun.
     ///
     /// # Errors
-    /// [`DatasetError::Staging`] for one that is not as we write them, [`DatasetError::Io`].
+    /// [`DatasetError::Staging`] for a record that is not as this crate writes it; [`DatasetError::Io`].
     pub(super) fn read(dataset: &Path) -> Result<Option<Self>, DatasetError> {
         let path = dataset.join(TASKS).join(RECORD);
         let Some(json) = read_capped(&path)? else { return Ok(None) };
@@ -71,7 +71,7 @@ impl CommitRecord {
         Ok(Some(record))
     }
 
-    /// Records what is done from here on. The caller's turn it is to commit, and there is no record.
+    /// Writes the record. The caller holds the lock, and there is no record yet.
     ///
     /// # Errors
     /// [`DatasetError::Io`].
@@ -81,12 +81,12 @@ impl CommitRecord {
         write_whole(&path, &json)
     }
 
-    /// Where the index is before it has its place.
+    /// The path of the index before it is moved to its place.
     pub(super) fn index(&self, dataset: &Path) -> Option<PathBuf> {
         self.index.as_ref().map(|name| dataset.join(TASKS).join(name))
     }
 
-    /// The manifest that the commit ends with.
+    /// Makes the manifest that the commit publishes.
     ///
     /// # Errors
     /// [`DatasetError::Manifest`].
@@ -94,7 +94,7 @@ impl CommitRecord {
         manifest(self.shards.clone(), self.schema.clone(), place)
     }
 
-    /// Where each shard is before and after the commit, and its size.
+    /// Returns the path of each shard before and after the commit, and its size in bytes.
     pub(super) fn moves(&self, dataset: &Path) -> impl Iterator<Item = (PathBuf, PathBuf, u64)> {
         self.shards.iter().filter_map(move |shard| {
             let part = PartName::parse(&shard.shard_path)?;
@@ -104,7 +104,7 @@ impl CommitRecord {
     }
 }
 
-/// The manifest of these shards, no longer than a manifest that is read.
+/// Makes the manifest of these shards.
 pub(super) fn manifest(
     shards: Vec<Shard>,
     schema: BTreeMap<String, TensorSchema>,
@@ -114,7 +114,7 @@ pub(super) fn manifest(
         .map_err(|source| DatasetError::Manifest { place: place.display().to_string(), source })
 }
 
-/// A file of ours that is no larger than any that we write; `None` where there is none.
+/// Reads a file that this crate has written, with a cap above the size of any such file; `None` if it does not exist.
 pub(super) fn read_capped(path: &Path) -> Result<Option<Vec<u8>>, DatasetError> {
     let cap = 2 * Manifest::MAX_LENGTH;
     let file = match File::open(path) {

@@ -1,4 +1,4 @@
-//! The schema of a dataset, gathered over its shards, which have to go together (spec/dataset.md §3.5, §4.3 and §4.4). Pure.
+//! Gathers the schema of a dataset from its shards, and checks that the shards go together (spec/dataset.md §3.5, §4.3 and §4.4). Pure.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,19 +10,19 @@ use carton_tensor::safetensors::{Header, dtype_name};
 use crate::manifest::TensorSchema;
 use crate::shard_metadata::BATCH;
 
-/// What shards of one dataset have in common.
+/// What the shards of one dataset must have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sharing {
-    /// All have the same columns, and samples of the same dtype and shape: batch mode.
+    /// The columns, and dtype and shape of their samples: batch mode.
     Columns,
-    /// No name is in two of them: key-value mode, where names must not come twice.
+    /// No tensor name: key-value mode, where names must not repeat.
     NoNames,
-    /// Nothing is known.
+    /// Nothing is required.
     Anything,
 }
 
 impl Sharing {
-    /// What the shards of tasks have in common.
+    /// Returns what the shards of tasks must have in common.
     pub(super) fn of(mode: &str, has_unique_names: bool) -> Self {
         match mode {
             BATCH => Self::Columns,
@@ -36,13 +36,13 @@ impl Sharing {
 #[derive(Debug, Default)]
 pub(super) struct GatheredSchema {
     entries: BTreeMap<String, Entry>,
-    /// Whatever brought tensors, as errors call it.
+    /// The sources of tensors, as errors call them.
     sources: Vec<String>,
-    /// Who brought columns first, and which.
+    /// The first source with columns, by position, and its columns.
     columns: Option<(usize, BTreeSet<String>)>,
 }
 
-/// What the first tensor of a name is.
+/// The first tensor of a name.
 #[derive(Debug)]
 struct Entry {
     /// The position of its source.
@@ -54,7 +54,7 @@ impl GatheredSchema {
     /// Adds the tensors of a source, such as a shard or all shards of a task, which errors call `source`.
     ///
     /// # Errors
-    /// How it differs from those before, in words that follow its name: `has …`.
+    /// Returns how it differs from the sources before, as text that follows its name: `has …`.
     pub(super) fn add<'t>(
         &mut self,
         source: impl Display,
@@ -67,7 +67,7 @@ impl GatheredSchema {
             return tensors.into_iter().try_for_each(|(name, schema)| self.insert(position, sharing, name, schema));
         }
         let tensors: Vec<_> = tensors.collect();
-        // A batch has a tensor of every column: rows would lack those that others have.
+        // Every batch must have a tensor of every column, because its rows would otherwise lack a value that others have.
         let found: BTreeSet<&str> = tensors.iter().map(|(name, _)| *name).collect();
         match &self.columns {
             None => self.columns = Some((position, found.into_iter().map(str::to_owned).collect())),
@@ -89,14 +89,14 @@ impl GatheredSchema {
         self.add(source, sharing, tensors)
     }
 
-    /// That there is a tensor of this name already, in words that follow the name of the source that has another; `None` where
-    /// there is none.
+    /// Returns that a tensor of this name exists already, as text that follows the name of the source that repeats it; `None` if it does
+    /// not exist yet.
     pub(super) fn repeated(&self, name: &str) -> Option<String> {
         let first = self.entries.get(name)?;
         Some(format!("has `{}`, as {} has", name.escape_debug(), self.source(first.source)))
     }
 
-    /// What the manifest says.
+    /// Returns the schema for the manifest.
     pub(super) fn into_entries(self) -> BTreeMap<String, TensorSchema> {
         self.entries.into_iter().map(|(name, entry)| (name, entry.schema)).collect()
     }
@@ -137,12 +137,12 @@ impl GatheredSchema {
 
 /// A tensor as the manifest describes it.
 fn described(dtype: ElementType, shape: &[usize]) -> TensorSchema {
-    // A header holds only what the format has a name for.
+    // Every element type in a header has a name in the format.
     let dtype = dtype_name(dtype).unwrap_or_default().to_owned();
     TensorSchema { dtype, shape: shape.iter().map(|size| *size as u64).collect() }
 }
 
-/// Whether samples of two shards can be in one dataset: they differ in the number of rows alone.
+/// Whether two shards of one dataset may have these tensors: they differ only in the number of rows.
 fn are_alike(a: &TensorSchema, b: &TensorSchema) -> bool {
     a.dtype == b.dtype && a.shape.get(1..) == b.shape.get(1..)
 }

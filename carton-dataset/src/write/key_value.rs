@@ -21,39 +21,39 @@ use crate::error::{ColumnProblem, DatasetError};
 use crate::options::{Duplicates, KeyValue};
 use crate::shard_metadata::KEY_VALUE;
 
-/// The rows of the shard that is filled next.
+/// The rows of the next shard, which is being filled.
 #[derive(Debug)]
 pub(super) struct Filling {
     options: KeyValue,
     columns: Vec<String>,
     rows: Vec<Row>,
-    /// The rows by their names: those of the shard, or, where no name may come twice, of all shards of the task.
-    names: HashMap<Arc<str>, Place>,
-    /// The bytes of all tensors, with what their entries count as.
+    /// The rows by name: those of the shard, or, if names must not repeat, those of all shards of the task.
+    names: HashMap<Arc<str>, RowPosition>,
+    /// The size of all tensors in bytes, including the overhead of their header entries.
     size: u64,
-    /// What the header takes at most.
+    /// An upper bound of the header's length in bytes.
     header_length: u64,
-    /// What it may take.
+    /// The limit for `header_length`.
     max_header_length: u64,
 }
 
-/// Where a row is.
+/// The position of a row.
 #[derive(Debug)]
-struct Place {
+struct RowPosition {
     /// Its position in the shard.
     position: usize,
-    /// Its number among all that were given.
+    /// Its number among all rows that were given.
     number: u64,
 }
 
-/// A row, and its tensors in the order of the columns.
+/// A row with its tensors, in the order of the columns.
 #[derive(Debug)]
 struct Row {
     name: Arc<str>,
-    /// Its number among all that were given.
+    /// Its number among all rows that were given.
     number: u64,
     tensors: Vec<Tensor>,
-    /// What they take in the header, at most.
+    /// An upper bound of their length in the header, in bytes.
     header_length: u64,
 }
 
@@ -77,7 +77,7 @@ impl Filling {
         }
     }
 
-    /// Adds the rows of a record batch, whose columns have become `columns`, and writes the shards that they fill.
+    /// Adds the rows of a record batch, whose columns have been converted to `columns`, and writes the shards that they fill.
     pub(super) fn push(
         &mut self,
         names: &ArrayRef,
@@ -127,7 +127,7 @@ impl Filling {
     fn add(&mut self, row: Row) -> Result<(), DatasetError> {
         match self.names.entry(row.name.clone()) {
             Entry::Vacant(place) => {
-                place.insert(Place { position: self.rows.len(), number: row.number });
+                place.insert(RowPosition { position: self.rows.len(), number: row.number });
                 self.header_length += row.header_length;
                 self.size += size(&row);
                 self.rows.push(row);
@@ -152,8 +152,8 @@ impl Filling {
         Ok(())
     }
 
-    /// What the entries of a row's tensors take in the header, at most: names are written with escapes, numbers have up to twenty
-    /// digits.
+    /// Returns an upper bound of the header length of a row's tensors, in bytes: names are written with escapes, and numbers have at most
+    /// twenty digits.
     fn header_length_of(&self, name: &str, tensors: &[Tensor]) -> u64 {
         const DIGITS: usize = 20;
         let entry = r#","":{"dtype":"F8_E4M3FNUZ","shape":[],"data_offsets":[,]}"#.len() + 2 * DIGITS;
@@ -163,7 +163,7 @@ impl Filling {
         lengths.map(|(column, tensor)| named + text(column) + tensor.shape.len() * (DIGITS + 1)).sum::<usize>() as u64
     }
 
-    /// Writes the rows as a shard; none if there are none.
+    /// Writes the rows as a shard; writes nothing if there are no rows.
     pub(super) fn write_shard(
         &mut self,
         attempt: &Attempt,
@@ -202,22 +202,22 @@ impl Filling {
     }
 }
 
-/// Room for braces, the padding, and the metadata, in which a name is written with escapes of escapes.
+/// Returns the header bytes that are reserved for braces, padding and metadata, in which column names are escaped twice.
 fn reserve(chosen: &[Chosen]) -> u64 {
     let columns: usize = chosen.iter().map(|chosen| 4 * chosen.column.name().len() + 8).sum();
     ((64 << 10) + columns as u64).min(Header::MAX_LENGTH / 2)
 }
 
-/// What a row counts as.
+/// Returns the size of a row in bytes, as it counts towards the target size of shards.
 fn size(row: &Row) -> u64 {
     row.tensors.iter().map(|tensor| tensor.bytes.len() as u64 + KeyValue::OVERHEAD_PER_TENSOR).sum()
 }
 
-/// The tensors of a column, row by row.
+/// Returns the tensors of a column, row by row.
 ///
-/// They are slices of the record batch's memory, which stays as long as one of them is there. Where later rows can take the
-/// place of earlier ones that could keep any number of record batches for the sake of a few rows, so they are copied; so are
-/// those that are a small part of their memory.
+/// They are slices of the record batch's memory, which stays allocated as long as one of them exists. If later rows can replace earlier
+/// ones, a few rows could keep any number of record batches alive, so the tensors are copied. Tensors that are a small part of their
+/// memory are copied, too.
 fn tensors(runs: Vec<Run>, duplicates: Duplicates) -> impl Iterator<Item = Tensor> {
     runs.into_iter().flat_map(move |run| {
         let run = Run { bytes: without_the_rest(&run.bytes), ..run };
@@ -239,7 +239,7 @@ mod tests {
     use crate::write::columns::Columns;
     use crate::write::gathered_schema::Sharing;
 
-    /// Many small tensors have a header that is too long before their shard is as large as was asked for.
+    /// Many small tensors reach the limit of the header before their shard reaches its target size.
     #[test]
     fn a_shard_is_closed_before_its_header_is_too_long() {
         let folder = tempfile::tempdir().unwrap();

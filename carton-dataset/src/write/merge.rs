@@ -1,5 +1,4 @@
-//! A manifest for shards that came without reports (spec/dataset.md §5.3): copied from many machines, or left by the Spark
-//! connector.
+//! Makes a dataset of shards that came without reports (spec/dataset.md §5.3): copied from many machines, or left by the Spark connector.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -21,7 +20,7 @@ use crate::index;
 use crate::manifest::{MANIFEST_NAME, Manifest, Shard};
 use crate::part_name::PartName;
 
-/// A shard, and what its header says.
+/// A shard in the folder, and its header.
 pub(super) struct FoundShard {
     pub(super) part: PartName,
     pub(super) shard_path: String,
@@ -29,15 +28,16 @@ pub(super) struct FoundShard {
     pub(super) header: Header,
 }
 
-/// Makes a dataset of what is in `folder`: of the attempts that tasks left there, as [`commit`], or, where there are none, of
-/// all shards `part-….safetensors`, as they were copied together from many machines. What those hold is read from their headers.
-/// How many samples they have they say themselves, or `options` do, or a manifest that is to be replaced.
+/// Makes a dataset of what is in `folder`, and returns the manifest. If tasks have left attempts there, it does the same as [`commit`].
+/// Otherwise it takes all shards `part-….safetensors`, such as those copied together from many machines, and reads their tensors from
+/// their headers. The number of samples is taken from the shards' metadata, else from `options`, else from the manifest that is replaced.
 ///
 /// # Errors
-/// As [`commit`]; [`DatasetError::Attempts`] where two attempts at one task have left shards and none was named, and where a
-/// shard is missing between others; [`DatasetError::Staging`] for one that is a symbolic link; [`DatasetError::UnknownSamples`] where nothing
-/// says how many samples there are; [`DatasetError::Samples`] for shards that do not go together, such as two with a name that must not
-/// come twice; [`DatasetError::Layout`] for those that are not as `options` say; [`DatasetError::Shard`] for a shard that is cut off or damaged.
+/// The errors of [`commit`]; [`DatasetError::Attempts`] if two attempts at one task have left shards and none was named, or if a shard is
+/// missing between others; [`DatasetError::Staging`] for a shard that is a symbolic link; [`DatasetError::UnknownSamples`] if the number
+/// of samples cannot be determined; [`DatasetError::Samples`] for shards that do not go together, such as two with the same name where
+/// names must not repeat; [`DatasetError::Layout`] for shards that contradict `options`; [`DatasetError::Shard`] for a shard that is
+/// truncated or damaged.
 pub fn merge(folder: &Path, options: &CommitOptions) -> Result<Manifest, DatasetError> {
     if !choice::attempts(folder)?.is_empty() || CommitRecord::read(folder)?.is_some() {
         return commit(folder, options);
@@ -65,7 +65,7 @@ pub fn merge(folder: &Path, options: &CommitOptions) -> Result<Manifest, Dataset
     for (shard, samples) in found.iter().zip(&samples) {
         let path = &shard.shard_path;
         let added = gathered.add_shard(format_args!("shard `{path}`"), samples.sharing, &shard.header);
-        added.map_err(|problem| match samples.is_told {
+        added.map_err(|problem| match samples.is_from_options {
             true => {
                 let has_repeated_name = samples.sharing == Sharing::NoNames;
                 DatasetError::Layout { shard: path.clone(), problem, has_repeated_name }
@@ -101,7 +101,7 @@ pub fn merge(folder: &Path, options: &CommitOptions) -> Result<Manifest, Dataset
     published
 }
 
-/// The shards of one attempt at each task: of those that are named, or the only ones. Pure.
+/// Chooses the shards of one attempt at each task: the named one, or the only one. Pure.
 fn chosen(parts: Vec<PartName>, named: Option<&[Uuid]>) -> Result<Vec<PartName>, String> {
     let mut attempts: BTreeMap<u32, BTreeMap<Uuid, BTreeSet<u32>>> = BTreeMap::new();
     for part in &parts {
@@ -130,7 +130,7 @@ fn chosen(parts: Vec<PartName>, named: Option<&[Uuid]>) -> Result<Vec<PartName>,
     Ok(parts.into_iter().filter(is_chosen).collect())
 }
 
-/// Whether a shard is a file itself, as one that was copied here is: a link may lead anywhere.
+/// Checks that a shard is itself a file, as a copied one is: a link may lead anywhere.
 fn check_is_file(path: PathBuf) -> Result<(), DatasetError> {
     let found = fs::symlink_metadata(&path).map_err(io_error(&path))?;
     if found.is_file() {

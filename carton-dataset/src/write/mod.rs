@@ -1,8 +1,10 @@
-//! Record batches become the shards of a dataset (spec/dataset.md §4 and §5).
+//! Writes record batches as the shards of a dataset, and commits them (spec/dataset.md §4 and §5).
 //!
-//! `columns` decides what is written; `task` is one attempt at one task, which cuts rows into shards with `batch` or `key_value`
-//! and writes each with `shard_file` into the folder of the `attempt`. The `gathered_schema` says what they have in common. `commit` makes a dataset of one attempt at each task: which,
-//! is the `choice`, and what is done then, the `commit_record`. `merge` makes one of shards that came without reports.
+//! `columns` decides which columns are written. `task` is one attempt at one task: it cuts rows into shards with `batch` or `key_value`,
+//! and writes each shard with `shard_file` into the folder of the `attempt`. `gathered_schema` collects the tensors that the shards have,
+//! and checks that they go together. `commit` makes a dataset of one attempt at each task: `choice` selects the attempts, and
+//! `commit_record` states what is then done. `merge` makes a dataset of shards that came without reports, and counts their samples with
+//! `samples`.
 
 pub(crate) mod attempt;
 mod batch;
@@ -37,9 +39,9 @@ use crate::error::DatasetError;
 use crate::manifest::Manifest;
 use crate::options::WriteOptions;
 
-/// Writes a dataset into `folder` from record batches of one schema: one task, committed.
+/// Writes a dataset into `folder` from record batches with one schema: a single task, committed. Returns the manifest.
 ///
-/// `on_progress` is told how far it has come, and ends it by [`ControlFlow::Break`].
+/// `on_progress` is called with the progress, and ends the writing by [`ControlFlow::Break`].
 ///
 /// ```
 /// use std::{num::NonZeroUsize, ops::ControlFlow, sync::Arc};
@@ -56,8 +58,8 @@ use crate::options::WriteOptions;
 /// ```
 ///
 /// # Errors
-/// What the record batches fail with; as [`TaskWriter`] and [`commit`]. Nothing is left of what was written, unless it fails in the
-/// middle of the commit, which [`merge`] then finishes.
+/// The errors of the record batches, of [`TaskWriter`] and of [`commit`]. After an error nothing is left of what was written, unless it
+/// happened in the middle of the commit, which [`merge`] then finishes.
 pub fn write(
     schema: &SchemaRef,
     batches: impl IntoIterator<Item = Result<RecordBatch, DatasetError>>,

@@ -1,27 +1,28 @@
-//! How far writing has come.
+//! The progress of writing, and the callback that receives it.
 
 use std::ops::ControlFlow;
 
 use crate::error::DatasetError;
 
-/// How far writing has come. Numbers only grow.
+/// The progress of writing. Its numbers never decrease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WriteProgress {
-    /// The rows that were given.
+    /// The number of rows that were given.
     pub rows: u64,
-    /// The bytes that were written to shards, unfinished ones among them.
+    /// The number of bytes written to shards, including unfinished ones.
     pub bytes: u64,
-    /// The shards that are complete.
+    /// The number of complete shards.
     pub shards: u64,
-    /// Whether the dataset appears now. What follows is not given up, so that this is the last time to end it by `Break`.
+    /// Whether the dataset is about to be published. What follows cannot be interrupted, so this is the last call in which `Break` has an
+    /// effect.
     pub is_publishing: bool,
 }
 
-/// Told of progress; ends the work by [`ControlFlow::Break`]. It must not block.
+/// Receives the progress, and ends the work by [`ControlFlow::Break`]. It must not block.
 pub(super) type OnProgress = Box<dyn FnMut(&WriteProgress) -> ControlFlow<()> + Send>;
 
-/// Progress, and who is told of it.
+/// The progress so far, and the callback that receives it.
 #[derive(Default)]
 pub(super) struct Meter {
     pub(super) progress: WriteProgress,
@@ -29,7 +30,7 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    /// Tells of progress.
+    /// Reports the progress.
     pub(super) fn tell(&mut self) -> Result<(), DatasetError> {
         match self.ask() {
             ControlFlow::Continue(()) => Ok(()),
@@ -37,7 +38,7 @@ impl Meter {
         }
     }
 
-    /// The same, with the answer as it is.
+    /// Reports the progress, and returns the callback's answer.
     pub(super) fn ask(&mut self) -> ControlFlow<()> {
         self.on_progress.as_mut().map_or(ControlFlow::Continue(()), |tell| tell(&self.progress))
     }

@@ -1,4 +1,4 @@
-//! A dataset appears: its index and manifest get their names, the shards being there (spec/dataset.md §5.2).
+//! Publishes a dataset whose shards are in place: gives index and manifest their names (spec/dataset.md §5.2).
 
 use std::fs;
 use std::io;
@@ -11,7 +11,7 @@ use crate::error::DatasetError;
 use crate::index::{self, INDEX_NAME};
 use crate::manifest::{MANIFEST_NAME, Manifest, ManifestError};
 
-/// The manifest's bytes, which a reader takes.
+/// Serializes the manifest, and checks that it is not longer than readers accept.
 pub(super) fn to_json(manifest: &Manifest, place: &Path) -> Result<Vec<u8>, DatasetError> {
     let wrong = |source| DatasetError::Manifest { place: place.display().to_string(), source };
     let json = manifest.to_json().map_err(wrong)?;
@@ -22,11 +22,10 @@ pub(super) fn to_json(manifest: &Manifest, place: &Path) -> Result<Vec<u8>, Data
     Ok(json)
 }
 
-/// Gives index and manifest their names. An index is never beside a manifest that it does not belong to: that of a dataset which is
-/// replaced goes before the old manifest does, and the new one comes after the new manifest. Where there was no dataset the manifest
-/// is the last.
+/// Gives index and manifest their names. An index is never beside a manifest that it does not belong to: when a dataset is replaced, its
+/// index is removed before its manifest is, and the new index follows the new manifest. If there was no dataset, the manifest comes last.
 ///
-/// Done again after it was killed it does the rest; a staged index that is no longer there has its place. Temporary files are in
+/// If it is repeated after it was killed, it does the rest; a staged index that no longer exists is in its place. Temporary files are in
 /// `staging`.
 pub(super) fn publish(
     dataset: &Path,
@@ -42,7 +41,7 @@ pub(super) fn publish(
         } else if let Some(staged) = staged_index {
             put_index(staged, &index)?;
         }
-        // Where what a killed commit leaves is removed.
+        // In `staging`, where the files of killed commits are removed.
         let staged = staging.join(format!(".manifest-{}.json", Uuid::new_v4().simple()));
         fs::write(&staged, json).and_then(|()| fs::rename(&staged, &place)).map_err(|error| {
             let _ = fs::remove_file(&staged);
@@ -62,7 +61,7 @@ fn put_index(staged: &Path, place: &Path) -> Result<(), DatasetError> {
     index::put(staged, place).map_err(io_error(place))
 }
 
-/// Removes a file or folder, if it is there.
+/// Removes a file or folder, if it exists.
 pub(super) fn remove(path: &Path) -> Result<(), DatasetError> {
     let removed = match fs::symlink_metadata(path) {
         Ok(found) if found.is_dir() => fs::remove_dir_all(path),

@@ -1,5 +1,5 @@
-//! How many samples shards have that came without reports (spec/dataset.md §5.3). What cannot be known is asked for: the numbers of a
-//! vector look as the rows of a batch do. Pure.
+//! Counts the samples of shards that came without reports (spec/dataset.md §5.4). Where the number is ambiguous, it is an error that asks
+//! the caller, because the dimensions of an embedding look like the rows of a batch. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
@@ -19,14 +19,14 @@ use crate::shard_metadata::{BATCH, DUPLICATES_KEY, KEY_VALUE, LAST_WINS, MODE_KE
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ShardSamples {
     pub(super) count: u64,
-    /// What the shard has in common with others.
+    /// What the shard must have in common with others.
     pub(super) sharing: Sharing,
-    /// Whether the caller says so, and not the shard or a manifest.
-    pub(super) is_told: bool,
+    /// Whether this comes from the caller's options, not from the shard or a manifest.
+    pub(super) is_from_options: bool,
 }
 
-/// The samples of each shard, and how tensors are named where only `layout`, or the manifest that is replaced, says it. What a shard says
-/// itself counts more than what `layout` says, and that more than the manifest.
+/// Returns the samples of each shard, and how tensors are named if only `layout`, or the manifest that is replaced, says it. The metadata
+/// of a shard takes precedence over `layout`, and `layout` over the manifest.
 ///
 /// # Errors
 /// [`DatasetError::UnknownSamples`], [`DatasetError::Samples`], [`DatasetError::Layout`], [`DatasetError::Options`].
@@ -37,17 +37,17 @@ pub(super) fn resolve(
 ) -> Result<(Vec<ShardSamples>, Option<KeyValueNames>), DatasetError> {
     let mut samples: Vec<Option<ShardSamples>> = Vec::with_capacity(shards.len());
     for shard in shards {
-        samples.push(said(&shard.header).map_err(|problem| wrong(shard, problem))?);
+        samples.push(declared(&shard.header).map_err(|problem| wrong(shard, problem))?);
     }
     check_modes(shards, &samples, layout)?;
     let mut key_value = None;
-    let unsaid: Vec<&FoundShard> =
+    let undeclared: Vec<&FoundShard> =
         shards.iter().zip(&samples).filter(|(_, samples)| samples.is_none()).map(|(shard, _)| shard).collect();
     let counted: Vec<ShardSamples> = match layout {
-        _ if unsaid.is_empty() => Vec::new(),
-        Some(ShardLayout::Batch { batch_size }) => batches(&unsaid, shards, *batch_size)?,
+        _ if undeclared.is_empty() => Vec::new(),
+        Some(ShardLayout::Batch { batch_size }) => batches(&undeclared, shards, *batch_size)?,
         Some(ShardLayout::KeyValue { separator, columns, duplicates }) => {
-            let names = names(&unsaid, separator, columns.as_deref())?;
+            let names = names(&undeclared, separator, columns.as_deref())?;
             key_value = Some(names.to_key_value());
             let sharing = match duplicates {
                 Duplicates::Fail => Sharing::NoNames,
@@ -55,16 +55,16 @@ pub(super) fn resolve(
             };
             let count = |shard: &&FoundShard| {
                 let count = names.count(shard.header.names());
-                ShardSamples { count, sharing, is_told: true }
+                ShardSamples { count, sharing, is_from_options: true }
             };
-            unsaid.iter().map(count).collect()
+            undeclared.iter().map(count).collect()
         }
-        None => match of_manifest(&unsaid, replaced) {
+        None => match of_manifest(&undeclared, replaced) {
             Some(counted) => {
                 key_value = replaced.and_then(|manifest| manifest.key_value().cloned());
                 counted
             }
-            None => certain_batches(&unsaid)?,
+            None => certain_batches(&undeclared)?,
         },
     };
     let mut counted = counted.into_iter();
@@ -76,16 +76,16 @@ fn wrong(shard: &FoundShard, problem: String) -> DatasetError {
     DatasetError::Samples { shard: shard.shard_path.clone(), problem }
 }
 
-/// A shard that is not as the caller says.
-fn not_as_told(shard: &FoundShard, problem: String) -> DatasetError {
+/// The error for a shard that contradicts the caller's options.
+fn contradicts_options(shard: &FoundShard, problem: String) -> DatasetError {
     DatasetError::Layout { shard: shard.shard_path.clone(), problem, has_repeated_name: false }
 }
 
-/// What a shard says of itself; `None` if it does not.
+/// Reads the samples from a shard's metadata; `None` if it does not state them.
 ///
 /// # Errors
-/// What is wrong with that, in words.
-fn said(header: &Header) -> Result<Option<ShardSamples>, String> {
+/// Returns as text what is wrong with the metadata.
+fn declared(header: &Header) -> Result<Option<ShardSamples>, String> {
     let metadata = header.metadata();
     let Some(said) = metadata.get(SAMPLES_KEY) else { return Ok(None) };
     let count: u64 =
@@ -102,10 +102,10 @@ fn said(header: &Header) -> Result<Option<ShardSamples>, String> {
     if !is_batch && count > header.len() as u64 {
         return Err(format!("`{SAMPLES_KEY}` is {count}, and there are {} tensors", header.len()));
     }
-    Ok(Some(ShardSamples { count, sharing, is_told: false }))
+    Ok(Some(ShardSamples { count, sharing, is_from_options: false }))
 }
 
-/// Whether the shards are all batches, or none of them, as far as they or the options say.
+/// Checks that either all shards or none are batches, as far as they or the options say.
 fn check_modes(
     shards: &[FoundShard],
     samples: &[Option<ShardSamples>],
@@ -116,7 +116,7 @@ fn check_modes(
         (None, Some(layout)) => Some(matches!(layout, ShardLayout::Batch { .. })),
         (None, None) => None,
     };
-    let is_told = layout.is_some() && samples.iter().any(Option::is_none);
+    let is_from_options = layout.is_some() && samples.iter().any(Option::is_none);
     let mut first = None;
     for (shard, samples) in shards.iter().zip(samples) {
         let Some(found) = is_batch((shard, samples)) else { continue };
@@ -125,15 +125,15 @@ fn check_modes(
             let mode = |is_batch| if is_batch { BATCH } else { KEY_VALUE };
             let (found, expected) = (mode(found), mode(expected));
             let problem = format!("is in {found} mode, and shard `{}` in {expected} mode", other.shard_path);
-            return Err(if is_told { not_as_told(shard, problem) } else { wrong(shard, problem) });
+            return Err(if is_from_options { contradicts_options(shard, problem) } else { wrong(shard, problem) });
         }
     }
     Ok(())
 }
 
-/// Shards of so many rows. The last one of a task may have fewer.
+/// Counts the rows of shards that the options declare to be batches of `batch_size` rows. The last shard of a task may have fewer.
 fn batches(
-    unsaid: &[&FoundShard],
+    undeclared: &[&FoundShard],
     all: &[FoundShard],
     batch_size: NonZeroUsize,
 ) -> Result<Vec<ShardSamples>, DatasetError> {
@@ -143,50 +143,53 @@ fn batches(
         *number = part.shard.max(*number);
     }
     let expected = batch_size.get() as u64;
-    let counted = unsaid.iter().map(|shard| {
-        let found =
-            rows(&shard.header).map_err(|problem| not_as_told(shard, format!("it is no batch of rows: {problem}")))?;
+    let counted = undeclared.iter().map(|shard| {
+        let found = rows(&shard.header)
+            .map_err(|problem| contradicts_options(shard, format!("it is no batch of rows: {problem}")))?;
         let may_be_fewer = last.get(&shard.part.task) == Some(&shard.part.shard);
         if found != expected && !(may_be_fewer && found < expected) {
             let or_fewer = if may_be_fewer { "at most " } else { "" };
-            return Err(not_as_told(shard, format!("its tensors have {found} rows, expected {or_fewer}{expected}")));
+            return Err(contradicts_options(
+                shard,
+                format!("its tensors have {found} rows, expected {or_fewer}{expected}"),
+            ));
         }
-        Ok(ShardSamples { count: found, sharing: Sharing::Columns, is_told: true })
+        Ok(ShardSamples { count: found, sharing: Sharing::Columns, is_from_options: true })
     });
     counted.collect()
 }
 
-/// What the manifest that is replaced says, if it says it of all these shards.
-fn of_manifest(unsaid: &[&FoundShard], replaced: Option<&Manifest>) -> Option<Vec<ShardSamples>> {
+/// Takes the samples from the manifest that is replaced, if it has all these shards with the same sizes.
+fn of_manifest(undeclared: &[&FoundShard], replaced: Option<&Manifest>) -> Option<Vec<ShardSamples>> {
     let replaced = replaced?;
     let known = |shard: &&FoundShard| {
         let known = replaced.shards().get(replaced.position(&shard.shard_path)?)?;
-        let samples = ShardSamples { count: known.samples_count, sharing: Sharing::Anything, is_told: false };
+        let samples = ShardSamples { count: known.samples_count, sharing: Sharing::Anything, is_from_options: false };
         (known.bytes == shard.bytes).then_some(samples)
     };
-    unsaid.iter().map(known).collect()
+    undeclared.iter().map(known).collect()
 }
 
-/// The number of rows of each shard, where metadata, manifest and caller say nothing. The shards must be batches without doubt: all have
-/// the same tensors, the tensors of a shard have the same first dimension, and no separator splits the names into samples and columns.
-fn certain_batches(unsaid: &[&FoundShard]) -> Result<Vec<ShardSamples>, DatasetError> {
+/// Counts the rows of each shard if metadata, manifest and options say nothing. The shards must be unambiguous batches: all have the same
+/// tensors, the tensors of a shard have the same first dimension, and no separator splits the names into samples and columns.
+fn certain_batches(undeclared: &[&FoundShard]) -> Result<Vec<ShardSamples>, DatasetError> {
     let unknown = |shard: &FoundShard, may_be_batch, problem: String| DatasetError::UnknownSamples {
         shard: shard.shard_path.clone(),
         problem,
         may_be_batch,
     };
-    let mut counted = Vec::with_capacity(unsaid.len());
-    for shard in unsaid {
+    let mut counted = Vec::with_capacity(undeclared.len());
+    for shard in undeclared {
         let count = rows(&shard.header).map_err(|problem| {
             let problem = format!("{problem}, so they are named after rows, with a separator that is not known");
             unknown(shard, false, problem)
         })?;
-        counted.push(ShardSamples { count, sharing: Sharing::Columns, is_told: false });
+        counted.push(ShardSamples { count, sharing: Sharing::Columns, is_from_options: false });
     }
     let names = |shard: &FoundShard| -> BTreeSet<String> { shard.header.names().map(str::to_owned).collect() };
-    let Some(first) = unsaid.first() else { return Ok(counted) };
+    let Some(first) = undeclared.first() else { return Ok(counted) };
     let expected = names(first);
-    for shard in unsaid {
+    for shard in undeclared {
         if shard.header.len() != expected.len() || shard.header.names().any(|name| !expected.contains(name)) {
             let problem = format!(
                 "it has other tensors than shard `{}`, so they are named after rows, with a separator that is not known",
@@ -208,16 +211,16 @@ fn certain_batches(unsaid: &[&FoundShard]) -> Result<Vec<ShardSamples>, DatasetE
     Ok(counted)
 }
 
-/// How the names of these shards are made, with this separator between those of rows and of columns.
-fn names(unsaid: &[&FoundShard], separator: &str, columns: Option<&[String]>) -> Result<SampleNames, DatasetError> {
+/// Returns how the tensor names of these shards split at this separator into names of rows and columns.
+fn names(undeclared: &[&FoundShard], separator: &str, columns: Option<&[String]>) -> Result<SampleNames, DatasetError> {
     check_separator(separator).map_err(DatasetError::Options)?;
     let shown = separator.escape_debug();
     if let Some(columns) = columns {
         let names = SampleNames::new(separator, columns.iter().cloned());
-        for shard in unsaid {
+        for shard in undeclared {
             if let Some(name) = names.without_column(shard.header.names()) {
                 let name = name.escape_debug();
-                return Err(not_as_told(
+                return Err(contradicts_options(
                     shard,
                     format!("tensor `{name}` does not end with `{shown}` and one of the columns"),
                 ));
@@ -225,22 +228,22 @@ fn names(unsaid: &[&FoundShard], separator: &str, columns: Option<&[String]>) ->
         }
         return Ok(names);
     }
-    for shard in unsaid {
+    for shard in undeclared {
         if let Some(name) = shard.header.names().find(|name| !name.contains(separator)) {
-            return Err(not_as_told(
+            return Err(contradicts_options(
                 shard,
                 format!("tensor `{}` has no separator `{shown}` in its name", name.escape_debug()),
             ));
         }
     }
-    let all: BTreeSet<&str> = unsaid.iter().flat_map(|shard| shard.header.names()).collect();
+    let all: BTreeSet<&str> = undeclared.iter().flat_map(|shard| shard.header.names()).collect();
     let all: Vec<&str> = all.into_iter().collect();
     let ways = SampleNames::ways(&all, separator);
-    let Some(first) = unsaid.first() else { return Ok(SampleNames::new(separator, [])) };
-    // A shard has all tensors of a row.
+    let Some(first) = undeclared.first() else { return Ok(SampleNames::new(separator, [])) };
+    // All tensors of a row are in one shard.
     let is_whole = |names: &SampleNames| {
         let n_columns = names.to_key_value().columns.len() as u64;
-        unsaid.iter().all(|shard| names.count(shard.header.names()) * n_columns == shard.header.len() as u64)
+        undeclared.iter().all(|shard| names.count(shard.header.names()) * n_columns == shard.header.len() as u64)
     };
     let mut possible: Vec<(u64, SampleNames)> = ways.into_iter().filter(|(_, names)| is_whole(names)).collect();
     let counts: BTreeSet<u64> = possible.iter().map(|(count, _)| *count).collect();

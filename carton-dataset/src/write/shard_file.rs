@@ -1,4 +1,4 @@
-//! One shard, written from beginning to end. It has its name only when it is complete.
+//! Writes one shard from beginning to end. The file gets its name only when it is complete.
 
 use std::fs::{self, File};
 use std::io::BufWriter;
@@ -14,9 +14,9 @@ use crate::manifest::Shard;
 use crate::options::{Duplicates, KeyValue};
 use crate::shard_metadata::{COLUMNS_KEY, DUPLICATES_KEY, LAST_WINS, MODE_KEY, SAMPLES_KEY, SEPARATOR_KEY};
 
-/// The bytes that are written at a time, between which others are told of progress.
+/// The number of bytes that are written between two progress reports.
 const PIECE: usize = 8 << 20;
-/// Smaller pieces are gathered; larger ones go to the file as they are.
+/// Smaller writes are buffered; larger ones go directly to the file.
 const BUFFER: usize = 256 << 10;
 
 /// What an attempt has written so far.
@@ -24,14 +24,14 @@ const BUFFER: usize = 256 << 10;
 pub(super) struct Written {
     /// The complete shards, in order.
     pub(super) shards: Vec<Shard>,
-    /// What they hold.
+    /// The tensors of the shards.
     pub(super) schema: GatheredSchema,
-    /// What they have in common.
+    /// What the shards must have in common.
     sharing: Sharing,
 }
 
 impl Written {
-    /// Nothing yet.
+    /// Starts with no shards.
     pub(super) fn new(sharing: Sharing) -> Self {
         Self { shards: Vec::new(), schema: GatheredSchema::default(), sharing }
     }
@@ -50,7 +50,7 @@ pub(super) struct ShardFile {
 }
 
 impl ShardFile {
-    /// Begins the next shard of an attempt with its header.
+    /// Creates the file of the next shard of an attempt, and writes its header.
     pub(super) fn create(attempt: &Attempt, number: u32, layout: Layout) -> Result<Self, DatasetError> {
         let path = attempt.folder().join(attempt.part_name(number).to_string());
         let mut partial = path.clone().into_os_string();
@@ -74,7 +74,7 @@ impl ShardFile {
         Ok(())
     }
 
-    /// Gives the shard its name, and counts it among those that are written.
+    /// Completes the file, gives it its name, and adds it to the written shards.
     pub(super) fn finish(self, samples: u64, written: &mut Written, meter: &mut Meter) -> Result<(), DatasetError> {
         let layout = self.writer.layout();
         let bytes = layout.file_length();
@@ -90,7 +90,7 @@ impl ShardFile {
     }
 }
 
-/// What a shard says of itself; more of it in key-value mode: how tensors are named, and the columns.
+/// Makes the metadata of a shard. In key-value mode it includes how tensors are named, and the columns.
 pub(super) fn metadata(
     mode: &str,
     samples: u64,
@@ -107,7 +107,7 @@ pub(super) fn metadata(
     Metadata::new(pairs).map_err(|error| DatasetError::Options(error.to_string()))
 }
 
-/// Names the file in what the system says of it.
+/// Adds the path of the file to an IO error.
 fn named(path: &std::path::Path, error: SafetensorsError) -> DatasetError {
     match error {
         SafetensorsError::Io { source, .. } => io_error(path)(source),

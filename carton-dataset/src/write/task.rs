@@ -1,4 +1,4 @@
-//! One attempt at one task: record batches in, shards out (spec/dataset.md §4 and §5.1).
+//! Writes one attempt at one task: record batches in, shards out (spec/dataset.md §4 and §5.1).
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -24,43 +24,42 @@ use crate::options::{Duplicates, Mode, TailStrategy, WriteOptions};
 use crate::report::TaskReport;
 use crate::shard_metadata::{BATCH, KEY_VALUE};
 
-/// Writes the rows of one task, in one attempt of any number: another one, here or elsewhere, is told apart by its id, and
-/// replaces nothing of this one.
+/// Writes the rows of one task, in one attempt. Other attempts at the same task, on this machine or another, have ids of their own, and
+/// replace nothing of this one.
 ///
-/// Nothing of it is part of a dataset before it was [committed](crate::commit). Dropped without [`finish`](Self::finish), and
-/// after any error, it removes what it wrote. Holds the rows of one shard, and of one record batch, as slices of the memory
-/// that they came in; and the names of all tensors of the task, which its report lists, in key-value mode a few for each row.
+/// Nothing of it is part of a dataset before it is [committed](crate::commit). If it is dropped without [`finish`](Self::finish), or
+/// after any error, it removes what it wrote. It holds the rows of one shard and of one record batch, as slices of the memory that they
+/// came in. It also holds the names of all tensors of the task, which its report lists: in key-value mode a few for each row.
 pub struct TaskWriter {
     schema: SchemaRef,
     columns: Columns,
     rows: Rows,
     attempt: Attempt,
-    /// What the report begins with.
+    /// The report, still without shards and schema.
     report: TaskReport,
     written: Written,
-    /// Where rows come from, each with the first of its rows, counted over all.
+    /// The inputs of the rows, each with the number of its first row, counted over all rows.
     inputs: Vec<(u64, String)>,
-    /// How it would be committed.
+    /// The options for [`finish_and_commit`](Self::finish_and_commit).
     commit_options: CommitOptions,
     meter: Meter,
     has_failed: bool,
 }
 
-/// Rows that are in no shard yet.
+/// Rows that are not in a shard yet.
 enum Rows {
     Batch { pending: batch::Pending, batch_size: NonZeroUsize, tail: TailStrategy },
     KeyValue(key_value::Filling),
 }
 
 impl TaskWriter {
-    /// Begins an attempt at a task, whose record batches will have this schema, for the dataset in `folder`, which is made if
-    /// need be.
+    /// Begins an attempt at a task whose record batches will have this schema. The dataset is in `folder`, which is created if needed.
     ///
     /// # Errors
-    /// [`DatasetError::Exists`] where there is a dataset already, unless the options say `overwrite`;
-    /// [`DatasetError::Attempts`] while others are committed, also if that was killed and nobody has finished it;
-    /// [`DatasetError::Options`], [`DatasetError::NoColumn`] and [`DatasetError::Column`] for options that do not go with
-    /// the schema; [`DatasetError::Io`].
+    /// [`DatasetError::Exists`] if the folder already contains a dataset and the options do not say `overwrite`;
+    /// [`DatasetError::Attempts`] while other attempts are being committed, also if that commit was killed and has not been finished;
+    /// [`DatasetError::Options`], [`DatasetError::NoColumn`] and [`DatasetError::Column`] for options that do not fit the schema;
+    /// [`DatasetError::Io`].
     pub fn create(folder: &Path, schema: &SchemaRef, options: &WriteOptions, task: u32) -> Result<Self, DatasetError> {
         let columns = Columns::choose(schema, options)?;
         let rows = match &options.mode {
@@ -94,41 +93,41 @@ impl TaskWriter {
         Ok(Self { schema, columns, rows, attempt, report, written, inputs, commit_options, meter, has_failed })
     }
 
-    /// Calls `tell` after every record batch and shard, and within large shards. When it says
-    /// [`Break`](ControlFlow::Break), writing ends with [`DatasetError::Interrupted`].
+    /// Calls `tell` after every record batch and shard, and within large shards. If it returns [`Break`](ControlFlow::Break), writing
+    /// ends with [`DatasetError::Interrupted`].
     pub fn on_progress(&mut self, tell: impl FnMut(&WriteProgress) -> ControlFlow<()> + Send + 'static) {
         self.meter.on_progress = Some(Box::new(tell));
     }
 
-    /// The folder of the attempt, which is removed when writing fails or is given up. Who ends the process without dropping
-    /// the writer removes it.
+    /// The folder of the attempt. It is removed when writing fails or is interrupted. A program that ends the process without dropping
+    /// the writer has to remove it.
     #[must_use]
     pub fn folder(&self) -> PathBuf {
         self.attempt.folder()
     }
 
-    /// Which attempt it is.
+    /// The id of the attempt.
     #[must_use]
     pub fn attempt(&self) -> Uuid {
         self.attempt.id()
     }
 
-    /// How far it has come.
+    /// The progress so far.
     #[must_use]
     pub fn progress(&self) -> WriteProgress {
         self.meter.progress
     }
 
-    /// Says where the rows come from that are written next: errors name it, and count its rows from 0.
+    /// Names the input of the rows that are written next. Errors name it, and count its rows from 0.
     pub fn begin_input(&mut self, place: impl Into<String>) {
         self.inputs.push((self.meter.progress.rows, place.into()));
     }
 
-    /// Writes the next rows: what fills shards is in files when this returns.
+    /// Writes the next rows. When this returns, all complete shards are in files.
     ///
     /// # Errors
-    /// [`DatasetError::Row`] for a value that makes no tensor, or, in batch mode, none like those before;
-    /// [`DatasetError::DuplicateName`]; [`DatasetError::Column`] and [`DatasetError::Options`] for a record batch of another schema;
+    /// [`DatasetError::Row`] for a value that cannot become a tensor, or, in batch mode, differs in dtype or shape from those before;
+    /// [`DatasetError::DuplicateName`]; [`DatasetError::Column`] and [`DatasetError::Options`] for a record batch with another schema;
     /// [`DatasetError::Io`]; [`DatasetError::Interrupted`]. After an error nothing more can be written.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<(), DatasetError> {
         self.check()?;
@@ -140,7 +139,7 @@ impl TaskWriter {
         Ok(())
     }
 
-    /// Writes what is left, and the report. From then on the attempt can be [committed](crate::commit).
+    /// Writes the remaining rows and the report, which it returns. From then on the attempt can be [committed](crate::commit).
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -170,9 +169,9 @@ impl TaskWriter {
         Ok((report, meter))
     }
 
-    /// Writes what is left, and makes a dataset of this attempt alone. Only task 0 can be all there is, since tasks are numbered from
-    /// 0 (spec/dataset.md §5); any other is refused. Nothing is left of what was written, unless it fails in the middle of the
-    /// commit, which [`merge`](crate::merge) then finishes.
+    /// Writes the remaining rows, and makes a dataset of this attempt alone; returns its manifest. Only task 0 can be a whole dataset,
+    /// since tasks are numbered from 0 (spec/dataset.md §5); any other is refused. After an error nothing is left of what was written,
+    /// unless it happened in the middle of the commit, which [`merge`](crate::merge) then finishes.
     ///
     /// # Errors
     /// As [`finish`](Self::finish) and [`commit`].
@@ -187,12 +186,13 @@ impl TaskWriter {
             meter.ask()
         });
         commit(&dataset, &options).inspect_err(|_| {
-            // Nobody would commit it another time. Refused where the commit has begun: then it can be finished.
+            // The attempt will not be committed again, so it is removed. `abort` refuses that if the commit has begun, which can then be
+            // finished.
             let _ = abort(&dataset, &[attempt]);
         })
     }
 
-    /// An error that names the input that rows come from, and counts them there.
+    /// Adds to an error the input of its rows, and counts them within that input.
     fn located(&self, error: DatasetError) -> DatasetError {
         let place = |row: u64| {
             let input = self.inputs.iter().rfind(|(first, _)| *first <= row);
@@ -247,7 +247,7 @@ impl TaskWriter {
     }
 }
 
-/// Record batches have the columns that were announced, in their order.
+/// Checks that a record batch has the columns of the schema, in their order.
 fn check_schema(schema: &Schema, batch: &RecordBatch) -> Result<(), DatasetError> {
     let found = batch.schema_ref();
     if std::ptr::eq(schema, found.as_ref()) {
