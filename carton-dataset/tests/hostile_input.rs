@@ -1,5 +1,5 @@
-//! Files of rows that were made to break their readers: no panic, no abort, no end that never comes, and no more memory than the file
-//! could need.
+//! Reads input files that were made to break their readers. Readers must not panic, abort, run forever, or allocate more memory than the
+//! file could need.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -18,7 +18,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::properties::{WriterProperties, WriterVersion};
 
-/// The system's allocator, which counts what each thread has.
+/// The system's allocator, which also counts the live bytes of each thread.
 struct Counting;
 
 thread_local! {
@@ -64,7 +64,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The most memory that a call needs beyond what it leaves behind.
+/// Returns the peak memory in bytes that a call allocates on this thread.
 fn peak(call: impl FnOnce()) -> i64 {
     let before = LIVE.get();
     PEAK.set(before);
@@ -90,7 +90,7 @@ fn rows() -> RecordBatch {
     RecordBatch::try_from_iter(columns).unwrap()
 }
 
-/// Files of every kind.
+/// Files of every format, compression and encoding.
 fn files() -> Vec<Vec<u8>> {
     let rows = rows();
     let mut files = Vec::new();
@@ -116,7 +116,7 @@ fn files() -> Vec<Vec<u8>> {
         builder().set_dictionary_enabled(false).set_encoding(Encoding::DELTA_BYTE_ARRAY).build(),
     ];
     for (position, properties) in parquet.into_iter().enumerate() {
-        // That encoding is one of strings.
+        // `DELTA_BYTE_ARRAY` encodes only strings.
         let rows = if position == 3 { rows.project(&[2, 3]).unwrap() } else { rows.clone() };
         let mut writer = ArrowWriter::try_new(Vec::new(), rows.schema(), Some(properties)).unwrap();
         writer.write(&rows).unwrap();
@@ -132,7 +132,7 @@ fn mutate(random: &mut fastrand::Rng, bytes: &mut Vec<u8>) {
             0 => bytes.truncate(position.max(1)),
             1 => bytes[position] = random.u8(..),
             2 => bytes[position] ^= 1 << random.u8(0..8),
-            // Numbers at the ends of their ranges.
+            // Numbers at the limits of their ranges.
             3 => bytes[position] = *random.choice(&[0, 1, 0x7f, 0x80, 0xff]).unwrap(),
             4 => {
                 let number = *random.choice(&[-1, i64::MAX, i64::MIN, 1 << 40, 1 << 31, i64::from(i32::MAX)]).unwrap();
@@ -140,7 +140,7 @@ fn mutate(random: &mut fastrand::Rng, bytes: &mut Vec<u8>) {
                 let n_bytes = end - position;
                 bytes[position..end].copy_from_slice(&number.to_le_bytes()[..n_bytes]);
             }
-            // A piece again.
+            // Repeats a piece.
             _ => {
                 let end = random.usize(position..=bytes.len().min(position + 64));
                 let piece = bytes[position..end].to_vec();
@@ -151,26 +151,26 @@ fn mutate(random: &mut fastrand::Rng, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Reads all of it, and says whether that worked.
+/// Reads the whole file, and returns whether that worked.
 fn read(path: &Path) -> bool {
     let Ok(input) = Input::open(path) else { return false };
     let mut n_rows = 0;
     for batch in input {
         let Ok(batch) = batch else { return false };
         n_rows += batch.num_rows();
-        // One batch of small rows in, no more than a few out.
+        // The file has one or two batches of small rows, so only a few rows can come out.
         assert!(n_rows < 1 << 32);
     }
     true
 }
 
-/// Mutated files of every kind. `CARTON_TEST_ROUNDS` asks for more of them.
+/// Mutates files of every format. `CARTON_TEST_ROUNDS` sets the number of mutations of each.
 #[test]
 fn mutated_files_are_errors() {
     let n_rounds: usize = std::env::var("CARTON_TEST_ROUNDS").map_or(200, |rounds| rounds.parse().unwrap());
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("rows");
-    // Panics that the reader turns into errors would fill the screen.
+    // Hides panics that the reader turns into errors; they would fill the screen.
     std::panic::set_hook(Box::new(|info| {
         if info.location().is_some_and(|location| location.file().contains("hostile_input")) {
             eprintln!("{info}");
@@ -194,11 +194,11 @@ fn mutated_files_are_errors() {
             assert!(elapsed.as_secs() < 10, "file {kind}, seed {seed}: {elapsed:?}");
         }
     }
-    // Some mutations touch nothing but values: the readers were reached.
+    // Some mutations change only values, so some files must still be readable.
     assert!(n_read > n_rounds, "{n_read}");
 }
 
-/// A Parquet file of nothing but a schema: so many groups in each other.
+/// A Parquet file without rows, whose schema has groups nested `depth` deep.
 fn nested(depth: usize) -> Vec<u8> {
     // `version` = 1, then `schema`: a list of structs, whose number follows.
     let mut metadata = vec![0x15, 2, 0x19, 0xfc];
@@ -219,7 +219,7 @@ fn nested(depth: usize) -> Vec<u8> {
 }
 
 #[test]
-fn schemas_are_not_walked_without_end() {
+fn deeply_nested_schemas_are_refused() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("rows");
     fs::write(&path, nested(5)).unwrap();
@@ -228,7 +228,7 @@ fn schemas_are_not_walked_without_end() {
     let error = Input::open(&path).unwrap_err();
     let source = std::error::Error::source(&error).unwrap().to_string();
     assert_eq!(source, "a schema of more than 64 groups in each other");
-    // Types that are not those of the fields, by which a reader could get out of step.
+    // Wrong field types, by which a reader could lose its position.
     let mut bytes = nested(100_000);
     for position in [4, 6, 11, 13, 16, 19] {
         for kind in 1..=12 {
@@ -242,19 +242,19 @@ fn schemas_are_not_walked_without_end() {
 }
 
 #[test]
-fn lists_that_are_not_there_are_not_counted() {
+fn lists_whose_elements_are_missing_are_refused() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("rows");
     let mut writer = ArrowWriter::try_new(Vec::new(), rows().schema(), None).unwrap();
     writer.write(&rows()).unwrap();
     let mut bytes = writer.into_inner().unwrap();
-    // The header of the first page now claims a list of two billion numbers, in a field that the format does not have.
+    // The header of the first page now claims a list of two billion numbers, in a field that the format does not define.
     bytes[4..12].copy_from_slice(&[0xf9, 0xf7, 0xff, 0xff, 0xff, 0xff, 7, 0]);
     fs::write(&path, &bytes).unwrap();
     let error = Input::open(&path).unwrap().find_map(Result::err).unwrap();
     let source = std::error::Error::source(&error).unwrap().to_string();
     assert_eq!(source, "Parquet argument error: External: a page at 4 whose header does not end");
-    // The same in the metadata, of booleans, which take no bytes to some readers.
+    // The same in the metadata, with booleans, which take no bytes in some readers.
     let mut bytes = nested(5);
     let end = bytes.len() - 9;
     bytes.splice(end..end, [0xf9, 0xf1, 0xff, 0xff, 0xff, 0xff, 7]);
@@ -266,9 +266,9 @@ fn lists_that_are_not_there_are_not_counted() {
     assert_eq!(source, "metadata that ends inside a value");
 }
 
-/// One long value in a dictionary, which every row has.
+/// A dictionary with one long value, which every row refers to.
 #[test]
-fn a_value_that_repeats_does_not_fill_the_memory() {
+fn a_repeated_value_does_not_fill_the_memory() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("rows");
     let value = vec![7_u8; 1 << 20];

@@ -1,4 +1,4 @@
-//! Indexes, written, read, and refused.
+//! Writing, reading and refusing indexes (spec/dataset.md §6).
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -24,7 +24,7 @@ fn refusal<T: std::fmt::Debug>(result: Result<T, DatasetError>) -> String {
     std::error::Error::source(&result.unwrap_err()).unwrap().to_string()
 }
 
-/// One row of an index, a column at a time.
+/// The columns of an index with one row.
 fn columns() -> [(&'static str, ArrayRef); 4] {
     let shape = ListArray::from_iter_primitive::<Int32Type, _, _>([Some([Some(2), Some(3)])]);
     [
@@ -43,7 +43,7 @@ fn save<'c>(path: &Path, columns: impl IntoIterator<Item = (&'c str, ArrayRef)>)
     file.close().unwrap();
 }
 
-/// What is read when one column is another.
+/// Reads an index in which one column is replaced by `array`.
 fn with(column: &str, array: impl Array + 'static) -> Result<Vec<IndexRow>, DatasetError> {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("index");
@@ -54,7 +54,7 @@ fn with(column: &str, array: impl Array + 'static) -> Result<Vec<IndexRow>, Data
 }
 
 #[test]
-fn other_writers_may_have_other_types() {
+fn column_types_of_other_writers_are_read() {
     let expected = vec![row("x", "a.safetensors", &[2, 3])];
     assert_eq!(with("none", StringArray::from(vec!["x"])).unwrap(), expected);
     assert_eq!(with("tensor_key", LargeStringArray::from(vec!["x"])).unwrap(), expected);
@@ -63,7 +63,7 @@ fn other_writers_may_have_other_types() {
     let scalar = ListArray::from_iter_primitive::<Int32Type, _, _>([Some(Vec::<Option<i32>>::new())]);
     assert_eq!(with("shape", scalar).unwrap()[0].shape.len(), 0);
 
-    // The order of the columns, and others among them, do not matter.
+    // The order of the columns does not matter, and neither do further columns.
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("index");
     let [key, file, shape, dtype] = columns();
@@ -72,7 +72,7 @@ fn other_writers_may_have_other_types() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn invalid_indexes_are_refused() {
     let check = |result, expected: &str| assert_eq!(refusal::<Vec<IndexRow>>(result), expected);
     let null = |column| format!("row 0 of column `{column}` is null (spec/dataset.md §6.2)");
     for column in ["tensor_key", "file_name", "dtype"] {
@@ -99,7 +99,7 @@ fn what_cannot_be_is_refused() {
         assert!(error.ends_with("which is no path below the dataset's folder (spec/dataset.md §6.2)"), "{error}");
     }
 
-    // Of a dictionary without values, of which there are no keys.
+    // A dictionary without values, and so without keys.
     let keys = Int32Array::from(vec![None::<i32>]);
     let nothing = DictionaryArray::new(keys, Arc::new(StringArray::from(Vec::<&str>::new())));
     check(with("dtype", nothing), &null("dtype"));
@@ -124,7 +124,7 @@ fn what_cannot_be_is_refused() {
 }
 
 #[test]
-fn rows_that_take_no_bytes_are_not_read_without_end() {
+fn an_index_with_too_many_rows_for_its_size_is_refused() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("index");
     let n = 3 << 19;
@@ -158,10 +158,10 @@ fn an_index_is_a_folder_or_a_file_and_replaces_the_other() {
         index::write(&path, rows.clone(), layout).unwrap();
         assert_eq!(index::read(&path).unwrap().rows(), rows);
         assert_eq!((path.is_dir(), path.is_file()), (layout == IndexLayout::Folder, layout == IndexLayout::File));
-        // Nothing temporary is left.
+        // No temporary file is left.
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
     }
-    // A folder that is something else stays.
+    // A folder that is not an index is kept.
     let other = place.path().join("other");
     fs::create_dir(&other).unwrap();
     fs::write(other.join("notes.txt"), "mine").unwrap();
@@ -171,7 +171,7 @@ fn an_index_is_a_folder_or_a_file_and_replaces_the_other() {
         assert_eq!(fs::read_to_string(other.join("notes.txt")).unwrap(), "mine");
     }
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 2);
-    // As every new folder and file, others may read it.
+    // It has the permissions of any new folder and file.
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
@@ -185,7 +185,7 @@ fn an_index_is_a_folder_or_a_file_and_replaces_the_other() {
 }
 
 #[test]
-fn what_the_column_cannot_hold_is_not_written() {
+fn rows_that_an_index_cannot_hold_are_not_written() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("index");
     let error = refusal(index::write(&path, [row("x", "a", &[1 << 31])], IndexLayout::File));
@@ -199,7 +199,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn what_is_written_is_read(
+    fn written_rows_are_read_back(
         rows in prop::collection::btree_map(("\\PC{0,9}", "[a-z]{1,3}(/[a-z]{1,3})?"), prop::collection::vec(0..=i32::MAX as u64, 0..5), 0..40),
     ) {
         let rows: Vec<IndexRow> = rows.iter().map(|((key, file), shape)| row(key, file, shape)).collect();

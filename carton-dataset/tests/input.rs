@@ -1,4 +1,4 @@
-//! Rows from Parquet files, Arrow IPC files and streams.
+//! Reads rows from Parquet files, Arrow IPC files and Arrow IPC streams (spec/dataset.md §4.1).
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -19,7 +19,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 
-/// Rows `from` and the `n` after it.
+/// The `n` rows from `from` on.
 fn rows(from: i64, n: i64) -> RecordBatch {
     let ids = Int64Array::from_iter_values(from..from + n);
     let mut vectors = FixedSizeListBuilder::new(Float32Builder::new(), 3);
@@ -29,7 +29,7 @@ fn rows(from: i64, n: i64) -> RecordBatch {
     }
     let names = StringArray::from_iter_values((from..from + n).map(|row| format!("row {row}")));
     let bytes = BinaryArray::from_iter((from..from + n).map(|row| (row % 3 > 0).then(|| row.to_le_bytes())));
-    // Files have one dictionary for all batches.
+    // A file has one dictionary for all its batches.
     let keys = Int32Array::from_iter_values((from..from + n).map(|row| row as i32 % 2));
     let words = DictionaryArray::new(keys, Arc::new(StringArray::from_iter_values(["a", "b"])));
     let columns: [(&str, ArrayRef); 5] = [
@@ -67,7 +67,7 @@ fn parquet(batches: &[RecordBatch], compression: Compression) -> Vec<u8> {
 }
 
 fn save(place: &Path, bytes: &[u8]) -> PathBuf {
-    // The name says nothing.
+    // The file name does not reveal the format.
     let path = place.join("rows");
     fs::write(&path, bytes).unwrap();
     path
@@ -79,7 +79,7 @@ fn read(input: Input) -> Result<RecordBatch, DatasetError> {
     Ok(concat_batches(&schema, &batches).unwrap())
 }
 
-/// Why an input is refused, with its causes.
+/// Returns the error of an input with its causes, on one line.
 fn refusal(input: Result<Input, DatasetError>) -> String {
     let error = input.and_then(read).unwrap_err();
     let mut text = error.to_string();
@@ -130,13 +130,13 @@ fn every_kind_of_file_is_read_as_it_was_written() {
 }
 
 #[test]
-fn columns_that_are_not_asked_for_are_not_read() {
+fn columns_that_are_not_requested_are_not_read() {
     let place = tempfile::tempdir().unwrap();
     for compression in [None, Some(CompressionType::LZ4_FRAME)] {
         let whole = ipc_file(&[rows(0, 5000)], compression);
         let path = save(place.path(), &whole);
         let expected = rows(0, 5000);
-        // The names are strings, which nothing but UTF-8 may be; compressed, nothing but a frame of LZ4.
+        // Damages strings, which must be UTF-8, or if compressed the frame of LZ4, which has a magic number.
         let needle =
             if compression.is_some() { [4, 0x22, 0x4d, 0x18].as_slice() } else { b"row 4000row 4001".as_slice() };
         let mut damaged = whole.clone();
@@ -162,7 +162,7 @@ fn a_stream_needs_no_file() {
     let bytes = stream(&batches, None);
     let input = Input::stream(Cursor::new(bytes.clone()), "standard input").unwrap();
     assert_eq!(read(input).unwrap().num_rows(), 20);
-    // What follows belongs to somebody else.
+    // The bytes after the marker belong to another reader.
     let input = Input::stream(Cursor::new([bytes, vec![1, 2, 3]].concat()), "standard input").unwrap();
     assert_eq!(read(input).unwrap().num_rows(), 20);
 
@@ -179,11 +179,11 @@ fn a_stream_needs_no_file() {
 }
 
 #[test]
-fn no_rows_are_lost_where_a_stream_ends() {
+fn a_truncated_stream_is_an_error() {
     let place = tempfile::tempdir().unwrap();
     let bytes = stream(&[rows(0, 10), rows(10, 10)], None);
     let one = stream(&[rows(0, 10)], None);
-    // Where the second batch begins: without the marker the streams begin alike.
+    // The position where the second batch begins. Without the marker both streams begin alike.
     let boundary = one.len() - 8;
     assert_eq!(bytes[..boundary], one[..boundary]);
     let message = "the stream ends without its end-of-stream marker: its writer was stopped before it was done";
@@ -217,7 +217,7 @@ fn files_that_end_early_are_refused() {
 }
 
 #[test]
-fn what_is_neither_is_told_by_its_first_bytes() {
+fn other_formats_are_refused_with_their_first_bytes() {
     let place = tempfile::tempdir().unwrap();
     let check = |bytes: &[u8], expected: &str| {
         let path = save(place.path(), bytes);
@@ -253,7 +253,7 @@ fn a_named_pipe_is_a_stream() {
     writer.join().unwrap();
 }
 
-/// The bytes that this thread has asked the system for; `None` where it does not say.
+/// Returns the number of bytes that this thread has read; `None` if the system does not count them.
 fn bytes_read() -> Option<u64> {
     let counters = fs::read_to_string("/proc/thread-self/io").ok()?;
     counters.lines().find_map(|line| line.strip_prefix("rchar: "))?.parse().ok()

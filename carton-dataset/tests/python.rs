@@ -1,5 +1,5 @@
-//! Agreement with pyarrow, with Python's `safetensors` and with JSON schemas, by the interpreter that `CARTON_TEST_PYTHON` names;
-//! without one the tests are skipped.
+//! Compares with pyarrow, Python's `safetensors` and JSON schemas, by the interpreter that `CARTON_TEST_PYTHON` names. Without one the
+//! tests are skipped.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -21,7 +21,7 @@ use carton_dataset::{
 use carton_tensor::files::{ElementType, RawTensor};
 use carton_tensor::safetensors::{self, Metadata};
 
-/// The interpreter to use, or `None` after saying that there is none.
+/// Returns the interpreter to use. Without one, prints that the test is skipped and returns `None`.
 fn python() -> Option<OsString> {
     let python = std::env::var_os("CARTON_TEST_PYTHON");
     if python.is_none() {
@@ -37,7 +37,7 @@ fn run(python: &OsString, task: &str, places: &[&Path]) {
 }
 
 #[test]
-fn what_pyarrow_and_the_connector_write_is_read() {
+fn files_of_pyarrow_and_the_connector_are_read() {
     let Some(python) = python() else { return };
     let place = tempfile::tempdir().unwrap();
     run(&python, "make", &[place.path()]);
@@ -118,7 +118,7 @@ fn every_dtype(place: &Path) {
 }
 
 #[test]
-fn what_we_write_is_what_the_schemas_say() {
+fn written_manifests_and_headers_match_the_schemas() {
     let Some(python) = python() else { return };
     let [batches, named, dtypes] = [(); 3].map(|()| tempfile::tempdir().unwrap());
     let rows = RecordBatch::try_from_iter([

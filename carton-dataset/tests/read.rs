@@ -1,4 +1,4 @@
-//! Datasets, read and verified.
+//! Reading and verifying datasets.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -33,7 +33,7 @@ fn i64s(values: &[i64]) -> RawTensor {
 
 type Tensors<'t> = Vec<(&'t str, RawTensor)>;
 
-/// Writes a dataset as the connector does: nothing but the shards says what it is.
+/// Writes a dataset as the connector does: without metadata in the shards.
 fn write(place: &Path, shards: &[(&str, u64, Tensors<'_>)]) -> Manifest {
     let mut listed = Vec::new();
     let mut schema = BTreeMap::new();
@@ -54,14 +54,14 @@ fn write(place: &Path, shards: &[(&str, u64, Tensors<'_>)]) -> Manifest {
     manifest
 }
 
-/// Two batches, the second of them a tail.
+/// A dataset of two batches, the second of them a tail.
 fn batches(place: &Path) -> Manifest {
     let a = vec![("x", f32s(&[2, 3], 0.0)), ("id", i64s(&[10, 11]))];
     let b = vec![("x", f32s(&[1, 3], 6.0)), ("id", i64s(&[12]))];
     write(place, &[(A, 2, a), (B, 1, b)])
 }
 
-/// Three named samples of two columns.
+/// A dataset of three named samples with two columns.
 fn named(place: &Path) -> Manifest {
     let a = vec![
         ("cat__x", f32s(&[2, 2], 0.0)),
@@ -121,10 +121,11 @@ fn named_samples_have_their_columns() {
     assert_eq!(cat.iter().len(), 2);
 }
 
-/// What the Spark connector writes says neither which separator it has nor which columns.
+/// The Spark connector records neither the separator nor the columns.
 #[test]
 fn named_samples_of_the_connector_are_whole_whatever_their_separator_is() {
-    /// The names of the samples of each shard with how many rows of these names there were; the tensors have this first dimension.
+    /// `shards` has for each shard the names of its samples and the number of rows that had these names. `dimension` is the first
+    /// dimension of every tensor.
     #[track_caller]
     fn check(separator: &str, columns: &[&str], shards: &[(&[&str], u64)], dimension: usize) {
         let place = tempfile::tempdir().unwrap();
@@ -151,10 +152,10 @@ fn named_samples_of_the_connector_are_whole_whatever_their_separator_is() {
     for separator in ["__", "/", "::", ""] {
         check(separator, &["emb"], &[(&["Xa", "Yb"], 2), (&["Zc"], 1)], 768);
         check(separator, &["id", "x"], &[(&["Xa", "Yb"], 2), (&["Zc"], 1)], 768);
-        // One row each, and as many rows as there are numbers.
+        // One row per shard; then as many rows as the tensors' first dimension.
         check(separator, &["emb"], &[(&["Xa"], 1), (&["Yb"], 1)], 768);
         check(separator, &["emb"], &[(&["Xa", "Yb"], 2), (&["Zc"], 1)], 2);
-        // The last row of a name counts.
+        // Several rows of one name, of which the last one counts.
         check(separator, &["emb"], &[(&["Xa", "Yb"], 9), (&["Zc"], 2)], 768);
         check(separator, &["emb"], &[(&["Xa", "Yb"], 9)], 768);
     }
@@ -195,7 +196,7 @@ fn tensors_are_found_with_and_without_an_index() {
 }
 
 #[test]
-fn an_index_that_lies_is_told() {
+fn an_index_that_contradicts_the_shards_is_an_error() {
     let place = tempfile::tempdir().unwrap();
     named(place.path());
     let mut rows = write_index(place.path());
@@ -243,7 +244,7 @@ fn workers_share_the_shards() {
     assert!(dataset.worker(3, three, Assignment::RoundRobin).is_err());
 }
 
-/// What is done to a dataset, and what is then found.
+/// Damages a dataset and compares the findings.
 fn check_damage(make: fn(&Path) -> Manifest, damage: impl Fn(&Path), expected: &[(Category, &str, &str)]) {
     let place = tempfile::tempdir().unwrap();
     make(place.path());
@@ -364,7 +365,7 @@ fn a_batch_without_a_column_is_found() {
 }
 
 #[test]
-fn samples_without_bytes_end() {
+fn too_many_samples_without_bytes_are_refused() {
     let check = |shape: Option<&[usize]>, samples_count: u64, expected: Option<&str>| {
         let place = tempfile::tempdir().unwrap();
         let tensors = shape.map(|shape| ("x", f32s(shape, 0.0)));
@@ -393,7 +394,7 @@ fn links_stay_inside() {
     assert_eq!((findings.len(), findings[0].category), (1, Category::Link));
     let error = Dataset::open(place.path()).unwrap().batch(0).unwrap_err();
     assert!(matches!(error, DatasetError::ShardOutside { .. }), "{error}");
-    // As a cache keeps its files: all of them behind links to one folder.
+    // As caches keep files: all of them are links to one other folder.
     fs::rename(place.path().join(B), elsewhere.path().join("b")).unwrap();
     fs::rename(place.path().join(MANIFEST_NAME), elsewhere.path().join("m")).unwrap();
     std::os::unix::fs::symlink(elsewhere.path().join("b"), place.path().join(B)).unwrap();
@@ -403,7 +404,7 @@ fn links_stay_inside() {
 }
 
 #[test]
-fn what_is_not_there_or_not_as_large_is_an_error_when_it_is_read() {
+fn missing_and_truncated_shards_are_errors_when_they_are_read() {
     let place = tempfile::tempdir().unwrap();
     let missing = Dataset::open(place.path().join("none")).unwrap_err();
     assert!(matches!(missing, DatasetError::Io { .. }), "{missing}");
@@ -423,7 +424,7 @@ fn what_is_not_there_or_not_as_large_is_an_error_when_it_is_read() {
 }
 
 #[test]
-fn a_verification_can_be_given_up() {
+fn a_verification_can_be_interrupted() {
     let place = tempfile::tempdir().unwrap();
     batches(place.path());
     let mut seen = Vec::new();
@@ -438,7 +439,7 @@ fn a_verification_can_be_given_up() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Whatever becomes of the files of a dataset, reading ends in samples or in an error, and what was lost is found.
+    /// Reading a damaged dataset gives samples or an error, and `verify` finds missing files.
     #[test]
     fn damaged_files_are_errors(
         file in 0..4_usize, position in any::<prop::sample::Index>(), byte in any::<u8>(), cut in any::<bool>(),
@@ -450,7 +451,7 @@ proptest! {
         let path = place.path().join(name);
         let mut bytes = fs::read(&path).unwrap();
         let position = position.index(bytes.len());
-        // A manifest without its last line feed is whole.
+        // A manifest without its last line feed is complete.
         let cut = cut && !(name == MANIFEST_NAME && bytes[position..].iter().all(u8::is_ascii_whitespace));
         if cut {
             bytes.truncate(position);

@@ -1,4 +1,4 @@
-//! Batch mode.
+//! Writing in batch mode.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
@@ -56,7 +56,7 @@ fn the_manifest_is_as_the_connector_writes_it() {
     let samples: Vec<u64> =
         json["shards"].as_array().unwrap().iter().map(|shard| shard["samples_count"].as_u64().unwrap()).collect();
     assert_eq!(samples, [4, 2]);
-    // The first shard's entry.
+    // The entry comes from the first shard.
     assert_eq!(
         json["schema"],
         serde_json::json!({
@@ -91,7 +91,7 @@ fn a_column_of_one_shape_may_be_ragged_lists() {
 }
 
 #[test]
-fn progress_is_told_and_ends_the_work() {
+fn progress_is_reported_and_can_interrupt() {
     let folder = tempfile::tempdir().unwrap();
     let seen = Arc::new(Mutex::new(Vec::new()));
     let tell = seen.clone();
@@ -130,7 +130,7 @@ fn after_an_error_nothing_is_written() {
 }
 
 #[test]
-fn options_that_do_not_go_with_the_columns() {
+fn options_that_do_not_fit_the_columns() {
     let folder = tempfile::tempdir().unwrap();
     let check = |change: &dyn Fn(&mut carton_dataset::WriteOptions), expected: &str| {
         let mut options = batch_mode(4, TailStrategy::Write);

@@ -1,4 +1,4 @@
-//! What columns of every type become, and which are refused.
+//! Conversion of columns of every type, and the types that are refused (spec/dataset.md §4.2).
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn batch_options(change: impl FnOnce(&mut WriteOptions)) -> WriteOptions {
     options
 }
 
-/// The tensor that a column becomes.
+/// Returns the tensor that a column becomes.
 fn tensor(column: &ArrayRef, options: &WriteOptions) -> Result<Tensor, DatasetError> {
     let folder = tempfile::tempdir().unwrap();
     let rows = RecordBatch::try_from_iter([("x", column.clone())]).unwrap();
@@ -27,7 +27,7 @@ fn tensor(column: &ArrayRef, options: &WriteOptions) -> Result<Tensor, DatasetEr
     Ok(shards(folder.path()).remove(0).remove("x").unwrap())
 }
 
-/// The tensors that the rows of a column become in key-value mode.
+/// Returns the tensors that the rows of a column become in key-value mode.
 fn row_tensors(column: &ArrayRef, options: &WriteOptions) -> Result<Vec<Tensor>, DatasetError> {
     let folder = tempfile::tempdir().unwrap();
     let names: ArrayRef = Arc::new(StringArray::from_iter_values((0..column.len()).map(|row| format!("{row:04}"))));
@@ -36,7 +36,7 @@ fn row_tensors(column: &ArrayRef, options: &WriteOptions) -> Result<Vec<Tensor>,
     Ok(shards(folder.path()).remove(0).into_values().collect())
 }
 
-/// A column becomes a tensor, whole and as a slice of a larger one.
+/// Checks that a column becomes this tensor, both whole and as a slice of a larger column.
 #[track_caller]
 fn check(column: impl Array + 'static, options: &WriteOptions, dtype: Dtype, shape: &[usize], bytes: &[u8]) {
     let column: ArrayRef = Arc::new(column);
@@ -44,7 +44,7 @@ fn check(column: impl Array + 'static, options: &WriteOptions, dtype: Dtype, sha
     let (n_rows, row) = (shape[0], bytes.len() / shape[0]);
     let slice = tensor(&column.slice(1, n_rows - 1), options).unwrap();
     assert_eq!(slice, (dtype, [&[n_rows - 1], &shape[1..]].concat(), bytes[row..].to_vec()));
-    // Row by row they are the same tensors without the first dimension.
+    // In key-value mode the rows are the same tensors without the first dimension.
     let options = WriteOptions { mode: key_value_mode(1 << 30).mode, ..options.clone() };
     let expected: Vec<Tensor> =
         bytes[row..].chunks(row).map(|bytes| (dtype, shape[1..].to_vec(), bytes.to_vec())).collect();
@@ -82,7 +82,7 @@ fn numbers_keep_their_own_dtype() {
     numbers!(Int16Array, I16, [0, i16::MIN, i16::MAX]);
     numbers!(UInt32Array, U32, [0, 1, u32::MAX]);
     numbers!(Int32Array, I32, [0, i32::MIN, i32::MAX]);
-    // Neither is an f64.
+    // These integers are not representable as F64.
     numbers!(UInt64Array, U64, [0, (1 << 53) + 1, u64::MAX]);
     numbers!(Int64Array, I64, [i64::MIN, (1 << 53) + 1, i64::MAX]);
     numbers!(Float32Array, F32, [f32::NAN, -0.0, f32::INFINITY]);
@@ -174,7 +174,7 @@ fn lists_of_lists_become_arrays_of_more_dimensions() {
     let tensors = row_tensors(&(Arc::new(differ) as ArrayRef), &key_value_mode(1 << 30)).unwrap();
     assert_eq!(tensors, [(Dtype::U8, vec![1, 3], vec![0, 1, 2]), (Dtype::U8, vec![1, 2], vec![3, 4])]);
 
-    // Lists without lists in them do not tell how long those would be.
+    // Empty outer lists have no inner lists from which the inner length could be taken.
     let empty = list_of(&[0, 0], Arc::new(list_of(&[], numbers(0))));
     assert_eq!(tensor(&(Arc::new(empty.clone()) as ArrayRef), &own).unwrap().1, [2, 0, 0]);
     assert_eq!(tensor(&(Arc::new(empty) as ArrayRef), &shaped(&[0, 5])).unwrap().1, [2, 0, 5]);
@@ -204,7 +204,7 @@ fn binary_values_are_the_bytes_of_tensors() {
     check_values(Arc::new(FixedSizeBinaryArray::try_from_iter(values.iter()).unwrap()));
     let views = [long.as_slice(), &long, &[8; 40_000]];
     check(BinaryViewArray::from(views.to_vec()), &to(ElementType::Uint8), Dtype::U8, &[3, 40_000], &views.concat());
-    // Longer than what is in the view itself, and shorter than what is not copied.
+    // Longer than an inline view, and shorter than the values that are not copied.
     let views = [&long[..20], &[8; 20], &[9; 20]];
     check(BinaryViewArray::from(views.to_vec()), &to(ElementType::Uint8), Dtype::U8, &[3, 20], &views.concat());
 
@@ -236,7 +236,7 @@ fn structs<S: AsRef<[i64]>>(data: ArrayRef, shapes: &[S], dtypes: &[&str]) -> St
 
 #[test]
 fn structs_say_their_dtype_and_shape() {
-    // A dtype for all columns does not touch those that say their own.
+    // A dtype for all columns does not apply to structs, which carry their own.
     let options = batch_options(|options| options.dtype = Some(ElementType::Int64));
     let data = || Arc::new(BinaryArray::from(vec![&[1_u8, 2, 3, 4][..], &[5, 6, 7, 8], &[9, 10, 11, 12]])) as ArrayRef;
     let expected: Vec<u8> = (1..=12).collect();
@@ -292,14 +292,14 @@ fn missing_values_are_refused_wherever_they_are() {
     let rows = [Some(vec![Some(1)]), None, Some(vec![Some(3)])];
     check_error(ListArray::from_iter_primitive::<Int32Type, _, _>(rows.clone()), &own, &null(1));
     check_error(FixedSizeListArray::from_iter_primitive::<Int32Type, _, _>(rows, 1), &own, &null(1));
-    // An empty list before it, so that lists and elements are not the same.
+    // An empty list comes first, so that lists and elements have different positions.
     let numbers: ArrayRef = Arc::new(UInt8Array::from(vec![Some(1), Some(2), None]));
     check_error(list_of(&[0, 2, 0, 1], numbers.clone()), &own, &null(3));
     check_error(list_of(&[1, 1], Arc::new(list_of(&[2, 1], numbers))), &own, &null(1));
     let data: ArrayRef = Arc::new(BinaryArray::from(vec![Some(&[1_u8][..]), None]));
     check_error(structs(data, &[&[1], &[1]], &["U8", "U8"]), &own, &null(1));
 
-    // What is missing outside the slice that is written does not matter.
+    // Missing values outside the written slice do not matter.
     let column: ArrayRef = Arc::new(Int32Array::from(vec![None, Some(5), None]).slice(1, 1));
     assert_eq!(tensor(&column, &own).unwrap().2, 5_i32.to_le_bytes());
     let lists = ListArray::from_iter_primitive::<Int32Type, _, _>([Some(vec![None]), Some(vec![Some(7)]), None]);

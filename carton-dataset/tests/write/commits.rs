@@ -1,4 +1,4 @@
-//! Attempts, and the datasets that are made of them.
+//! Committing attempts as datasets (spec/dataset.md §5.2).
 
 use std::fs;
 use std::path::Path;
@@ -64,7 +64,7 @@ fn attempts_of_other_jobs_are_not_mixed_in() {
 }
 
 #[test]
-fn the_number_of_tasks_may_be_said() {
+fn the_number_of_tasks_may_be_given() {
     let check = |n_tasks, is_named: bool, expected: Result<u64, &str>| {
         let folder = tempfile::tempdir().unwrap();
         let attempts = [attempt(folder.path(), 0), attempt(folder.path(), 1)];
@@ -176,7 +176,7 @@ fn tasks_that_do_not_go_together() {
     let columns = "task 1 has the columns `x`, and task 0 `label`, `x`";
     check(&|folder| write(folder, &options(), numbers(&["x"])), columns);
 
-    // The same of shards without reports.
+    // The same for shards without reports.
     let (machines, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     attempt(machines.path(), 0);
     write(machines.path(), &options(), numbers(&["x", "y", "label"]));
@@ -191,7 +191,7 @@ fn tasks_that_do_not_go_together() {
 }
 
 #[test]
-fn names_that_come_again_in_another_task() {
+fn names_that_repeat_in_another_task() {
     let mode = |duplicates| WriteOptions::new(Mode::KeyValue(KeyValue { duplicates, ..KeyValue::new("name") }));
     for duplicates in [Duplicates::Fail, Duplicates::LastWins] {
         let folder = tempfile::tempdir().unwrap();

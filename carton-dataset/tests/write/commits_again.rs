@@ -1,4 +1,4 @@
-//! Commits that meet others: those that were killed, those at the same time, and attempts that are late.
+//! Commits that meet killed commits, concurrent commits, and late attempts.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -14,9 +14,9 @@ use uuid::Uuid;
 
 use crate::support::{attempt, copied, dataset, files, labels, of_attempts, of_tasks, options, rows, told, writer};
 
-/// A commit was killed after it had begun: others do not begin before it is finished.
+/// After a commit was killed, others begin only once it is finished.
 #[test]
-fn what_was_begun_is_finished_first() {
+fn a_killed_commit_is_finished_first() {
     let folder = tempfile::tempdir().unwrap();
     let (old, new) = (attempt(folder.path(), 0), attempt(folder.path(), 0));
     let record = |report: &TaskReport| {
@@ -31,7 +31,7 @@ fn what_was_begun_is_finished_first() {
         TaskWriter::create(folder.path(), &rows(0, 0).schema(), &WriteOptions { overwrite: true, ..options() }, 0);
     assert!(told(&late.err().unwrap()).ends_with("a commit of attempts before this one has begun: finish it first"));
     assert!(matches!(abort(folder.path(), &[old.attempt]), Err(DatasetError::Attempts { .. })));
-    // The other attempt survives the commit that is finished for it, and may replace it.
+    // The other attempt survives the commit that finishes the killed one, and may replace the dataset.
     assert!(matches!(commit(folder.path(), &of_attempts(&[&new])), Err(DatasetError::Exists { .. })));
     let manifest = Manifest::parse(&fs::read(folder.path().join("dataset_manifest.json")).unwrap()).unwrap();
     assert_eq!(manifest.shards(), old.shards);
@@ -109,7 +109,7 @@ fn two_commits_at_once_do_the_same() {
 }
 
 #[test]
-fn a_straggler_harms_nothing() {
+fn a_late_attempt_does_no_harm() {
     let folder = tempfile::tempdir().unwrap();
     let done = attempt(folder.path(), 0);
     let mut writing = writer(folder.path(), 0);
@@ -178,9 +178,9 @@ fn what_lies_below_tasks_is_not_trusted() {
     check(&record(elsewhere), "names files that no commit has to do with");
 }
 
-/// Nothing is seen of a commit that is given up, whether of attempts or of shards that came without reports.
+/// An interrupted commit leaves no trace, whether of attempts or of shards that came without reports.
 #[test]
-fn a_commit_is_given_up_before_it_begins() {
+fn a_commit_is_interrupted_before_it_begins() {
     for (is_bare, given_up) in [false, true]
         .into_iter()
         .flat_map(|bare| [CommitStep::Preparing, CommitStep::Publishing].map(|step| (bare, step)))
@@ -200,9 +200,9 @@ fn a_commit_is_given_up_before_it_begins() {
     }
 }
 
-/// What was written leaves nothing when it is given up where it would appear.
+/// Writing that is interrupted just before publishing leaves nothing.
 #[test]
-fn a_dataset_is_given_up_before_it_appears() {
+fn writing_is_interrupted_before_publishing() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("dataset");
     let rows = rows(0, 5);

@@ -1,4 +1,4 @@
-//! Processes that are killed, and disks that are full.
+//! Killed processes and full disks.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ fn options() -> WriteOptions {
     WriteOptions { index: Some(IndexLayout::Folder), job, ..batch_mode(1, TailStrategy::Write) }
 }
 
-/// Writes the rows `ROWS * task..`, a shard each.
+/// Writes the rows `ROWS * task..` as one shard.
 fn write_task(folder: &Path, task: u32) -> uuid::Uuid {
     let mut writer = TaskWriter::create(folder, &rows(0, 0).schema(), &options(), task).unwrap();
     for row in 0..ROWS {
@@ -27,7 +27,7 @@ fn write_task(folder: &Path, task: u32) -> uuid::Uuid {
     writer.finish().unwrap().attempt
 }
 
-/// What a child of the tests below does: no test of its own.
+/// The job of a child process of the tests below. Not a test itself.
 #[test]
 fn child() {
     let Ok(job) = std::env::var(JOB) else { return };
@@ -64,7 +64,7 @@ fn job(job: &str) -> Command {
     command
 }
 
-/// Starts a job, and lets it go when it is ready.
+/// Starts a job in a child process, and lets it continue when it is ready.
 fn start(kind_and_argument: &str) -> Child {
     let mut child = job(kind_and_argument).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut output = BufReader::new(child.stdout.take().unwrap());
@@ -74,12 +74,12 @@ fn start(kind_and_argument: &str) -> Child {
         assert!(output.read_line(&mut line).unwrap() > 0, "the child has ended");
     }
     child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
-    // The rest of its output is read, so that it never waits.
+    // Reads the rest of its output, so that the child never blocks on it.
     std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
     child
 }
 
-/// Parts of the time that something takes, from nothing to a little more than all of it.
+/// Fractions of a duration, from zero to a little more than all of it.
 fn moments(n_rounds: u32) -> impl Iterator<Item = f64> {
     (0..n_rounds).map(move |round| 1.3 * f64::from(round) / f64::from(n_rounds))
 }
@@ -133,7 +133,7 @@ fn a_commit_killed_at_any_moment_is_finished_by_the_next() {
             }
             let mut child = start(&format!("commit:{overwrite}:{}", folder.path().display()));
             let started = Instant::now();
-            // The first one is left alone, to know how long it takes.
+            // The first one runs undisturbed, to measure how long it takes.
             if most > Duration::ZERO {
                 std::thread::sleep(most.mul_f64(moment));
                 child.kill().unwrap();
@@ -168,7 +168,7 @@ fn a_commit_killed_at_any_moment_is_finished_by_the_next() {
     );
 }
 
-/// Runs a job under a command that takes a command, and says which error the job met; `None` where that command does not work.
+/// Runs a job under another command, and returns the job's error; `None` if that command does not work here.
 fn error_under(command: &[&str], folder: &Path) -> Option<String> {
     let (program, arguments) = command.split_first().unwrap();
     let executable: PathBuf = std::env::current_exe().unwrap();
@@ -188,17 +188,17 @@ fn error_under(command: &[&str], folder: &Path) -> Option<String> {
 }
 
 #[test]
-fn a_full_disk_is_told_with_the_file() {
+fn a_full_disk_is_reported_with_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().display().to_string();
     let mount = format!("mount -t tmpfs -o size=1m none {place} && exec \"$@\"");
-    // A disk of its own, which is gone when the process has ended.
+    // A file system of its own, which disappears with the process.
     if let Some(error) =
         error_under(&["unshare", "--mount", "--map-root-user", "sh", "-c", &mount, "sh"], folder.path())
     {
         assert!(error.contains(".safetensors.partial`: No space left on device"), "{error}");
     }
-    // The system's limit on the size of files, and no signal.
+    // The system's limit on file sizes, with its signal ignored.
     let limit = "trap '' XFSZ; ulimit -f 100; exec \"$@\"";
     let error = error_under(&["sh", "-c", limit, "sh"], folder.path()).unwrap();
     assert!(error.contains(".safetensors.partial`: File too large"), "{error}");

@@ -1,4 +1,4 @@
-//! Key-value mode.
+//! Writing in key-value mode (spec/dataset.md §4.4).
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use carton_dataset::{Duplicates, KeyValue, Mode, TaskWriter, WriteOptions};
 
 use crate::support::{dataset, files, key_value_mode, shards, told};
 
-/// Rows of these names, in which `x` is the row's number.
+/// Rows with these names, in which `x` is the row's number.
 fn named(names: &[&str]) -> RecordBatch {
     let x = Float32Array::from_iter_values((0..names.len()).map(|row| row as f32));
     let names: ArrayRef = Arc::new(StringArray::from(names.to_vec()));
@@ -43,7 +43,7 @@ fn tensors_are_named_after_row_and_column() {
 
 #[test]
 fn shards_are_closed_when_they_are_large_enough() {
-    // A row counts as 204 bytes: the fifth reaches the target.
+    // A row counts as 204 bytes, so the fifth reaches the target.
     let check = |target, expected: &[usize]| {
         let folder = tempfile::tempdir().unwrap();
         let names: Vec<String> = (0..12).map(|row| format!("row {row}")).collect();
@@ -67,7 +67,7 @@ fn names_that_come_twice() {
     assert_eq!(told(&error), "row 2 of column `name`: the name `a` was there before, in row 0");
     assert_eq!(files(folder.path()), [] as [&str; 0]);
 
-    // In another shard, too.
+    // The name repeats in another shard.
     let error = dataset(
         folder.path(),
         &WriteOptions::new(Mode::KeyValue(key_value.clone())),
@@ -75,7 +75,7 @@ fn names_that_come_twice() {
     );
     assert_eq!(told(&error.unwrap_err()), "row 4 of column `name`: the name `a` was there before, in row 0");
 
-    // In another input, too.
+    // The name repeats in another input.
     let options = WriteOptions::new(Mode::KeyValue(key_value.clone()));
     let mut writer = TaskWriter::create(folder.path(), &named(&[]).schema(), &options, 0).unwrap();
     for (input, names) in [("A", ["a", "b"]), ("B", ["c", "d"])] {
@@ -88,7 +88,7 @@ fn names_that_come_twice() {
 
     key_value.duplicates = Duplicates::LastWins;
     let manifest = dataset(folder.path(), &WriteOptions::new(Mode::KeyValue(key_value)), batches()).unwrap();
-    // In each shard for itself: the first is full with `c`.
+    // The last row counts in each shard separately: the first shard is full with `c`.
     let found: Vec<Vec<(String, Vec<u8>)>> = shards(folder.path())
         .into_iter()
         .map(|shard| shard.into_iter().map(|(name, tensor)| (name, tensor.2)).collect())

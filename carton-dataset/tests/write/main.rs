@@ -1,4 +1,4 @@
-//! Datasets as they are written, read back with the `safetensors` library.
+//! Writes datasets and reads them back with the `safetensors` library.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod batches;

@@ -1,4 +1,4 @@
-//! Datasets of shards that came without reports.
+//! Merging shards that came without reports (spec/dataset.md §5.3, §5.4).
 
 use std::fs;
 use std::num::NonZeroUsize;
@@ -42,7 +42,7 @@ fn shards_from_many_machines_are_merged() {
     let (_, result) = merged(&|_| false, &CommitOptions::default());
     let ambiguous = told(&result.unwrap_err());
     assert!(ambiguous.contains("task 1 was written more than once, by attempts"), "{ambiguous}");
-    // An index that is there is none of theirs.
+    // An index that is already there does not belong to these shards.
     let folder = tempfile::tempdir().unwrap();
     copied(machines.path(), folder.path());
     let index = folder.path().join(index::INDEX_NAME);
@@ -77,7 +77,7 @@ fn shards_from_many_machines_are_merged() {
 
 type Tensors<'t> = &'t [(&'t str, &'t [usize])];
 
-/// Writes shards of task 0 as others do, which do not say what they are.
+/// Writes shards of task 0 as other programs do: without metadata.
 fn write_bare(folder: &Path, shards: &[Tensors<'_>]) -> Vec<String> {
     use safetensors::tensor::TensorView;
     let attempt = Uuid::new_v4();
@@ -136,8 +136,8 @@ fn shards_that_can_be_nothing_but_batches_are_merged() {
 }
 
 #[test]
-fn samples_that_nothing_counts_are_asked_for() {
-    // The numbers of an embedding are no rows.
+fn ambiguous_numbers_of_samples_are_an_error() {
+    // The dimensions of an embedding are not rows.
     let dim = &[768][..];
     check_merge(&[&[("a::emb", dim), ("b::emb", dim), ("c::emb", dim)]], None, Err(MAY_BE_BOTH));
     check_merge(&[&[("a__emb", dim)], &[("b__emb", dim)], &[("c__emb", dim)]], None, Err(NAMED));
@@ -149,7 +149,7 @@ fn samples_that_nothing_counts_are_asked_for() {
 }
 
 #[test]
-fn samples_are_counted_as_is_said() {
+fn samples_are_counted_by_the_options() {
     let dim = &[768][..];
     check_merge(&[&[("a::emb", dim), ("b::emb", dim), ("c::emb", dim)]], named_with("::", None), Ok(3));
     check_merge(&[&[("a__emb", dim)], &[("b__emb", dim)], &[("c__emb", dim)]], named_with("__", None), Ok(3));
@@ -158,7 +158,7 @@ fn samples_are_counted_as_is_said() {
     check_merge(&[two], named_with("__", None), Ok(2));
     let of_one = [&[("a__in__x", &[1][..]), ("a__y", &[1])][..], &[("b__in__x", &[1]), ("b__y", &[1])]];
     check_merge(&of_one, named_with("__", None), Ok(2));
-    // Are they two columns of each row, or rows of longer names with one column?
+    // Ambiguous: two columns of each row, or rows of longer names with one column.
     let both = &[("a__in__x", dim), ("a__out__x", dim), ("b__in__x", dim), ("b__out__x", dim)];
     let several = "into 2 or 4 rows of all shards, and which columns there are is not known";
     check_merge(&[both], named_with("__", None), Err(several));
@@ -173,13 +173,13 @@ fn samples_are_counted_as_is_said() {
     let nested = &[("a_id", dim), ("a_user_id", dim), ("b_id", dim), ("b_user_id", dim)];
     check_merge(&[nested], named_with("_", None), Err(several));
     check_merge(&[nested], named_with("_", Some(&["id", "user_id"])), Ok(2));
-    // Not all rows have all columns.
+    // Some rows lack a column.
     let some = &[("a__x", dim), ("a__y", dim), ("b__y", dim)];
     check_merge(&[some], named_with("__", None), Err("are not those of rows that all have the same columns"));
     check_merge(&[some], named_with("__", Some(&["x", "y"])), Ok(2));
     check_merge(&[some], named_with("/", None), Err("tensor `a__x` has no separator `/` in its name"));
     check_merge(&[some], named_with("\n", None), Err("has control characters"));
-    // The same row twice.
+    // The same row is in two shards.
     check_merge(
         &[two, &[("a__x", &[8]), ("a__y", &[8])]],
         named_with("__", None),
@@ -197,12 +197,12 @@ fn samples_are_counted_as_is_said() {
         batches_of(4),
         Err("it is no batch of rows: tensor `y` has 3 rows, expected 4"),
     );
-    // Nothing that a reader refuses afterwards.
+    // Shards that readers would refuse are refused here.
     check_merge(&[&[("x", &[1 << 40, 0])]], None, Err("its tensors have 0 bytes, too few for 1099511627776 samples"));
     check_merge(&[&[("x", &[4])], &[("y", &[4])]], batches_of(4), Err("has the columns `y`"));
 }
 
-/// What a shard says counts more than what is said of those that say nothing; shards of both modes do not go together.
+/// The metadata of a shard takes precedence over the options; shards of both modes do not go together.
 #[test]
 fn shards_of_both_modes_are_refused() {
     let (machines, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -216,9 +216,9 @@ fn shards_of_both_modes_are_refused() {
     assert!(error.contains("is in batch mode, and shard `part-00000-0000-"), "{error}");
 }
 
-/// The connector counts rows of the same name, of which the last one is there.
+/// The connector counts all rows of one name, although it writes only the last one.
 #[test]
-fn a_manifest_that_is_replaced_says_how_many_samples_there_are() {
+fn a_replaced_manifest_gives_the_number_of_samples() {
     let folder = tempfile::tempdir().unwrap();
     let dim = &[768][..];
     let shards = write_bare(folder.path(), &[&[("a/emb", dim), ("b/emb", dim)], &[("c/emb", dim)]]);
@@ -237,7 +237,7 @@ fn a_manifest_that_is_replaced_says_how_many_samples_there_are() {
     assert_eq!(merge(folder.path(), &options).unwrap().total_samples(), 6);
     assert!(verify(folder.path(), Checks::Headers, |_| ControlFlow::Continue(())).unwrap().is_sound());
     assert_eq!(Dataset::open(folder.path()).unwrap().samples().count(), 3);
-    // Of other files it says nothing.
+    // The manifest does not count for files of other sizes.
     manifest(1);
     let error = told(&merge(folder.path(), &options).unwrap_err());
     assert!(error.contains(NAMED), "{error}");

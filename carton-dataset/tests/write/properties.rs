@@ -1,4 +1,4 @@
-//! Any columns and any rows, written and read back.
+//! Property tests: writes arbitrary columns and rows, and reads them back.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 use crate::support::{batch_mode, dataset, key_value_mode, shards};
 
-/// A column of one kind, whose row `row` has elements that tell column and row.
+/// A column of one kind. The elements of its row `row` identify column and row.
 fn column(kind: usize, position: usize, rows: &[usize], length: usize) -> ArrayRef {
     let value = |row: usize, element: usize| (position * 1_000_000 + row * 100 + element) as u32;
     match kind {
@@ -48,7 +48,7 @@ fn column(kind: usize, position: usize, rows: &[usize], length: usize) -> ArrayR
     }
 }
 
-/// The bytes that a row has in such a column.
+/// The expected bytes of a row in such a column.
 fn expected(kind: usize, position: usize, row: usize, length: usize) -> Vec<u8> {
     let value = |element: usize| (position * 1_000_000 + row * 100 + element) as u32;
     match kind {
@@ -59,13 +59,13 @@ fn expected(kind: usize, position: usize, row: usize, length: usize) -> Vec<u8> 
     }
 }
 
-/// Rows `0..n_rows`, cut into record batches, each a slice of a larger one.
+/// The rows `0..n_rows`, cut into record batches, each a slice of a larger one.
 fn batches(columns: &[(usize, usize)], n_rows: usize, cuts: &[usize]) -> Vec<RecordBatch> {
     let mut batches = Vec::new();
     let mut start = 0;
     for cut in cuts.iter().copied().cycle() {
         let end = (start + cut).min(n_rows);
-        // A row before and after, which are cut off again.
+        // Adds a row before and one after, which the slice cuts off again.
         let rows: Vec<usize> = (start..end + 2).map(|row| row.wrapping_sub(1) % 1000).collect();
         let names: ArrayRef = Arc::new(StringArray::from_iter_values(rows.iter().map(|row| format!("row {row:04}"))));
         let tensors = columns

@@ -1,5 +1,5 @@
-//! Conversions beside NumPy and `ml_dtypes`, and files beside Python's `safetensors`. They need an interpreter that has these, named
-//! by `CARTON_TEST_PYTHON`; without one they are skipped.
+//! Compares conversions with NumPy and `ml_dtypes`, and files with Python's `safetensors`. The tests need an interpreter with these
+//! packages, named by `CARTON_TEST_PYTHON`; without one they are skipped.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use carton_tensor::files::ElementType;
 
 use crate::support::{batch_mode, dataset};
 
-/// Numbers that are between the ones of 16 bits, exactly or by a little, and others of all magnitudes.
+/// Numbers in the middle of two neighbouring floats of 16 bits, exactly or nearly, and others of all magnitudes.
 fn numbers() -> Vec<f64> {
     let mut numbers =
         vec![0.0, -0.0, f64::INFINITY, f64::NEG_INFINITY, 65_504.0, 65_519.999_999, 65_520.0, 65_536.0, 1e300];
@@ -37,7 +37,7 @@ fn numbers() -> Vec<f64> {
                 continue;
             }
             numbers.push(short);
-            // The middle to the next one of each, and both sides of it, near and far.
+            // The midpoint to the next float, and numbers on both sides of it, near and far.
             for half_step in [2_f64.powi(-11), 2_f64.powi(-8), 2_f64.powi(-9)] {
                 let middle = short * (1.0 + half_step);
                 let near = f64::from_bits(middle.to_bits() + 1);
@@ -59,7 +59,7 @@ fn numbers() -> Vec<f64> {
 }
 
 #[test]
-fn floats_are_rounded_as_by_numpy_and_read_by_python() {
+fn floats_are_rounded_as_numpy_does_and_read_by_python() {
     let Some(python) = std::env::var_os("CARTON_TEST_PYTHON") else {
         eprintln!("skipped: CARTON_TEST_PYTHON names no python3 that has NumPy, ml_dtypes and safetensors");
         return;

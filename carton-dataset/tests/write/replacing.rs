@@ -1,4 +1,4 @@
-//! Datasets in the place of others.
+//! Replacing datasets.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use carton_dataset::{DatasetError, WriteOptions, commit, index};
 
 use crate::support::{attempt, dataset, files, labels, of_attempts, options, rows};
 
-/// Whatever its shards are called: the manifest says which they are.
+/// The shards may have any names: the old manifest lists them.
 #[test]
 fn a_dataset_of_others_is_replaced_as_a_whole() {
     let folder = tempfile::tempdir().unwrap();
@@ -29,7 +29,7 @@ fn a_dataset_of_others_is_replaced_as_a_whole() {
 fn a_dataset_is_replaced_only_when_asked() {
     let folder = tempfile::tempdir().unwrap();
     dataset(folder.path(), &options(), [rows(0, 5)]).unwrap();
-    // As Spark leaves it.
+    // An index as Spark writes it.
     fs::create_dir(folder.path().join(index::INDEX_NAME)).unwrap();
     fs::write(folder.path().join(index::INDEX_NAME).join("part-0.parquet"), "").unwrap();
     let error = dataset(folder.path(), &options(), [rows(7, 2)]).unwrap_err();

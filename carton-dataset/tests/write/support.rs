@@ -1,4 +1,4 @@
-//! Rows in, tensors out.
+//! Shared helpers: writing rows, and reading tensors back.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -29,7 +29,7 @@ pub(crate) fn tensors(path: &Path) -> BTreeMap<String, Tensor> {
     file.tensors().into_iter().map(tensor).collect()
 }
 
-/// The tensors of each shard, in the order of the manifest, which must say what is there and nothing else.
+/// Returns the tensors of each shard, in the order of the manifest, after checking that the manifest describes them exactly.
 pub(crate) fn shards(folder: &Path) -> Vec<BTreeMap<String, Tensor>> {
     let manifest = Manifest::parse(&std::fs::read(folder.join("dataset_manifest.json")).unwrap()).unwrap();
     let mut expected: Vec<String> = manifest.shards().iter().map(|shard| shard.shard_path.clone()).collect();
@@ -54,7 +54,7 @@ pub(crate) fn files(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Writes record batches, of one schema, as a dataset.
+/// Writes record batches with one schema as a dataset.
 pub(crate) fn dataset(
     folder: &Path,
     options: &WriteOptions,
@@ -73,7 +73,7 @@ pub(crate) fn key_value_mode(target_shard_bytes: u64) -> WriteOptions {
     WriteOptions::new(Mode::KeyValue(KeyValue { target_shard_bytes, ..KeyValue::new("name") }))
 }
 
-/// The `n_rows` rows from `first` on: three floats each, and the row's number.
+/// Returns `n_rows` rows from `first` on: three floats each, and the row's number.
 pub(crate) fn rows(first: usize, n_rows: usize) -> RecordBatch {
     let values: Vec<f32> = (first * 3..(first + n_rows) * 3).map(|value| value as f32).collect();
     let item = Arc::new(Field::new_list_field(DataType::Float32, false));
@@ -82,7 +82,7 @@ pub(crate) fn rows(first: usize, n_rows: usize) -> RecordBatch {
     RecordBatch::try_from_iter([("x", Arc::new(lists) as ArrayRef), ("label", Arc::new(labels))]).unwrap()
 }
 
-/// The row numbers of [`rows`] that a dataset holds, in its order.
+/// Returns the numbers of the [`rows`] in a dataset, in its order.
 pub(crate) fn labels(folder: &Path) -> Vec<i64> {
     let labels = shards(folder).into_iter().flat_map(|shard| {
         let (_, shape, x) = &shard["x"];
@@ -96,7 +96,7 @@ pub(crate) fn labels(folder: &Path) -> Vec<i64> {
     labels.collect()
 }
 
-/// An error and what it was caused by, on one line.
+/// Formats an error and its causes on one line.
 pub(crate) fn told(error: &DatasetError) -> String {
     let causes = std::iter::successors(Some(error as &dyn Error), |&error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
@@ -119,18 +119,18 @@ pub(crate) fn attempt(folder: &Path, task: u32) -> TaskReport {
     writer.finish().unwrap()
 }
 
-/// The labels of what [`attempt`]s at these tasks write.
+/// Returns the labels that [`attempt`]s at these tasks write.
 pub(crate) fn of_tasks(tasks: &[i64]) -> Vec<i64> {
     tasks.iter().flat_map(|task| 10 * task..10 * task + 5).collect()
 }
 
-/// Names the attempts that count.
+/// Options that name the attempts that count.
 pub(crate) fn of_attempts(attempts: &[&TaskReport]) -> CommitOptions {
     let attempts = attempts.iter().map(|report| report.attempt).collect();
     CommitOptions { attempts: Some(attempts), ..CommitOptions::default() }
 }
 
-/// As [`attempt`], for a job.
+/// Like [`attempt`], for a job.
 pub(crate) fn attempt_of_job(folder: &Path, task: u32, job: Option<Uuid>) -> TaskReport {
     let options = WriteOptions { job, ..options() };
     let mut writer = TaskWriter::create(folder, &rows(0, 0).schema(), &options, task).unwrap();
@@ -138,7 +138,7 @@ pub(crate) fn attempt_of_job(folder: &Path, task: u32, job: Option<Uuid>) -> Tas
     writer.finish().unwrap()
 }
 
-/// The shards of attempts, copied into a folder as from many machines.
+/// Copies the shards of attempts into a folder, as from many machines.
 pub(crate) fn copied(from: &Path, to: &Path) {
     for name in files(from) {
         let path = from.join(&name);
