@@ -1,6 +1,4 @@
-//! Parallel maps over numbered items, which the threads take in order. All threads end before a call returns.
-//!
-//! Every crate of this workspace shares work among cores by these functions. They are no part of the public API.
+//! A parallel map over numbered items. Free threads take the items in order.
 
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -54,7 +52,7 @@ pub fn par_map<S, R: Send, E: Send>(
     };
     let parts = thread::scope(|scope| {
         let others: Vec<_> = (1..n_threads.min(n_items))
-            // Where the system gives no further thread, those that there are do the work.
+            // If the system refuses a further thread, the existing ones do the work.
             .map_while(|_| thread::Builder::new().spawn_scoped(scope, run).ok())
             .collect();
         let mut parts = vec![run()];

@@ -1,29 +1,29 @@
-//! Why weights cannot be loaded, looked at or merged.
+//! The errors of loading, inspecting and merging weights.
 
 use crate::files::{ElementType, TensorFileError};
 
-/// Why weights cannot be loaded, looked at or merged.
+/// The reason that weights cannot be loaded, inspected or merged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WeightsError {
     /// The file cannot be opened or read.
     #[error(transparent)]
     File(#[from] TensorFileError),
-    /// A file has no tensors.
+    /// The file has no tensors.
     #[error("no tensors found in `{place}`")]
     NoTensors {
         /// The file.
         place: String,
     },
-    /// No tensor of a file passes the filter.
+    /// The filter accepts no tensor of the file.
     #[error("none of the {n_tensors} tensors in `{place}` passes the filter")]
     NoneSelected {
         /// The file.
         place: String,
-        /// How many it has.
+        /// The number of tensors in the file.
         n_tensors: usize,
     },
-    /// A pattern for names is none.
+    /// The pattern for names is invalid.
     #[error("`{pattern}` is no pattern for names")]
     Pattern {
         /// The pattern, escaped.
@@ -32,7 +32,7 @@ pub enum WeightsError {
         #[source]
         source: glob::PatternError,
     },
-    /// A file changed between being looked at and being read.
+    /// The file changed after it was inspected and before it was read.
     #[error("`{place}` was changed while tensor `{name}` was read")]
     Changed {
         /// The file.
@@ -45,39 +45,39 @@ pub enum WeightsError {
     Duplicate {
         /// The name, escaped.
         name: String,
-        /// A file that has it.
+        /// One file that has the tensor.
         first: String,
-        /// Another one.
+        /// Another file that has the tensor.
         second: String,
     },
-    /// Two files that are to be merged say different things of themselves.
+    /// Two files that are to be merged have different values for a key of their metadata.
     #[error("metadata `{key}` is `{first}` in one file and `{second}` in `{place}`")]
     Metadata {
         /// The key, escaped.
         key: String,
-        /// The value in the files before.
+        /// The value in the earlier files.
         first: String,
         /// The value in this file.
         second: String,
-        /// This file.
+        /// The file with the other value.
         place: String,
     },
-    /// What should be written cannot be.
+    /// The output cannot be written.
     #[error("cannot write `{place}`")]
     Write {
         /// The file.
         place: String,
-        /// Why.
+        /// The reason.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// Complex numbers have no smallest and largest, and no int8 form.
+    /// Complex numbers have neither an order nor an int8 form.
     #[error("{dtype} numbers have no order, so they have no statistics and cannot be quantized")]
     Complex {
         /// The element type.
         dtype: ElementType,
     },
-    /// A tensor cannot be quantized in groups of rows.
+    /// The tensor cannot be quantized in groups of rows.
     #[error("it cannot be quantized in groups of rows: {problem}")]
     Groups {
         /// What was expected and found.
@@ -86,7 +86,7 @@ pub enum WeightsError {
     /// There is not enough memory.
     #[error("there is no memory for {n_bytes} bytes")]
     Memory {
-        /// What was asked for.
+        /// The bytes that were needed.
         n_bytes: u64,
     },
 }

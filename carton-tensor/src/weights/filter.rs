@@ -1,11 +1,11 @@
-//! Which tensors of a file are meant, by their names.
+//! Selects tensors of a file by name.
 
 use std::fmt;
 use std::sync::Arc;
 
 use super::WeightsError;
 
-/// Which tensors of a file are meant, by their names.
+/// Selects tensors of a file by name.
 ///
 /// ```
 /// use carton_tensor::weights::Filter;
@@ -24,11 +24,11 @@ pub struct Filter(Option<Predicate>);
 type Predicate = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
 impl Filter {
-    /// All tensors.
+    /// Accepts all tensors.
     pub const ALL: Self = Self(None);
 
-    /// Names of this pattern, in which `*` stands for any characters, `?` for one, and `[abc]` for one of these; and a name that is
-    /// the pattern itself to the letter.
+    /// Accepts names that match a pattern, in which `*` stands for any characters, `?` for one character, and `[abc]` for one of these
+    /// characters. Also accepts the name that equals the pattern literally.
     ///
     /// # Errors
     /// [`WeightsError::Pattern`].
@@ -36,7 +36,7 @@ impl Filter {
         Self::any_glob([pattern])
     }
 
-    /// Names of any of these patterns.
+    /// Accepts names that match any of these patterns.
     ///
     /// # Errors
     /// [`WeightsError::Pattern`].
@@ -50,27 +50,27 @@ impl Filter {
         Ok(Self::matching(move |name| patterns.iter().any(|pattern| pattern.matches(name) || pattern.as_str() == name)))
     }
 
-    /// Names that start with this.
+    /// Accepts names that start with this prefix.
     #[must_use]
     pub fn prefix(prefix: impl Into<String>) -> Self {
         let prefix = prefix.into();
         Self::matching(move |name| name.starts_with(&prefix))
     }
 
-    /// These names.
+    /// Accepts exactly these names.
     #[must_use]
     pub fn names<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Self {
         let names: std::collections::HashSet<String> = names.into_iter().map(Into::into).collect();
         Self::matching(move |name| names.contains(name))
     }
 
-    /// Names of which this is true.
+    /// Accepts names for which the predicate is true.
     #[must_use]
     pub fn matching(predicate: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(predicate)))
     }
 
-    /// Whether the tensor of this name is meant.
+    /// Whether the filter accepts the tensor of this name.
     #[must_use]
     pub fn accepts(&self, name: &str) -> bool {
         self.0.as_ref().is_none_or(|accepts| accepts(name))

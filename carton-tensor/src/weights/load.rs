@@ -1,4 +1,4 @@
-//! Loads the tensors of a file, all of them or some, at once (spec/weights.md §1).
+//! Loads all or some tensors of a file, in parallel (spec/weights.md §1).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::files::{ElementType, Entry, RawTensor, SharedBytes, TensorFile, Tenso
 use crate::parallel::par_map;
 use crate::ztensor::{self, Checks};
 
-/// What a thread copies at a time where nothing is hashed.
+/// The bytes that a thread copies at a time if nothing is hashed.
 const PIECE: usize = 8 << 20;
 
 /// Loaded tensors, by name.
@@ -20,26 +20,27 @@ const PIECE: usize = 8 << 20;
 pub struct Weights {
     /// The tensors.
     pub tensors: BTreeMap<String, RawTensor>,
-    /// How loading them went.
+    /// Statistics of the load.
     pub statistics: LoaderStatistics,
 }
 
-/// What a file says of a tensor, without its data.
+/// The description of a tensor in a file, without its data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorMetadata {
-    /// The element type; `None` for what is no tensor of numbers by itself: strings, objects of zTensor with parts.
+    /// The element type; `None` if the entry is not a tensor of numbers by itself, such as strings or zTensor objects of several
+    /// components.
     pub dtype: Option<ElementType>,
     /// The dimensions.
     pub shape: Vec<usize>,
-    /// `dense`, or another layout of zTensor.
+    /// `dense`, or the name of another zTensor layout.
     pub layout: String,
-    /// The bytes that the file stores of it.
+    /// The bytes that the file stores for the tensor.
     pub stored_bytes: u64,
 }
 
 /// Loads the tensors of the file at `path`: safetensors, zTensor, `.npy` or `.npz`.
 ///
-/// Sparse tensors become dense, a `quantized_group` becomes `float32`. Several loads may run at once.
+/// Sparse tensors become dense, and a `quantized_group` becomes `float32`. Several loads may run at once.
 ///
 /// ```
 /// use carton_tensor::files::{ElementType, RawTensor};
@@ -58,14 +59,14 @@ pub struct TensorMetadata {
 /// ```
 ///
 /// # Errors
-/// [`WeightsError`]; [`WeightsError::NoTensors`] and [`WeightsError::NoneSelected`] when there is nothing to load.
+/// [`WeightsError`]; [`WeightsError::NoTensors`] or [`WeightsError::NoneSelected`] if there is nothing to load.
 pub fn load(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Weights, WeightsError> {
     let started = Instant::now();
     let file = options.open(path)?;
     load_since(started, &file, options)
 }
 
-/// Loads tensors of an open file, which decides by itself whether they are copied.
+/// Loads tensors of an open file. How the file was opened decides whether they are copied.
 ///
 /// # Errors
 /// As [`load`].
@@ -73,7 +74,7 @@ pub fn load_file(file: &TensorFile, options: &LoadOptions) -> Result<Weights, We
     load_since(Instant::now(), file, options)
 }
 
-/// What the file at `path` says of its tensors, whose data is not touched.
+/// Returns the descriptions of the tensors of the file at `path`, without reading their data.
 ///
 /// # Errors
 /// [`WeightsError::File`].
@@ -91,7 +92,7 @@ pub fn load_metadata(path: impl AsRef<Path>) -> Result<BTreeMap<String, TensorMe
     Ok(file.entries().map(metadata).collect())
 }
 
-/// The size of the file at `path` in bytes.
+/// Returns the size of the file at `path` in bytes.
 ///
 /// # Errors
 /// [`WeightsError::File`].
@@ -102,7 +103,7 @@ pub fn file_size(path: impl AsRef<Path>) -> Result<u64, WeightsError> {
     Ok(metadata.len())
 }
 
-/// The tensors that pass the filter, of which there must be one.
+/// Returns the tensors that the filter accepts. Fails if there are none.
 pub(super) fn select<'a>(file: &'a TensorFile, filter: &Filter) -> Result<Vec<Entry<'a>>, WeightsError> {
     let mut n_tensors = 0;
     let counted = file.entries().inspect(|_| n_tensors += 1);
@@ -114,13 +115,14 @@ pub(super) fn select<'a>(file: &'a TensorFile, filter: &Filter) -> Result<Vec<En
     }
 }
 
-/// A reader of the same file that verifies the very bytes that it gives, where that is wanted and the file can have digests.
+/// Returns a second reader of the same zTensor file, which verifies the digests of exactly the bytes it returns. `None` if `verify` is
+/// false or the format has no digests.
 pub(super) fn verifying_reader(file: &TensorFile, verify: bool) -> Option<ztensor::Reader> {
     let reader = file.as_ztensor().filter(|_| verify)?;
     Some(reader.clone().checking(Checks { digests: true, ..Checks::default() }))
 }
 
-/// Tells the hook how far a load is.
+/// Reports the progress of a load to the hook.
 pub(super) struct Reporter<'a> {
     hook: Option<&'a ProgressHook>,
     n_bytes: AtomicU64,
@@ -145,11 +147,11 @@ impl<'a> Reporter<'a> {
     }
 }
 
-/// What one thread does at a time.
+/// One unit of work of a thread.
 enum Item {
-    /// A piece of a part of the arena.
+    /// Copies a piece of a part of the arena.
     Copy { entry: usize, part: usize, piece: usize },
-    /// A whole tensor.
+    /// Reads a whole tensor.
     Whole { entry: usize },
 }
 
@@ -158,7 +160,7 @@ fn load_since(started: Instant, file: &TensorFile, options: &LoadOptions) -> Res
     let entries = select(file, &options.filter)?;
     let entries: Vec<Entry<'_>> = entries.into_iter().map(|entry| entry.read_by(verifying.as_ref())).collect();
     let reporter = Reporter::new(options.progress.as_ref(), &entries);
-    // A tensor whose bytes are in the file as they are goes into the arena, the whole of it at once if it is hashed.
+    // A tensor whose bytes the file holds unchanged goes into the arena, in pieces, or in one piece if it is hashed.
     let copied: Vec<usize> = (0..entries.len())
         .filter(|&index| entries[index].location().is_some_and(|(bytes, _)| !bytes.is_in_memory()))
         .collect();
@@ -178,7 +180,8 @@ fn load_since(started: Instant, file: &TensorFile, options: &LoadOptions) -> Res
         items.extend((0..pieces.len()).map(|piece| Item::Copy { entry, part, piece }));
     }
     items.extend((0..entries.len()).filter(|&entry| !is_copied[entry]).map(|entry| Item::Whole { entry }));
-    // Items differ in size only where tensors are hashed or decoded whole: the largest first, so that none is left for last.
+    // Sizes differ only if tensors are hashed or decoded whole. The largest items come first, so that none of them runs alone at the
+    // end.
     if options.verify {
         items.sort_by_key(|item| {
             let (Item::Copy { entry, .. } | Item::Whole { entry }) = item;
@@ -206,7 +209,7 @@ fn load_since(started: Instant, file: &TensorFile, options: &LoadOptions) -> Res
             }
             Item::Whole { entry: index } => {
                 let entry = &entries[index];
-                // The reader verifies what it gives. There may be components that are not part of a dense tensor.
+                // The reader verifies the data that it returns. A dense tensor may have further components, which `verify` checks.
                 if options.verify && entry.has_digest() {
                     if entry.as_ztensor().is_some_and(|object| object.components().len() > 1) {
                         entry.verify()?;
@@ -241,13 +244,13 @@ fn copy(file: &TensorFile, entry: &Entry<'_>, piece: usize, buffer: &mut [u8]) -
         .map_err(|source| TensorFileError::Io { place: file.place().to_owned(), source }.into())
 }
 
-/// Compares bytes that were copied with the digest that the file tells.
+/// Compares copied bytes with the digest that the file states.
 fn check_digest(file: &TensorFile, entry: &Entry<'_>, bytes: &[u8]) -> Result<(), WeightsError> {
     let Some(expected) = entry.expected_digest()? else { return Ok(()) };
     if expected.algorithm().digest(bytes) == expected {
         return Ok(());
     }
-    // The file itself gives the error, unless it is another file by now.
+    // Verifying the file itself returns the error, unless the file has changed by now.
     entry.verify()?;
     Err(changed(file, entry))
 }
@@ -256,7 +259,7 @@ pub(super) fn changed(file: &TensorFile, entry: &Entry<'_>) -> WeightsError {
     WeightsError::Changed { place: file.place().to_owned(), name: entry.name().escape_debug().to_string() }
 }
 
-/// The tensor with these bytes, which are as many as the file says.
+/// Makes a tensor of these bytes, whose number the file determines.
 fn tensor_of(file: &TensorFile, entry: &Entry<'_>, bytes: SharedBytes) -> Result<RawTensor, WeightsError> {
     let tensor = entry.dtype().map(|dtype| RawTensor::new(dtype, entry.shape().to_vec(), bytes));
     tensor.and_then(Result::ok).ok_or_else(|| changed(file, entry))

@@ -1,4 +1,4 @@
-//! Loads a file and quantizes its floats on the way (spec/weights.md §2.3).
+//! Loads a file and quantizes its float tensors on the way (spec/weights.md §2.3).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,22 +14,25 @@ use crate::files::{ElementType, Entry, RawTensor, TensorFile, TensorFileError};
 use crate::parallel::par_map;
 use crate::ztensor::Format;
 
-/// What was quantized of a file, and what was not.
+/// The tensors of a file, of which those of floats are quantized.
 #[derive(Clone, Debug)]
 pub struct QuantizedWeights {
-    /// The tensors of floats.
+    /// The quantized float tensors.
     pub quantized: BTreeMap<String, QuantizedTensor>,
-    /// The others, as they are: integers, bools, complex numbers, elements of a logical type that is not known, and the scales
-    /// of tensors that are quantized already (spec/weights.md §2.3).
+    /// The other tensors, unchanged: integers, bools, complex numbers, elements of an unknown logical type, and the scales of tensors
+    /// that are already quantized (spec/weights.md §2.3).
     pub unchanged: BTreeMap<String, RawTensor>,
-    /// What was left out, with the reason: strings, objects of formats that are not known, and those that are quantized in groups.
+    /// The entries that were skipped, with the reason: strings, objects of unknown formats, and objects that are quantized in groups.
     pub skipped: BTreeMap<String, String>,
-    /// How it went. The bytes are those of the file.
+    /// Statistics of the load. Bytes are counted as stored in the file.
     pub statistics: LoaderStatistics,
 }
 
-/// Loads the tensors of the file at `path` and quantizes those of floats on the way: of these, the integers are held in memory, and for each
-/// thread up to 16 MiB of numbers, or one whole tensor if it is compressed, sparse or verified, or has elements of less than a byte. What is quantized already is left as it is.
+/// Loads the tensors of the file at `path`, and quantizes the float tensors on the way. Tensors that are already quantized stay as they
+/// are.
+///
+/// Of the float tensors, only the integers stay in memory. In addition, each thread holds up to 16 MiB of numbers, or one whole tensor
+/// if the tensor is compressed, sparse or verified, or if its elements are smaller than a byte.
 ///
 /// # Errors
 /// As [`load`](super::load).
@@ -55,7 +58,7 @@ pub fn load_quantized(
         })
         .collect();
     let reporter = Reporter::new(options.progress.as_ref(), &entries);
-    // What has a digest is read whole by the reader that verifies it, so that no other bytes are used than those that were hashed.
+    // The verifying reader reads a tensor with a digest whole, so that only hashed bytes are used.
     let is_verified = |entry: &Entry<'_>| options.verify && entry.has_digest();
     let n_verified = entries.iter().filter(|entry| is_verified(entry)).count();
     let (floats, others): (Vec<Entry<'_>>, Vec<Entry<'_>>) =
@@ -78,7 +81,7 @@ pub fn load_quantized(
             (None, Some((bytes, range))) => Data::File(bytes, range, &failed),
             (None, None) => Data::Decoded(decode),
         };
-        // They are floats because they have such a type.
+        // Every entry in `floats` has a float type, so the default is not used.
         let dtype = entry.dtype().unwrap_or(ElementType::Float32);
         works.push(Work::new(Job { dtype, data }, entry.shape(), quantize));
     }
@@ -102,21 +105,21 @@ pub fn load_quantized(
     Ok(QuantizedWeights { quantized, unchanged: unchanged.into_iter().collect(), skipped, statistics })
 }
 
-/// Why there is nothing to quantize, or to keep as one tensor.
+/// Returns why an entry can neither be quantized nor kept as one tensor, if that is so.
 fn reason_to_skip(entry: &Entry<'_>) -> Option<String> {
     let is_group = entry.as_ztensor().is_some_and(|object| object.format() == Format::QuantizedGroup);
     entry.not_numbers().or_else(|| is_group.then(|| "quantized already, in groups".to_owned()))
 }
 
-/// Whether a tensor is one of floats that are not quantized yet.
+/// Whether a tensor has floats that are not quantized yet.
 fn is_quantizable(file: &TensorFile, entry: &Entry<'_>) -> bool {
     let data = entry.as_ztensor().and_then(|object| object.component("data"));
-    // A logical type that is not known may mean anything, whatever it is stored as.
+    // An unknown logical type may mean anything, whatever its storage type.
     let is_unknown = data.is_some_and(|data| data.unknown_type().is_some());
     entry.dtype().is_some_and(ElementType::is_float) && !is_unknown && !is_scale(file, entry)
 }
 
-/// Whether a tensor is the scales of another one of the file, which is quantized (spec/weights.md §2.3).
+/// Whether a tensor holds the scales of another tensor of the file, which is quantized (spec/weights.md §2.3).
 fn is_scale(file: &TensorFile, entry: &Entry<'_>) -> bool {
     is_scale_tensor(entry.name(), entry.dtype(), entry.shape(), |name| {
         file.entry(name).ok().map(|of| (of.dtype(), of.shape()))

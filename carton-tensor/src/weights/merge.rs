@@ -1,4 +1,4 @@
-//! Joins the tensors of several files into one (spec/weights.md §5), with at most one of them in memory.
+//! Joins the tensors of several files into one (spec/weights.md §5). At most one tensor is in memory at a time.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -14,18 +14,18 @@ use crate::files::{Entry, FileBytes, PendingFile, TensorFile};
 use crate::safetensors::{self, Layout, Metadata};
 use crate::ztensor::{self, Attribute, Checks, Component, Encoding, Format, Object, StoreAs, ZTensorError};
 
-/// What is copied at a time.
+/// The bytes that are copied at a time.
 const PIECE: usize = 4 << 20;
 
-/// Joins the tensors of several files, the shards of a checkpoint for example, into the file `output`: zTensor if its name
-/// ends in `.zt`, else safetensors. It appears under its name when it is complete.
+/// Joins the tensors of several files, such as the shards of a checkpoint, into the file `output`. The format is zTensor if its name
+/// ends in `.zt`, otherwise safetensors. The file gets its name once it is complete.
 ///
-/// What files say of themselves is joined too, and objects of zTensor stay whole; what the output cannot say is an error. Of
-/// `options`, the filter and the hook count, and `verify`, which checks the bytes that are copied where they have a digest.
+/// Metadata is joined too, and zTensor objects are copied with all their components. Content that the output format cannot hold is an
+/// error. Of `options`, this uses the filter, the progress hook, and `verify`, which checks the copied bytes that have a digest.
 ///
 /// # Errors
-/// [`WeightsError::Duplicate`], [`WeightsError::Metadata`] when files contradict each other; [`WeightsError::Write`];
-/// [`WeightsError::NoTensors`] and [`WeightsError::NoneSelected`] when nothing would be written.
+/// [`WeightsError::Duplicate`] or [`WeightsError::Metadata`] if files contradict each other; [`WeightsError::Write`];
+/// [`WeightsError::NoTensors`] or [`WeightsError::NoneSelected`] if there is nothing to write.
 pub fn merge<P: AsRef<Path>>(
     inputs: impl IntoIterator<Item = P>,
     output: impl AsRef<Path>,
@@ -57,7 +57,7 @@ pub fn merge<P: AsRef<Path>>(
 
 type Failed<'a> = &'a dyn Fn(Box<dyn std::error::Error + Send + Sync>) -> WeightsError;
 
-/// The tensors that pass the filter, no two of one name.
+/// Returns the tensors that the filter accepts. Fails if two of them have one name.
 fn collect<'a>(files: &'a [TensorFile], options: &LoadOptions) -> Result<Vec<Entry<'a>>, WeightsError> {
     let mut places: HashMap<&str, &str> = HashMap::new();
     let (mut entries, mut n_tensors) = (Vec::new(), 0);
@@ -85,7 +85,7 @@ fn collect<'a>(files: &'a [TensorFile], options: &LoadOptions) -> Result<Vec<Ent
     }
 }
 
-/// What the files say of themselves, in the order in which it is said first.
+/// Joins the metadata of the files, in the order of first occurrence. Fails if files have different values for a key.
 fn joined_metadata(files: &[TensorFile]) -> Result<Vec<(String, Attribute)>, WeightsError> {
     let mut joined: Vec<(String, Attribute)> = Vec::new();
     let mut positions: HashMap<String, usize> = HashMap::new();
@@ -124,7 +124,7 @@ fn of_ztensor(place: &str, source: ZTensorError) -> WeightsError {
     crate::files::TensorFileError::ZTensor { place: place.to_owned(), source: Box::new(source) }.into()
 }
 
-/// Refuses what a safetensors file cannot say of a tensor.
+/// Refuses an object with properties that a safetensors file cannot hold.
 fn check_plain(object: &Object<'_>, failed: Failed<'_>) -> Result<(), WeightsError> {
     let name = object.name().escape_debug();
     if !object.attributes().map_err(|source| of_ztensor(object.name(), source))?.is_empty() {
@@ -161,7 +161,7 @@ fn write_safetensors(
         if let Some(object) = entry.as_ztensor() {
             check_plain(object, failed)?;
         }
-        // What has no element type of its own cannot be read, and reading it says why.
+        // An entry without an element type cannot be read, and reading it returns the reason.
         let dtype = entry.dtype().map_or_else(|| entry.read().map(|tensor| tensor.dtype()), Ok)?;
         described.push((entry.name(), dtype, entry.shape()));
     }
@@ -226,7 +226,7 @@ fn write_ztensor(
     Ok(())
 }
 
-/// Compressed as it is, and with a digest of the same kind. One of a kind that is not known cannot be made again, and is an error.
+/// Keeps the compression and the kind of digest. A digest of an unknown kind cannot be computed again, and is an error.
 fn stored_as(component: &Component<'_>) -> Result<StoreAs, ZTensorError> {
     Ok(StoreAs {
         zstd: (component.encoding() == Encoding::Zstd).then_some(DEFAULT_LEVEL),
@@ -234,21 +234,21 @@ fn stored_as(component: &Component<'_>) -> Result<StoreAs, ZTensorError> {
     })
 }
 
-/// What zstd itself takes where nothing is said.
+/// The default level of zstd.
 const DEFAULT_LEVEL: i32 = 3;
 
 fn read_error(entry: &Entry<'_>, source: std::io::Error) -> WeightsError {
     crate::files::TensorFileError::Io { place: entry.name().escape_debug().to_string(), source }.into()
 }
 
-/// A range of a file, read from front to back.
+/// A range of a file that is read from front to back.
 struct Source<'a> {
     bytes: &'a FileBytes,
     range: Range<u64>,
 }
 
 impl Source<'_> {
-    /// The next piece, if there is one.
+    /// Returns the next piece, if there is one.
     fn next<'b>(&mut self, buffer: &'b mut Vec<u8>) -> std::io::Result<Option<&'b [u8]>> {
         buffer.resize(PIECE, 0);
         let n_bytes = self.read(buffer)?;

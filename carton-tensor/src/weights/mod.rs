@@ -1,5 +1,5 @@
-//! The weights of a model: loading, statistics, int8 quantization, and checks against a description
-//! (spec/weights.md). For safetensors and zTensor alike, on all cores.
+//! Works with the weights of a model, on all cores: loading, statistics, int8 quantization, and validation against a description
+//! (spec/weights.md). Knows files only by [`TensorFile`](crate::files::TensorFile), whatever their format.
 
 mod arena;
 mod description;

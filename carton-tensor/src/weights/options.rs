@@ -1,4 +1,4 @@
-//! What callers say about loading, and what they are told of it.
+//! The options of a load, and its progress reports and statistics.
 
 use std::fmt;
 use std::path::Path;
@@ -14,42 +14,42 @@ use crate::ztensor::MAX_DENSE;
 /// Where the bytes of loaded tensors are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Placement {
-    /// Copied into one block of memory that asks the system for huge pages.
+    /// Copied into one block of memory, for which huge pages are requested.
     #[default]
     Copied,
-    /// Views of the mapped file, for files that nobody writes to meanwhile
-    /// ([`FileBytes::map`](crate::files::FileBytes::map)). What is compressed is copied nevertheless.
+    /// Views of the mapped file. Use this only for files that no process writes to while they are mapped
+    /// ([`FileBytes::map`](crate::files::FileBytes::map)). Compressed tensors are copied nevertheless.
     Mapped,
 }
 
-/// How weights are loaded.
+/// The options of a load.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct LoadOptions {
-    /// Which tensors.
+    /// Which tensors to load.
     pub filter: Filter,
-    /// Where to.
+    /// Where to put them.
     pub placement: Placement,
-    /// Whether the digests of zTensor files are verified. Tensors without a digest load nevertheless:
-    /// [`LoaderStatistics::n_verified`] says how many had one.
+    /// Whether to verify the digests of zTensor files. Tensors without a digest are loaded nevertheless;
+    /// [`LoaderStatistics::n_verified`] is the number of tensors that had one.
     pub verify: bool,
-    /// How many bytes a sparse object of a file that is opened for this may have when it is dense; [`MAX_DENSE`](crate::ztensor::MAX_DENSE)
-    /// if `None`. A file that is open has [a limit of its own](crate::files::TensorFile::with_max_dense).
+    /// The most bytes that a sparse object may have once it is dense; [`MAX_DENSE`](crate::ztensor::MAX_DENSE) if `None`. This applies
+    /// to files that the load opens. A file that is already open has [its own limit](crate::files::TensorFile::with_max_dense).
     pub max_dense: Option<u64>,
-    /// How many threads; all cores if `None`.
+    /// The number of threads; `None` for all cores.
     pub n_threads: Option<usize>,
-    /// Is told of each tensor.
+    /// Called after each tensor.
     pub progress: Option<ProgressHook>,
 }
 
 impl LoadOptions {
-    /// Only the tensors that pass `filter`.
+    /// Loads only the tensors that `filter` accepts.
     #[must_use]
     pub fn filter(self, filter: Filter) -> Self {
         Self { filter, ..self }
     }
 
-    /// Views of the mapped file instead of copies.
+    /// Maps the file instead of copying its tensors.
     #[must_use]
     pub fn mapped(self) -> Self {
         Self { placement: Placement::Mapped, ..self }
@@ -61,13 +61,13 @@ impl LoadOptions {
         Self { verify: true, ..self }
     }
 
-    /// Calls `hook`, from any thread, when a tensor has been loaded.
+    /// Calls `hook` after each loaded tensor, from any thread.
     #[must_use]
     pub fn on_progress(self, hook: impl Fn(&Progress<'_>) + Send + Sync + 'static) -> Self {
         Self { progress: Some(ProgressHook(Arc::new(hook))), ..self }
     }
 
-    /// Opens the file at `path` as these options say.
+    /// Opens the file at `path` according to these options.
     pub(super) fn open(&self, path: impl AsRef<Path>) -> Result<TensorFile, TensorFileError> {
         let file = match self.placement {
             Placement::Copied => TensorFile::open(path)?,
@@ -81,7 +81,7 @@ impl LoadOptions {
     }
 }
 
-/// Something that is told of each tensor.
+/// A function that is called after each tensor.
 #[derive(Clone)]
 pub struct ProgressHook(Arc<dyn Fn(&Progress<'_>) + Send + Sync>);
 
@@ -97,29 +97,29 @@ impl fmt::Debug for ProgressHook {
     }
 }
 
-/// A tensor that has been dealt with.
+/// The progress after a tensor is done.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Progress<'a> {
-    /// Its name.
+    /// The name of the tensor.
     pub name: &'a str,
-    /// The bytes of all tensors so far, this one included.
+    /// The bytes of all tensors so far, including this one.
     pub n_bytes: u64,
-    /// The bytes of all tensors that will be dealt with.
+    /// The bytes of all tensors of the load.
     pub total_bytes: u64,
 }
 
-/// How a load went.
+/// The statistics of a load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct LoaderStatistics {
-    /// How many tensors.
+    /// The number of tensors.
     pub n_tensors: usize,
-    /// The bytes that were read from the file, or mapped.
+    /// The bytes read from the file, or mapped.
     pub n_bytes: u64,
-    /// How many tensors had a digest that was verified.
+    /// The number of tensors whose digest was verified.
     pub n_verified: usize,
-    /// How long it took, from opening the file on.
+    /// The duration in seconds, including opening the file.
     pub seconds: f64,
 }
 
@@ -128,7 +128,7 @@ impl LoaderStatistics {
         Self { n_tensors, n_bytes, n_verified, seconds: elapsed.as_secs_f64() }
     }
 
-    /// Gigabytes (10⁹ bytes) a second.
+    /// The throughput in gigabytes (10⁹ bytes) per second.
     #[must_use]
     pub fn gb_per_second(&self) -> f64 {
         if self.seconds > 0.0 { self.n_bytes as f64 / 1e9 / self.seconds } else { 0.0 }

@@ -1,5 +1,5 @@
-//! Tensors cut into pieces that threads share. Where the cuts are depends on the element type alone, so that what is
-//! computed of the pieces does not depend on the threads, or on where the bytes are.
+//! Divides tensors into pieces for several threads. The boundaries depend only on the element type, so that results do not depend on
+//! the number of threads or on where the bytes are.
 
 use std::ops::Range;
 
@@ -11,29 +11,29 @@ use crate::parallel::par_map;
 /// Elements in a piece.
 pub(super) const PIECE_ELEMENTS: usize = LARGE_BLOCK;
 
-/// The bytes of a piece of this element type.
+/// Returns the bytes of a piece of this element type.
 pub(super) const fn piece_size(dtype: ElementType) -> usize {
     PIECE_ELEMENTS / 8 * dtype.bits()
 }
 
-/// One tensor to look at.
+/// A tensor to process.
 pub(super) struct Job<'a> {
     pub(super) dtype: ElementType,
     pub(super) data: Data<'a>,
 }
 
-/// Where the bytes of a tensor are.
+/// The source of a tensor's bytes.
 #[derive(Clone)]
 pub(super) enum Data<'a> {
     Memory(&'a [u8]),
-    /// As they are in this range of a file, which names itself in errors.
+    /// Stored unchanged in this range of a file. The function wraps read errors with the name of the file.
     File(&'a FileBytes, Range<u64>, &'a (dyn Fn(std::io::Error) -> WeightsError + Sync)),
-    /// Made by this, because they are compressed, or not stored as a dense tensor.
+    /// Returned by this function, because they are compressed or not stored as a dense tensor.
     Decoded(&'a (dyn Fn() -> Result<RawTensor, WeightsError> + Sync)),
 }
 
 impl Data<'_> {
-    /// Bytes that can be read piece by piece; `None` when all of them come at once.
+    /// The number of bytes if they can be read piece by piece; `None` if they are only available as a whole.
     pub(super) fn len(&self) -> Option<u64> {
         match self {
             Self::Memory(bytes) => Some(bytes.len() as u64),
@@ -42,7 +42,7 @@ impl Data<'_> {
         }
     }
 
-    /// The bytes from `offset` on, `length` of them, in place or read into `buffer`.
+    /// Returns `length` bytes from `offset` on, in place or read into `buffer`.
     pub(super) fn read<'b>(
         &'b self,
         offset: u64,
@@ -51,7 +51,7 @@ impl Data<'_> {
     ) -> Result<&'b [u8], WeightsError> {
         match self {
             Self::Memory(bytes) => {
-                // Pieces were cut from these bytes, whose number fits into memory.
+                // Pieces are parts of these bytes, whose number fits in usize.
                 let start = usize::try_from(offset).unwrap_or(usize::MAX);
                 Ok(bytes.get(start..start.saturating_add(length)).unwrap_or_default())
             }
@@ -66,8 +66,8 @@ impl Data<'_> {
     }
 }
 
-/// Calls `visit` with the number of the job, the first element and the bytes of each piece, and returns for each job what the pieces gave,
-/// in their order.
+/// Calls `visit` for each piece with the number of the job, the position of the first element, and the bytes. Returns the results of
+/// each job in the order of its pieces.
 pub(super) fn for_each_piece<R: Send>(
     jobs: &[Job<'_>],
     n_threads: usize,
@@ -103,7 +103,7 @@ struct Piece {
     length: usize,
 }
 
-/// The pieces of all jobs, in order. A tensor without elements has none, one that is decoded is one.
+/// Divides all jobs into pieces, in order. A tensor without elements has no piece; one that must be decoded is a single piece.
 fn cut(jobs: &[Job<'_>]) -> Vec<Piece> {
     let mut pieces = Vec::new();
     for (job, Job { dtype, data }) in jobs.iter().enumerate() {

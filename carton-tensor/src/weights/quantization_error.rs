@@ -1,40 +1,40 @@
-//! What quantization costs: how far numbers are from what they were (spec/weights.md §2.4).
+//! The error of quantization (spec/weights.md §2.4).
 
 use serde::Serialize;
 
 use super::kernels::Deviation;
 
-/// How far the numbers that integers stand for are from those that were quantized. Of numbers that were not finite nothing is counted.
+/// The distance between the original numbers and those that the integers represent. Numbers that were not finite are not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct QuantizationError {
     /// The Euclidean norm of the differences.
     pub norm_of_error: f64,
-    /// The Euclidean norm of the numbers that were quantized.
+    /// The Euclidean norm of the original numbers.
     pub norm: f64,
     /// The largest absolute difference.
     pub max_absolute: f64,
 }
 
 impl QuantizationError {
-    /// The norm of the differences by that of the numbers: 0.01 is a loss of 1 %. 0 if all numbers were 0.
+    /// The norm of the differences divided by that of the numbers: 0.01 is a loss of 1 %. 0 if all numbers were 0.
     #[must_use]
     pub fn relative(&self) -> f64 {
         if self.norm_of_error == 0.0 { 0.0 } else { self.norm_of_error / self.norm }
     }
 
-    /// The error of both together.
+    /// Returns the error of both together.
     #[must_use]
     pub fn merge(self, other: Self) -> Self {
         Self {
-            // Squares of large float64 numbers are beyond float64.
+            // Squaring large float64 numbers would overflow.
             norm_of_error: self.norm_of_error.hypot(other.norm_of_error),
             norm: self.norm.hypot(other.norm),
             max_absolute: self.max_absolute.max(other.max_absolute),
         }
     }
 
-    /// The error where one scale was used, from what was summed in steps of `1 / scale`.
+    /// Makes the error for numbers with one scale from sums in steps of `1 / scale`.
     pub(super) fn of(deviation: Deviation, scale: f64) -> Self {
         Self {
             norm_of_error: deviation.squared_error.sqrt() / scale,
@@ -57,7 +57,7 @@ mod tests {
         assert_eq!((merged.norm_of_error, merged.max_absolute), (5.0, 0.5));
         assert_eq!(merged.relative(), 5.0 / 10.0);
         assert_eq!(QuantizationError::default().relative(), 0.0);
-        // Squares of these are beyond float64.
+        // The squares of these numbers overflow float64.
         let huge = of(1.0, 4.0, 0.5, 1e-300);
         assert!((huge.merge(huge).relative() - 0.5).abs() < 1e-15);
     }

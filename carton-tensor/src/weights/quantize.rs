@@ -1,4 +1,4 @@
-//! Int8 quantization by the largest absolute value (spec/weights.md §2.2), of tensors in memory or straight from a file.
+//! Int8 quantization by the largest absolute value (spec/weights.md §2.2), of tensors in memory or directly from a file.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,47 +16,47 @@ use crate::files::{ElementType, RawTensor, SharedBytes};
 use crate::parallel::{available_threads, par_map};
 use crate::{AlignedBytes, element_count};
 
-/// How tensors are quantized.
+/// The options of quantization.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QuantizeOptions {
     /// How many scales a tensor gets.
     pub granularity: Granularity,
-    /// Whether [`QuantizedTensor::error`] is computed: in the same pass, for some more time.
+    /// Whether to compute [`QuantizedTensor::error`]. It is computed in the same pass and takes some additional time.
     pub measure: bool,
 }
 
 impl QuantizeOptions {
-    /// A scale for each channel, see [`Granularity::Channel`].
+    /// Uses one scale per channel; see [`Granularity::Channel`].
     #[must_use]
     pub fn per_channel(self) -> Self {
         Self { granularity: Granularity::Channel, ..self }
     }
 
-    /// Computes what quantization costs.
+    /// Computes the error of the quantization.
     #[must_use]
     pub fn measured(self) -> Self {
         Self { measure: true, ..self }
     }
 }
 
-/// A tensor that was quantized.
+/// A quantized tensor.
 #[derive(Clone, Debug)]
 pub struct QuantizedTensor {
     /// The integers, of type `int8` and in the shape of the original.
     pub tensor: RawTensor,
-    /// What the numbers were multiplied with: dividing the integers by it gives the numbers back, nearly.
+    /// The factors by which the numbers were multiplied. Dividing the integers by them gives approximately the original numbers.
     pub scales: Scales,
-    /// How many numbers were NaN or infinite, and became 0.
+    /// The number of NaNs and infinities, which became 0.
     pub n_non_finite: u64,
-    /// How far the numbers are from what they were, if that was asked for.
+    /// The error of the quantization, if it was requested.
     pub error: Option<QuantizationError>,
 }
 
 /// Quantizes a tensor to int8 with one scale, on all cores.
 ///
-/// The scale is 127 divided by the largest absolute value among the finite numbers, or 1 if they are all zero. Each number is
-/// multiplied by it and rounded, halves away from zero.
+/// The scale is 127 divided by the largest absolute value among the finite numbers, or 1 if these are all zero. Each number is
+/// multiplied by the scale and rounded, halves away from zero.
 ///
 /// ```
 /// use carton_tensor::files::{ElementType, RawTensor};
@@ -75,7 +75,7 @@ pub fn quantize(tensor: &RawTensor) -> Result<QuantizedTensor, WeightsError> {
     all.pop().ok_or(WeightsError::Memory { n_bytes: 0 })
 }
 
-/// Quantizes many tensors, on all cores; the integers of all lie in one block of memory.
+/// Quantizes several tensors, on all cores. The integers of all tensors are in one block of memory.
 ///
 /// ```
 /// use carton_tensor::files::{ElementType, RawTensor};
@@ -101,19 +101,19 @@ pub fn quantize_all<'a>(
     tensors.iter().zip(done).map(|(tensor, done)| done.into_tensor(tensor.shape())).collect()
 }
 
-/// A tensor to be quantized.
+/// A tensor that is to be quantized.
 pub(super) struct Work<'a> {
     job: Job<'a>,
-    /// 0 if it has to be decoded first.
+    /// 0 if the tensor must be decoded first.
     n_elements: usize,
-    /// `None` if it gets one scale, and if it has to be decoded first.
+    /// `None` if the tensor gets one scale, or if it must be decoded first.
     channels: Option<Channels>,
 }
 
 impl<'a> Work<'a> {
-    /// The caller compared the shape with the bytes, if there are bytes.
+    /// The caller has compared the shape with the bytes, if there are bytes.
     pub(super) fn new(job: Job<'a>, shape: &[usize], options: &QuantizeOptions) -> Self {
-        // What is decoded brings a size of its own.
+        // Decoding determines the size.
         if job.data.len().is_none() {
             return Self { job, n_elements: 0, channels: None };
         }
@@ -121,17 +121,17 @@ impl<'a> Work<'a> {
         Self { job, n_elements: element_count(shape).unwrap_or_default(), channels }
     }
 
-    /// Whether one thread deals with the whole tensor at once. Elements of less than a byte, several of which are in one, can only be cut
-    /// into channels after they were widened.
+    /// Whether one thread processes the whole tensor at once. Elements smaller than a byte, several of which share one byte, may only
+    /// be divisible into channels after they are widened.
     fn is_whole(&self) -> bool {
         self.job.data.len().is_none_or(|n_bytes| n_bytes <= WHOLE) || !is_cut_at_bytes(self.job.dtype, self.channels)
     }
 }
 
-/// What became of it.
+/// The result for one tensor.
 pub(super) struct Done {
     integers: SharedBytes,
-    /// Where it is not the one that was told before: the shape of what was decoded.
+    /// The shape of a decoded tensor. `None` if the shape was known before.
     shape: Option<Vec<usize>>,
     scales: Scales,
     n_non_finite: u64,
@@ -148,13 +148,15 @@ impl Done {
     }
 }
 
-/// Larger tensors are shared among threads. Up to this size a thread has a tensor for itself, and its second look may find it in a cache.
+/// Tensors of more bytes are divided among threads. Up to this size a thread processes a tensor alone, and its second pass may find the
+/// data in a cache.
 const WHOLE: u64 = 16 << 20;
 
-/// What a thread finds of a channel or of a part of one: the largest magnitude, and what is not finite. Float32 is exact in float64.
-type Found = Largest<f64>;
+/// The result of the first pass for a channel or a part of one: the largest magnitude, and how many numbers are not finite. Float64
+/// holds float32 numbers exactly.
+type ChannelMaximum = Largest<f64>;
 
-/// Elements of a tensor, from the `start`-th on.
+/// Elements of a tensor, from position `start` on.
 #[derive(Clone, Copy)]
 struct Elements<'a> {
     dtype: ElementType,
@@ -163,8 +165,8 @@ struct Elements<'a> {
     bytes: &'a [u8],
 }
 
-/// Quantizes in two passes: the first one deals with small tensors at once, and finds the largest magnitudes of each piece of large ones; the
-/// second one writes the integers of these pieces.
+/// Quantizes in two passes. The first pass completely quantizes small tensors, and finds the largest magnitudes in the pieces of large
+/// ones. The second pass writes the integers of these pieces.
 pub(super) fn run(
     works: &[Work<'_>],
     options: &QuantizeOptions,
@@ -172,7 +174,7 @@ pub(super) fn run(
     finished: impl Fn(usize) + Sync,
 ) -> Result<Vec<Done>, WeightsError> {
     let mut arena = Arena::new(works.iter().map(|work| work.n_elements as u64))?;
-    // As many bytes in the output as numbers in the input.
+    // The output has one byte per number of the input.
     let outputs = arena.pieces(|index| if works[index].is_whole() { usize::MAX } else { PIECE_ELEMENTS });
     let passes = Passes { level: Level::best(), works, options, outputs, n_threads, finished };
 
@@ -191,12 +193,12 @@ pub(super) fn run(
         .collect()
 }
 
-/// What is known of a tensor after a pass.
+/// The state of a tensor after a pass.
 struct Outcome {
-    /// Of each channel.
-    found: Vec<Found>,
+    /// The result of the first pass for each channel.
+    found: Vec<ChannelMaximum>,
     error: QuantizationError,
-    /// Bytes of their own and their shape, where the tensor was decoded and has none in the arena.
+    /// The integers and the shape of a decoded tensor, which has no part in the arena.
     decoded: Option<(SharedBytes, Vec<usize>)>,
 }
 
@@ -213,7 +215,7 @@ impl Outcome {
     }
 }
 
-/// What both passes need.
+/// The input of both passes.
 struct Passes<'p, 'a, F> {
     level: Level,
     works: &'p [Work<'a>],
@@ -224,15 +226,15 @@ struct Passes<'p, 'a, F> {
 }
 
 impl<F: Fn(usize) + Sync> Passes<'_, '_, F> {
-    /// Quantizes the tensors that are `whole`, and looks at pieces of the others.
+    /// The first pass: quantizes the tensors in `whole`, and finds the largest magnitudes in the pieces of the others.
     fn look(&self, whole: &[usize], pieces: &[(usize, usize)]) -> Result<Vec<Outcome>, WeightsError> {
         let outcome = |work: &Work<'_>| Outcome {
-            found: vec![Found::NONE; n_scales(work.channels)],
+            found: vec![ChannelMaximum::NONE; n_scales(work.channels)],
             error: QuantizationError::default(),
             decoded: None,
         };
         let mut outcomes: Vec<Outcome> = self.works.iter().map(outcome).collect();
-        // One list of both, so that no thread waits at the end of the first.
+        // A single list for both, so that no thread waits between them.
         let items = whole.len() + pieces.len();
         let looked = par_map(items, self.n_threads, Vec::new, |buffer, item| match item.checked_sub(whole.len()) {
             None => self.quantize_whole(whole[item], buffer).map(Looked::Whole),
@@ -276,18 +278,19 @@ impl<F: Fn(usize) + Sync> Passes<'_, '_, F> {
         Ok(outcome)
     }
 
-    /// The largest magnitudes of the channels that a piece has a part of, and the first one of these.
+    /// Returns the first channel that has a part in the piece, and the largest magnitudes of this channel and the following ones in the
+    /// piece.
     fn look_at_piece(
         &self,
         (index, piece): (usize, usize),
         buffer: &mut Vec<u8>,
-    ) -> Result<(usize, Vec<Found>), WeightsError> {
+    ) -> Result<(usize, Vec<ChannelMaximum>), WeightsError> {
         let length = lock(&self.outputs[index][piece]).len();
         let elements = self.piece(index, piece, length, buffer)?;
         Ok((elements.first_channel(), find(self.level, elements)?))
     }
 
-    /// Writes the integers of all pieces.
+    /// The second pass: writes the integers of all pieces.
     fn write(&self, pieces: &[(usize, usize)], outcomes: &mut [Outcome]) -> Result<(), WeightsError> {
         let pending: Vec<AtomicUsize> = self.outputs.iter().map(|pieces| AtomicUsize::new(pieces.len())).collect();
         let looked: &[Outcome] = outcomes;
@@ -307,7 +310,7 @@ impl<F: Fn(usize) + Sync> Passes<'_, '_, F> {
         Ok(())
     }
 
-    /// So many elements of a tensor, those of one piece.
+    /// Reads `n_elements` elements of a tensor, which are one piece.
     fn piece<'b>(
         &'b self,
         index: usize,
@@ -321,10 +324,10 @@ impl<F: Fn(usize) + Sync> Passes<'_, '_, F> {
     }
 }
 
-/// What the first pass finds.
+/// The results of the first pass.
 enum Looked {
     Whole(Outcome),
-    Piece((usize, Vec<Found>)),
+    Piece((usize, Vec<ChannelMaximum>)),
 }
 
 impl Elements<'_> {
@@ -332,7 +335,8 @@ impl Elements<'_> {
         self.channels.map_or(0, |channels| self.start / channels.length)
     }
 
-    /// The bytes of each part of a channel, and where its elements are among these. A channel is a whole number of bytes.
+    /// Returns the bytes of each part of a channel, and the positions of its elements within these elements. Requires that each channel
+    /// is a whole number of bytes.
     fn parts(&self) -> impl Iterator<Item = (&[u8], std::ops::Range<usize>)> {
         let bits = self.dtype.bits();
         let n_elements = self.bytes.len() * 8 / bits;
@@ -360,12 +364,12 @@ fn at_once(
     elements: Elements<'_>,
     options: &QuantizeOptions,
     output: &mut [u8],
-) -> Result<(Vec<Found>, QuantizationError), WeightsError> {
+) -> Result<(Vec<ChannelMaximum>, QuantizationError), WeightsError> {
     let widened: Vec<f32>;
     let elements = if is_cut_at_bytes(elements.dtype, elements.channels) {
         elements
     } else {
-        // Float32 holds each number of less than a byte.
+        // Float32 holds every number of a type smaller than a byte.
         let numbers = elements.dtype.to_f32(elements.bytes);
         widened = numbers.ok_or(WeightsError::Memory { n_bytes: output.len() as u64 * 4 })?;
         Elements { dtype: ElementType::Float32, bytes: bytemuck::cast_slice(&widened), ..elements }
@@ -375,8 +379,8 @@ fn at_once(
     Ok((found, error))
 }
 
-/// The largest magnitudes of the channels.
-fn find(level: Level, elements: Elements<'_>) -> Result<Vec<Found>, WeightsError> {
+/// Returns the largest magnitudes of the channels.
+fn find(level: Level, elements: Elements<'_>) -> Result<Vec<ChannelMaximum>, WeightsError> {
     let dtype = elements.dtype;
     with_encoding!(dtype, S => {
         Ok(elements.parts().map(|(bytes, _)| {
@@ -386,7 +390,7 @@ fn find(level: Level, elements: Elements<'_>) -> Result<Vec<Found>, WeightsError
     }, Err(WeightsError::Complex { dtype }))
 }
 
-fn scales_of(dtype: ElementType, channels: Option<Channels>, found: &[Found]) -> Result<Scales, WeightsError> {
+fn scales_of(dtype: ElementType, channels: Option<Channels>, found: &[ChannelMaximum]) -> Result<Scales, WeightsError> {
     let scales: Vec<f64> = with_encoding!(
         dtype,
         S => found.iter().map(|&found| scale::<S>(found).as_f64()).collect(),
@@ -398,15 +402,16 @@ fn scales_of(dtype: ElementType, channels: Option<Channels>, found: &[Found]) ->
     })
 }
 
-fn scale<S: Source>(found: Found) -> Scale<S::Wide> {
+fn scale<S: Source>(found: ChannelMaximum) -> Scale<S::Wide> {
     Scale::of(S::Wide::from_f64(found.magnitude))
 }
 
-/// Writes the integers of elements, given the largest magnitudes of all channels, and returns how far they are off where that is wanted.
+/// Writes the integers of elements, given the largest magnitudes of all channels. Returns the error of the quantization, which is 0
+/// unless measuring is enabled.
 fn write(
     level: Level,
     elements: Elements<'_>,
-    found: &[Found],
+    found: &[ChannelMaximum],
     options: &QuantizeOptions,
     output: &mut [u8],
 ) -> Result<QuantizationError, WeightsError> {

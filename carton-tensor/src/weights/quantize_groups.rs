@@ -1,4 +1,4 @@
-//! Quantization in groups of rows, for the quantized groups of zTensor (spec/weights.md §2.5).
+//! Quantizes matrices in groups of rows, for the quantized groups of zTensor (spec/weights.md §2.5).
 
 use super::WeightsError;
 use super::kernels::Deviation;
@@ -7,20 +7,21 @@ use super::quantize::QuantizeOptions;
 use crate::files::{ElementType, RawTensor};
 use crate::parallel::{available_threads, par_map};
 
-/// A matrix that was quantized in groups.
+/// A matrix that is quantized in groups.
 #[derive(Clone, Debug)]
 pub struct QuantizedMatrix {
-    /// The integers, of type `int8`, from -127 to 127, and in the shape of the original, *[K, N]*.
+    /// The integers, of type `int8`, from -127 to 127. Their shape *[K, N]* is that of the original.
     pub integers: RawTensor,
-    /// What the integers are multiplied with: of type `float32` and shape *[G, N]*, for each group and column. 0 where all numbers are 0, or so small that float32 has no scale for them.
+    /// The factors for the integers, one for each group and column: of type `float32` and shape *[G, N]*. A factor is 0 if all numbers
+    /// are 0, or so small that float32 has no scale for them.
     pub scales: RawTensor,
-    /// How many numbers were NaN or infinite, and became 0.
+    /// The number of NaNs and infinities, which became 0.
     pub n_non_finite: u64,
-    /// How far the numbers are from what they were, if that was asked for.
+    /// The error of the quantization, if it was requested.
     pub error: Option<QuantizationError>,
 }
 
-/// What one group became.
+/// One quantized group.
 struct Group {
     integers: Vec<i8>,
     scales: Vec<f32>,
@@ -28,8 +29,8 @@ struct Group {
     error: QuantizationError,
 }
 
-/// Quantizes a matrix to int8 in groups of `group_size` rows, groups on all cores: each column of a group has a scale of its own. Beside the
-/// matrix there are the integers in memory, for a moment twice, and for each thread a row of float64.
+/// Quantizes a matrix to int8 in groups of `group_size` rows, on all cores. Each column of a group has its own scale. In addition to
+/// the matrix, memory holds the integers, for a moment twice, and a row of float64 for each thread.
 ///
 /// ```
 /// use carton_tensor::files::{ElementType, RawTensor};
@@ -43,8 +44,8 @@ struct Group {
 /// ```
 ///
 /// # Errors
-/// [`WeightsError::Groups`] for what is no matrix with elements, for groups of no rows, and for numbers whose scale is beyond float32;
-/// [`WeightsError::Complex`], [`WeightsError::Memory`].
+/// [`WeightsError::Groups`] if the tensor is not a matrix with elements, if `group_size` is 0, or if the scale of some numbers
+/// overflows float32; [`WeightsError::Complex`], [`WeightsError::Memory`].
 pub fn quantize_groups(
     matrix: &RawTensor,
     group_size: usize,
@@ -60,7 +61,7 @@ pub fn quantize_groups(
             "expected rows and columns, found {rows} and {columns} in groups of {group_size}"
         )));
     }
-    // A row may end within a byte.
+    // If rows may end within a byte, the elements are widened first.
     let widened;
     let (dtype, bytes) = if (columns % 8 * dtype.bits()).is_multiple_of(8) {
         (dtype, &**matrix.bytes())
@@ -128,18 +129,18 @@ fn quantize_group(
     let n_integers = bytes.len() / row_size * columns;
     let mut integers = Vec::new();
     integers.try_reserve_exact(n_integers).map_err(|_| WeightsError::Memory { n_bytes: n_integers as u64 })?;
-    // Squares are summed in units of the largest number: those of very small or large numbers are beyond float64.
+    // Squares are summed in units of the largest number, because those of very small or large numbers are outside the range of float64.
     let largest = largest.into_iter().fold(0.0, f64::max);
     let unit = if largest > 0.0 { largest } else { 1.0 };
     let mut deviation = Deviation::default();
     for row in rows() {
         for (number, &scale) in row?.into_iter().zip(&scales) {
-            // A scale of 0 stands for a column of zeros, or of numbers that float32 does not tell from it.
+            // A scale of 0 means that the column has only zeros, or numbers too small for a float32 scale.
             let step = if number.is_finite() && scale > 0.0 { number / f64::from(scale) } else { 0.0 };
             let integer = step.round().clamp(-127.0, 127.0) as i8;
             integers.push(integer);
             if measure && number.is_finite() {
-                // As readers multiply.
+                // Multiplies in float32, as readers do.
                 let difference = number - f64::from(scale * f32::from(integer));
                 let (difference, number) = (difference / unit, number / unit);
                 deviation = deviation.merge(Deviation {
@@ -171,7 +172,7 @@ mod tests {
         assert!(expected > 0.0, "{expected}");
         assert!((relative(1e30) - expected).abs() < 1e-6, "{}", relative(1e30));
         assert!((relative(1e-30) - expected).abs() < 1e-6, "{}", relative(1e-30));
-        // Float32 has no scale for these: all of them are lost.
+        // Float32 has no scale for these numbers, so they are lost.
         assert_eq!(relative(1e-200), 1.0);
     }
 }

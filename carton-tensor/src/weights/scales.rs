@@ -1,4 +1,4 @@
-//! The numbers that int8 tensors were multiplied with, and which tensor of a file holds them (spec/weights.md §2.2, §2.3).
+//! The scales of int8 tensors, and which tensor of a file holds them (spec/weights.md §2.2, §2.3).
 
 use std::ops::Range;
 
@@ -6,30 +6,31 @@ use super::WeightsError;
 use crate::element_count;
 use crate::files::{ElementType, RawTensor};
 
-/// What the name of a tensor's scales ends in, in files of quantized tensors (spec/weights.md §2.3).
+/// The suffix that the name of the scales adds to the name of their tensor (spec/weights.md §2.3).
 pub const SCALE_SUFFIX: &str = ".scale";
 
 /// How many scales a tensor gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Granularity {
-    /// One.
+    /// One scale for the whole tensor.
     #[default]
     Tensor,
-    /// One for each channel: for each index of axis 0 of a tensor that has two dimensions or more, and elements. Others get one.
+    /// One scale for each channel, which is an index of axis 0. A tensor with fewer than two dimensions or without elements gets one
+    /// scale.
     Channel,
 }
 
-/// What the numbers of a tensor were multiplied with.
+/// The factors by which the numbers of a tensor were multiplied.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Scales {
-    /// All of them with this.
+    /// One factor for all numbers.
     Tensor(f64),
-    /// Those of each index of axis 0 with one of these.
+    /// One factor for each index of axis 0.
     Channels(Vec<f64>),
 }
 
 impl Scales {
-    /// All of them; one if the tensor has one.
+    /// Returns all scales, which is a single one for [`Scales::Tensor`].
     #[must_use]
     pub fn as_slice(&self) -> &[f64] {
         match self {
@@ -38,7 +39,7 @@ impl Scales {
         }
     }
 
-    /// The scale, if there is one for the whole tensor.
+    /// Returns the scale of the whole tensor, if there is only one.
     #[must_use]
     pub fn of_tensor(&self) -> Option<f64> {
         match self {
@@ -47,7 +48,7 @@ impl Scales {
         }
     }
 
-    /// As files hold them: `float64`, without dimensions for one scale, else with one dimension.
+    /// Makes the tensor that files hold, of type `float64`. It has no dimensions for a single scale, otherwise one.
     ///
     /// # Errors
     /// [`WeightsError::Memory`].
@@ -58,14 +59,14 @@ impl Scales {
         RawTensor::new(ElementType::Float64, shape, bytes.into()).map_err(|_| WeightsError::Memory { n_bytes })
     }
 
-    /// The shape of the tensor that holds the scales of so many channels.
+    /// Returns the shape of the tensor that holds the scales of `n_channels` channels, or a single scale if `None`.
     fn shape(n_channels: Option<usize>) -> Vec<usize> {
         n_channels.into_iter().collect()
     }
 }
 
 impl Granularity {
-    /// The shape of the tensor that [`Scales::to_tensor`] makes for a tensor of this shape.
+    /// Returns the shape of the tensor that [`Scales::to_tensor`] makes for a tensor of this shape.
     #[must_use]
     pub fn scale_shape(self, shape: &[usize]) -> Vec<usize> {
         let channels = Channels::of(shape, self);
@@ -73,17 +74,17 @@ impl Granularity {
     }
 }
 
-/// Why a tensor that has the name of scales holds none.
+/// The reason that a tensor with the name of scales does not hold scales.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NoScales {
-    /// It has no floats.
+    /// The element type is not a float.
     Dtype(ElementType),
-    /// It is neither one number nor a row of one for each index of axis 0.
+    /// The shape is neither that of a single number nor that of a vector with one number for each index of axis 0.
     Shape,
 }
 
-/// Whether a tensor of this dtype and shape can hold the scales of an int8 tensor of shape `of`, and for how many of them: one number, in
-/// any shape, or a row of one for each index of axis 0.
+/// Decides whether a tensor of this dtype and shape can hold the scales of an int8 tensor of shape `of`, and for what granularity. It
+/// must have one element, in any shape, or be a vector of one number for each index of axis 0.
 pub(super) fn scales_of(of: &[usize], dtype: ElementType, shape: &[usize]) -> Result<Granularity, NoScales> {
     if !dtype.is_float() {
         return Err(NoScales::Dtype(dtype));
@@ -97,8 +98,8 @@ pub(super) fn scales_of(of: &[usize], dtype: ElementType, shape: &[usize]) -> Re
     }
 }
 
-/// Whether a tensor of this name, dtype and shape holds the scales of the int8 tensor whose name it has before `.scale`
-/// (spec/weights.md §2.3). `find` gives dtype and shape of a tensor.
+/// Whether a tensor of this name, dtype and shape holds the scales of the int8 tensor whose name precedes `.scale` (spec/weights.md
+/// §2.3). `find` returns dtype and shape of a tensor.
 pub fn is_scale_tensor<'a>(
     name: &str,
     dtype: Option<ElementType>,
@@ -112,26 +113,27 @@ pub fn is_scale_tensor<'a>(
     }
 }
 
-/// The channels of a tensor, one after the other.
+/// The channels of a tensor, which are contiguous and in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Channels {
-    /// How many there are.
+    /// The number of channels.
     pub(super) count: usize,
-    /// The elements of each, at least one.
+    /// The elements of each channel, at least one.
     pub(super) length: usize,
 }
 
 impl Channels {
-    /// Those that have scales of their own; `None` if there is one scale for the tensor.
+    /// Returns the channels that have their own scales; `None` if there is one scale for the tensor.
     pub(super) fn of(shape: &[usize], granularity: Granularity) -> Option<Self> {
         let (&count, rest) = shape.split_first()?;
         let length = element_count(rest)?;
-        // Without elements there is nothing to scale, and `count` may be any number.
+        // A tensor without elements needs no scales, and `count` could be any number.
         let has_own = granularity == Granularity::Channel && !rest.is_empty() && count > 0 && length > 0;
         has_own.then_some(Self { count, length })
     }
 
-    /// The parts of channels that `n_elements` from `start` on consist of: the channel, and where its elements are among these.
+    /// Returns the parts of channels in `n_elements` elements from `start` on: the channel, and the positions of its elements relative
+    /// to `start`.
     pub(super) fn parts(self, start: usize, n_elements: usize) -> impl Iterator<Item = (usize, Range<usize>)> {
         let end = start.saturating_add(n_elements);
         (start / self.length..end.div_ceil(self.length)).map(move |channel| {

@@ -1,4 +1,4 @@
-//! Minimum, maximum, mean, standard deviation and what is not finite, of one tensor or many (spec/weights.md §2).
+//! Minimum, maximum, mean, standard deviation, and counts of numbers that are not finite, of one or more tensors (spec/weights.md §2).
 
 use serde::Serialize;
 
@@ -8,26 +8,26 @@ use super::pieces::{Data, Job, for_each_piece};
 use crate::files::{ElementType, RawTensor};
 use crate::parallel::available_threads;
 
-/// What one pass over a tensor tells of its numbers.
+/// The statistics of a tensor, from one pass over its numbers.
 ///
-/// Minimum, maximum, mean and standard deviation are those of the finite numbers, computed in float64, and `None` when there
-/// are none. They are the same to the last bit on every machine and with any number of threads.
+/// Minimum, maximum, mean and standard deviation concern the finite numbers. They are computed in float64, and are `None` if there are
+/// no finite numbers. They are the same to the last bit on every machine and with any number of threads.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Statistics {
-    /// How many numbers there are.
+    /// The number of elements.
     pub n_elements: u64,
-    /// The smallest.
+    /// The smallest finite number.
     pub min: Option<f64>,
-    /// The largest.
+    /// The largest finite number.
     pub max: Option<f64>,
-    /// The arithmetic mean. Infinite or NaN only where sums of float64 numbers go beyond their range.
+    /// The arithmetic mean. Infinite or NaN only if sums of float64 numbers overflow.
     pub mean: Option<f64>,
-    /// The standard deviation of the numbers as a whole population (NumPy's `ddof=0`). Infinite or NaN where squares of differences go
-    /// beyond the range of float64, from about 1e154 on.
+    /// The standard deviation of the numbers as a whole population (NumPy's `ddof=0`). Infinite or NaN if squares of differences
+    /// overflow float64, which can happen from about 1e154 on.
     pub standard_deviation: Option<f64>,
-    /// How many are NaN.
+    /// The number of NaNs.
     pub n_nan: u64,
-    /// How many are infinite, with either sign.
+    /// The number of infinities of either sign.
     pub n_infinite: u64,
 }
 
@@ -59,7 +59,7 @@ impl Statistics {
     }
 }
 
-/// The statistics of a tensor of any element type but the complex ones, on all cores.
+/// Returns the statistics of a tensor of any element type except complex numbers, on all cores.
 ///
 /// ```
 /// use carton_tensor::files::{ElementType, RawTensor};
@@ -77,10 +77,10 @@ pub fn stats(tensor: &RawTensor) -> Result<Statistics, WeightsError> {
     all.pop().ok_or(WeightsError::Complex { dtype: tensor.dtype() })
 }
 
-/// The statistics of many tensors, in their order, on all cores.
+/// Returns the statistics of several tensors, in their order, on all cores.
 ///
 /// # Errors
-/// [`WeightsError::Complex`] when one of them has no order.
+/// [`WeightsError::Complex`] if one of them has complex numbers.
 pub fn stats_of_all<'a>(tensors: impl IntoIterator<Item = &'a RawTensor>) -> Result<Vec<Statistics>, WeightsError> {
     let jobs: Vec<Job<'_>> =
         tensors.into_iter().map(|tensor| Job { dtype: tensor.dtype(), data: Data::Memory(tensor.bytes()) }).collect();
@@ -89,7 +89,7 @@ pub fn stats_of_all<'a>(tensors: impl IntoIterator<Item = &'a RawTensor>) -> Res
     Ok(parts.into_iter().map(Statistics::of).collect())
 }
 
-/// The moments of the elements in `bytes`.
+/// Returns the moments of the elements in `bytes`.
 pub(super) fn moments_of(level: Level, dtype: ElementType, bytes: &[u8]) -> Result<Moments, WeightsError> {
     with_encoding!(dtype, S => Ok(moments::<S>(level, bytes)), Err(WeightsError::Complex { dtype }))
 }

@@ -1,4 +1,4 @@
-//! What the weights of a model should be: a TOML file, or one that is built in (spec/weights.md §3).
+//! Describes what the weights of a model should be, from a TOML file or a built-in text (spec/weights.md §3).
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -9,16 +9,16 @@ use crate::files::ElementType;
 
 mod raw;
 
-/// Tensors that a description may expand to: more than any model has, and few enough to hold.
+/// The most tensors that a description may expand to: more than any model has, and few enough to hold in memory.
 const MAX_TENSORS: usize = 1_000_000;
 
-/// Bytes of a description: repetition is what makes few of them describe many tensors.
+/// The longest description in bytes. Repetition lets a short description stand for many tensors.
 const MAX_FILE: u64 = 4 << 20;
 
-/// Bytes of all names that a description expands to.
+/// The most bytes that all expanded names may have.
 const MAX_NAMES: usize = 256 << 20;
 
-/// What the weights of a model should be.
+/// The tensors and values that the weights of a model should have.
 ///
 /// ```
 /// use carton_tensor::weights::Description;
@@ -46,56 +46,55 @@ pub struct Description {
     tensors: BTreeMap<String, ExpectedTensor>,
 }
 
-/// Which values are plausible. A bound that is absent bounds nothing.
+/// The range of plausible values. A bound of `None` does not restrict anything.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ValueRange {
-    /// The smallest.
+    /// The smallest plausible value.
     pub min: Option<f64>,
-    /// The largest.
+    /// The largest plausible value.
     pub max: Option<f64>,
 }
 
-/// How the tensors that a description marks are quantized.
+/// The quantization of the tensors that a description marks as quantized.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Quantization {
-    /// Every number is 0, `s` or `-s`. The scale `s` is one number for each tensor, of any size if it is `None`; with integers
-    /// it is not compared, because their scale is kept elsewhere.
+    /// Every number is 0, `s` or `-s`. The scale `s` is the same for all numbers of a tensor, and may have any value if `scale` is
+    /// `None`. For integer tensors `scale` is not compared, because their scale is stored elsewhere.
     Ternary {
-        /// The scale that is expected.
+        /// The expected scale.
         scale: Option<f64>,
     },
-    /// The integers -127 to 127. Floats are divided by their step for it: each must be a whole number between these when
-    /// multiplied by `scale`, and there must be one.
+    /// The integers -127 to 127. A tensor of floats needs a `scale`: multiplied by it, each number must be one of these integers.
     Int8 {
-        /// What numbers were multiplied with.
+        /// The number by which floats are multiplied to get integers.
         scale: Option<f64>,
     },
 }
 
-/// A tensor that should be there.
+/// The expected shape, element types and quantization of a tensor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExpectedTensor {
-    /// Shared by all tensors of an entry.
+    /// All tensors of an entry share it.
     shape: Arc<[usize]>,
     dtypes: Option<Arc<[ElementType]>>,
     quantized: bool,
 }
 
 impl ExpectedTensor {
-    /// Its dimensions.
+    /// The dimensions.
     #[must_use]
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
 
-    /// Whether it is quantized as the description says.
+    /// Whether the tensor should be quantized as the description says.
     #[must_use]
     pub fn is_quantized(&self) -> bool {
         self.quantized
     }
 }
 
-/// Why a description is none.
+/// The reason that a description is invalid or cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DescriptionError {
@@ -104,52 +103,52 @@ pub enum DescriptionError {
     Io {
         /// The file.
         place: String,
-        /// What the system said.
+        /// The error of the operating system.
         #[source]
         source: std::io::Error,
     },
-    /// It is no TOML, or lacks something, or has something unknown.
+    /// The text is not TOML, lacks a field, or has an unknown one.
     #[error("the description is not valid TOML, or not what spec/weights.md §3 asks for")]
     Toml(#[from] Box<toml::de::Error>),
-    /// It is a file, and this is wrong with it.
+    /// The description in a file is invalid.
     #[error("`{place}` is no description of a model")]
     File {
         /// The file.
         place: String,
-        /// What is wrong.
+        /// The rule that the description breaks.
         #[source]
         source: Box<DescriptionError>,
     },
-    /// It is of a version that is not known.
+    /// The version is not supported.
     #[error("the description has version {found}, expected 1 [spec/weights.md §3.1]")]
     Version {
-        /// The version.
+        /// The version that was found.
         found: i64,
     },
-    /// It says something that cannot be.
+    /// A field has an invalid value.
     #[error("{place}: {problem} [spec/weights.md §3.{section}]")]
     Invalid {
-        /// Where.
+        /// The field, the tensor or the file.
         place: String,
         /// What was expected and found.
         problem: String,
-        /// The subsection of the specification.
+        /// The subsection of spec/weights.md §3.
         section: u8,
     },
 }
 
 impl Description {
-    /// The names of the descriptions that are built in.
+    /// The names of the built-in descriptions.
     pub const BUILT_IN: [&'static str; 1] = ["bitnet-7b"];
 
-    /// The description of this name that is built in.
+    /// Returns the built-in description of this name.
     #[must_use]
     pub fn built_in(name: &str) -> Option<Self> {
-        // A test parses each.
+        // A test parses each of them.
         Self::built_in_text(name).and_then(|text| text.parse().ok())
     }
 
-    /// The TOML of the description of this name that is built in.
+    /// Returns the TOML of the built-in description of this name.
     #[must_use]
     pub fn built_in_text(name: &str) -> Option<&'static str> {
         match name {
@@ -158,7 +157,7 @@ impl Description {
         }
     }
 
-    /// Reads a description of which some `sizes` are replaced by these: for smaller or larger models of the same kind.
+    /// Parses a description and replaces some of its `sizes`, for smaller or larger models of the same architecture.
     ///
     /// ```
     /// use carton_tensor::weights::Description;
@@ -169,7 +168,7 @@ impl Description {
     /// ```
     ///
     /// # Errors
-    /// [`DescriptionError`]; also for a size that the description does not have.
+    /// [`DescriptionError`], also for a size that the description does not have.
     pub fn with_sizes(text: &str, sizes: &BTreeMap<String, usize>) -> Result<Self, DescriptionError> {
         raw::parse(text, sizes)
     }
@@ -182,7 +181,7 @@ impl Description {
         Self::open_with_sizes(path, &BTreeMap::new())
     }
 
-    /// As [`with_sizes`](Self::with_sizes), the description at `path`.
+    /// Reads the description at `path` like [`with_sizes`](Self::with_sizes).
     ///
     /// # Errors
     /// [`DescriptionError`].
@@ -199,67 +198,67 @@ impl Description {
             .map_err(|source| DescriptionError::File { place: path.display().to_string(), source: Box::new(source) })
     }
 
-    /// The model's name.
+    /// The name of the model.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The sizes that shapes and repetitions name, by name.
+    /// The sizes that shapes and repetitions refer to, by name.
     #[must_use]
     pub fn sizes(&self) -> &BTreeMap<String, usize> {
         &self.sizes
     }
 
-    /// The tensors that should be there, by name.
+    /// The expected tensors, sorted by name.
     pub fn tensors(&self) -> impl ExactSizeIterator<Item = (&str, &ExpectedTensor)> {
         self.tensors.iter().map(|(name, tensor)| (name.as_str(), tensor))
     }
 
-    /// The tensor of this name.
+    /// Returns the expected tensor of this name.
     #[must_use]
     pub fn tensor(&self, name: &str) -> Option<&ExpectedTensor> {
         self.tensors.get(name)
     }
 
-    /// How many tensors should be there.
+    /// The number of expected tensors.
     #[must_use]
     pub fn n_tensors(&self) -> usize {
         self.tensors.len()
     }
 
-    /// How many numbers all tensors have together.
+    /// The number of elements of all expected tensors together.
     #[must_use]
     pub fn n_parameters(&self) -> u64 {
         self.n_parameters
     }
 
-    /// Whether a tensor that may have floats may be stored quantized instead: as `int8` with scales beside it, or in groups.
+    /// Whether a tensor that may have floats may be quantized instead: stored as `int8` with scales beside it, or in groups.
     #[must_use]
     pub fn accepts_quantized(&self) -> bool {
         self.accepts_quantized
     }
 
-    /// Which values are plausible.
+    /// The range of plausible values.
     #[must_use]
     pub fn values(&self) -> ValueRange {
         self.values
     }
 
-    /// How the tensors that are marked for it are quantized.
+    /// The quantization of the tensors that are marked as quantized.
     #[must_use]
     pub fn quantization(&self) -> Option<Quantization> {
         self.quantization
     }
 
-    /// The same description without its quantization: for weights before they are quantized.
+    /// Removes the quantization, for checking weights before they are quantized.
     #[must_use]
     pub fn without_quantization(mut self) -> Self {
         self.quantization = None;
         self
     }
 
-    /// The element types that the tensor may have; none if it may have any.
+    /// The element types that the tensor may have. Empty if it may have any.
     #[must_use]
     pub fn dtypes<'a>(&'a self, tensor: &'a ExpectedTensor) -> &'a [ElementType] {
         tensor.dtypes.as_deref().unwrap_or(&self.dtypes)

@@ -1,4 +1,4 @@
-//! A description as TOML has it, and what it means. Pure: text in, description out.
+//! Parses the TOML of a description and expands its entries into tensors (spec/weights.md §3). Pure: text in, description out.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::{Description, DescriptionError, ExpectedTensor, MAX_NAMES, MAX_TENSOR
 use crate::files::ElementType;
 use crate::{MAX_RANK, element_count};
 
-/// What stands for the number of the layer in a name.
+/// The placeholder for the number of the layer in a name.
 const LAYER: &str = "{layer}";
 
 #[derive(Deserialize)]
@@ -54,7 +54,7 @@ struct RawTensor {
     quantized: bool,
 }
 
-/// A number, or the name of one of `sizes`.
+/// A number, or the name of an entry of `sizes`.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Size {
@@ -62,7 +62,7 @@ enum Size {
     Name(String),
 }
 
-/// Only what every version has.
+/// The only field that every version has.
 #[derive(Deserialize)]
 struct Versioned {
     version: i64,
@@ -83,7 +83,7 @@ pub(super) fn parse(text: &str, sizes: &BTreeMap<String, usize>) -> Result<Descr
             return Err(invalid("sizes", 4, format!("there is no `{}` to replace: {has}", name.escape_debug())));
         };
         *replaced = size;
-        // The stated number is for the sizes that are replaced.
+        // The stated number of parameters does not hold for replaced sizes.
         raw.n_parameters = None;
     }
     let values = values(&raw.values)?;
@@ -111,7 +111,7 @@ pub(super) fn parse(text: &str, sizes: &BTreeMap<String, usize>) -> Result<Descr
 }
 
 fn invalid(place: &str, section: u8, problem: String) -> DescriptionError {
-    // Names come from a file: no control characters, no book.
+    // Names come from a file, so control characters are escaped and long names are cut.
     let place = place.chars().take(100).flat_map(char::escape_debug).collect();
     DescriptionError::Invalid { place, problem, section }
 }
@@ -151,7 +151,7 @@ fn dtypes(place: &str, names: &[String]) -> Result<Vec<ElementType>, Description
     names.iter().map(find).collect()
 }
 
-/// Adds the tensors that an entry stands for.
+/// Adds the tensors that an entry describes.
 fn expand(
     raw: &RawTensor,
     sizes: &BTreeMap<String, usize>,
@@ -186,7 +186,7 @@ fn expand(
     if count > MAX_TENSORS.saturating_sub(tensors.len()) {
         return Err(invalid(&raw.name, 4, format!("expected at most {MAX_TENSORS} tensors in all")));
     }
-    // Each `{layer}` becomes a number of at most seven digits, which is as long.
+    // `{layer}` has seven characters and becomes a number of at most seven digits, so that names never grow.
     *n_name_bytes = n_name_bytes.saturating_add(count.saturating_mul(raw.name.len()));
     if *n_name_bytes > MAX_NAMES {
         return Err(invalid(&raw.name, 4, format!("expected at most {MAX_NAMES} bytes of names")));

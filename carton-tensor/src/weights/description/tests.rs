@@ -9,7 +9,7 @@ fn bitnet_is_built_in() {
     }
     assert!(Description::built_in("gpt-2").is_none());
     let bitnet = Description::built_in("bitnet-7b").unwrap();
-    // Two embeddings, 32 layers of two norms, four attention and three MLP matrices, the last norm and the head.
+    // Two embeddings; 32 layers of two norms, four attention matrices and three MLP matrices; the last norm and the head.
     assert_eq!(bitnet.n_tensors(), 2 + 32 * (2 + 4 + 3) + 2);
     let layer = 2 * 4096 + 4 * 4096 * 4096 + 3 * 11008 * 4096;
     assert_eq!(bitnet.n_parameters(), 2 * 32000 * 4096 + 2048 * 4096 + 32 * layer + 4096);

@@ -1,4 +1,4 @@
-//! Elements in any encoding, handed to the kernels in parts, as `f32` or `f64`.
+//! Passes elements in any encoding to the kernels, as `f32` or `f64`, in blocks.
 
 use super::float::Float;
 use super::lanes::AddToLanes;
@@ -6,33 +6,34 @@ use super::level::Instructions;
 use super::rounding::RoundToInt8;
 use super::turns::taking_turns;
 
-/// Numbers in a block. Whoever changes this or [`LARGE_BLOCK`] changes the last bits of means and deviations.
+/// Numbers in a block. Changing this or [`LARGE_BLOCK`] changes the last bits of means and deviations.
 pub(super) const BLOCK: usize = 16 * 1024;
 /// Numbers in a large block: a megabyte of float32, which a core's cache holds.
 pub(crate) const LARGE_BLOCK: usize = 16 * BLOCK;
-/// Numbers in a chunk: as many vectors as keep the processor's units busy.
+/// Numbers in a chunk: enough vectors to keep the processor's units busy.
 pub(super) const CHUNK: usize = 64;
-/// Runs of chunks that take turns. Faster than four.
+/// The number of runs of chunks that are read alternately. Faster than four.
 pub(super) const RUNS: usize = 8;
 
 /// An encoding of elements that the kernels read.
 pub(crate) trait Source {
-    /// What the elements are widened to, without loss but for 64-bit integers.
+    /// The type that the elements are widened to. Only 64-bit integers lose precision.
     type Wide: AddToLanes + RoundToInt8;
 
-    /// Bits of an element. Eight elements are a whole number of bytes with each.
+    /// The bits of an element. Eight elements always take a whole number of bytes.
     const BITS: usize;
 
-    /// Whether the elements are what they are widened to.
+    /// Whether the elements are stored as the type that they are widened to.
     const IS_WIDE: bool = false;
 
-    /// Whether the elements are 16 bits that, without the sign, are ordered as absolute values are, infinity and NaN last.
+    /// Whether the elements have 16 bits which, without the sign, are ordered like the absolute values, with infinity and then NaN at
+    /// the end.
     const IS_ORDERED_16_BITS: bool = false;
 
-    /// Widens all elements in `bytes`; there are as many of them as numbers in `wide`.
+    /// Widens all elements in `bytes`. Their number must equal the length of `wide`.
     fn widen(instructions: Instructions, bytes: &[u8], wide: &mut [Self::Wide]);
 
-    /// The elements themselves where they need no widening and are aligned.
+    /// Returns the elements in place if they need no widening and are aligned.
     #[inline(always)]
     fn in_place(bytes: &[u8]) -> Option<&[Self::Wide]> {
         let _ = bytes;
@@ -40,30 +41,30 @@ pub(crate) trait Source {
     }
 }
 
-/// The blocks of `bytes`; the last one may be shorter.
+/// Divides `bytes` into blocks. The last one may be shorter.
 pub(super) fn blocks<S: Source>(bytes: &[u8]) -> std::slice::Chunks<'_, u8> {
     bytes.chunks(BLOCK / 8 * S::BITS)
 }
 
-/// As [`blocks`], large ones, whose runs are further apart and read faster.
+/// Divides `bytes` into large blocks, whose runs are further apart and are read faster.
 pub(super) fn large_blocks<S: Source>(bytes: &[u8]) -> std::slice::Chunks<'_, u8> {
     bytes.chunks(LARGE_BLOCK / 8 * S::BITS)
 }
 
-/// How many elements there are in `bytes`: those of a tensor, whose size was checked, or of a part of one.
+/// The number of elements in `bytes`, which are all bytes of a tensor or a part of them that is a whole number of elements.
 #[inline(always)]
 fn n_elements<S: Source>(bytes: &[u8]) -> usize {
     bytes.len() * 8 / S::BITS
 }
 
-/// What is done with the chunks of a block, whose order does not matter. A trait and no closure, because its methods must be inlined, and
-/// are to be marked `#[inline(always)]`: what is not inlined into a kernel is compiled without the kernel's instructions.
+/// Processes the chunks of a block, in any order. This is a trait rather than a closure because its methods must be inlined and marked
+/// `#[inline(always)]`: code that is not inlined into a kernel is compiled without the kernel's instructions.
 pub(super) trait VisitChunks<F> {
-    /// Looks at the numbers of a block from the `start`-th on, at most a chunk of them.
+    /// Processes numbers of a block from position `start` on, at most one chunk.
     fn visit_some(&mut self, start: usize, values: &[F]);
 }
 
-/// Calls `visitor` with the elements of a block, each once.
+/// Calls `visitor` with the elements of a block, each exactly once.
 #[inline(always)]
 pub(super) fn for_each_chunk<S: Source>(
     instructions: Instructions,
@@ -90,23 +91,23 @@ pub(super) fn for_each_chunk<S: Source>(
     visitor.visit_some(n_chunks * CHUNK, rest);
 }
 
-/// What is done with blocks, or with groups out of a block. See [`VisitChunks`].
+/// Processes blocks, or groups of numbers from a block. See [`VisitChunks`].
 pub(super) trait VisitGroups<F> {
-    /// Looks at `values`, as many runs of which as there are `RUNS` take turns.
+    /// Processes `values` as `RUNS` runs that are read alternately.
     fn visit_group<const RUNS: usize>(&mut self, instructions: Instructions, values: &[F]);
 }
 
-/// Calls `visitor` with the elements of `bytes`, block by block. What has to be widened comes in groups, each from several places of the
-/// block, so that runs take turns there too.
+/// Calls `visitor` with the elements of `bytes`, block by block. Elements that must be widened come in groups, each from several places
+/// of the block, so that runs are read alternately there too.
 #[inline(always)]
 pub(super) fn for_each_group<S: Source>(
     instructions: Instructions,
     bytes: &[u8],
     visitor: &mut impl VisitGroups<S::Wide>,
 ) {
-    /// Fewer than of chunks: eight were slower here, where each number takes more work.
+    /// Less than for chunks: eight runs were slower here, because each number takes more work.
     const RUNS: usize = 4;
-    /// Numbers in a group. They fit into the first-level cache together with the bytes that they were widened from.
+    /// Numbers in a group. They fit into the first-level cache together with the bytes they are widened from.
     const GROUP: usize = 4096;
     if S::IS_WIDE {
         let mut copy = Vec::new();
@@ -124,7 +125,7 @@ pub(super) fn for_each_group<S: Source>(
     let mut wide = [Float::ZERO; GROUP];
     for block in blocks::<S>(bytes) {
         let n_elements = n_elements::<S>(block);
-        // A whole number of bytes.
+        // A multiple of eight elements is a whole number of bytes.
         let run = n_elements.div_ceil(RUNS).next_multiple_of(8);
         for position in (0..run).step_by(GROUP / RUNS) {
             let mut n_wide = 0;
@@ -135,7 +136,7 @@ pub(super) fn for_each_group<S: Source>(
                 S::widen(instructions, bytes, &mut wide[n_wide..n_wide + (end - start)]);
                 n_wide += end - start;
             }
-            // They are near each other now.
+            // The widened elements are adjacent in memory, so one run is enough.
             visitor.visit_group::<1>(instructions, &wide[..n_wide]);
         }
     }

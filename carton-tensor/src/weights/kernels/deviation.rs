@@ -1,13 +1,13 @@
-//! How far integers are from the numbers that they were made of (spec/weights.md §2.4).
+//! Measures the deviation of quantized integers from the original numbers (spec/weights.md §2.4).
 
 use super::block::{BLOCK, CHUNK, Source, VisitChunks, blocks, for_each_chunk};
 use super::float::Float;
 use super::level::at_every_level;
 
-/// Sums that are kept side by side. They are part of the result: the order of additions is theirs.
+/// The number of partial sums. It determines the order of additions, and with it the last bits of the result.
 const LANES: usize = 16;
 
-/// What integers deviate from numbers, in steps: one step is `1 / scale`.
+/// The deviation of integers from numbers, in steps: one step is `1 / scale`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Deviation {
     /// The sum of squared differences.
@@ -28,7 +28,7 @@ impl Deviation {
     }
 }
 
-/// The integers that numbers became, and what these were multiplied with.
+/// The quantized integers and the factor by which the numbers were multiplied.
 #[derive(Clone, Copy)]
 pub(crate) struct Integers<'a> {
     /// As many as there are numbers.
@@ -37,7 +37,8 @@ pub(crate) struct Integers<'a> {
 }
 
 at_every_level! {
-    /// How far the integers are from the elements of `bytes`. What is not finite counts as the 0 that it became.
+    /// Returns the deviation of the integers from the elements of `bytes`. Elements that are not finite count as 0, which they were
+    /// quantized to.
     fn deviation<S: Source>(instructions, bytes: &[u8], of: Integers<'_>) -> Deviation {
         let mut total = Deviation::default();
         for (block, integers) in blocks::<S>(bytes).zip(of.integers.chunks(BLOCK)) {
@@ -54,7 +55,7 @@ at_every_level! {
     }
 }
 
-/// [`deviation`] within a block.
+/// The state of [`deviation`] within a block.
 struct Sums<'a> {
     scale: f64,
     integers: &'a [i8],

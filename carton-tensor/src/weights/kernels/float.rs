@@ -1,27 +1,27 @@
-//! The two float types that the kernels compute with. Everything else is widened to one of them, in parts.
+//! The two float types that the kernels compute with. All other types are widened to one of them, in parts.
 
 use std::ops::Mul;
 
 use bytemuck::Pod;
 
-/// `f32` or `f64`, seen as the kernels need it.
+/// `f32` or `f64`, with the operations that the kernels need.
 pub(crate) trait Float: Pod + PartialOrd + Mul<Output = Self> + Send + Sync {
     /// Zero.
     const ZERO: Self;
 
-    /// The absolute value's bits, as an integer that is ordered as absolute values are: infinity comes after every
-    /// finite number, NaN after infinity.
+    /// The bits of the absolute value as an integer. Their order is that of absolute values: infinity comes after every finite number,
+    /// and NaN after infinity.
     type Bits: Copy + Ord + Default;
     /// The bits of infinity.
     const INFINITE: Self::Bits;
 
-    /// The same number.
+    /// Converts the number exactly.
     fn to_f64(self) -> f64;
-    /// The nearest number of this type.
+    /// Returns the nearest number of this type.
     fn from_f64(number: f64) -> Self;
-    /// The bits of the absolute value.
+    /// Returns the bits of the absolute value.
     fn magnitude(self) -> Self::Bits;
-    /// The number with these bits.
+    /// Returns the number with these bits.
     fn of_magnitude(bits: Self::Bits) -> Self;
 }
 

@@ -1,26 +1,26 @@
-//! The loop of [`moments`](super::moments): sums of differences and of their squares, minimum and maximum, lane by lane. Of float32 it is
-//! written with the processor's vectors, because what a compiler makes of the plain loop depends on what is around it, by a factor of four.
-//! Every way of it does the same additions in the same order.
+//! The inner loop of [`moments`](super::moments): sums of differences and of their squares, minimum and maximum, lane by lane. For
+//! float32 it uses vector intrinsics, because the compiler's output for the plain loop varies by a factor of four with the surrounding
+//! code. All variants do the same additions in the same order.
 
 use super::float::Float;
 use super::level::Instructions;
 use super::turns::taking_turns;
 
-/// A number is added to one of so many sums.
+/// The number of partial sums. A number is added to the sum of its lane.
 pub(super) const LANES: usize = 16;
 
-/// What was found in each lane.
+/// The results of each lane.
 pub(crate) struct Lanes<F> {
-    /// Of the differences from a number.
+    /// The sums of the differences from a number.
     pub(super) sum: [f64; LANES],
-    /// Of their squares.
+    /// The sums of the squares of these differences.
     pub(super) squares: [f64; LANES],
     pub(super) min: [F; LANES],
     pub(super) max: [F; LANES],
 }
 
 impl<F: Float> Lanes<F> {
-    /// No sum yet, and `any` number for minimum and maximum.
+    /// Starts with zero sums. `any` number of the data initializes minimum and maximum.
     #[inline(always)]
     pub(super) fn new(any: F) -> Self {
         Self { sum: [0.0; LANES], squares: [0.0; LANES], min: [any; LANES], max: [any; LANES] }
@@ -37,9 +37,9 @@ impl<F: Float> Lanes<F> {
     }
 }
 
-/// A float whose lanes can be added to.
+/// A float type with a loop that adds numbers to lanes.
 pub(crate) trait AddToLanes: Float {
-    /// Adds the numbers of each chunk to the lanes, one to each; as many runs of chunks as there are `RUNS` take turns.
+    /// Adds the numbers of each chunk to the lanes, one to each lane. Reads `RUNS` runs of chunks alternately.
     fn add_to_lanes<const RUNS: usize>(
         instructions: Instructions,
         lanes: &mut Lanes<Self>,
@@ -58,7 +58,7 @@ impl AddToLanes for f32 {
     ) {
         match instructions {
             Instructions::Baseline => add_plain::<f32, RUNS>(lanes, chunks, shift),
-            // SAFETY: that there is such a value says that this CPU has the instructions.
+            // SAFETY: the value only exists if this CPU has the instructions.
             #[cfg(target_arch = "x86_64")]
             Instructions::Avx2(_) => unsafe { x86::add_by_8::<RUNS>(lanes, chunks, shift) },
             // SAFETY: as above.

@@ -1,18 +1,19 @@
-//! Which instructions the CPU has, and functions that are compiled once for each set of them.
+//! Detects the vector instructions of the CPU, and compiles functions once for each set of them.
 
-/// A set of vector instructions that this CPU was seen to have.
+/// A set of vector instructions that this CPU was found to have.
 ///
-/// Most loops of the kernels are written once, in plain Rust, and compiled for every set; the sums of float32 (`lanes`), the rounding of
-/// float32 to int8 (`rounding`) and the widening of binary16 (`widen`) are written for each. The choice is made at run time. All compute the
-/// same to the last bit: lanes and the order of additions are fixed by the source, and nothing is fused. Only what a number becomes that is
-/// too large for its scale, because it was changed since, depends on the set.
+/// Most loops of the kernels are written once, in plain Rust, and compiled for every set. The sums of float32 (`lanes`), the rounding
+/// of float32 to int8 (`rounding`) and the widening of binary16 (`widen`) have a version for each set. The choice is made at run time.
+/// All sets compute the same results to the last bit, because the source fixes the lanes and the order of additions, and no operations
+/// are fused. There is one exception: the integer for a number that is too large for its scale, because the number changed after the
+/// scale was computed, depends on the set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Level(Instructions);
 
-/// What a [`Level`] stands for.
+/// The instructions that a [`Level`] stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Instructions {
-    /// What every CPU of the architecture has: SSE2 on x86-64, NEON on aarch64.
+    /// The instructions that every CPU of the architecture has: SSE2 on x86-64, NEON on aarch64.
     Baseline,
     #[cfg(target_arch = "x86_64")]
     Avx2(Avx2),
@@ -20,18 +21,18 @@ pub(crate) enum Instructions {
     Avx512(Avx512),
 }
 
-/// That this CPU has AVX2 and the conversions of binary16. Made by [`Level`] only.
+/// Proof that this CPU has AVX2 and the conversions of binary16. Only [`Level`] makes it.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Avx2(());
 
-/// That this CPU has the parts of AVX-512 that the kernels use. Made by [`Level`] only.
+/// Proof that this CPU has the parts of AVX-512 that the kernels use. Only [`Level`] makes it.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Avx512(());
 
 impl Level {
-    /// The fastest set there is.
+    /// Returns the fastest set that this CPU has.
     pub(crate) fn best() -> Self {
         #[cfg(target_arch = "x86_64")]
         {
@@ -45,7 +46,7 @@ impl Level {
         Self(Instructions::Baseline)
     }
 
-    /// Every set that this CPU has, so that tests can compare them.
+    /// Returns every set that this CPU has, so that tests can compare them.
     #[cfg(test)]
     pub(crate) fn available() -> Vec<Self> {
         let mut levels = vec![Self(Instructions::Baseline)];
@@ -62,7 +63,7 @@ impl Level {
     }
 }
 
-/// Every CPU with AVX2 has the conversions of binary16 too; whoever emulates one may leave them out.
+/// Every real CPU with AVX2 also has the conversions of binary16, but an emulator may lack them.
 #[cfg(target_arch = "x86_64")]
 fn avx2() -> Option<Avx2> {
     (is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c")).then_some(Avx2(()))
@@ -70,7 +71,7 @@ fn avx2() -> Option<Avx2> {
 
 #[cfg(target_arch = "x86_64")]
 fn avx512() -> Option<Avx512> {
-    // The compiler takes what AVX2 has for granted with AVX-512.
+    // The compiler assumes that a CPU with AVX-512 has everything in AVX2.
     let is_there = avx2().is_some()
         && is_x86_feature_detected!("fma")
         && is_x86_feature_detected!("avx512f")
@@ -80,9 +81,9 @@ fn avx512() -> Option<Avx512> {
     is_there.then_some(Avx512(()))
 }
 
-/// Defines a function whose first argument is the [`Level`] that it runs at, which the body knows as `$instructions`, a constant once it is inlined. The
-/// body must consist of loops and of calls that are `#[inline(always)]` or have target features of their own: what else is not inlined is
-/// compiled for the baseline.
+/// Defines a function whose first argument is the [`Level`] at which it runs. The body sees the level as `$instructions`, which is a
+/// constant once the body is inlined. The body must consist of loops and of calls that are `#[inline(always)]` or have target features
+/// themselves. Any other call that is not inlined is compiled for the baseline.
 macro_rules! at_every_level {
     (
         $(#[$attribute:meta])*
@@ -112,7 +113,7 @@ macro_rules! at_every_level {
             use $crate::weights::kernels::level::{Avx2, Avx512};
             match level.instructions() {
                 Instructions::Baseline => body::<$generic>(Instructions::Baseline, $($argument),*),
-                // SAFETY: that there is such a value says that this CPU has the instructions.
+                // SAFETY: the value only exists if this CPU has the instructions.
                 #[cfg(target_arch = "x86_64")]
                 Instructions::Avx2(seen) => unsafe { avx2::<$generic>(seen, $($argument),*) },
                 // SAFETY: as above.

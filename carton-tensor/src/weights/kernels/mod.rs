@@ -1,5 +1,5 @@
-//! The loops over elements: statistics, the largest absolute value, int8 quantization and what it costs. Bytes in, numbers out; files and
-//! threads are the business of others.
+//! The loops over elements: statistics, the largest absolute value, int8 quantization and its error. Bytes in, numbers out. Files and
+//! threads are left to the callers.
 
 mod block;
 mod deviation;
@@ -20,8 +20,8 @@ pub(crate) use moments::{Moments, moments};
 pub(crate) use quantize::{Largest, Quantized, largest, n_off_grid, quantize, smallest};
 pub(crate) use rounding::Scale;
 
-/// Evaluates an expression with `$source` standing for the encoding of an element type; `$other` for complex numbers, which
-/// have no order and no absolute value that is one of their parts.
+/// Evaluates an expression with `$source` as the encoding of an element type. Evaluates `$other` for complex numbers, which have no
+/// order, and whose absolute value is not one of their parts.
 macro_rules! with_encoding {
     ($dtype:expr, $source:ident => $body:expr, $other:expr) => {{
         use $crate::files::ElementType;

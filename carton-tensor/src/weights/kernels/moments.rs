@@ -1,9 +1,9 @@
 //! Minimum, maximum, mean and standard deviation in one pass over the data.
 //!
-//! The numbers are taken in blocks, or in groups out of a block. Within one the differences from one of its own members are summed, and their
-//! squares, in float64. Taking the mean out of the sum of squares cancels what lies between that member and the mean, not the
-//! mean itself, which is why the textbook's formula fails where this does not. A member that is so far from the mean that more
-//! than four bits would be lost is replaced by the mean, and the block is summed again. Blocks are merged by the formula
+//! The numbers are taken in blocks, or in groups from a block. Within a block, the differences from one of its members (the shift) and
+//! their squares are summed in float64. Subtracting the mean from the sum of squares then cancels only the distance between the shift
+//! and the mean, not the mean itself. This is why the textbook formula fails where this one does not. If the shift is so far from the
+//! mean that more than four bits would be lost, the mean replaces it, and the block is summed again. Blocks are merged by the formula
 //! of Chan, Golub and LeVeque (1983), which keeps the accuracy.
 
 use super::block::{BLOCK, Source, VisitGroups, for_each_group};
@@ -11,17 +11,17 @@ use super::float::Float;
 use super::lanes::{AddToLanes, LANES, Lanes};
 use super::level::{Instructions, at_every_level};
 
-/// What one pass over numbers tells of them; merging the moments of parts gives those of the whole.
+/// The statistics of some numbers. Merging the moments of parts gives those of the whole.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Moments {
-    /// Finite numbers, which all of the following are about.
+    /// The number of finite numbers. All fields but the last two only concern these.
     pub(crate) n_finite: u64,
     pub(crate) mean: f64,
     /// The sum of the squared distances from the mean.
     pub(crate) squares: f64,
-    /// Infinite when there is no finite number.
+    /// The smallest finite number; infinity if there is none.
     pub(crate) min: f64,
-    /// As `min`, negative.
+    /// The largest finite number; negative infinity if there is none.
     pub(crate) max: f64,
     pub(crate) n_nan: u64,
     pub(crate) n_infinite: u64,
@@ -38,8 +38,8 @@ impl Moments {
         n_infinite: 0,
     };
 
-    /// The moments of both together. The order matters for the last bits only; callers keep the order of the data, so that
-    /// the result does not depend on how many threads there were.
+    /// Returns the moments of both together. The order only affects the last bits. Callers keep the order of the data, so that the
+    /// result does not depend on the number of threads.
     #[inline(always)]
     pub(crate) fn merge(self, other: Self) -> Self {
         let n_finite = self.n_finite + other.n_finite;
@@ -57,7 +57,7 @@ impl Moments {
             n_finite,
             mean,
             squares,
-            // Comparisons, because `f64::min` may give either of two zeros.
+            // Uses comparisons, because `f64::min` may return either of two zeros.
             min: if other.min < self.min { other.min } else { self.min },
             max: if other.max > self.max { other.max } else { self.max },
             n_nan: self.n_nan + other.n_nan,
@@ -72,7 +72,7 @@ impl Moments {
 }
 
 at_every_level! {
-    /// The moments of the elements in `bytes`.
+    /// Returns the moments of the elements in `bytes`.
     fn moments<S: Source>(instructions, bytes: &[u8]) -> Moments {
         let mut moments = Moments::NONE;
         for_each_group::<S>(instructions, bytes, &mut moments);
@@ -87,7 +87,7 @@ impl<F: AddToLanes> VisitGroups<F> for Moments {
     }
 }
 
-/// The moments of at most [`BLOCK`] numbers, which are usually all finite.
+/// Returns the moments of at most [`BLOCK`] numbers, of which usually all are finite.
 #[inline(always)]
 fn block<F: AddToLanes, const RUNS: usize>(instructions: Instructions, values: &[F]) -> Moments {
     debug_assert!(values.len() <= BLOCK);
@@ -96,16 +96,16 @@ fn block<F: AddToLanes, const RUNS: usize>(instructions: Instructions, values: &
     if sums.shift_is_far(values.len()) {
         sums = Sums::of::<F, RUNS>(instructions, values, sums.shift + sums.sum / values.len() as f64);
     }
-    // A NaN or an infinity anywhere ends up in the sum.
+    // A NaN or an infinity anywhere makes the sum NaN or infinite.
     if sums.sum.is_finite() { sums.moments(values.len() as u64, [0, 0]) } else { block_with_others(values) }
 }
 
 /// Sums over a block.
 struct Sums {
     shift: f64,
-    /// Of the differences from `shift`.
+    /// The sum of the differences from `shift`.
     sum: f64,
-    /// Of their squares.
+    /// The sum of their squares.
     squares: f64,
     min: f64,
     max: f64,
@@ -142,14 +142,14 @@ impl Sums {
             return Moments { n_nan, n_infinite, ..Moments::NONE };
         }
         let distance = self.sum / n_finite as f64;
-        // Rounding could leave a tiny negative number; NaN, from squares beyond the range, stays.
+        // Rounding could leave a tiny negative number, which becomes 0. NaN, from squares that overflow, stays.
         let squares = self.squares - self.sum * distance;
         let squares = if squares < 0.0 { 0.0 } else { squares };
         Moments { n_finite, mean: self.shift + distance, squares, min: self.min, max: self.max, n_nan, n_infinite }
     }
 }
 
-/// As [`block`], for blocks in which some numbers are not finite.
+/// Returns the same as [`block`], for blocks in which some numbers are not finite.
 #[inline(always)]
 fn block_with_others<F: Float>(values: &[F]) -> Moments {
     let shift = values.iter().find(|value| value.magnitude() < F::INFINITE).map_or(0.0, |value| value.to_f64());
@@ -161,7 +161,7 @@ fn block_with_others<F: Float>(values: &[F]) -> Moments {
     sums.moments(n_finite, others)
 }
 
-/// The sums of the finite numbers, and how many are NaN and how many infinite.
+/// Returns the sums of the finite numbers, and the numbers of NaNs and infinities.
 #[inline(always)]
 fn finite_sums<F: Float>(values: &[F], shift: f64) -> (Sums, [u64; 2]) {
     let (mut sum, mut squares) = ([0.0; LANES], [0.0; LANES]);
@@ -190,7 +190,7 @@ fn finite_sums<F: Float>(values: &[F], shift: f64) -> (Sums, [u64; 2]) {
     (sums, [n_nan, n_infinite].map(|counts| counts.iter().map(|&count| u64::from(count)).sum::<u64>()))
 }
 
-/// The sum of the lanes, pairwise.
+/// Adds the lanes pairwise.
 #[inline(always)]
 fn total(mut lanes: [f64; LANES]) -> f64 {
     let mut width = LANES;

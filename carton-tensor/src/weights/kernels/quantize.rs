@@ -1,4 +1,4 @@
-//! The largest absolute value of a tensor, and its numbers as int8 (spec/weights.md §2.2).
+//! Finds the largest absolute value of a tensor, and quantizes its numbers to int8 (spec/weights.md §2.2).
 
 use super::block::{BLOCK, CHUNK, RUNS, Source, VisitChunks, blocks, for_each_chunk, large_blocks};
 use super::float::Float;
@@ -6,7 +6,7 @@ use super::level::{Instructions, at_every_level};
 use super::rounding::{RoundToInt8, Scale};
 use super::turns::taking_turns;
 
-/// The largest absolute value among finite numbers, and how many were not finite.
+/// The largest absolute value among finite numbers, and how many numbers are not finite.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Largest<F> {
     pub(crate) magnitude: F,
@@ -24,7 +24,7 @@ impl<F: Float> Largest<F> {
 }
 
 at_every_level! {
-    /// The largest absolute value of the elements in `bytes`.
+    /// Returns the largest absolute value of the elements in `bytes`.
     fn largest<S: Source>(instructions, bytes: &[u8]) -> Largest<S::Wide> {
         let mut largest = Largest::NONE;
         for large in large_blocks::<S>(bytes) {
@@ -44,7 +44,7 @@ at_every_level! {
     }
 }
 
-/// The largest absolute value in a block; `None` if there is a number that is not finite.
+/// Returns the largest absolute value in a block; `None` if some number is not finite.
 #[inline(always)]
 fn largest_if_finite<S: Source>(instructions: Instructions, block: &[u8]) -> Option<Largest<S::Wide>> {
     let magnitude = if S::IS_ORDERED_16_BITS {
@@ -58,7 +58,8 @@ fn largest_if_finite<S: Source>(instructions: Instructions, block: &[u8]) -> Opt
     is_finite.then_some(Largest { magnitude: S::Wide::of_magnitude(magnitude), n_other: 0 })
 }
 
-/// The largest magnitude in a block, finite or not, found among the bits: 32 or 64 of them at a time instead of 16.
+/// Returns the largest magnitude in a block, finite or not. Compares the bits before widening, so that a vector holds 32 or 64 elements
+/// instead of 16.
 #[inline(always)]
 fn largest_of_16_bits<S: Source>(instructions: Instructions, block: &[u8]) -> <S::Wide as Float>::Bits {
     let magnitude = |element: [u8; 2]| u16::from_le_bytes(element) & 0x7fff;
@@ -76,7 +77,7 @@ fn largest_of_16_bits<S: Source>(instructions: Instructions, block: &[u8]) -> <S
     wide[0].magnitude()
 }
 
-/// The largest absolute value among the finite numbers of a block, and how many others there are.
+/// Returns the largest absolute value among the finite numbers of a block, and how many others there are.
 #[inline(always)]
 fn largest_finite<S: Source>(instructions: Instructions, block: &[u8]) -> Largest<S::Wide> {
     let mut largest = LargestFinite::<S::Wide> { magnitude: Default::default(), n_other: 0 };
@@ -84,7 +85,7 @@ fn largest_finite<S: Source>(instructions: Instructions, block: &[u8]) -> Larges
     Largest { magnitude: S::Wide::of_magnitude(largest.magnitude), n_other: largest.n_other }
 }
 
-/// The bits of the largest magnitude, finite or not, in lanes.
+/// The bits of the largest magnitude in each lane, finite or not.
 struct LargestMagnitude<F: Float>([F::Bits; CHUNK]);
 
 impl<F: Float> VisitChunks<F> for LargestMagnitude<F> {
@@ -96,7 +97,7 @@ impl<F: Float> VisitChunks<F> for LargestMagnitude<F> {
     }
 }
 
-/// The bits of the largest finite magnitude.
+/// The bits of the largest finite magnitude, and how many numbers are not finite.
 struct LargestFinite<F: Float> {
     magnitude: F::Bits,
     n_other: u64,
@@ -115,34 +116,34 @@ impl<F: Float> VisitChunks<F> for LargestFinite<F> {
     }
 }
 
-/// Where [`quantize`] writes to, and how.
+/// The destination and the parameters of [`quantize`].
 pub(crate) struct Quantized<'a, F> {
     pub(crate) scale: Scale<F>,
     /// As many as there are elements.
     pub(crate) out: &'a mut [i8],
-    /// Whether there may be numbers that are not finite; they become 0.
+    /// Whether there may be numbers that are not finite. They become 0.
     pub(crate) others: bool,
 }
 
 at_every_level! {
-    /// The elements of `bytes` as int8.
+    /// Quantizes the elements of `bytes` to int8.
     fn quantize<S: Source>(instructions, bytes: &[u8], quantized: Quantized<'_, S::Wide>) -> () {
         let Quantized { scale, out, others } = quantized;
         debug_assert_eq!(out.len(), bytes.len() * 8 / S::BITS);
         let is_plain = !others && scale.lift.to_f64() == 1.0;
-        // The last block first: a core's cache holds the end of what `largest` has just looked at.
+        // Starts with the last block, because the core's cache still holds the end of the data that `largest` has just read.
         for (block, out) in blocks::<S>(bytes).zip(out.chunks_mut(BLOCK)).rev() {
             for_each_chunk::<S>(instructions, block, &mut Writing { instructions, scale, out, is_plain });
         }
     }
 }
 
-/// [`quantize`] within a block.
+/// The state of [`quantize`] within a block.
 struct Writing<'a, F> {
     instructions: Instructions,
     scale: Scale<F>,
     out: &'a mut [i8],
-    /// Whether all numbers are finite, and the scale is one factor.
+    /// Whether all numbers are finite and need no lift.
     is_plain: bool,
 }
 
@@ -164,7 +165,7 @@ impl<F: RoundToInt8> VisitChunks<F> for Writing<'_, F> {
 }
 
 at_every_level! {
-    /// The smallest absolute value above zero among finite numbers; infinite if there is none.
+    /// Returns the smallest absolute value above zero among finite numbers; infinity if there is none.
     fn smallest<S: Source>(instructions, bytes: &[u8]) -> f64 {
         let mut smallest = Smallest(S::Wide::INFINITE);
         for block in blocks::<S>(bytes) {
@@ -187,9 +188,9 @@ impl<F: Float> VisitChunks<F> for Smallest<F> {
     }
 }
 
-/// How many finite numbers are no integer from -127 to 127 when they are multiplied by `scale`.
+/// Returns how many finite numbers, multiplied by `scale`, are not an integer from -127 to 127.
 pub(crate) fn n_off_grid<S: Source>(bytes: &[u8], scale: f64) -> u64 {
-    /// What the rounding of a number and of the scale may cost.
+    /// The tolerance for rounding of the number and of the scale.
     const TOLERANCE: f64 = 1e-3;
     let mut off = OffGrid { scale, tolerance: TOLERANCE, n_off: 0 };
     for block in blocks::<S>(bytes) {

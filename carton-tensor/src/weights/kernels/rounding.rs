@@ -1,58 +1,58 @@
-//! How floats become int8 (spec/weights.md §2.2): the scale, and products with it rounded. Of float32 this is written with the processor's
-//! vectors: their narrowing instructions clamp on the way, which saves clamping before.
+//! Quantizes floats to int8 (spec/weights.md §2.2): computes the scale, and rounds products with it. For float32 this uses vector
+//! intrinsics, whose narrowing instructions clamp, so that no separate clamping is needed.
 
 use super::float::Float;
 use super::level::Instructions;
 
-/// What numbers are multiplied with before they are rounded.
+/// The factors by which numbers are multiplied before they are rounded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Scale<F> {
-    /// A power of two that lifts tiny float32 numbers, whose scale is beyond float32; 1 otherwise.
+    /// A power of two that lifts tiny float32 numbers, whose scale would overflow float32; otherwise 1.
     pub(super) lift: F,
-    /// What lifted numbers are multiplied with.
+    /// The factor for lifted numbers.
     pub(super) factor: F,
 }
 
 impl<F: RoundToInt8> Scale<F> {
-    /// `127 / largest`, and 1 where all numbers are zero.
+    /// Returns `127 / largest`, or 1 if all numbers are zero.
     pub(crate) fn of(largest: F) -> Self {
         F::scale(largest)
     }
 
-    /// Both factors as one number, which float64 holds exactly.
+    /// Returns the product of both factors, which float64 holds exactly.
     pub(crate) fn as_f64(self) -> f64 {
         self.lift.to_f64() * self.factor.to_f64()
     }
 }
 
-/// A float that becomes int8.
+/// A float that can be rounded to int8.
 pub(crate) trait RoundToInt8: Float {
-    /// The scale for numbers with this largest absolute value.
+    /// Returns the scale for numbers with this largest absolute value.
     fn scale(largest: Self) -> Scale<Self>;
 
-    /// The nearest integer, halves away from zero, clamped to -128…127. NaN gives -128.
+    /// Returns the nearest integer, rounding halves away from zero, clamped to -128…127. NaN gives -128.
     fn round_to_i8(self) -> i8;
 
-    /// Writes what the products of `numbers` with `factor` are rounded to. A product that is NaN or beyond `i32`, which the scale of the same
-    /// numbers rules out, gives an integer that depends on the instructions.
+    /// Rounds the products of `numbers` with `factor` into `out`. For a product that is NaN or outside `i32`, the integer depends on
+    /// the instructions; a scale that was computed from the same numbers rules this out.
     fn round(instructions: Instructions, numbers: &[Self], factor: Self, out: &mut [i8]);
 }
 
-/// The largest number below a half. It is added to the absolute value before what is behind the point is cut off; a half itself would carry
-/// the number just below 0.5 to 1.
+/// The largest number below a half. It is added to the absolute value before the fraction is truncated. Adding a half itself would
+/// round the number just below 0.5 to 1.
 const BELOW_HALF: f32 = 0.5_f32.next_down();
 
 macro_rules! round_to_i8 {
     ($float:ident) => {
         #[inline(always)]
         fn round_to_i8(self) -> i8 {
-            /// See the one of float32.
+            /// See the constant for float32.
             const BELOW_HALF: $float = $float::next_down(0.5);
             let rounded = self + BELOW_HALF.copysign(self);
-            // Written as comparisons so that NaN becomes a number, and that each is one instruction.
+            // Comparisons turn NaN into a number, and each compiles to one instruction.
             let rounded = if rounded > -128.0 { rounded } else { -128.0 };
             let rounded = if rounded < 127.0 { rounded } else { 127.0 };
-            // SAFETY: the number is no NaN and between -128 and 127 since the two lines above.
+            // SAFETY: the two lines above make sure that the number is not NaN and lies between -128 and 127.
             let integer = unsafe { rounded.to_int_unchecked::<i32>() };
             integer as i8
         }
@@ -80,7 +80,7 @@ impl RoundToInt8 for f32 {
     fn round(instructions: Instructions, numbers: &[f32], factor: f32, out: &mut [i8]) {
         match instructions {
             Instructions::Baseline => round_plain(numbers, factor, out),
-            // SAFETY: that there is such a value says that this CPU has the instructions.
+            // SAFETY: the value only exists if this CPU has the instructions.
             #[cfg(target_arch = "x86_64")]
             Instructions::Avx2(_) => unsafe { x86::round_by_32(numbers, factor, out) },
             // SAFETY: as above.
@@ -91,7 +91,7 @@ impl RoundToInt8 for f32 {
 }
 
 impl RoundToInt8 for f64 {
-    /// The scale of numbers below 1e-306 would be beyond float64; it ends at the largest finite number.
+    /// For numbers below 1e-306 the scale would overflow float64, so it is capped at the largest finite number.
     fn scale(largest: f64) -> Scale<f64> {
         Scale { lift: 1.0, factor: if largest == 0.0 { 1.0 } else { (127.0 / largest).min(f64::MAX) } }
     }
@@ -129,7 +129,7 @@ mod x86 {
     pub(super) fn round_by_32(numbers: &[f32], factor: f32, out: &mut [i8]) {
         let (factors, sign_bit, below_half) =
             (_mm256_set1_ps(factor), _mm256_set1_ps(-0.0), _mm256_set1_ps(BELOW_HALF));
-        // Each half of a register is packed by itself.
+        // The instructions pack each half of a register separately.
         let in_order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
         let (chunks, numbers_left) = numbers.as_chunks::<32>();
         let (out, out_left) = out.as_chunks_mut::<32>();
@@ -151,7 +151,7 @@ mod x86 {
     pub(super) fn round_by_64(numbers: &[f32], factor: f32, out: &mut [i8]) {
         let (factors, sign_bit, below_half) =
             (_mm512_set1_ps(factor), _mm512_set1_ps(-0.0), _mm512_set1_ps(BELOW_HALF));
-        // Each quarter of a register is packed by itself.
+        // The instructions pack each quarter of a register separately.
         let in_order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
         let (chunks, numbers_left) = numbers.as_chunks::<64>();
         let (out, out_left) = out.as_chunks_mut::<64>();
@@ -174,8 +174,8 @@ mod tests {
     use super::super::level::Level;
     use super::*;
 
-    /// Every quarter and its neighbours in every lane of every instruction set, beside the standard library's `round`, which rounds halves
-    /// away from zero.
+    /// Compares every multiple of a quarter, and its neighbours, in every lane of every instruction set with the standard library's
+    /// `round`, which rounds halves away from zero.
     fn check<F: RoundToInt8 + std::fmt::Debug>(neighbours: impl Fn(i16) -> [F; 3], round: impl Fn(F) -> i8) {
         let mut numbers: Vec<F> = (-600..=600).flat_map(neighbours).collect();
         let minus_two = F::from_f64(-2.0);

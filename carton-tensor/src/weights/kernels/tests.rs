@@ -1,5 +1,5 @@
-//! The kernels on every instruction set of this CPU, against plain code and the tables of others. NumPy's results are
-//! compared with in `tests/weights_numpy.rs`.
+//! Tests the kernels on every instruction set of this CPU against plain code and independent tables. `tests/weights_numpy.rs` compares
+//! them with NumPy.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,7 +9,7 @@ use super::block::Source;
 use super::widen::*;
 use super::*;
 
-/// The same on every instruction set.
+/// Widens the elements, and checks that every instruction set gives the same.
 fn widened<S: Source<Wide = f32>>(bytes: &[u8]) -> Vec<f32> {
     let at = |level: Level| {
         let mut wide = vec![0.0; bytes.len() * 8 / S::BITS];
@@ -43,7 +43,7 @@ fn halves_are_widened_as_the_half_crate_does() {
     }
 }
 
-/// Every pattern of a narrow type, through all kernels, beside plain loops over the widened numbers.
+/// Compares all kernels on many patterns of a narrow type with plain loops over the widened numbers.
 fn check_narrow<S: Source<Wide = f32>>(n_elements: usize) {
     let bytes: Vec<u8> = (0..n_elements * S::BITS / 8).map(|index| (index * 31 % 251) as u8).collect();
     let numbers = widened::<S>(&bytes);
@@ -73,7 +73,7 @@ fn check_narrow<S: Source<Wide = f32>>(n_elements: usize) {
 
 #[test]
 fn narrow_types_are_looked_at_whole() {
-    // More than a large block.
+    // Larger than a large block.
     check_narrow::<F4>(270_004);
     check_narrow::<F8E5m2>(270_004);
     for n_elements in [4, 60, 68, 16_388] {
@@ -127,7 +127,7 @@ fn every_number_is_looked_at_once_on_every_instruction_set() {
 
 type Widen = fn(&[u8]) -> Vec<f32>;
 
-/// What sign, exponent and mantissa mean by the definition of the formats, in float64.
+/// Computes a value in float64 from sign, exponent and mantissa, as the formats define them.
 fn by_definition(bits: u8, exponent_bits: u32, mantissa_bits: u32, bias: i32) -> f32 {
     let mantissa = f64::from(bits & ((1 << mantissa_bits) - 1)) / f64::from(1 << mantissa_bits);
     let exponent = i32::from(bits >> mantissa_bits & ((1 << exponent_bits) - 1));
@@ -177,7 +177,7 @@ fn small_floats_are_widened_as_they_are_defined() {
     }
 }
 
-/// Numbers that are hard on sums: large mean, small spread, everything in one outlier, gaps of non-finite numbers.
+/// Numbers that are hard to sum: a large mean with a small spread, a single outlier, and some that are not finite.
 fn cases() -> Vec<Vec<f32>> {
     let mut state = 7_u64;
     let mut random = move || {
@@ -200,7 +200,7 @@ fn cases() -> Vec<Vec<f32>> {
     cases
 }
 
-/// Two passes with compensated sums.
+/// Computes the moments in two passes with compensated sums.
 fn plain_moments(values: &[f32]) -> Moments {
     let finite: Vec<f64> = values.iter().filter(|value| value.is_finite()).map(|&value| f64::from(value)).collect();
     let sum = |terms: &mut dyn Iterator<Item = f64>| {
@@ -215,7 +215,7 @@ fn plain_moments(values: &[f32]) -> Moments {
     let n = finite.len() as f64;
     let mean = if finite.is_empty() { 0.0 } else { sum(&mut finite.iter().copied()) / n };
     let mut squares = sum(&mut finite.iter().map(|value| (value - mean) * (value - mean)));
-    // The rounding of the mean itself.
+    // Removes the rounding error of the mean.
     let off = sum(&mut finite.iter().map(|value| value - mean));
     if !finite.is_empty() {
         squares -= off * off / n;
@@ -249,7 +249,7 @@ fn moments_are_as_good_as_two_compensated_passes() {
                 );
                 let spread = (expected.squares / expected.n_finite.max(1) as f64).sqrt();
                 assert!((actual.mean - expected.mean).abs() <= 1e-13 * (spread + expected.mean.abs()), "{context}");
-                // Equal numbers have no spread, and the compensated sums leave the rounding of the mean.
+                // Equal numbers have no spread. What the compensated sums leave is the rounding error of the mean.
                 let tolerance = 2e-12 * expected.squares + 1e-25 * expected.mean * expected.mean;
                 assert!((actual.squares - expected.squares).abs() <= tolerance, "{context}");
             }
@@ -259,7 +259,7 @@ fn moments_are_as_good_as_two_compensated_passes() {
 
 #[test]
 fn a_spread_far_below_the_mean_is_found() {
-    // The textbook formula finds 0 or a negative number here, even in float64.
+    // The textbook formula gives 0 or a negative number here, even in float64.
     let values: Vec<f64> = (0..100_000).map(|index| 1e9 + f64::from(index % 2)).collect();
     for level in Level::available() {
         let moments = moments::<F64>(level, bytemuck::cast_slice(&values));
@@ -302,7 +302,7 @@ fn parts_in_any_number_give_the_whole() {
     }
 }
 
-/// On every instruction set, at an address that suits the numbers and at one that does not.
+/// Checks every instruction set, with aligned and unaligned numbers.
 fn check_quantized(values: &[f32], expected: &[i8], expected_scale: f64) {
     let bytes: &[u8] = bytemuck::cast_slice(values);
     let shifted = [&[0], bytes].concat();
@@ -354,7 +354,7 @@ fn tiny_numbers_are_lifted_in_whole_chunks() {
 }
 
 fn check_one_not_finite<S: Source<Wide = f32>>(one: u16, other: u16) {
-    // In each of two chunks, and in what is left of them.
+    // In each of two chunks, and in the rest after them.
     for position in [0, 63, 64, 127, 130] {
         let mut bits = [one; 131];
         bits[position] = other;

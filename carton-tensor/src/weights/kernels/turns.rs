@@ -1,8 +1,8 @@
-//! The order in which a kernel looks at what lies one after the other. A core that reads from the beginning to the end waits for memory:
-//! what the processor fetches ahead ends with the page. One that reads several runs side by side waits less.
+//! The order in which a kernel reads consecutive data. A core that reads from the beginning to the end waits for memory, because the
+//! processor's prefetch ends at the page boundary. A core that reads several runs alternately waits less.
 
-/// Which one of `n` things to look at as the `index`-th, so that as many runs of them as there are `RUNS` take turns. What does not
-/// divide by them comes last.
+/// Returns which of `n` items to process as the `index`-th, so that `RUNS` runs of items are read alternately. A remainder that does
+/// not divide by `RUNS` comes last.
 #[inline(always)]
 pub(super) fn taking_turns<const RUNS: usize>(index: usize, n: usize) -> usize {
     let run = n / RUNS;

@@ -1,6 +1,6 @@
-//! The encodings. Small floats are widened by integer arithmetic without branches, which every vector unit can do, binary16
-//! by the instructions made for it where there are any; none passes through a subnormal number of float32, which many CPUs compute with
-//! slowly.
+//! The encodings of elements. Integer arithmetic without branches, which every vector unit supports, widens small floats. Special
+//! instructions, where available, widen binary16. No conversion computes with subnormal numbers of float32, because many CPUs are slow
+//! with them.
 
 use super::block::Source;
 use super::level::Instructions;
@@ -76,7 +76,7 @@ widened!(I32, i32, f64, "Signed, 4 bytes.", f64::from);
 widened!(U64, u64, f64, "Unsigned, 8 bytes, rounded above 2 to the power of 53.", |integer| integer as f64);
 widened!(I64, i64, f64, "Signed, 8 bytes, rounded above 2 to the power of 53.", |integer| integer as f64);
 
-/// The upper half of binary32.
+/// The upper half of binary32 (bfloat16).
 pub(crate) struct Bf16;
 
 impl Source for Bf16 {
@@ -106,7 +106,7 @@ impl Source for F16 {
         let (elements, _) = bytes.as_chunks();
         match instructions {
             Instructions::Baseline => halves_to_f32(elements, wide),
-            // SAFETY: that there is such a value says that this CPU has the instructions.
+            // SAFETY: the value only exists if this CPU has the instructions.
             #[cfg(target_arch = "x86_64")]
             Instructions::Avx2(_) => unsafe { converted::by_8(elements, wide) },
             // SAFETY: as above.
@@ -123,7 +123,7 @@ fn halves_to_f32(elements: &[[u8; 2]], wide: &mut [f32]) {
     }
 }
 
-/// Binary16 widened by the instructions made for it.
+/// Widens binary16 by dedicated instructions.
 #[cfg(target_arch = "x86_64")]
 mod converted {
     use std::arch::x86_64::{_mm256_cvtph_ps, _mm512_cvtph_ps};
@@ -155,8 +155,8 @@ mod converted {
     }
 }
 
-/// Binary16 to binary32: the exponent's bias is changed by an addition, and subnormal numbers, whose leading one is not
-/// implied, are made normal by adding one and subtracting it as a number.
+/// Converts binary16 to binary32. An addition changes the bias of the exponent. A subnormal number has no implied leading one, so a one
+/// is added to its bits and then subtracted as a number, which normalizes it.
 #[inline(always)]
 fn half_to_f32(bits: u16) -> f32 {
     const BIAS: u32 = (127 - 15) << 23;
@@ -172,8 +172,8 @@ fn half_to_f32(bits: u16) -> f32 {
     f32::from_bits(magnitude | (bits & 0x8000) << 16)
 }
 
-/// A byte of sign, exponent and `MANTISSA` bits, the exponent's bias `BIAS`, to binary32. It is NaN where `compared` equals
-/// `nan`; there are no infinities.
+/// Converts a byte of sign, exponent with bias `BIAS`, and `MANTISSA` bits of mantissa to binary32. The result is NaN if `compared`
+/// equals `nan`. There are no infinities.
 #[inline(always)]
 fn small_to_f32<const MANTISSA: u32, const BIAS: u32>(bits: u8, nan: u8, compared: u8) -> f32 {
     let wide = u32::from(bits);
@@ -185,14 +185,14 @@ fn small_to_f32<const MANTISSA: u32, const BIAS: u32>(bits: u8, nan: u8, compare
     if compared == nan { f32::NAN } else { number }
 }
 
-/// A power of two from its exponent, biased by 127; 255 is NaN. The smallest is subnormal in binary32.
+/// Converts an exponent with bias 127 to a power of two; 255 is NaN. The smallest power is subnormal in binary32.
 #[inline(always)]
 fn scale_to_f32(bits: u8) -> f32 {
     let number = if bits == 0 { 1 << 22 } else { u32::from(bits) << 23 };
     if bits == 255 { f32::NAN } else { f32::from_bits(number) }
 }
 
-/// FP4 (E2M1), two to a byte, the lower half first.
+/// FP4 (E2M1), two elements per byte, the lower half first.
 pub(crate) struct F4;
 
 impl Source for F4 {
@@ -210,7 +210,7 @@ impl Source for F4 {
 
 #[inline(always)]
 fn of_f4(bits: u8) -> f32 {
-    // The same exponent and mantissa, placed as those of E4M3, with a bias of 1.
+    // Shifts the bits to the position of sign, exponent and mantissa in E4M3, with a bias of 1.
     small_to_f32::<3, 1>((bits & 7) << 2 | (bits & 8) << 4, 1, 0)
 }
 

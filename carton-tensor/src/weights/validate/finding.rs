@@ -1,24 +1,24 @@
-//! What is said about weights that are not as they should be (spec/weights.md §4).
+//! The findings of a validation (spec/weights.md §4).
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// What validation found. Errors are what makes weights unusable or wrong, warnings what somebody should look at.
+/// The result of a validation. Errors make the weights unusable or wrong; warnings deserve attention.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Validation {
-    /// The model whose description it was.
+    /// The name of the model in the description.
     pub model: String,
-    /// How many tensors were looked at, beside scales.
+    /// The number of tensors that were validated, without scales.
     pub n_tensors: usize,
-    /// How many tensors hold the scales of others, or should.
+    /// The number of tensors that hold, or should hold, the scales of others.
     pub n_scales: usize,
-    /// How many numbers they have.
+    /// The number of elements of the validated tensors.
     pub n_parameters: u64,
-    /// What is wrong.
+    /// The errors.
     pub errors: Vec<Finding>,
-    /// What is odd.
+    /// The warnings.
     pub warnings: Vec<Finding>,
 }
 
@@ -34,15 +34,15 @@ impl Validation {
     }
 }
 
-/// One thing that validation found.
+/// One error or warning.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Finding {
-    /// What sort of thing.
+    /// The category.
     pub category: Category,
-    /// The tensor that it is about, if it is about one.
+    /// The tensor that the finding is about, if it is about one.
     pub tensor: Option<String>,
-    /// A sentence with all that matters.
+    /// The finding as a complete sentence.
     pub message: String,
 }
 
@@ -52,55 +52,55 @@ impl fmt::Display for Finding {
     }
 }
 
-/// The sorts of findings.
+/// The categories of findings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Category {
     /// Error: there are no tensors.
     NoTensors,
-    /// Error: there are tensors, and the description has none of them, so that nothing was compared.
+    /// Error: no tensor has a name from the description, so that nothing was compared.
     NoExpectedTensors,
-    /// Error: the bytes of a tensor break a rule of its format, or one of the description is no tensor of numbers.
+    /// Error: the bytes of a tensor break a rule of its format, or an expected tensor is not a tensor of numbers.
     Unreadable,
-    /// Error: a tensor has no dimensions where some are expected.
+    /// Error: a tensor has no dimensions, but some are expected.
     EmptyShape,
     /// Error: a dimension is zero.
     ZeroDimension,
     /// Error: a tensor has no bytes.
     NoData,
-    /// Error: a tensor has another number of bytes than dtype and shape ask for.
+    /// Error: the number of bytes of a tensor does not match dtype and shape.
     SizeMismatch,
-    /// Error: a tensor has another shape than the description says.
+    /// Error: the shape of a tensor differs from the description.
     ShapeMismatch,
-    /// Error: a tensor has another element type than the description says.
+    /// Error: the element type of a tensor differs from the description.
     DtypeMismatch,
-    /// Error: there are NaNs.
+    /// Error: a tensor contains NaN.
     ContainsNan,
-    /// Error: there are infinities.
+    /// Error: a tensor contains infinities.
     ContainsInf,
-    /// Error: values beyond the range of the description.
+    /// Error: a tensor has values outside the range of the description.
     ValueRange,
     /// Error: a tensor is not quantized as the description says.
     Quantization,
-    /// Error: what should hold the scales of an int8 tensor cannot.
+    /// Error: the tensor that should hold the scales of an int8 tensor cannot.
     Scale,
-    /// Warning: an int8 tensor has no scale, while others have.
+    /// Warning: an int8 tensor has no scale, but others have one.
     MissingScale,
-    /// Warning: something that the description does not have is no tensor of numbers, and was not looked at.
+    /// Warning: an entry that is not in the description is not a tensor of numbers, and was not validated.
     NotNumbers,
-    /// Warning: tensors of the description are not there.
+    /// Warning: tensors of the description are missing.
     MissingLayers,
-    /// Warning: tensors are there that the description does not have.
+    /// Warning: there are tensors that the description does not have.
     UnexpectedTensors,
-    /// Warning: another number of parameters than the description has.
+    /// Warning: the number of parameters differs from the description.
     ParameterCount,
-    /// Warning: several element types where one is expected.
+    /// Warning: tensors have several element types instead of one.
     InconsistentDtypes,
 }
 
 impl Category {
-    /// Whether it is an error; else it is a warning.
+    /// Whether the category is an error. Otherwise it is a warning.
     #[must_use]
     pub const fn is_error(self) -> bool {
         !matches!(
@@ -114,19 +114,19 @@ impl Category {
         )
     }
 
-    /// About the tensor `name`.
+    /// Makes a finding about the tensor `name`.
     pub(super) fn of(self, name: &str, what: impl fmt::Display) -> Finding {
         let shown = name.escape_debug();
         Finding { category: self, tensor: Some(name.to_owned()), message: format!("Tensor {shown} {what}") }
     }
 
-    /// About all tensors.
+    /// Makes a finding about all tensors together.
     pub(super) fn of_all(self, message: String) -> Finding {
         Finding { category: self, tensor: None, message }
     }
 }
 
-/// Some names, for a message.
+/// Joins the first few names for a message.
 pub(super) fn some_names<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
     const SHOWN: usize = 5;
     let n_more = names.len().saturating_sub(SHOWN);

@@ -1,4 +1,4 @@
-//! Are weights what a description says, and are they sound (spec/weights.md §4)?
+//! Checks weights against a description, and their numbers for soundness (spec/weights.md §4).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
@@ -22,13 +22,13 @@ pub use finding::{Category, Finding, Validation};
 use numbers::{look_at, precision, quantization_problem, range_problem};
 use scales::{OfFile, Role, Scaled};
 
-/// Compares the tensors of a file with a description, and looks at all of their numbers, in little memory.
+/// Compares the tensors of a file with a description, and checks all their numbers, piece by piece, so that little memory is needed.
 ///
-/// `options` say which tensors, whether digests are verified, and with how many threads. What is wrong with one tensor, whose bytes
-/// break a rule or are no numbers, is a finding about it, and the others are looked at nevertheless.
+/// Of `options`, this uses the filter, whether to verify digests, and the number of threads. If the bytes of a tensor break a rule, or
+/// if they are not numbers, this is a finding about the tensor, and the others are still checked.
 ///
 /// # Errors
-/// What keeps the file from being read: findings are no errors of this kind. Also [`WeightsError::NoneSelected`].
+/// [`WeightsError`] if the file cannot be read; findings are not errors in this sense. Also [`WeightsError::NoneSelected`].
 pub fn validate(
     file: &TensorFile,
     description: &Description,
@@ -57,7 +57,7 @@ pub fn validate(
             shape: entry.shape().to_vec(),
             dtype: entry.dtype(),
             n_bytes: None,
-            // What has a digest that is to be verified is read whole, by the reader that does so.
+            // A tensor whose digest must be verified is read whole, by the verifying reader.
             data: match entry.location().filter(|_| !(options.verify && entry.has_digest())) {
                 _ if not_numbers.is_some() => Data::Memory(&[]),
                 Some((bytes, range)) => Data::File(bytes, range, &failed),
@@ -73,16 +73,17 @@ pub fn validate(
     judge(&subjects, description, &options.filter, options.threads())
 }
 
-/// What is known of a tensor after an attempt to read its numbers.
+/// The results of decoding a tensor, besides its numbers.
 #[derive(Default)]
 struct Decoding {
-    /// Why they cannot be read.
+    /// Why the numbers cannot be read.
     problem: OnceLock<String>,
-    /// The largest step of a quantized group: its numbers are that much apart.
+    /// The largest step of a quantized group, which is the largest distance of neighbouring numbers.
     largest_step: OnceLock<f64>,
 }
 
-/// The numbers of a tensor. If it has none because of what the file holds, `decoding` says so, and there are none.
+/// Reads the numbers of a tensor. If the content of the file prevents this, records the problem in `decoding` and returns a tensor
+/// without elements.
 fn decode_or_tell(entry: &Entry<'_>, decoding: &Decoding) -> Result<RawTensor, WeightsError> {
     let tensor = match entry.quantized_group() {
         Some(group) => group.and_then(|group| {
@@ -103,10 +104,10 @@ fn decode_or_tell(entry: &Entry<'_>, decoding: &Decoding) -> Result<RawTensor, W
     }
 }
 
-/// As [`validate`], of weights that were loaded.
+/// Validates loaded weights like [`validate`].
 ///
 /// # Errors
-/// None that loaded tensors can have.
+/// [`WeightsError`]. Loaded tensors do not cause any error.
 pub fn validate_weights(weights: &Weights, description: &Description) -> Result<Validation, WeightsError> {
     if weights.tensors.is_empty() {
         let mut validation = Validation { model: description.name().to_owned(), ..Validation::default() };
@@ -119,10 +120,10 @@ pub fn validate_weights(weights: &Weights, description: &Description) -> Result<
     judge(&subjects, description, &super::Filter::ALL, available_threads())
 }
 
-/// What is wrong with one tensor: its shape, if one is expected, its size, and numbers that are not finite.
+/// Checks one tensor: its shape, if one is expected, its size, and whether all numbers are finite.
 ///
 /// # Errors
-/// None for a tensor in memory.
+/// [`WeightsError`]. A tensor in memory does not cause any error.
 pub fn validate_tensor(
     name: &str,
     tensor: &RawTensor,
@@ -135,13 +136,13 @@ pub fn validate_tensor(
     Ok(findings)
 }
 
-/// Whether all floats among the tensors have one element type, and all integers.
+/// Whether all float tensors have one element type, and all other tensors too.
 #[must_use]
 pub fn validate_dtype_consistency<'a>(dtypes: impl IntoIterator<Item = &'a ElementType>) -> bool {
     inconsistent(dtypes.into_iter().copied()).is_none()
 }
 
-/// What is wrong with a tensor that should be quantized in this way; `None` if nothing is.
+/// Returns why a tensor is not quantized in the expected way; `None` if it is.
 ///
 /// ```
 /// use carton_tensor::files::{ElementType, RawTensor};
@@ -154,7 +155,7 @@ pub fn validate_dtype_consistency<'a>(dtypes: impl IntoIterator<Item = &'a Eleme
 /// ```
 ///
 /// # Errors
-/// None for a tensor in memory.
+/// [`WeightsError`]. A tensor in memory does not cause any error.
 pub fn validate_quantization(tensor: &RawTensor, expected: Quantization) -> Result<Option<String>, WeightsError> {
     let found = look_at(&[Subject::of("", tensor)], &|_| Some(expected), available_threads())?.pop().flatten();
     Ok(match found {
@@ -163,10 +164,10 @@ pub fn validate_quantization(tensor: &RawTensor, expected: Quantization) -> Resu
     })
 }
 
-/// Why a tensor is numerically unstable: NaN, infinities, or values beyond the range; `None` if it is not.
+/// Returns why a tensor is numerically unstable: NaNs, infinities, or values outside the range; `None` if it is stable.
 ///
 /// # Errors
-/// None for a tensor in memory.
+/// [`WeightsError`]. A tensor in memory does not cause any error.
 pub fn check_numerical_stability(tensor: &RawTensor, range: ValueRange) -> Result<Option<String>, WeightsError> {
     let found = look_at(&[Subject::of("", tensor)], &|_| None, available_threads())?.pop().flatten();
     let Some(found) = found else { return Ok(None) };
@@ -175,18 +176,18 @@ pub fn check_numerical_stability(tensor: &RawTensor, range: ValueRange) -> Resul
     Ok((!problems.is_empty()).then(|| problems.join("; ")))
 }
 
-/// Which tensors of a description are missing, and which are there that it does not have.
+/// The differences between the names of some tensors and those of a description.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LayerStructure {
-    /// Expected and not there.
+    /// Expected tensors that are missing.
     pub missing: Vec<String>,
-    /// There and not expected.
+    /// Tensors that are not expected.
     pub unexpected: Vec<String>,
 }
 
 impl LayerStructure {
-    /// Whether every expected tensor is there, and no other.
+    /// Whether there are exactly the expected tensors.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.missing.is_empty() && self.unexpected.is_empty()
@@ -207,20 +208,20 @@ pub fn verify_layer_structure<'a>(
     }
 }
 
-/// A tensor to be judged.
+/// A tensor that is validated.
 struct Subject<'a> {
     name: String,
     shape: Vec<usize>,
-    /// `None` for what has to be computed, as for a `quantized_group`.
+    /// `None` if the numbers must be computed, as for a `quantized_group`.
     dtype: Option<ElementType>,
-    /// The size of the data in bytes, where it was not compared with the shape yet.
+    /// The size of the data in bytes, if it has not yet been compared with the shape.
     n_bytes: Option<usize>,
-    /// What it is, if it is no tensor of numbers.
+    /// A description of the entry, if it is not a tensor of numbers.
     not_numbers: Option<String>,
-    /// For what has to be read from a file.
+    /// Set for tensors that are read from a file.
     decoding: Option<&'a Decoding>,
     data: Data<'a>,
-    /// What its integers were multiplied with, if that is known.
+    /// The scales of its integers, if they are known.
     scaled: Option<Scaled>,
     role: Role,
 }
@@ -240,17 +241,18 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Whether it is stored as integers that have scales, or in groups that have them.
+    /// Whether the tensor is stored as integers with scales, or is quantized in groups.
     fn is_quantized(&self) -> bool {
         self.scaled.is_some() || (self.dtype.is_none() && self.not_numbers.is_none())
     }
 
-    /// Why its numbers cannot be read.
+    /// Returns why the numbers cannot be read, if they cannot.
     fn problem(&self) -> Option<&String> {
         self.decoding.and_then(|decoding| decoding.problem.get())
     }
 
-    /// What rounding can have moved its numbers by, where that is not known for each: those of a quantized group.
+    /// Returns by how much rounding can have changed a number, if this is only known for the whole tensor, as for a quantized group.
+    /// Otherwise 0.
     fn rounded_by(&self) -> f64 {
         let step = self.decoding.and_then(|decoding| decoding.largest_step.get());
         step.map_or(0.0, |step| step / 2.0)
@@ -261,12 +263,12 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// How far ternary numbers of this dtype may be from their scale, relatively; `None` for integers, which are codes.
+/// Returns the relative tolerance between ternary numbers of this dtype and their scale; `None` for integers, which are codes.
 fn stored_precision(dtype: ElementType) -> Option<f64> {
     dtype.is_float().then(|| precision(dtype))
 }
 
-/// The same for what a tensor stands for that may be quantized: of what dtype it was before, only the description says.
+/// Returns this tolerance for a tensor that may be quantized. The description is the only source for the dtype before quantization.
 fn expected_precision(subject: &Subject<'_>, dtypes: &[ElementType]) -> Option<f64> {
     if !subject.is_quantized() {
         return stored_precision(subject.dtype.unwrap_or(ElementType::Float32));
@@ -291,7 +293,7 @@ fn judge(
     let quantization_of = |subject: &Subject<'_>| {
         let described = description.tensor(&subject.name).filter(|tensor| tensor.is_quantized());
         let expected = described.and_then(|_| description.quantization());
-        // A quantized group has integers of 8 bits at most, by its format.
+        // The format of a quantized group limits its integers to 8 bits.
         expected.filter(|expected| !(subject.dtype.is_none() && matches!(expected, Quantization::Int8 { .. })))
     };
     let some_have_scales = subjects.iter().any(|subject| subject.scaled.is_some());
@@ -317,7 +319,7 @@ fn judge(
         }
         let dtypes = expected.map(|expected| description.dtypes(expected)).unwrap_or_default();
         let are_codes = subject.dtype == Some(ElementType::Int8) && subject.scaled.is_none();
-        // What integers stand for is not known then.
+        // Without a scale, it is unknown which numbers the integers represent.
         let mut lacks_scale = false;
         if let Some(problem) = dtype_problem(subject, dtypes, description.accepts_quantized()) {
             validation.add(Category::DtypeMismatch.of(&subject.name, problem));
@@ -354,7 +356,7 @@ fn judge(
     Ok(validation)
 }
 
-/// What is odd about all tensors together.
+/// Adds the findings about all tensors together.
 fn whole_findings(
     subjects: &[Subject<'_>],
     description: &Description,
@@ -363,7 +365,7 @@ fn whole_findings(
 ) {
     let tensors = || subjects.iter().filter(|subject| !subject.is_scales());
     let mut structure = verify_layer_structure(tensors().map(|subject| subject.name.as_str()), description);
-    // A tensor that the filter leaves out is not missing.
+    // A tensor that the filter excludes is not missing.
     structure.missing.retain(|name| filter.accepts(name));
     if structure.unexpected.len() == tensors().count() {
         let names = some_names(description.tensors().map(|(name, _)| name));
@@ -398,7 +400,7 @@ fn whole_findings(
     }
 }
 
-/// How the element types disagree, if they do.
+/// Describes how the element types disagree, if they do.
 fn inconsistent(dtypes: impl Iterator<Item = ElementType>) -> Option<String> {
     let mut counts: BTreeMap<ElementType, usize> = BTreeMap::new();
     for dtype in dtypes {
@@ -412,7 +414,7 @@ fn inconsistent(dtypes: impl Iterator<Item = ElementType>) -> Option<String> {
     Some(format!("Dtypes are not consistent: {} tensors", counts.join(", ")))
 }
 
-/// What is wrong with a tensor's dtype. What is quantized stands for floats.
+/// Returns what is wrong with a tensor's dtype. A quantized tensor represents floats.
 fn dtype_problem(subject: &Subject<'_>, dtypes: &[ElementType], accepts_quantized: bool) -> Option<String> {
     if subject.is_quantized() && accepts_quantized && (dtypes.is_empty() || dtypes.iter().any(|dtype| dtype.is_float()))
     {
@@ -420,7 +422,7 @@ fn dtype_problem(subject: &Subject<'_>, dtypes: &[ElementType], accepts_quantize
     }
     let is_right = match subject.dtype {
         Some(dtype) => dtypes.is_empty() || dtypes.contains(&dtype),
-        // A quantized group stands for floats, and this description accepts what is quantized.
+        // A quantized group represents floats, and the description accepts quantized tensors.
         None => accepts_quantized && dtypes.is_empty(),
     };
     let names: Vec<&str> = dtypes.iter().map(|dtype| dtype.name()).collect();

@@ -1,5 +1,5 @@
-//! What the numbers of tensors are like, and what is wrong with them (spec/weights.md §4). Where integers have scales, their numbers are those
-//! that they stand for.
+//! Inspects the numbers of tensors and finds what is wrong with them (spec/weights.md §4). If integers have scales, their numbers are
+//! the ones that they represent.
 
 use super::super::WeightsError;
 use super::super::description::{Quantization, ValueRange};
@@ -10,25 +10,26 @@ use super::Subject;
 use super::scales::Scaled;
 use crate::files::ElementType;
 
-/// What a piece of a tensor tells.
+/// The results for a piece of a tensor.
 #[derive(Clone, Copy)]
 struct Part {
-    /// Of what is stored: of the integers, where these have scales.
+    /// The moments of the stored numbers, which are the integers even if these have scales.
     moments: Moments,
-    /// Of what they stand for, where they have scales.
+    /// The represented numbers, if there are scales.
     real: Option<Real>,
-    /// The smallest magnitude above 0 of the numbers.
+    /// The smallest magnitude above 0.
     smallest: f64,
-    /// How many are not on the grid.
+    /// The number of elements that are not on the grid.
     n_off_grid: u64,
 }
 
-/// The numbers that integers stand for.
+/// The numbers that integers represent.
 #[derive(Clone, Copy)]
 struct Real {
     min: f64,
     max: f64,
-    /// The smallest and the largest number that was quantized is as far out as these at least: integers are rounded by half a step.
+    /// Before quantization, the smallest number was at most the first bound and the largest one at least the second. Rounding to
+    /// integers accounts for half a step.
     bounds: (f64, f64),
 }
 
@@ -39,24 +40,24 @@ impl Real {
     }
 }
 
-/// What the numbers of a tensor are like.
-pub(super) struct Found {
-    /// Minimum and maximum are those of the numbers that integers stand for, where they have scales.
+/// The results for a tensor.
+pub(super) struct TensorNumbers {
+    /// If integers have scales, minimum and maximum are those of the represented numbers.
     pub(super) statistics: Statistics,
-    /// The smallest magnitude above 0, where ternary numbers are expected.
+    /// The smallest magnitude above 0, if ternary numbers are expected.
     smallest: f64,
-    /// How many are not on the grid, where int8 is expected.
+    /// The number of elements that are not on the grid, if int8 is expected.
     n_off_grid: u64,
-    /// What is compared with the range of plausible values.
+    /// The bounds that are compared with the range of plausible values.
     bounds: Option<(f64, f64)>,
 }
 
-/// Looks at the numbers of all tensors: nothing for complex ones.
+/// Inspects the numbers of all tensors. The result for complex numbers is `None`.
 pub(super) fn look_at(
     subjects: &[Subject<'_>],
     quantization: &(dyn Fn(usize) -> Option<Quantization> + Sync),
     n_threads: usize,
-) -> Result<Vec<Option<Found>>, WeightsError> {
+) -> Result<Vec<Option<TensorNumbers>>, WeightsError> {
     let level = Level::best();
     let jobs: Vec<Job<'_>> = subjects
         .iter()
@@ -93,7 +94,7 @@ pub(super) fn look_at(
         if let Some(real) = real {
             (statistics.min, statistics.max) = (Some(real.min), Some(real.max));
         }
-        Some(Found {
+        Some(TensorNumbers {
             smallest: parts.iter().flatten().map(|part| part.smallest).fold(f64::INFINITY, f64::min),
             n_off_grid: parts.iter().flatten().map(|part| part.n_off_grid).sum(),
             bounds: real.map(|real| real.bounds).or(statistics.min.zip(statistics.max)),
@@ -103,7 +104,7 @@ pub(super) fn look_at(
     Ok(jobs.iter().zip(parts).map(merge).collect())
 }
 
-/// Looks at integers that have scales, channel by channel.
+/// Inspects integers that have scales, channel by channel.
 fn look_at_scaled(
     level: Level,
     scaled: &Scaled,
@@ -111,7 +112,7 @@ fn look_at_scaled(
     bytes: &[u8],
     quantization: Option<Quantization>,
 ) -> Result<Part, WeightsError> {
-    /// What a number is rounded by at most, in steps.
+    /// The largest effect of rounding on a number, in steps.
     const ROUNDED: f64 = 0.5;
     let mut part = Part { moments: Moments::NONE, real: None, smallest: f64::INFINITY, n_off_grid: 0 };
     for (scale, place) in scaled.parts(start, bytes.len()) {
@@ -126,7 +127,7 @@ fn look_at_scaled(
             Some(Quantization::Ternary { .. }) => {
                 part.smallest = part.smallest.min(smallest::<widen::I8>(level, bytes) / scale);
             }
-            // They were multiplied with the scale that is beside them.
+            // The integers already are products with the scale stored beside them.
             Some(Quantization::Int8 { .. }) => part.n_off_grid += n_off_grid::<widen::I8>(bytes, 1.0),
             None => {}
         }
@@ -134,8 +135,8 @@ fn look_at_scaled(
     Ok(part)
 }
 
-/// How numbers are beyond the range of plausible ones by more than `rounded_by`, if they are.
-pub(super) fn range_problem(found: &Found, rounded_by: f64, range: ValueRange) -> Option<String> {
+/// Describes how numbers exceed the plausible range by more than `rounded_by`, if they do.
+pub(super) fn range_problem(found: &TensorNumbers, rounded_by: f64, range: ValueRange) -> Option<String> {
     let (min, max) = (found.statistics.min?, found.statistics.max?);
     let (lower, upper) = found.bounds?;
     let below = range.min.is_some_and(|least| lower + rounded_by < least);
@@ -145,12 +146,12 @@ pub(super) fn range_problem(found: &Found, rounded_by: f64, range: ValueRange) -
         .then(|| format!("has values from {min} to {max}, expected {} to {}", bound(range.min), bound(range.max)))
 }
 
-/// How numbers of this type are not quantized as they should be, if they are not. `precision` is that of the scale of ternary numbers,
-/// where these are compared with one.
+/// Describes why numbers of this type are not quantized as expected, if they are not. `precision` is the relative tolerance for the
+/// scale of ternary numbers; `None` if the scale is not compared.
 pub(super) fn quantization_problem(
     dtype: ElementType,
     precision: Option<f64>,
-    found: &Found,
+    found: &TensorNumbers,
     expected: Quantization,
 ) -> Option<String> {
     let statistics = &found.statistics;
@@ -181,7 +182,7 @@ pub(super) fn quantization_problem(
     }
 }
 
-/// How far a number of this type can be from what it stands for, relatively, and some more.
+/// Returns an upper limit for the relative rounding error of this type, with some margin.
 pub(super) const fn precision(dtype: ElementType) -> f64 {
     match dtype {
         ElementType::Float32 | ElementType::Float64 => 1e-6,

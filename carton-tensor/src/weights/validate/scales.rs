@@ -1,4 +1,4 @@
-//! Which tensors are the scales of others, and whether they can be (spec/weights.md §4.1).
+//! Determines which tensors are the scales of others, and whether they are valid scales (spec/weights.md §4.1).
 
 use std::ops::Range;
 
@@ -9,30 +9,31 @@ use super::Subject;
 use crate::files::{ElementType, TensorFile};
 use crate::ztensor;
 
-/// What a tensor is there for.
+/// The purpose of a tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// It is one of the model.
+    /// A tensor of the model.
     Tensor,
-    /// It should hold the scales of this tensor, which is of `int8`.
+    /// The tensor should hold the scales of an `int8` tensor.
     Scales {
-        /// The other one.
+        /// The name of the `int8` tensor.
         of: String,
-        /// Why it cannot.
+        /// Why the tensor cannot hold the scales.
         problem: Option<String>,
     },
 }
 
-/// What the integers of a tensor were multiplied with: finite numbers above 0.
+/// The factors by which the integers of a tensor were multiplied: finite numbers above 0.
 #[derive(Clone, Debug)]
 pub(super) struct Scaled {
     scales: Vec<f64>,
-    /// `None` if there is one scale.
+    /// `None` if there is one scale for the whole tensor.
     channels: Option<Channels>,
 }
 
 impl Scaled {
-    /// The scales of `n_elements` from `start` on, and which of these have each.
+    /// Returns the scales of `n_elements` from `start` on, and the positions of the elements to which each applies, relative to
+    /// `start`.
     pub(super) fn parts(&self, start: usize, n_elements: usize) -> impl Iterator<Item = (f64, Range<usize>)> {
         let whole = self.channels.is_none().then_some((0, 0..n_elements));
         let parts = self.channels.map(|channels| channels.parts(start, n_elements));
@@ -41,16 +42,17 @@ impl Scaled {
     }
 }
 
-/// All tensors of a file or in memory, whether they are looked at or not: a scale belongs to its tensor also if one of them is filtered out.
+/// All tensors of a file or in memory, whether they are validated or not. A scale belongs to its tensor even if one of them is filtered
+/// out.
 pub(super) trait Tensors {
-    /// Dtype and shape of a tensor.
+    /// Returns dtype and shape of a tensor.
     fn find(&self, name: &str) -> Option<(Option<ElementType>, &[usize])>;
 
-    /// Its numbers; `None` if they cannot be read because of what the file holds.
+    /// Returns the numbers of a tensor; `None` if the content of the file prevents reading them.
     fn numbers(&self, name: &str) -> Result<Option<Vec<f64>>, WeightsError>;
 }
 
-/// Those of a file, read by a reader that may verify digests.
+/// The tensors of a file, with a reader that may verify digests.
 pub(super) struct OfFile<'a> {
     pub(super) file: &'a TensorFile,
     pub(super) verifying: Option<&'a ztensor::Reader>,
@@ -79,7 +81,7 @@ impl Tensors for Weights {
     }
 }
 
-/// Says of each subject what it is there for, and of int8 tensors what their scales are.
+/// Sets the role of each subject, and the scales of int8 tensors.
 pub(super) fn assign(
     subjects: &mut [Subject<'_>],
     description: &Description,
@@ -89,7 +91,7 @@ pub(super) fn assign(
         if subject.dtype == Some(ElementType::Int8) {
             subject.scaled = scales(&subject.name, &subject.shape, tensors)?.and_then(Result::ok);
         }
-        // A description may have a tensor of that name by itself.
+        // The description may itself have a tensor with this name.
         let of = subject.name.strip_suffix(SCALE_SUFFIX).filter(|_| description.tensor(&subject.name).is_none());
         if let Some(of) = of
             && let Some((Some(ElementType::Int8), shape)) = tensors.find(of)
@@ -101,7 +103,8 @@ pub(super) fn assign(
     Ok(())
 }
 
-/// The scales of the int8 tensor of this name and shape, or what is wrong with the tensor that should hold them; `None` if there is none.
+/// Returns the scales of the int8 tensor of this name and shape, or what is wrong with the tensor that should hold them; `None` if
+/// there is no such tensor.
 fn scales(name: &str, shape: &[usize], tensors: &impl Tensors) -> Result<Option<Result<Scaled, String>>, WeightsError> {
     let scale = format!("{name}{SCALE_SUFFIX}");
     let Some((dtype, found)) = tensors.find(&scale) else { return Ok(None) };
@@ -115,7 +118,7 @@ fn scales(name: &str, shape: &[usize], tensors: &impl Tensors) -> Result<Option<
             return Ok(Some(Err(format!("it has shape {found:?}, expected one number{rows}"))));
         }
     };
-    // What its bytes break is a finding about them.
+    // Bytes that cannot be read are a finding about the scales.
     let Some(scales) = tensors.numbers(&scale)? else { return Ok(Some(Err("it cannot be read".to_owned()))) };
     if let Some(bad) = scales.iter().find(|scale| !(scale.is_finite() && **scale > 0.0)) {
         return Ok(Some(Err(format!("it has {bad}, expected finite numbers above 0"))));
