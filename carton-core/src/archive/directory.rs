@@ -1,6 +1,6 @@
 //! Opens an archive: finds, reads and checks its central directory.
 //!
-//! One read of the last 64 KiB usually holds everything; a larger directory takes a second read.
+//! One read of the last 64 KiB usually covers everything; a larger directory takes a second read.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -14,13 +14,13 @@ use super::{ArchiveError, EntryReader, MAX_DIRECTORY_LENGTH, MAX_ENTRIES, entry_
 use crate::name::{self, Overlap};
 use crate::source::Source;
 
-/// How many bytes at the end of the file are read first.
+/// The number of bytes at the end of the file that are read first.
 pub(crate) const SUFFIX_LENGTH: u64 = 64 << 10;
 
-/// An opened zip file: the table of its entries, and where to read their data.
+/// An open zip file: the table of its entries, and the source of their data.
 ///
-/// Opening checks everything that the central directory can tell (spec/carton-format.md, "What is accepted"); an entry's
-/// local header is checked when its data is opened, and the data itself while it is read.
+/// Opening checks everything that the central directory alone shows (spec/carton-format.md, "What is accepted"). An entry's local header
+/// is checked when its data is opened, and the data itself while it is read.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -56,10 +56,9 @@ impl Archive {
     /// Reads the central directory of `source`.
     ///
     /// # Errors
-    /// [`ArchiveError::Empty`], [`ArchiveError::Truncated`] or [`ArchiveError::NotZip`] when it does not end as a zip file does,
-    /// [`ArchiveError::Format`] or [`ArchiveError::Name`] when it contradicts itself,
-    /// [`ArchiveError::Unsupported`] or [`ArchiveError::Limit`] when it is one that we do not read, and
-    /// [`ArchiveError::Io`] when the source fails.
+    /// [`ArchiveError::Empty`], [`ArchiveError::Truncated`] or [`ArchiveError::NotZip`] if it does not end as a zip file does,
+    /// [`ArchiveError::Format`] or [`ArchiveError::Name`] if it contradicts itself, [`ArchiveError::Unsupported`] or
+    /// [`ArchiveError::Limit`] if it uses a feature or a size that is not supported, and [`ArchiveError::Io`] if the source fails.
     pub fn open(source: Arc<dyn Source>) -> Result<Archive, ArchiveError> {
         let suffix_offset = source.len().saturating_sub(SUFFIX_LENGTH);
         let suffix = read(&*source, suffix_offset..source.len())?;
@@ -109,14 +108,14 @@ impl Archive {
         &self.table.entries
     }
 
-    /// The entry with this name; a folder's is without the slash at the end.
+    /// The entry with this name. The name of a folder has no slash at the end.
     pub fn get(&self, name: &str) -> Option<&Entry> {
         let Table { entries, by_name } = &*self.table;
         let found = by_name.binary_search_by(|index| entries[*index as usize].name().cmp(name)).ok()?;
         Some(&entries[by_name[found] as usize])
     }
 
-    /// Where the bytes come from.
+    /// The source of the bytes.
     pub fn source(&self) -> &Arc<dyn Source> {
         &self.source
     }
@@ -124,7 +123,7 @@ impl Archive {
     /// Reads a whole entry of at most `cap` bytes, and checks its CRC.
     ///
     /// # Errors
-    /// [`ArchiveError::Limit`] when it is larger than `cap`; else as [`Archive::reader`] and [`EntryReader`].
+    /// [`ArchiveError::Limit`] if it is larger than `cap`; otherwise as [`Archive::reader`] and [`EntryReader`].
     pub fn read(&self, entry: &Entry, cap: u64) -> Result<Vec<u8>, ArchiveError> {
         let too_large =
             || ArchiveError::Limit { what: format!("size of `{}`", entry.name()), limit: cap, found: entry.size() };
@@ -142,24 +141,24 @@ impl Archive {
     /// Opens an entry's data for reading, decompressed.
     ///
     /// # Errors
-    /// [`ArchiveError::Format`] when the local header is malformed or disagrees with the central directory.
+    /// [`ArchiveError::Format`] if the local header is malformed or disagrees with the central directory.
     pub fn reader(&self, entry: &Entry) -> Result<EntryReader, ArchiveError> {
         EntryReader::open(self.source.clone(), entry.clone())
     }
 
-    /// The same archive with its bytes read from elsewhere: a source that holds a part of them nearer by.
+    /// The same archive, with its bytes read from another source, such as one that has a part of them nearby.
     pub fn with_source(&self, source: Arc<dyn Source>) -> Archive {
         Archive { source, table: self.table.clone() }
     }
 
-    /// Which bytes are to be read for an entry: its local header, as long as headers usually are, and its data. If the header is
-    /// longer than that, more is needed.
+    /// The range of bytes to read for an entry: its local header, of the usual length, and its data. If the header is longer than usual,
+    /// more bytes are needed.
     pub fn window(&self, entry: &Entry) -> Range<u64> {
         let length = entry_reader::usual_length(entry);
         entry.header_offset..entry.header_offset.saturating_add(length).min(entry.limit)
     }
 
-    /// Where the bytes of a stored entry lie in the source; `None` when it is compressed.
+    /// The range of a stored entry's bytes in the source; `None` if it is compressed.
     ///
     /// # Errors
     /// As [`Archive::reader`].
@@ -170,14 +169,14 @@ impl Archive {
         self.data_range(entry).map(Some)
     }
 
-    /// Where the data of an entry lies in the source, by its local header, which is checked.
+    /// The range of an entry's data in the source. Reads the local header for it, and checks the header.
     pub(super) fn data_range(&self, entry: &Entry) -> Result<Range<u64>, ArchiveError> {
         let (range, ..) = entry_reader::open_header(&*self.source, entry)?;
         Ok(range)
     }
 }
 
-/// What is wrong with a file that has no end of central directory record at its end: told by its last and its first bytes.
+/// Diagnoses a file without an end of central directory record at its end, by its last and its first bytes.
 fn without_end(source: &dyn Source, suffix: &[u8]) -> Result<ArchiveError, ArchiveError> {
     if let Some(end) = EndOfCentralDirectory::last_end(suffix).filter(|end| *end < suffix.len()) {
         let offset = source.len() - (suffix.len() - end) as u64;
@@ -196,7 +195,7 @@ fn without_end(source: &dyn Source, suffix: &[u8]) -> Result<ArchiveError, Archi
     })
 }
 
-/// Where the central directory is and how many headers it has.
+/// The range of the central directory, and the number of its headers.
 struct DirectoryLocation {
     range: Range<u64>,
     entries: u64,
@@ -217,8 +216,8 @@ fn read(source: &dyn Source, range: Range<u64>) -> Result<Vec<u8>, ArchiveError>
     Ok(bytes)
 }
 
-/// Finds the central directory, from the end of central directory record at `position` of `suffix` and, if there is one, the
-/// zip64 record before it.
+/// Finds the central directory through the end of central directory record at `position` of `suffix` and, if there is one, the zip64
+/// record before it.
 fn locate(
     source: &dyn Source,
     suffix: &[u8],
@@ -260,8 +259,8 @@ fn locate(
         let found = format_args!("disk {} of an archive of {} entries", values.disk, values.entries);
         return Err(ArchiveError::unsupported("an archive on several disks", found));
     }
-    // What is before the directory is only read where the directory says so: bytes before the first entry, as in a
-    // self-extracting archive, are fine as long as all offsets count from the start of the file.
+    // Bytes before the first entry, as in a self-extracting archive, are accepted as long as all offsets count from the start of the
+    // file: the directory is read only where its record says that it is.
     let range_end = values.directory_offset.checked_add(values.directory_size);
     if range_end != Some(directory_end) {
         return Err(ArchiveError::format(
@@ -290,8 +289,7 @@ fn locate(
     Ok(DirectoryLocation { range: values.directory_offset..directory_end, entries: values.entries })
 }
 
-/// The zip64 end of central directory record and its offset, if there is a locator before the end of central directory
-/// record.
+/// The zip64 end of central directory record and its offset, if there is a locator before the end of central directory record.
 fn read_zip64(
     source: &dyn Source,
     suffix: &[u8],
@@ -340,7 +338,7 @@ fn read_zip64(
     Ok(Some((locator.offset, record)))
 }
 
-/// Checks that the values of both end records agree where the first one has them.
+/// Checks that both end records agree in the values that the first one states.
 fn agree(record: &EndOfCentralDirectory, zip64: &Zip64EndOfCentralDirectory, offset: u64) -> Result<(), ArchiveError> {
     let short = |name, value: u16, in_zip64: u64| (name, value != IN_ZIP64_16, u64::from(value), in_zip64);
     let long = |name, value: u32, in_zip64: u64| (name, value != IN_ZIP64_32, u64::from(value), in_zip64);
@@ -362,7 +360,7 @@ fn agree(record: &EndOfCentralDirectory, zip64: &Zip64EndOfCentralDirectory, off
 
 /// Reads all headers of the directory in `bytes`.
 fn parse_entries(bytes: &[u8], directory: &DirectoryLocation) -> Result<Vec<Entry>, ArchiveError> {
-    // `locate` checked that so many headers fit into the bytes that were read.
+    // `locate` checked that this many headers fit into the bytes that were read.
     let count = directory.entries as usize;
     let mut names = String::with_capacity(bytes.len().saturating_sub(count * CentralDirectoryHeader::LENGTH));
     let mut entries = Vec::with_capacity(count);
@@ -375,7 +373,7 @@ fn parse_entries(bytes: &[u8], directory: &DirectoryLocation) -> Result<Vec<Entr
         let described = describe(&header, offset)?;
         entries.push(Entry {
             names: all_names.clone(),
-            // MAX_DIRECTORY_LENGTH keeps it within 32 bits, and a name's length is one of 16.
+            // MAX_DIRECTORY_LENGTH keeps the start within 32 bits, and the length of a name is a 16-bit field.
             name_start: names.len() as u32,
             name_length: described.name.len() as u16,
             flags: header.flags,
@@ -402,8 +400,8 @@ fn parse_entries(bytes: &[u8], directory: &DirectoryLocation) -> Result<Vec<Entr
     Ok(entries)
 }
 
-/// Sets each entry's limit: the next entry's header, or the directory. Two entries must not share any byte, or a small
-/// archive could inflate to any size.
+/// Sets each entry's limit, which is the next entry's header or the directory. No two entries may share a byte, because a small archive
+/// could otherwise decompress to any size.
 fn limit_entries(mut entries: Vec<Entry>, directory_offset: u64) -> Result<Vec<Entry>, ArchiveError> {
     let mut by_offset: Vec<u32> = Vec::new();
     if !entries.is_sorted_by_key(|entry| entry.header_offset) {
@@ -431,10 +429,10 @@ fn limit_entries(mut entries: Vec<Entry>, directory_offset: u64) -> Result<Vec<E
     Ok(entries)
 }
 
-/// The entries' indices sorted by name. Refuses names that exclude each other.
+/// The indices of the entries, sorted by name. Refuses names that exclude each other.
 fn sort_names(entries: &[Entry]) -> Result<Vec<u32>, ArchiveError> {
     let mut by_name: Vec<u32> = (0..entries.len() as u32).collect();
-    // Stable, because it takes linear time for a few sorted runs, which is what we and many others write.
+    // A stable sort, because it takes linear time for a few sorted runs, which this writer and many others produce.
     by_name.sort_by(|a, b| entries[*a as usize].name().cmp(entries[*b as usize].name()));
     let mut tree = name::Tree::default();
     for index in &by_name {

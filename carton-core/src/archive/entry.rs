@@ -11,7 +11,7 @@ use crate::name;
 /// A file, link or folder in an archive. Cheap to clone.
 #[derive(Clone)]
 pub struct Entry {
-    /// The names of all entries of the archive, one behind the other: one allocation for them all. Set once they are known.
+    /// The names of all entries of the archive, concatenated in one allocation. Set once all of them are known.
     pub(super) names: Arc<OnceLock<String>>,
     pub(super) name_start: u32,
     pub(super) name_length: u16,
@@ -23,18 +23,18 @@ pub struct Entry {
     pub(super) size: u64,
     pub(super) compressed_size: u64,
     pub(super) header_offset: u64,
-    /// Where the next record starts, before which the data must end.
+    /// The offset of the next record. The data must end before it.
     pub(super) limit: u64,
 }
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryKind {
     /// A file.
     File,
-    /// A symbolic link; its data is the target.
+    /// A symbolic link; its data is its target.
     Symlink,
-    /// A folder. It has no data, and its name is without the slash at the end.
+    /// A folder. It has no data, and its name has no slash at the end.
     Directory,
 }
 
@@ -42,7 +42,7 @@ pub enum EntryKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
-    /// As it is.
+    /// Uncompressed.
     Stored,
     /// Deflate.
     Deflate,
@@ -51,7 +51,7 @@ pub enum Method {
 }
 
 impl Entry {
-    /// The path in the archive: relative, of plain components separated by single slashes.
+    /// The path in the archive: relative, made of plain components separated by single slashes.
     pub fn name(&self) -> &str {
         let start = self.name_start as usize;
         self.names.get().map_or("", |names| &names[start..start + usize::from(self.name_length)])
@@ -62,7 +62,7 @@ impl Entry {
         self.kind
     }
 
-    /// Whether anybody may execute it, as far as the archive tells: only one made on Unix does.
+    /// Whether anyone may execute it. Only archives made on Unix record that.
     pub fn is_executable(&self) -> bool {
         self.is_executable
     }
@@ -72,17 +72,17 @@ impl Entry {
         self.method
     }
 
-    /// How many bytes it has.
+    /// The number of its bytes, uncompressed.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// How many bytes it takes in the archive.
+    /// The number of bytes that its data takes in the archive.
     pub fn compressed_size(&self) -> u64 {
         self.compressed_size
     }
 
-    /// The CRC-32 of its bytes.
+    /// The CRC-32 of its uncompressed bytes.
     pub fn crc32(&self) -> u32 {
         self.crc32
     }
@@ -102,7 +102,7 @@ impl std::fmt::Debug for Entry {
     }
 }
 
-/// What a central directory header says, once checked.
+/// The checked contents of a central directory header.
 pub(super) struct Described<'a> {
     pub(super) name: &'a str,
     pub(super) kind: EntryKind,
@@ -116,7 +116,7 @@ pub(super) struct Described<'a> {
 /// The highest version of the application note that an entry may need: 6.3.
 const MAX_VERSION_NEEDED: u16 = 63;
 
-/// Checks everything about the header at `offset` that it alone can tell.
+/// Checks everything that the header at `offset` alone shows.
 pub(super) fn describe<'a>(header: &CentralDirectoryHeader<'a>, offset: u64) -> Result<Described<'a>, ArchiveError> {
     let escaped = || header.name.escape_ascii();
     let is_folder = header.name.ends_with(b"/");
@@ -195,16 +195,16 @@ fn kind(header: &CentralDirectoryHeader<'_>, name: &str, is_folder: bool) -> Res
     }
 }
 
-/// Refuses a size that no data of that length can decompress to, so that nothing is allocated for it.
+/// Refuses a size to which no data of this length can decompress, so that nothing is allocated for it.
 fn check_ratio(method: Method, size: u64, compressed_size: u64) -> Result<(), (String, String)> {
     let largest = match method {
         Method::Stored if size == compressed_size => return Ok(()),
         Method::Stored => {
             return Err((format!("{compressed_size}, as many as it is stored in"), size.to_string()));
         }
-        // The shortest code, one bit for length and one for distance, stands for 258 bytes.
+        // The shortest code, one bit for the length and one for the distance, stands for 258 bytes.
         Method::Deflate => compressed_size.saturating_mul(258 * 4),
-        // A block of 128 KiB of one byte takes four bytes.
+        // A block of 128 KiB of one repeated byte takes four bytes.
         Method::Zstd => compressed_size.saturating_mul((128 << 10) / 4),
     };
     if size > largest {

@@ -12,17 +12,17 @@ use super::section::Section;
 use super::{ArchiveError, Entry, EntryKind, MAX_ZSTD_WINDOW_LOG, Method};
 use crate::source::Source;
 
-/// The bytes of an entry.
+/// The uncompressed bytes of an entry.
 ///
-/// Reading yields exactly the declared number of bytes. The last of them are handed out only after the CRC was found right
-/// and the compressed data found to end where it should, so whoever has read [`Entry::size`] bytes has read good ones.
-/// Errors are an [`ArchiveError`] inside the [`io::Error`]; [`ArchiveError::from_read`] takes it out again.
+/// Reading returns exactly the declared number of bytes. The last of them are returned only after the CRC was found right and the
+/// compressed data was found to end where it should, so a caller that has read [`Entry::size`] bytes has read the right ones. Errors are
+/// an [`ArchiveError`] inside the [`io::Error`]; [`ArchiveError::from_read`] extracts it.
 pub struct EntryReader {
     entry: Entry,
     section: Section,
     decoder: Decoder,
     crc32: crc32fast::Hasher,
-    /// How many bytes were handed out.
+    /// The number of bytes that were returned.
     produced: u64,
     state: State,
 }
@@ -42,7 +42,7 @@ enum Decoder {
     },
     Zstd {
         decoder: ZstdDecoder<'static>,
-        /// Whether a frame is complete and no other one has begun.
+        /// Whether a frame is complete and no further one has begun.
         ended: bool,
     },
 }
@@ -59,14 +59,14 @@ impl EntryReader {
         Self::from_section(Section::new(source, range.start, range.end, buffer, header_length), entry)
     }
 
-    /// Reads data whose place is known from its local header.
+    /// Reads data whose range is known from its local header.
     pub(super) fn over(source: Arc<dyn Source>, entry: Entry, data: Range<u64>) -> Result<Self, ArchiveError> {
         Self::from_section(Section::new(source, data.start, data.end, Vec::new(), 0), entry)
     }
 
     fn from_section(section: Section, entry: Entry) -> Result<Self, ArchiveError> {
         let corrupt = |source| ArchiveError::Corrupt { name: entry.name().to_owned(), source };
-        // No data at all is no complete stream of either kind, but some writers mean the empty file with it.
+        // Empty data is not a complete stream of either method, but some writers use it for the empty file.
         let no_data = entry.compressed_size == 0;
         let decoder = match entry.method {
             Method::Stored => Decoder::Stored,
@@ -81,13 +81,13 @@ impl EntryReader {
         Ok(Self { entry, section, decoder, crc32, produced: 0, state: State::Reading })
     }
 
-    /// The entry that is read.
+    /// The entry being read.
     pub fn entry(&self) -> &Entry {
         &self.entry
     }
 
-    /// Checks the end of the data, of which everything must have been read. Reading the last bytes does so already; this is
-    /// for entries without any.
+    /// Checks the end of the data, after all of it was read. Reading the last bytes does so already; entries without any bytes need this
+    /// call.
     pub(super) fn finish(&mut self) -> io::Result<()> {
         if self.state == State::Finished {
             return Ok(());
@@ -121,7 +121,7 @@ impl EntryReader {
         Ok(())
     }
 
-    /// Decompresses into `output` until it is full or the data ends, and returns how much.
+    /// Decompresses into `output` until it is full or the data ends. Returns the number of bytes.
     fn decode(&mut self, output: &mut [u8]) -> io::Result<usize> {
         let mut filled = 0;
         while filled < output.len() {
@@ -222,22 +222,22 @@ impl Read for EntryReader {
     }
 }
 
-/// How many bytes behind the shortest possible local header are read with it, so that small entries take one read.
+/// The number of bytes after the shortest possible local header that are read with it, so that small entries take one read.
 const READ_AHEAD: u64 = 32 << 10;
 /// How many of those may be extra fields of the header.
 const EXPECTED_EXTRA: u64 = 64;
 
-/// What writers that align their data put before it, ours among them.
+/// The usual padding before data by writers that align it, such as this one.
 const USUAL_PADDING: u64 = 4096 + 16;
 
-/// How long an entry with its local header usually is at most.
+/// The usual upper bound for the length of an entry with its local header.
 pub(super) fn usual_length(entry: &Entry) -> u64 {
     let header = LocalFileHeader::LENGTH as u64 + u64::from(entry.name_length) + EXPECTED_EXTRA;
     (header + USUAL_PADDING).saturating_add(entry.compressed_size)
 }
 
-/// Reads and checks the local header of `entry`. Returns where its data is, a buffer with the header and perhaps the first
-/// bytes behind it, and how long the header is.
+/// Reads and checks the local header of `entry`. Returns the range of its data, a buffer with the header and perhaps the first bytes
+/// after it, and the length of the header.
 pub(super) fn open_header(source: &dyn Source, entry: &Entry) -> Result<(Range<u64>, Vec<u8>, usize), ArchiveError> {
     let offset = entry.header_offset;
     let least = (LocalFileHeader::LENGTH as u64) + u64::from(entry.name_length);
@@ -275,9 +275,9 @@ pub(super) fn open_header(source: &dyn Source, entry: &Entry) -> Result<(Range<u
     Ok((data_start..data_end, buffer, header_length))
 }
 
-/// Checks that a local header says the same as the central directory.
+/// Checks that a local header agrees with the central directory.
 ///
-/// Tools differ in which of the two they believe; an archive in which they differ is another one to each of them.
+/// Tools differ in which of the two they trust; if the two disagree, the same archive has different contents for each tool.
 fn check_header(header: &LocalFileHeader<'_>, entry: &Entry) -> Result<(), ArchiveError> {
     let offset = entry.header_offset;
     let disagree = |what: &str, expected: &dyn std::fmt::Display, found: &dyn std::fmt::Display| {
@@ -306,7 +306,7 @@ fn check_header(header: &LocalFileHeader<'_>, entry: &Entry) -> Result<(), Archi
     let extra = ExtraFields::parse(header.extra, offset)?;
     extra.check_unicode_path(header.name, offset)?;
     if header.flags & flag::STREAMED != 0 {
-        // CRC and sizes were not known yet when this header was written.
+        // The CRC and the sizes were unknown when this header was written.
         return Ok(());
     }
     let saturated = [header.size == IN_ZIP64_32, header.compressed_size == IN_ZIP64_32, false, false];

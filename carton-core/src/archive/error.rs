@@ -1,4 +1,4 @@
-//! Why an archive cannot be read or written.
+//! The errors of reading or writing an archive.
 
 use std::fmt;
 use std::io;
@@ -7,75 +7,75 @@ use std::path::PathBuf;
 use crate::digest::Sha256Digest;
 use crate::name::NameError;
 
-/// Why an archive cannot be read or written. A malformed file, one that needs what we do not have, one that is too large,
-/// one whose contents were changed, and a failing device are told apart.
+/// Why an archive cannot be read or written. Different variants stand for a malformed file, an unsupported feature, an excessive size,
+/// changed contents, and a failing device.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArchiveError {
     /// The file has no bytes.
     #[error("the file is empty")]
     Empty,
-    /// The file begins as a zip file and does not end as one.
+    /// The file begins as a zip file, but does not end as one.
     #[error("the file is truncated: it begins as a zip file, but after {length} bytes it does not end as one")]
     Truncated {
-        /// The bytes that are there.
+        /// The length of the file in bytes.
         length: u64,
     },
     /// The file neither begins nor ends as a zip file.
     #[error("the file is not a zip file: expected one to begin with `PK\\x03\\x04`, found `{}`", begin.escape_ascii())]
     NotZip {
-        /// What it begins with.
+        /// Its first bytes.
         begin: Vec<u8>,
     },
-    /// The bytes are not a zip file, or contradict themselves.
+    /// The bytes are not a zip file, or contradict each other.
     #[error("{what} at offset {offset}: expected {expected}, found {found}")]
     Format {
         /// The record or field.
         what: String,
-        /// Where it is, in bytes from the start of the file.
+        /// Its position, in bytes from the start of the file.
         offset: u64,
-        /// What is required.
+        /// The required value.
         expected: String,
-        /// What is there.
+        /// The actual value.
         found: String,
     },
     /// An entry's name is not allowed.
     #[error("the entry name `{name}` is not allowed")]
     Name {
-        /// The name, with bytes that cannot be printed escaped.
+        /// The name, with unprintable bytes escaped.
         name: String,
-        /// Why not.
+        /// The reason.
         #[source]
         source: NameError,
     },
-    /// The file is a zip file of a kind that is not supported.
+    /// The zip file uses an unsupported feature.
     #[error("{what} is not supported: {found}")]
     Unsupported {
         /// The feature.
         what: String,
-        /// Where it is used, or which value.
+        /// The value, or the entry that uses it.
         found: String,
     },
-    /// Something is larger than what we are willing to read.
+    /// A size or number exceeds a limit of this library.
     #[error("{what}: at most {limit} allowed, found {found}")]
     Limit {
-        /// What is limited.
+        /// The limited quantity.
         what: String,
         /// The limit.
         limit: u64,
-        /// What is there.
+        /// The actual value.
         found: u64,
     },
-    /// An entry's bytes are not those that were put in.
+    /// An entry's bytes are not those that were archived.
     #[error("{what} mismatch for `{name}`: expected {expected}, found {found}")]
     Mismatch {
         /// Checksum or size.
         what: &'static str,
         /// The entry.
         name: String,
-        /// What the archive's directory says.
+        /// The value in the archive's directory.
         expected: String,
-        /// What its data gives.
+        /// The value of the data.
         found: String,
     },
     /// An entry's compressed data cannot be decompressed.
@@ -83,24 +83,24 @@ pub enum ArchiveError {
     Corrupt {
         /// The entry.
         name: String,
-        /// What the decompressor says.
+        /// The decompressor's error.
         #[source]
         source: io::Error,
     },
-    /// Two paths that were to be packed cannot exist beside each other, or one is reserved.
+    /// Two of the paths to pack exclude each other, or one is reserved.
     #[error("cannot pack `{name}`: {reason}")]
     Input {
         /// The path in the carton.
         name: String,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// A file to be packed is another one than the given MANIFEST lists.
+    /// A file to pack does not have the digest that the given MANIFEST lists.
     #[error("digest mismatch for `{name}`: expected {expected}, found {found}")]
     Digest {
         /// The path in the carton.
         name: String,
-        /// What MANIFEST lists.
+        /// The digest that MANIFEST lists.
         expected: Sha256Digest,
         /// The digest of its bytes.
         found: Sha256Digest,
@@ -110,22 +110,22 @@ pub enum ArchiveError {
     SourceChanged {
         /// The file.
         path: PathBuf,
-        /// Its size at first.
+        /// Its size before.
         expected: u64,
-        /// Its size later, or where its end was met.
+        /// Its size later, or the position of its end.
         found: u64,
     },
-    /// The progress callback asked to stop.
+    /// The progress callback returned `Break`.
     #[error("packing was interrupted")]
     Interrupted,
     /// A file could not be read or written.
     #[error("cannot {action} `{location}`")]
     Io {
-        /// What was being done.
+        /// The attempted action.
         action: &'static str,
-        /// To which file.
+        /// The file of the attempt.
         location: String,
-        /// What the system says.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
@@ -146,9 +146,9 @@ impl ArchiveError {
         Self::Unsupported { what: what.to_string(), found: found.to_string() }
     }
 
-    /// The error behind one that `EntryReader`'s `read` returned.
+    /// Extracts the error of `EntryReader` from the [`io::Error`] of a read.
     ///
-    /// [`io::Read`] can only return [`io::Error`]; the reader puts its own inside.
+    /// [`io::Read`] can only return [`io::Error`]; the reader puts its own error inside. Any other error becomes [`ArchiveError::Io`].
     pub fn from_read(error: io::Error, location: &str) -> Self {
         match error.downcast::<ArchiveError>() {
             Ok(error) => error,

@@ -1,10 +1,10 @@
-//! The zip file that a carton is: its entries, where their bytes lie, and how a new one is laid out
-//! (spec/carton-format.md, "The zip file").
+//! The zip file format of cartons: the entries, where their data lies, and how a new archive is laid out (spec/carton-format.md, "The zip
+//! file").
 //!
 //! ```text
 //! local header, [padding], data      model/…       one for each entry, sorted by name within its folder
 //! …                                  misc/…, tensor_data/…
-//! local header, data                 LINKS         if there is one
+//! local header, data                 LINKS         only if the carton has one
 //! local header, data                 carton.toml
 //! local header, data                 MANIFEST
 //! central directory                                one header for each entry, in the same order
@@ -12,7 +12,7 @@
 //! end of central directory record
 //! ```
 //!
-//! Knows nothing of what the entries mean: MANIFEST is only written here, never checked.
+//! This layer does not interpret the entries: it writes MANIFEST, but never checks it.
 
 mod directory;
 mod entry;
@@ -32,9 +32,9 @@ pub use error::ArchiveError;
 pub(crate) use writer::WriteProgress;
 pub use writer::{Compression, Content, Tail, write};
 
-/// The most entries that are read or written.
+/// The largest number of entries that is read or written.
 pub(crate) const MAX_ENTRIES: u64 = 1 << 20;
 /// The largest central directory that is read or written, in bytes.
 pub(crate) const MAX_DIRECTORY_LENGTH: u64 = 256 << 20;
-/// The largest zstd window that is read, as a power of two: 128 MiB, the most that zstd itself takes unasked.
+/// The largest zstd window that is read, as a power of two: 128 MiB, the largest that zstd itself accepts by default.
 pub(crate) const MAX_ZSTD_WINDOW_LOG: u32 = 27;

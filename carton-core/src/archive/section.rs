@@ -8,19 +8,19 @@ use crate::source::Source;
 /// The bytes of a source from a position to an end.
 pub(super) struct Section {
     source: Arc<dyn Source>,
-    /// Where the bytes behind the buffered ones are.
+    /// The offset of the bytes after the buffered ones.
     position: u64,
     end: u64,
     buffer: Vec<u8>,
-    /// How much of `buffer` was taken.
+    /// The number of bytes consumed from `buffer`.
     taken: usize,
 }
 
-/// How many bytes are read at once; what is wanted in larger pieces goes past the buffer.
+/// The number of bytes that are read at once. Larger reads bypass the buffer.
 const BUFFER_LENGTH: usize = 128 << 10;
 
 impl Section {
-    /// The bytes from `start` to `end`, of which `buffer` holds the first ones, from `taken` on.
+    /// The bytes from `start` to `end`. `buffer` holds the first of them, from index `taken` on.
     pub(super) fn new(source: Arc<dyn Source>, start: u64, end: u64, mut buffer: Vec<u8>, taken: usize) -> Self {
         let length = usize::try_from(end.saturating_sub(start)).unwrap_or(usize::MAX);
         let taken = taken.min(buffer.len());
@@ -29,12 +29,12 @@ impl Section {
         Self { source, position, end, buffer, taken }
     }
 
-    /// How many bytes are left.
+    /// The number of bytes left.
     pub(super) fn remaining(&self) -> u64 {
         self.end - self.position + (self.buffer.len() - self.taken) as u64
     }
 
-    /// The next bytes, without taking them; empty only at the end.
+    /// The next bytes, without consuming them; empty only at the end.
     pub(super) fn peek(&mut self) -> io::Result<&[u8]> {
         if self.taken == self.buffer.len() {
             let length = (self.end - self.position).min(BUFFER_LENGTH as u64);
@@ -49,12 +49,12 @@ impl Section {
         Ok(&self.buffer[self.taken..])
     }
 
-    /// Takes `length` of the bytes that `peek` gave.
+    /// Consumes `length` of the bytes that `peek` returned.
     pub(super) fn take(&mut self, length: usize) {
         self.taken = self.buffer.len().min(self.taken + length);
     }
 
-    /// Fills the start of `output` and returns how much; 0 only at the end, or if `output` is empty.
+    /// Fills the start of `output` and returns the number of bytes; 0 only at the end, or if `output` is empty.
     pub(super) fn read(&mut self, output: &mut [u8]) -> io::Result<usize> {
         if self.taken == self.buffer.len() && output.len() >= BUFFER_LENGTH {
             let length = (self.end - self.position).min(output.len() as u64);

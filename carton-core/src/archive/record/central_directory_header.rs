@@ -1,4 +1,4 @@
-//! A central directory header (§4.3.12): what the archive's directory says of one entry.
+//! A central directory header (§4.3.12): the directory's record of one entry.
 
 use super::fixed;
 use crate::archive::ArchiveError;
@@ -28,10 +28,10 @@ pub(crate) struct CentralDirectoryHeader<'a> {
 
 impl<'a> CentralDirectoryHeader<'a> {
     pub(crate) const SIGNATURE: u32 = 0x0201_4b50;
-    /// Without name, extra fields and comment.
+    /// The length without name, extra fields and comment.
     pub(crate) const LENGTH: usize = LENGTH;
 
-    /// The header at the start of `bytes`, and what follows it.
+    /// The header at the start of `bytes`, and the bytes after it.
     pub(crate) fn parse(bytes: &'a [u8], offset: u64) -> Result<(Self, &'a [u8]), ArchiveError> {
         let fields = fixed::<LENGTH>(bytes, Self::SIGNATURE, NAME, offset)?;
         let lengths = [fields.u16::<28>(), fields.u16::<30>(), fields.u16::<32>()].map(usize::from);
@@ -71,13 +71,13 @@ impl<'a> CentralDirectoryHeader<'a> {
         Ok((header, rest))
     }
 
-    /// The type and permissions of the file, when the archive was made on Unix (§4.4.2 and the upper half of §4.4.15).
+    /// The type and permissions of the file, if the archive was made on Unix (§4.4.2 and the upper half of §4.4.15).
     pub(crate) fn unix_mode(&self) -> Option<u32> {
         let host = self.version_made_by >> 8;
         matches!(host, HOST_UNIX | HOST_DARWIN).then_some(self.external_attributes >> 16)
     }
 
-    /// Appends the header. Name, extra fields and comment are shorter than 64 KiB.
+    /// Appends the header. Name, extra fields and comment must each be shorter than 64 KiB.
     pub(crate) fn write(&self, output: &mut Vec<u8>) {
         output.extend_from_slice(&Self::SIGNATURE.to_le_bytes());
         for value in [self.version_made_by, self.version_needed, self.flags, self.method, self.time, self.date] {

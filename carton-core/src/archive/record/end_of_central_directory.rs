@@ -1,4 +1,4 @@
-//! The end of central directory record (§4.3.16), with which every zip file ends but for a comment.
+//! The end of central directory record (§4.3.16), which ends every zip file, except for a comment after it.
 
 use super::fixed;
 use crate::archive::ArchiveError;
@@ -19,9 +19,9 @@ pub(crate) struct EndOfCentralDirectory {
 
 impl EndOfCentralDirectory {
     pub(crate) const SIGNATURE: u32 = 0x0605_4b50;
-    /// Without the comment.
+    /// The length without the comment.
     pub(crate) const LENGTH: usize = LENGTH;
-    /// With the longest comment.
+    /// The length with the longest comment.
     pub(crate) const MAX_LENGTH: usize = Self::LENGTH + u16::MAX as usize;
 
     pub(crate) fn parse(bytes: &[u8], offset: u64) -> Result<Self, ArchiveError> {
@@ -37,11 +37,10 @@ impl EndOfCentralDirectory {
         })
     }
 
-    /// Where the record is in `suffix`, the last bytes of a file: the last place where its comment reaches exactly to the
-    /// end.
+    /// Finds the record in `suffix`, the last bytes of a file: the last position from which its comment reaches exactly to the end.
     ///
-    /// A further signature within the comment would be taken for the record by tools that do not look at the comment's
-    /// length, and those would then see another archive; that is refused.
+    /// Tools that ignore the length of the comment would take a further signature within the comment for the record, and see a different
+    /// archive; such a comment is refused.
     pub(crate) fn find(suffix: &[u8], suffix_offset: u64) -> Result<Option<(usize, Self)>, ArchiveError> {
         let signature = Self::SIGNATURE.to_le_bytes();
         let Some(last) = suffix.len().checked_sub(Self::LENGTH) else { return Ok(None) };
@@ -54,7 +53,7 @@ impl EndOfCentralDirectory {
             if comment + usize::from(record.comment_length) != suffix.len() {
                 continue;
             }
-            // Also one that is too close to the end for a whole record: such a tool then finds no archive at all.
+            // Also refuses a signature too close to the end for a whole record: such a tool then finds no archive at all.
             if let Some(stray) = suffix[comment..].windows(signature.len()).position(|bytes| bytes == signature) {
                 return Err(ArchiveError::format(
                     "archive comment",
@@ -68,7 +67,7 @@ impl EndOfCentralDirectory {
         Ok(None)
     }
 
-    /// Where the last record in `suffix` ends with its comment, which may be behind the end of `suffix`.
+    /// The end of the last record in `suffix`, including its comment. It may lie beyond the end of `suffix`.
     pub(crate) fn last_end(suffix: &[u8]) -> Option<usize> {
         let signature = Self::SIGNATURE.to_le_bytes();
         let position = suffix.windows(Self::LENGTH).rposition(|record| record.starts_with(&signature))?;

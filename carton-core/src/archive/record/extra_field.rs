@@ -1,8 +1,8 @@
-//! Extra fields (§4.5): what a header says beyond its fixed fields, each with an identifier and a length.
+//! Extra fields (§4.5): the optional fields of a header, each with an identifier and a length.
 
 use crate::archive::ArchiveError;
 
-/// The fields that matter to us; all others are skipped.
+/// The fields that are read; all others are skipped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ExtraFields<'a> {
     /// Zip64 extended information (§4.5.3).
@@ -13,11 +13,11 @@ pub(crate) struct ExtraFields<'a> {
 
 pub(crate) const ZIP64: u16 = 0x0001;
 const UNICODE_PATH: u16 = 0x7075;
-/// Padding that moves the data to a multiple of a power of two: the alignment in 16 bits, then zeros. Not in the
-/// application note, but what Apache Commons Compress and the `zip` crate write for this.
+/// Padding that moves the data to a multiple of a power of two: the alignment in 16 bits, then zeros. The application note does not
+/// define it; Apache Commons Compress and the `zip` crate write it.
 const ALIGNMENT: u16 = 0xA11E;
 
-/// The values that a zip64 field has when the 32-bit or 16-bit ones are saturated, in this order (§4.5.3).
+/// The values in a zip64 field, in this order; each is present if the corresponding 32-bit or 16-bit value is saturated (§4.5.3).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Zip64Values {
     pub(crate) size: Option<u64>,
@@ -28,7 +28,7 @@ pub(crate) struct Zip64Values {
 impl<'a> ExtraFields<'a> {
     /// Reads the extra fields of the header at `offset`.
     ///
-    /// Up to three bytes at the end that cannot be a field are padding by some tools, and skipped.
+    /// Skips up to three bytes at the end that are too short for a field: some tools write them as padding.
     pub(crate) fn parse(mut bytes: &'a [u8], offset: u64) -> Result<Self, ArchiveError> {
         let mut fields = Self::default();
         while let [id_0, id_1, length_0, length_1, rest @ ..] = bytes {
@@ -55,8 +55,8 @@ impl<'a> ExtraFields<'a> {
         Ok(fields)
     }
 
-    /// Takes the 64-bit values from the zip64 field for those that are `saturated`: size, compressed size, offset of the
-    /// local header and disk number.
+    /// Takes the 64-bit values of those that are `saturated` from the zip64 field. The order is: size, compressed size, offset of the
+    /// local header, disk number.
     pub(crate) fn zip64_values(&self, saturated: [bool; 4], offset: u64) -> Result<Zip64Values, ArchiveError> {
         let mut data = self.zip64.unwrap_or_default();
         let missing = |name: &str| {
@@ -85,9 +85,9 @@ impl<'a> ExtraFields<'a> {
         Ok(values)
     }
 
-    /// Checks that the Unicode path, if there is one, says the same as the header's `name`.
+    /// Checks that the Unicode path, if there is one, equals the header's `name`.
     ///
-    /// Tools that honour it would otherwise see another name than we do.
+    /// Tools that honour it would otherwise see a different name.
     pub(crate) fn check_unicode_path(&self, name: &[u8], offset: u64) -> Result<(), ArchiveError> {
         match self.unicode_path {
             // Version 1, CRC-32 of the header's name, the name.
@@ -103,7 +103,7 @@ impl<'a> ExtraFields<'a> {
 }
 
 impl Zip64Values {
-    /// Appends the field with the values that are there, or nothing when there are none.
+    /// Appends a field with the values that are present, or nothing if none is.
     pub(crate) fn write(&self, output: &mut Vec<u8>) {
         let values = [self.size, self.compressed_size, self.header_offset];
         let n_values = values.iter().flatten().count() as u16;
@@ -118,10 +118,10 @@ impl Zip64Values {
     }
 }
 
-/// The shortest padding that [`write_padding`] can make.
+/// The length of the shortest padding that [`write_padding`] can write.
 pub(crate) const MIN_PADDING: usize = 6;
 
-/// Appends a field of `length` bytes in all, at least [`MIN_PADDING`], that pads to a multiple of `alignment`.
+/// Appends a padding field of `length` bytes in total, at least [`MIN_PADDING`]. It records `alignment`, to a multiple of which it pads.
 pub(crate) fn write_padding(length: usize, alignment: u16, output: &mut Vec<u8>) {
     let end = output.len() + length;
     output.extend_from_slice(&ALIGNMENT.to_le_bytes());

@@ -1,4 +1,4 @@
-//! A local file header (§4.3.7): what stands before an entry's data.
+//! A local file header (§4.3.7), which precedes an entry's data.
 
 use super::fixed;
 use crate::archive::ArchiveError;
@@ -22,10 +22,10 @@ pub(crate) struct LocalFileHeader<'a> {
 
 impl<'a> LocalFileHeader<'a> {
     pub(crate) const SIGNATURE: u32 = 0x0403_4b50;
-    /// Without name and extra fields.
+    /// The length without name and extra fields.
     pub(crate) const LENGTH: usize = LENGTH;
 
-    /// How long the header at the start of `bytes` is with its name and extra fields.
+    /// The length of the header at the start of `bytes`, with its name and extra fields.
     pub(crate) fn length(bytes: &[u8], offset: u64) -> Result<usize, ArchiveError> {
         let fields = fixed::<LENGTH>(bytes, Self::SIGNATURE, NAME, offset)?;
         Ok(Self::LENGTH + usize::from(fields.u16::<26>()) + usize::from(fields.u16::<28>()))
@@ -59,7 +59,7 @@ impl<'a> LocalFileHeader<'a> {
         })
     }
 
-    /// Appends the header. Name and extra fields are shorter than 64 KiB.
+    /// Appends the header. Name and extra fields must each be shorter than 64 KiB.
     pub(crate) fn write(&self, output: &mut Vec<u8>) {
         output.extend_from_slice(&Self::SIGNATURE.to_le_bytes());
         for value in [self.version_needed, self.flags, self.method, self.time, self.date] {

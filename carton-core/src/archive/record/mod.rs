@@ -1,8 +1,7 @@
-//! The records of a zip file, each parsed from and written to bytes, with names and section numbers of the ZIP Application
-//! Note (APPNOTE.TXT, version 6.3.10).
+//! The records of a zip file, each parsed from bytes and written to bytes, with the names and section numbers of the ZIP Application Note
+//! (APPNOTE.TXT, version 6.3.10).
 //!
-//! No input or output happens here, and one record knows nothing of another: whether they agree is checked where they
-//! meet.
+//! This module does no input or output, and the records are independent of each other: their users check whether they agree.
 
 pub(crate) mod central_directory_header;
 pub(crate) mod end_of_central_directory;
@@ -32,7 +31,7 @@ pub(crate) mod flag {
     pub(crate) const STRONGLY_ENCRYPTED: u16 = 1 << 6;
     /// The name and the comment are UTF-8.
     pub(crate) const UTF8: u16 = 1 << 11;
-    /// Local headers are masked, since the central directory is encrypted.
+    /// Local headers are masked, because the central directory is encrypted.
     pub(crate) const MASKED: u16 = 1 << 13;
 }
 
@@ -43,12 +42,12 @@ pub(crate) mod method {
     pub(crate) const ZSTD: u16 = 93;
 }
 
-/// Stands for a 16-bit value that is found in the zip64 records instead (§4.4.1.4).
+/// Stands for a 16-bit value whose real value is in the zip64 records (§4.4.1.4).
 pub(crate) const IN_ZIP64_16: u16 = u16::MAX;
-/// Stands for a 32-bit value that is found in the zip64 records instead (§4.4.1.4).
+/// Stands for a 32-bit value whose real value is in the zip64 records (§4.4.1.4).
 pub(crate) const IN_ZIP64_32: u32 = u32::MAX;
 
-/// A record of `N` bytes at the start of `bytes`, when it is there and has the `signature`.
+/// Parses a record of `N` bytes with this `signature` at the start of `bytes`.
 pub(crate) fn fixed<'a, const N: usize>(
     bytes: &'a [u8],
     signature: u32,
@@ -71,7 +70,7 @@ pub(crate) fn fixed<'a, const N: usize>(
     Ok(fields)
 }
 
-/// Little-endian fields at fixed places of a record.
+/// Little-endian fields at fixed offsets of a record.
 pub(crate) struct Fields<'a, const N: usize>(&'a [u8; N]);
 
 impl<const N: usize> Fields<'_, N> {

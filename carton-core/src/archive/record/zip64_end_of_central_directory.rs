@@ -8,7 +8,7 @@ const LENGTH: usize = 56;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Zip64EndOfCentralDirectory {
-    /// Of the rest of the record, behind this field.
+    /// The length of the rest of the record, after this field.
     pub(crate) record_size: u64,
     pub(crate) version_made_by: u16,
     pub(crate) version_needed: u16,
@@ -22,9 +22,9 @@ pub(crate) struct Zip64EndOfCentralDirectory {
 
 impl Zip64EndOfCentralDirectory {
     pub(crate) const SIGNATURE: u32 = 0x0606_4b50;
-    /// Without the extensible data, which nobody uses.
+    /// The length without the extensible data, which is not in use.
     pub(crate) const LENGTH: usize = LENGTH;
-    /// What `record_size` leaves out: the signature and itself.
+    /// The bytes that `record_size` does not count: the signature and the field itself.
     pub(crate) const UNCOUNTED: u64 = 12;
 
     pub(crate) fn parse(bytes: &[u8], offset: u64) -> Result<Self, ArchiveError> {

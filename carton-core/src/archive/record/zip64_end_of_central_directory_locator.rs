@@ -8,11 +8,11 @@ const LENGTH: usize = 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Zip64EndOfCentralDirectoryLocator {
-    /// The disk that the zip64 end of central directory record is on.
+    /// The disk that holds the zip64 end of central directory record.
     pub(crate) disk: u32,
-    /// Where that record is.
+    /// The offset of that record.
     pub(crate) offset: u64,
-    /// How many disks there are.
+    /// The number of disks.
     pub(crate) disks: u32,
 }
 

@@ -1,10 +1,10 @@
-//! What happens to a legal archive: cut, changed at random, replaced. Nothing panics, and nothing damaged passes for good.
+//! Damage to a valid archive: truncation, random changes, replacement. Nothing panics, and no damaged bytes are accepted.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// An archive with everything legal in it, to be damaged.
+/// A valid archive that uses every feature, to be damaged.
 fn everything() -> Vec<u8> {
     let mut zip = plain();
     zip.items.push(Item { mode: 0o040_755, ..item("e/", 0, b"") });
@@ -50,7 +50,7 @@ fn cut_at_every_length() {
         read_all(b"\x89PNG\r\n".to_vec(), 100).unwrap_err().to_string(),
         "the file is not a zip file: expected one to begin with `PK\\x03\\x04`, found `\\x89PNG`"
     );
-    // From the front too: the offsets do not fit any more.
+    // Cut at the front, too: the offsets no longer fit.
     for length in 1..whole.len() {
         assert!(read_all(whole[length..].to_vec(), 100).is_err(), "{length}");
     }
@@ -76,7 +76,7 @@ fn damage_never_panics_and_never_passes_for_good() {
                 _ => damaged.insert(at, random(256) as u8),
             }
         }
-        // What still can be read says what it said before, but for names: those have no checksum.
+        // All contents that can still be read are unchanged. Names may differ, because they have no checksum.
         if let Ok(all) = read_all(damaged, 64) {
             assert!(all.iter().all(|(_, contents)| good.iter().any(|(_, expected)| expected == contents)));
         }

@@ -1,5 +1,5 @@
-//! Archives that no well-behaved program would write, and legal ones that few do: what is accepted, and what is refused with
-//! which words. Archives of other programs are in `tests/zip_peers.rs`.
+//! Archives that no well-behaved program writes, and valid ones that few write: what is accepted, and with which message the rest is
+//! refused. Archives of other programs are in `tests/zip_peers.rs`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -42,7 +42,7 @@ fn read_all(bytes: Vec<u8>, piece: usize) -> Result<Vec<(String, Vec<u8>)>, Arch
     Ok(all)
 }
 
-/// What must come of an archive: "" when it can be read in full, else a part of the error.
+/// Checks the result of reading an archive: "" if it can be read in full, otherwise a part of the error.
 #[track_caller]
 fn check(zip: Zip, expected: &str) {
     for piece in [1, 7, 1 << 20] {
@@ -93,7 +93,7 @@ fn legal_archives() {
     check(Zip { comment: b"a comment".to_vec(), ..plain() }, "");
     check(Zip { comment: vec![b'x'; 65_535], ..plain() }, "");
     check(Zip { comment: vec![b'x'; 65_535], zip64: true, ..plain() }, "");
-    // Bytes before the first entry, between the entries and before the directory are nobody's.
+    // Bytes before the first entry, between the entries and before the directory are ignored.
     check(Zip { prefix: b"#!/bin/sh\n".to_vec(), ..plain() }, "");
     check(Zip { gap: vec![1; 100], ..plain() }, "");
     check_item(method::STORED, |item| item.behind = vec![1; 100], "");
@@ -102,7 +102,7 @@ fn legal_archives() {
         check(zip(vec![item("a", method, b"")]), "");
         check(zip(vec![Item { data: vec![], ..item("a", method, b"") }]), "");
     }
-    // Several frames are one file.
+    // Several frames make up one file.
     let two = [zstd::bulk::compress(b"one ", 1).unwrap(), zstd::bulk::compress(b"two", 1).unwrap()].concat();
     check(zip(vec![Item { data: two, ..item("a", method::ZSTD, b"one two") }]), "");
 }
@@ -128,11 +128,11 @@ fn the_end_of_the_archive() {
     let many = |end: &mut EndOfCentralDirectory| (end.entries, end.entries_on_disk) = (400, 400);
     check(Zip { edit_end: many, ..plain() }, "number of entries at offset");
     check(Zip { surplus: vec![0; 5], ..plain() }, "5 more bytes");
-    // Prefixed without telling the offsets: where the end records are does not fit to where they say they are.
+    // A prefix that the offsets do not count: the end records are not where their offsets say.
     let mut bytes = b"prefix".to_vec();
     bytes.extend(plain().build());
     assert!(in_one_line(&open(bytes).unwrap_err()).contains("central directory at offset"));
-    // A comment with another end record in it is another archive to some tools.
+    // To some tools, a comment that contains another end record is a different archive.
     check(Zip { comment: zip(vec![]).build(), ..plain() }, "central directory at offset");
     check(Zip { comment: b"PK\x05\x06".to_vec(), ..plain() }, "archive comment at offset");
     check(
@@ -244,7 +244,7 @@ fn names() {
     check(zip(vec![link()]), "");
     check(zip(vec![link(), item("a/b", 0, b"1")]), "one inside `a`, which is no folder");
     assert_eq!(open(zip(vec![link()]).build()).unwrap().entries()[0].kind(), EntryKind::Symlink);
-    // The mode means nothing when the archive was not made on Unix.
+    // The mode has no meaning if the archive was not made on Unix.
     let dos = Item { edit_central: |header| header.version_made_by = 20, ..link() };
     assert_eq!(open(zip(vec![dos]).build()).unwrap().entries()[0].kind(), EntryKind::File);
 }
@@ -336,7 +336,7 @@ fn zip64_extra_fields() {
         item.central_extra = extra(&[size, size, offset, 0]);
     };
     check_item(0, saturate, "");
-    // In only one of both headers.
+    // The field is in only one of the two headers.
     check_item(0, |item| (saturate(item), item.edit_central = |_| {}).0, "");
     check_item(0, |item| (saturate(item), item.edit_local = |_| {}).0, "");
     let changed = |change: &dyn Fn(&mut Item), expected: &str| {
@@ -354,7 +354,7 @@ fn zip64_extra_fields() {
     changed(&|item| item.central_extra = extra(&[u64::MAX, u64::MAX, offset, 0]), "its end at or before");
     changed(&|item| item.central_extra.extend(extra(&[1])), "extra field 0x0001 at offset");
     changed(&|item| item.central_extra = vec![1, 0, 40, 0, 0], "extra field 0x0001 at offset");
-    // More values than are asked for, other fields, and padding that is too short for a field.
+    // More values than are needed, other fields, and padding that is too short for a field.
     changed(&|item| item.local_extra.extend([9, 9, 2, 0, 7, 7, 0, 0, 0]), "");
     changed(&|item| write_padding(100, 4096, &mut item.local_extra), "");
 
@@ -370,7 +370,7 @@ fn zip64_extra_fields() {
 
 #[test]
 fn data_that_is_not_what_was_declared() {
-    // Sizes and CRC agree in both headers, and lie.
+    // Sizes and CRC agree in both headers, but not with the data.
     let lie = |method: u16, contents: &[u8], declared: &[u8]| {
         let lying = Item { contents: declared.to_vec(), ..item("x", method, contents) };
         (lying, declared.to_vec())
@@ -383,7 +383,7 @@ fn data_that_is_not_what_was_declared() {
         let mut other = text();
         other[0] ^= 1;
         check(zip(vec![lie(method, &other, &text()).0]), "CRC-32 mismatch for `x`");
-        // Cut short, and with something behind its end.
+        // Truncated, and with bytes after its end.
         let cut = |item: &mut Item| item.data.truncate(item.data.len() - 1);
         check_item(method, cut, "model/x");
         check_item(method, |item| item.data.push(0), "the compressed data of `model/x` is corrupt");

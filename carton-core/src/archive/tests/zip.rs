@@ -1,16 +1,16 @@
-//! Builds archives record by record, so that each record can be spoilt.
+//! Builds archives record by record, so that a test can spoil each record.
 
 use std::io::Write;
 
 use super::*;
 
-/// An archive to be built record by record, each of which can be spoilt.
+/// An archive to build record by record, each of which can be spoiled.
 pub(super) struct Zip {
     pub(super) prefix: Vec<u8>,
     pub(super) items: Vec<Item>,
-    /// Between the last entry and the directory.
+    /// Bytes between the last entry and the directory.
     pub(super) gap: Vec<u8>,
-    /// Behind the directory's headers, counted as a part of it.
+    /// Bytes after the directory's headers, counted as a part of the directory.
     pub(super) surplus: Vec<u8>,
     pub(super) zip64: bool,
     pub(super) edit_zip64: fn(&mut Zip64EndOfCentralDirectory),
@@ -29,7 +29,7 @@ pub(super) struct Item {
     pub(super) central_extra: Vec<u8>,
     pub(super) edit_local: fn(&mut LocalFileHeader),
     pub(super) edit_central: fn(&mut CentralDirectoryHeader),
-    /// Behind the data: a data descriptor, for instance.
+    /// Bytes after the data, such as a data descriptor.
     pub(super) behind: Vec<u8>,
 }
 

@@ -1,23 +1,23 @@
-//! Compression of whole small files, and the look at samples of a large one that decides whether to compress it.
+//! Compresses whole small files, and samples a large file to decide whether compressing it pays.
 
 use flate2::{Compress, FlushCompress, Status};
 
 use crate::archive::{ArchiveError, Method};
 
-/// The level of Deflate: what `zip` and `gzip` use.
+/// The level of Deflate, as in `zip` and `gzip`.
 pub(super) const DEFLATE_LEVEL: u32 = 6;
-/// The level of Zstandard: its own default.
+/// The level of Zstandard, which is its default.
 pub(super) const ZSTD_LEVEL: i32 = 3;
 
-/// How many bytes each sample has.
+/// The length of each sample in bytes.
 pub(super) const SAMPLE_LENGTH: u64 = 16 << 10;
 
-/// How many samples to take of a file: of a small one four, spread evenly.
+/// The number of samples to take of a file.
 pub(super) fn n_samples(size: u64) -> u64 {
     if size >= 64 << 20 { 16 } else { 4 }
 }
 
-/// Whether samples of a file become so much smaller that it is worth giving up mapping it.
+/// Whether samples of a file compress so well that it is worth losing the ability to map the file.
 ///
 /// Weights in float or bfloat16 stay above the threshold, text and sparse data fall below it.
 pub(super) fn is_worth_it(samples: &[u8]) -> Result<bool, ArchiveError> {
@@ -25,7 +25,7 @@ pub(super) fn is_worth_it(samples: &[u8]) -> Result<bool, ArchiveError> {
     Ok(compressed.len() * 10 < samples.len() * 7)
 }
 
-/// Compressors that are used again for file after file.
+/// Compressors that are reused for one file after another.
 pub(super) struct Compressors {
     deflate: Compress,
 }
@@ -35,7 +35,7 @@ impl Compressors {
         Self { deflate: Compress::new(flate2::Compression::new(DEFLATE_LEVEL), false) }
     }
 
-    /// Compresses `bytes` with `method`. Returns `None` when that makes them no smaller: store them.
+    /// Compresses `bytes` with `method`. Returns `None` if the result is not smaller: store them then.
     pub(super) fn compress(&mut self, bytes: &[u8], method: Method) -> Result<Option<Vec<u8>>, ArchiveError> {
         match method {
             Method::Stored => Ok(None),
@@ -49,8 +49,8 @@ impl Compressors {
 
     fn deflate(&mut self, bytes: &[u8]) -> Result<Option<Vec<u8>>, ArchiveError> {
         self.deflate.reset();
-        // Room for whatever becomes of the bytes, even where that is no use: zlib-rs keeps count of output that was never
-        // fetched, also when it is reset, and panics when that comes to 64 KiB.
+        // The buffer has room for any result, even one that is of no use: zlib-rs keeps count of output that was never fetched, even
+        // across a reset, and panics when the count reaches 64 KiB.
         let mut output = Vec::with_capacity(bytes.len() + bytes.len() / 8 + 1024);
         match self.deflate.compress_vec(bytes, &mut output, FlushCompress::Finish) {
             Ok(Status::StreamEnd) => Ok(Some(output).filter(|output| output.len() < bytes.len())),
@@ -75,14 +75,14 @@ mod tests {
 
     use super::*;
 
-    /// A compressor that gave up on thousands of files must still compress the next one, and compress it right.
+    /// A compressor that gave up on thousands of files must still compress the next one, and compress it correctly.
     #[test]
     fn compressors_are_used_again() {
         let mut compressors = Compressors::new();
         for count in 0..50_000_u32 {
             let tiny = format!("{} {}", count / 1000, count % 1000);
             assert_eq!(compressors.compress(tiny.as_bytes(), Method::Deflate).unwrap(), None);
-            // Rarely: finishing a stream would hide what giving up on the ones before has left behind.
+            // Only rarely, because finishing a stream would hide what the abandoned ones before it left behind.
             if count % 25_000 == 24_999 {
                 let text = tiny.repeat(20);
                 let compressed = compressors.compress(text.as_bytes(), Method::Deflate).unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! An entry of another archive on its way into this one: its data as it is stored there, and the checks of what is in it.
+//! Copies an entry of another archive into this one: its data in its stored form, with the checks of its contents.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,15 +10,15 @@ use crate::archive::{Archive, ArchiveError, Entry, EntryReader};
 use crate::digest::Hasher;
 use crate::source::{FileIdentity, Source};
 
-/// Reads an entry, and keeps the data that it was read from until that is taken.
-pub(super) struct Copy {
+/// Reads an entry, and keeps the stored data that it was read from until the caller takes it.
+pub(super) struct EntryCopy {
     entry: Entry,
     reader: EntryReader,
     tap: Arc<Tap>,
     hasher: Hasher,
 }
 
-impl Copy {
+impl EntryCopy {
     pub(super) fn new(archive: &Archive, entry: &Entry) -> Result<Self, ArchiveError> {
         let range = archive.data_range(entry)?;
         let state = TapState { position: range.start, data: Vec::new() };
@@ -27,7 +27,7 @@ impl Copy {
         Ok(Self { entry: entry.clone(), reader, tap, hasher: Hasher::new() })
     }
 
-    /// Reads and hashes the next bytes; 0 at the end, where the archive's own checks were made.
+    /// Reads and hashes the next bytes. Returns 0 at the end, where the reader has checked size and CRC.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, ArchiveError> {
         loop {
             match self.reader.read(buffer) {
@@ -41,12 +41,12 @@ impl Copy {
         }
     }
 
-    /// The data that was read since this was called last.
+    /// The stored data that was read since the last call.
     pub(super) fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.tap.lock().data)
     }
 
-    /// What was copied, once all was read and taken.
+    /// The outcome of the copy, after everything was read and taken.
     pub(super) fn finish(self) -> Result<Outcome, ArchiveError> {
         let entry = self.entry;
         let rest = self.tap.end - self.tap.lock().position;
@@ -66,7 +66,7 @@ impl Copy {
     }
 }
 
-/// A source that keeps what is read of it, which is one range from its start to its end.
+/// A source that keeps the bytes that are read from it. The reads must cover one range from its start to its end.
 struct Tap {
     source: Arc<dyn Source>,
     end: u64,
@@ -74,7 +74,7 @@ struct Tap {
 }
 
 struct TapState {
-    /// Up to where it was read.
+    /// The end of the bytes read so far.
     position: u64,
     data: Vec<u8>,
 }
@@ -94,7 +94,7 @@ impl Source for Tap {
         self.source.read_at(offset, buffer)?;
         let mut state = self.lock();
         let next: Range<u64> = state.position..self.end;
-        // What is read twice or left out could not be copied.
+        // Bytes that are read twice or left out could not be copied.
         if offset != next.start || buffer.len() as u64 > next.end - next.start {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the data was not read in order"));
         }
@@ -248,7 +248,7 @@ mod tests {
         }
     }
 
-    /// What `write` says about these files and this MANIFEST.
+    /// Checks the result of `write` for these files and this MANIFEST.
     #[track_caller]
     fn check_given(entries: Vec<(String, Content)>, manifest: &str, linked: &[&str], expected: Result<(), &str>) {
         let linked = linked.iter().map(|name| ((*name).to_owned(), Sha256Digest::of(b"1"))).collect();
@@ -272,7 +272,7 @@ mod tests {
         let (one, toml) = (Sha256Digest::of(b"1"), Sha256Digest::of(&tail().carton_toml));
         let a = || vec![bytes("model/a", b"1".to_vec())];
         check_given(a(), &format!("carton.toml={toml}\nmodel/a={one}\n"), &[], Ok(()));
-        // Another writer's: not sorted, and without the last line break.
+        // A MANIFEST of another writer: not sorted, and without the last line break.
         check_given(a(), &format!("model/a={one}\nmodel/b={one}\ncarton.toml={toml}"), &["model/b"], Ok(()));
         check_given(a(), &format!("carton.toml={toml}\nmodel/a={toml}\n"), &[], Err("digest mismatch for `model/a`"));
         check_given(a(), &format!("carton.toml={one}\nmodel/a={one}\n"), &[], Err("digest mismatch for `carton.toml`"));
@@ -286,7 +286,7 @@ mod tests {
         let listed = format!("carton.toml={toml}\nmodel/a={one}\nmodel/b={toml}\n");
         check_given(a(), &listed, &["model/b"], Err("digest mismatch for `model/b`"));
         check_given(a(), &format!("carton.toml={toml}\nmodel/a={one}\n"), &["b"], Err("does not list it"));
-        // Found while it is read, whatever is done with it.
+        // The mismatch is found while the file is read, whatever its treatment.
         for size in [100, 100_000, 9 << 20] {
             let listed = format!("carton.toml={toml}\nmodel/a={one}\n");
             check_given(vec![bytes("model/a", noise(size, 1))], &listed, &[], Err("digest mismatch for `model/a`"));

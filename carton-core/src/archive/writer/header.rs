@@ -1,4 +1,4 @@
-//! The headers that are written: where the data begins behind a local header, and what both headers say.
+//! Builds the local and the central header of an entry, which fix where its data begins.
 
 use super::ArchiveError;
 use crate::archive::Method;
@@ -9,7 +9,7 @@ use crate::digest::Sha256Digest;
 
 /// Stored data of at least this many bytes begins at a multiple of [`ALIGNMENT`], so that it can be mapped.
 pub(super) const ALIGNED_FROM: u64 = 64 << 10;
-/// The size of a page, also where pages are larger: 4096 divides those, and readers map from the page's start.
+/// The size of a page. It also serves where pages are larger: they are multiples of 4096, and readers map from the page's start.
 const ALIGNMENT: u64 = 4096;
 
 /// Version 6.3 of the application note, on Unix.
@@ -17,13 +17,13 @@ pub(super) const VERSION_MADE_BY: u16 = HOST_UNIX << 8 | 63;
 /// The version that introduced zip64.
 pub(super) const VERSION_ZIP64: u16 = 45;
 
-/// 1980-01-01, the first date there is.
+/// 1980-01-01, the earliest date that the format has.
 const DATE: u16 = 1 << 5 | 1;
 
-/// The two local sizes of a zip64 extra field, with its header.
+/// The length of a zip64 extra field with the two sizes of a local header.
 const ZIP64_LENGTH: u64 = 4 + 2 * 8;
 
-/// What became of an entry's bytes.
+/// How an entry's bytes were stored.
 #[derive(Debug, Clone)]
 pub(super) struct Outcome {
     pub(super) method: Method,
@@ -33,19 +33,19 @@ pub(super) struct Outcome {
     pub(super) digest: Sha256Digest,
 }
 
-/// An entry's bytes and where they are.
+/// The outcome of an entry, and the offset of its header.
 #[derive(Debug, Clone)]
 pub(super) struct Placed {
     pub(super) outcome: Outcome,
     pub(super) header_offset: u64,
 }
 
-/// The shape of a local header, which must be known before anything behind it is written.
+/// The shape of a local header, which must be known before anything after it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shape {
     zip64: bool,
     padding: usize,
-    /// How many bytes it has.
+    /// The length of the header in bytes.
     pub(super) length: u64,
 }
 
@@ -147,7 +147,7 @@ fn version_needed(method: Method, zip64: bool) -> u16 {
 }
 
 impl Outcome {
-    /// Refuses what does not fit the shape its header was given beforehand.
+    /// Refuses data that is too long for the shape that its header was given in advance.
     pub(super) fn check_largest(&self, name: &str, largest: u64) -> Result<(), ArchiveError> {
         if self.compressed_size <= largest {
             return Ok(());

@@ -1,7 +1,7 @@
-//! Writes a carton's zip file: layout, alignment, choice of compression (spec/carton-format.md, "What is written").
+//! Writes a carton's zip file: layout, alignment and choice of compression (spec/carton-format.md, "What is written").
 //!
-//! The same input gives the same bytes, whatever the machine and however many threads work. Files are hashed, compressed and
-//! written as they are read, on all cores; nothing of a file's size is held in memory.
+//! The same input gives the same bytes on every machine and with any number of threads. Files are hashed, compressed and written while
+//! they are read, on all cores; the memory in use does not depend on their sizes.
 
 mod compress;
 mod copy;
@@ -31,71 +31,69 @@ use crate::manifest::{self, Manifest};
 /// How entries are compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Compression {
-    /// Chosen for each file: what does not compress well is stored so that it can be mapped in place.
+    /// Chosen for each file: one that does not compress well is stored, so that it can be mapped in place.
     #[default]
     Auto,
     /// Nothing is compressed.
     Stored,
-    /// Zstandard, but for the files that every zip tool must be able to read: `carton.toml`, `LINKS` and `MANIFEST`.
+    /// Zstandard, except for the files that every zip tool must be able to read: `carton.toml`, `LINKS` and `MANIFEST`.
     Zstd,
     /// Deflate.
     Deflate,
 }
 
-/// What an entry is made of.
+/// The source of an entry's bytes.
 #[derive(Debug, Clone)]
 pub enum Content {
     /// A file's bytes, read while packing.
     File(PathBuf),
     /// These bytes.
     Bytes(Vec<u8>),
-    /// A symbolic link: its target, relative to its folder, and the digest of the file it leads to, which MANIFEST lists.
+    /// A symbolic link: its target, relative to its folder, and the digest of the target file, which MANIFEST lists.
     Symlink(String, Sha256Digest),
-    /// A file of another archive, copied as it is stored there, and decompressed on the way to check and hash it.
+    /// A file of another archive, copied in its stored form, and decompressed meanwhile to check and hash it.
     Entry(Archive, Entry),
-    /// This, stored with its data at a multiple of 4096 whatever its size and however the others are compressed: a file of which
-    /// parts are read and mapped. An entry that is compressed in its archive stays so.
+    /// This content, stored so that its data begins at a multiple of 4096, whatever its size and the compression of the others: for a
+    /// file of which parts are read and mapped. An entry that is compressed in its archive stays compressed.
     InPlace(Box<Content>),
 }
 
-/// What comes after the files.
+/// The metadata that follows the files.
 #[derive(Debug, Clone, Default)]
 pub struct Tail {
     /// The bytes of `carton.toml`.
     pub carton_toml: Vec<u8>,
     /// The bytes of `LINKS`, if there is one.
     pub links: Option<Vec<u8>>,
-    /// Files that MANIFEST lists without an entry, because `LINKS` says where they are.
+    /// Files that MANIFEST lists without an entry, because `LINKS` says where they can be fetched.
     pub linked: BTreeMap<String, Sha256Digest>,
-    /// The MANIFEST to write as it is; one is made if `None`. The files must be the ones it lists, with the digests it lists.
+    /// The MANIFEST to write unchanged; `None` to make one. The files must be those that it lists, with the digests that it lists.
     pub manifest: Option<Manifest>,
 }
 
-/// How far the writer is. Bytes are those of the files, before compression.
+/// The progress of the writer. Bytes are those of the files, before compression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriteProgress {
-    /// Bytes read and hashed.
+    /// The number of bytes read and hashed.
     pub bytes_done: u64,
-    /// Bytes in all.
+    /// The total number of bytes.
     pub bytes_total: u64,
-    /// Files read and hashed.
+    /// The number of files read and hashed.
     pub files_done: u64,
-    /// Files in all.
+    /// The total number of files.
     pub files_total: u64,
 }
 
-/// Called every few megabytes, from any of the writer's threads; `Break` ends the writing with
-/// [`ArchiveError::Interrupted`].
+/// Called every few megabytes, from any of the writer's threads. `Break` ends the writing with [`ArchiveError::Interrupted`].
 pub(crate) type Progress<'a> = &'a (dyn Fn(WriteProgress) -> ControlFlow<()> + Sync);
 
-/// More threads than this need more memory and do not help: the output is one file.
+/// More threads need more memory and do not help, because the output is one file.
 const MAX_THREADS: usize = 16;
 
 /// Writes a carton to `output` and returns its MANIFEST, which is made here unless the tail has one.
 ///
-/// `entries` are all files but `carton.toml`, `LINKS` and `MANIFEST`, by their path in the carton, in any order. Whatever was
-/// in `output` is overwritten; after an error its contents are unspecified. Naming it, and renaming it when it is complete,
-/// is the caller's.
+/// `entries` are all files except `carton.toml`, `LINKS` and `MANIFEST`, by their path in the carton, in any order. Existing contents of
+/// `output` are overwritten; after an error its contents are unspecified. The caller names the file, and renames it when it is complete.
 ///
 /// ```
 /// use std::ops::ControlFlow;
@@ -111,10 +109,10 @@ const MAX_THREADS: usize = 16;
 /// ```
 ///
 /// # Errors
-/// [`ArchiveError::Input`] for paths that a carton cannot have or the given MANIFEST has not, [`ArchiveError::Digest`] for a file
-/// that is another one than it lists, [`ArchiveError::SourceChanged`] for a file whose size changes meanwhile,
-/// [`ArchiveError::Interrupted`] when `progress` says so, and [`ArchiveError::Io`]; for entries of another archive also what
-/// reading that one gives.
+/// [`ArchiveError::Input`] for paths that a carton cannot have or that the given MANIFEST does not list, [`ArchiveError::Digest`] for a
+/// file with another digest than it lists, [`ArchiveError::SourceChanged`] for a file whose size changes meanwhile,
+/// [`ArchiveError::Interrupted`] if `progress` returns `Break`, and [`ArchiveError::Io`]; for entries of another archive also the errors
+/// of reading that one.
 pub fn write(
     output: &mut File,
     entries: Vec<(String, Content)>,
@@ -154,12 +152,12 @@ fn write_on(
     let (written, length) = worker::write_one(&planned, end, output)?;
     end += length;
     let end = write_directory(output, plan.iter().zip(&placed).chain([(&planned, &written)]), end)?;
-    // Whatever was in the file before and reaches further.
+    // Cuts off what remains of earlier contents of the file.
     output.set_len(end).map_err(write_error)?;
     Ok(manifest)
 }
 
-/// Writes the central directory and the end records at `offset`, and returns where they end.
+/// Writes the central directory and the end records at `offset`, and returns the offset of their end.
 fn write_directory<'a>(
     output: &File,
     entries: impl Iterator<Item = (&'a Planned, &'a Placed)>,

@@ -1,4 +1,4 @@
-//! Decides, before anything is written, in which order entries come and how each is stored.
+//! Decides, before anything is written, the order of the entries and how each is stored.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ const CHUNK: usize = 16;
 /// Files up to this size are compressed in memory; above it, `Auto` takes Zstandard.
 pub(super) const IN_MEMORY_LIMIT: u64 = 8 << 20;
 
-/// An entry that is to be written.
+/// An entry to write.
 #[derive(Debug)]
 pub(super) struct Planned {
     pub(super) name: String,
@@ -33,20 +33,20 @@ pub(super) struct Planned {
     pub(super) treatment: Treatment,
     /// Whether its data begins at the start of a page even if it is small.
     pub(super) in_place: bool,
-    /// The digest that it must have.
+    /// The digest that it must have, if the MANIFEST is given.
     pub(super) expected: Option<Sha256Digest>,
 }
 
 /// How an entry is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Treatment {
-    /// Read whole and compressed with this method, or stored if that makes it no smaller.
+    /// Read completely and compressed with this method, or stored if that makes it no smaller.
     InMemory(Method),
-    /// Stored as it is read: its place is known once that of the entry before it is.
+    /// Stored while it is read. Its offset is known once that of the entry before it is.
     Stored,
-    /// Compressed as it is read: its length, and so the place of all that follows, is known at its end.
+    /// Compressed while it is read. Its length, and so the offset of all entries after it, is known at its end.
     Streamed(Method),
-    /// Copied as another archive has it, so many bytes by this method: its place is known as that of a stored one is.
+    /// Copied from another archive, with this method and this many bytes. Its offset is known as early as that of a stored entry.
     Copied(Method, u64),
 }
 
@@ -62,12 +62,12 @@ impl Planned {
         Ok(Self { name: name.to_owned(), content, size, treatment, in_place: false, expected: None })
     }
 
-    /// Its local header at `offset`, before data that is stored by this method in at most `largest` bytes.
+    /// The shape of its local header at `offset`, before data that this method stores in at most `largest` bytes.
     pub(super) fn shape(&self, offset: u64, method: Method, largest: u64) -> Shape {
         Shape::new(&self.name, offset, method, self.size, largest, self.in_place)
     }
 
-    /// Compares the digest with the one that it must have.
+    /// Compares a digest with the one that it must have.
     pub(super) fn check_digest(&self, found: Sha256Digest) -> Result<(), ArchiveError> {
         match self.expected {
             Some(expected) if expected != found => {
@@ -78,7 +78,7 @@ impl Planned {
     }
 }
 
-/// Which part of the archive an entry belongs to. The metadata comes last, so that one read of the file's end finds it.
+/// The part of the archive to which an entry belongs. The metadata comes last, so that one read of the file's end finds it.
 fn part(name: &str) -> u8 {
     match name.split_once('/') {
         Some(("model", _)) => 0,
@@ -88,7 +88,7 @@ fn part(name: &str) -> u8 {
     }
 }
 
-/// Checks the names, sorts the entries, looks at the files and decides.
+/// Checks the names, sorts the entries, samples the files, and decides on the treatment of each.
 pub(super) fn make(
     mut entries: Vec<(String, Content)>,
     tail: Tail,
@@ -141,7 +141,7 @@ pub(super) fn make(
     Ok(plan)
 }
 
-/// Notes for each entry the digest that `manifest` lists, which must list these entries and linked files and no others.
+/// Sets the expected digest of each entry from `manifest`, which must list exactly these entries and linked files.
 fn expect(
     plan: &mut [Planned],
     manifest: &Manifest,
@@ -162,7 +162,7 @@ fn expect(
             return Err(ArchiveError::Digest { name: name.clone(), expected, found: *found });
         }
     }
-    // No name is there twice, so what is listed is all there if there is as much of it.
+    // No name occurs twice, so equal counts mean that every listed name is present.
     if n_found != manifest.len() {
         let there: BTreeSet<&str> =
             plan.iter().map(|planned| planned.name.as_str()).chain(linked.keys().map(String::as_str)).collect();
@@ -176,7 +176,7 @@ fn expect(
 fn check_names(entries: &[(String, Content)], tail: &Tail) -> Result<(), ArchiveError> {
     let mut names: Vec<_> =
         entries.iter().map(|(name, _)| name).chain(tail.linked.keys()).map(String::as_str).collect();
-    // With carton.toml, LINKS and MANIFEST.
+    // Counts carton.toml, LINKS and MANIFEST.
     let found = names.len() as u64 + 3;
     if found > MAX_ENTRIES {
         return Err(ArchiveError::Limit { what: "number of entries".to_owned(), limit: MAX_ENTRIES, found });
@@ -185,7 +185,7 @@ fn check_names(entries: &[(String, Content)], tail: &Tail) -> Result<(), Archive
     let mut tree = name::Tree::default();
     for name in names {
         let refuse = |reason: String| ArchiveError::Input { name: name.to_owned(), reason };
-        // What is copied from a carton of another writer keeps its names.
+        // A file copied from another writer's carton keeps its name, so the rules for reading apply.
         name::check_read(name.as_bytes()).map_err(|source| ArchiveError::Name { name: name.to_owned(), source })?;
         let top = name.split('/').next();
         if [CARTON_TOML, links::NAME, manifest::NAME].iter().any(|reserved| top == Some(reserved)) {
@@ -216,7 +216,7 @@ fn check_names(entries: &[(String, Content)], tail: &Tail) -> Result<(), Archive
     Ok(())
 }
 
-/// Unwraps [`Content::InPlace`], and says whether it was that.
+/// Unwraps [`Content::InPlace`], and returns whether the content was one.
 fn take_in_place(content: &mut Content) -> bool {
     let mut found = false;
     while let Content::InPlace(inner) = content {
@@ -245,7 +245,7 @@ fn size(content: &Content) -> Result<u64, ArchiveError> {
 
 fn treatment(content: &Content, size: u64, compression: Compression) -> Result<Treatment, ArchiveError> {
     if let Content::Entry(_, entry) = content {
-        // Some writers compress nothing at all, or mean it without being a complete stream.
+        // Other writers may store no data for an empty file, which need not be a complete compressed stream.
         return Ok(match size {
             0 => Treatment::InMemory(Method::Stored),
             _ => Treatment::Copied(entry.method(), entry.compressed_size()),
@@ -287,7 +287,7 @@ fn samples(content: &Content, size: u64) -> Result<Vec<u8>, ArchiveError> {
                 piece.copy_from_slice(&bytes[offset..offset + SAMPLE_LENGTH as usize]);
             }
         }
-        // Nobody asks how these compress.
+        // Their compressibility is never sampled.
         Content::Symlink(..) | Content::Entry(..) | Content::InPlace(_) => {}
     }
     Ok(samples)
@@ -313,7 +313,7 @@ pub(super) fn check_unchanged(path: &Path, size: u64, file: &FileSource) -> Resu
     }
 }
 
-/// What reading a file failed with: perhaps it is shorter now.
+/// The error of a failed read, which may be that the file is shorter now.
 pub(super) fn short_read(path: &Path, size: u64, file: &FileSource, error: std::io::Error) -> ArchiveError {
     match check_unchanged(path, size, file) {
         Err(changed) => changed,

@@ -1,11 +1,11 @@
-//! Who does what next: the state that the writer's threads share.
+//! Schedules the work of the writer's threads, through the state that they share.
 //!
-//! Places are given out in the order of the entries, so that the bytes do not depend on timing. An entry's place is known
-//! when those of all entries before it are and their lengths too: at once for stored ones, after compressing for the others.
-//! Entries that are compressed in memory may be ready before their place is known; a budget bounds what waits.
+//! Offsets are assigned in the order of the entries, so that the bytes of the file do not depend on timing. An entry's offset is known
+//! once the offsets and lengths of all entries before it are: a stored entry's length at once, the others' after their compression.
+//! Entries that are compressed in memory may be ready before their offset is known; a budget limits the memory of those that wait.
 //!
-//! No thread waits for one that waits for it: entries are taken into memory in order, so the first one without a place
-//! either is being worked on or can be taken, because everything that uses the budget lies before it and gets its place.
+//! No deadlock is possible: entries are taken into memory in order, so the first one without an offset is either being worked on or can
+//! be taken, because everything that uses the budget lies before it and gets its offset.
 
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,11 +14,11 @@ use super::header::{Outcome, Placed, Shape};
 use super::plan::{Planned, Treatment};
 use crate::archive::{ArchiveError, Method};
 
-/// How many bytes the entries in memory may take in all.
+/// The number of bytes that all entries in memory together may take.
 const MEMORY_BUDGET: u64 = 64 << 20;
 /// Stored files from this size on are begun before smaller work, so that none of them is left over at the end.
 const LARGE: u64 = 32 << 20;
-/// How many buffers may wait to be written by a thread that has time.
+/// The number of buffers that may wait for an idle thread to write them.
 const MAX_BUFFERS: usize = 32;
 
 pub(super) struct Schedule<'a> {
@@ -29,16 +29,16 @@ pub(super) struct Schedule<'a> {
 
 struct State {
     slots: Vec<Slot>,
-    /// All entries before this one have a place and a length.
+    /// All entries before this one have an offset and a length.
     head: usize,
-    /// Where the entry `head` goes.
+    /// The offset of the entry `head`.
     head_offset: u64,
-    /// The next entry that may be one to be compressed in memory.
+    /// The first entry that was not yet considered for compression in memory.
     next_in_memory: usize,
-    /// Stored entries that have a place: size and index of large ones, indices of the others.
+    /// Stored entries that have an offset: size and index of large ones, indices of the others.
     large: BinaryHeap<(u64, usize)>,
     small: VecDeque<usize>,
-    /// The streamed entry at `head`, unless it was taken.
+    /// The streamed entry at `head`, unless a thread has taken it.
     streamed: Option<usize>,
     memory_used: u64,
     buffers_waiting: VecDeque<Buffer>,
@@ -53,17 +53,17 @@ struct State {
 struct Slot {
     offset: u64,
     outcome: Option<Outcome>,
-    /// What was compressed in memory and waits for its place.
+    /// The data that was compressed in memory and waits for its offset.
     data: Option<Vec<u8>>,
 }
 
-/// Bytes to be written at a place.
+/// Bytes to write at an offset.
 pub(super) struct Buffer {
     pub(super) bytes: Vec<u8>,
     pub(super) offset: u64,
 }
 
-/// What a thread is to do.
+/// A task for a thread.
 pub(super) enum Task {
     /// Write a buffer that another thread filled.
     Write(Buffer),
@@ -75,7 +75,7 @@ pub(super) enum Task {
     Streamed(usize, u64),
 }
 
-/// An entry that was compressed in memory and now has its place.
+/// An entry that was compressed in memory and now has its offset.
 pub(super) struct Ready {
     pub(super) index: usize,
     pub(super) offset: u64,
@@ -84,12 +84,12 @@ pub(super) struct Ready {
     pub(super) data: Vec<u8>,
 }
 
-/// What an entry in memory is charged for: its bytes before and after compression.
+/// The memory that an entry in memory counts for: its bytes before and after compression.
 pub(super) fn memory_needed(planned: &Planned) -> u64 {
     2 * planned.size + 4096
 }
 
-/// The most bytes that the data of a streamed entry can take: what does not compress grows a little.
+/// The largest possible length of a streamed entry's data: incompressible data grows a little.
 pub(super) fn largest_streamed(size: u64) -> u64 {
     size.saturating_add(size / 128).saturating_add(1 << 16)
 }
@@ -117,11 +117,11 @@ impl<'a> Schedule<'a> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A thread that panicked has stopped the schedule; its state is not looked at any more.
+        // A thread that panicked has stopped the schedule, so its state is no longer used.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for something to do; `None` when everything is done, or is to stop.
+    /// Waits for a task. `None` if everything is done, or if the schedule was stopped.
     pub(super) fn next(&self) -> Option<Task> {
         let mut state = self.lock();
         loop {
@@ -138,8 +138,8 @@ impl<'a> Schedule<'a> {
         }
     }
 
-    /// Takes back what was made of an entry in memory. Returns entries that have their places now: the caller writes them,
-    /// then calls `written`.
+    /// Accepts an entry that was compressed in memory. Returns the entries that got their offsets: the caller writes them, then calls
+    /// `written`.
     pub(super) fn compressed(&self, index: usize, outcome: Outcome, data: Vec<u8>) -> Vec<Ready> {
         let mut state = self.lock();
         state.slots[index].outcome = Some(outcome);
@@ -153,7 +153,7 @@ impl<'a> Schedule<'a> {
         ready
     }
 
-    /// Takes back what was made of a streamed entry, as `compressed` does.
+    /// Accepts the outcome of a streamed entry, and returns entries as `compressed` does.
     pub(super) fn streamed(&self, index: usize, outcome: Outcome) -> Vec<Ready> {
         let mut state = self.lock();
         state.slots[index].outcome = Some(outcome);
@@ -164,7 +164,7 @@ impl<'a> Schedule<'a> {
         ready
     }
 
-    /// A stored entry was read to its end; its bytes are written or wait to be.
+    /// Accepts the outcome of a stored entry that was read to its end; its bytes are written, or wait to be.
     pub(super) fn stored(&self, index: usize, outcome: Outcome) {
         let mut state = self.lock();
         state.slots[index].outcome = Some(outcome);
@@ -176,7 +176,7 @@ impl<'a> Schedule<'a> {
         }
     }
 
-    /// Entries from memory were written, and their memory is free again.
+    /// Reports that entries from memory were written, and releases their memory.
     pub(super) fn written(&self, entries: usize, memory: u64) {
         let mut state = self.lock();
         state.unfinished -= entries;
@@ -185,8 +185,8 @@ impl<'a> Schedule<'a> {
         self.changed.notify_all();
     }
 
-    /// Leaves a full buffer to a thread that has time, for an empty one. When too many wait already, gives it back: the caller
-    /// writes it.
+    /// Passes a full buffer to an idle thread and returns an empty one. If too many buffers already wait, returns the full one, which the
+    /// caller then writes.
     pub(super) fn hand_over(&self, buffer: Buffer, length: usize) -> Result<Vec<u8>, Buffer> {
         let mut state = self.lock();
         let empty = match state.buffers_free.pop() {
@@ -203,12 +203,12 @@ impl<'a> Schedule<'a> {
         Ok(empty)
     }
 
-    /// Takes back a buffer that was written.
+    /// Accepts a buffer that was written, for reuse.
     pub(super) fn give_back(&self, buffer: Buffer) {
         self.lock().buffers_free.push(buffer.bytes);
     }
 
-    /// Stops all threads; the first error is kept.
+    /// Stops all threads. Only the first error is kept.
     pub(super) fn stop(&self, error: Option<ArchiveError>) {
         let mut state = self.lock();
         state.stopped = true;
@@ -217,7 +217,7 @@ impl<'a> Schedule<'a> {
         self.changed.notify_all();
     }
 
-    /// What was written, in order, and where it ends.
+    /// The written entries, in order, and the offset of their end.
     pub(super) fn finish(self) -> Result<(Vec<Placed>, u64), ArchiveError> {
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         if let Some(error) = state.error {
@@ -225,13 +225,13 @@ impl<'a> Schedule<'a> {
         }
         let placed = |slot: Slot| Some(Placed { outcome: slot.outcome?, header_offset: slot.offset });
         let all: Option<Vec<_>> = state.slots.into_iter().map(placed).collect();
-        // Without an error all entries have an outcome.
+        // Without an error, every entry has an outcome.
         Ok((all.ok_or(ArchiveError::Interrupted)?, state.head_offset))
     }
 }
 
 impl State {
-    /// Gives places to entries as far as lengths are known. Returns those from memory that got theirs.
+    /// Assigns offsets to entries as far as lengths are known. Returns those from memory that got theirs.
     fn advance(&mut self, plan: &[Planned]) -> Vec<Ready> {
         let mut ready = Vec::new();
         while let Some(planned) = plan.get(self.head) {
@@ -282,7 +282,7 @@ impl State {
         if let Some(buffer) = self.buffers_waiting.pop_front() {
             return Some(Task::Write(buffer));
         }
-        // Everything behind a streamed entry waits for it.
+        // Everything after a streamed entry waits for it.
         if let Some(index) = self.streamed.take() {
             return Some(Task::Streamed(index, self.slots[index].offset));
         }

@@ -1,4 +1,4 @@
-//! What is written, read back by our own reader; other readers follow in `tests/zip_peers.rs`.
+//! Archives that were written, read back by this library's reader; `tests/zip_peers.rs` reads them with other programs.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -25,7 +25,7 @@ pub(super) fn noise(length: usize, seed: u64) -> Vec<u8> {
     (0..length).map(|_| next()).collect()
 }
 
-/// Numbers as text: compresses to about a half.
+/// Numbers as text, which compress to about half.
 pub(super) fn text(length: usize) -> Vec<u8> {
     let mut text = Vec::new();
     let mut number = 1u64;
@@ -137,7 +137,7 @@ fn the_users_choice() {
             let name = entry.name();
             let expected = match name {
                 "carton.toml" | "MANIFEST" => continue,
-                // Nothing makes these smaller.
+                // Compression does not make these smaller.
                 _ if !name.ends_with(".json") && !name.ends_with(".toml") => Method::Stored,
                 _ => method,
             };
@@ -253,7 +253,7 @@ fn files_that_change_or_are_not_files() {
             std::fs::write(&path, contents).unwrap();
             let entries = vec![("model/file".to_owned(), Content::File(path.clone()))];
             let plan = plan::make(entries, tail(), Compression::Auto, 1).unwrap();
-            // Between the look at it and the reading of it.
+            // The size changes between planning and reading.
             File::options().write(true).open(&path).unwrap().set_len(new_length).unwrap();
             let result = worker::run(&plan, 2, &tempfile::tempfile().unwrap(), GO_ON);
             match result.map(|_| ()) {
@@ -264,7 +264,7 @@ fn files_that_change_or_are_not_files() {
             }
         }
     }
-    // While it is read: the progress callback makes it longer.
+    // The size changes during reading: the progress callback extends the file.
     std::fs::write(&path, noise(40 << 20, 6)).unwrap();
     let grow = |_| {
         File::options().append(true).open(&path).unwrap().write_all(b"more").unwrap();
@@ -306,7 +306,7 @@ fn progress_is_told_and_can_stop() {
     assert!(matches!(result, Err(ArchiveError::Interrupted)), "{result:?}");
     assert!(calls.into_inner() < 8);
 
-    // A panic in the callback reaches the caller, and no thread waits for ever.
+    // A panic in the callback reaches the caller, and no thread waits forever.
     let panic = |_| panic!("in the callback");
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         write_on(4, &mut tempfile::tempfile().unwrap(), entries, tail(), Compression::Auto, &panic).map(|_| ())
@@ -323,7 +323,7 @@ fn a_full_disk_is_an_error() {
 
 #[test]
 fn archives_larger_than_four_gigabytes() {
-    // A hole as input: 4 GiB and a bit of zeros, stored, then an entry beyond the reach of 32 bits.
+    // A sparse file as input: 4 GiB and a few more zeros, stored, then an entry at an offset beyond 32 bits.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("hole");
     let length = (4 << 30) + 10;
@@ -377,7 +377,7 @@ fn files_to_be_used_in_place_are_stored_and_aligned_whatever_their_size() {
         };
         let archive = open(written.clone());
         check(&archive);
-        // Copied to another archive, where they would come to lie elsewhere.
+        // Copied to another archive, where their offsets would differ.
         let copied = |name: &str| {
             let entry = archive.get(name).unwrap().clone();
             (name.to_owned(), Content::Entry(archive.clone(), entry))

@@ -1,4 +1,4 @@
-//! Does the work of writing: each thread takes tasks from the schedule until there are none.
+//! The writer's threads: each takes tasks from the schedule until there are none.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::compress::{Compressors, DEFLATE_LEVEL, ZSTD_LEVEL, compress_error};
-use super::copy::Copy;
+use super::copy::EntryCopy;
 use super::header::{Outcome, Placed, Shape};
 use super::plan::{self, Planned, Treatment};
 use super::schedule::{Buffer, Ready, Schedule, Task, largest_streamed, memory_needed};
@@ -15,10 +15,10 @@ use crate::archive::{ArchiveError, Method};
 use crate::digest::{Hasher, Sha256Digest};
 use crate::source::{FileSource, Source};
 
-/// How many bytes are read, hashed and written at once: they stay in a core's cache meanwhile.
+/// The number of bytes that are read, hashed and written at once: they stay in a core's cache meanwhile.
 const BUFFER_LENGTH: usize = 512 << 10;
 
-/// Writes all planned entries from the start of `output` on, and returns what became of them and where they end.
+/// Writes all planned entries from the start of `output` on. Returns their outcomes and the offset of their end.
 pub(super) fn run(
     plan: &[Planned],
     threads: usize,
@@ -45,7 +45,7 @@ pub(super) fn run(
     Ok(written)
 }
 
-/// Writes one entry whose bytes are in memory at `offset`, and returns what became of it and how long it is.
+/// Writes one entry whose bytes are in memory at `offset`. Returns its outcome and its length.
 pub(super) fn write_one(planned: &Planned, offset: u64, output: &File) -> Result<(Placed, u64), ArchiveError> {
     let bytes = match &planned.content {
         Content::Bytes(bytes) => bytes.as_slice(),
@@ -66,7 +66,7 @@ pub(super) fn write_one(planned: &Planned, offset: u64, output: &File) -> Result
     Ok((Placed { outcome, header_offset: offset }, length))
 }
 
-/// Hashes bytes and compresses them, if that makes them smaller. A link's digest is given: it is that of another file.
+/// Hashes bytes, and compresses them if that makes them smaller. A link's digest is given, because it is that of another file.
 fn compress(
     compressors: &mut Compressors,
     bytes: &[u8],
@@ -84,20 +84,20 @@ fn compress(
     Ok((outcome, compressed))
 }
 
-/// Counts what is done, and tells the caller now and then.
+/// Counts the finished work, and reports it to the caller from time to time.
 struct Reporter<'a> {
     progress: Progress<'a>,
     bytes_total: u64,
     files_total: u64,
     bytes_done: AtomicU64,
     files_done: AtomicU64,
-    /// The work that was done when the caller was told last.
+    /// The work that was finished at the last report.
     reported: AtomicU64,
 }
 
-/// How much work lies between two reports, in bytes.
+/// The work between two reports, in bytes.
 const REPORT_EVERY: u64 = 4 << 20;
-/// How many bytes of work a file is, beyond its own.
+/// The work that each file counts for in addition to its bytes, in bytes.
 const FILE_WORK: u64 = 16 << 10;
 
 impl Reporter<'_> {
@@ -106,7 +106,7 @@ impl Reporter<'_> {
         let files_done = self.files_done.fetch_add(files, Ordering::Relaxed) + files;
         let work = bytes_done.saturating_add(files_done * FILE_WORK);
         let reported = self.reported.load(Ordering::Relaxed);
-        // Whoever sets the new value reports; the others go on.
+        // The thread that sets the new value reports; the others continue.
         let due = work >= reported.saturating_add(REPORT_EVERY);
         if due && self.reported.compare_exchange(reported, work, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             return self.report();
@@ -134,11 +134,11 @@ struct Worker<'a> {
     reporter: &'a Reporter<'a>,
     output: &'a File,
     compressors: Compressors,
-    /// Empty until it is needed, then of [`BUFFER_LENGTH`].
+    /// Empty until first used, then [`BUFFER_LENGTH`] bytes.
     buffer: Vec<u8>,
 }
 
-/// Stops the other threads when this one panics, for instance in the caller's progress callback: they would wait for it.
+/// Stops the other threads if this one panics, for instance in the caller's progress callback. They would otherwise wait for it.
 struct StopOnPanic<'a>(&'a Schedule<'a>);
 
 impl Drop for StopOnPanic<'_> {
@@ -190,7 +190,7 @@ impl<'a> Worker<'a> {
                 digest = Some(*linked);
                 target.as_bytes()
             }
-            // Only one without bytes; that it has none is checked.
+            // Only an entry without bytes gets here; reading it checks that it has none.
             Content::Entry(archive, entry) => {
                 read = archive.read(entry, planned.size)?;
                 &read
@@ -219,7 +219,7 @@ impl<'a> Worker<'a> {
         self.write_ready(self.schedule.compressed(index, outcome, data))
     }
 
-    /// Writes entries from memory at their places, those that follow each other at once.
+    /// Writes entries from memory at their offsets. Adjacent entries are written together.
     fn write_ready(&mut self, ready: Vec<Ready>) -> Result<(), ArchiveError> {
         let mut pending: Vec<u8> = Vec::new();
         let mut pending_offset = 0;
@@ -249,7 +249,7 @@ impl<'a> Worker<'a> {
             (&planned.content, planned.treatment)
         {
             let shape = planned.shape(offset, method, length);
-            let copy = Copy::new(archive, entry)?;
+            let copy = EntryCopy::new(archive, entry)?;
             return self.copied(index, offset, shape, copy);
         }
         let shape = planned.shape(offset, Method::Stored, planned.size);
@@ -257,7 +257,7 @@ impl<'a> Worker<'a> {
         let (crc32, digest) = self.read(planned, |worker, length| {
             let start = position;
             position += length as u64;
-            // Only whole buffers: what is handed over is written as a whole, and the end is done at once.
+            // Only whole buffers are handed over, because a buffer is written as a whole; the rest is written at once.
             if length < BUFFER_LENGTH {
                 return worker.write(&worker.buffer[..length], start);
             }
@@ -282,8 +282,8 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Copies the data of another archive's entry behind the header at `offset`.
-    fn copied(&mut self, index: usize, offset: u64, shape: Shape, mut copy: Copy) -> Result<(), ArchiveError> {
+    /// Copies the data of another archive's entry after the header at `offset`.
+    fn copied(&mut self, index: usize, offset: u64, shape: Shape, mut copy: EntryCopy) -> Result<(), ArchiveError> {
         let planned = &self.plan[index];
         let mut position = offset + shape.length;
         self.buffer.resize(BUFFER_LENGTH, 0);
@@ -328,7 +328,7 @@ impl<'a> Worker<'a> {
         self.write_ready(self.schedule.streamed(index, outcome))
     }
 
-    /// Reads and hashes an entry, and hands each piece to `consume` in `self.buffer`: its first so many bytes.
+    /// Reads and hashes an entry. Passes each piece to `consume`, as the first `length` bytes of `self.buffer`.
     fn read(
         &mut self,
         planned: &Planned,
@@ -367,7 +367,7 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// Compresses what is written to it.
+/// Compresses the bytes that are written to it.
 enum Encoder<'a> {
     Deflate(flate2::write::DeflateEncoder<Sink<'a>>),
     Zstd(zstd::stream::write::Encoder<'static, Sink<'a>>),
@@ -390,7 +390,7 @@ impl<'a> Encoder<'a> {
         })
     }
 
-    /// Ends the compressed data and returns how long it is.
+    /// Ends the compressed data and returns its length.
     fn finish(self) -> io::Result<u64> {
         let mut sink = match self {
             Encoder::Deflate(encoder) => encoder.finish()?,
@@ -420,7 +420,7 @@ impl Write for Encoder<'_> {
 struct Sink<'a> {
     output: &'a File,
     offset: u64,
-    /// How many bytes were taken, written or not.
+    /// The number of bytes accepted so far, including those still in the buffer.
     written: u64,
     buffer: Vec<u8>,
 }
