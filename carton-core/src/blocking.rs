@@ -1,4 +1,4 @@
-//! Blocking work behind an async function.
+//! Runs blocking work for async functions, and async operations for blocking callers.
 
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
@@ -8,10 +8,10 @@ use crate::cancel_token::CancelToken;
 use crate::context::Context;
 use crate::progress::ProgressCallback;
 
-/// The future of an operation: what `.await` makes of [`Load`](crate::Load) and its like.
+/// The future of an operation: `.await` turns [`Load`](crate::Load) and the other operations into it.
 pub type Awaited<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
-/// Runs an operation to its end, in a program that has no async runtime.
+/// Runs an operation to its end, in a program without an async runtime.
 ///
 /// ```no_run
 /// use carton_core::{Carton, block_on};
@@ -21,17 +21,17 @@ pub type Awaited<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send +
 /// # Ok::<(), carton_core::Error>(())
 /// ```
 ///
-/// In a program on tokio, operations are awaited instead. Calling this there panics, as each call that blocks a thread of tokio does.
+/// In a program on tokio, await the operations instead. There this function panics, like every call that blocks a thread of tokio.
 ///
 /// # Errors
-/// Those of the operation; [`Error::Internal`] when the operating system gives no threads.
+/// Those of the operation; [`Error::Internal`] if the operating system cannot start threads.
 pub fn block_on<T, E: From<Error>>(operation: impl IntoFuture<Output = Result<T, E>>) -> Result<T, E> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Error::Internal(format!("cannot start threads: {error}")))?;
     runtime.block_on(operation.into_future())
 }
 
-/// Runs blocking work on the threads that tokio keeps for it. The work reports to `progress`. Dropping the future cancels it.
+/// Runs blocking work on tokio's threads for such work. The work reports to `progress`. Dropping the future cancels the work.
 pub(crate) async fn run_blocking<T: Send + 'static>(
     progress: Option<&ProgressCallback>,
     work: impl FnOnce(Context) -> Result<T, Error> + Send + 'static,
@@ -47,7 +47,7 @@ pub(crate) async fn run_blocking<T: Send + 'static>(
     let context = Context::new(CancelToken::default(), progress.cloned());
     let mut guard = CancelOnDrop(Some(context.cancel_token().clone()));
     let result = tokio::task::spawn_blocking(move || work(context)).await;
-    // The work is done. What it returned may fetch later under the same activity, which must not be stopped for that reason.
+    // The work is done. Its result may fetch later under the same activity, so dropping the guard must no longer stop it.
     guard.0 = None;
     result.map_err(|error| Error::Internal(error.to_string()))?
 }

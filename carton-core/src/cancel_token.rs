@@ -7,7 +7,7 @@ use crate::network::Activity;
 
 /// Cancels work that blocks a thread. Clones share one state: a caller keeps one clone and passes another to the work.
 ///
-/// Work that waits for a server or for another process notices within about a tenth of a second, and ends with an error of kind
+/// Work that waits for a server or another process notices within about a tenth of a second, and ends with an error of kind
 /// [`ErrorKind::Interrupted`](crate::ErrorKind::Interrupted). A token stays cancelled.
 ///
 /// ```
@@ -22,7 +22,7 @@ pub struct CancelToken {
 }
 
 impl CancelToken {
-    /// Asks the work to end at its next look at this token.
+    /// Asks the work to end when it next checks this token.
     pub fn cancel(&self) {
         self.activity.stop();
     }
@@ -33,7 +33,7 @@ impl CancelToken {
         self.activity.is_stopped()
     }
 
-    /// `Break` once it is cancelled: what callbacks of work that can be ended return.
+    /// `Break` once the token is cancelled: the value that progress callbacks of cancellable work return.
     pub fn control(&self) -> ControlFlow<()> {
         self.activity.control()
     }

@@ -1,4 +1,4 @@
-//! What lies behind an error, in words.
+//! Formats an error chain as text.
 
 use std::error::Error;
 
@@ -8,7 +8,7 @@ pub(crate) fn in_one_line(error: &dyn Error) -> String {
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
-/// A message of the TOML or JSON reader with the kind of what was found, but not its value: that may be a secret.
+/// A message of the TOML or JSON reader that names the type of the offending value, but not the value, which may be a secret.
 pub(crate) fn without_value(message: &str) -> String {
     let found = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "));
     match found.and_then(|found| found.rsplit_once(", expected ")) {

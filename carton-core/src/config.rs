@@ -1,35 +1,35 @@
-//! Where Carton keeps things and what it may do: `~/.carton/config.toml`, overridden by the environment.
+//! The folders, sources and permissions of Carton: `~/.carton/config.toml`, overridden by the environment.
 //!
 //! | key | environment | default | |
 //! | --- | --- | --- | --- |
 //! | `runner_dir` | `CARTON_RUNNER_DIR` | `~/.carton/runners` | installed runners |
-//! | `runner_data_dir` | `CARTON_RUNNER_DATA_DIR` | `~/.carton/runner_data` | what runners keep for themselves |
+//! | `runner_data_dir` | `CARTON_RUNNER_DATA_DIR` | `~/.carton/runner_data` | the runners' own data |
 //! | `cache_dir` | `CARTON_CACHE_DIR` | `~/.carton/cache` | verified model files |
-//! | `runner_index` | `CARTON_RUNNER_INDEX` | none | where runners are installed from: a URL or a file |
+//! | `runner_index` | `CARTON_RUNNER_INDEX` | none | the index from which runners are installed: a URL or a file |
 //! | `auto_install` | | `false` | whether loading a carton may install the runner it needs from that index |
-//! | `offline` | `CARTON_OFFLINE` | `false` | whether Carton must not use the network; it does not bind models |
+//! | `offline` | `CARTON_OFFLINE` | `false` | whether Carton must not use the network; models are not restricted |
 //! | `allow_file_links` | | `false` | whether the links of a local carton may lead to files of this machine |
 //! | `allow_private_links` | | `false` | whether the links of a carton from a server may lead to private addresses |
 //! | `network.idle_timeout` | | 30 | seconds in which a server has to answer, and to send each further 1 KiB |
-//! | `network.max_retries` | | 5 | how often a request that failed is sent again |
+//! | `network.max_retries` | | 5 | how many times a failed request is retried |
 //! | `network.n_ranges` | | 4 | how many parts of a file are fetched at once, 1 to 64 |
-//! | `netrc` | `NETRC` | `~/.netrc` | logins by host; `false` in the file for none |
+//! | `netrc` | `NETRC` | `~/.netrc` | logins by host; `false` in the file disables it |
 //! | `[[credentials]]` | `CARTON_TOKEN_<host>` | none | bearer tokens by host, see below |
 //!
-//! `CARTON_CONFIG_PATH` names another file than `~/.carton/config.toml`. Relative paths in the file start at its folder, those in
-//! the environment at the working folder. `~` and `~/…` stand for the home directory in both; `~name`, the home of another user, is
-//! refused. Keys that are not known are ignored, because a later version may know them, and warned about, because most are mistakes.
+//! `CARTON_CONFIG_PATH` names another file than `~/.carton/config.toml`. Relative paths in the file are relative to its folder, those in
+//! the environment to the working folder. `~` and `~/…` stand for the home directory in both; `~name`, the home of another user, is
+//! refused. Unknown keys are ignored, because a later version may know them, and logged as warnings, because most are mistakes.
 //! `CARTON_OFFLINE` is `1`, `true`, `yes` or `on`, or one of `0`, `false`, `no` and `off`.
 //!
 //! ```toml
 //! [[credentials]]
 //! host = "models.example.com"     # on every port; or "models.example.com:8443"
 //! token_env = "EXAMPLE_TOKEN"     # or token = "…"
-//! # allow_http = true             # without it, the token is sent over https, and over http to this machine only
+//! # allow_http = true             # without it, the token is sent over https, and over http only to this machine
 //! ```
 //!
-//! The order in which credentials are looked for is in [`Credentials`]'s fields; what is wrong with the file is told without its
-//! values, for one of them may be a token.
+//! [`Credentials`] documents the order in which credentials are searched. Errors about the file do not show its values, because one of
+//! them may be a token.
 
 mod environment;
 mod file;
@@ -49,7 +49,7 @@ use crate::unknown_keys::UnknownKey;
 
 use file::{Netrc, RawConfig};
 
-/// Directories, sources and permissions that loading and running use.
+/// Folders, sources and permissions for loading and running models.
 ///
 /// Its `Debug` form shows no secrets. Build it from [`load`](Self::load) or [`in_folder`](Self::in_folder).
 #[derive(Clone, PartialEq, Eq)]
@@ -57,33 +57,33 @@ use file::{Netrc, RawConfig};
 pub struct Config {
     /// Installed runners, one folder each.
     pub runner_dir: PathBuf,
-    /// What runners keep for themselves: environments, libraries.
+    /// The runners' own data: environments, libraries.
     pub runner_data_dir: PathBuf,
-    /// Verified model files and the record of what was verified.
+    /// Verified model files, and the records of their verification.
     pub cache_dir: PathBuf,
-    /// Where runners are installed from: a URL or a file.
+    /// The index from which runners are installed: a URL or a file.
     pub runner_index: Option<String>,
     /// Whether loading a carton may install the runner it needs.
     pub auto_install: bool,
-    /// Whether Carton must not use the network. It does not bind models, which run in processes of their own.
+    /// Whether Carton must not use the network. Models are not restricted: they run in their own processes.
     pub offline: bool,
     /// Whether the links of a local carton may lead to files of this machine.
     pub allow_file_links: bool,
     /// Whether the links of a carton from a server may lead to private addresses: to this machine, or into its network.
     pub allow_private_links: bool,
-    /// How long a server may take, if not as long as usual.
+    /// How long a server may take; `None` for the default.
     pub idle_timeout: Option<Duration>,
-    /// How often a request is sent again, if not as often as usual.
+    /// How many times a request is retried; `None` for the default.
     pub max_retries: Option<u32>,
-    /// How many parts of a file are fetched at once, if not as many as usual.
+    /// How many parts of a file are fetched at once; `None` for the default.
     pub n_ranges: Option<usize>,
-    /// Who we are to servers.
+    /// The credentials for servers.
     pub credentials: Credentials,
 }
 
 impl fmt::Debug for Config {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A URL may hold a password, or a signature in its query.
+        // The URL may hold a password, or a signature in its query.
         let index = self.runner_index.as_deref().map(shown);
         formatter
             .debug_struct("Config")
@@ -107,23 +107,23 @@ impl fmt::Debug for Config {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// The file is there and cannot be read, or was asked for and is not there.
+    /// The file cannot be read. A missing file is an error only if the caller or the environment named it.
     #[error("cannot read the configuration `{}`", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// The file is not TOML, or a key has another type than expected.
+    /// The file is not TOML, or a value has the wrong type or is not allowed.
     #[error("the configuration `{}` is not valid", path.display())]
     Parse {
         /// The file.
         path: PathBuf,
-        /// Where and why.
+        /// The position and the reason.
         source: InvalidToml,
     },
-    /// A variable has a value that makes no sense.
+    /// An environment variable has an invalid value.
     #[error("expected `1` or `0` as {variable}, found `{found}`")]
     Variable {
         /// The variable.
@@ -131,20 +131,20 @@ pub enum ConfigError {
         /// Its value.
         found: String,
     },
-    /// A path begins with `~`, and that cannot be replaced by a home directory.
+    /// A path begins with `~`, which cannot be replaced by a home directory.
     #[error("cannot use the path `{found}` as {key}: {reason}")]
     Home {
         /// The key or the variable.
         key: &'static str,
-        /// How the path begins.
+        /// The first component of the path.
         found: String,
-        /// Why not.
+        /// The reason.
         reason: &'static str,
     },
-    /// There is no home directory to put the defaults in.
+    /// There is no home directory for the default folders.
     #[error("no home directory: set HOME, or name `{key}` in the environment as {variable}")]
     NoHome {
-        /// The key that has no value.
+        /// The key without a value.
         key: &'static str,
         /// The variable that would set it.
         variable: &'static str,
@@ -152,17 +152,17 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// Reads `path`, or the file that `CARTON_CONFIG_PATH` names, or `~/.carton/config.toml` if it exists; the
-    /// environment wins over the file. Keys of the file that are not known are logged as warnings.
+    /// Reads `path`, or the file that `CARTON_CONFIG_PATH` names, or `~/.carton/config.toml` if it exists. The environment takes
+    /// precedence over the file. Unknown keys of the file are logged as warnings.
     ///
     /// # Errors
-    /// A file that was asked for and cannot be read, or is not valid; a variable that makes no sense; no home directory for a
-    /// default.
+    /// A named file cannot be read, or a file is invalid; a variable has an invalid value; a default needs a home directory and there is
+    /// none.
     pub fn load(path: Option<&Path>) -> Result<Self, ConfigError> {
         Self::load_reporting(path, &mut |path, key| tracing::warn!("configuration `{}`, {key}", path.display()))
     }
 
-    /// As [`load`](Self::load), and tells `unknown` the file and each of its keys that is not known, instead of logging them.
+    /// As [`load`](Self::load), but calls `unknown` with the file and each of its unknown keys instead of logging them.
     ///
     /// # Errors
     /// As [`load`](Self::load).
@@ -173,7 +173,7 @@ impl Config {
         Self::from_environment(path, environment::variables(), unknown)
     }
 
-    /// Everything in one folder, no permissions, and nothing from a file or the environment.
+    /// A configuration with all folders inside `folder` and without permissions. Reads neither a file nor the environment.
     #[must_use]
     pub fn in_folder(folder: &Path) -> Self {
         Self {
@@ -206,7 +206,7 @@ impl Config {
         }
     }
 
-    /// Access to the network as this configuration allows it. Nothing is connected yet.
+    /// Access to the network as this configuration allows it. Opens no connection yet.
     #[must_use]
     pub(crate) fn network(&self) -> Network {
         Network::new(self.network_options())

@@ -1,4 +1,4 @@
-//! The context of an operation: whether it is still wanted, and who is told how far it has come.
+//! The context of an operation: its cancel token, and the callback for its progress.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::contents;
 use crate::network::Activity;
 use crate::progress::{ProgressCallback, ProgressEvent, Stage};
 
-/// What work on other threads is given by the operation that it belongs to. Clones share it.
+/// The context that an operation passes to its work on other threads. Clones share one state.
 #[derive(Clone, Default)]
 pub(crate) struct Context {
     cancel_token: CancelToken,
@@ -31,12 +31,12 @@ impl Context {
         self.cancel_token.control()
     }
 
-    /// The activity under which the work waits for servers and for other processes.
+    /// The activity under which the work waits for servers and other processes.
     pub(crate) fn activity(&self) -> &Arc<Activity> {
         self.cancel_token.activity()
     }
 
-    /// Who is told of progress.
+    /// The callback for progress, if there is one.
     pub(crate) fn progress(&self) -> Option<&ProgressCallback> {
         self.progress.as_ref()
     }
@@ -48,7 +48,7 @@ impl Context {
         }
     }
 
-    /// For work on a carton's contents: reports its progress, as `stage` where nothing has to be fetched.
+    /// The progress callback for work on a carton's contents. It reports `stage`, or fetching while files are fetched.
     pub(crate) fn on_contents(&self, stage: Stage) -> impl Fn(contents::Progress) -> ControlFlow<()> + Sync {
         move |done| {
             self.report(&ProgressEvent::of_contents(stage.clone(), done));
@@ -56,7 +56,7 @@ impl Context {
         }
     }
 
-    /// For work that counts bytes: reports how many of how many are done.
+    /// The progress callback for work that counts bytes: it takes the number of bytes done and their total.
     pub(crate) fn on_bytes(&self, stage: Stage) -> impl Fn(u64, u64) -> ControlFlow<()> + Sync {
         move |done, total| {
             self.report(&ProgressEvent::bytes(stage.clone(), done, total));

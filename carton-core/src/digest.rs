@@ -1,6 +1,6 @@
 //! SHA-256 digests: the identity of every file in a carton (spec/carton-format.md, "MANIFEST").
 //!
-//! Pure: bytes in, digests out. The hashing itself is the `sha2` crate's.
+//! Pure: bytes in, digests out. The crate `sha2` does the hashing.
 
 use std::fmt;
 use std::io;
@@ -10,8 +10,8 @@ use sha2::{Digest, Sha256};
 
 /// A SHA-256 digest.
 ///
-/// Its text form is 64 lower-case hexadecimal digits, and parsing accepts nothing else: two spellings of one digest
-/// would be two different MANIFESTs, and so two different cartons.
+/// The text form is 64 lower-case hexadecimal digits, and parsing accepts nothing else: two spellings of one digest would make two
+/// different MANIFESTs, and so two different cartons.
 ///
 /// ```
 /// use carton_core::Sha256Digest;
@@ -37,9 +37,9 @@ pub enum DigestError {
     /// A character is not one of `0-9a-f`.
     #[error("a SHA-256 is written in lower-case hexadecimal digits, found `{}` at position {position}", found.escape_debug())]
     Character {
-        /// What is there.
+        /// The character.
         found: char,
-        /// Which byte of the text.
+        /// Its byte position in the text.
         position: usize,
     },
 }
@@ -66,20 +66,20 @@ impl Sha256Digest {
     /// Anything but 64 lower-case hexadecimal digits.
     pub fn from_hex(text: &[u8]) -> Result<Self, DigestError> {
         let digits: &[u8; 64] = text.try_into().map_err(|_| DigestError::Length { found: text.len() })?;
-        // No branches, so that it becomes vector instructions: a MANIFEST may have a hundred thousand of these.
+        // Without branches, so that it compiles to vector instructions: a MANIFEST may have a hundred thousand digests.
         let values = digits.map(|digit| {
             let (decimal, letter) = (digit.wrapping_sub(b'0'), digit.wrapping_sub(b'a'));
             if decimal < 10 { decimal } else { letter.wrapping_add(10) | if letter < 6 { 0 } else { 0x80 } }
         });
         if values.iter().fold(0, |all, value| all | value) & 0x80 != 0 {
             let position = values.iter().position(|value| value & 0x80 != 0).unwrap_or(0);
-            // Only the first byte of a longer character is shown; what matters is that it is no digit.
+            // Of a longer character, only the first byte is shown: enough to see that it is not a digit.
             return Err(DigestError::Character { found: char::from(digits[position]), position });
         }
         Ok(Self(std::array::from_fn(|index| values[2 * index] << 4 | values[2 * index + 1])))
     }
 
-    /// The text form as ASCII bytes, with no allocation.
+    /// The text form as ASCII bytes, without an allocation.
     pub fn to_hex(&self) -> [u8; 64] {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut text = [0; 64];
@@ -140,7 +140,7 @@ impl<'de> serde::Deserialize<'de> for Sha256Digest {
 pub struct Hasher(Sha256);
 
 impl Hasher {
-    /// A hasher that has seen nothing.
+    /// A hasher without any input.
     pub fn new() -> Self {
         Self::default()
     }
@@ -174,7 +174,7 @@ impl io::Write for Hasher {
     }
 }
 
-/// Hands all bytes of a reader to `each`, in order, and hashes them. `read_error` says what it means that reading failed.
+/// Passes all bytes of a reader to `each`, in order, and returns their digest. `read_error` converts the error of a failed read.
 pub(crate) fn hash_all<E>(
     reader: &mut dyn io::Read,
     read_error: impl Fn(io::Error) -> E,

@@ -1,22 +1,22 @@
-//! What is wrong with a TOML file whose values must not be shown.
+//! The errors of TOML files whose values must not be shown.
 //!
-//! The TOML reader's own errors quote the line, and name the value that they do not expect. In a configuration that may be a token,
-//! in LINKS a URL with a password or a signature.
+//! The TOML reader's own errors quote the line, and name the unexpected value. In a configuration, that may be a token; in LINKS, a URL
+//! with a password or a signature.
 
 use crate::causes::without_value;
 
-/// Where a TOML file is wrong, and how, without its values.
+/// Where a TOML file is invalid, and why, without its values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {reason}")]
 pub struct InvalidToml {
     /// The line, counted from 1.
     pub line: usize,
-    /// What is wrong there.
+    /// The reason.
     pub reason: String,
 }
 
 impl InvalidToml {
-    /// What `error` says about `text`.
+    /// Converts the reader's `error` about `text`.
     pub(crate) fn new(text: &str, error: &toml::de::Error) -> InvalidToml {
         let position = error.span().map_or(0, |span| span.start);
         if unquoted_word(text, error).is_some() {
@@ -25,7 +25,7 @@ impl InvalidToml {
         InvalidToml::at(text, position, without_value(error.message()))
     }
 
-    /// Something wrong at a byte of `text`.
+    /// An error at a byte of `text`.
     pub(crate) fn at(text: &str, position: usize, reason: impl Into<String>) -> InvalidToml {
         InvalidToml { line: line_at(text, position), reason: reason.into() }
     }
@@ -36,17 +36,17 @@ pub(crate) fn line_at(text: &str, position: usize) -> usize {
     text.bytes().take(position).filter(|byte| *byte == b'\n').count() + 1
 }
 
-/// The text that should be in quotes, and its line, if that is what is wrong: `dtype = int64`.
+/// The text that lacks quotes, and its line, if that is the mistake: `dtype = int64`.
 ///
-/// The TOML reader takes a word that begins as `inf`, `nan`, `true` or `false` do for a misspelled one of these, and says so. A version
-/// requirement such as `>=1.2` is no word for it at all.
+/// The TOML reader takes a word with the first letters of `inf`, `nan`, `true` or `false` for a misspelling of it, and reports that. It
+/// does not take a version requirement such as `>=1.2` for a word at all.
 pub(crate) fn unquoted_word<'text>(text: &'text str, error: &toml::de::Error) -> Option<(usize, &'text str)> {
     let span = error.span()?;
     let line = line_at(text, span.start);
     let word = text.get(span.clone()).unwrap_or_default();
     let message = error.message();
     let is_taken_for_another = message.starts_with("invalid float") || message.starts_with("invalid boolean");
-    // What is left of `True` needs no quotes.
+    // A misspelled keyword such as `True` needs no quotes.
     let is_keyword = ["true", "false", "inf", "nan"].iter().any(|keyword| word.eq_ignore_ascii_case(keyword));
     if message.starts_with("string values must be quoted") && !word.is_empty()
         || is_taken_for_another && !is_keyword && word.starts_with(char::is_alphabetic)
@@ -56,7 +56,8 @@ pub(crate) fn unquoted_word<'text>(text: &'text str, error: &toml::de::Error) ->
     let line_start = text.get(..span.start)?.rfind('\n').map_or(0, |end| end + 1);
     let content = text.get(line_start..)?.lines().next()?;
     let (key, value) = content.split_once('=')?;
-    // Elsewhere in the line, or in the middle of a longer text, the reader means something else. It has passed the `>` of `>=1.2`.
+    // At another position of the line, or in the middle of a longer text, the reader reports a different mistake. Of `>=1.2`, it has
+    // already passed the `>`.
     let value_start = line_start + key.len() + 1 + (value.len() - value.trim_start().len());
     if span.start > value_start + 1 {
         return None;

@@ -1,7 +1,7 @@
-//! LINKS: where files that a carton lists but does not hold can be fetched (spec/carton-format.md, "LINKS"), and how large
-//! they are (spec/carton-format-extensions.md, "Sizes of linked files").
+//! LINKS: the URLs at which files can be fetched that a carton lists but does not contain (spec/carton-format.md, "LINKS"), and the sizes
+//! of these files (spec/carton-format-extensions.md, "Sizes of linked files").
 //!
-//! Pure: bytes in, URLs out. Nothing here reaches a network.
+//! Pure: bytes in, URLs out. Nothing here uses the network.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,12 +29,12 @@ pub(crate) const NAME: &str = "LINKS";
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Links {
     urls: BTreeMap<Sha256Digest, Vec<String>>,
-    /// Of files that have URLs.
+    /// Only of files that have URLs.
     sizes: BTreeMap<Sha256Digest, u64>,
 }
 
 impl fmt::Debug for Links {
-    /// Without what may be secret in a URL.
+    /// Leaves out the parts of a URL that may be secret.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = |(digest, urls): (&Sha256Digest, &Vec<String>)| {
             (digest.to_string(), urls.iter().map(|url| shown(url)).collect::<Vec<_>>())
@@ -47,19 +47,19 @@ impl fmt::Debug for Links {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LinksError {
-    /// It is larger than [`Links::MAX_LENGTH`].
+    /// The file is larger than [`Links::MAX_LENGTH`].
     #[error("LINKS is too large: at most {} bytes, found {found}", Links::MAX_LENGTH)]
     TooLong {
-        /// Its length.
+        /// Its length in bytes.
         found: usize,
     },
-    /// It is not UTF-8.
+    /// The file is not UTF-8.
     #[error("LINKS is not UTF-8")]
     NotUtf8(#[source] std::str::Utf8Error),
-    /// It is not TOML of the expected form.
+    /// The file is not TOML of the expected form.
     #[error("LINKS is malformed")]
     Toml(#[source] InvalidToml),
-    /// It has another version.
+    /// The file has an unsupported version.
     #[error("LINKS has version {found}, and only version 1 is supported")]
     Version {
         /// The version.
@@ -70,22 +70,22 @@ pub enum LinksError {
     Key {
         /// The key.
         key: String,
-        /// Why not.
+        /// Why it is not.
         #[source]
         source: DigestError,
     },
     /// A file has an empty list of URLs.
     #[error("LINKS: there is no URL for {digest}")]
     NoUrl {
-        /// The file.
+        /// The digest of the file.
         digest: Sha256Digest,
     },
-    /// A URL is not one that could be fetched.
+    /// A URL has an unsupported form.
     #[error("LINKS: `{}` is not an http, https or file URL (for {digest})", url.escape_debug())]
     Url {
-        /// The file.
+        /// The digest of the file.
         digest: Sha256Digest,
-        /// The URL, without what may be secret in it.
+        /// The URL, without the parts that may be secret.
         url: String,
     },
 }
@@ -107,7 +107,7 @@ impl Links {
     /// The largest LINKS file that is read, in bytes.
     pub const MAX_LENGTH: usize = 64 << 20;
 
-    /// Reads a LINKS file. Unknown fields are ignored, another version is refused.
+    /// Reads a LINKS file. Unknown fields are ignored; an unknown version is refused.
     ///
     /// # Errors
     /// [`LinksError`].
@@ -117,7 +117,7 @@ impl Links {
         }
         let text = std::str::from_utf8(bytes).map_err(LinksError::NotUtf8)?;
         let malformed = |error| LinksError::Toml(InvalidToml::new(text, &error));
-        // The version alone first: another version may have another form.
+        // Read the version alone first, because another version may have a different form.
         let RawVersion { version } = toml::from_str(text).map_err(malformed)?;
         if version != 1 {
             return Err(LinksError::Version { found: version });
@@ -142,16 +142,17 @@ impl Links {
         Ok(Self { urls, sizes: BTreeMap::new() })
     }
 
-    /// The same with the sizes of these files, in bytes. Files without URLs have none.
+    /// Adds the sizes of these files, in bytes. Sizes of files without URLs are ignored.
     #[must_use]
     pub fn with_sizes(mut self, sizes: impl IntoIterator<Item = (Sha256Digest, u64)>) -> Self {
-        // TOML has no larger integers, and no file is larger.
+        // Larger values are ignored: TOML cannot represent them, and no file is so large.
         let known = sizes.into_iter().filter(|(digest, size)| self.urls.contains_key(digest) && *size <= MAX_SIZE);
         self.sizes.extend(known);
         self
     }
 
-    /// These links and `others`. A file's own URLs come before those of `others`, each once; its own size is believed.
+    /// Merges these links with `others`. The URLs of a file in `self` come before those in `others`, without duplicates; its size in
+    /// `self` takes precedence.
     #[must_use]
     pub fn merged(mut self, others: &Self) -> Self {
         for (digest, list) in &others.urls {
@@ -168,17 +169,17 @@ impl Links {
         self
     }
 
-    /// Where the file with `digest` can be fetched, in the order to try; empty when nothing is known of it.
+    /// The URLs of the file with `digest`, in the order to try; empty if there are none.
     pub fn urls(&self, digest: &Sha256Digest) -> &[String] {
         self.urls.get(digest).map_or(&[], Vec::as_slice)
     }
 
-    /// How many bytes the file with `digest` has, where that is said.
+    /// The size in bytes of the file with `digest`, if stated.
     pub fn size(&self, digest: &Sha256Digest) -> Option<u64> {
         self.sizes.get(digest).copied()
     }
 
-    /// All files and their URLs, sorted by digest.
+    /// All linked files and their URLs, sorted by digest.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Sha256Digest, &[String])> {
         self.urls.iter().map(|(digest, urls)| (digest, urls.as_slice()))
     }
@@ -188,7 +189,7 @@ impl Links {
         self.urls.is_empty()
     }
 
-    /// The file's text: the same for the same links.
+    /// The text of the file. Equal links have equal texts.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut text = String::from("version = 1\n\n[urls]\n");
         for (digest, urls) in &self.urls {
@@ -216,9 +217,9 @@ fn by_digest<T>(table: BTreeMap<String, T>) -> Result<BTreeMap<Sha256Digest, T>,
     parsed.collect()
 }
 
-/// Whether `url` has a scheme that we know, something behind it, and no white space or control characters.
+/// Whether `url` has a supported scheme, something after it, and no whitespace or control characters.
 ///
-/// No more than that: whether it leads anywhere is seen when it is fetched.
+/// Checks no more than that: fetching shows whether the URL leads anywhere.
 pub(crate) fn is_url(url: &str) -> bool {
     let rest = ["https://", "http://", "file:///"].iter().find_map(|scheme| {
         url.get(..scheme.len()).filter(|start| start.eq_ignore_ascii_case(scheme)).map(|_| &url[scheme.len()..])
@@ -240,7 +241,7 @@ mod tests {
 
     const A: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
-    /// What parsing must give: the URLs of `A`, or a part of the error and its causes.
+    /// Checks the result of parsing: the URLs of `A`, or a part of the error and its causes.
     #[track_caller]
     fn check(text: &str, expected: Result<&[&str], &str>) {
         match (Links::parse(text.as_bytes()), expected) {
@@ -305,7 +306,7 @@ mod tests {
         assert_eq!(size(&format!("{A} = 12")), Some(12));
         assert_eq!(size(&format!("{A} = 0")), Some(0));
         assert_eq!(size(&format!("{A} = {}", i64::MAX)), Some(i64::MAX as u64));
-        // Nothing is said about files that cannot be fetched.
+        // Sizes of files that cannot be fetched are ignored.
         assert_eq!(size(&format!("{} = 12", A.replace('0', "1"))), None);
         check(&with(&format!("{A} = 12")), Ok(&["https://a"]));
         check(&with(&format!("{A} = -1")), Err("LINKS is malformed: "));

@@ -1,13 +1,13 @@
-//! MANIFEST: which files a carton has and what their SHA-256 is (spec/carton-format.md, "MANIFEST").
+//! MANIFEST: the files of a carton and their SHA-256 digests (spec/carton-format.md, "MANIFEST").
 //!
-//! Pure: bytes in, entries out. The hash of a carton is that of the MANIFEST's bytes as they are, so they are kept.
+//! Pure: bytes in, entries out. A carton's hash is that of the exact bytes of its MANIFEST, so the bytes are kept.
 
 use std::ops::Range;
 
 use crate::digest::{DigestError, Sha256Digest};
 use crate::name::{self, NameError, Overlap};
 
-/// The name of the file itself.
+/// The name of the MANIFEST file.
 pub(crate) const NAME: &str = "MANIFEST";
 
 /// The largest MANIFEST that is read, in bytes: a million files with names of 190 bytes.
@@ -35,7 +35,7 @@ pub struct Manifest {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Line {
-    /// Where the path is in the text.
+    /// The range of the path in the text.
     name: Range<u32>,
     digest: Sha256Digest,
 }
@@ -44,13 +44,13 @@ struct Line {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ManifestError {
-    /// It is larger than `MAX_LENGTH`.
+    /// The file is larger than `MAX_LENGTH`.
     #[error("MANIFEST is too large: at most {MAX_LENGTH} bytes, found {found}")]
     TooLong {
-        /// Its length.
+        /// Its length in bytes.
         found: usize,
     },
-    /// A line has no `=`, or there is an empty line.
+    /// A line has no `=`, or is empty.
     #[error("MANIFEST line {line}: expected `path=sha256`, found {}", excerpt(.found))]
     Line {
         /// The line's number, from 1.
@@ -65,7 +65,7 @@ pub enum ManifestError {
         line: usize,
         /// The path.
         found: Vec<u8>,
-        /// Why not.
+        /// The reason.
         #[source]
         source: NameError,
     },
@@ -74,16 +74,16 @@ pub enum ManifestError {
     Digest {
         /// The line's number, from 1.
         line: usize,
-        /// The path it belongs to.
+        /// The path of the line.
         path: String,
-        /// What is wrong with it.
+        /// Why it is malformed.
         #[source]
         source: DigestError,
     },
-    /// MANIFEST or LINKS is listed, which describe the carton and are no part of it.
+    /// MANIFEST or LINKS is listed. They describe the carton and are not part of it.
     #[error("MANIFEST lists `{path}`, which it must not")]
     Reserved {
-        /// Which of the two.
+        /// The one that is listed.
         path: String,
     },
     /// Two lines have the same path.
@@ -92,7 +92,7 @@ pub enum ManifestError {
         /// The path.
         path: String,
     },
-    /// A path with a back slash is another file's, or lies in a file, where a back slash is taken for a slash.
+    /// Where a back slash is taken for a slash, a path with one names the same file as another path, or lies in a file.
     #[error(
         "MANIFEST lists `{path}` and a file that is, or is in, the same one where a back slash is taken for a slash"
     )]
@@ -100,17 +100,17 @@ pub enum ManifestError {
         /// The path.
         path: String,
     },
-    /// A path lies in another one, which is a file and so cannot be a folder.
+    /// A path lies in another one that is a file, and so cannot be a folder.
     #[error("MANIFEST lists `{path}` and also `{file}`, which is a file")]
     InsideFile {
         /// The path.
         path: String,
-        /// The file it lies in.
+        /// The file in which it lies.
         file: String,
     },
 }
 
-/// Bytes as text for a message, cut to a readable length.
+/// Formats bytes as text for a message, cut to a readable length.
 fn excerpt(bytes: &[u8]) -> String {
     let shown = &bytes[..bytes.len().min(200)];
     let dots = if shown.len() < bytes.len() { "…" } else { "" };
@@ -120,22 +120,22 @@ fn excerpt(bytes: &[u8]) -> String {
 impl Manifest {
     /// Reads a MANIFEST.
     ///
-    /// Strict, because its hash stands for the whole carton: lines `path=sha256` split at the last `=`, ended by LF (the
-    /// last one may lack it), each path at most once. Lines need not be sorted: the hash is over the bytes as they are, and
-    /// nothing else depends on the order.
+    /// Parsing is strict, because the hash stands for the whole carton: lines `path=sha256` split at the last `=`, ended by LF (the last
+    /// one may lack it), each path at most once. The lines need not be sorted: the hash covers the bytes in their order, and nothing else
+    /// depends on the order.
     ///
     /// # Errors
-    /// [`ManifestError`] for the first line that is not one.
+    /// [`ManifestError`] for the first invalid line.
     pub fn parse(bytes: &[u8]) -> Result<Self, ManifestError> {
         if bytes.len() > MAX_LENGTH {
             return Err(ManifestError::TooLong { found: bytes.len() });
         }
         let text = std::str::from_utf8(bytes).map_err(|error| not_utf8(bytes, error.valid_up_to()))?;
-        // A line is seldom shorter than this.
+        // Lines are rarely shorter than this.
         let mut entries = Vec::with_capacity(text.len() / 80);
         let body = text.strip_suffix('\n').unwrap_or(text);
         let mut start = 0;
-        // An empty file has no line; `split` would give one.
+        // An empty file has no line; `split` would return one.
         for (index, line) in body.split('\n').enumerate().take(if text.is_empty() { 0 } else { usize::MAX }) {
             entries.push(parse_line(index + 1, line, start)?);
             start += line.len() + 1;
@@ -146,7 +146,7 @@ impl Manifest {
     /// The MANIFEST of the given files, in the form that is written: sorted by the bytes of the path, each line ended by LF.
     ///
     /// # Errors
-    /// As [`parse`](Self::parse): what could not be read is not written.
+    /// As [`parse`](Self::parse), because a MANIFEST that cannot be read must not be written.
     pub fn from_entries(entries: impl IntoIterator<Item = (String, Sha256Digest)>) -> Result<Self, ManifestError> {
         let mut entries: Vec<_> = entries.into_iter().collect();
         entries.sort_unstable();
@@ -161,7 +161,7 @@ impl Manifest {
     }
 
     fn check(text: Box<str>, mut entries: Vec<Line>) -> Result<Self, ManifestError> {
-        // Stable, because it takes linear time for the sorted lines that everybody writes.
+        // A stable sort, because it takes linear time for sorted lines, which are the usual case.
         entries.sort_by(|a, b| a.path(&text).cmp(b.path(&text)));
         let mut tree = name::Tree::default();
         for entry in &entries {
@@ -182,7 +182,7 @@ impl Manifest {
         Ok(Self { text, entries })
     }
 
-    /// The bytes it was read from or is written as.
+    /// The bytes from which it was read, or which are written.
     pub fn to_bytes(&self) -> &[u8] {
         self.text.as_bytes()
     }
@@ -203,12 +203,12 @@ impl Manifest {
         self.entries.iter().map(|entry| (entry.path(&self.text), entry.digest))
     }
 
-    /// How many files there are.
+    /// The number of files.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there is no file.
+    /// Whether there are no files.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -220,7 +220,7 @@ impl Line {
     }
 }
 
-/// How long a digest is in a line.
+/// The length of a digest in a line.
 const DIGEST_LENGTH: usize = 64;
 
 fn parse_line(line: usize, text: &str, start: usize) -> Result<Line, ManifestError> {
@@ -253,7 +253,7 @@ mod tests {
 
     const A: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
-    /// What parsing must give: the paths, sorted, or a part of the error and its causes.
+    /// Checks the result of parsing: the sorted paths, or a part of the error and its causes.
     #[track_caller]
     fn check(text: impl AsRef<[u8]>, expected: Result<&[&str], &str>) {
         let found = Manifest::parse(text.as_ref());

@@ -1,22 +1,22 @@
-//! What a path inside a carton may look like (spec/carton-format.md, "Names").
+//! The rules for paths inside a carton (spec/carton-format.md, "Names").
 //!
-//! A name is used to make files when a carton is unpacked, as a key in MANIFEST, and in messages. It must mean the same in
-//! all three places and never reach outside the folder it is unpacked to. MANIFEST's names obey the same rules.
+//! A name becomes a file when a carton is unpacked, a key in MANIFEST, and a part of messages. It must mean the same in all three, and
+//! must never lead out of the folder into which it is unpacked. The names in MANIFEST obey the same rules.
 
 /// Why a name is not allowed in a carton.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameError {
-    /// There is nothing in it.
+    /// The name is empty.
     #[error("it is empty")]
     Empty,
-    /// It is longer than `MAX_LENGTH`.
+    /// The name is longer than `MAX_LENGTH`.
     #[error("it is longer than {MAX_LENGTH} bytes")]
     TooLong,
-    /// It is not UTF-8.
+    /// The name is not UTF-8.
     #[error("it is not UTF-8")]
     NotUtf8,
-    /// It begins with a slash.
+    /// The name begins with a slash.
     #[error("it is absolute")]
     Absolute,
     /// Two slashes follow each other, or one ends the name.
@@ -25,27 +25,27 @@ pub enum NameError {
     /// A component is `.` or `..`.
     #[error("a component is `.` or `..`")]
     DotComponent,
-    /// There is a back slash, which some systems take for a slash.
+    /// The name has a back slash, which some systems take for a slash.
     #[error("it has a back slash")]
     BackSlash,
-    /// There is a back slash, and where it is taken for a slash the name leaves its folder or is no name.
+    /// The name has a back slash, and where that is taken for a slash, the name leaves its folder or is not valid.
     #[error("it is another place where a back slash is taken for a slash")]
     BackSlashLeaves,
-    /// There is a NUL or a newline, which end the name elsewhere.
+    /// The name has a NUL or a line break, which end a name in other places.
     #[error("it has a NUL or a line break")]
     ControlCharacter,
-    /// A link's target would be outside the carton.
+    /// The target of a link is outside the carton.
     #[error("it leaves the carton")]
     Leaves,
 }
 
-/// The longest name, in bytes: what Linux takes for a path, with room for the folder it is unpacked to.
+/// The longest name, in bytes: Linux's limit for a path, minus room for the folder into which it is unpacked.
 pub(crate) const MAX_LENGTH: usize = 3072;
 
 /// Checks that `name` is a relative path of plain components separated by single slashes, and returns it as text.
 ///
 /// # Errors
-/// [`NameError`] for the first rule it breaks.
+/// [`NameError`] for the first broken rule.
 pub(crate) fn check(name: &[u8]) -> Result<&str, NameError> {
     if name.is_empty() {
         return Err(NameError::Empty);
@@ -76,10 +76,10 @@ pub(crate) fn check(name: &[u8]) -> Result<&str, NameError> {
     Ok(text)
 }
 
-/// As [`check`], and accepts the back slashes that other writers leave in names below a folder.
+/// As [`check`], but accepts the back slashes that other writers leave in names below a folder.
 ///
-/// Such a name must stay inside its folder even for a reader that takes a back slash for a slash: no part may be empty, `.` or `..`,
-/// or have a colon, which names a drive there.
+/// Such a name must stay inside its folder even for a reader that takes a back slash for a slash: no part may be empty, `.` or `..`, or
+/// contain a colon, which names a drive there.
 ///
 /// # Errors
 /// As [`check`], and [`NameError::BackSlashLeaves`].
@@ -88,7 +88,7 @@ pub(crate) fn check_read(name: &[u8]) -> Result<&str, NameError> {
         Err(NameError::BackSlash) => NameError::BackSlash,
         checked => return checked,
     };
-    // `check` looked at the length, and whether it is UTF-8.
+    // `check` has already checked the length, and that the name is UTF-8.
     let text = std::str::from_utf8(name).map_err(|_| NameError::NotUtf8)?;
     check(with_slashes(text).as_bytes()).map_err(|error| match error {
         NameError::EmptyComponent | NameError::DotComponent | NameError::Absolute => NameError::BackSlashLeaves,
@@ -103,13 +103,13 @@ pub(crate) fn check_read(name: &[u8]) -> Result<&str, NameError> {
     }
 }
 
-/// A name as systems read it that take a back slash for a slash.
+/// The name as read by systems that take a back slash for a slash.
 fn with_slashes(name: &str) -> String {
     name.replace('\\', "/")
 }
 
-/// A name with a back slash that stands for the same file as another name, or lies inside a file or has one in it, where back
-/// slashes are taken for slashes. `files` are the names of files, which exclude each other in no other way.
+/// Finds a name with a back slash that, where back slashes are taken for slashes, names the same file as another name, lies inside a
+/// file, or has a name inside it. `files` are the names of files, which must not exclude each other in any other way.
 pub(crate) fn back_slash_overlap<'a>(files: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let mut names: Vec<(String, &str)> = files.map(|name| (with_slashes(name), name)).collect();
     names.sort_unstable();
@@ -123,8 +123,8 @@ pub(crate) fn back_slash_overlap<'a>(files: impl Iterator<Item = &'a str>) -> Op
     names.iter().find(|(plain, name)| is_one_of_them(plain) && name.contains('\\')).map(|(_, name)| *name)
 }
 
-/// Whether nothing in `name` needs a closer look, with loops that compile to vector instructions: archives have a hundred
-/// thousand names.
+/// Whether `name` surely obeys the rules, so that it needs no closer check. The loops compile to vector instructions, because archives
+/// have a hundred thousand names.
 fn is_plain(name: &[u8]) -> bool {
     let odd_byte = name.iter().fold(false, |odd, byte| odd | (*byte < b' ') | (*byte == b'\\'));
     let odd_start = name
@@ -142,13 +142,13 @@ fn check_component(component: &[u8]) -> Result<(), NameError> {
     }
 }
 
-/// The name that a symbolic link at `link` pointing at `target` leads to, or why it may not.
+/// The name to which a symbolic link at `link` with this `target` leads.
 ///
-/// The target is relative to the link's folder and may go up with `..`, but never out of the carton, and never to its top.
-/// Only text is looked at: whether an entry of that name exists, or is another link, is for the caller to see.
+/// The target is relative to the link's folder and may go up with `..`, but never out of the carton, and never to its top folder. Only
+/// the text is checked: the caller checks whether an entry of that name exists, or is another link.
 ///
 /// # Errors
-/// [`NameError`] for a target that cannot be, or that leads out.
+/// [`NameError`] for a target that is invalid or leads out of the carton.
 pub(crate) fn resolve_link(link: &str, target: &[u8]) -> Result<String, NameError> {
     if target.is_empty() {
         return Err(NameError::Empty);
@@ -176,19 +176,19 @@ pub(crate) fn resolve_link(link: &str, target: &[u8]) -> Result<String, NameErro
     Ok(resolved)
 }
 
-/// Finds names that cannot exist beside each other in one folder tree. They are added in sorted order.
+/// Finds names that exclude each other in one folder tree. They must be added in sorted order.
 #[derive(Debug, Default)]
 pub(crate) struct Tree<'a> {
-    /// The names so far that the last one begins with, shortest first; whether each is a folder.
+    /// The names added so far that are prefixes of the last one, shortest first, each with whether it is a folder.
     prefixes: Vec<(&'a str, bool)>,
 }
 
-/// Why two names exclude each other.
+/// The reason why two names exclude each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Overlap<'a> {
-    /// They are the same.
+    /// They are equal.
     Duplicate,
-    /// One lies in the other, which is no folder.
+    /// One lies inside the other, which is not a folder.
     InsideFile(&'a str),
 }
 

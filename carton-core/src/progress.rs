@@ -1,14 +1,14 @@
-//! How far long work has come, as callers are told.
+//! The progress of long work, as it is reported to callers.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::contents;
 
-/// Told of progress, from any thread; it must not block.
+/// Called to report progress, from any thread; it must not block.
 pub type ProgressCallback = Arc<dyn Fn(&ProgressEvent) + Send + Sync>;
 
-/// What is being done.
+/// The kind of work in progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stage {
@@ -20,7 +20,7 @@ pub enum Stage {
     Verify,
     /// Writing verified files into the cache or a folder.
     Extract,
-    /// The runner loads the model; it says itself what it does.
+    /// The runner is loading the model; the text is the runner's own description of its work.
     Runner(String),
     /// Running the self-tests of a loaded model.
     SelfTests,
@@ -39,19 +39,19 @@ impl fmt::Display for Stage {
     }
 }
 
-/// One report of progress. A stage is over when as much is done as there is in all, and when another one begins.
+/// One report of progress. A stage ends when `done` reaches `total`, or when another stage begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProgressEvent {
-    /// What is being done.
+    /// The kind of work.
     pub stage: Stage,
-    /// Units done.
+    /// The number of units that are done.
     pub done: u64,
-    /// How many of them an earlier attempt had done, which was interrupted.
+    /// The number of those units that an earlier, interrupted attempt had done.
     pub kept: u64,
-    /// Units in all, where known.
+    /// The total number of units, if known.
     pub total: Option<u64>,
-    /// What is counted: `bytes`, unless the runner counts something else.
+    /// The unit: `bytes`, unless the runner counts something else.
     pub unit: &'static str,
 }
 
@@ -66,7 +66,7 @@ impl ProgressEvent {
         Self { stage: Stage::SelfTests, done: done as u64, kept: 0, total: Some(total as u64), unit }
     }
 
-    /// The progress of work on a carton's contents; `stage` is what is done when nothing has to be fetched.
+    /// The progress of work on a carton's contents; `stage` is reported unless files are being fetched.
     pub(crate) fn of_contents(stage: Stage, progress: contents::Progress) -> Self {
         let stage = match progress.work {
             contents::Work::Fetch => Stage::Fetch,

@@ -1,6 +1,6 @@
-//! Keys of a TOML file that mean nothing: mistakes in files that people write. What a key could have been is suggested.
+//! Finds unknown keys in TOML files that people write, which are usually mistakes, and suggests the keys that may have been meant.
 //!
-//! Cartons are read without this: there, a key that is not known may be a later version's.
+//! Cartons are read without this check: there, an unknown key may belong to a later version.
 
 use std::fmt;
 
@@ -12,17 +12,17 @@ use toml::de::{DeTable, DeValue};
 
 use crate::invalid_toml::line_at;
 
-/// A key that means nothing where it is.
+/// A key that has no meaning in its table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnknownKey {
     /// The line, counted from 1.
     pub line: usize,
-    /// The table that it is in, as in `self_test[0]`; empty at the top.
+    /// The table that contains it, as in `self_test[0]`; empty for the top level.
     pub table: String,
     /// The key.
     pub key: String,
-    /// The known key that is most like it, if one is like it.
+    /// The most similar known key, if one is similar enough.
     pub nearest: Option<&'static str>,
 }
 
@@ -39,40 +39,40 @@ impl fmt::Display for UnknownKey {
     }
 }
 
-/// The keys that a table may have, and the tables in it that are looked into.
+/// The keys that a table may have, and the nested tables that are searched too.
 pub(crate) struct Known {
     keys: Vec<&'static str>,
     tables: Vec<(&'static str, Known)>,
 }
 
 impl Known {
-    /// The fields of `T`, which is a struct that serde reads.
+    /// The keys of `T`, which must be a struct that serde reads.
     pub(crate) fn fields<'de, T: Deserialize<'de>>() -> Self {
         let mut keys: &'static [&'static str] = &[];
-        // The reader has nothing to read from: it only hears which fields are asked for.
+        // `Fields` provides no value: it only records the fields that `T` asks for.
         let _ = T::deserialize(Fields(&mut keys));
         Self { keys: keys.to_vec(), tables: Vec::new() }
     }
 
-    /// Without a key.
+    /// Removes a key.
     pub(crate) fn without(mut self, key: &str) -> Self {
         self.keys.retain(|known| *known != key);
         self
     }
 
-    /// With one more key.
+    /// Adds a key.
     pub(crate) fn key(mut self, key: &'static str) -> Self {
         self.keys.push(key);
         self
     }
 
-    /// With the keys of the table at `key`, or of each table in the list at `key`.
+    /// Adds the known keys of the table at `key`, or of each table in the list at `key`.
     pub(crate) fn table(mut self, key: &'static str, known: Self) -> Self {
         self.tables.push((key, known));
         self
     }
 
-    /// The keys of `text` that are not known, in the order of their lines. Text that is not TOML has none.
+    /// The unknown keys of `text`, in the order of their lines. None if the text is not TOML.
     pub(crate) fn unknown_in(&self, text: &str) -> Vec<UnknownKey> {
         let Ok(table) = DeTable::parse(text) else { return Vec::new() };
         let mut found = Vec::new();
@@ -109,7 +109,7 @@ impl Known {
     }
 
     fn nearest(&self, key: &str) -> Option<&'static str> {
-        // As alike as words have to be for the argument parser of the command. Comparing takes the product of the lengths.
+        // The similarity that the command's argument parser demands too. Comparing costs the product of the lengths.
         const ALIKE: f64 = 0.7;
         if key.len() > 100 {
             return None;
@@ -124,7 +124,7 @@ impl Known {
 
 type Report<'a> = dyn FnMut(&Spanned<std::borrow::Cow<'_, str>>, &str, Option<&'static str>) + 'a;
 
-/// Lines of positions that only grow, in one pass over the text.
+/// Converts ascending byte positions to lines, in one pass over the text.
 struct Lines<'text> {
     text: &'text str,
     position: usize,
@@ -140,7 +140,7 @@ impl Lines<'_> {
     }
 }
 
-/// Keys may be anything, and messages are for people.
+/// Shortens a key for a message, because a key may be arbitrarily long.
 fn shortened(key: &str) -> String {
     const LIMIT: usize = 60;
     let mut shown: String = key.chars().take(LIMIT).collect();
@@ -150,7 +150,7 @@ fn shortened(key: &str) -> String {
     shown
 }
 
-/// A source of nothing, that hears for which fields a struct asks.
+/// A deserializer without a value, which records the fields that a struct asks for.
 struct Fields<'fields>(&'fields mut &'static [&'static str]);
 
 impl<'de> Deserializer<'de> for Fields<'_> {

@@ -1,4 +1,4 @@
-//! What the environment says about the configuration.
+//! Reads the parts of the configuration that come from the environment.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -6,10 +6,10 @@ use std::ffi::OsString;
 use super::ConfigError;
 use crate::network::{Secret, TOKEN_PREFIX};
 
-/// The variables of this process.
+/// The environment variables of this process that are not empty.
 pub(super) fn variables() -> BTreeMap<OsString, OsString> {
     let mut variables: BTreeMap<_, _> = std::env::vars_os().filter(|(_, value)| !value.is_empty()).collect();
-    // A service often runs without HOME; its user still has one.
+    // A service often runs without HOME; its user has a home directory nevertheless.
     if let (false, Some(home)) = (variables.contains_key("HOME".as_ref() as &std::ffi::OsStr), std::env::home_dir()) {
         variables.insert("HOME".into(), home.into_os_string());
     }
@@ -31,7 +31,7 @@ pub(super) fn tokens(variables: &BTreeMap<OsString, OsString>) -> BTreeMap<Strin
     tokens
 }
 
-/// Whether a variable says yes or no.
+/// Parses a variable that switches something on or off. `None` if it is not set.
 pub(super) fn flag(variable: &'static str, value: Option<OsString>) -> Result<Option<bool>, ConfigError> {
     let Some(value) = value else { return Ok(None) };
     let text = value.to_string_lossy();

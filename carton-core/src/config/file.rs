@@ -10,13 +10,13 @@ use crate::invalid_toml::InvalidToml;
 use crate::network::{HostToken, Secret, Url};
 use crate::unknown_keys::{Known, UnknownKey};
 
-/// Seconds. A server cannot answer in less, and more is no limit.
+/// The accepted seconds. A server cannot answer faster than the minimum; above the maximum, the limit would be useless.
 const IDLE_TIMEOUT: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
 
-/// More would keep others from the same server.
+/// A larger number would keep other clients from the same server.
 const N_RANGES: std::ops::RangeInclusive<usize> = 1..=64;
 
-/// More would keep a user waiting for what does not come.
+/// A larger number would keep a user waiting for a request that cannot succeed.
 const MAX_RETRIES: u32 = 1000;
 
 #[derive(Default, Deserialize)]
@@ -42,7 +42,7 @@ pub(super) struct RawNetwork {
     pub(super) n_ranges: Option<usize>,
 }
 
-/// Whether, or where, there is a file of logins.
+/// Whether the netrc file is used, or its path.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "expected a path, or `false`")]
 pub(super) enum Netrc {
@@ -60,7 +60,7 @@ pub(super) struct RawCredential {
 }
 
 impl RawConfig {
-    /// Reads a file, and tells `unknown` the keys that mean nothing. Relative paths in it become paths from its folder.
+    /// Reads a file, and calls `unknown` with its unknown keys. Relative paths in the file are resolved against its folder.
     pub(super) fn read(
         path: &Path,
         home: Option<&Path>,
@@ -132,7 +132,7 @@ impl RawNetwork {
 }
 
 impl RawCredential {
-    /// Brings the host into the form that URLs have it in.
+    /// Checks the entry, and normalizes the host to the form that it has in URLs.
     fn check(&mut self) -> Result<(), &'static str> {
         match (&self.token, &self.token_env) {
             (Some(_), Some(_)) => return Err("`token` and `token_env` exclude each other"),

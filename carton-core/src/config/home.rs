@@ -1,14 +1,14 @@
-//! `~` at the beginning of a path, as shells read it.
+//! Expands `~` at the beginning of a path, as shells do.
 
 use std::path::{Path, PathBuf};
 
 use super::ConfigError;
 
-/// `path` with the home directory for a `~` that is all of its first component. `key` is what the path was given as.
+/// Replaces a first component of `~` by the home directory. `key` is the setting that has this path.
 ///
 /// # Errors
-/// There is no home directory; or it is the home of another user, `~name`, which only the system's user database knows: a folder of
-/// that name, made by mistake in the working folder, would surprise.
+/// There is no home directory; or the path begins with `~name`, the home of another user, which only the system's user database knows. It
+/// is refused, because silently creating a folder of that name in the working folder would be a surprise.
 pub(super) fn expanded(path: PathBuf, home: Option<&Path>, key: &'static str) -> Result<PathBuf, ConfigError> {
     let Some(first) = path.components().next().map(|first| first.as_os_str().to_os_string()) else { return Ok(path) };
     if !first.as_encoded_bytes().starts_with(b"~") {

@@ -145,7 +145,7 @@ fn a_tilde_is_the_home_directory() {
     let home = folder.path().to_str().unwrap();
     let config = load(None, &[("HOME", home), ("CARTON_CONFIG_PATH", "~/c.toml")]).unwrap();
     assert_eq!(config.cache_dir, folder.path().join("c"));
-    // Another home than one's own is not guessed, and without one there is nothing to put in.
+    // The home of another user is not guessed, and without a home directory `~` cannot be expanded.
     let refused = |file: Option<&str>, variables: &[(&str, &str)], expected: &str| {
         let error = load(file, variables).unwrap_err().to_string();
         assert!(error.starts_with(expected), "{error}");

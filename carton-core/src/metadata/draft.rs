@@ -1,4 +1,4 @@
-//! carton.toml on its way to being valid: public fields to fill in, and the rules that turn them into [`Metadata`].
+//! Drafts of carton.toml: public fields to fill in, and the rules that turn them into [`Metadata`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -15,7 +15,7 @@ use super::{
     options,
 };
 
-/// Metadata to be packed: nothing is required yet, and references may be files.
+/// Metadata to be packed: nothing is required yet, and references may name files.
 ///
 /// ```
 /// use carton_core::metadata::Draft;
@@ -32,23 +32,23 @@ use super::{
 pub struct Draft {
     /// The model's name.
     pub model_name: Option<String>,
-    /// One line, at most 100 characters.
+    /// A description of one line, at most 100 characters.
     pub short_description: Option<String>,
-    /// Markdown; its images may be `@misc/PATH`.
+    /// A description in Markdown; its images may be `@misc/PATH`.
     pub model_description: Option<String>,
-    /// An SPDX expression where one exists.
+    /// The license: an SPDX expression where one exists.
     pub license: Option<String>,
     /// Where the model's sources are.
     pub repository: Option<String>,
     /// The model's home page.
     pub homepage: Option<String>,
-    /// Target triples the model runs on; empty for all.
+    /// The target triples on which the model runs; empty for all.
     pub required_platforms: Vec<String>,
-    /// The inputs in order; `None` when they are not declared.
+    /// The inputs in order; `None` if they are not declared.
     pub inputs: Option<Vec<TensorSpec>>,
-    /// The outputs in order; declared when the inputs are.
+    /// The outputs in order; they must be declared if the inputs are.
     pub outputs: Option<Vec<TensorSpec>>,
-    /// Inputs with the outputs they should give.
+    /// Inputs, with the outputs that the model should return.
     pub self_tests: Vec<SelfTest<DraftReference>>,
     /// Inputs and outputs to show to people.
     pub examples: Vec<Example<DraftReference>>,
@@ -56,24 +56,23 @@ pub struct Draft {
     pub runner_name: Option<String>,
     /// The framework versions that run the model.
     pub required_framework_version: Option<VersionReq>,
-    /// The version of the layout of the `model` folder; 1 when not given.
+    /// The version of the layout of the `model` folder; 1 if not given.
     pub runner_compat_version: Option<u64>,
     /// Options for the runner.
     pub opts: Options,
 }
 
 impl Draft {
-    /// Reads a carton.toml that may be unfinished: `spec_version` and `[runner]` may be missing, references may be files.
+    /// Reads a carton.toml that may be unfinished: `spec_version` and `[runner]` may be missing, and references may name files.
     ///
     /// # Errors
-    /// As [`Metadata::parse`], but for what may be missing. Rules that need the whole are left to
-    /// [`validate`](Self::validate).
+    /// As [`Metadata::parse`], except for missing parts. Rules that concern the whole are left to [`validate`](Self::validate).
     pub fn parse(text: &str) -> Result<Self, MetadataError> {
         Self::from_raw(RawMetadata::parse(text, Version::Optional)?)
     }
 
-    /// The keys of a draft that mean nothing, with what they could have been. What is in `[runner.opts]` is the runner's. A carton that is
-    /// read may have such keys: a later writer may know them.
+    /// The unknown keys of a draft, with the keys that may have been meant. The keys in `[runner.opts]` belong to the runner and are not
+    /// checked. In a carton that is read, unknown keys are accepted, because a later writer may know them.
     ///
     /// ```
     /// use carton_core::metadata::Draft;
@@ -88,7 +87,7 @@ impl Draft {
         RawMetadata::known().unknown_in(text)
     }
 
-    /// The files that self-tests and examples refer to, in the order of the draft, each as often as it is named.
+    /// The files to which self-tests and examples refer, in the order of the draft. A file appears once for each reference to it.
     pub fn files(&self) -> impl Iterator<Item = (&Path, Option<&str>)> {
         let tests = self.self_tests.iter().flat_map(|test| {
             test.inputs.values().chain(test.expected_out.iter().flatten().map(|(_, reference)| reference))
@@ -101,11 +100,11 @@ impl Draft {
         })
     }
 
-    /// Replaces every reference to a file by what `resolve` makes of it, given the path, the member, and which part of the draft refers to
-    /// it: ``self-test `two digits`, input `image` ``.
+    /// Replaces every reference to a file by the result of `resolve`. Its arguments are the path, the member, and a description of the
+    /// part of the draft that refers to the file: ``self-test `two digits`, input `image` ``.
     ///
     /// # Errors
-    /// The first one `resolve` returns.
+    /// The first error of `resolve`.
     pub fn resolve_files<E>(
         &mut self,
         mut resolve: impl FnMut(&Path, Option<&str>, &dyn Fn() -> String) -> Result<Reference, E>,
@@ -134,12 +133,12 @@ impl Draft {
         Ok(())
     }
 
-    /// Checks the draft against all rules of the format, those among them that only writers keep.
+    /// Checks the draft against all rules of the format, including those that only writers must obey.
     ///
     /// # Errors
     /// [`MetadataError::Invalid`] naming the first field that breaks a rule.
     pub fn validate(self) -> Result<Metadata, MetadataError> {
-        // Only what we write is held to this limit: the first version of the format did not know the field.
+        // The limit applies only to written cartons: the first version of the format did not have the field.
         if let Some(text) = &self.short_description
             && text.chars().count() > SHORT_DESCRIPTION_LIMIT
         {
@@ -150,13 +149,13 @@ impl Draft {
         self.finish()
     }
 
-    /// Whether a self-test or an example has an input.
+    /// Whether any self-test or example has an input.
     pub(super) fn gives_inputs(&self) -> bool {
         self.self_tests.iter().any(|test| !test.inputs.is_empty())
             || self.examples.iter().any(|example| !example.inputs.is_empty())
     }
 
-    /// The rules that we keep and other writers do not: [`super::Oddity`] is what they are called in a carton that is read.
+    /// Checks the rules that this library obeys and other writers do not. In a carton that is read, a violation is a [`super::Oddity`].
     fn check_written(&self) -> Result<(), MetadataError> {
         match (&self.inputs, &self.outputs) {
             (Some(inputs), Some(outputs)) => {
@@ -188,7 +187,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Fills in which inputs are optional where nothing says so: those that a self-test or an example leaves out.
+    /// Decides which inputs are optional where the draft does not state it: those that a self-test or an example leaves out.
     fn settle_optional(&mut self) {
         self.outputs.iter_mut().flatten().for_each(|output| output.optional = None);
         let Some(mut inputs) = self.inputs.take() else { return };
@@ -199,7 +198,7 @@ impl Draft {
         self.inputs = Some(inputs);
     }
 
-    /// Turns what serde read into a draft: values are judged one by one.
+    /// Converts the raw metadata to a draft, and checks each value by itself.
     pub(super) fn from_raw(raw: RawMetadata) -> Result<Self, MetadataError> {
         let runner = raw.runner.map(|Table(runner)| runner).unwrap_or_default();
         let required_framework_version = match runner.required_framework_version {
@@ -228,7 +227,7 @@ impl Draft {
         })
     }
 
-    /// The rules about the whole that every carton keeps.
+    /// Checks the rules about the whole that every carton obeys.
     pub(super) fn finish(mut self) -> Result<Metadata, MetadataError> {
         for (index, platform) in self.required_platforms.iter().enumerate() {
             if !is_target_triple(platform) {
@@ -278,14 +277,14 @@ impl Draft {
     }
 }
 
-/// Which inputs self-tests or examples leave out. Each name is looked up once: a file may declare one name many times.
+/// The inputs that self-tests or examples leave out. The result for each name is cached, because a file may declare one name many times.
 pub(super) struct LeftOut<'draft> {
     given: Vec<BTreeSet<&'draft str>>,
     known: BTreeMap<String, bool>,
 }
 
 impl<'draft> LeftOut<'draft> {
-    /// An example without any input says nothing about them.
+    /// Ignores examples without any input, because they show nothing about the inputs.
     pub(super) fn of<T, E>(self_tests: &'draft [SelfTest<T>], examples: &'draft [Example<E>]) -> Self {
         let tests = self_tests.iter().map(|test| test.inputs.keys().map(String::as_str).collect());
         let examples = examples.iter().filter(|example| !example.inputs.is_empty());
@@ -303,12 +302,12 @@ impl<'draft> LeftOut<'draft> {
     }
 }
 
-/// Characters in a `short_description`.
+/// The largest number of characters in a `short_description`.
 const SHORT_DESCRIPTION_LIMIT: usize = 100;
 
 const BOTH_OR_NEITHER: &str = "inputs and outputs to be declared together (an empty list is `input = []`)";
 
-/// An optional text; an empty one says nothing.
+/// An optional text. An empty text counts as not set.
 fn set(text: Option<String>) -> Option<String> {
     text.filter(|text| !text.is_empty())
 }
@@ -329,7 +328,7 @@ fn tensor_specs(raw: Vec<Table<RawTensorSpec>>, list: &str) -> Result<Vec<Tensor
             shape: shape(raw.shape, &format!("{list}[{index}].shape"))?,
             description: set(raw.description),
             internal_name: set(raw.internal_name),
-            // Outputs are the model's to give.
+            // The model returns all of its outputs, so none is optional.
             optional: raw.optional.filter(|_| list == "input"),
         })
     };
@@ -421,7 +420,7 @@ fn finished_example((index, example): (usize, Example<DraftReference>)) -> Resul
     let finished = |references: BTreeMap<String, DraftReference>, map: &str| -> Result<BTreeMap<_, _>, _> {
         references
             .into_iter()
-            // A reference built by hand is held to the same rules as one that was read.
+            // Checks a reference built in code by the same rules as one that was read.
             .map(|(name, reference)| match reference.to_string().parse::<Reference>() {
                 Ok(parsed) => Ok((name, parsed)),
                 Err(error) => Err(invalid_text(format!("example[{index}].{map}.{name}"), error.expected, &error.found)),
@@ -467,7 +466,7 @@ fn check_specs(specs: &[TensorSpec], list: &str) -> Result<(), MetadataError> {
     Ok(())
 }
 
-/// A symbol built by hand as `"*"` would be read back as "any".
+/// Refuses a symbol built in code as `"*"`, which would be read back as "any".
 fn check_symbol(name: &str, field: String) -> Result<(), MetadataError> {
     match name {
         "" | "*" => Err(invalid_text(field, "a symbol", name)),
@@ -475,7 +474,7 @@ fn check_symbol(name: &str, field: String) -> Result<(), MetadataError> {
     }
 }
 
-/// Whether `text` has the form of a target triple. Which ones exist is for those who compare them to decide.
+/// Whether `text` has the form of a target triple. The code that compares triples knows which ones exist.
 fn is_target_triple(text: &str) -> bool {
     let is_part = |part: &str| {
         !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.'))

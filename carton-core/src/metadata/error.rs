@@ -1,4 +1,4 @@
-//! What can be wrong with a carton.toml.
+//! The errors of carton.toml.
 
 use crate::invalid_toml::unquoted_word;
 
@@ -6,10 +6,10 @@ use crate::invalid_toml::unquoted_word;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MetadataError {
-    /// TOML is UTF-8.
+    /// The file is not UTF-8, as TOML must be.
     #[error("carton.toml is not UTF-8: invalid byte at offset {offset}")]
     NotUtf8 {
-        /// Where the first invalid byte is.
+        /// The position of the first invalid byte.
         offset: usize,
     },
     /// The text is not TOML. The source shows the line.
@@ -20,10 +20,10 @@ pub enum MetadataError {
     MissingQuotes {
         /// The line, counted from 1.
         line: usize,
-        /// What should be in quotes.
+        /// The text that should be in quotes.
         word: String,
     },
-    /// The carton was made for another version of the format. Nothing else in the file was judged.
+    /// The carton uses another version of the format. Nothing else in the file was checked.
     #[error("unsupported carton format: expected spec_version 1, found {found}")]
     UnsupportedVersion {
         /// The `spec_version` of the file.
@@ -32,27 +32,27 @@ pub enum MetadataError {
     /// A field has the wrong type, or a required one is missing.
     #[error("carton.toml: `{field}`: {detail}")]
     WrongType {
-        /// Where, as in `input[0].dtype`; `.` for the whole file.
+        /// The field, as in `input[0].dtype`; `.` for the whole file.
         field: String,
-        /// What was expected and what was found.
+        /// The expected and the actual type.
         detail: String,
     },
-    /// A field has the right type and a value that the format does not allow.
+    /// A field has the right type, but a value that the format does not allow.
     #[error("carton.toml: `{field}`: expected {expected}, found {found}")]
     Invalid {
-        /// Where, as in `input[0].dtype`.
+        /// The field, as in `input[0].dtype`.
         field: String,
-        /// What the format allows there.
+        /// The values that the format allows there.
         expected: String,
-        /// What was found.
+        /// The value in the file.
         found: String,
     },
 }
 
 impl MetadataError {
-    /// What the TOML reader has against `text`.
+    /// Converts the TOML reader's error about `text`.
     pub(super) fn syntax(text: &str, error: toml::de::Error) -> Self {
-        // What the TOML reader says of it misleads: that `int64` should have been `inf`.
+        // The reader's own message would mislead: it says that `int64` should have been `inf`.
         match unquoted_word(text, &error) {
             Some((line, word)) => Self::MissingQuotes { line, word: shortened(word) },
             None => Self::Syntax(Box::new(error)),
@@ -68,13 +68,13 @@ impl MetadataError {
         Self::Invalid { field: field.into(), expected: expected.into(), found: shortened(&found.to_string()) }
     }
 
-    /// A required field that is not there.
+    /// A required field is missing.
     pub(super) fn missing(field: impl Into<String>, expected: impl Into<String>) -> Self {
         Self::Invalid { field: field.into(), expected: expected.into(), found: "nothing".to_owned() }
     }
 }
 
-/// `text` on one line and short enough for an error message: what is quoted here may be anything.
+/// Makes `text` fit into an error message: on one line and not too long, because the quoted value may be anything.
 fn shortened(text: &str) -> String {
     const LIMIT: usize = 120;
     let mut shown: String = text.chars().take(LIMIT).map(|c| if c.is_control() { ' ' } else { c }).collect();

@@ -1,9 +1,9 @@
-//! carton.toml (spec/carton-format.md, "carton.toml"): text in, validated [`Metadata`] out, and back. Pure: whether what
-//! it refers to exists is for `package` to say.
+//! carton.toml (spec/carton-format.md, "carton.toml"): text in, validated [`Metadata`] out, and back. Pure: `package` checks whether the
+//! files that it refers to exist.
 //!
-//! `raw` is the file as serde reads it, [`Draft`] holds values that are each right, [`Metadata`] can be used as a whole.
-//! What is read from a carton and what is about to be packed go the same way. What is about to be packed has to keep more rules:
-//! a carton of another writer that breaks one of those is read, and [`Metadata::oddities`] tells what is odd about it.
+//! `raw` is the file as serde reads it; a [`Draft`] holds values that are valid one by one; [`Metadata`] is valid as a whole. Metadata
+//! read from a carton and metadata to be packed pass through the same steps. Metadata to be packed must obey additional rules: a carton
+//! of another writer that breaks one of those can still be read, and [`Metadata::oddities`] lists what it breaks.
 
 mod draft;
 mod error;
@@ -61,13 +61,14 @@ pub struct Metadata {
     self_tests: Vec<SelfTest>,
     examples: Vec<Example>,
     runner: Runner,
-    /// `runner.opts` as TOML, made when it was checked that there is such a form.
+    /// `runner.opts` as TOML. It was made by the check that the options can be written as TOML.
     opts_toml: toml::Table,
 }
 
 /// The declared inputs and outputs, in order. At least one of the two lists is declared; either may be empty.
 ///
-/// `None` is a list that is not declared, of which nothing can be checked. We write both lists or none; other writers declare one.
+/// `None` is a list that is not declared, for which nothing can be checked. This library writes both lists or none; other writers declare
+/// only one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Signature {
@@ -78,7 +79,7 @@ pub struct Signature {
 }
 
 impl Signature {
-    /// The inputs that positional arguments stand for: of inputs that share a name, which other writers declare, the first.
+    /// The inputs for positional arguments. Of several inputs with one name, which other writers declare, only the first.
     #[must_use]
     pub fn positional_inputs(&self) -> Vec<&TensorSpec> {
         let mut names = BTreeSet::new();
@@ -90,19 +91,19 @@ impl Signature {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct TensorSpec {
-    /// The name. We write none that is empty, or that another input or another output has; other writers do.
+    /// The name. This library writes no empty name, and no name twice among the inputs or among the outputs; other writers do.
     pub name: String,
     /// The type of the elements.
     pub dtype: DataType,
-    /// The shapes that are allowed.
+    /// The allowed shapes.
     pub shape: SymbolicShape,
-    /// For people.
+    /// A description for people.
     pub description: Option<String>,
-    /// What the runner calls it, such as a node of a graph. Callers do not see it.
+    /// The runner's name for it, such as a node of a graph. Callers do not see it.
     pub internal_name: Option<String>,
-    /// Whether callers may leave out this input (spec/carton-format-extensions.md, "Optional inputs"). `None` in a [`Draft`] leaves it
-    /// to the self-tests and examples: what one of them leaves out is optional. [`Metadata`] has `Some` for each input, and `None` for
-    /// outputs, where it means nothing.
+    /// Whether callers may leave out this input (spec/carton-format-extensions.md, "Optional inputs"). In a [`Draft`], `None` leaves the
+    /// decision to the self-tests and examples: an input that one of them leaves out is optional. [`Metadata`] has `Some` for each input,
+    /// and `None` for outputs, where the field has no meaning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub optional: Option<bool>,
 }
@@ -121,7 +122,7 @@ impl TensorSpec {
     }
 }
 
-/// Inputs with the outputs they should give. `R` is the name of a tensor in `tensor_data`, or, in a [`Draft`], a
+/// Inputs, with the outputs that the model should return. `R` is the name of a tensor in `tensor_data`, or, in a [`Draft`], a
 /// [`DraftReference`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -132,19 +133,19 @@ pub struct SelfTest<R = String> {
     pub description: Option<String>,
     /// The input tensors by input name.
     pub inputs: BTreeMap<String, R>,
-    /// The expected output tensors by output name; `None` when running without an error is all that is asked.
+    /// The expected output tensors by output name; `None` if the test only demands that the model runs without an error.
     pub expected_out: Option<BTreeMap<String, R>>,
 }
 
 impl<R> SelfTest<R> {
-    /// A test that runs the model on these inputs and expects no outputs yet.
+    /// A test that runs the model on these inputs, without expected outputs yet.
     #[must_use]
     pub fn new(inputs: BTreeMap<String, R>) -> Self {
         Self { name: None, description: None, inputs, expected_out: None }
     }
 }
 
-/// Inputs and outputs to show to people; not necessarily ones that can be run.
+/// Inputs and outputs to show to people; they need not be runnable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Example<R = Reference> {
@@ -152,9 +153,9 @@ pub struct Example<R = Reference> {
     pub name: Option<String>,
     /// What it shows.
     pub description: Option<String>,
-    /// What goes in, by input name.
+    /// The inputs by name.
     pub inputs: BTreeMap<String, R>,
-    /// What comes out, by output name.
+    /// The outputs by name.
     pub sample_out: BTreeMap<String, R>,
 }
 
@@ -166,11 +167,11 @@ impl<R> Example<R> {
     }
 }
 
-/// Which runner runs the model, and how.
+/// The runner that runs the model, with its options.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Runner {
-    /// `onnx`, or `vendor/name` for a third party's.
+    /// `onnx`, or `vendor/name` for a runner of a third party.
     pub runner_name: String,
     /// The framework versions that run the model.
     pub required_framework_version: VersionReq,
@@ -181,7 +182,8 @@ pub struct Runner {
 }
 
 impl Metadata {
-    /// The runner's options that are lists or tables, sorted: readers that know only single values cannot open a carton with them.
+    /// The names of the runner's options that are lists or tables, sorted. Readers that support only single values cannot open a carton
+    /// with such options.
     pub(crate) fn nested_options(&self) -> Vec<String> {
         let options = self.runner.opts.iter();
         let mut nested: Vec<String> =
@@ -190,21 +192,21 @@ impl Metadata {
         nested
     }
 
-    /// Reads a carton.toml, of whatever writer.
+    /// Reads a carton.toml of any writer.
     ///
     /// # Errors
-    /// [`MetadataError::UnsupportedVersion`] before anything else is judged, [`MetadataError::Syntax`],
+    /// [`MetadataError::UnsupportedVersion`], which is checked before anything else, [`MetadataError::Syntax`],
     /// [`MetadataError::MissingQuotes`], [`MetadataError::WrongType`], [`MetadataError::Invalid`].
     pub fn parse(text: &str) -> Result<Self, MetadataError> {
         let mut draft = Draft::from_raw(raw::RawMetadata::parse(text, raw::Version::Required)?)?;
         if draft.outputs.is_some() && !draft.gives_inputs() {
-            // A writer that leaves out empty lists says so that the model has no inputs.
+            // The writer leaves out empty lists: outputs without inputs mean that the model has no inputs.
             draft.inputs.get_or_insert_default();
         }
         draft.finish()
     }
 
-    /// Reads a carton.toml that has yet to be shown to be UTF-8.
+    /// Reads a carton.toml from bytes, which may not be UTF-8.
     ///
     /// # Errors
     /// As [`parse`](Self::parse), and [`MetadataError::NotUtf8`].
@@ -213,7 +215,7 @@ impl Metadata {
         Self::parse(text)
     }
 
-    /// The text of a carton.toml that reads back as this metadata: fixed order, only what is set.
+    /// The text of a carton.toml that reads back as this metadata: in a fixed order, and only with the fields that are set.
     #[must_use]
     pub fn to_toml(&self) -> String {
         write::to_toml(self)
@@ -243,7 +245,7 @@ impl Metadata {
         self.model_description.as_deref()
     }
 
-    /// An SPDX expression where one exists.
+    /// The license: an SPDX expression where one exists.
     #[must_use]
     pub fn license(&self) -> Option<&str> {
         self.license.as_deref()
@@ -261,31 +263,31 @@ impl Metadata {
         self.homepage.as_deref()
     }
 
-    /// The target triples the model runs on; empty for all.
+    /// The target triples on which the model runs; empty for all.
     #[must_use]
     pub fn required_platforms(&self) -> &[String] {
         &self.required_platforms
     }
 
-    /// The declared inputs and outputs, if they are.
+    /// The declared inputs and outputs, if any.
     #[must_use]
     pub fn signature(&self) -> Option<&Signature> {
         self.signature.as_ref()
     }
 
-    /// The declared inputs in order; empty when none are declared.
+    /// The declared inputs in order; empty if none are declared.
     #[must_use]
     pub fn inputs(&self) -> &[TensorSpec] {
         self.signature.as_ref().and_then(|signature| signature.inputs.as_deref()).unwrap_or_default()
     }
 
-    /// The declared outputs in order; empty when none are declared.
+    /// The declared outputs in order; empty if none are declared.
     #[must_use]
     pub fn outputs(&self) -> &[TensorSpec] {
         self.signature.as_ref().and_then(|signature| signature.outputs.as_deref()).unwrap_or_default()
     }
 
-    /// What is odd about it: what we would not write, and other writers do.
+    /// The oddities of the metadata: what this library does not write, but other writers do.
     ///
     /// ```
     /// use carton_core::metadata::{Metadata, Oddity};
@@ -316,14 +318,14 @@ impl Metadata {
         &self.examples
     }
 
-    /// Which runner runs the model.
+    /// The runner that runs the model.
     #[must_use]
     pub fn runner(&self) -> &Runner {
         &self.runner
     }
 }
 
-/// What is odd about the metadata is in the draft too, and [`Draft::validate`] then refuses it.
+/// The draft has the oddities of the metadata too, and [`Draft::validate`] then refuses it.
 impl From<Metadata> for Draft {
     fn from(metadata: Metadata) -> Self {
         let (inputs, outputs) =

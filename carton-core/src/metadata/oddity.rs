@@ -1,4 +1,4 @@
-//! What cartons of other writers have and ours do not, and can be read all the same (spec/carton-format.md, "What is odd").
+//! What cartons of other writers contain and this library does not write, but reads (spec/carton-format.md, "What is odd").
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,46 +8,46 @@ use carton_tensor::{Dimension, SymbolicShape};
 use super::{Metadata, TensorSpec};
 use crate::side::Side;
 
-/// Something that we would not write, in a carton that can be used. As text, it says what comes of it.
+/// A property of a usable carton that this library would not write. The text form states its consequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Oddity {
-    /// There are inputs, and nothing about outputs: no output is checked.
+    /// Inputs are declared, but outputs are not: no output is checked.
     OutputsNotDeclared,
-    /// There are outputs, and nothing about inputs, although self-tests or examples have some: no input is checked.
+    /// Outputs are declared, but inputs are not, although self-tests or examples have some: no input is checked.
     InputsNotDeclared,
-    /// There are self-tests, and neither inputs nor outputs.
+    /// There are self-tests, but neither inputs nor outputs are declared.
     SelfTestsWithoutSignature,
-    /// There are examples, and neither inputs nor outputs.
+    /// There are examples, but neither inputs nor outputs are declared.
     ExamplesWithoutSignature,
-    /// Several inputs, or several outputs, have one name: which of them a tensor should match is not known.
+    /// Several inputs, or several outputs, share a name, so it is unknown which of them a tensor should match.
     RepeatedName {
         /// Whether they are inputs or outputs.
         side: Side,
         /// Their name.
         name: String,
-        /// How many they are.
+        /// The number of inputs or outputs with that name.
         count: usize,
     },
-    /// Inputs or outputs have an empty name: what the model calls them is not known.
+    /// Inputs or outputs have an empty name, so the model's names for them are unknown.
     EmptyName {
         /// Whether they are inputs or outputs.
         side: Side,
-        /// The place of the first in its list.
+        /// The index of the first of them in its list.
         index: usize,
     },
-    /// A shape, or a dimension of it, is an empty text: it stands for anything, as `"*"` does.
+    /// A shape, or a dimension of one, is an empty text. It is read as `"*"`.
     EmptySymbol {
-        /// Whether it is of an input or of an output.
+        /// Whether it belongs to an input or to an output.
         side: Side,
-        /// The place of the input or output in its list.
+        /// The index of the input or output in its list.
         index: usize,
     },
     /// Names of files have a back slash, which some systems take for a slash.
     BackSlash {
         /// The first of these files.
         path: String,
-        /// How many they are.
+        /// The number of such files.
         count: usize,
     },
 }
@@ -82,7 +82,7 @@ impl fmt::Display for Oddity {
     }
 }
 
-/// What is odd about `metadata`, in the order of the file.
+/// The oddities of `metadata`, in the order of the file.
 pub(super) fn of(metadata: &Metadata) -> Vec<Oddity> {
     let mut oddities = Vec::new();
     match metadata.signature() {

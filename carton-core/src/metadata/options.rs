@@ -1,11 +1,11 @@
-//! Runner options between TOML, which carton.toml has, and JSON, which runners are told.
+//! Converts runner options between TOML, in carton.toml, and JSON, in the messages to runners.
 
 use carton_runner_interface::Options;
 use serde_json::Value;
 
 use super::MetadataError;
 
-/// `[runner.opts]` as JSON. What JSON lacks becomes a string: dates and times as TOML writes them, and `nan` and `inf`.
+/// `[runner.opts]` as JSON. Values that JSON does not have become strings: dates and times in their TOML form, and `nan` and `inf`.
 pub(super) fn to_json(table: toml::Table) -> Options {
     table.into_iter().map(|(key, value)| (key, value_to_json(value))).collect()
 }

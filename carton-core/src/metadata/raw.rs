@@ -1,4 +1,4 @@
-//! carton.toml as serde sees it: right types, nothing judged. Unknown tables and fields are ignored, so that later
+//! carton.toml as serde reads it: the types are right, the values are not checked. Unknown tables and fields are ignored, so that later
 //! writers can add some without a new `spec_version`; drafts are searched for them.
 
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use super::MetadataError;
 use super::table::Table;
 use crate::unknown_keys::Known;
 
-/// The whole file but `spec_version`, which is read before the rest.
+/// The whole file except `spec_version`, which is read first.
 #[derive(Deserialize)]
 pub(super) struct RawMetadata {
     pub(super) model_name: Option<String>,
@@ -33,7 +33,7 @@ pub(super) struct RawMetadata {
 pub(super) struct RawTensorSpec {
     pub(super) name: String,
     pub(super) dtype: String,
-    /// A string or a list of strings and integers: judged later, for a better message than serde's for untagged enums.
+    /// A string, or a list of strings and integers. It is checked later, with a better message than serde's for untagged enums.
     pub(super) shape: toml::Value,
     pub(super) description: Option<String>,
     pub(super) internal_name: Option<String>,
@@ -67,7 +67,7 @@ pub(super) struct RawRunner {
     pub(super) opts: toml::Table,
 }
 
-/// Whether a file without `spec_version` is accepted: a draft is, a carton's is not.
+/// Whether a file must have `spec_version`: a carton's must, a draft need not.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Version {
     Required,
@@ -75,19 +75,19 @@ pub(super) enum Version {
 }
 
 impl RawMetadata {
-    /// The keys that this version of the format knows. `[runner.opts]` is the runner's.
+    /// The keys of this version of the format. The keys in `[runner.opts]` belong to the runner.
     pub(super) fn known() -> Known {
         Known::fields::<Self>()
             .key("spec_version")
             .table("input", Known::fields::<RawTensorSpec>())
-            // What may be left out is the caller's to give, so only inputs are.
+            // Only inputs can be optional, because only they are the caller's to leave out.
             .table("output", Known::fields::<RawTensorSpec>().without("optional"))
             .table("self_test", Known::fields::<RawSelfTest>())
             .table("example", Known::fields::<RawExample>())
             .table("runner", Known::fields::<RawRunner>())
     }
 
-    /// Reads the file. `spec_version` comes first: whatever else another version of the format says is not judged.
+    /// Reads the file. Checks `spec_version` first: the rest of a file of another version is not checked.
     pub(super) fn parse(text: &str, version: Version) -> Result<Self, MetadataError> {
         let syntax = |error| MetadataError::syntax(text, error);
         let table: toml::Table = toml::from_str(text).map_err(syntax)?;
@@ -103,7 +103,7 @@ impl RawMetadata {
             None if version == Version::Optional => {}
             None => return Err(MetadataError::missing("spec_version", "1")),
         }
-        // From the text again and not from the table, which would pass dates off as strings.
+        // Parses the text again instead of converting the table, which would turn dates into strings.
         let deserializer = toml::Deserializer::parse(text).map_err(syntax)?;
         serde_path_to_error::deserialize(deserializer).map_err(|error| {
             let field = error.path().to_string();
@@ -113,7 +113,7 @@ impl RawMetadata {
     }
 }
 
-/// The kind of a TOML value, for messages.
+/// The type of a TOML value, for messages.
 pub(super) fn described(value: &toml::Value) -> &'static str {
     match value {
         toml::Value::String(_) => "a string",

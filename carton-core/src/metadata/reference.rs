@@ -1,10 +1,10 @@
-//! References from carton.toml to what lies beside it: `@tensor_data/NAME`, `@misc/PATH`, and, in drafts, files.
+//! References from carton.toml to the files beside it: `@tensor_data/NAME`, `@misc/PATH`, and, in drafts, files.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// What a reference of an example points to (spec/carton-format.md, "References").
+/// The target of a reference in an example (spec/carton-format.md, "References").
 ///
 /// ```
 /// use carton_core::metadata::Reference;
@@ -20,25 +20,25 @@ pub enum Reference {
     Misc(String),
 }
 
-/// A reference in a draft of carton.toml, which may also be a file next to the draft.
+/// A reference in a draft of carton.toml, which may also name a file next to the draft.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DraftReference {
-    /// What a finished carton.toml could say too.
+    /// A reference that a finished carton.toml may contain too.
     Carton(Reference),
     /// A file: `x.npy`, `cases.npz#x`, `cat.png`.
     File {
         /// Relative to the folder of the draft, or absolute.
         path: PathBuf,
-        /// The array inside an `.npz` file: what follows the last `#`.
+        /// The array inside an `.npz` file: the text after the last `#`.
         member: Option<String>,
     },
 }
 
-/// A text that is no reference.
+/// A text that is not a reference.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected {expected}, found `{found}`")]
 pub struct InvalidReference {
-    /// The forms that are allowed.
+    /// The allowed forms.
     pub expected: &'static str,
     /// The text.
     pub found: String,
@@ -81,8 +81,8 @@ impl FromStr for DraftReference {
     type Err = InvalidReference;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        // A misspelled `@tensor_date/x` is a mistake to report, not a file to look for. A file whose name starts so can
-        // be written as `./@x`.
+        // A misspelled `@tensor_date/x` is a mistake to report, not a file to look for. A file whose name begins with `@` can be written
+        // as `./@x`.
         if text.starts_with('@') {
             return text.parse().map(Self::Carton);
         }

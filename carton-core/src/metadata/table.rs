@@ -1,4 +1,4 @@
-//! Tables that are tables: serde's derive would also take a list with the fields in order.
+//! Reads structs from tables only: serde's derive would also accept a list with the fields in order.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
-/// A `T` read from a table and from nothing else.
+/// A `T` that can be read only from a table.
 pub(crate) struct Table<T>(pub(crate) T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Table<T> {

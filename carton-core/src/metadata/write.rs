@@ -1,4 +1,4 @@
-//! Writes carton.toml: the order of the specification, one line a value, nothing that is not set.
+//! Writes carton.toml: in the order of the specification, one line per value, and only the fields that are set.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -24,7 +24,7 @@ pub(super) fn to_toml(metadata: &Metadata) -> String {
         text.line("required_platforms", Value::Array(platforms));
     }
     if let Some(signature) = metadata.signature() {
-        // Empty lists of tables must be said before the first table begins.
+        // Empty lists of tables must be written before the first table begins.
         for (list, specs) in [("input", &signature.inputs), ("output", &signature.outputs)] {
             if specs.as_ref().is_some_and(Vec::is_empty) {
                 text.line(list, "[]");
@@ -34,7 +34,7 @@ pub(super) fn to_toml(metadata: &Metadata) -> String {
         for spec in signature.inputs.iter().flatten() {
             text.header("[[input]]");
             tensor_spec(&mut text, spec);
-            // Only what the self-tests and examples do not say anyway.
+            // Written only if the self-tests and examples imply something else.
             if let Some(optional) = spec.optional.filter(|optional| *optional != left_out.contains(&spec.name)) {
                 text.line("optional", optional);
             }
@@ -95,7 +95,7 @@ fn dimension(dimension: &Dimension) -> Value {
     match dimension {
         Dimension::Any => Value::String("*".to_owned()),
         Dimension::Symbol(name) => Value::String(name.clone()),
-        // Validation refused what does not fit.
+        // Validation has refused sizes that do not fit.
         Dimension::Fixed(size) => Value::Integer(i64::try_from(*size).unwrap_or(i64::MAX)),
     }
 }
@@ -104,7 +104,7 @@ fn references<R>(references: &BTreeMap<String, R>, text: impl Fn(&R) -> String) 
     Value::Table(references.iter().map(|(name, reference)| (name.clone(), Value::String(text(reference)))).collect())
 }
 
-/// A key as TOML wants it: bare where it can be.
+/// A TOML key: bare if possible, otherwise quoted.
 fn quoted_key(key: &str) -> String {
     let is_bare = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     if !key.is_empty() && key.bytes().all(is_bare) {
@@ -114,7 +114,7 @@ fn quoted_key(key: &str) -> String {
     for character in key.chars() {
         match character {
             '"' | '\\' => quoted.extend(['\\', character]),
-            // The form that every version of TOML has.
+            // The escape that every version of TOML supports.
             _ if character.is_control() => quoted.push_str(&format!("\\u{:04X}", u32::from(character))),
             _ => quoted.push(character),
         }

@@ -1,4 +1,4 @@
-//! A file with everything in it: what is read from it, and what is written of it.
+//! A file with every field: reading it, and writing it.
 
 use carton_tensor::Dimension;
 

@@ -1,4 +1,4 @@
-//! Metadata on its way to being valid.
+//! Drafts of metadata.
 
 use carton_runner_interface::Options;
 use std::path::Path;
@@ -15,7 +15,7 @@ fn drafts_may_be_unfinished() {
     assert_eq!(Draft::parse("").unwrap(), Draft::default());
     assert!(matches!(Draft::parse("spec_version = 2"), Err(MetadataError::UnsupportedVersion { .. })));
     assert!(Draft::parse("model_name = 1").is_err());
-    // Every finished file is a draft too, and comes back from one.
+    // Every finished file is a draft too, and is unchanged after passing through one.
     let metadata = Metadata::parse(COMPLETE).unwrap();
     assert_eq!(Draft::parse(COMPLETE).unwrap().validate().unwrap(), metadata);
     assert_eq!(Draft::from(metadata.clone()).validate().unwrap(), metadata);
@@ -40,7 +40,7 @@ fn drafts_refer_to_files() {
         ("x.npy", None),
         ("dir/cases.npz", Some("x")),
         ("a#b.npy", None),
-        // Only what ends in `.npz` has members, so this is a plain file.
+        // Only names that end in `.npz` have members, so this is a plain file.
         ("/abs/CASES.NPZ#a#b", None),
         ("cat.png", None),
         ("./@odd", None),
@@ -77,7 +77,7 @@ fn drafts_refer_to_files() {
     assert!(Draft::parse(&text.replace("cat.png", "@cat.png")).is_err());
 }
 
-/// Drafts made in code are held to the same rules as text.
+/// Drafts built in code obey the same rules as text.
 #[test]
 fn drafts_made_by_hand() {
     let valid = || Draft {
@@ -144,6 +144,6 @@ fn drafts_made_by_hand() {
     let mut draft = valid();
     draft.short_description = Some("\u{e9}".repeat(100));
     assert!(draft.validate().is_ok());
-    // A file that says more is read all the same.
+    // In a carton that is read, a longer text is accepted.
     accepted(&file(&format!("short_description = '{}'", "x".repeat(101)), ""));
 }

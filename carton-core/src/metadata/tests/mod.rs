@@ -1,4 +1,4 @@
-//! Every rule of carton.toml, case by case; round trips; and text that nobody meant as metadata.
+//! Every rule of carton.toml, case by case; round trips; and text that was never meant as metadata.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod complete;
@@ -10,12 +10,12 @@ mod rules;
 
 use super::*;
 
-/// An error with what lies behind it, on one line.
+/// An error and its causes, on one line.
 fn chain(error: &dyn std::error::Error) -> String {
     crate::causes::in_one_line(error).replace('\n', " ")
 }
 
-/// A whole file: what is required, with `top` before the tables and `tables` after them.
+/// A whole file: the required fields, with `top` before the tables and `tables` after them.
 fn file(top: &str, tables: &str) -> String {
     format!("spec_version = 1\n{top}\n[runner]\nrunner_name = 'r'\nrequired_framework_version = '=1.2.3'\n{tables}")
 }
@@ -23,7 +23,7 @@ fn file(top: &str, tables: &str) -> String {
 const SIGNATURE: &str =
     "input = [{ name = 'x', dtype = 'string', shape = '*' }]\noutput = [{ name = 'y', dtype = 'int8', shape = [] }]\n";
 
-/// Reads `text`, which must be refused with an error that has all of `expected` in it.
+/// Reads `text`, which must be refused with an error that contains each of `expected`.
 fn refused(text: &str, expected: &str) {
     match Metadata::parse(text) {
         Ok(_) => panic!("accepted:\n{text}"),
@@ -34,7 +34,7 @@ fn refused(text: &str, expected: &str) {
     }
 }
 
-/// A draft of `text` with a runner, which must be refused with an error that has all of `expected` in it.
+/// Validates a draft of `text` with a runner, which must be refused with an error that contains each of `expected`.
 fn not_written(text: &str, expected: &str) {
     let error = Draft::parse(text).unwrap_or_else(|error| panic!("{}:\n{text}", chain(&error))).validate();
     let found = chain(&error.expect_err(text));
@@ -51,7 +51,7 @@ fn accepted(text: &str) -> Metadata {
     metadata
 }
 
-/// What the specification shows, with everything in it that a file can have.
+/// The example of the specification, with every field that a file can have.
 const COMPLETE: &str = r#"
 # The first version of the format.
 spec_version = 1

@@ -1,4 +1,4 @@
-//! What other writers leave in a carton.toml, and we do not.
+//! Oddities in a carton.toml of other writers.
 
 use carton_tensor::Dimension;
 
@@ -12,7 +12,7 @@ fn spec(list: &str, name: &str) -> String {
 fn odd(text: &str, expected: &[Oddity]) -> Metadata {
     let metadata = accepted(text);
     assert_eq!(metadata.oddities(), expected, "{text}");
-    // It is not written of a draft.
+    // A draft with this oddity is refused.
     assert!(Draft::from(metadata.clone()).validate().is_err(), "{text}");
     metadata
 }
@@ -32,7 +32,7 @@ fn one_list_alone() {
     assert_eq!(metadata.signature().unwrap().inputs, None);
     let example = "[[example]]\ninputs = { x = '@misc/x' }";
     odd(&file(&spec("output", "y"), example), &[Oddity::InputsNotDeclared]);
-    // Without any input, outputs alone say that there are none.
+    // Without any input, declared outputs alone mean that there are no inputs.
     let metadata = accepted(&file(&spec("output", "y"), "[[self_test]]\ninputs = {}"));
     assert_eq!(metadata.signature().unwrap().inputs, Some(Vec::new()));
     assert_eq!(metadata.oddities(), []);

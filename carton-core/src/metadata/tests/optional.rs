@@ -1,4 +1,4 @@
-//! Inputs that may be left out.
+//! Optional inputs.
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn optional(text: &str) -> Vec<Option<bool>> {
 fn what_the_file_says() {
     let top = inputs(&[("a", "optional = true"), ("b", "optional = false"), ("c", "")]);
     assert_eq!(optional(&file(&top, "")), [Some(true), Some(false), Some(false)]);
-    // It is said, so no self-test changes it.
+    // The file states it, so self-tests do not change it.
     assert_eq!(optional(&file(&top, &test(&[]))), [Some(true), Some(false), Some(true)]);
     refused(&file(&inputs(&[("a", "optional = 'yes'")]), ""), "`input[0].optional`: invalid type");
     let metadata =
@@ -38,7 +38,7 @@ fn what_self_tests_and_examples_leave_out() {
     assert_eq!(optional(&file(&top, &tests)), [Some(false), Some(true), Some(false)]);
     let example = "[[example]]\ninputs = { b = '@misc/b' }\n";
     assert_eq!(optional(&file(&top, example)), [Some(true), Some(false), Some(true)]);
-    // An example that shows no inputs at all says nothing about them.
+    // An example without inputs shows nothing about them.
     assert_eq!(optional(&file(&top, "[[example]]\nname = 'outputs only'")), [Some(false); 3]);
 }
 
@@ -53,6 +53,6 @@ fn what_is_written() {
     };
     let top = inputs(&[("a", "optional = true"), ("b", "optional = false"), ("c", "")]);
     assert_eq!(written(&file(&top, "")), r#"name = "a" optional = true name = "b" name = "c""#);
-    // Where the self-tests say it, it is not said again, and where they would say too much, it is.
+    // The field is written only where the self-tests do not imply its value.
     assert_eq!(written(&file(&top, &test(&[]))), r#"name = "a" name = "b" optional = false name = "c""#);
 }

@@ -1,4 +1,4 @@
-//! Whatever is valid survives being written, and whatever is not is refused without a panic.
+//! Valid metadata survives being written, and invalid metadata is refused without a panic.
 
 use carton_tensor::Dimension;
 use proptest::prelude::*;

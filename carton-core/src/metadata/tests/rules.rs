@@ -1,4 +1,4 @@
-//! One rule after the other.
+//! The rules one by one.
 
 use carton_tensor::Dimension;
 
@@ -12,7 +12,7 @@ fn little_is_required() {
     assert_eq!(metadata.runner().runner_compat_version, 1);
     assert!(metadata.runner().opts.is_empty());
     assert_eq!(metadata.model_name(), None);
-    // An empty text says as little as none.
+    // An empty text counts as not set.
     assert_eq!(accepted(&file("model_name = ''\nlicense = ''\nhomepage = ''", "")), metadata);
     refused("", "`spec_version`: expected 1, found nothing");
     refused("spec_version = 1", "`runner.runner_name`: expected the name of a runner, found nothing");
@@ -29,7 +29,7 @@ fn the_version_comes_first() {
     check("spec_version = 2", "2");
     check("spec_version = 0", "0");
     check("spec_version = -1", "-1");
-    // Nothing else of another version is judged.
+    // Nothing else in a file of another version is checked.
     check("spec_version = 2\nmodel_name = 1\n[runner]\nrunner_name = '../..'", "2");
     refused("spec_version = '1'", "`spec_version`: expected an integer, found a string");
     refused("spec_version = 1.0", "`spec_version`: expected an integer, found a float");
@@ -162,7 +162,7 @@ fn self_tests_and_examples() {
         "`input`: expected inputs and outputs, which `example` needs",
     );
     accepted(&file("self_test = []\nexample = []", ""));
-    // What the signature says of names and dtypes is for inference to check.
+    // Inference checks the names and dtypes of the signature.
     accepted(&file(SIGNATURE, "[[self_test]]\ninputs = { other = '@tensor_data/t' }"));
     accepted(&file(SIGNATURE, "[[example]]\n"));
     // Names need not be unique.
