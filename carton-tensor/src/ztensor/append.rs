@@ -1,4 +1,4 @@
-//! Goes on with a file that is there (spec/ztensor.md §6.3).
+//! Appends objects to an existing file (spec/ztensor.md §6.3).
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -9,11 +9,10 @@ use super::writer::Writer;
 use super::{Reader, Version, ZTensorError};
 use crate::files::FileBytes;
 
-/// A file that is being appended to. Unless [`Writer::finish`] succeeds, dropping it puts the manifest back that the file
-/// had.
+/// A file that is being appended to. Dropping it restores the file's previous manifest, unless [`Writer::finish`] has succeeded.
 pub struct AppendFile {
     file: File,
-    /// The manifest and what follows it, and where they were; `None` once there is another.
+    /// The previous manifest and footer, and their position; `None` once there is a new manifest.
     tail: Option<(u64, Vec<u8>)>,
 }
 
@@ -28,9 +27,9 @@ impl Write for AppendFile {
 }
 
 impl AppendFile {
-    /// Lets go of the manifest that was there, now that there is another.
+    /// Discards the previous manifest after the new one was written.
     fn commit(&mut self) -> io::Result<()> {
-        // The new one may be shorter, and nothing may follow it.
+        // The new manifest may be shorter than the old one, and nothing may follow it.
         let end = self.file.stream_position()?;
         self.file.set_len(end)?;
         self.tail = None;
@@ -46,24 +45,24 @@ impl Drop for AppendFile {
                 .seek(SeekFrom::Start(offset))
                 .and_then(|_| file.write_all(&tail))
                 .and_then(|()| file.set_len(offset + tail.len() as u64));
-            // Nobody is left to be told, and nothing else can be done.
+            // `drop` cannot return the error, and nothing else can be done.
             drop(restored);
         }
     }
 }
 
 impl Writer<AppendFile> {
-    /// Opens the file at `path` to add objects to it, as version 1.2 has them. What is there stays as it is, unknown fields
-    /// included. Until [`finish`](Self::finish) has succeeded the file has no manifest; a writer that is dropped before puts
-    /// back the one that was there.
+    /// Opens the file at `path` to append objects in version 1.2 of the format. Existing objects stay unchanged, including unknown
+    /// fields. The file has no manifest until [`finish`](Self::finish) has succeeded. A writer that is dropped before that restores the
+    /// previous manifest.
     ///
     /// # Errors
-    /// [`Open`](ZTensorError::Open), [`Locked`](ZTensorError::Locked), and everything that opening it to read can fail with.
+    /// [`Open`](ZTensorError::Open), [`Locked`](ZTensorError::Locked), and all errors of opening the file for reading.
     pub fn append(path: impl AsRef<Path>) -> Result<Self, ZTensorError> {
         Self::append_as(path, Version::V1_2)
     }
 
-    /// Opens the file at `path` to add objects to it as a version of the format has them.
+    /// Opens the file at `path` to append objects in the given version of the format.
     ///
     /// # Errors
     /// As [`append`](Self::append).
@@ -74,12 +73,12 @@ impl Writer<AppendFile> {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(ZTensorError::Locked { path: path.to_owned() }),
-            // Where there are no locks, there is no protection.
+            // If the file system has no locks, there is no protection.
             Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
-        // Only now: whoever had the lock may have written another manifest. And of the file that is locked: the path may
-        // lead to another one by now.
+        // Reads the manifest only after locking, because the previous owner of the lock may have written a new one. Reads it from the
+        // locked file, because the path may lead to another file by now.
         let reader = Reader::new(file.try_clone().and_then(FileBytes::from_file).map_err(failed)?)?;
         let length = reader.bytes().len();
         let blobs_end = reader.blobs_end();
@@ -93,7 +92,7 @@ impl Writer<AppendFile> {
         Ok(writer)
     }
 
-    /// Takes over what a manifest says, to the byte. It was parsed before, and found to be right.
+    /// Copies the content of a manifest byte by byte. The manifest has been parsed and validated before.
     fn keep(&mut self, manifest: &[u8], offset: u64) -> Result<(), ZTensorError> {
         let mut walker = Walker::new(manifest, offset);
         walker.take_self_described();

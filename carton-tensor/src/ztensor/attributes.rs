@@ -1,4 +1,4 @@
-//! Attributes: what a file or an object says about itself beside its tensors (spec/ztensor.md §2.6).
+//! Attributes: metadata of a file or an object in addition to its tensors (spec/ztensor.md §2.6).
 
 use std::collections::BTreeMap;
 
@@ -17,34 +17,34 @@ pub type Attributes = BTreeMap<String, Attribute>;
 /// The most values that are decoded for one map of attributes.
 pub(super) const MAX_ATTRIBUTES: usize = 1 << 20;
 
-/// The value of an attribute: anything that CBOR can say.
+/// The value of an attribute: any CBOR value.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Attribute {
-    /// Nothing.
+    /// Null.
     Null,
     /// True or false.
     Bool(bool),
-    /// An integer. CBOR has those from -2^64 to 2^64 - 1; others are not written.
+    /// An integer. CBOR can hold integers from -2^64 to 2^64 - 1; the writer refuses others.
     Integer(i128),
-    /// A number with a fraction, of any precision.
+    /// A floating-point number of any precision.
     Float(f64),
     /// Text.
     Text(String),
     /// Bytes.
     Bytes(Vec<u8>),
-    /// Several values.
+    /// A list of values.
     Array(Vec<Attribute>),
-    /// Values by keys, which need not be text.
+    /// Values by keys, which can be of any type.
     Map(Vec<(Attribute, Attribute)>),
-    /// A value with a number that says how to understand it.
+    /// A value with a tag number that defines its interpretation.
     Tagged(u64, Box<Attribute>),
-    /// A value without a meaning of its own, of which CBOR has 256; `undefined` is number 23.
+    /// One of the 256 simple values of CBOR, which have no content; `undefined` is number 23.
     Simple(u8),
 }
 
 impl Attribute {
-    /// The text, if it is text.
+    /// Returns the text, if the value is text.
     #[must_use]
     pub fn as_text(&self) -> Option<&str> {
         match self {
@@ -53,7 +53,7 @@ impl Attribute {
         }
     }
 
-    /// The integer, if it is one that fits.
+    /// Returns the integer, if the value is an integer that fits in `i64`.
     #[must_use]
     pub fn as_integer(&self) -> Option<i64> {
         match self {
@@ -93,8 +93,8 @@ impl From<bool> for Attribute {
     }
 }
 
-/// Decodes a map of attributes that the manifest's parser has walked over already, so that it is well-formed, not nested too
-/// deeply and without equal keys.
+/// Decodes a map of attributes. The parser of the manifest has already checked that the map is well-formed, is not nested too deeply
+/// and has no equal keys.
 pub(super) fn decode(cbor: &[u8], at: &Place) -> Result<Attributes, ZTensorError> {
     let mut walker = Walker::new(cbor, 0);
     let mut left = MAX_ATTRIBUTES;
@@ -154,10 +154,10 @@ fn value(walker: &mut Walker<'_>, left: &mut usize, at: &Place) -> Result<Attrib
     scalar.map_err(|error| walker.wrong(start, "a value", &error))
 }
 
-/// What an encoder over a vector cannot fail with.
+/// The result of an encoder whose output, a vector, cannot fail.
 type Encoded = Result<(), minicbor::encode::Error<std::convert::Infallible>>;
 
-/// Encodes a map of attributes as the manifest has it, if a reader would take it.
+/// Encodes a map of attributes for the manifest. Fails if a reader would refuse it.
 pub(super) fn encode(attributes: &Attributes, at: &Place) -> Result<Vec<u8>, ZTensorError> {
     let mut cbor = Vec::new();
     let mut encoder = Encoder::new(&mut cbor);
@@ -168,14 +168,14 @@ pub(super) fn encode(attributes: &Attributes, at: &Place) -> Result<Vec<u8>, ZTe
         })
     });
     written.map_err(|error| ZTensorError::Attributes { at: Box::new(at.clone()), problem: error.to_string() })?;
-    // As deep as a reader finds those of an object.
+    // Checks the nesting from the depth at which the attributes of an object start.
     Walker::new(&cbor, 0).skip_attributes(super::parse::OBJECT_DEPTH, at)?;
     decode(&cbor, at)?;
     Ok(cbor)
 }
 
 fn encode_value(encoder: &mut Encoder<&mut Vec<u8>>, attribute: &Attribute, depth: usize) -> Encoded {
-    // The reader's limit is told precisely afterwards; this one keeps the stack.
+    // The check of the reader's limit follows and gives a precise error. This one prevents a stack overflow.
     if depth > MAX_DEPTH {
         return Err(minicbor::encode::Error::message("they are nested too deeply"));
     }
@@ -213,7 +213,7 @@ fn encode_value(encoder: &mut Encoder<&mut Vec<u8>>, attribute: &Attribute, dept
     Ok(())
 }
 
-/// A float in the fewest bytes that hold it, as other writers do.
+/// Encodes a float in the fewest bytes that hold it exactly, like other writers.
 fn encode_float(encoder: &mut Encoder<&mut Vec<u8>>, float: f64) -> Encoded {
     let (half, single) = (f16::from_f64(float), float as f32);
     if float.is_nan() || half.to_f64() == float {

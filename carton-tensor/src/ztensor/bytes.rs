@@ -1,13 +1,13 @@
-//! Sizes, as errors tell them.
+//! Sizes in error messages.
 
 use std::fmt;
 
-/// A number of bytes that is known, or only known to be too large.
+/// A number of bytes, exact or with a lower bound only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bytes {
-    /// So many.
+    /// Exactly this number.
     Exactly(u64),
-    /// More than so many; nobody looked how many.
+    /// More than this number. The exact number was not determined.
     MoreThan(u64),
 }
 

@@ -1,5 +1,5 @@
-//! CBOR as manifests have it (spec/ztensor.md §2.1), over `minicbor`: nothing is allocated from a claimed length, nesting is
-//! limited, and errors say where in the file they are.
+//! Reads CBOR as manifests have it (spec/ztensor.md §2.1), based on `minicbor`. Claimed lengths never determine an allocation, nesting
+//! is limited, and errors name the position in the file.
 
 use std::borrow::Cow;
 
@@ -11,22 +11,22 @@ use super::manifest::Span;
 use super::name::Name;
 use super::place::Place;
 
-/// How deep values may be nested.
+/// The deepest nesting of values.
 pub(super) const MAX_DEPTH: usize = 64;
 
-/// The number of the tag in front of what is CBOR and says so.
+/// The number of the tag that marks the following bytes as CBOR.
 const SELF_DESCRIBED: u64 = 55_799;
 
-/// Walks over a manifest.
+/// Walks over the items of a manifest.
 pub(super) struct Walker<'b> {
     decoder: Decoder<'b>,
-    /// Where in the file the first byte is.
+    /// The position of the first byte in the file.
     base: u64,
-    /// The keys of the maps that are being walked over, innermost last.
+    /// The keys of all open maps, with those of the innermost map last.
     keys: Vec<Span>,
 }
 
-/// What is left of a map or an array.
+/// The remaining items of a map or an array; `None` inside if the length is indefinite.
 #[derive(Clone, Copy)]
 pub(super) struct Items(Option<u64>);
 
@@ -35,22 +35,22 @@ impl<'b> Walker<'b> {
         Self { decoder: Decoder::new(bytes), base, keys: Vec::new() }
     }
 
-    /// Where the next item is, counted from the first byte.
+    /// Returns the position of the next item, relative to the first byte.
     pub(super) fn position(&self) -> usize {
         self.decoder.position()
     }
 
-    /// The bytes from `start` up to the next item.
+    /// Returns the bytes from `start` up to the next item.
     pub(super) fn since(&self, start: usize) -> &'b [u8] {
         self.decoder.input().get(start..self.position()).unwrap_or_default()
     }
 
-    /// The same as a range. A manifest has at most 1 GiB.
+    /// Returns the span from `start` up to the next item. A manifest has at most 1 GiB, so 32 bits are enough.
     pub(super) fn span_since(&self, start: usize) -> Span {
         Span { start: start as u32, end: self.position() as u32 }
     }
 
-    /// Where the next item is in the file.
+    /// Returns the position of the next item in the file.
     pub(super) fn place(&self) -> u64 {
         self.place_of(self.position())
     }
@@ -59,7 +59,7 @@ impl<'b> Walker<'b> {
         self.base.saturating_add(position as u64)
     }
 
-    /// Skips the tag that says of what follows that it is CBOR (RFC 7049, section 2.4.5), if that is what comes next.
+    /// Skips the self-described tag, which marks the following item as CBOR (RFC 7049, section 2.4.5), if it comes next.
     pub(super) fn take_self_described(&mut self) {
         let start = self.position();
         if self.head(6) != Some(SELF_DESCRIBED) {
@@ -91,7 +91,7 @@ impl<'b> Walker<'b> {
         }
     }
 
-    /// Refuses more items than bytes: each takes at least `size` of them.
+    /// Refuses a claimed number of items that does not fit into the remaining bytes. Each item takes at least `size` bytes.
     fn items(&self, start: usize, claimed: Option<u64>, size: u64) -> Result<Items, ZTensorError> {
         let available = self.available();
         match claimed {
@@ -106,7 +106,7 @@ impl<'b> Walker<'b> {
         self.decoder.input().len().saturating_sub(self.position()) as u64
     }
 
-    /// Whether another item of a map or an array follows.
+    /// Returns whether another item of a map or an array follows, and counts it.
     pub(super) fn more(&mut self, items: &mut Items) -> Result<bool, ZTensorError> {
         match &mut items.0 {
             Some(0) => Ok(false),
@@ -122,13 +122,13 @@ impl<'b> Walker<'b> {
         }
     }
 
-    /// What comes next.
+    /// Returns the type of the next item.
     pub(super) fn peek(&self) -> Result<Type, ZTensorError> {
         let start = self.position();
         self.decoder.datatype().map_err(|error| self.wrong(start, "a value", &error))
     }
 
-    /// Skips a null, if that is what comes next.
+    /// Skips a null if it comes next. Returns whether it did.
     pub(super) fn take_null(&mut self) -> bool {
         let is_null = self.decoder.input().get(self.position()) == Some(&0xf6);
         if is_null {
@@ -137,7 +137,7 @@ impl<'b> Walker<'b> {
         is_null
     }
 
-    /// An unsigned integer.
+    /// Reads an unsigned integer.
     pub(super) fn unsigned(&mut self) -> Result<u64, ZTensorError> {
         let start = self.position();
         if let Some(number) = self.head(0) {
@@ -146,7 +146,7 @@ impl<'b> Walker<'b> {
         self.decoder.u64().map_err(|error| self.wrong(start, "an unsigned integer", &error))
     }
 
-    /// A text string, in one piece or several.
+    /// Reads a text string, in one piece or in several.
     pub(super) fn text(&mut self) -> Result<Cow<'b, str>, ZTensorError> {
         let start = self.position();
         if let Some(text) = self.whole_text() {
@@ -172,7 +172,7 @@ impl<'b> Walker<'b> {
         }
     }
 
-    /// A text in one piece. Where there is none, the position is anywhere.
+    /// Reads a text in one piece. If this fails, the position is undefined.
     fn whole_text(&mut self) -> Option<&'b str> {
         let length = usize::try_from(self.head(3)?).ok()?;
         let start = self.position();
@@ -182,9 +182,9 @@ impl<'b> Walker<'b> {
         Some(text)
     }
 
-    /// The number in the head of an item of this major type; `None`, at the same position, for any that `minicbor` has to
-    /// look at: of another type, without a length, or wrong. Manifests have millions of heads, and its calls cost more than
-    /// the few instructions that most of them take.
+    /// Reads the number in the head of an item of this major type. Returns `None`, without moving, if the item has another type or no
+    /// definite length, or is invalid; `minicbor` must then handle it. Manifests have millions of heads, and a call of `minicbor` costs
+    /// more than the few instructions that most of them need.
     #[inline]
     fn head(&mut self, major: u8) -> Option<u64> {
         let start = self.position();
@@ -205,12 +205,12 @@ impl<'b> Walker<'b> {
         Some(number)
     }
 
-    /// The decoder, for values that only attributes have.
+    /// Returns the decoder, for values that only occur in attributes.
     pub(super) fn decoder(&mut self) -> &mut Decoder<'b> {
         &mut self.decoder
     }
 
-    /// Walks over a value of any kind. With `at`, keys that a map has twice are refused, and said to be there.
+    /// Skips a value of any type. If `at` is given, refuses maps with equal keys, and names `at` in the error.
     pub(super) fn skip(&mut self, depth: usize, at: Option<&Place>) -> Result<(), ZTensorError> {
         let start = self.position();
         if depth > MAX_DEPTH {
@@ -232,16 +232,16 @@ impl<'b> Walker<'b> {
             Type::String | Type::StringIndef => self.text().map(drop),
             Type::Break => Err(self.malformed(start, "a break where no item is left open")),
             Type::Unknown(byte) => Err(self.malformed(start, &format!("{byte:#04x} starts no value"))),
-            // Two bytes for what one byte says, or nothing does.
+            // Two bytes for a value that takes one byte or does not exist.
             Type::Simple if matches!(self.decoder.input().get(start..start + 2), Some([0xf8, ..32])) => {
                 Err(self.malformed(start, "a simple value below 32 in two bytes"))
             }
-            // Numbers, bytes, and the values that are one or two bytes by themselves.
+            // Numbers, byte strings, and the simple values.
             _ => self.decoder.skip().map_err(|error| self.wrong(start, "a value", &error)),
         }
     }
 
-    /// Walks over a map of attributes: its keys are text, its values may be anything.
+    /// Skips a map of attributes. Its keys must be text; its values may be of any type.
     pub(super) fn skip_attributes(&mut self, depth: usize, at: &Place) -> Result<(), ZTensorError> {
         self.skip_map(depth, Some(at), true)
     }
@@ -265,7 +265,7 @@ impl<'b> Walker<'b> {
         at.map_or(Ok(()), |at| self.check_keys(&mut keys, at))
     }
 
-    /// Refuses two equal keys. Only their bytes are compared: one that is written in two ways is found when it is decoded.
+    /// Refuses two equal keys. Only compares their bytes; keys that are equal but encoded differently are found when they are decoded.
     pub(super) fn check_keys(&self, keys: &mut [Span], at: &Place) -> Result<(), ZTensorError> {
         let input = self.decoder.input();
         let bytes = |key: &Span| input.get(key.range()).unwrap_or_default();
@@ -285,7 +285,7 @@ impl<'b> Walker<'b> {
         ZTensorError::Cbor { position: self.place_of(position), problem: problem.to_owned() }
     }
 
-    /// What `minicbor` could not read at `start`.
+    /// Returns the error for an item at `start` that `minicbor` could not read.
     pub(super) fn wrong(&self, start: usize, expected: &'static str, error: &minicbor::decode::Error) -> ZTensorError {
         let position = self.place_of(start);
         let rest = self.decoder.input().get(start..).unwrap_or_default();
@@ -309,13 +309,13 @@ impl<'b> Walker<'b> {
     }
 }
 
-/// The length that the head of a string claims, where the string is longer than what is there.
+/// Returns the length that the head of a string claims, if there is such a head. The caller knows that the input ended.
 fn claimed_length(rest: &[u8]) -> Option<u64> {
     let first = *rest.first()?;
     if !matches!(first >> 5, 2 | 3) || first & 31 == 31 {
         return None;
     }
-    // The head of a string is that of a number, but for the type.
+    // Apart from the major type, the head of a string has the form of a number.
     let mut head: [u8; 9] = [0; 9];
     let n_bytes = rest.len().min(9);
     head[..n_bytes].copy_from_slice(&rest[..n_bytes]);

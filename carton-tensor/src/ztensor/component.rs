@@ -1,4 +1,4 @@
-//! From the bytes that are stored to the bytes of a component (spec/ztensor.md §4.2).
+//! Decodes the stored bytes of a component (spec/ztensor.md §4.2), and checks bools (§3.4).
 
 use std::io::{self, Read};
 
@@ -7,18 +7,18 @@ use super::{Bytes, ZTensorError};
 use crate::AlignedBytes;
 use crate::files::{ElementType, SharedBytes};
 
-/// The most that is decompressed where nothing tells how much it will be.
+/// The most bytes to decompress if the size is not declared.
 pub(super) const MAX_UNDECLARED: u64 = 1 << 30;
 
-/// A block of zstd holds 128 KiB at most and takes four bytes at least, so that a byte of zstd stands for no more than this.
+/// A block of zstd holds at most 128 KiB and takes at least four bytes, so this is the highest possible compression ratio.
 const MAX_RATIO: u64 = (128 << 10) / 4;
 
-/// Up to which ratio the whole output is allocated before anything is decompressed.
+/// The highest compression ratio at which the whole output is allocated before decompression.
 const TRUSTED_RATIO: u64 = 64;
-/// And up to which size in any case.
+/// The largest size that is allocated before decompression whatever the ratio.
 const TRUSTED_SIZE: u64 = 1 << 20;
 
-/// Decompresses a component's stored bytes, if they are compressed.
+/// Decompresses the stored bytes of a component, if they are compressed.
 pub(super) fn decode(stored: SharedBytes, component: &Component<'_>) -> Result<SharedBytes, ZTensorError> {
     if component.encoding() == Encoding::Raw {
         return Ok(stored);
@@ -43,14 +43,14 @@ pub(super) fn decode(stored: SharedBytes, component: &Component<'_>) -> Result<S
         if found.is_ok_and(|found| found as u64 == expected && length > 0) {
             return Ok(bytes.into());
         }
-        // Something is wrong with it; a second look tells what.
+        // Something is wrong. Decompressing again as a stream determines what.
     }
     let wrong = |found| ZTensorError::DecompressedSize { at: at(), expected, found };
     let bytes = stream(&stored, expected, component)?.ok_or_else(|| wrong(Bytes::MoreThan(expected)))?;
     if bytes.len() as u64 == expected { Ok(bytes) } else { Err(wrong(Bytes::Exactly(bytes.len() as u64))) }
 }
 
-/// Decompresses into memory that grows with what is really there; `None` when that is more than `limit`.
+/// Decompresses into memory that grows with the actual output. Returns `None` if the output exceeds `limit`.
 fn stream(stored: &[u8], limit: u64, component: &Component<'_>) -> Result<Option<SharedBytes>, ZTensorError> {
     let failed = |source| ZTensorError::Zstd { at: component.place(), source };
     if stored.is_empty() {
@@ -89,7 +89,7 @@ pub(super) fn check_bools(bytes: &[u8], component: &Component<'_>) -> Result<(),
     if component.element_type() != ElementType::Bool {
         return Ok(());
     }
-    // In pieces without a branch, which vector instructions do; the one that has a wrong byte is searched.
+    // Checks pieces without branches, which the compiler turns into vector instructions. Only a piece with an invalid byte is searched.
     let mut pieces = bytes.chunks(1 << 16).enumerate();
     let Some((index, piece)) = pieces.find(|(_, piece)| piece.iter().fold(0, |all, byte| all | byte) > 1) else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Makes a file (spec/ztensor.md §6.1) that nobody sees before it is whole.
+//! Creates a file (spec/ztensor.md §6.1) that gets its name only when it is complete.
 
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -6,13 +6,13 @@ use std::path::Path;
 use super::{Version, Writer, ZTensorError};
 use crate::files::PendingFile;
 
-/// A file that is being made. [`Writer::finish`] gives it its name; dropped before, it is gone.
+/// A new file. [`Writer::finish`] gives it its name; dropping it before that deletes it.
 pub struct NewFile {
-    /// `None` once it has its name.
+    /// `None` once the file has its name.
     file: Option<BufWriter<Pending>>,
 }
 
-/// As what can be written to.
+/// Implements [`Write`] for a pending file.
 struct Pending(PendingFile);
 
 impl Write for Pending {
@@ -47,8 +47,7 @@ impl Write for NewFile {
 }
 
 impl Writer<NewFile> {
-    /// Begins a file of version 1.2 at `path`. It is there, in place of the one that was, when [`finish`](Self::finish) has
-    /// succeeded.
+    /// Creates a file of version 1.2 at `path`. The file appears, and replaces an existing one, when [`finish`](Self::finish) succeeds.
     ///
     /// # Errors
     /// [`Open`](ZTensorError::Open), [`Io`](ZTensorError::Io).

@@ -8,17 +8,17 @@ use super::ZTensorError;
 use super::name::Name;
 use super::place::Place;
 
-/// How digests are made.
+/// The algorithm of a digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DigestAlgorithm {
-    /// SHA-256: nobody can make other bytes with the same digest.
+    /// SHA-256, which is collision-resistant: an attacker cannot construct other bytes with the same digest.
     Sha256,
-    /// CRC-32C: finds accidents, many times faster.
+    /// CRC-32C, which detects accidental changes and is many times faster.
     Crc32c,
 }
 
 impl DigestAlgorithm {
-    /// The name that digests start with.
+    /// The prefix of digests of this algorithm.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -27,7 +27,7 @@ impl DigestAlgorithm {
         }
     }
 
-    /// The digest of bytes.
+    /// Computes the digest of some bytes.
     ///
     /// ```
     /// use carton_tensor::ztensor::DigestAlgorithm;
@@ -47,7 +47,7 @@ impl fmt::Display for DigestAlgorithm {
     }
 }
 
-/// A digest; its text is as manifests have it.
+/// A digest. Its text form is that of manifests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Digest {
     /// SHA-256.
@@ -68,7 +68,7 @@ impl Digest {
         Err(ZTensorError::UnknownDigest { at: at(), found: Name::new(text) })
     }
 
-    /// How it was made.
+    /// The algorithm of the digest.
     #[must_use]
     pub const fn algorithm(&self) -> DigestAlgorithm {
         match self {
@@ -98,7 +98,7 @@ impl fmt::Display for Digest {
     }
 }
 
-/// Sixty-four digits, of either case.
+/// Parses 64 hexadecimal digits of either case.
 fn sha256(hex: &str) -> Option<[u8; 32]> {
     let mut digest = [0; 32];
     if hex.len() != 64 || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
@@ -110,14 +110,14 @@ fn sha256(hex: &str) -> Option<[u8; 32]> {
     Some(digest)
 }
 
-/// Eight digits of either case, after `0x` or without.
+/// Parses eight hexadecimal digits of either case, with or without `0x`.
 fn crc32c(hex: &str) -> Option<u32> {
     let digits = hex.strip_prefix("0x").or_else(|| hex.strip_prefix("0X")).unwrap_or(hex);
     let is_one = digits.len() == 8 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_one.then(|| u32::from_str_radix(digits, 16).ok())?
 }
 
-/// Makes a digest of bytes that come in pieces.
+/// Computes a digest of bytes that arrive in pieces.
 pub(super) enum Hasher {
     Sha256(Box<Sha256>),
     Crc32c(u32),

@@ -1,5 +1,5 @@
-//! What can be wrong with a zTensor file, and with what is asked of one. What can be wrong inside an object of a format is beside that
-//! format: `sparse/error.rs`, `quantized_group/error.rs`.
+//! The errors of zTensor files and of requests to them. Errors inside an object of a format are defined beside that format:
+//! `sparse/error.rs`, `quantized_group/error.rs`.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,8 +13,8 @@ use crate::files::{ElementType, RawTensorError};
 
 /// A rule of the format that a file breaks, or a request that cannot be met.
 ///
-/// Each rule has its own variant, whose text ends in the section of `spec/ztensor.md` that states it. Names that come from
-/// a file are shown escaped and cut.
+/// Each rule has its own variant, whose text ends in the section of `spec/ztensor.md` that states the rule. Names from a file are shown
+/// escaped and shortened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ZTensorError {
@@ -23,34 +23,34 @@ pub enum ZTensorError {
     Open {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         #[source]
         source: io::Error,
     },
     /// Reading or writing failed.
     #[error("cannot read or write the file")]
     Io(#[from] io::Error),
-    /// There is no memory for so many bytes.
+    /// There is not enough memory.
     #[error("there is no memory for the {n_bytes} bytes of {at}")]
     Memory {
-        /// What they are of.
+        /// The item that needs the memory.
         at: Box<Place>,
-        /// How many.
+        /// The bytes it needs.
         n_bytes: u64,
     },
 
-    /// §1.1: too short for both magic numbers, a manifest and its size.
+    /// §1.1: the file is too short for both magic numbers, a manifest and its size.
     #[error(
         "the file {}, expected at least {expected} bytes [spec/ztensor.md §1.1]",
         if *found == 0 { "is empty".to_owned() } else { format!("has {found} bytes") }
     )]
     TooShort {
-        /// The file's size.
+        /// The size of the file.
         found: u64,
-        /// The size of the smallest file.
+        /// The size of the smallest valid file.
         expected: u64,
     },
-    /// §1.1: another magic number.
+    /// §1.1: a magic number is wrong.
     #[error(
         "the file {place} with `{found}`, expected `ZTEN1000`{} [spec/ztensor.md §1.1]",
         if *place == "ends" { ": it is truncated, or was changed" } else { "" },
@@ -59,88 +59,88 @@ pub enum ZTensorError {
     Magic {
         /// "starts" or "ends".
         place: &'static str,
-        /// The eight bytes.
+        /// The eight bytes found.
         found: [u8; 8],
     },
-    /// §1.1: a container of another version of zTensor.
+    /// §1.1: the file has the container of another version of zTensor.
     #[error("it is a file of zTensor {version}, which is another format: expected 1.1 or 1.2 [spec/ztensor.md §1.1]")]
     OtherVersion {
         /// The version.
         version: &'static str,
     },
-    /// §1.2: a manifest of more than 1 GiB.
+    /// §1.2: the manifest has more than 1 GiB.
     #[error("the manifest claims {found} bytes, expected at most {limit} [spec/ztensor.md §1.2]")]
     ManifestSize {
-        /// Its size.
+        /// The claimed size.
         found: u64,
-        /// The largest allowed.
+        /// The largest valid size.
         limit: u64,
     },
-    /// §1.2: a manifest that would start before the blobs can.
+    /// §1.2: the manifest would start before the earliest position of a blob.
     #[error("the manifest claims {found} bytes, but the file has room for {available} [spec/ztensor.md §1.2]")]
     ManifestBounds {
-        /// Its size.
+        /// The claimed size.
         found: u64,
-        /// What lies between the magic number and the manifest's size.
+        /// The bytes between the magic number and the footer.
         available: u64,
     },
-    /// §1.3: a blob that starts between two multiples of 64.
+    /// §1.3: a blob does not start at a multiple of 64.
     #[error("{at} starts at byte {offset}, expected a multiple of 64 [spec/ztensor.md §1.3]")]
     Unaligned {
         /// The component.
         at: Box<Place>,
-        /// Where it starts.
+        /// Where the component starts.
         offset: u64,
     },
-    /// §1.3: a blob over the magic number.
+    /// §1.3: a blob overlaps the magic number.
     #[error("{at} has {length} bytes from byte {offset} on, expected none before byte 64 [spec/ztensor.md §1.3]")]
     BeforeBlobs {
         /// The component.
         at: Box<Place>,
-        /// Where it starts.
+        /// Where the component starts.
         offset: u64,
         /// Its size.
         length: u64,
     },
-    /// §1.3: a blob that does not end before the manifest.
+    /// §1.3: a blob does not end before the manifest.
     #[error(
         "{at} has {length} bytes from byte {offset} on, expected them to end before the manifest at byte {limit} [spec/ztensor.md §1.3]"
     )]
     OutOfBounds {
         /// The component.
         at: Box<Place>,
-        /// Where it starts.
+        /// Where the component starts.
         offset: u64,
         /// Its size.
         length: u64,
         /// Where the manifest starts.
         limit: u64,
     },
-    /// §1.4: two components share some of their bytes, and not all.
+    /// §1.4: two components overlap, but are not the same bytes.
     #[error("{second} starts at byte {offset}, inside {first}, and is not the same bytes [spec/ztensor.md §1.4]")]
     Overlap {
         /// The component that starts first.
         first: Box<Place>,
-        /// The other one.
+        /// The other component.
         second: Box<Place>,
-        /// Where the other one starts.
+        /// Where the other component starts.
         offset: u64,
     },
 
-    /// §2.1: no CBOR.
+    /// §2.1: the manifest is not valid CBOR.
     #[error("the manifest is no valid CBOR at byte {position} of the file: {problem} [spec/ztensor.md §2.1]")]
     Cbor {
-        /// Where, counted from the start of the file.
+        /// The position in the file.
         position: u64,
         /// What is wrong.
         problem: String,
     },
-    /// §2.1: the CBOR ends before the manifest does.
+    /// §2.1: bytes follow the map of the manifest.
     #[error("{n_bytes} bytes follow the manifest's map, at byte {position} of the file [spec/ztensor.md §2.1]")]
     TrailingCbor {
-        /// Where the first of them is.
+        /// The position of the first of these bytes in the file.
         position: u64,
-        /// How many there are.
+        /// The number of these bytes.
         n_bytes: u64,
     },
     /// §2.1: a map, array or string claims more items than there are bytes left.
@@ -148,54 +148,54 @@ pub enum ZTensorError {
         "at byte {position} of the file {claimed} items are claimed where {available} bytes are left [spec/ztensor.md §2.1]"
     )]
     ClaimedLength {
-        /// Where.
+        /// The position in the file.
         position: u64,
-        /// The number claimed.
+        /// The claimed number.
         claimed: u64,
         /// The bytes up to the end of the manifest.
         available: u64,
     },
-    /// §2.1: maps in arrays in maps, and so on.
+    /// §2.1: values are nested too deeply.
     #[error("values are nested more than {limit} deep at byte {position} of the file [spec/ztensor.md §2.1]")]
     Depth {
-        /// Where.
+        /// The position in the file.
         position: u64,
         /// The limit.
         limit: usize,
     },
-    /// §2.1: a value of another type.
+    /// §2.1: a value has the wrong type.
     #[error("at byte {position} of the file: expected {expected}, found {found} [spec/ztensor.md §2.1]")]
     WrongType {
-        /// Where.
+        /// The position in the file.
         position: u64,
-        /// What belongs there.
+        /// The expected type.
         expected: &'static str,
-        /// What is there.
+        /// The type that was found.
         found: String,
     },
-    /// §2.2: a key that a map has twice.
+    /// §2.2: a map has a key twice.
     #[error("the key {key} is there twice in {at} [spec/ztensor.md §2.2]")]
     DuplicateKey {
-        /// Whose map it is.
+        /// The owner of the map.
         at: Box<Place>,
         /// The key.
         key: Name,
     },
-    /// §2.3, §2.4, §2.5: a required field is not there.
+    /// §2.3, §2.4, §2.5: a required field is missing.
     #[error("{at} has no field `{field}` [spec/ztensor.md §{}]", .at.section_of_fields())]
     MissingField {
-        /// What lacks it.
+        /// The item that lacks the field.
         at: Box<Place>,
         /// The field.
         field: &'static str,
     },
-    /// §2.3: a manifest of another major version, or of none.
+    /// §2.3: the manifest has another major version, or an invalid one.
     #[error("the manifest has version {found}, expected 1.x [spec/ztensor.md §2.3]")]
     ManifestVersion {
-        /// The version.
+        /// The version that was found.
         found: Name,
     },
-    /// §2.4: more dimensions than any library takes.
+    /// §2.4: an object has too many dimensions.
     #[error("{at} has more than {limit} dimensions [spec/ztensor.md §2.4]")]
     Rank {
         /// The object.
@@ -203,35 +203,35 @@ pub enum ZTensorError {
         /// The limit.
         limit: usize,
     },
-    /// §2.4: a format's component is not there.
+    /// §2.4: an object lacks a component that its format requires.
     #[error("{at}, whose format is `{format}`, has no component `{role}` [spec/ztensor.md §2.4]")]
     MissingComponent {
         /// The object.
         at: Box<Place>,
         /// Its format.
         format: &'static str,
-        /// What it lacks.
+        /// The missing component.
         role: &'static str,
     },
-    /// §2.6: more attributes than are decoded.
+    /// §2.6: there are more attributes than the decoder allows.
     #[error("the attributes of {at} have more than {limit} values [spec/ztensor.md §2.6]")]
     TooManyAttributes {
-        /// Whose they are.
+        /// The owner of the attributes.
         at: Box<Place>,
         /// The limit.
         limit: usize,
     },
 
-    /// §2.6: attributes that CBOR cannot say.
+    /// §2.6: the attributes cannot be encoded as CBOR.
     #[error("the attributes of {at} cannot be written: {problem} [spec/ztensor.md §2.6]")]
     Attributes {
-        /// Whose they are.
+        /// The owner of the attributes.
         at: Box<Place>,
-        /// Why.
+        /// The reason.
         problem: String,
     },
 
-    /// §3.1: a storage type that is none.
+    /// §3.1: the storage type is unknown.
     #[error("{at} has the unknown dtype {found} [spec/ztensor.md §3.1]")]
     UnknownDtype {
         /// The component.
@@ -239,56 +239,56 @@ pub enum ZTensorError {
         /// Its dtype.
         found: Name,
     },
-    /// §3.2: a logical type over the wrong storage type.
+    /// §3.2: the logical type does not fit the storage type.
     #[error("{at} has type `{logical}` over dtype `{found}`, expected dtype `{expected}` [spec/ztensor.md §3.2]")]
     LogicalType {
         /// The component.
         at: Box<Place>,
-        /// Its type.
+        /// The logical type.
         logical: ElementType,
-        /// The dtype that goes with it.
+        /// The dtype that fits the logical type.
         expected: ElementType,
-        /// Its dtype.
+        /// The dtype of the component.
         found: ElementType,
     },
-    /// §3.4: a bool that is neither.
+    /// §3.4: a bool is neither 0 nor 1.
     #[error("{at} has the bool {found} at position {position}, expected 0 or 1 [spec/ztensor.md §3.4]")]
     Bool {
         /// The component.
         at: Box<Place>,
-        /// Which element.
+        /// The position of the element.
         position: usize,
         /// The byte.
         found: u8,
     },
-    /// §3.5: a shape with more elements than can be counted.
+    /// §3.5: the shape has more elements or bytes than 64 bits can count.
     #[error("{at} has more elements, or bytes, than 64 bits can count [spec/ztensor.md §3.5]")]
     TooLarge {
         /// The object.
         at: Box<Place>,
     },
-    /// §3.5: bytes that do not fill the shape.
+    /// §3.5: the number of bytes does not match the shape.
     #[error("{at} has {found} bytes, expected {expected} for its shape and type [spec/ztensor.md §3.5]")]
     Size {
         /// The component.
         at: Box<Place>,
-        /// The bytes that shape and type ask for.
+        /// The bytes that shape and type need.
         expected: u64,
-        /// The bytes that it has.
+        /// The bytes of the component.
         found: u64,
     },
-    /// §3.5: bytes that are no whole number of elements.
+    /// §3.5: the bytes are not a whole number of elements.
     #[error("{at} has {found} bytes, expected a multiple of {size}, the size of its elements [spec/ztensor.md §3.5]")]
     PartialElement {
         /// The component.
         at: Box<Place>,
-        /// The bytes that it has.
+        /// The bytes of the component.
         found: u64,
         /// The size of an element.
         size: u64,
     },
 
-    /// §4.1: an encoding that is none.
+    /// §4.1: the encoding is unknown.
     #[error("{at} has the unknown encoding {found}, expected `raw` or `zstd` [spec/ztensor.md §4.1]")]
     UnknownEncoding {
         /// The component.
@@ -296,70 +296,70 @@ pub enum ZTensorError {
         /// Its encoding.
         found: Name,
     },
-    /// §4.1: `uncompressed_length` of what is not compressed.
+    /// §4.1: `uncompressed_length` of a component that is not compressed differs from its size.
     #[error("{at} is raw with {length} bytes, but has an uncompressed_length of {found} [spec/ztensor.md §4.1]")]
     UncompressedLength {
         /// The component.
         at: Box<Place>,
         /// Its size.
         length: u64,
-        /// The other size.
+        /// The `uncompressed_length`.
         found: u64,
     },
-    /// §4.2: what claims to be zstd is not.
+    /// §4.2: the component is not valid zstd.
     #[error("{at} is no valid zstd [spec/ztensor.md §4.2]")]
     Zstd {
         /// The component.
         at: Box<Place>,
-        /// What the decoder says.
+        /// The error of the decoder.
         #[source]
         source: io::Error,
     },
-    /// §4.2: decompressed, it has another size.
+    /// §4.2: the decompressed size differs from the declared one.
     #[error("{at} decompresses to {found} bytes, expected {expected} [spec/ztensor.md §4.2]")]
     DecompressedSize {
         /// The component.
         at: Box<Place>,
-        /// The size that the manifest tells.
+        /// The size in the manifest.
         expected: u64,
-        /// How many bytes there are.
+        /// The actual size.
         found: Bytes,
     },
-    /// §4.2: no zstd frame of this size holds so much.
+    /// §4.2: the declared size is impossible for a zstd frame of this size.
     #[error(
         "{at} claims {claimed} bytes in {length} bytes of zstd, which can hold {limit} at most [spec/ztensor.md §4.2]"
     )]
     CompressionRatio {
         /// The component.
         at: Box<Place>,
-        /// The size that the manifest tells.
+        /// The size in the manifest.
         claimed: u64,
         /// The compressed size.
         length: u64,
-        /// What that can hold.
+        /// The most bytes that this compressed size can hold.
         limit: u64,
     },
-    /// §4.2: nothing tells its size, and there is no end of it.
+    /// §4.2: the size is not declared, and the decompressed bytes exceed the limit.
     #[error(
         "{at} does not say its uncompressed size, and decompresses to more than {limit} bytes [spec/ztensor.md §4.2]"
     )]
     UndeclaredSize {
         /// The component.
         at: Box<Place>,
-        /// The most that is decompressed then.
+        /// The most bytes that are decompressed without a declared size.
         limit: u64,
     },
-    /// §4.3: the digest is of other bytes.
+    /// §4.3: the bytes do not match their digest.
     #[error("digest mismatch for {at}: expected {expected}, found {found} [spec/ztensor.md §4.3]")]
     DigestMismatch {
         /// The component.
         at: Box<Place>,
-        /// What the manifest says.
+        /// The digest in the manifest.
         expected: String,
-        /// What the bytes have.
+        /// The digest of the bytes.
         found: String,
     },
-    /// §4.3: a digest by an algorithm that is not known, where it was to be verified.
+    /// §4.3: a digest that is to be verified has an unknown algorithm.
     #[error("{at} has the digest {found}, which cannot be verified: expected sha256 or crc32c [spec/ztensor.md §4.3]")]
     UnknownDigest {
         /// The component.
@@ -367,31 +367,31 @@ pub enum ZTensorError {
         /// The digest.
         found: Name,
     },
-    /// §4.3: a digest of the wrong length, or with letters that are no digits.
+    /// §4.3: a digest has the wrong length, or characters that are not hexadecimal digits.
     #[error("{at} has the digest {found}, which is no {algorithm} [spec/ztensor.md §4.3]")]
     MalformedDigest {
         /// The component.
         at: Box<Place>,
         /// The digest.
         found: Name,
-        /// What it claims to be.
+        /// The algorithm that it names.
         algorithm: DigestAlgorithm,
     },
-    /// §4.3: no digest where one was asked for.
+    /// §4.3: a component that is to be verified has no digest.
     #[error("{at} has no digest that could be verified [spec/ztensor.md §4.3]")]
     NoDigest {
         /// The component.
         at: Box<Place>,
     },
 
-    /// §5: read as another format than it has.
+    /// §5: an object was read as another format than it has.
     #[error("{at} has the format {found}, expected `{expected}` [spec/ztensor.md §5]")]
     WrongFormat {
         /// The object.
         at: Box<Place>,
-        /// What it was read as.
+        /// The format that was requested.
         expected: &'static str,
-        /// Its format.
+        /// The format of the object.
         found: Name,
     },
 
@@ -405,43 +405,43 @@ pub enum ZTensorError {
     /// No object has this name.
     #[error("there is no object {name}")]
     NoSuchObject {
-        /// The name asked for.
+        /// The requested name.
         name: Name,
     },
-    /// The object has no such component.
+    /// The object has no component of this role.
     #[error("there is no {at}")]
     NoSuchComponent {
-        /// The component asked for.
+        /// The requested component.
         at: Box<Place>,
     },
-    /// The bytes do not make a tensor.
+    /// The bytes do not form a tensor.
     #[error("{at} cannot be read as a tensor")]
     Tensor {
         /// The object.
         at: Box<Place>,
-        /// Why.
+        /// The reason.
         #[source]
         source: RawTensorError,
     },
-    /// §6.1: an object of this name was written already.
+    /// §6.1: an object of this name has already been written.
     #[error("an object {name} was written already [spec/ztensor.md §6.1]")]
     DuplicateName {
         /// The name.
         name: Name,
     },
-    /// §6.2: this version of the format cannot say it.
+    /// §6.2: this version of the format cannot express the content.
     #[error("version {version} of the format has no {what}; write version 1.2 [spec/ztensor.md §6.2]")]
     NotInVersion {
         /// The version being written.
         version: &'static str,
-        /// What it lacks.
+        /// The missing feature.
         what: String,
     },
-    /// §6.1: the writer stopped in the middle of a blob, and cannot go on.
+    /// §6.1: an earlier write failed in the middle of a blob, so the file cannot be continued.
     #[error("an earlier write failed, and the file cannot be continued [spec/ztensor.md §6.1]")]
     Unfinished,
-    /// §6.3: somebody else has the file open for appending.
-    #[error("{path} is being appended to by somebody else [spec/ztensor.md §6.3]", path = path.display())]
+    /// §6.3: another writer has the file open for appending.
+    #[error("{path} is being appended to by another writer [spec/ztensor.md §6.3]", path = path.display())]
     Locked {
         /// The file.
         path: PathBuf,
@@ -449,8 +449,8 @@ pub enum ZTensorError {
 }
 
 impl ZTensorError {
-    /// Whether the file breaks a rule of the format, or is of another format. What is only too large or too odd for this library breaks
-    /// none.
+    /// Whether the file breaks a rule of the format, or has another format. A file that merely exceeds a limit of this library breaks
+    /// no rule.
     #[must_use]
     pub fn is_malformed(&self) -> bool {
         match self {
@@ -472,7 +472,7 @@ impl ZTensorError {
         }
     }
 
-    /// Whether it is what the file holds that is wrong, and not that it could not be read or has not what was asked for.
+    /// Whether the content of the file is at fault, rather than reading it or asking for something that is not there.
     #[cfg(feature = "weights")]
     pub(crate) fn is_about_content(&self) -> bool {
         !matches!(

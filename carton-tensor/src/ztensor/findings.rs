@@ -1,5 +1,5 @@
-//! What the version that a file states forbids, and what nevertheless can be read (spec/ztensor.md §2.7). What is read is decided by the
-//! fields that are there, never by the version.
+//! Finds violations of the version that a file states which do not prevent reading it (spec/ztensor.md §2.7). The fields that are
+//! present, never the version, determine what is read.
 
 use std::fmt;
 use std::ops::Range;
@@ -10,53 +10,54 @@ use super::place::Place;
 use super::{MAGIC, Reader, ZTensorError, types};
 use crate::files::ElementType;
 
-/// A rule of the version that a file states, and where the file breaks it. It is no damage: the file says all that it takes to read it.
+/// A rule of the stated version that the file breaks, and where. The file is not damaged, because everything needed to read it is
+/// there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     rule: VersionRule,
-    /// As the manifest states it.
+    /// The version, as the manifest states it.
     version: Name,
-    /// How often it is broken.
+    /// The number of violations.
     count: usize,
     first: First,
 }
 
-/// A rule that a version has, and that nothing needs which reads the file.
+/// A rule of a version that a reader does not depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum VersionRule {
-    /// §1.5: gaps between blobs are zeros.
+    /// §1.5: gaps between blobs must be zeros.
     Padding,
-    /// §2.5: 1.1 has no field `type`.
+    /// §2.5: version 1.1 has no field `type`.
     NoLogicalType,
-    /// §2.5: 1.1 has no field `uncompressed_length`.
+    /// §2.5: version 1.1 has no field `uncompressed_length`.
     NoUncompressedLength,
-    /// §3.1: from 1.2 on there are thirteen storage types.
+    /// §3.1: from version 1.2 on there are only thirteen storage types.
     StorageType,
-    /// §4.2: from 1.2 on what is zstd has an `uncompressed_length`.
+    /// §4.2: from version 1.2 on zstd components must have an `uncompressed_length`.
     UncompressedLength,
-    /// §5.1: from 1.2 on indices are `u64`.
+    /// §5.1: from version 1.2 on indices must be `u64`.
     IndexType,
-    /// §5.4: from 1.2 on quantized groups have `bits`, `group_size` and `packing`.
+    /// §5.4: from version 1.2 on quantized groups must have `bits`, `group_size` and `packing`.
     GroupAttributes,
 }
 
-/// Where a rule is broken first.
+/// The first violation of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum First {
     Place(Box<Place>),
-    /// A byte of the file.
+    /// The position of a byte in the file.
     Byte(u64),
 }
 
 impl Finding {
-    /// The rule that is broken.
+    /// The rule that the file breaks.
     #[must_use]
     pub fn rule(&self) -> VersionRule {
         self.rule
     }
 
-    /// By how many components, objects or gaps.
+    /// The number of components, objects or gaps that break the rule.
     #[must_use]
     pub fn count(&self) -> usize {
         self.count
@@ -92,14 +93,14 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What a minor version decides.
+/// The rules that a stated version selects.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stated {
-    /// 1.1, or before.
+    /// Version 1.1 or earlier.
     Old,
-    /// 1.2, or later: later versions only add to it.
+    /// Version 1.2 or later; later versions only add rules.
     New,
-    /// No minor version.
+    /// The version has no valid minor number.
     Nothing,
 }
 
@@ -113,7 +114,7 @@ impl Stated {
     }
 }
 
-/// Findings that are being gathered, by rule.
+/// Collects findings by rule.
 #[derive(Default)]
 struct Findings(Vec<Finding>);
 
@@ -130,7 +131,7 @@ impl Findings {
 }
 
 impl Manifest {
-    /// The rules of the stated version that the manifest breaks, each once.
+    /// Returns the rules of the stated version that the manifest breaks, each once.
     #[must_use]
     pub fn findings(&self) -> Vec<Finding> {
         let mut findings = Findings::default();
@@ -154,7 +155,7 @@ impl Manifest {
         findings.0
     }
 
-    /// The bytes before the manifest that are in no blob.
+    /// Returns the ranges of bytes before the manifest that are in no blob.
     fn gaps(&self, blobs_end: u64) -> Vec<Range<u64>> {
         let mut blobs: Vec<Range<u64>> = self
             .components
@@ -200,7 +201,8 @@ fn new_rules(object: &Object<'_>, component: &Component<'_>) -> [Option<VersionR
     ]
 }
 
-/// Whether a quantized group does not say how it is packed. Attributes that cannot be decoded are another error.
+/// Whether a quantized group lacks attributes that describe its packing. Attributes that cannot be decoded are reported as another
+/// error.
 fn lacks_attributes(object: &Object<'_>) -> bool {
     object.format() == Format::QuantizedGroup
         && object.attributes().is_ok_and(|attributes| {
@@ -212,8 +214,8 @@ fn lacks_attributes(object: &Object<'_>) -> bool {
 const PIECE: usize = 1 << 16;
 
 impl Reader {
-    /// The rules of the stated version that the file breaks, each once: those of [`Manifest::findings`], and what is in gaps, which are
-    /// read.
+    /// Returns the rules of the stated version that the file breaks, each once. These are the rules of [`Manifest::findings`], and that
+    /// of gaps, for which the bytes of all gaps are read.
     ///
     /// # Errors
     /// [`Io`](ZTensorError::Io).
@@ -229,7 +231,7 @@ impl Reader {
         Ok(findings.0)
     }
 
-    /// Where the first byte of a range is that is not zero.
+    /// Returns the position of the first byte in a range that is not zero.
     fn first_of_padding(&self, gap: Range<u64>, buffer: &mut [u8]) -> Result<Option<u64>, ZTensorError> {
         let mut offset = gap.start;
         while offset < gap.end {

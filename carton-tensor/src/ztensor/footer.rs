@@ -1,23 +1,23 @@
-//! The two ends of a file (spec/ztensor.md §1.1, §1.2). Pure: bytes in, positions out.
+//! Parses the start and the end of a file (spec/ztensor.md §1.1, §1.2). Pure: bytes in, positions out.
 
 use std::ops::Range;
 
 use super::ZTensorError;
 
-/// What a file of zTensor 1.x starts and ends with.
+/// The magic number at the start and the end of a file of zTensor 1.x.
 pub const MAGIC: [u8; 8] = *b"ZTEN1000";
-/// What blobs start at a multiple of.
+/// The alignment of blobs in bytes.
 pub const ALIGNMENT: u64 = 64;
 /// The largest manifest, in bytes.
 pub const MAX_MANIFEST: u64 = 1 << 30;
 
-/// The containers of other versions, by what they start with.
+/// The magic numbers of other container versions, and their names.
 const OTHER_VERSIONS: [(&[u8; 8], &str); 2] = [(b"ZTEN0001", "0.1"), (b"\x89ZT2\r\n\x1a\n", "2.x")];
 
-/// A manifest's size is eight bytes too.
+/// The bytes of the footer: the size of the manifest, eight bytes, and the magic number.
 const FOOTER: usize = 16;
 
-/// Where the manifest is, told by the last bytes of a file.
+/// The position of the manifest, from the last bytes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footer {
     manifest_offset: u64,
@@ -25,10 +25,10 @@ pub struct Footer {
 }
 
 impl Footer {
-    /// The bytes at the end of a file that [`parse`](Self::parse) wants.
+    /// The number of bytes at the end of a file that [`parse`](Self::parse) needs.
     pub const LENGTH: usize = FOOTER;
 
-    /// Reads the last [`LENGTH`](Self::LENGTH) bytes of a file that has `file_length` bytes.
+    /// Parses the last [`LENGTH`](Self::LENGTH) bytes of a file of `file_length` bytes.
     ///
     /// ```
     /// use carton_tensor::ztensor::Footer;
@@ -54,7 +54,7 @@ impl Footer {
         Ok(Self { manifest_offset: file_length - FOOTER as u64 - manifest_length, manifest_length })
     }
 
-    /// The bytes of the file that are the manifest.
+    /// The range of the manifest in the file.
     #[must_use]
     pub const fn manifest(&self) -> Range<u64> {
         self.manifest_offset..self.manifest_offset + self.manifest_length
@@ -69,7 +69,7 @@ pub fn check_header(first: [u8; 8]) -> Result<(), ZTensorError> {
     check_magic("starts", first)
 }
 
-/// Checks that a file is long enough for its two ends, and an empty map between them.
+/// Checks that a file is long enough for its start, its end and an empty map between them.
 pub(super) fn check_length(file_length: u64) -> Result<(), ZTensorError> {
     let expected = (MAGIC.len() + 1 + FOOTER) as u64;
     if file_length < expected {

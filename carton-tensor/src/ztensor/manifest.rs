@@ -1,7 +1,7 @@
-//! The manifest: what objects a file has, and where their components are (spec/ztensor.md §2).
+//! The manifest: the objects of a file, and where their components are (spec/ztensor.md §2).
 //!
-//! Strings lie one after another in one buffer, shapes in another, and objects are ranges of both, so that a manifest of a
-//! hundred thousand objects is a handful of allocations.
+//! All strings are in one buffer, all shapes in another, and objects refer to ranges of both. A manifest of a hundred thousand objects
+//! therefore needs only a few allocations.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use super::place::Place;
 use super::{Digest, ZTensorError, parse, types};
 use crate::files::ElementType;
 
-/// The objects of a file.
+/// The objects of a file, from a validated manifest.
 ///
 /// ```
 /// use carton_tensor::ztensor::Manifest;
@@ -22,23 +22,23 @@ use crate::files::ElementType;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Manifest {
-    /// All strings, one after another.
+    /// All strings, concatenated.
     pub(super) text: String,
-    /// All dimensions, one after another.
+    /// All dimensions, concatenated.
     pub(super) dimensions: Vec<usize>,
-    /// All attributes as CBOR, one after another.
+    /// All attributes as CBOR, concatenated.
     pub(super) attributes: Vec<u8>,
     pub(super) objects: Vec<ObjectEntry>,
     pub(super) components: Vec<ComponentEntry>,
-    /// The objects by name, unless the file has them in this order.
+    /// The positions of the objects sorted by name; `None` if the file already has this order.
     pub(super) by_name: Option<Vec<u32>>,
-    /// Whether any two components are the same bytes of the file.
+    /// Whether any two components share the same bytes of the file.
     pub(super) shares_blobs: bool,
     pub(super) version: Span,
     pub(super) file_attributes: Span,
 }
 
-/// A piece of one of the buffers. A manifest has at most 1 GiB, and so has what is kept of it.
+/// A range of one of the buffers. A manifest has at most 1 GiB, and so have the buffers, so that 32 bits are enough.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) start: u32,
@@ -78,7 +78,7 @@ pub(super) struct ComponentEntry {
     pub(super) role: Span,
     pub(super) offset: u64,
     pub(super) length: u64,
-    /// The size that it says to have uncompressed; `None` when it says nothing.
+    /// The stated size after decompression, if it is stated.
     pub(super) uncompressed_length: Option<u64>,
     pub(super) dtype: ElementType,
     pub(super) logical: Logical,
@@ -89,25 +89,25 @@ pub(super) struct ComponentEntry {
 /// The logical type of a component.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Logical {
-    /// The same as `dtype`.
+    /// The same type as `dtype`.
     Same,
-    /// One that is known, and goes with `dtype`.
+    /// A known type that is stored as `dtype`.
     Known(ElementType),
-    /// One that is not known.
+    /// An unknown type.
     Unknown(Span),
 }
 
-/// How a component's bytes are stored.
+/// The encoding of a component's stored bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Encoding {
-    /// As they are.
+    /// Not compressed.
     Raw,
-    /// As zstd frames.
+    /// Compressed as zstd frames.
     Zstd,
 }
 
 impl Encoding {
-    /// The name that manifests have.
+    /// The name in manifests.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -117,23 +117,23 @@ impl Encoding {
     }
 }
 
-/// How an object's components make a tensor.
+/// How the components of an object form a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format<'m> {
     /// One component `data`, in C order.
     Dense,
-    /// A matrix by compressed rows: `values`, `indices`, `indptr`.
+    /// A matrix in compressed sparse row format: `values`, `indices`, `indptr`.
     SparseCsr,
     /// Values and their coordinates: `values`, `coords`.
     SparseCoo,
     /// Integers of a few bits with scales and zero points for groups of them: `packed_weight`, `scales`, `zeros`.
     QuantizedGroup,
-    /// Any other, whose components can be read one by one.
+    /// Any other format. Its components can be read one by one.
     Other(&'m str),
 }
 
 impl<'m> Format<'m> {
-    /// The name that manifests have.
+    /// The name in manifests.
     #[must_use]
     pub const fn name(self) -> &'m str {
         match self {
@@ -145,7 +145,7 @@ impl<'m> Format<'m> {
         }
     }
 
-    /// The roles of the components that its objects must have (spec/ztensor.md §5); none for other formats.
+    /// The roles of the components that objects of this format must have (spec/ztensor.md §5). Empty for unknown formats.
     #[must_use]
     pub fn required_components(self) -> &'static [&'static str] {
         types::required_components(self.name()).map_or(&[], |(_, roles)| roles)
@@ -153,22 +153,22 @@ impl<'m> Format<'m> {
 }
 
 impl Manifest {
-    /// Parses the manifest of a file, which starts at byte `offset` of it. Everything that can be checked without a look at
-    /// the blobs is checked.
+    /// Parses the manifest of a file, which starts at byte `offset` of the file. Checks everything that does not require reading the
+    /// blobs.
     ///
     /// # Errors
-    /// A rule of the sections 1.3 to 4.1 that is broken.
+    /// The rule of sections 1.3 to 4.1 that the manifest breaks.
     pub fn parse(cbor: &[u8], offset: u64) -> Result<Self, ZTensorError> {
         parse::parse(cbor, offset)
     }
 
-    /// The version that the manifest claims. Writers are known to claim another than they write.
+    /// The version that the manifest states. Some writers state another version than they write.
     #[must_use]
     pub fn version(&self) -> &str {
         self.text(self.version)
     }
 
-    /// The attributes of the whole file.
+    /// Decodes the attributes of the file.
     ///
     /// # Errors
     /// [`TooManyAttributes`](ZTensorError::TooManyAttributes).
@@ -182,7 +182,7 @@ impl Manifest {
         self.objects.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no objects.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.objects.is_empty()
@@ -193,7 +193,7 @@ impl Manifest {
         self.objects.iter().map(|entry| Object { manifest: self, entry })
     }
 
-    /// The object of this name.
+    /// Returns the object of this name.
     #[must_use]
     pub fn object(&self, name: &str) -> Option<Object<'_>> {
         let compare = |entry: &ObjectEntry| -> Ordering { self.text(entry.name).cmp(name) };
@@ -220,7 +220,7 @@ impl Manifest {
     }
 }
 
-/// A tensor of a file, as the manifest describes it.
+/// The description of a tensor in the manifest.
 #[derive(Clone, Copy, Debug)]
 pub struct Object<'m> {
     manifest: &'m Manifest,
@@ -228,7 +228,7 @@ pub struct Object<'m> {
 }
 
 impl<'m> Object<'m> {
-    /// The name.
+    /// The name of the object.
     #[must_use]
     pub fn name(&self) -> &'m str {
         self.manifest.text(self.entry.name)
@@ -240,7 +240,7 @@ impl<'m> Object<'m> {
         self.manifest.dimensions.get(self.entry.shape.range()).unwrap_or_default()
     }
 
-    /// The format.
+    /// The format of the object.
     #[must_use]
     pub fn format(&self) -> Format<'m> {
         match self.entry.format {
@@ -252,7 +252,7 @@ impl<'m> Object<'m> {
         }
     }
 
-    /// The object's attributes.
+    /// Decodes the attributes of the object.
     ///
     /// # Errors
     /// [`TooManyAttributes`](ZTensorError::TooManyAttributes).
@@ -267,13 +267,13 @@ impl<'m> Object<'m> {
         entries.iter().map(move |entry| Component { manifest, object, entry })
     }
 
-    /// The component of this role.
+    /// Returns the component of this role.
     #[must_use]
     pub fn component(&self, role: &str) -> Option<Component<'m>> {
         self.components().find(|component| component.role() == role)
     }
 
-    /// The component of this role.
+    /// Returns the component of this role, which must exist.
     ///
     /// # Errors
     /// [`NoSuchComponent`](ZTensorError::NoSuchComponent).
@@ -282,7 +282,7 @@ impl<'m> Object<'m> {
         self.component(role).ok_or_else(missing)
     }
 
-    /// The element type of the tensor: that of `data`, of the `values` of sparse formats; `None` for others.
+    /// The element type of the tensor: that of `data` for dense objects, and of `values` for sparse formats; `None` for others.
     #[must_use]
     pub fn element_type(&self) -> Option<ElementType> {
         let role = match self.entry.format {
@@ -293,7 +293,7 @@ impl<'m> Object<'m> {
         self.component(role).map(|component| component.element_type())
     }
 
-    /// Checks that the object has a format.
+    /// Checks that the object has the expected format.
     pub(super) fn expect(&self, expected: Format<'static>) -> Result<(), ZTensorError> {
         if self.format() == expected {
             return Ok(());
@@ -307,7 +307,7 @@ impl<'m> Object<'m> {
     }
 }
 
-/// One blob of an object, as the manifest describes it.
+/// The description of one blob of an object.
 #[derive(Clone, Copy, Debug)]
 pub struct Component<'m> {
     manifest: &'m Manifest,
@@ -316,13 +316,13 @@ pub struct Component<'m> {
 }
 
 impl<'m> Component<'m> {
-    /// What it is to its object: `data`, `values` and so on.
+    /// The role of the component in its object: `data`, `values` and so on.
     #[must_use]
     pub fn role(&self) -> &'m str {
         self.manifest.text(self.entry.role)
     }
 
-    /// The type of its elements: the logical type, or the storage type where there is no logical type, or none that is known.
+    /// The type of the elements: the logical type if there is one and it is known, otherwise the storage type.
     #[must_use]
     pub fn element_type(&self) -> ElementType {
         match self.entry.logical {
@@ -331,13 +331,13 @@ impl<'m> Component<'m> {
         }
     }
 
-    /// The type that its bytes are stored as: one of thirteen (spec/ztensor.md §3.1).
+    /// The type of the stored bytes, one of thirteen (spec/ztensor.md §3.1).
     #[must_use]
     pub fn storage_type(&self) -> ElementType {
         types::storage_type(self.entry.dtype)
     }
 
-    /// The logical type, if it is one that is not known. Such a component is read as its storage type.
+    /// The logical type, if it is unknown. The component is then read as its storage type.
     #[must_use]
     pub fn unknown_type(&self) -> Option<&'m str> {
         match self.entry.logical {
@@ -351,30 +351,30 @@ impl<'m> Component<'m> {
         self.entry.dtype
     }
 
-    /// Whether it has a known logical type that is not its `dtype`.
+    /// Whether there is a known logical type that differs from `dtype`.
     pub(super) fn has_logical_type(&self) -> bool {
         matches!(self.entry.logical, Logical::Known(_))
     }
 
-    /// The size that the manifest states beside that of the stored bytes.
+    /// The size after decompression, if the manifest states it.
     pub(super) fn uncompressed_length(&self) -> Option<u64> {
         self.entry.uncompressed_length
     }
 
-    /// The bytes of the file that hold it, as they are stored.
+    /// The range of the stored bytes in the file.
     #[must_use]
     pub fn stored(&self) -> Range<u64> {
-        // The parser checked that they lie before the manifest.
+        // The parser checked that the range ends before the manifest, so the sum does not overflow.
         self.entry.offset..self.entry.offset.saturating_add(self.entry.length)
     }
 
-    /// How they are stored.
+    /// The encoding of the stored bytes.
     #[must_use]
     pub fn encoding(&self) -> Encoding {
         self.entry.encoding
     }
 
-    /// The bytes that it has once they are decoded, where the manifest tells.
+    /// The number of bytes after decoding, as far as the manifest determines it.
     #[must_use]
     pub fn length(&self) -> Option<u64> {
         match self.entry.encoding {
@@ -383,7 +383,7 @@ impl<'m> Component<'m> {
         }
     }
 
-    /// The bytes that the shape of a dense object asks for.
+    /// Returns the number of bytes that the shape of a dense object needs.
     fn dense_length(&self) -> Option<u64> {
         if !matches!(self.object.format, FormatEntry::Dense) || self.role() != "data" || self.unknown_type().is_some() {
             return None;
@@ -399,7 +399,7 @@ impl<'m> Component<'m> {
         self.entry.digest.map(|digest| self.manifest.text(digest))
     }
 
-    /// The digest of the stored bytes; `None` where there is none.
+    /// Parses the digest of the stored bytes; `None` if there is none.
     ///
     /// # Errors
     /// [`UnknownDigest`](ZTensorError::UnknownDigest), [`MalformedDigest`](ZTensorError::MalformedDigest).

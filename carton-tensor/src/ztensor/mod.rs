@@ -1,14 +1,14 @@
-//! zTensor files, versions 1.1 and 1.2 (`spec/ztensor.md`): tensors made of named components, dense, sparse or quantized, raw
-//! or compressed, with digests.
+//! Reads and writes zTensor files, versions 1.1 and 1.2 (`spec/ztensor.md`). Their tensors consist of named components and are dense,
+//! sparse or quantized, raw or compressed, with optional digests.
 //!
 //! ```text
 //! ZTEN1000 | 0… | blob | 0… | blob | … | manifest (CBOR) | its size, 8 bytes | ZTEN1000
 //!               64         n·64
 //! ```
 //!
-//! [`Reader`] opens a file; [`Writer`] writes one from front to back, or goes on with one. [`Footer`] and [`Manifest`] parse
-//! the two parts that say what is where, for who has the bytes from elsewhere. What a file breaks is an error that names the
-//! rule's section.
+//! [`Reader`] opens a file. [`Writer`] writes one from front to back, or appends to one. [`Footer`] and [`Manifest`] parse the two
+//! parts that describe a file, for callers that get its bytes by other means. A violation of the format is an error that names the
+//! section of the rule.
 
 mod append;
 mod attributes;

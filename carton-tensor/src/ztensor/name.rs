@@ -1,8 +1,8 @@
-//! Names from a file, as errors may show them.
+//! Names from a file, for display in errors.
 
 use std::fmt;
 
-/// A name as the file has it, shown in backticks, escaped and cut, so that no file can write to a terminal or fill a log.
+/// A name from a file. Displayed in backticks, escaped and shortened, so that no file can control a terminal or fill a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name(Box<str>);
 
@@ -11,7 +11,7 @@ const SHOWN: usize = 200;
 
 impl Name {
     pub(super) fn new(name: &str) -> Self {
-        // One more than is shown, to know that there are more.
+        // Keeps one more character than is shown, to know whether there are more.
         Self(name.chars().take(SHOWN + 1).collect::<String>().into())
     }
 }

@@ -1,4 +1,4 @@
-//! From the manifest's CBOR to a [`Manifest`] whose ranges and sizes are checked (spec/ztensor.md §1.3 to §4.1).
+//! Parses the CBOR of a manifest into a [`Manifest`], and checks its ranges and sizes (spec/ztensor.md §1.3 to §4.1).
 
 use super::cbor::Walker;
 use super::footer::{ALIGNMENT, MAX_MANIFEST};
@@ -9,7 +9,7 @@ use super::{ZTensorError, types};
 use crate::files::ElementType;
 use crate::{MAX_RANK, element_count};
 
-/// How deep a value in a field of the root, of an object and of a component is.
+/// The nesting depth of values in the fields of the root, of an object and of a component.
 const ROOT_DEPTH: usize = 2;
 pub(super) const OBJECT_DEPTH: usize = 4;
 const COMPONENT_DEPTH: usize = 6;
@@ -42,23 +42,23 @@ pub(super) fn parse(cbor: &[u8], offset: u64) -> Result<Manifest, ZTensorError> 
 struct Parser<'b> {
     walker: Walker<'b>,
     manifest: Manifest,
-    /// Where the manifest starts, and blobs end at the latest.
+    /// Where the manifest starts. Blobs must end before it.
     blobs_end: u64,
-    /// The end of the last blob, as long as they are `in_order`.
+    /// The end of the last blob, while the blobs are `in_order`.
     last_end: u64,
     in_order: bool,
 }
 
-/// Which fields of a map were there, to find those that are there twice.
+/// The fields of a map so far, to detect duplicates.
 #[derive(Default)]
 struct Fields {
     known: u32,
-    /// The keys that are not known, by where their CBOR is.
+    /// The spans of unknown keys in the CBOR.
     unknown: Vec<Span>,
 }
 
 impl Fields {
-    /// Counts a field in, by its place in the list of known ones.
+    /// Records a known field by its index. Fails if it was recorded before.
     fn known(&mut self, index: u32, name: &str, at: impl Fn() -> Box<Place>) -> Result<(), ZTensorError> {
         let bit = 1 << index;
         if self.known & bit != 0 {
@@ -109,7 +109,7 @@ impl Parser<'_> {
         missing(objects, "objects", Place::manifest)
     }
 
-    /// A version with 1 before its first dot.
+    /// Reads a version, which must have 1 before its first dot.
     fn version(&mut self) -> Result<Span, ZTensorError> {
         let version = self.walker.text()?;
         if version.split('.').next() == Some("1") {
@@ -125,7 +125,7 @@ impl Parser<'_> {
         Span { start, end: self.manifest.text.len() as u32 }
     }
 
-    /// Walks over attributes and keeps their CBOR.
+    /// Skips attributes and keeps their CBOR.
     fn attributes(&mut self, depth: usize, at: impl Fn() -> Box<Place>) -> Result<Span, ZTensorError> {
         if self.walker.take_null() {
             return Ok(Span::default());
@@ -226,7 +226,7 @@ impl Parser<'_> {
         Ok(span)
     }
 
-    /// Refuses two components of one role.
+    /// Refuses two components with the same role.
     fn check_roles(&self, name: &str, span: Span) -> Result<(), ZTensorError> {
         let manifest = &self.manifest;
         let entries = manifest.components.get(span.range()).unwrap_or_default();
@@ -355,7 +355,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Checks that an object has the components of its format, and that their sizes fit its shape.
+    /// Checks that an object has the components that its format requires, and that their sizes fit its shape.
     fn check_object(&self, name: &str, shape: Span, format: FormatEntry, components: Span) -> Result<(), ZTensorError> {
         let format = match format {
             FormatEntry::Dense => "dense",
@@ -389,7 +389,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Finds two objects of one name, and makes the index by name where the file's order is another.
+    /// Refuses two objects of the same name, and sorts the objects by name unless the file already has this order.
     fn index(&mut self) -> Result<(), ZTensorError> {
         let manifest = &mut self.manifest;
         let name = |entry: &ObjectEntry| manifest.text.get(entry.name.range()).unwrap_or_default();
@@ -397,7 +397,7 @@ impl Parser<'_> {
             return Ok(());
         }
         let name = |index: &u32| manifest.objects.get(*index as usize).map_or("", name);
-        // A sort that makes use of runs, which files have.
+        // This sort is fast for presorted runs, which files have.
         let mut by_name: Vec<u32> = (0..manifest.objects.len() as u32).collect();
         by_name.sort_by(|one, other| name(one).cmp(name(other)));
         if let Some(pair) = by_name.windows(2).find(|pair| name(&pair[0]) == name(&pair[1])) {
@@ -407,7 +407,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Finds two blobs that share some of their bytes, and not all, and whether any share all.
+    /// Refuses blobs that partly overlap, and records whether any are identical.
     fn check_overlaps(&mut self) -> Result<(), ZTensorError> {
         let entries = self.manifest.components.iter().enumerate();
         let mut blobs: Vec<(u64, u64, u32)> = entries
@@ -426,7 +426,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Whose component it is.
+    /// Returns the place of the component with this index, for an error.
     fn place_of(&self, index: u32) -> Box<Place> {
         let manifest = &self.manifest;
         let owner = manifest.objects.iter().find(|entry| entry.components.range().contains(&(index as usize)));
@@ -435,7 +435,7 @@ impl Parser<'_> {
     }
 }
 
-/// Checks that a dense tensor's bytes fill its shape.
+/// Checks that the bytes of a dense tensor fill its shape.
 fn check_dense(
     entry: &ComponentEntry,
     n_elements: usize,
@@ -459,7 +459,7 @@ fn check_dense(
     }
 }
 
-/// Checks that bytes are a whole number of elements of their storage type.
+/// Checks that the bytes are a whole number of elements of their storage type.
 fn check_whole_elements(entry: &ComponentEntry, found: u64, at: impl Fn() -> Box<Place>) -> Result<(), ZTensorError> {
     let size = (entry.dtype.bits() / 8) as u64;
     if size > 0 && !found.is_multiple_of(size) {

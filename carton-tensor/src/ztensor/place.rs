@@ -1,10 +1,10 @@
-//! Which part of a file an error is about.
+//! The part of a file that an error is about.
 
 use std::fmt;
 
 use super::name::Name;
 
-/// What an error is about: the whole file, an object of it, or a component of an object.
+/// The part of a file that an error is about: the manifest, an object, or a component of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     object: Option<Name>,
@@ -25,7 +25,7 @@ impl Place {
         Box::new(Self { object: Some(Name::new(object)), role: Some(Name::new(role)) })
     }
 
-    /// The section of spec/ztensor.md that says which fields are there.
+    /// The section of spec/ztensor.md that defines the fields of this part.
     pub(super) fn section_of_fields(&self) -> &'static str {
         match (&self.object, &self.role) {
             (Some(_), Some(_)) => "2.5",

@@ -1,4 +1,4 @@
-//! Opens a file and reads its tensors.
+//! Opens a file, and reads and verifies its tensors (spec/ztensor.md §1, §3, §4).
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -16,21 +16,21 @@ use crate::element_count;
 use crate::files::{FileBytes, RawTensor, SharedBytes};
 use crate::parallel::{available_threads, par_map};
 
-/// What is checked of a component when it is read, beyond what opening the file checked.
+/// The checks when a component is read, in addition to those of opening the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checks {
-    /// That stored bytes have the digest that the manifest tells, where it tells one.
+    /// Whether to check that stored bytes match their digest, if they have one.
     pub digests: bool,
-    /// That bools are 0 or 1.
+    /// Whether to check that bools are 0 or 1.
     pub bools: bool,
 }
 
 impl Checks {
-    /// Everything.
+    /// All checks.
     pub const ALL: Self = Self { digests: true, bools: true };
 }
 
-/// An open file.
+/// An open file. Opening validates the manifest; components are read on request.
 ///
 /// ```
 /// use carton_tensor::files::{ElementType, RawTensor};
@@ -45,36 +45,36 @@ impl Checks {
 #[derive(Clone, Debug)]
 pub struct Reader {
     bytes: FileBytes,
-    /// Shared by clones: it can be large.
+    /// Shared by clones, because it can be large.
     manifest: Arc<Manifest>,
     /// Where the manifest starts.
     blobs_end: u64,
     checks: Checks,
-    /// Tells it from every other one of this process but its clones, which read the same file.
+    /// Identifies the reader and its clones, which read the same file, within this process.
     number: u64,
 }
 
 /// The number of the next reader.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// What [`Reader::verify_all`] found.
+/// The result of [`Reader::verify_all`].
 #[derive(Debug, Default)]
 pub struct Verified {
-    /// How many components have the digest that the manifest tells.
+    /// The number of components that match their digest.
     pub n_verified: usize,
-    /// How many have no digest.
+    /// The number of components without a digest.
     pub n_without: usize,
-    /// The stored bytes of those that were verified. What several components share counts once.
+    /// The stored bytes of the verified components. Bytes that several components share count once.
     pub n_bytes: u64,
-    /// What is wrong with the others.
+    /// The errors of the other components.
     pub failures: Vec<ZTensorError>,
 }
 
-/// The bytes that are hashed at once, where they have to be copied out of the file.
+/// The bytes that are hashed at a time if they must be copied out of the file.
 const PIECE: usize = 1 << 20;
 
 impl Reader {
-    /// Opens the file at `path`. Components are copied out of it when they are read.
+    /// Opens the file at `path`. Reading a component copies its bytes out of the file.
     ///
     /// # Errors
     /// [`Open`](ZTensorError::Open), and those of [`new`](Self::new).
@@ -83,9 +83,9 @@ impl Reader {
         Self::new(FileBytes::open(path).map_err(|source| ZTensorError::Open { path: path.to_owned(), source })?)
     }
 
-    /// Maps the file at `path`. Components that are not compressed are views of it, and nothing is copied.
+    /// Maps the file at `path`. Components that are not compressed are views of the map, and nothing is copied.
     ///
-    /// For files that nobody writes to meanwhile, see [`FileBytes::map`].
+    /// Use this only for files that no process writes to while they are mapped; see [`FileBytes::map`].
     ///
     /// # Errors
     /// [`Open`](ZTensorError::Open), and those of [`new`](Self::new).
@@ -94,13 +94,13 @@ impl Reader {
         Self::new(FileBytes::map(path).map_err(|source| ZTensorError::Open { path: path.to_owned(), source })?)
     }
 
-    /// Opens a file whose bytes are wherever they are. Of these it reads the two ends and the manifest.
+    /// Opens a file from its bytes. Reads only its start, its end and the manifest.
     ///
     /// # Errors
-    /// [`Io`](ZTensorError::Io), or a rule of sections 1.1 to 4.1 that the file breaks.
+    /// [`Io`](ZTensorError::Io), or the rule of sections 1.1 to 4.1 that the file breaks.
     pub fn new(bytes: FileBytes) -> Result<Self, ZTensorError> {
         let file_length = bytes.len();
-        // What is no file of this format at all is said to be that, however short it is.
+        // The magic number is checked before the length, so that a file of another format is reported as such even if it is short.
         let mut first = [0; 8];
         let n_bytes = file_length.min(8) as usize;
         bytes.read_into(0, first.get_mut(..n_bytes).unwrap_or_default())?;
@@ -111,7 +111,7 @@ impl Reader {
         let mut last = [0; Footer::LENGTH];
         bytes.read_into(file_length - Footer::LENGTH as u64, &mut last)?;
         let range = Footer::parse(&last, file_length)?.manifest();
-        // A copy of its own: what is mapped may change after it was found to be text.
+        // Copies the manifest, because a mapped file may change after the text was validated.
         let n_bytes = range.end - range.start;
         let mut cbor = Vec::new();
         let memory = |_| ZTensorError::Memory { at: Place::manifest(), n_bytes };
@@ -123,30 +123,30 @@ impl Reader {
         Ok(Self { bytes, manifest, blobs_end: range.start, checks: Checks::default(), number })
     }
 
-    /// The same file, with these checks for all that is read from now on.
+    /// Sets the checks for everything read from now on.
     #[must_use]
     pub fn checking(mut self, checks: Checks) -> Self {
         self.checks = checks;
         self
     }
 
-    /// What the file has.
+    /// The manifest of the file.
     #[must_use]
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// What tells the file that it reads from those of other readers.
+    /// A number that identifies the file of this reader.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
 
-    /// Where the manifest starts.
+    /// Where the manifest starts in the file.
     pub(super) fn blobs_end(&self) -> u64 {
         self.blobs_end
     }
 
-    /// Where the file's bytes are.
+    /// The bytes of the file.
     #[must_use]
     pub fn bytes(&self) -> &FileBytes {
         &self.bytes
@@ -157,7 +157,7 @@ impl Reader {
         self.manifest.objects()
     }
 
-    /// The object of this name.
+    /// Returns the object of this name.
     ///
     /// # Errors
     /// [`NoSuchObject`](ZTensorError::NoSuchObject).
@@ -167,8 +167,8 @@ impl Reader {
 
     /// Reads a dense tensor.
     ///
-    /// One whose logical type is not known is read as its storage type, and in one dimension if it has another number of
-    /// elements than its shape (spec/ztensor.md §3.3).
+    /// If its logical type is unknown, it is read as its storage type. If the bytes then do not fit the shape, the tensor gets a single
+    /// dimension (spec/ztensor.md §3.3).
     ///
     /// # Errors
     /// [`NoSuchObject`](ZTensorError::NoSuchObject), [`WrongFormat`](ZTensorError::WrongFormat), and those of
@@ -177,7 +177,7 @@ impl Reader {
         self.read_object(&self.object(name)?)
     }
 
-    /// Reads the tensor that a dense object is, as [`read`](Self::read) does.
+    /// Reads a dense object like [`read`](Self::read).
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -194,7 +194,7 @@ impl Reader {
         tensor.map_err(|source| ZTensorError::Tensor { at: object.place(), source })
     }
 
-    /// Reads the bytes of one component of an object, decompressed.
+    /// Reads the decompressed bytes of a component.
     ///
     /// # Errors
     /// [`NoSuchObject`](ZTensorError::NoSuchObject), [`NoSuchComponent`](ZTensorError::NoSuchComponent), and those of
@@ -203,12 +203,12 @@ impl Reader {
         self.read_component(&self.object(name)?.require(role)?, self.checks)
     }
 
-    /// Reads the bytes of a component of this file, decompressed, with these checks and no others.
+    /// Reads the decompressed bytes of a component of this file, with exactly these checks.
     ///
     /// # Errors
-    /// [`Io`](ZTensorError::Io), [`Memory`](ZTensorError::Memory); with checks [`DigestMismatch`](ZTensorError::DigestMismatch),
+    /// [`Io`](ZTensorError::Io), [`Memory`](ZTensorError::Memory). With checks, [`DigestMismatch`](ZTensorError::DigestMismatch),
     /// [`UnknownDigest`](ZTensorError::UnknownDigest), [`MalformedDigest`](ZTensorError::MalformedDigest) and
-    /// [`Bool`](ZTensorError::Bool); for zstd the rules of section 4.2.
+    /// [`Bool`](ZTensorError::Bool). For zstd, the rules of section 4.2.
     pub fn read_component(&self, component: &Component<'_>, checks: Checks) -> Result<SharedBytes, ZTensorError> {
         let stored = self.bytes.read(component.stored())?;
         if checks.digests
@@ -230,7 +230,7 @@ impl Reader {
         flat(object, &component, bytes)
     }
 
-    /// Verifies the digest of a component of this file, without decompressing it and in little memory.
+    /// Verifies the digest of a component of this file. Hashes the stored bytes in pieces, without decompressing them.
     ///
     /// # Errors
     /// [`NoDigest`](ZTensorError::NoDigest), [`UnknownDigest`](ZTensorError::UnknownDigest),
@@ -241,7 +241,7 @@ impl Reader {
         compare(component, digest, self.digest_of(component.stored(), digest.algorithm())?)
     }
 
-    /// The digest of bytes of the file, in little memory.
+    /// Computes the digest of a range of the file in pieces.
     fn digest_of(&self, range: Range<u64>, algorithm: DigestAlgorithm) -> Result<Digest, ZTensorError> {
         if self.bytes.is_in_memory() {
             return Ok(algorithm.digest(&self.bytes.read(range)?));
@@ -259,7 +259,7 @@ impl Reader {
         Ok(hasher.finish())
     }
 
-    /// Verifies the digests of all components on all cores, a blob each: what several components share is hashed once.
+    /// Verifies the digests of all components, on all cores. Bytes that several components share are hashed once.
     #[must_use]
     pub fn verify_all(&self) -> Verified {
         let mut verified = Verified::default();
@@ -278,7 +278,7 @@ impl Reader {
             }
         }
         let mut blobs: Vec<Blob<'_>> = by_blob.into_values().collect();
-        // The largest first, so that no core is left alone with one at the end.
+        // The largest blobs come first, so that none of them runs alone at the end.
         blobs.sort_by_key(|blob| std::cmp::Reverse(blob.length()));
         let digest_of = |at: usize| self.digest_of(blobs[at].range.clone(), blobs[at].algorithm);
         let digests = par_map(blobs.len(), available_threads(), || (), |(), at| Ok::<_, Infallible>(digest_of(at)));
@@ -291,7 +291,8 @@ impl Reader {
     }
 }
 
-/// Bytes of the file, and the components that are these bytes and have a digest of them, with their places among all.
+/// A range of the file, and the components with these bytes and a digest of this algorithm. The numbers are the positions among all
+/// components.
 struct Blob<'m> {
     range: Range<u64>,
     algorithm: DigestAlgorithm,
@@ -303,7 +304,7 @@ impl Blob<'_> {
         self.range.end - self.range.start
     }
 
-    /// Compares the digest of the bytes with those that the components have.
+    /// Compares the digest of the bytes with those that the manifest states.
     fn judge(
         &self,
         found: Result<Digest, ZTensorError>,
@@ -312,7 +313,7 @@ impl Blob<'_> {
     ) {
         let found = match found {
             Ok(found) => found,
-            // Of what cannot be read one error is enough.
+            // One error is enough for bytes that cannot be read.
             Err(error) => return failures.extend(self.components.first().map(|(index, ..)| (*index, error))),
         };
         let n_before = verified.n_verified;
@@ -336,12 +337,12 @@ fn compare(component: &Component<'_>, expected: Digest, found: Digest) -> Result
     Err(ZTensorError::DigestMismatch { at, expected: expected.to_string(), found: found.to_string() })
 }
 
-/// All elements of a component in one dimension.
+/// Makes a tensor with one dimension from all elements of a component.
 fn flat(object: &Object<'_>, component: &Component<'_>, bytes: SharedBytes) -> Result<RawTensor, ZTensorError> {
     let (dtype, found) = (component.element_type(), bytes.len());
     let n_elements = match dtype.bits() {
         bits if bits >= 8 => found / (bits / 8),
-        // A whole number of bytes is a whole number of these.
+        // Every whole number of bytes is a whole number of 4-bit elements.
         4 => found.saturating_mul(2),
         _ => found / 3 * 4,
     };

@@ -1,10 +1,10 @@
-//! How the format spells element types: as a storage type (`dtype`), with a logical type (`type`) over it where the storage
-//! type alone does not tell (spec/ztensor.md §3).
+//! The spelling of element types in the format: a storage type (`dtype`), and a logical type (`type`) if the storage type does not
+//! determine the element type (spec/ztensor.md §3).
 
 use super::Version;
 use crate::files::ElementType;
 
-/// The element type that `dtype` names: the thirteen storage types, and the four that version 1.1 counts among them.
+/// Parses `dtype`: the thirteen storage types, and the four others that version 1.1 also has.
 pub(super) fn from_dtype(name: &str) -> Option<ElementType> {
     Some(match name {
         "f32" => ElementType::Float32,
@@ -28,7 +28,7 @@ pub(super) fn from_dtype(name: &str) -> Option<ElementType> {
     })
 }
 
-/// The element type that `type` names; `None` for one that is not known.
+/// Parses `type`; `None` for an unknown type.
 pub(super) fn from_type(name: &str) -> Option<ElementType> {
     Some(match name {
         "f8_e4m3fn" | "f8_e4m3" => ElementType::Float8E4m3Fn,
@@ -45,7 +45,7 @@ pub(super) fn from_type(name: &str) -> Option<ElementType> {
     })
 }
 
-/// The storage type under an element type.
+/// Returns the storage type of an element type.
 pub(super) fn storage_type(dtype: ElementType) -> ElementType {
     match dtype {
         ElementType::Complex64 => ElementType::Float32,
@@ -62,7 +62,7 @@ pub(super) fn storage_type(dtype: ElementType) -> ElementType {
     }
 }
 
-/// `dtype` and `type` of an element type in a version of the format; `None` where that version has no such type.
+/// Returns `dtype` and `type` of an element type in a version of the format; `None` if the version lacks the type.
 pub(super) fn spelling(dtype: ElementType, version: Version) -> Option<(&'static str, Option<&'static str>)> {
     let storage = match storage_type(dtype) {
         ElementType::Float32 => "f32",
@@ -99,7 +99,7 @@ pub(super) fn spelling(dtype: ElementType, version: Version) -> Option<(&'static
     }
 }
 
-/// The components that an object of a format has, for the formats that the specification describes.
+/// Returns a format and the components that its objects must have, for the formats that the specification defines.
 pub(super) fn required_components(format: &str) -> Option<(&'static str, &'static [&'static str])> {
     Some(match format {
         "dense" => ("dense", &["data"]),

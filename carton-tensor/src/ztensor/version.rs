@@ -1,22 +1,22 @@
-//! The two versions of the format that are written.
+//! The two versions of the format that can be written.
 
 use std::fmt;
 
 use super::types;
 use crate::files::ElementType;
 
-/// A version of the format. Readers tell by the fields that are there, so that only writers need to know (spec/ztensor.md §6.2).
+/// A version of the format. Only writers need it, because readers depend on the fields that are present (spec/ztensor.md §6.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
-    /// Without logical types: FP8 and complex are storage types, and compressed components do not tell their size.
+    /// Without logical types: FP8 and complex are storage types, and compressed components do not state their size.
     V1_1,
-    /// With logical types, and `uncompressed_length`.
+    /// With logical types and `uncompressed_length`.
     #[default]
     V1_2,
 }
 
 impl Version {
-    /// As manifests have it.
+    /// The version number in manifests.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -25,7 +25,7 @@ impl Version {
         }
     }
 
-    /// Whether files of this version can hold elements of a type (spec/ztensor.md §3).
+    /// Whether files of this version can hold elements of this type (spec/ztensor.md §3).
     ///
     /// ```
     /// use carton_tensor::files::ElementType;

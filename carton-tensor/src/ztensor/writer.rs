@@ -15,69 +15,69 @@ use super::{Checks, Digest, DigestAlgorithm, Reader, Version, ZTensorError, type
 use crate::files::{ElementType, RawTensor};
 use crate::{MAX_RANK, element_count};
 
-/// How a component is stored: compressed or not, with a digest or not.
+/// The storage of a component: whether it is compressed, and whether it has a digest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct StoreAs {
-    /// The level of zstd, 1 to 22; `None` for bytes as they are.
+    /// The level of zstd, 1 to 22; `None` for uncompressed bytes.
     pub zstd: Option<i32>,
-    /// The digest of the stored bytes.
+    /// The algorithm of the digest of the stored bytes; `None` for no digest.
     pub digest: Option<DigestAlgorithm>,
 }
 
 impl StoreAs {
-    /// The bytes as they are, so that they can be mapped, and no digest.
+    /// Uncompressed, so that the bytes can be mapped, and without a digest.
     pub const RAW: Self = Self { zstd: None, digest: None };
 
-    /// Compressed with zstd.
+    /// Compresses with zstd.
     #[must_use]
     pub const fn zstd(self, level: i32) -> Self {
         Self { zstd: Some(level), ..self }
     }
 
-    /// With a digest.
+    /// Adds a digest.
     #[must_use]
     pub const fn digest(self, algorithm: DigestAlgorithm) -> Self {
         Self { digest: Some(algorithm), ..self }
     }
 }
 
-/// A component to be written: its role, its elements in one dimension or more, and how to store them.
+/// A component that is to be written: its role, its elements with any number of dimensions, and its storage.
 pub type Part<'a> = (&'a str, &'a RawTensor, StoreAs);
 
-/// A file that is being written. It never seeks, so that it can go to a pipe.
+/// Writes a file. It never seeks, so that the output can be a pipe.
 ///
-/// The same calls make the same bytes. What was written before [`finish`](Self::finish) is no file yet.
+/// The same calls give the same bytes. The output is only a valid file after [`finish`](Self::finish).
 pub struct Writer<W: Write> {
     inner: W,
-    /// What is in front of the next byte.
+    /// The number of bytes before the next one.
     offset: u64,
     version: Version,
     pub(super) head: Head,
-    /// The objects by name, each as CBOR.
+    /// The CBOR of each object, by name.
     pub(super) objects: BTreeMap<String, Vec<u8>>,
-    /// The blobs that were copied from files whose components share some.
+    /// The copied blobs of files in which components share blobs.
     copied: HashMap<CopiedFrom, Copied>,
-    /// Whether a blob was begun and not finished.
+    /// Whether writing a blob failed before its end.
     is_broken: bool,
-    /// What is done when everything is written.
+    /// Called when everything has been written.
     commit: fn(&mut W) -> io::Result<()>,
 }
 
-/// What a manifest says beside its objects.
+/// The fields of a manifest other than its objects.
 #[derive(Default)]
 pub(super) struct Head {
-    /// The version that the manifest had before something was appended.
+    /// The version of the previous manifest, if this writer appends to a file.
     pub(super) version: Option<String>,
-    /// Whether something was written that version 1.1 does not know.
+    /// Whether something was written that version 1.1 does not have.
     pub(super) needs_1_2: bool,
-    /// The attributes as CBOR; empty for none.
+    /// The attributes as CBOR; empty if there are none.
     pub(super) attributes: Vec<u8>,
-    /// Fields that are not known, key and value as CBOR.
+    /// Unknown fields, with key and value as CBOR.
     pub(super) others: Vec<Vec<u8>>,
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a file of version 1.2.
+    /// Starts a file of version 1.2.
     ///
     /// # Errors
     /// [`Io`](ZTensorError::Io).
@@ -85,7 +85,7 @@ impl<W: Write> Writer<W> {
         Self::with_version(inner, Version::V1_2)
     }
 
-    /// Begins a file of a version.
+    /// Starts a file of the given version.
     ///
     /// # Errors
     /// [`Io`](ZTensorError::Io).
@@ -93,7 +93,7 @@ impl<W: Write> Writer<W> {
         Self::begin(inner, version, W::flush)
     }
 
-    /// Begins a file, at whose end something is done.
+    /// Starts a file and sets the function to call at its end.
     pub(super) fn begin(
         mut inner: W,
         version: Version,
@@ -103,7 +103,7 @@ impl<W: Write> Writer<W> {
         Ok(Self::resume(inner, MAGIC.len() as u64, version, commit))
     }
 
-    /// Goes on after `offset` bytes.
+    /// Continues after `offset` bytes.
     pub(super) fn resume(inner: W, offset: u64, version: Version, commit: fn(&mut W) -> io::Result<()>) -> Self {
         Self {
             inner,
@@ -117,16 +117,16 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// What is written to.
+    /// The output.
     pub(super) fn inner_mut(&mut self) -> &mut W {
         &mut self.inner
     }
 
-    /// Says something about the whole file, in place of what was said before.
+    /// Sets the attributes of the file, and replaces the previous ones.
     ///
     /// # Errors
     /// [`Attributes`](ZTensorError::Attributes), [`Depth`](ZTensorError::Depth), [`DuplicateKey`](ZTensorError::DuplicateKey),
-    /// [`TooManyAttributes`](ZTensorError::TooManyAttributes) for what no reader would take.
+    /// [`TooManyAttributes`](ZTensorError::TooManyAttributes) for attributes that a reader would refuse.
     pub fn set_attributes(&mut self, attributes: &Attributes) -> Result<(), ZTensorError> {
         self.head.attributes.clear();
         if !attributes.is_empty() {
@@ -144,10 +144,10 @@ impl<W: Write> Writer<W> {
         self.object(name, tensor.shape(), "dense", &Attributes::new(), &[("data", tensor, store_as)])
     }
 
-    /// Writes a dense tensor whose elements are read from `source`: as many bytes as dtype and shape ask for.
+    /// Writes a dense tensor whose elements are read from `source`, as many bytes as dtype and shape need.
     ///
     /// # Errors
-    /// Those of [`add`](Self::add), also when `source` fails or ends early; [`TooLarge`](ZTensorError::TooLarge).
+    /// Those of [`add`](Self::add), also if `source` fails or ends early; [`TooLarge`](ZTensorError::TooLarge).
     pub fn add_from(
         &mut self,
         name: &str,
@@ -168,7 +168,7 @@ impl<W: Write> Writer<W> {
         self.insert(name, shape, "dense", &[], &[component])
     }
 
-    /// Writes an object of any format. Of those that the specification describes, what opening a file checks is checked.
+    /// Writes an object of any format. For formats that the specification defines, makes the checks of opening a file.
     ///
     /// # Errors
     /// Those of [`add`](Self::add); [`MissingComponent`](ZTensorError::MissingComponent), [`Size`](ZTensorError::Size),
@@ -199,9 +199,9 @@ impl<W: Write> Writer<W> {
         self.insert(name, shape, format, &attributes, &components)
     }
 
-    /// Writes an object of another file with its attributes and all its components, those of formats and logical types that are not known
-    /// too. `store_as` says how to store each; one at a time is in memory. Bytes that components of the other file share are written once,
-    /// if they are of one type and stored in one way.
+    /// Copies an object of another file with its attributes and all its components, including those of unknown formats and logical
+    /// types. `store_as` returns the storage of each component. One component at a time is in memory. Bytes that components of the
+    /// other file share are written once if they have the same type and storage.
     ///
     /// # Errors
     /// Those of [`add`](Self::add), of [`Reader::read_component`] with these checks, and of `store_as`.
@@ -229,7 +229,7 @@ impl<W: Write> Writer<W> {
         self.insert(name, object.shape(), object.format().name(), &attributes, &components)
     }
 
-    /// Writes the bytes of a component of another file, or finds where they were written already.
+    /// Writes the bytes of a component of another file, or returns where they have already been written.
     fn copy_blob(
         &mut self,
         reader: &Reader,
@@ -247,7 +247,7 @@ impl<W: Write> Writer<W> {
             store_as,
         };
         if let Some(copied) = self.copied.get(&from).copied() {
-            // The bytes are those that were checked; another digest of them was not.
+            // The bytes have been checked against the digest of their first component. This component states another digest.
             if checks.digests && digest.is_some() && digest != copied.digest {
                 reader.verify(component)?;
             }
@@ -263,7 +263,7 @@ impl<W: Write> Writer<W> {
         Ok(copied)
     }
 
-    /// Writes the manifest, and gives back what was written to.
+    /// Writes the manifest, and returns the output.
     ///
     /// # Errors
     /// [`Io`](ZTensorError::Io), [`Unfinished`](ZTensorError::Unfinished), [`ManifestSize`](ZTensorError::ManifestSize).
@@ -281,7 +281,7 @@ impl<W: Write> Writer<W> {
         Ok(self.inner)
     }
 
-    /// Whether an object of this name was written.
+    /// Whether an object of this name has been written.
     #[must_use]
     pub fn contains(&self, name: &str) -> bool {
         self.objects.contains_key(name)
@@ -319,7 +319,7 @@ impl<W: Write> Writer<W> {
         Ok((storage, Some(unknown)))
     }
 
-    /// Writes a blob of `n_bytes`, compressed and hashed on the way.
+    /// Writes a blob of `n_bytes` bytes, and compresses and hashes it on the way.
     fn blob(
         &mut self,
         store_as: StoreAs,
@@ -352,7 +352,7 @@ impl<W: Write> Writer<W> {
         Ok(Blob { offset, length, encoding, digest })
     }
 
-    /// The CBOR of a component, with its role in front.
+    /// Returns the role and the CBOR of a component.
     fn component(
         &mut self,
         role: &str,
@@ -437,10 +437,10 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// `dtype` and `type`.
+/// The values of `dtype` and `type`.
 type Spelling<'a> = (&'static str, Option<&'a str>);
 
-/// Which bytes of another file were copied, read as what, and stored how.
+/// Bytes copied from another file, the type they were read as, and their new storage.
 #[derive(PartialEq, Eq, Hash)]
 struct CopiedFrom {
     reader: u64,
@@ -451,17 +451,17 @@ struct CopiedFrom {
     store_as: StoreAs,
 }
 
-/// What became of them.
+/// The result of copying bytes.
 #[derive(Clone, Copy)]
 struct Copied {
     blob: Blob,
-    /// How many they are when they are not compressed.
+    /// The number of bytes without compression.
     n_bytes: u64,
-    /// Their digest in the file that they are from.
+    /// The digest that the other file states.
     digest: Option<Digest>,
 }
 
-/// Where a blob was written.
+/// The position and storage of a blob that was written.
 #[derive(Clone, Copy)]
 struct Blob {
     offset: u64,
@@ -470,7 +470,7 @@ struct Blob {
     digest: Option<Digest>,
 }
 
-/// Counts and hashes what passes.
+/// Counts and hashes the bytes that pass through.
 struct Counted<'a, W: Write> {
     inner: &'a mut W,
     n_bytes: u64,
@@ -492,7 +492,7 @@ impl<W: Write> Write for Counted<'_, W> {
     }
 }
 
-/// CBOR that is being written to memory, which cannot fail.
+/// An encoder of CBOR to memory, which cannot fail.
 #[derive(Default)]
 struct Cbor(Vec<u8>);
 

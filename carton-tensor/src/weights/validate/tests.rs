@@ -32,7 +32,7 @@ fn good() -> Vec<(&'static str, RawTensor)> {
     ]
 }
 
-/// The findings for the good tensors with some replaced, added or removed, through a file and through memory.
+/// Returns the findings for the good tensors with some of them replaced, added or removed, from a file and from memory.
 fn findings(changes: &[(&'static str, Option<RawTensor>)]) -> (Vec<Category>, String) {
     let description: Description = TINY.parse().unwrap();
     let mut tensors: BTreeMap<String, RawTensor> =
@@ -57,7 +57,7 @@ fn findings(changes: &[(&'static str, Option<RawTensor>)]) -> (Vec<Category>, St
     let found = sorted(&of_file);
     assert!(of_file.errors.iter().all(|finding| finding.category.is_error()));
     assert!(of_file.warnings.iter().all(|finding| !finding.category.is_error()));
-    // What holds no tensors is named, where it has a name.
+    // The message for an empty file names the file, which weights in memory do not have.
     if of_file.n_tensors > 0 {
         assert_eq!(found, sorted(&of_memory));
     }
@@ -152,7 +152,7 @@ fn u64s(numbers: &[u64]) -> RawTensor {
     RawTensor::new(ElementType::Uint64, vec![numbers.len()], bytes.into()).unwrap()
 }
 
-/// One object that cannot be read does not keep the others from being looked at.
+/// An object that cannot be read does not prevent the others from being validated.
 #[test]
 fn what_is_wrong_with_one_object_is_a_finding_about_it() {
     use Category::*;
@@ -241,7 +241,7 @@ fn single_checks() {
     assert!(!validate_dtype_consistency(&[Int8, Bool]));
 }
 
-/// A description of floats alone, and what quantization makes of a file that fits it: matrices of two rows, of 1 and 2, and of -0.5 and 8.
+/// A description with only floats. The quantized file that fits it has matrices of two rows: of 1 and 2, and of -0.5 and 8.
 const FLOATS: &str = "
 version = 1
 name = 'floats'
@@ -274,7 +274,7 @@ fn one(dtype: ElementType, shape: &[usize], bytes: Vec<u8>) -> RawTensor {
     RawTensor::new(dtype, shape.to_vec(), bytes.into()).unwrap()
 }
 
-/// The findings for quantized tensors with some changes, of a file and of memory.
+/// Compares the findings for quantized tensors with some changes, in a file and in memory.
 #[track_caller]
 fn check_quantized(
     per_channel: bool,
@@ -325,22 +325,22 @@ fn integers_with_scales_stand_for_the_floats_that_are_described() {
     }
 }
 
-/// Rows of 1 and 2, and of -0.5 and 8: what they were is compared, and not the integers, which are beyond every range here.
+/// Rows of 1 and 2, and of -0.5 and 8. The represented numbers are compared, not the integers, which are outside every range here.
 #[test]
 fn what_integers_stand_for_is_compared() {
     for per_channel in [false, true] {
         let narrow = FLOATS.replace("max = 8.0", "max = 7.0");
         check_quantized(per_channel, &narrow, &[], &[Category::ValueRange; 2], "w has values from");
-        // 7.5 is the largest of `norm`, and half a step of it is 0.03.
+        // The largest number of `norm` is 7.5, and half a step of it is 0.03.
         let range = FLOATS.replace("max = 8.0", "max = 7.99");
         check_quantized(per_channel, &range, &[], &[], "");
         let other = FLOATS.replace("scale = 1.0", "scale = 0.9");
         check_quantized(per_channel, &other, &[], &[Category::Quantization], "t is ternary with scale 1, expected 0.9");
     }
-    // 3 of 127 steps of 1.0 are no ternary number.
+    // 3 of 127 steps of 1.0 is not a ternary number.
     let codes = one(ElementType::Int8, &[2, 2], vec![127, 3, 0, 0]);
     check_quantized(false, FLOATS, &[("t", Some(codes))], &[Category::Quantization], "t is not ternary");
-    // Rows of different scales are not ternary with one scale.
+    // Rows with different scales are not ternary with one scale.
     let scales = one(ElementType::Float64, &[2], [127.0_f64, 254.0].into_iter().flat_map(f64::to_le_bytes).collect());
     let codes = one(ElementType::Int8, &[2, 2], vec![127, 129, 0, 127]);
     check_quantized(
@@ -362,18 +362,18 @@ fn scales_that_are_missing_or_wrong_are_found() {
             check_quantized(per_channel, FLOATS, changes, expected, message);
         };
         check(&[("w.scale", None)], &[Category::DtypeMismatch], "w has dtype int8 and no scale, expected float32");
-        // Where a description has int8 by itself, integers may be codes, but not beside others that have scales.
+        // If the description itself allows int8, integers without scales may be codes, but not if other int8 tensors have scales.
         let with_int8 = FLOATS.replace("'bfloat16'", "'int8'");
         let missing = &[("w.scale", None)];
         check_quantized(per_channel, &with_int8, missing, &[Category::MissingScale], "w has no scale that fits");
-        // A scale of nothing.
+        // A scale whose tensor is missing.
         let orphan = &[("gone.scale", Some(f64s(&[1], &[1.0])))];
         check(
             orphan,
             &[Category::UnexpectedTensors, Category::ParameterCount],
             "1 tensors are not expected (gone.scale)",
         );
-        // Another shape, another dtype, no scales.
+        // Scales of a wrong shape or dtype, or with invalid numbers.
         for (scale, message) in [
             (f64s(&[3], &[1.0; 3]), "w.scale holds no scales of w: it has shape [3], expected one number or [2]"),
             (f64s(&[2, 1], &[1.0; 2]), "it has shape [2, 1], expected one number or [2]"),
@@ -386,14 +386,14 @@ fn scales_that_are_missing_or_wrong_are_found() {
         }
         let of_vector = &[("norm.scale", Some(f64s(&[2], &[1.0; 2])))];
         check(of_vector, &[Category::DtypeMismatch, Category::Scale], "it has shape [2], expected one number");
-        // A tensor named like a scale, beside floats, is an unexpected tensor.
+        // A tensor that is named like the scale of a float tensor is an unexpected tensor.
         let floats = &[("w", Some(floats(&[2, 2], &[1.0; 4]))), ("w.scale", Some(f64s(&[1], &[1.0])))];
         let expected = &[Category::UnexpectedTensors, Category::InconsistentDtypes, Category::ParameterCount];
         check(floats, expected, "1 tensors are not expected (w.scale)");
     }
 }
 
-/// A scale belongs to its tensor also where one of them was not asked for.
+/// A scale belongs to its tensor even if one of them is not selected.
 #[test]
 fn scales_are_found_beyond_the_filter() {
     let mut bytes = Vec::new();
@@ -406,7 +406,7 @@ fn scales_are_found_beyond_the_filter() {
     assert_eq!((validation.n_tensors, validation.n_scales, validation.n_parameters), (1, 1, 4));
 }
 
-/// 0.49 becomes 8 steps of 8 / 127, which is 0.504: no more beyond 0.49 than rounding brings it. A group counts as floats.
+/// 0.49 becomes 8 steps of 8 / 127, which is 0.504. Rounding explains the difference. A group counts as floats.
 #[test]
 fn groups_are_compared_to_half_a_step() {
     let matrix = floats(&[4, 1], &[-8.0, 0.49, 0.0, 0.0]);
@@ -427,7 +427,7 @@ fn groups_are_compared_to_half_a_step() {
     check("", 0.49, &[]);
     check("", 0.47, &[Category::ValueRange]);
     check("accept_quantized = false", 0.49, &[Category::DtypeMismatch]);
-    // Its integers are of 8 bits, whatever a description says of the scale of floats.
+    // The format limits the integers of a group to 8 bits, whatever scale the description states for floats.
     let int8 = "version = 1\nname = 'g'\ndtypes = ['float32']\nquantization = { method = 'int8', scale = 1.0 }\n\
                 tensors = [{ name = 'w', shape = [4, 1], quantized = true }]";
     let validation = validate(&file, &int8.parse().unwrap(), &LoadOptions::default()).unwrap();

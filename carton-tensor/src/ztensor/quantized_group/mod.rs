@@ -1,4 +1,4 @@
-//! Weights quantized in groups, as GPTQ does (spec/ztensor.md §5.4).
+//! Reads and writes weights that are quantized in groups, like those of GPTQ (spec/ztensor.md §5.4).
 
 mod error;
 mod pack;
@@ -11,7 +11,7 @@ use super::place::Place;
 use super::{Attributes, Reader, ZTensorError};
 use crate::files::{ElementType, RawTensor};
 
-/// A `quantized_group` object, whose attributes fit its components.
+/// A `quantized_group` object whose attributes match its components.
 #[derive(Clone, Debug)]
 pub struct QuantizedGroup {
     name: String,
@@ -24,30 +24,31 @@ pub struct QuantizedGroup {
     scales: RawTensor,
     zeros: RawTensor,
     zeros_are: Zeros,
-    /// The group of each row, where the file tells.
+    /// The group of each row, if the file states it.
     groups: Option<Vec<usize>>,
 }
 
-/// How zero points are stored.
+/// The storage of zero points.
 #[derive(Clone, Copy, Debug)]
 enum Zeros {
-    /// Each as a number.
+    /// Each zero point is a number.
     Numbers,
-    /// Packed along the columns, each less by so many, modulo what its bits can hold.
+    /// Packed along the columns. This number must be added to each stored value, modulo the range of its bits.
     Packed(u32),
 }
 
-/// Bits of a word that weights are packed into.
+/// The bits of a word into which weights are packed.
 const WORD: u32 = 32;
 
 impl QuantizedGroup {
-    /// Whether the attributes of an object name a packing that spec/ztensor.md §5.4 describes. Objects of other packings are kept, not decoded.
+    /// Whether the attributes of an object name a packing that spec/ztensor.md §5.4 defines. Objects of other packings are kept, but
+    /// cannot be decoded.
     #[must_use]
     pub fn has_known_packing(attributes: &Attributes) -> bool {
         weights_per_word(attributes).is_some()
     }
 
-    /// Checks attributes and components against the shape.
+    /// Makes a group of an object. Checks attributes and components against the shape.
     fn new(reader: &Reader, object: &Object<'_>) -> Result<Self, ZTensorError> {
         let attributes = object.attributes()?;
         let (bits, per_word) = packing(&attributes, object)?;
@@ -72,25 +73,25 @@ impl QuantizedGroup {
         Ok(Self { name, rows, columns, bits, group_size, n_groups, packed_weight, scales, zeros, zeros_are, groups })
     }
 
-    /// Rows and columns of the weight.
+    /// The rows and columns of the weight.
     #[must_use]
     pub fn shape(&self) -> [usize; 2] {
         [self.rows, self.columns]
     }
 
-    /// The bits of a weight.
+    /// The number of bits of a weight.
     #[must_use]
     pub fn bits(&self) -> u32 {
         self.bits
     }
 
-    /// The rows of a group.
+    /// The number of rows in a group.
     #[must_use]
     pub fn group_size(&self) -> usize {
         self.group_size
     }
 
-    /// What the weights of each group and column are multiplied with: floats, as many as groups times columns.
+    /// The factors for the weights: floats, one for each group and column.
     #[must_use]
     pub fn scales(&self) -> &RawTensor {
         &self.scales
@@ -102,7 +103,7 @@ impl QuantizedGroup {
         self.n_groups
     }
 
-    /// The weight as `float32`: `scales · (q - zeros)`.
+    /// Computes the weight as `float32`: `scales · (q - zeros)`.
     ///
     /// # Errors
     /// [`Memory`](ZTensorError::Memory), [`TooLarge`](ZTensorError::TooLarge).
@@ -115,7 +116,7 @@ impl QuantizedGroup {
             self.rows.checked_mul(self.columns).and_then(|count| count.checked_mul(4)).ok_or_else(too_large)?;
         let memory = || ZTensorError::Memory { at: at(), n_bytes: n_bytes as u64 };
         let mut weight = crate::AlignedBytes::try_zeroed(n_bytes).ok_or_else(memory)?;
-        // A matrix without columns has no rows to go over, and neither has one without rows.
+        // A matrix without columns or without rows has no elements, and `chunks_exact` requires columns.
         if n_bytes > 0 {
             let elements: &mut [f32] = bytemuck::try_cast_slice_mut(weight.as_mut_slice()).map_err(|_| too_large())?;
             let words = self.packed_weight.bytes();
@@ -139,7 +140,7 @@ impl QuantizedGroup {
         tensor.map_err(|source| ZTensorError::Tensor { at: at(), source })
     }
 
-    /// The zero point of each group and column.
+    /// Returns the zero point of each group and column.
     fn zero_points(&self, per_word: usize, mask: u32) -> Result<Vec<f32>, ZTensorError> {
         match self.zeros_are {
             Zeros::Numbers => {
@@ -178,7 +179,7 @@ fn wrong_attribute(
     QuantizedGroupError::Attribute { at: Place::object(object.name()), attribute, expected, found }.into()
 }
 
-/// The bits of a weight, and how many are in a word.
+/// Returns the bits of a weight and the number of weights in a word.
 fn packing(attributes: &Attributes, object: &Object<'_>) -> Result<(u32, usize), ZTensorError> {
     let bits = match attributes.get("bits").and_then(Attribute::as_integer) {
         Some(2) => 2,
@@ -197,7 +198,7 @@ fn packing(attributes: &Attributes, object: &Object<'_>) -> Result<(u32, usize),
     Err(wrong_attribute(attributes, object, "packing", expected))
 }
 
-/// What `packing` says; `None` if it is not one of the three that are described.
+/// Returns the number of weights in a word according to `packing`; `None` if it is none of the three defined packings.
 fn weights_per_word(attributes: &Attributes) -> Option<usize> {
     match attributes.get("packing")?.as_text()? {
         "16_per_i32" => Some(16),
@@ -207,7 +208,7 @@ fn weights_per_word(attributes: &Attributes) -> Option<usize> {
     }
 }
 
-/// A matrix whose rows fill words.
+/// Returns the dimensions of a matrix whose rows fill words.
 fn shape(shape: &[usize], per_word: usize, at: impl Fn() -> Box<Place>) -> Result<[usize; 2], ZTensorError> {
     match shape {
         &[rows, columns] if rows > 0 && rows.is_multiple_of(per_word) => Ok([rows, columns]),
@@ -220,7 +221,7 @@ fn shape(shape: &[usize], per_word: usize, at: impl Fn() -> Box<Place>) -> Resul
     }
 }
 
-/// The rows of a group: all of them for -1.
+/// Returns the number of rows in a group; -1 in the file means all rows.
 fn group_size(attributes: &Attributes, object: &Object<'_>, rows: usize) -> Result<usize, ZTensorError> {
     match attributes.get("group_size").and_then(Attribute::as_integer) {
         Some(-1) => Ok(rows),
@@ -248,7 +249,7 @@ fn check_size(tensor: &RawTensor, rows: usize, columns: usize, at: Box<Place>) -
     Err(QuantizedGroupError::Size { at, expected: format!("{rows} times {columns}"), found: found as u64 }.into())
 }
 
-/// How zero points are stored, which their number tells.
+/// Determines the storage of zero points from their number.
 fn zeros_kind(
     zeros: &RawTensor,
     [n_groups, columns, per_word]: [usize; 3],
@@ -270,7 +271,7 @@ fn zeros_kind(
     Err(QuantizedGroupError::Size { at, expected, found: found as u64 }.into())
 }
 
-/// The group of each row.
+/// Reads the group of each row.
 fn row_groups(tensor: &RawTensor, rows: usize, n_groups: usize, at: &Place) -> Result<Vec<usize>, ZTensorError> {
     let groups = super::sparse::indices(tensor, at, n_groups)?;
     check_size(tensor, rows, 1, Box::new(at.clone()))?;

@@ -1,4 +1,4 @@
-//! Makes quantized groups of integers and scales, and writes them.
+//! Makes quantized groups from integers and scales, and writes them (spec/ztensor.md §5.4).
 
 use std::io::Write;
 
@@ -11,14 +11,14 @@ use crate::ztensor::{Attributes, StoreAs, Writer, ZTensorError};
 const BITS: [u32; 3] = [2, 4, 8];
 
 impl QuantizedGroup {
-    /// Whether integers of this shape can be a group: a matrix whose rows fill words of 8 bits each.
+    /// Whether integers of this shape can form a group. The shape must be a matrix whose rows fill words of 8-bit weights.
     #[must_use]
     pub fn fits(shape: &[usize]) -> bool {
         matches!(shape, &[rows, _] if rows > 0 && rows.is_multiple_of((WORD / 8) as usize))
     }
 
-    /// The fewest bits that hold every integer of an `int8` matrix, among those whose words its rows fill. `None` for a tensor that no
-    /// group can hold: of another dtype, or a shape that does not [fit](Self::fits).
+    /// Returns the fewest bits that hold every integer of an `int8` matrix, among those for which the rows fill words. Returns `None`
+    /// for a tensor that no group can hold: one with another dtype, or a shape that does not [fit](Self::fits).
     #[must_use]
     pub fn fewest_bits(integers: &RawTensor) -> Option<u32> {
         if integers.dtype() != ElementType::Int8 || !Self::fits(integers.shape()) {
@@ -29,11 +29,11 @@ impl QuantizedGroup {
         BITS.into_iter().find(|&bits| rows.is_multiple_of((WORD / bits) as usize) && fits(bits))
     }
 
-    /// The group that stands for `scales[g, n] · integers[k, n]`, row `k` being in group `g = k / group_size`; without a
-    /// `group_size` all rows are one group.
+    /// Makes the group that represents `scales[g, n] · integers[k, n]`, where row `k` is in group `g = k / group_size`. Without a
+    /// `group_size`, all rows are one group.
     ///
-    /// `integers` are `int8` of the shape *[K, N]*, each of which `bits` (2, 4 or 8) must hold with its sign. `scales` are floats, one for
-    /// each group and column. The group's zero points are `float32`, all 2^(`bits` - 1).
+    /// `integers` are `int8` of the shape *[K, N]*. Each integer must fit into `bits` (2, 4 or 8) including its sign. `scales` are
+    /// floats, one for each group and column. The zero points of the group are `float32`, all 2^(`bits` - 1).
     ///
     /// ```
     /// use carton_tensor::files::{ElementType, RawTensor};
@@ -73,7 +73,7 @@ impl QuantizedGroup {
         let n_groups = rows.div_ceil(group_size);
         check_type(&scales, ElementType::is_float, "floats", Place::component("", "scales"))?;
         check_size(&scales, n_groups, columns, Place::component("", "scales"))?;
-        // As many as there are scales, whose number was just compared.
+        // There are as many zero points as scales, whose number was just checked.
         let zero = (1_u32 << (bits - 1)) as f32;
         let zeros = tensor(ElementType::Float32, vec![zero; scales.n_elements()])?;
         let packed_weight = tensor(ElementType::Int32, packed(integers, bits, columns)?)?;
@@ -92,7 +92,7 @@ impl QuantizedGroup {
         })
     }
 
-    /// The attributes that say how it is packed.
+    /// Returns the attributes that describe the packing.
     fn attributes(&self) -> Result<Attributes, ZTensorError> {
         let too_large = |_| ZTensorError::TooLarge { at: Place::object(&self.name) };
         let group_size =
@@ -110,7 +110,7 @@ impl QuantizedGroup {
     }
 }
 
-/// One dimension of elements.
+/// Makes a tensor with one dimension.
 fn tensor(dtype: ElementType, elements: impl Into<SharedBytes>) -> Result<RawTensor, ZTensorError> {
     let bytes = elements.into();
     let n_elements = bytes.len() / (dtype.bits() / 8);
@@ -122,13 +122,13 @@ fn signed(integers: &RawTensor) -> impl Iterator<Item = i8> {
     integers.bytes().iter().map(|&byte| byte.cast_signed())
 }
 
-/// What is stored for an integer: as far above 0 as it is above the least one of so many bits. `None` where these cannot hold it.
+/// Adds the bias that makes the least integer of `bits` bits 0. Returns `None` if the integer does not fit into the bits.
 fn biased(integer: i8, bits: u32) -> Option<u32> {
     let bias = 1_i32 << (bits - 1);
     u32::try_from(i32::from(integer) + bias).ok().filter(|field| *field < 1 << bits)
 }
 
-/// The words of a matrix, in each of them consecutive rows, the first in the lowest bits.
+/// Packs a matrix into words. Each word holds consecutive rows, with the first in the lowest bits.
 fn packed(integers: &RawTensor, bits: u32, columns: usize) -> Result<Vec<u32>, ZTensorError> {
     let per_word = (WORD / bits) as usize;
     let n_words = integers.n_elements() / per_word;

@@ -1,17 +1,17 @@
-//! The sum of two values at one place.
+//! Adds values of a sparse tensor that have the same position.
 
 use half::{bf16, f16};
 
 use crate::files::ElementType;
 
-/// Adds `value` to `sum`, both one element; `false` for element types that have no sum.
+/// Adds `value` to `sum`; both are one element. Returns `false` for element types without addition.
 pub(super) fn add(dtype: ElementType, sum: &mut [u8], value: &[u8]) -> bool {
     match dtype {
         ElementType::Bool => with(sum, value, |one: [u8; 1], other| [one[0] | other[0]]),
         ElementType::Uint8 | ElementType::Int8 => {
             with(sum, value, |one: [u8; 1], other| [one[0].wrapping_add(other[0])])
         }
-        // Signed numbers wrap to the same bits.
+        // Two's complement addition gives the same bits for signed and unsigned numbers.
         ElementType::Uint16 | ElementType::Int16 => {
             with(sum, value, |one, other| u16::from_le_bytes(one).wrapping_add(u16::from_le_bytes(other)).to_le_bytes())
         }
@@ -44,14 +44,14 @@ fn add_f64(one: [u8; 8], other: [u8; 8]) -> [u8; 8] {
     (f64::from_le_bytes(one) + f64::from_le_bytes(other)).to_le_bytes()
 }
 
-/// Adds element by element; both have exactly one.
+/// Adds two elements; each slice must hold exactly one.
 fn with<const N: usize>(sum: &mut [u8], value: &[u8], add: impl Fn([u8; N], [u8; N]) -> [u8; N]) {
     if let (Some(sum), Some(value)) = (sum.first_chunk_mut(), value.first_chunk()) {
         *sum = add(*sum, *value);
     }
 }
 
-/// Adds the real and the imaginary part by themselves.
+/// Adds the real and the imaginary parts separately.
 fn parts<const N: usize>(sum: &mut [u8], value: &[u8], add: impl Fn([u8; N], [u8; N]) -> [u8; N]) {
     for (sum, value) in sum.chunks_exact_mut(N).zip(value.chunks_exact(N)) {
         with(sum, value, &add);

@@ -1,4 +1,4 @@
-//! Values and their coordinates.
+//! Sparse tensors in coordinate format (spec/ztensor.md §5.3).
 
 use std::io::Write;
 
@@ -8,8 +8,8 @@ use crate::ztensor::manifest::{Format, Object};
 use crate::ztensor::place::Place;
 use crate::ztensor::{Attributes, Reader, StoreAs, Writer, ZTensorError};
 
-/// A sparse tensor of any rank, whose coordinates are checked: first the index of every value in the first dimension, then
-/// of every value in the second, and so on.
+/// A sparse tensor of any rank, with validated coordinates. The coordinates are the index of every value in the first dimension, then
+/// of every value in the second one, and so on.
 #[derive(Clone, Debug)]
 pub struct Coo {
     values: Values,
@@ -17,7 +17,7 @@ pub struct Coo {
 }
 
 impl Coo {
-    /// A tensor of `values` in one dimension, and `coords` of any integer type.
+    /// Makes a tensor from `values` with one dimension, and `coords` of any integer type.
     ///
     /// # Errors
     /// The rules of section 5.1.
@@ -29,38 +29,38 @@ impl Coo {
         let at = Place::component(name, "coords");
         let n_values = values.n_elements();
         index::check_count(coords.n_elements(), n_values.checked_mul(shape.len()), &at)?;
-        // Without values there are no coordinates, and nothing is divided by their number.
+        // Without values there are no coordinates, and `max(1)` avoids dividing by their number.
         let dimension = |position: usize| shape.get(position / n_values.max(1)).copied().unwrap_or_default();
         let coords = index::read(coords, &at, dimension)?;
         Ok(Self { values: Values { at: Place::object(name), shape: shape.to_vec(), values }, coords })
     }
 
-    /// The tensor that a dense one is, without the elements whose bytes are all zero.
+    /// Makes a sparse tensor from a dense one. Omits elements whose bytes are all zero.
     ///
     /// # Errors
-    /// [`DuplicateEntry`](super::SparseError::DuplicateEntry) for elements smaller than a byte, which have no place of their own.
+    /// [`DuplicateEntry`](super::SparseError::DuplicateEntry) for elements smaller than a byte, which sparse formats cannot hold.
     pub fn from_dense(tensor: &RawTensor) -> Result<Self, ZTensorError> {
         let (values, positions) = Values::from_dense(tensor)?;
         let mut coords = Vec::with_capacity(positions.len().saturating_mul(tensor.shape().len()));
         let mut stride = tensor.n_elements();
         for &dimension in tensor.shape() {
-            // Where there is a value, no dimension is 0.
+            // If there is a value, no dimension is 0.
             stride /= dimension.max(1);
             coords.extend(positions.iter().map(|position| (position / stride.max(1) % dimension.max(1)) as u64));
         }
         Ok(Self { values, coords })
     }
 
-    /// The same tensor, dense; values at one place are added up.
+    /// Makes a dense tensor. Values at the same position are added.
     ///
     /// # Errors
-    /// [`DenseSize`](super::SparseError::DenseSize) for more than [`MAX_DENSE`], and those of
+    /// [`DenseSize`](super::SparseError::DenseSize) for more than [`MAX_DENSE`] bytes, and those of
     /// [`to_dense_within`](Self::to_dense_within).
     pub fn to_dense(&self) -> Result<RawTensor, ZTensorError> {
         self.to_dense_within(MAX_DENSE)
     }
 
-    /// As [`to_dense`](Self::to_dense), up to `limit` bytes.
+    /// Makes a dense tensor like [`to_dense`](Self::to_dense), of at most `limit` bytes.
     ///
     /// # Errors
     /// [`DenseSize`](super::SparseError::DenseSize), [`DuplicateEntry`](super::SparseError::DuplicateEntry),
@@ -82,13 +82,13 @@ impl Coo {
         &self.values.shape
     }
 
-    /// The values, in one dimension.
+    /// The values, with one dimension.
     #[must_use]
     pub fn values(&self) -> &RawTensor {
         &self.values.values
     }
 
-    /// The index of every value in the first dimension, then of every value in the second, and so on.
+    /// The index of every value in the first dimension, then of every value in the second one, and so on.
     #[must_use]
     pub fn coords(&self) -> &[u64] {
         &self.coords

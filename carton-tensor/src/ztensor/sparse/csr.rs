@@ -1,4 +1,4 @@
-//! Matrices by compressed rows.
+//! Matrices in compressed sparse row format (spec/ztensor.md §5.2).
 
 use std::io::Write;
 
@@ -8,8 +8,8 @@ use crate::ztensor::manifest::{Format, Object};
 use crate::ztensor::place::Place;
 use crate::ztensor::{Attributes, Reader, StoreAs, Writer, ZTensorError};
 
-/// A sparse matrix by compressed rows, whose indices are checked: row `r` has the values from `indptr[r]` up to
-/// `indptr[r + 1]`, each in the column that `indices` tells.
+/// A matrix in compressed sparse row format, with validated indices. Row `r` has the values from `indptr[r]` up to `indptr[r + 1]`,
+/// each in the column that `indices` states.
 ///
 /// ```
 /// use carton_tensor::files::{ElementType, RawTensor};
@@ -29,7 +29,7 @@ pub struct Csr {
 }
 
 impl Csr {
-    /// A matrix of `values` in one dimension, `indices` and `indptr` of any integer type.
+    /// Makes a matrix from `values` with one dimension, and `indices` and `indptr` of any integer type.
     ///
     /// # Errors
     /// The rules of sections 5.1 and 5.2.
@@ -66,17 +66,17 @@ impl Csr {
         Ok(Self { values: Values { at: Place::object(name), shape: shape.to_vec(), values }, columns, indices, indptr })
     }
 
-    /// The matrix that a dense one is, without the elements whose bytes are all zero.
+    /// Makes a sparse matrix from a dense one. Omits elements whose bytes are all zero.
     ///
     /// # Errors
-    /// [`CsrRank`](SparseError::CsrRank); [`DuplicateEntry`](SparseError::DuplicateEntry) for elements smaller than a byte,
-    /// which have no place of their own.
+    /// [`CsrRank`](SparseError::CsrRank); [`DuplicateEntry`](SparseError::DuplicateEntry) for elements smaller than a byte, which
+    /// sparse formats cannot hold.
     pub fn from_dense(tensor: &RawTensor) -> Result<Self, ZTensorError> {
         let &[rows, columns] = tensor.shape() else {
             return Err(SparseError::CsrRank { at: Place::object(""), found: tensor.shape().len() }.into());
         };
         let (values, positions) = Values::from_dense(tensor)?;
-        // A matrix without columns may have any number of rows.
+        // A matrix without columns may have any number of rows, so this allocation may fail.
         let indptr = rows.checked_add(1).map(bytemuck::allocation::try_zeroed_vec);
         let mut indptr: Vec<u64> =
             indptr.and_then(Result::ok).ok_or_else(|| ZTensorError::TooLarge { at: Place::object("") })?;
@@ -95,16 +95,16 @@ impl Csr {
         Ok(Self { values, columns, indices, indptr })
     }
 
-    /// The same matrix, dense; values at one place are added up.
+    /// Makes a dense matrix. Values at the same position are added.
     ///
     /// # Errors
-    /// [`DenseSize`](SparseError::DenseSize) for more than [`MAX_DENSE`], and those of
+    /// [`DenseSize`](SparseError::DenseSize) for more than [`MAX_DENSE`] bytes, and those of
     /// [`to_dense_within`](Self::to_dense_within).
     pub fn to_dense(&self) -> Result<RawTensor, ZTensorError> {
         self.to_dense_within(MAX_DENSE)
     }
 
-    /// As [`to_dense`](Self::to_dense), up to `limit` bytes.
+    /// Makes a dense matrix like [`to_dense`](Self::to_dense), of at most `limit` bytes.
     ///
     /// # Errors
     /// [`DenseSize`](SparseError::DenseSize), [`DuplicateEntry`](SparseError::DuplicateEntry),
@@ -112,20 +112,20 @@ impl Csr {
     pub fn to_dense_within(&self, limit: u64) -> Result<RawTensor, ZTensorError> {
         let rows = self.indptr.windows(2).enumerate();
         let row_of_each = rows.flat_map(|(row, ends)| std::iter::repeat_n(row, (ends[1] - ends[0]) as usize));
-        // Below rows times columns, which the dense tensor has room for, or else is not made.
+        // Positions are below rows times columns. If the dense tensor has no room for that many elements, it is not made.
         let positions = row_of_each
             .zip(&self.indices)
             .map(|(row, &column)| row.saturating_mul(self.columns).saturating_add(column as usize));
         self.values.to_dense(positions, limit)
     }
 
-    /// Rows and columns.
+    /// The numbers of rows and columns.
     #[must_use]
     pub fn shape(&self) -> &[usize] {
         &self.values.shape
     }
 
-    /// The values, in one dimension.
+    /// The values, with one dimension.
     #[must_use]
     pub fn values(&self) -> &RawTensor {
         &self.values.values
@@ -137,14 +137,14 @@ impl Csr {
         &self.indices
     }
 
-    /// Where each row's values begin, and where the last row's end.
+    /// Where the values of each row begin, and where those of the last row end.
     #[must_use]
     pub fn indptr(&self) -> &[u64] {
         &self.indptr
     }
 }
 
-/// Row pointers begin with 0, never fall, and end with the number of values.
+/// Checks that row pointers begin with 0, never decrease, and end with the number of values.
 fn check_row_pointers(indptr: &[u64], n_values: u64, at: &Place) -> Result<(), ZTensorError> {
     let wrong = |position: usize, expected: String, found| -> ZTensorError {
         SparseError::RowPointer { at: Box::new(at.clone()), position, expected, found }.into()

@@ -1,11 +1,11 @@
-//! Indices as files have them: integers of any type.
+//! Reads indices of any integer type, and writes them as version 1.2 requires (spec/ztensor.md §5.1).
 
 use super::SparseError;
 use crate::files::{ElementType, RawTensor};
 use crate::ztensor::ZTensorError;
 use crate::ztensor::place::Place;
 
-/// All indices, each below what `size` says for its position.
+/// Reads all indices. Each must be below the result of `size` for its position.
 pub(super) fn read(tensor: &RawTensor, at: &Place, size: impl Fn(usize) -> usize) -> Result<Vec<u64>, ZTensorError> {
     match tensor.dtype() {
         ElementType::Uint8 => convert(tensor, at, size, |[byte]: [u8; 1]| byte.into()),
@@ -38,7 +38,7 @@ fn convert<const N: usize>(
         .collect()
 }
 
-/// Refuses another number of indices than there should be.
+/// Checks the number of indices.
 pub(super) fn check_count(found: usize, expected: Option<usize>, at: &Place) -> Result<(), ZTensorError> {
     if Some(found) == expected {
         return Ok(());
@@ -47,7 +47,7 @@ pub(super) fn check_count(found: usize, expected: Option<usize>, at: &Place) -> 
     Err(SparseError::IndexCount { at: Box::new(at.clone()), expected, found: found as u64 }.into())
 }
 
-/// Indices as version 1.2 wants them.
+/// Makes the tensor of indices that version 1.2 requires.
 pub(super) fn to_tensor(indices: &[u64], at: &Place) -> Result<RawTensor, ZTensorError> {
     let tensor = RawTensor::new(ElementType::Uint64, vec![indices.len()], indices.to_vec().into());
     tensor.map_err(|source| ZTensorError::Tensor { at: Box::new(at.clone()), source })

@@ -1,4 +1,5 @@
-//! Sparse tensors: read with every index checked, made dense, made of dense ones, written (spec/ztensor.md §5.1 to §5.3).
+//! Sparse tensors: reads them with every index checked, makes them dense, makes them from dense ones, and writes them (spec/ztensor.md
+//! §5.1 to §5.3).
 
 mod addition;
 mod coo;
@@ -17,12 +18,13 @@ use super::{Attributes, StoreAs, Writer, ZTensorError};
 use crate::element_count;
 use crate::files::{ElementType, RawTensor, SharedBytes};
 
-/// The bytes up to which [`Csr::to_dense`] and [`Coo::to_dense`] make a sparse tensor dense: 4 GiB. A few bytes of a file can
-/// stand for any number of zeros, so more than this is made only for a caller who says how much.
+/// The most bytes of a dense tensor that [`Csr::to_dense`] and [`Coo::to_dense`] make: 4 GiB. A few bytes of a file can represent any
+/// number of zeros, so larger tensors are only made for callers that set a limit.
 pub const MAX_DENSE: u64 = 4 << 30;
 
-/// The share of a tensor's elements that a sparse form of it has: those whose bytes are not all zero, so -0.0 too (spec/ztensor.md §5.1).
-/// `None` for a tensor without elements, and for elements that do not fill whole bytes, which no sparse format has.
+/// Returns the proportion of elements that a sparse form of the tensor stores. These are the elements whose bytes are not all zero,
+/// which include -0.0 (spec/ztensor.md §5.1). Returns `None` for a tensor without elements, and for elements smaller than a byte, which
+/// no sparse format holds.
 ///
 /// ```
 /// use carton_tensor::files::{ElementType, RawTensor};
@@ -37,7 +39,7 @@ pub fn density(tensor: &RawTensor) -> Option<f64> {
     (n_elements > 0).then(|| n_stored(tensor.bytes(), size) as f64 / n_elements as f64)
 }
 
-/// How many elements have bytes that are not all zero.
+/// Counts the elements whose bytes are not all zero.
 fn n_stored(bytes: &[u8], size: usize) -> usize {
     bytes.chunks_exact(size).filter(|element| is_stored(element)).count()
 }
@@ -47,12 +49,12 @@ fn is_stored(element: &[u8]) -> bool {
 }
 
 impl<W: Write> Writer<W> {
-    /// Writes a dense tensor in a sparse format: a matrix as `sparse_csr`, any other as `sparse_coo`. Made dense again, it has the same
-    /// bytes (spec/ztensor.md §5.1).
+    /// Writes a dense tensor in a sparse format: a matrix as `sparse_csr`, any other tensor as `sparse_coo`. Making it dense again
+    /// gives the same bytes (spec/ztensor.md §5.1).
     ///
     /// # Errors
     /// As [`object`](Self::object); [`DuplicateEntry`](SparseError::DuplicateEntry) for elements smaller than a byte;
-    /// [`Memory`](ZTensorError::Memory): beside the tensor this takes as much as its sparse form, twice.
+    /// [`Memory`](ZTensorError::Memory), because this needs memory for the tensor and twice its sparse form.
     pub fn add_sparse(
         &mut self,
         name: &str,
@@ -68,16 +70,16 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// What sparse tensors share: a shape and values of one dimension.
+/// The common part of sparse tensors: a shape, and values with one dimension.
 #[derive(Clone, Debug)]
 struct Values {
-    /// The object that was read, or none.
+    /// The object that was read. Its name is empty for a tensor that was not read from a file.
     at: Box<Place>,
     shape: Vec<usize>,
     values: RawTensor,
 }
 
-/// Bytes of an element.
+/// Returns the bytes of an element.
 fn element_size(dtype: ElementType, at: &Place) -> Result<usize, ZTensorError> {
     match dtype.bits() {
         bits if bits.is_multiple_of(8) => Ok(bits / 8),
@@ -86,7 +88,7 @@ fn element_size(dtype: ElementType, at: &Place) -> Result<usize, ZTensorError> {
 }
 
 impl Values {
-    /// A dense tensor of at most `limit` bytes, with each value at the place that `positions` tells, in C order.
+    /// Makes a dense tensor of at most `limit` bytes, with each value at its position from `positions`, in C order.
     fn to_dense(&self, positions: impl Iterator<Item = usize>, limit: u64) -> Result<RawTensor, ZTensorError> {
         let (dtype, at) = (self.values.dtype(), &*self.at);
         let size = element_size(dtype, at)?;
@@ -97,7 +99,7 @@ impl Values {
             return Err(SparseError::DenseSize { at: Box::new(at.clone()), n_bytes: n_bytes as u64, limit }.into());
         }
         let mut dense = crate::AlignedBytes::try_zeroed(n_bytes).ok_or_else(memory)?;
-        // Which places have a value already. Two values at one place are rare, and cost a bit each to find.
+        // Marks the positions that have a value, with one bit per element. Two values at one position are rare.
         let taken = bytemuck::allocation::try_zeroed_vec::<u64>((n_bytes / size).div_ceil(64));
         let mut taken = taken.map_err(|()| memory())?;
         let bytes = dense.as_mut_slice();
@@ -116,7 +118,7 @@ impl Values {
         tensor.map_err(|source| ZTensorError::Tensor { at: Box::new(at.clone()), source })
     }
 
-    /// The elements of a dense tensor whose bytes are not all zero, and where they are in C order.
+    /// Returns the elements of a dense tensor whose bytes are not all zero, and their positions in C order.
     fn from_dense(tensor: &RawTensor) -> Result<(Self, Vec<usize>), ZTensorError> {
         let at = || Place::object("");
         let size = element_size(tensor.dtype(), &at())?;
@@ -138,7 +140,7 @@ impl Values {
     }
 }
 
-/// Indices of any integer type, each below `size`.
+/// Reads indices of any integer type. Each must be below `size`.
 pub(super) fn indices(tensor: &RawTensor, at: &Place, size: usize) -> Result<Vec<u64>, ZTensorError> {
     index::read(tensor, at, |_| size)
 }
