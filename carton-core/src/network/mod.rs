@@ -12,7 +12,7 @@
 //! - **Waiting.** A server has the idle timeout for all the headers of its answer, and again for each 1 KiB of the body.
 //! - **Retries.** Transient failures (a broken connection, a stall, 408, 425, 429, 500, 502, 503, 504) are retried after pauses that
 //!   double and vary, or that the server asked for, 30 s at most. Only 256 KiB of new bytes reset the count of failures.
-//! - **Redirects** are followed, from `https` to `https` only, neither in a circle nor more often than the limit.
+//! - **Redirects** are followed, from `https` only to `https`, neither in a circle nor more often than the limit.
 //! - **Private addresses** are refused by a [`Network::public_only`], at every hop, and by the address that is connected to.
 //! - **Credentials** go only to the scheme, host and port of the requested URL, see [`Credentials`].
 //! - **Secrets.** Errors and log records of every level show a URL as its [`address`]: without user, password and query. Types that hold
