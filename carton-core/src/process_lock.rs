@@ -1,7 +1,7 @@
-//! Locks between processes: `flock` on small files, which the kernel releases when their holder dies.
+//! Locks between processes, held on small files, so that the kernel releases them when their holder dies.
 //!
-//! Only a process that holds a lock exclusively may delete its file. A process that acquires a lock therefore checks that the locked file
-//! is still the one at that path, and starts over if it is not.
+//! Only the exclusive holder of a lock may delete its file. Therefore every new holder checks that its file is still the one
+//! at that path, and starts over if not.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -24,7 +24,7 @@ pub(crate) struct ProcessLock {
 }
 
 impl ProcessLock {
-    /// Returns the lock, or `None` if another holder has it in a conflicting mode.
+    /// Takes the lock unless another holder excludes it.
     pub(crate) fn try_acquire(path: &Path, mode: Mode) -> io::Result<Option<ProcessLock>> {
         loop {
             let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;

@@ -18,7 +18,7 @@ fn a_server_that_fails_again_and_again_ends_the_download() {
     let (all, folder) = (content(7 * CHUNK), tempfile::tempdir().unwrap());
     let server = Server::start(all.clone());
     let target = target(&server.url, folder.path());
-    // All ranges but the first fail, each after the full number of retries.
+    // All ranges but the first fail, each as often as it may.
     server.rule(|_, range| if range.unwrap().start == 0 { Act::Serve } else { Act::Cut(0) });
     let download = Download::start(&network(), &target, &Arc::new(Activity::default())).unwrap();
     let mut reader = download.reader();

@@ -1,4 +1,4 @@
-//! A test server of one file, which misbehaves as it is told for each request.
+//! A server of one file, told request by request how to misbehave.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -7,16 +7,16 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::network::Url;
 
-/// The reaction to one request.
+/// What is done about one request.
 #[derive(Clone, Debug)]
 pub(super) enum Act {
     /// The right answer.
     Serve,
-    /// The right head and this many bytes of the body, then the connection ends.
+    /// The right head and so many bytes of the body, then the connection ends.
     Cut(usize),
-    /// The right head and this many bytes of the body, then nothing for as long as the client waits.
+    /// The right head and so many bytes of the body, then nothing, for as long as the client waits.
     Stall(usize),
-    /// The file is replaced by one with these contents and headers, and the connection ends.
+    /// The file becomes another one, with these contents and headers, and the connection ends.
     Change(Vec<u8>, String),
     /// The right answer to a request for other bytes.
     Shift,
@@ -28,15 +28,15 @@ pub(super) enum Act {
     Flood(String),
 }
 
-/// The present file, and the requests so far.
+/// The file as it is now, and what was asked for.
 pub(super) struct File {
     pub(super) content: Vec<u8>,
     /// The validators.
     pub(super) headers: String,
     pub(super) knows_ranges: bool,
-    /// Whether the server understands a date in `If-Range`.
+    /// Whether a date in `If-Range` is understood.
     pub(super) knows_dates: bool,
-    /// The requested ranges; `None` for a request without one.
+    /// The ranges asked for; none where everything was.
     pub(super) asked: Vec<Option<Range<usize>>>,
     pub(super) heads: Vec<String>,
     rule: Rule,
@@ -66,7 +66,7 @@ impl Server {
             rule: Arc::new(|_, _| Act::Serve),
         }));
         let shared = file.clone();
-        // Ends with the test's process; a connection that the client has left ends its thread.
+        // Ends with the test's process; a connection that nobody reads any more ends its thread.
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let file = shared.clone();
@@ -80,7 +80,7 @@ impl Server {
         self.file.lock().unwrap()
     }
 
-    /// Answers by this rule from now on, and resets the count of requests.
+    /// Answers by this rule from now on, and counts requests anew.
     pub(super) fn rule(&self, rule: impl Fn(usize, Option<Range<usize>>) -> Act + Send + Sync + 'static) {
         let mut file = self.file();
         file.rule = Arc::new(rule);
@@ -88,7 +88,7 @@ impl Server {
         file.heads.clear();
     }
 
-    /// The number of requests since the rule was set.
+    /// How many requests came since the rule was set.
     pub(super) fn count(&self) -> usize {
         self.file().asked.len()
     }
@@ -127,7 +127,7 @@ enum End {
 }
 
 impl File {
-    /// The answer to a request: head and body, and what follows.
+    /// What is sent for a request: head and body, and what follows.
     fn answer(&mut self, head: String, range: Option<Range<usize>>) -> (Vec<u8>, Vec<u8>, End) {
         let act = (self.rule)(self.asked.len(), range.clone());
         self.asked.push(range.clone());

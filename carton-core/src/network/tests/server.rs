@@ -1,4 +1,4 @@
-//! A test server that sends given answers, whatever the request is.
+//! A server that answers as it is told, whatever it is asked.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -7,20 +7,20 @@ use std::time::Duration;
 
 use crate::network::{Network, NetworkOptions, Url};
 
-/// The reaction to one request.
+/// What is done for one request.
 #[derive(Clone, Debug)]
 pub(super) enum Answer {
     /// Sends this and closes the connection.
     Send(Vec<u8>),
     /// Sends this, then nothing, and keeps the connection open.
     Stall(Vec<u8>),
-    /// Sends this, then the same few bytes again and again, with pauses between them.
+    /// Sends this, then the same few bytes again and again with pauses between them.
     Drip(Vec<u8>, &'static [u8], Duration),
-    /// Sends this, then the same bytes as fast as the client takes them.
+    /// Sends this, then the same bytes as fast as they are taken.
     Flood(Vec<u8>, Vec<u8>),
 }
 
-/// An answer with this status, these headers and this body.
+/// An answer with these status and headers, and this body.
 pub(super) fn answer(head: &str, body: &str) -> Answer {
     Answer::Send(format!("HTTP/1.1 {head}\r\nConnection: close\r\n\r\n{body}").into_bytes())
 }
@@ -31,7 +31,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Answers the requests with these answers in turn, and all further requests with the last.
+    /// Answers the first request with the first answer, and so on; all further ones with the last.
     pub(super) fn start(answers: &[Answer]) -> Server {
         Self::start_at("127.0.0.1", answers)
     }
@@ -43,7 +43,7 @@ impl Server {
         let url = format!("http://{}/a/file", listener.local_addr().unwrap()).parse().unwrap();
         let heads = Arc::new(Mutex::new(Vec::new()));
         let seen = heads.clone();
-        // Ends with the test's process; a connection that the client has left ends its thread.
+        // Ends with the test's process; a connection that nobody reads any more ends its thread.
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let Some((stream, head)) = stream.ok().and_then(read_head) else { continue };
@@ -67,7 +67,7 @@ impl Server {
     }
 }
 
-/// A network with short timeouts.
+/// Access that gives up soon.
 pub(super) fn network() -> Network {
     Network::new(NetworkOptions {
         idle_timeout: Duration::from_millis(300),
