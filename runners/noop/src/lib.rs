@@ -1,8 +1,8 @@
 //! A runner that returns its inputs, for tests and benchmarks.
 //!
-//! It passes tensors back as they came, so that a tensor in shared memory is not copied on its way through. It has
-//! no use for a GPU, and fails to load where one is asked for. The options
-//! of the model (`[runner.opts]`) make it behave in other ways:
+//! It returns the tensors that it was given, so that a tensor in shared memory is not copied on its way through. It does
+//! not use GPUs, and loading fails if one is requested. Options
+//! of the model (`[runner.opts]`) change its behaviour:
 //!
 //! | option | what it does |
 //! |---|---|
@@ -11,16 +11,16 @@
 //! | `ignore_cancel = true` | cancelling does not shorten the delay |
 //! | `fail = "text"` | each call fails with this message |
 //! | `fail_load = "text"` | loading fails with this message |
-//! | `unavailable = "text"` | loading fails with this message, because something is not on this machine |
+//! | `unavailable = "text"` | loading fails with this message, as if something were missing on this machine |
 //! | `panic = true` | each call panics |
 //! | `crash = true` | each call ends the process with a signal |
 //! | `exit = N` | each call ends the process with this status |
 //! | `max_concurrency = N` | calls that may run at once (default 64) |
 //! | `stream_items = N` | items of a stream (default 1) |
 //! | `fail_after_items = N` | a stream fails only after that many items |
-//! | `last_words = "text"` | what is written to standard error before a crash |
+//! | `last_words = "text"` | this text is written to standard error before a crash |
 //! | `log = "text"` | each call logs this text |
-//! | `only_with = "name"` | only calls with an input of this name do any of these |
+//! | `only_with = "name"` | only calls with an input of this name misbehave |
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -152,7 +152,7 @@ fn behaviour(options: Options, call: &Call) -> Result<Behaviour, RunnerError> {
 }
 
 impl Noop {
-    /// Does whatever the options ask for instead of a plain answer.
+    /// Misbehaves as the options request, before the answer or instead of it.
     fn misbehave(&self, inputs: &Tensors, call: &Call) -> Result<(), RunnerError> {
         let behaviour = &self.behaviour;
         if behaviour.only_with.as_ref().is_some_and(|name| !inputs.contains_key(name)) {
@@ -189,7 +189,8 @@ impl Noop {
     }
 }
 
-/// A fresh tensor with the same contents, every byte of it read and written. Strings are fresh already.
+/// Returns a new tensor with the same contents, for which every byte is read and written. String tensors are returned as they
+/// are, because decoding them has already made a copy.
 fn copy(tensor: Tensor, call: &Call) -> Result<Tensor, RunnerError> {
     Ok(match tensor {
         Tensor::Numeric(numeric) => copy_numeric(&numeric, call)?.into(),
@@ -209,7 +210,7 @@ fn copy_numeric(tensor: &NumericTensor, call: &Call) -> Result<NumericTensor, Ru
     Ok(output)
 }
 
-/// Runs the no-op runner over standard input until the host is gone.
+/// Serves the protocol over standard input until the host is gone.
 #[must_use]
 pub fn run() -> ExitCode {
     runner::run::<Noop>()

@@ -1,4 +1,4 @@
-//! The no-op runner as a program of its own.
+//! The no-op runner as a separate program.
 
 fn main() -> std::process::ExitCode {
     carton_runner_noop::run()

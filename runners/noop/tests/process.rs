@@ -56,7 +56,7 @@ async fn it_answers_and_ends_with_its_host() {
     assert_eq!(outputs["x"].as_numeric().unwrap().bytes(), tensor.bytes());
     drop(connection);
     assert!(ends(&mut child).success());
-    // Tensors of a runner that is gone can still be read.
+    // Tensors can still be read after their runner has ended.
     assert_eq!(outputs["x"].as_numeric().unwrap().bytes(), tensor.bytes());
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use carton_tensor::DataType;
 
-/// The element type of an ONNX tensor, as its file numbers it.
+/// The element type of an ONNX tensor, by its number in `TensorProto.DataType`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ElementType(pub(crate) i64);
 
@@ -17,10 +17,10 @@ impl ElementType {
     pub(crate) const BOOL: Self = Self(9);
     pub(crate) const DOUBLE: Self = Self(11);
 
-    /// The dtype of the Carton tensor that carries these elements; `None` where format v1 has none.
+    /// Returns the dtype of the Carton tensor that carries these elements, or `None` where format version 1 has no such dtype.
     ///
-    /// Booleans travel as `uint8` holding 0 and 1, which is how NumPy and ONNX Runtime lay them out too; float16 and
-    /// bfloat16 as `float32`, which holds each of their values.
+    /// Booleans are carried as `uint8` with the values 0 and 1, which is also their layout in NumPy and ONNX Runtime. float16 and
+    /// bfloat16 are carried as `float32`, which holds each of their values.
     pub(crate) fn carton(self) -> Option<DataType> {
         Some(match self.0 {
             1 | 10 | 16 => DataType::Float32,
@@ -38,13 +38,13 @@ impl ElementType {
         })
     }
 
-    /// The element type that is laid out as this dtype is.
+    /// Returns the element type with the same memory layout as this dtype.
     pub(crate) fn of(dtype: DataType) -> Self {
         (1..=13).map(Self).find(|element| element.carton() == Some(dtype)).unwrap_or_default()
     }
 
-    /// Bytes an element takes in the data of a tensor; `None` for strings, for types narrower than a byte and for
-    /// unknown ones.
+    /// Returns the size of an element in the data of a tensor, in bytes; `None` for strings, for types narrower than a byte and
+    /// for unknown types.
     pub(crate) fn size(self) -> Option<u64> {
         Some(match self.0 {
             2 | 3 | 9 | 17..=20 | 24 => 1,

@@ -1,11 +1,11 @@
-//! Which file of a model is the `.onnx` file, and where its external data lies. Pure: paths in, paths out.
+//! Finds the `.onnx` file among the files of a model, and the paths of its external data. Pure: paths in, paths out.
 
 use carton_runner_interface::runner::RunnerError;
 
 /// Picks the `.onnx` file among `paths` (relative, with `/`): the only one, or the one that `wanted` names.
 ///
 /// # Errors
-/// None, or several and no wish; a wish that is not among them.
+/// There is no `.onnx` file, there are several and `wanted` is `None`, or the wanted file is not among them.
 pub(crate) fn choose(paths: &[String], wanted: Option<&str>) -> Result<String, RunnerError> {
     let models: Vec<&String> = paths.iter().filter(|path| is_model(path)).collect();
     if let Some(wanted) = wanted {
@@ -24,14 +24,14 @@ pub(crate) fn choose(paths: &[String], wanted: Option<&str>) -> Result<String, R
     }
 }
 
-/// Whether a file is an ONNX model by its name.
+/// Whether a file has the name of an ONNX model.
 pub(crate) fn is_model(path: &str) -> bool {
     let extension = path.rsplit('/').next().unwrap_or(path).rsplit_once('.').map(|(_, extension)| extension);
     extension.is_some_and(|extension| extension.eq_ignore_ascii_case("onnx"))
 }
 
 fn list(models: &[&String]) -> String {
-    /// As many as fit a message.
+    /// The number of names that fit a message.
     const SHOWN: usize = 20;
     let names: Vec<String> = models.iter().take(SHOWN).map(|path| format!("`{path}`")).collect();
     match models.len() {
@@ -42,11 +42,11 @@ fn list(models: &[&String]) -> String {
     }
 }
 
-/// Where external data at `location`, as the file at `model` writes it, lies among the model's files.
+/// Returns the path among the model's files of external data at `location`, which the file at `model` states.
 ///
 /// # Errors
-/// An absolute path, one with `..`, or one that only another system would understand: a model may read its own folder
-/// and nothing else.
+/// The location is an absolute path, has a component `..`, or is not portable: a model may read its own folder and
+/// nothing else.
 pub(crate) fn external_path(model: &str, location: &str) -> Result<String, RunnerError> {
     let refuse = |why: &str| Err(RunnerError::new(format!("external data at `{}` {why}", location.escape_debug())));
     if location.starts_with('/') {

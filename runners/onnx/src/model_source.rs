@@ -1,4 +1,4 @@
-//! The files of a model as an engine needs them: the `.onnx` file read and checked, external data found and mapped.
+//! The files of a model as an engine needs them: the `.onnx` file is read and checked, and external data is found and mapped.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,13 +11,13 @@ use carton_tensor::Storage;
 use crate::model_file::{ExternalTensor, ModelFile};
 use crate::model_location;
 
-/// Where a model's files come from.
+/// The source of a model's files.
 pub(crate) trait Files {
     /// Paths relative to the model, with `/`.
     fn paths(&self) -> Vec<String>;
-    /// The folder that holds them, if they lie in one.
+    /// The folder that holds them, if they are in one.
     fn directory(&self) -> Option<&Path>;
-    /// The bytes of one.
+    /// Maps the bytes of one file.
     fn map(&self, path: &str) -> std::io::Result<Arc<dyn Storage>>;
 }
 
@@ -35,17 +35,17 @@ impl Files for ModelFiles {
     }
 }
 
-/// A model that was looked into and can be given to an engine.
+/// A checked model that can be given to an engine.
 pub(crate) struct ModelSource {
-    /// Where the `.onnx` file lies among the model's files.
+    /// The path of the `.onnx` file among the model's files.
     pub(crate) path: String,
-    /// What it says.
+    /// The parsed `.onnx` file.
     pub(crate) file: ModelFile,
-    /// Its bytes.
+    /// The bytes of the `.onnx` file.
     pub(crate) bytes: Arc<dyn Storage>,
-    /// The `.onnx` file on disk, where the model's files lie in a folder.
+    /// The path of the `.onnx` file on disk, where the model's files are in a folder.
     pub(crate) on_disk: Option<PathBuf>,
-    /// External data by its location, as the `.onnx` file writes it.
+    /// External data by its location as written in the `.onnx` file.
     pub(crate) external: BTreeMap<String, Arc<dyn Storage>>,
 }
 
@@ -54,7 +54,7 @@ impl ModelSource {
     /// external data.
     ///
     /// # Errors
-    /// No such file, one that is not a model, external data outside the folder, missing, or shorter than said.
+    /// There is no such file, or it is not a model; external data is outside the folder, missing, or shorter than stated.
     pub(crate) fn open(files: &dyn Files, wanted: Option<&str>) -> Result<Self, RunnerError> {
         let path = model_location::choose(&files.paths(), wanted)?;
         let bytes = files.map(&path).map_err(|error| RunnerError::new(format!("reading `{path}`: {error}")))?;
@@ -81,11 +81,11 @@ impl ModelSource {
     }
 }
 
-/// Where in its file the data of an external tensor lies, checked to be inside it and of the size that type and
-/// dimensions ask for.
+/// Returns the range of an external tensor's data in its file. The range is inside the file and has the size that type and
+/// dimensions require.
 ///
 /// # Errors
-/// It does not.
+/// The file is too short or too large to be mapped, or the stated length differs from the required one.
 pub(crate) fn check_range(tensor: &ExternalTensor, file_length: u64) -> Result<Range<usize>, RunnerError> {
     let ExternalTensor { name, location, .. } = tensor;
     let offset = tensor.offset.unwrap_or(0);

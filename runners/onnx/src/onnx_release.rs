@@ -1,10 +1,10 @@
-//! Which ONNX release introduced which operator set (the ONNX document "Versioning", table of released versions).
+//! The ONNX release that introduced each operator set (the ONNX document "Versioning", table of released versions).
 
 use std::collections::BTreeMap;
 
 /// Operator sets of the default domain `ai.onnx` and the first ONNX release that has them, oldest first.
 ///
-/// Releases before 1.2 carry operator sets 1 to 6; nothing that reads models today tells them apart.
+/// Releases before 1.2 have operator sets 1 to 6; current readers of models do not distinguish them.
 const DEFAULT_DOMAIN: [(u64, &str); 28] = [
     (1, "1.0.0"),
     (2, "1.0.0"),
@@ -40,11 +40,11 @@ const DEFAULT_DOMAIN: [(u64, &str); 28] = [
 const MACHINE_LEARNING_DOMAIN: [(u64, &str); 5] =
     [(1, "1.0.0"), (2, "1.6.0"), (3, "1.11.0"), (4, "1.15.0"), (5, "1.16.0")];
 
-/// The requirement that a carton whose model imports `opset` of the default domain puts on the framework version:
+/// Returns the requirement on the framework version for a carton whose model imports `opset` of the default domain:
 /// at least the ONNX release that introduced it, below 2.
 ///
-/// An operator set newer than this table knows asks for a release newer than every release in it, so that no runner
-/// claims a model it has never heard of.
+/// An operator set newer than this table requires a release newer than every release in it, so that no runner claims a model
+/// with an operator set that it does not know.
 ///
 /// ```
 /// assert_eq!(carton_runner_onnx::recommended_requirement(17), ">=1.12.0, <2");
@@ -56,8 +56,8 @@ pub fn recommended_requirement(opset: u64) -> String {
     format!(">={}, <2", release_of(opset))
 }
 
-/// The requirement for a model that imports several operator sets, by domain: that of the one that came last. Domains
-/// that are not ONNX's own ask for nothing.
+/// Returns the requirement for a model that imports several operator sets, by domain: that of the set that was introduced
+/// last. Domains other than ONNX's own require nothing.
 pub(crate) fn requirement_of(operator_sets: &BTreeMap<String, u64>) -> String {
     let of_default = release_of(operator_sets.get("").copied().unwrap_or(0));
     let of_machine_learning = operator_sets
@@ -68,7 +68,7 @@ pub(crate) fn requirement_of(operator_sets: &BTreeMap<String, u64>) -> String {
     format!(">={}, <2", newest.unwrap_or_default())
 }
 
-/// The numbers of a release, to compare them.
+/// The numbers of a release, for comparison.
 fn order(release: &str) -> Vec<u64> {
     release.split('.').filter_map(|part| part.parse().ok()).collect()
 }

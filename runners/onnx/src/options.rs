@@ -1,4 +1,4 @@
-//! The options of a model (`[runner.opts]`): read, checked, and those that nobody knows warned about.
+//! Reads and checks the options of a model (`[runner.opts]`), and warns about unknown ones.
 
 use carton_runner_interface::runner::{Options, RunnerError};
 use serde_json::Value;
@@ -7,19 +7,19 @@ use serde_json::Value;
 const KNOWN: [&str; 6] =
     ["engine", "num_threads", "intra_op_threads", "inter_op_threads", "execution_provider", "model"];
 
-/// More threads than this are a typing error.
+/// More threads than this are taken for a typing error.
 const MAX_THREADS: u64 = 1024;
 
-/// What the options of a model say.
+/// The parsed options of a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ModelOptions {
-    /// Which engine to run the model with.
+    /// The engine to run the model with.
     pub(crate) engine: EngineChoice,
-    /// Threads for one operator; `None`: the engine's own choice.
+    /// Threads for one operator; `None`: the engine chooses.
     pub(crate) intra_op_threads: Option<usize>,
-    /// Threads for operators that do not depend on one another; `None`: the engine's own choice.
+    /// Threads for operators that do not depend on one another; `None`: the engine chooses.
     pub(crate) inter_op_threads: Option<usize>,
-    /// What ONNX Runtime shall run the model on, in order of preference; empty: its choice, by the device.
+    /// The execution providers of ONNX Runtime for the model, in order of preference; empty: chosen by the device.
     pub(crate) execution_providers: Vec<String>,
     /// The `.onnx` file to load, where there are several.
     pub(crate) model: Option<String>,
@@ -31,17 +31,17 @@ pub(crate) enum EngineChoice {
     /// ONNX Runtime where its library is found, else `rten`.
     #[default]
     Auto,
-    /// The engine that is built in.
+    /// The built-in engine.
     Rten,
     /// ONNX Runtime, or an error.
     OnnxRuntime,
 }
 
 impl ModelOptions {
-    /// Reads options. What deserves a warning is given to `warn`.
+    /// Reads options. Passes warnings to `warn`.
     ///
     /// # Errors
-    /// A known option with a value it cannot have.
+    /// A known option has an invalid value.
     pub(crate) fn parse(options: &Options, warn: &mut dyn FnMut(String)) -> Result<Self, RunnerError> {
         let unknown: Vec<String> =
             options.keys().filter(|name| !KNOWN.contains(&name.as_str())).map(|name| format!("`{name}`")).collect();
@@ -83,7 +83,7 @@ fn engine(options: &Options) -> Result<EngineChoice, RunnerError> {
     }
 }
 
-/// A name, or a list of them.
+/// The execution providers: a name, or a list of names.
 fn execution_providers(options: &Options) -> Result<Vec<String>, RunnerError> {
     let name = |value: &Value| value.as_str().filter(|name| !name.is_empty()).map(str::to_owned);
     let Some(value) = options.get("execution_provider") else {
@@ -96,7 +96,7 @@ fn execution_providers(options: &Options) -> Result<Vec<String>, RunnerError> {
     names.ok_or_else(|| wrong("execution_provider", "a name such as \"CUDA\" or a list of names", value))
 }
 
-/// A number of threads, also as text: `--opt num_threads=2` may arrive either way.
+/// A number of threads, as a number or as text: `--opt num_threads=2` may arrive either way.
 fn threads(options: &Options, name: &str) -> Result<Option<usize>, RunnerError> {
     let Some(value) = options.get(name) else {
         return Ok(None);

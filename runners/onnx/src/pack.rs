@@ -1,4 +1,4 @@
-//! Prepares a model for packing: which files belong to it, its signature, what it requires.
+//! Prepares a model for packing: finds the files that belong to it, its signature and its requirement on the framework.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,22 +7,22 @@ use std::sync::Arc;
 use carton_runner_interface::runner::{PackRequest, PackResponse, RunnerError};
 use carton_tensor::Storage;
 
-use crate::engine::library::{Found, SearchPath};
+use crate::engine::library::{LibrarySearch, SearchPath};
 use crate::engine::{WAY_OUT, onnx_runtime, rten};
 use crate::model_file::{ExternalTensor, ModelFile};
 use crate::onnx_release::requirement_of;
 use crate::options::{EngineChoice, ModelOptions};
 use crate::{model_location, model_source, signature};
 
-/// Folders inside one another that are looked into.
+/// The depth to which nested folders are searched.
 const MAX_DEPTH: usize = 64;
-/// Files looked at before a folder is refused.
+/// The number of files after which a folder is refused.
 const MAX_FILES: usize = 1_000_000;
 
-/// Looks into the `.onnx` file at the path, or into the one of the folder there.
+/// Reads the `.onnx` file at the request's path, or the one in the folder there, and describes how to pack it.
 ///
 /// # Errors
-/// No model or several, one that cannot be read, or external data that does not lie beside it.
+/// There is no model, or there are several; the model cannot be read; or external data is outside the model's folder.
 pub(crate) fn pack(
     request: &PackRequest,
     options: &ModelOptions,
@@ -50,7 +50,7 @@ pub(crate) fn pack(
     let file =
         ModelFile::parse(bytes.bytes()).map_err(|error| RunnerError::new(format!("{} is {error}", path.display())))?;
     let external = external_files(&folder, &model, &file.external)?;
-    // A folder becomes the model as it is. A file brings only the files it names, not its whole folder.
+    // A folder becomes the model as it is. With a single file only the files that it names are packed, not its whole folder.
     let path = if is_folder || external.is_empty() {
         request.path.clone()
     } else {
@@ -67,7 +67,7 @@ pub(crate) fn pack(
     Ok(PackResponse { path, required_framework_version, inputs, outputs, mismatches, ..PackResponse::default() })
 }
 
-/// Warns of what the built-in engine lacks, where it is the engine that would run the model here.
+/// Warns of what the built-in engine lacks, if it is the engine that would run the model on this machine.
 fn warn_of_built_in_engine(
     file: &ModelFile,
     engine: EngineChoice,
@@ -80,7 +80,7 @@ fn warn_of_built_in_engine(
     let problems = rten::unsupported(file);
     let has_other_engine = || {
         engine == EngineChoice::Auto
-            && matches!(libraries.find(), Found::Library(path) if onnx_runtime::load_library(&path).is_ok())
+            && matches!(libraries.find(), LibrarySearch::Library(path) if onnx_runtime::load_library(&path).is_ok())
     };
     if !problems.is_empty() && !has_other_engine() {
         warn(format!("the built-in engine will not run this model: {}. {WAY_OUT}", problems.join("; ")));
@@ -119,7 +119,8 @@ fn list(root: &Path) -> Result<Vec<String>, RunnerError> {
     Ok(paths)
 }
 
-/// The files with external data, relative to the folder, each checked to be there, long enough and inside it.
+/// Returns the files with external data, relative to the folder, after checking that each exists, is long enough and is inside
+/// the folder.
 fn external_files(folder: &Path, model: &str, tensors: &[ExternalTensor]) -> Result<Vec<String>, RunnerError> {
     let mut files: Vec<(&str, String, u64)> = Vec::new();
     for tensor in tensors {
@@ -141,7 +142,7 @@ fn external_files(folder: &Path, model: &str, tensors: &[ExternalTensor]) -> Res
     Ok(paths)
 }
 
-/// The length of a file that must not leave the folder, links included.
+/// Returns the length of a file, which must be inside the folder after links are resolved.
 fn length_inside(folder: &Path, path: &str) -> Result<u64, RunnerError> {
     let full = folder.join(path);
     let failed = |error: std::io::Error| RunnerError::new(format!("reading external data {}: {error}", full.display()));
@@ -161,7 +162,7 @@ fn length_inside(folder: &Path, path: &str) -> Result<u64, RunnerError> {
     Ok(metadata.len())
 }
 
-/// Puts links to files of `folder` into `scratch`. Links that leave the model are packed as what they point to, so
+/// Puts links to files of `folder` into `scratch`. A link that leaves the model is packed as the file it points to, so
 /// nothing is copied.
 fn gather<'a>(folder: &Path, paths: impl Iterator<Item = &'a String>, scratch: &Path) -> Result<(), RunnerError> {
     for path in paths {
@@ -179,7 +180,7 @@ fn gather<'a>(folder: &Path, paths: impl Iterator<Item = &'a String>, scratch: &
     Ok(())
 }
 
-/// The bytes of a file, read whole: looking into a model happens once, when it is packed.
+/// Returns the bytes of a file. The whole file is read, because packing reads it only once.
 fn map(path: &Path) -> Result<Arc<dyn Storage>, RunnerError> {
     let bytes = fs::read(path).map_err(|error| RunnerError::new(format!("reading {}: {error}", path.display())))?;
     Ok(Arc::new(bytes))

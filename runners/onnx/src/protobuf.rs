@@ -1,15 +1,15 @@
-//! The wire format of protocol buffers, read in place and without trust.
+//! Reads the wire format of protocol buffers, in place and from untrusted bytes.
 //!
-//! The engines have readers of their own; this one exists because it must come before them. It copies nothing, counts
-//! what it has seen and knows how deep it is, so that a hostile file is refused before a reader that allocates what
-//! the file asks for, or recurses as deep as the file says, is given a single byte of it.
+//! The engines have their own readers, which allocate what a file asks for and recurse as deep as it says. This reader
+//! runs before them. It copies nothing, and counts messages and nesting, so that a hostile file is refused before an engine
+//! gets a single byte of it.
 
 use std::cell::Cell;
 
-/// How deep messages may lie inside one another. A graph inside an operator inside a graph adds three levels.
+/// The greatest nesting of messages. A graph inside an operator inside a graph adds three levels.
 const MAX_DEPTH: usize = 64;
 
-/// How many messages one file may hold. Each costs an engine some 200 bytes and the file as few as two.
+/// The greatest number of messages in one file. Each costs an engine some 200 bytes, and the file as few as two.
 const MAX_MESSAGES: u64 = 4_000_000;
 
 /// Why bytes are not a well-formed message.
@@ -24,7 +24,7 @@ pub(crate) enum WireError {
     /// A field number or kind of value that no message has.
     #[error("byte {offset} is not the start of a field")]
     InvalidTag { offset: usize },
-    /// The field is there, with another kind of value than its definition asks for.
+    /// A field has another kind of value than its definition requires.
     #[error("field {number} at byte {offset} should hold {expected}")]
     WrongKind { number: u64, offset: usize, expected: &'static str },
     /// Text that is not UTF-8.
@@ -38,7 +38,7 @@ pub(crate) enum WireError {
     TooMany,
 }
 
-/// What is counted over a whole file.
+/// Counts messages over a whole file.
 #[derive(Default)]
 pub(crate) struct Budget {
     messages: Cell<u64>,
@@ -48,7 +48,7 @@ pub(crate) struct Budget {
 pub(crate) struct Message<'a> {
     bytes: &'a [u8],
     position: usize,
-    /// Where the message starts in the file, for error texts.
+    /// The offset of the message in the file, for error texts.
     start: usize,
     depth: usize,
     budget: &'a Budget,
@@ -75,7 +75,7 @@ impl<'a> Message<'a> {
         Self { bytes, position: 0, start: 0, depth: 0, budget }
     }
 
-    /// Reads to the end, so that a malformed message is found even where nobody wants its fields.
+    /// Reads to the end, so that a malformed message is found even if its fields are not used.
     pub(crate) fn check(mut self) -> Result<(), WireError> {
         self.try_for_each(|field| field.map(drop))
     }
@@ -86,7 +86,7 @@ impl<'a> Message<'a> {
         for index in 0..10 {
             let byte = *self.bytes.get(self.position).ok_or(WireError::Truncated { offset })?;
             self.position += 1;
-            // The tenth byte holds the one bit that is left of 64.
+            // Nine bytes hold 63 bits; the tenth holds the last one.
             if index == 9 && byte > 1 {
                 return Err(WireError::LongNumber { offset });
             }
@@ -167,7 +167,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Integers, whether each has a field of its own or all share one: calls `each` for every one.
+    /// Calls `each` for every integer of the field, which holds one integer or a packed list.
     pub(crate) fn integers(&self, mut each: impl FnMut(i64)) -> Result<(), WireError> {
         match self.value {
             Value::Varint(number) => each(number.cast_signed()),
@@ -182,7 +182,7 @@ impl<'a> Field<'a> {
         Ok(())
     }
 
-    /// Checks numbers of `size` bytes each, whether each has a field of its own or all share one.
+    /// Checks a field of numbers of `size` bytes each, which holds one number or a packed list.
     pub(crate) fn check_fixed(&self, size: usize) -> Result<(), WireError> {
         match self.value {
             Value::Bytes { bytes, .. } if bytes.len().is_multiple_of(size) => Ok(()),
@@ -191,7 +191,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Bytes as they are.
+    /// The field's value as bytes.
     pub(crate) fn bytes(&self) -> Result<&'a [u8], WireError> {
         match self.value {
             Value::Bytes { bytes, .. } => Ok(bytes),
@@ -199,13 +199,13 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Text.
+    /// The field's value as text.
     pub(crate) fn text(&self) -> Result<&'a str, WireError> {
         std::str::from_utf8(self.bytes()?)
             .map_err(|_| WireError::InvalidText { number: self.number, offset: self.offset })
     }
 
-    /// A message inside this one.
+    /// The field's value as a message. Counts it, and checks its depth.
     pub(crate) fn message(&self) -> Result<Message<'a>, WireError> {
         let Value::Bytes { bytes, start } = self.value else {
             return Err(self.wrong_kind("a message"));

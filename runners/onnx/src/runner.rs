@@ -1,11 +1,11 @@
-//! The runner itself: finds the model among the files, picks an engine, translates names.
+//! The runner itself: finds the model among the files, selects an engine and translates names.
 
 use carton_runner_interface::runner::{
     Call, Description, Device, LoadRequest, PackRequest, PackResponse, Runner, RunnerError, RunnerErrorKind,
     TensorSpec, Tensors,
 };
 
-use crate::engine::library::{Found, SearchPath};
+use crate::engine::library::{LibrarySearch, SearchPath};
 use crate::engine::onnx_runtime::{self, OnnxRuntime};
 use crate::engine::rten::Rten;
 use crate::engine::{Allocate, Engine};
@@ -18,12 +18,12 @@ use crate::{FRAMEWORK_VERSION, NEWEST_OPERATOR_SET, RUNNER_NAME, pack};
 /// A loaded ONNX model.
 ///
 /// Options: `engine` = `"auto"` (ONNX Runtime where its library is found, else the built-in engine), `"rten"` or
-/// `"onnxruntime"`; `num_threads`, also called `intra_op_threads`; `inter_op_threads`; `execution_provider`, what ONNX
-/// Runtime runs the model on; `model`, the `.onnx` file to load where there are several. Booleans travel as `uint8` holding
-/// 0 and 1, float16 and bfloat16 as `float32`.
+/// `"onnxruntime"`; `num_threads`, also called `intra_op_threads`; `inter_op_threads`; `execution_provider`, the execution
+/// providers of ONNX Runtime; `model`, the `.onnx` file to load where there are several. Booleans are carried as `uint8` with
+/// the values 0 and 1, float16 and bfloat16 as `float32`.
 ///
-/// The built-in engine runs as many calls at once as it has threads, eight at most; they share one thread pool. ONNX
-/// Runtime runs one at a time, on all its threads.
+/// The built-in engine runs as many calls at once as it has threads, but at most eight; they share one thread pool. ONNX
+/// Runtime runs one call at a time, on all its threads.
 pub struct Onnx {
     engine: Box<dyn Engine>,
     binding: Binding,
@@ -94,7 +94,7 @@ impl Onnx {
     }
 }
 
-/// What helps where `ORT_DYLIB_PATH` names what is no library: installing another one does not, while it is set.
+/// The hint for an unusable `ORT_DYLIB_PATH`. Installing another library does not help while the variable is set.
 fn choose_another() -> String {
     format!(
         "set ORT_DYLIB_PATH to a libonnxruntime.so of version {OLDEST_VERSION} or later; or unset it, and let \
@@ -102,7 +102,7 @@ fn choose_another() -> String {
     )
 }
 
-/// Loads the model with the engine that the options ask for and this machine has.
+/// Loads the model with the engine that the options select, as far as this machine has it.
 fn load_engine(
     source: &ModelSource,
     options: &ModelOptions,
@@ -117,28 +117,28 @@ fn load_engine(
     let library = match options.engine {
         EngineChoice::Rten => None,
         EngineChoice::Auto => match libraries.find() {
-            Found::Library(path) => match onnx_runtime::load_library(&path) {
+            LibrarySearch::Library(path) => match onnx_runtime::load_library(&path) {
                 Ok(library) => Some(library),
                 Err(error) => {
                     warn(format!("{}; using the built-in engine", error.message));
                     None
                 }
             },
-            Found::ChosenIsMissing(path) => {
+            LibrarySearch::ChosenIsMissing(path) => {
                 warn(format!("ORT_DYLIB_PATH names {}, which is not there; using the built-in engine", path.display()));
                 None
             }
-            Found::Nothing => None,
+            LibrarySearch::Nothing => None,
         },
         EngineChoice::OnnxRuntime => match libraries.find() {
-            Found::Library(path) => Some(onnx_runtime::load_library(&path).map_err(hint_at_choice)?),
-            Found::ChosenIsMissing(path) => {
+            LibrarySearch::Library(path) => Some(onnx_runtime::load_library(&path).map_err(hint_at_choice)?),
+            LibrarySearch::ChosenIsMissing(path) => {
                 return Err(RunnerError::unavailable(
                     format!("ORT_DYLIB_PATH names {}, which is not there", path.display()),
                     choose_another(),
                 ));
             }
-            Found::Nothing => {
+            LibrarySearch::Nothing => {
                 return Err(RunnerError::unavailable(
                     format!("the library of ONNX Runtime was not found; looked at {}", libraries.places()),
                     "`carton runner install onnx` installs it; or set ORT_DYLIB_PATH to a libonnxruntime.so, or use the \
@@ -165,7 +165,7 @@ fn load_engine(
                 return Err(RunnerError::unavailable(message, hint));
             }
             Box::new(Rten::load(source, options, warn).map_err(|mut error| {
-                // Another engine is all it takes, unless the user insists on this one.
+                // Installing another engine would be enough, unless the options select this one.
                 if options.engine == EngineChoice::Auto && error.hint.is_some() {
                     error.kind = RunnerErrorKind::Unavailable;
                     if libraries.chosen.is_some() {

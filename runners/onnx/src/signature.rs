@@ -1,4 +1,5 @@
-//! A model's signature: what its file declares, as `carton.toml` writes it, and the names callers use for it.
+//! A model's signature: the inputs and outputs that its file declares, in the terms of `carton.toml`, and the names that
+//! callers use for them.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +9,10 @@ use carton_tensor::{DataType, Dimension, SymbolicShape, Tensor};
 
 use crate::model_file::{GraphValue, ModelFile, ValueKind};
 
-/// Inputs and outputs of a model as Carton declares them.
+/// Returns the inputs and outputs of a model as Carton declares them.
 ///
 /// # Errors
-/// The first input or output that format v1 cannot declare, in words.
+/// A description of the first input or output that format version 1 cannot declare.
 pub(crate) fn of_file(file: &ModelFile) -> Result<(Vec<TensorSpec>, Vec<TensorSpec>), String> {
     let inputs = file.inputs.iter().map(|value| spec("input", value)).collect::<Result<_, _>>()?;
     let outputs = file.outputs.iter().map(|value| spec("output", value)).collect::<Result<_, _>>()?;
@@ -36,7 +37,7 @@ fn spec(what: &str, value: &GraphValue) -> Result<TensorSpec, String> {
     }
 }
 
-/// The ways in which declared inputs and outputs contradict the model, a sentence each.
+/// Returns the contradictions between declared inputs and outputs and the model, as one sentence each.
 pub(crate) fn mismatches(
     file: &ModelFile,
     inputs: Option<&[TensorSpec]>,
@@ -56,11 +57,11 @@ fn model_value(value: &GraphValue) -> ModelValue {
         ValueKind::Scores => (Elements::Only(DataType::Float32), scores_shape()),
         ValueKind::Other(_) | ValueKind::Undeclared => (Elements::Any, SymbolicShape::Any),
     };
-    // Inputs that have a value in the file are not among those of a `ModelFile`.
+    // The inputs of a `ModelFile` do not include those that have a value in the file.
     ModelValue { name: value.name.clone(), elements, shape, is_required: true }
 }
 
-/// What is declared although no tensor can hold it.
+/// Returns a sentence for each declared input or output that no tensor can hold.
 fn impossible(what: &str, declared: Option<&[TensorSpec]>, values: &[GraphValue]) -> Vec<String> {
     let problems: BTreeMap<&str, String> =
         values.iter().filter_map(|value| Some((value.name.as_str(), problem(what, value)?))).collect();
@@ -70,7 +71,7 @@ fn impossible(what: &str, declared: Option<&[TensorSpec]>, values: &[GraphValue]
         .collect()
 }
 
-/// A row for each sample, a column for each label.
+/// The shape of a table with a row for each sample and a column for each label.
 fn scores_shape() -> SymbolicShape {
     SymbolicShape::Dimensions(vec![Dimension::Any, Dimension::Any])
 }
@@ -78,7 +79,7 @@ fn scores_shape() -> SymbolicShape {
 /// The inputs and outputs of a loaded model with the names that callers use.
 #[derive(Debug)]
 pub(crate) struct Binding {
-    /// The caller's name, and what the model file says.
+    /// The caller's name, and the value that the model file declares.
     inputs: Vec<(String, GraphValue)>,
     outputs: Vec<(String, GraphValue)>,
 }
@@ -86,11 +87,11 @@ pub(crate) struct Binding {
 impl Binding {
     /// Binds the names of a carton (`inputs` and `outputs`, empty where it declares none) to those of the model.
     ///
-    /// Inputs that the carton does not declare keep their own names, and so do all outputs if it declares none; if it
-    /// declares some, only those are computed.
+    /// Inputs that the carton does not declare keep the model's names. If the carton declares no outputs, all outputs keep the
+    /// model's names; if it declares some, only those are computed.
     ///
     /// # Errors
-    /// A declared name that the model does not have; an input or a declared output that tensors cannot hold.
+    /// The model does not have a declared name, or tensors cannot hold an input or a declared output.
     pub(crate) fn new(
         file: &ModelFile,
         inputs: &[TensorSpec],
@@ -124,10 +125,10 @@ impl Binding {
         Ok(Self { inputs: bound_inputs, outputs: bound_outputs })
     }
 
-    /// The inputs of a call in the model's order, checked for names and dtypes.
+    /// Returns the inputs of a call in the model's order, after checking their names and dtypes.
     ///
     /// # Errors
-    /// A name too many or too few, another dtype than the model takes.
+    /// An input is unknown or missing, or has another dtype than the model takes.
     pub(crate) fn inputs<'a>(&'a self, tensors: &'a Tensors) -> Result<Vec<(&'a GraphValue, &'a Tensor)>, RunnerError> {
         if let Some(unknown) = tensors.keys().find(|name| !self.inputs.iter().any(|(known, _)| known == *name)) {
             return Err(RunnerError::new(format!("the model has no input `{unknown}`; {}", self.list_inputs())));
@@ -163,7 +164,7 @@ impl Binding {
         self.outputs.iter().map(|(_, value)| value).collect()
     }
 
-    /// The outputs of a call under the names that callers use.
+    /// Returns the outputs of a call under the names that callers use.
     pub(crate) fn name_outputs(&self, tensors: Vec<Tensor>) -> Tensors {
         self.outputs.iter().map(|(name, _)| name.clone()).zip(tensors).collect()
     }
@@ -177,7 +178,7 @@ impl Binding {
     }
 }
 
-/// Callers' names by the model's.
+/// Returns the callers' names by the model's names.
 fn callers_names<'a>(
     what: &str,
     specs: &'a [TensorSpec],
@@ -200,7 +201,7 @@ fn callers_names<'a>(
     Ok(names)
 }
 
-/// Why a value cannot be passed in (`what` is `input`) or out.
+/// Returns the reason why a value cannot be passed as an input (`what` is `input`) or an output.
 fn problem(what: &str, value: &GraphValue) -> Option<String> {
     match &value.kind {
         ValueKind::Scores if what == "input" => Some("is a sequence, which Carton's tensors do not have".to_owned()),

@@ -1,15 +1,15 @@
-//! Finds the shared library of ONNX Runtime: where `ORT_DYLIB_PATH` says, then in our own install folder.
+//! Finds the shared library of ONNX Runtime: at `ORT_DYLIB_PATH` if that is set, otherwise in our own install folder.
 
 use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Folders below the install folder that are looked into: a version, then what a wheel holds.
+/// The depth to which the install folder is searched: a version, then the folders of a wheel.
 const MAX_DEPTH: usize = 6;
-/// Entries looked at before the search is given up.
+/// The number of entries after which the search stops.
 const MAX_ENTRIES: usize = 20_000;
 
-/// Where the library may be.
+/// The places where the library may be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SearchPath {
     /// The user's own choice (`ORT_DYLIB_PATH`).
@@ -18,19 +18,19 @@ pub(crate) struct SearchPath {
     pub(crate) installed: Option<PathBuf>,
 }
 
-/// What a search found.
+/// The result of a search for the library.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
-    /// The library.
+pub(crate) enum LibrarySearch {
+    /// The path of the library.
     Library(PathBuf),
-    /// The user named one that is not there.
+    /// The user chose a path where no file is.
     ChosenIsMissing(PathBuf),
-    /// None.
+    /// The user chose none, and none is installed.
     Nothing,
 }
 
 impl SearchPath {
-    /// What the environment of this process says.
+    /// Reads the places from the environment of this process.
     pub(crate) fn of_environment() -> Self {
         Self::new(env::var_os("ORT_DYLIB_PATH"), env::var_os("CARTON_RUNNER_DATA_DIR"), env::var_os("HOME"))
     }
@@ -42,18 +42,18 @@ impl SearchPath {
     }
 
     /// Looks for the library.
-    pub(crate) fn find(&self) -> Found {
+    pub(crate) fn find(&self) -> LibrarySearch {
         if let Some(chosen) = &self.chosen {
-            // The bindings take a relative path from the program's own folder, users from where they are.
+            // The bindings resolve a relative path from the program's own folder, users mean the current one.
             return match chosen.canonicalize() {
-                Ok(path) if path.is_file() => Found::Library(path),
-                _ => Found::ChosenIsMissing(chosen.clone()),
+                Ok(path) if path.is_file() => LibrarySearch::Library(path),
+                _ => LibrarySearch::ChosenIsMissing(chosen.clone()),
             };
         }
-        self.installed.as_deref().and_then(newest_library).map_or(Found::Nothing, Found::Library)
+        self.installed.as_deref().and_then(newest_library).map_or(LibrarySearch::Nothing, LibrarySearch::Library)
     }
 
-    /// The places looked at, for a message.
+    /// Lists the places for a message.
     pub(crate) fn places(&self) -> String {
         let chosen = match &self.chosen {
             Some(path) => format!("ORT_DYLIB_PATH ({})", path.display()),
@@ -66,7 +66,7 @@ impl SearchPath {
     }
 }
 
-/// The library with the highest version below `folder`.
+/// Returns the library with the highest version below `folder`.
 pub(crate) fn newest_library(folder: &Path) -> Option<PathBuf> {
     let mut found: Vec<(Vec<u64>, PathBuf)> = Vec::new();
     let mut folders = vec![(folder.to_owned(), 0)];
@@ -78,7 +78,7 @@ pub(crate) fn newest_library(folder: &Path) -> Option<PathBuf> {
             if n_entries > MAX_ENTRIES {
                 break;
             }
-            // An installation in progress, or what is left of one.
+            // An installation in progress, or the remains of one.
             if entry.file_name().as_encoded_bytes().starts_with(b".") {
                 continue;
             }
@@ -100,7 +100,7 @@ fn is_library(name: &str) -> bool {
         || (name.starts_with("libonnxruntime.") && name.ends_with(".dylib"))
 }
 
-/// The version in a library's name, or in the name of the nearest folder above it that has one.
+/// Returns the version in a library's name, or in the name of the nearest folder above it that has one.
 fn version(path: &Path) -> Vec<u64> {
     let numbers = |name: &str| -> Vec<u64> {
         name.split(|character: char| !character.is_ascii_digit()).filter_map(|part| part.parse().ok()).collect()
@@ -138,7 +138,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         let installed = SearchPath { chosen: None, installed: Some(root.clone()) };
-        assert_eq!(installed.find(), Found::Nothing);
+        assert_eq!(installed.find(), LibrarySearch::Nothing);
         let put = |path: &str| {
             let path = root.join(path);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -148,14 +148,14 @@ mod tests {
         put("1.31.1/onnxruntime/capi/libonnxruntime_providers_shared.so");
         put("readme.txt");
         put(".install-x/new/libonnxruntime.so.1.31.1");
-        assert_eq!(installed.find(), Found::Nothing);
+        assert_eq!(installed.find(), LibrarySearch::Nothing);
         let old = put("1.9.0/libonnxruntime.so");
-        assert_eq!(installed.find(), Found::Library(old.clone()));
+        assert_eq!(installed.find(), LibrarySearch::Library(old.clone()));
         let new = put("1.31.1/onnxruntime/capi/libonnxruntime.so.1.31.1");
-        assert_eq!(installed.find(), Found::Library(new));
+        assert_eq!(installed.find(), LibrarySearch::Library(new));
         let chosen = SearchPath { chosen: Some(old.clone()), ..installed.clone() };
-        assert_eq!(chosen.find(), Found::Library(old));
+        assert_eq!(chosen.find(), LibrarySearch::Library(old));
         let missing = SearchPath { chosen: Some(root.join("no.so")), ..installed };
-        assert_eq!(missing.find(), Found::ChosenIsMissing(root.join("no.so")));
+        assert_eq!(missing.find(), LibrarySearch::ChosenIsMissing(root.join("no.so")));
     }
 }

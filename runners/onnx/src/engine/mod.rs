@@ -1,4 +1,4 @@
-//! The engines that run models, behind one trait: `rten`, built in, and ONNX Runtime, loaded when it is installed.
+//! The engines that run models, behind one trait: `rten`, which is built in, and ONNX Runtime, which is loaded if it is installed.
 
 pub(crate) mod library;
 pub(crate) mod onnx_runtime;
@@ -12,11 +12,11 @@ use carton_tensor::{DataType, Element, NumericTensor, Tensor};
 
 use crate::model_file::GraphValue;
 
-/// What to do where the built-in engine is not enough.
+/// The hint for models that the built-in engine cannot run.
 pub(crate) const WAY_OUT: &str = "ONNX Runtime can run it: `carton runner install onnx` installs that too; leave the option \
                                   engine at \"auto\" or set it to \"onnxruntime\"";
 
-/// Where outputs are written: a fresh tensor whose contents are arbitrary.
+/// Allocates an output: a new tensor with arbitrary contents.
 pub(crate) type Allocate<'a> = &'a dyn Fn(DataType, &[usize]) -> Result<NumericTensor, RunnerError>;
 
 /// A model loaded by an engine.
@@ -24,14 +24,14 @@ pub(crate) trait Engine: Send + Sync {
     /// The engine and its version, for people.
     fn description(&self) -> String;
 
-    /// How many calls of [`run`](Self::run) make sense at once.
+    /// The number of concurrent calls of [`run`](Self::run) that the engine can use.
     fn max_concurrency(&self) -> usize;
 
     /// Runs the model. Inputs have the dtype that [`ElementType::carton`](crate::element_type::ElementType::carton)
-    /// gives for their declaration; outputs come in the order asked for, with the dtype of theirs.
+    /// gives for their declaration. Outputs are returned in the requested order, with the dtype for their declaration.
     ///
     /// # Errors
-    /// Whatever the engine reports.
+    /// Any error that the engine reports.
     fn run(
         &self,
         inputs: &[(&GraphValue, &Tensor)],
@@ -40,10 +40,10 @@ pub(crate) trait Engine: Send + Sync {
     ) -> Result<Vec<Tensor>, RunnerError>;
 }
 
-/// Runs `work`, turning a panic of an engine into an error of the call.
+/// Runs `work`, and turns a panic of an engine into an error of the call.
 pub(crate) fn catch_panic<T>(what: &str, work: impl FnOnce() -> Result<T, RunnerError>) -> Result<T, RunnerError> {
-    // Engines keep no half-changed state that a later call could see: `rten` builds everything a call needs anew, and
-    // ONNX Runtime's own state lies behind its C interface.
+    // Engines keep no half-changed state that a later call could see: `rten` builds all state of a call anew, and
+    // ONNX Runtime's own state is behind its C interface.
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| {
         Err(RunnerError {
             causes: vec![panic_message(payload.as_ref())],
@@ -60,7 +60,7 @@ fn panic_message(payload: &(dyn Any + Send)) -> String {
         .unwrap_or_else(|| "for no stated reason".to_owned())
 }
 
-/// A new tensor whose elements `fill` writes.
+/// Returns a new tensor whose elements `fill` has written.
 pub(crate) fn write_output<T: Element>(
     allocate: Allocate<'_>,
     shape: &[usize],

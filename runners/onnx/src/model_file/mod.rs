@@ -1,7 +1,7 @@
-//! Reads what a `.onnx` file says of itself: inputs, outputs, operator sets, operators, external data.
+//! Reads the description in a `.onnx` file: inputs, outputs, operator sets, operators and external data.
 //!
-//! Only the fields of the ONNX schema (`onnx.proto`) that are needed for it are named here, but every message that an
-//! engine will read is walked to its end, so that a file that passes has no length, depth or count that could hurt.
+//! Only the necessary fields of the ONNX schema (`onnx.proto`) are interpreted here, but every message that an engine will
+//! read is walked to its end, so that an accepted file has no harmful length, depth or count.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,12 +13,12 @@ use crate::element_type::ElementType;
 use crate::protobuf::{Budget, Message, WireError};
 use value::{graph_value, value_kind};
 
-/// Operators whose kernel has the shape of their second input where `kernel_shape` does not say it.
+/// Operators whose kernel has the shape of their second input unless `kernel_shape` states it.
 pub(crate) const CONVOLUTIONS: [&str; 3] = ["Conv", "ConvInteger", "ConvTranspose"];
-/// Operators whose `strides` are one where they do not say them.
+/// Operators whose `strides` are one unless they are stated.
 pub(crate) const POOLINGS: [&str; 2] = ["AveragePool", "MaxPool"];
 
-/// A `.onnx` file, as far as this runner needs to know it.
+/// The parts of a `.onnx` file that this runner needs.
 #[derive(Debug, Default)]
 pub(crate) struct ModelFile {
     /// Operator sets by domain; the default domain `ai.onnx` is the empty string.
@@ -29,18 +29,17 @@ pub(crate) struct ModelFile {
     pub(crate) outputs: Vec<GraphValue>,
     /// Every operator that the graph and the graphs inside it use.
     pub(crate) operators: BTreeSet<Operator>,
-    /// What operators choose by attributes that are words.
+    /// The values of the attributes in [`CHOICES`].
     pub(crate) choices: BTreeSet<Choice>,
-    /// Tensors whose data lies in other files.
+    /// Tensors whose data is in other files.
     pub(crate) external: Vec<ExternalTensor>,
-    /// The first int64 constant that int32 cannot stand in for.
+    /// The first int64 constant that int32 cannot represent.
     pub(crate) wide_constant: Option<WideConstant>,
     /// Whether any constant is float64.
     pub(crate) has_double_constants: bool,
     /// Whether any `MatMul` has a second input of one dimension.
     pub(crate) has_vector_products: bool,
-    /// Whether any convolution leaves the shape of its kernel to be read off its weights, or any pooling its strides
-    /// to their default.
+    /// Whether any convolution does not state the shape of its kernel, or any pooling its strides.
     pub(crate) has_implied_windows: bool,
 }
 
@@ -57,7 +56,7 @@ impl std::fmt::Display for Operator {
     }
 }
 
-/// A word that an operator gives for one of the attributes in [`CHOICES`].
+/// The text that an operator has for one of the attributes in [`CHOICES`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Choice {
     pub(crate) operator: Operator,
@@ -65,11 +64,12 @@ pub(crate) struct Choice {
     pub(crate) value: String,
 }
 
-/// The attributes whose words are kept, and how long a word may be.
+/// The text attributes whose values are kept.
 const CHOICES: [&str; 2] = ["auto_pad", "mode"];
+/// The greatest length in bytes of a value that is kept.
 const MAX_WORD: usize = 64;
 
-/// A tensor whose data lies in another file, at `location` relative to the `.onnx` file.
+/// A tensor whose data is in another file, at `location` relative to the `.onnx` file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ExternalTensor {
     pub(crate) name: String,
@@ -77,7 +77,7 @@ pub(crate) struct ExternalTensor {
     pub(crate) offset: Option<u64>,
     pub(crate) length: Option<u64>,
     pub(crate) element: ElementType,
-    /// Bytes that type and dimensions ask for.
+    /// The number of bytes that type and dimensions require.
     pub(crate) n_bytes: Option<u64>,
 }
 
@@ -89,7 +89,7 @@ pub(crate) struct WideConstant {
     pub(crate) value: i64,
 }
 
-/// Why a file is not a model this runner can look into.
+/// The reason why a file is not a model that this runner can read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ModelFileError {
     #[error("not a well-formed ONNX file: {0}")]
@@ -104,7 +104,7 @@ impl ModelFile {
     /// Reads a `.onnx` file.
     ///
     /// # Errors
-    /// A file that is not an ONNX model, is truncated, or is nested or filled beyond all reason.
+    /// The file is not an ONNX model, is truncated, or exceeds the limits on nesting and messages.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, ModelFileError> {
         if bytes.is_empty() {
             return Err(ModelFileError::Invalid("it is empty".to_owned()));
@@ -183,8 +183,8 @@ impl ModelFile {
         let mut constants = BTreeSet::new();
         let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
         self.graph(message, &mut constants, &mut inputs, &mut outputs)?;
-        // Up to IR version 3 every initializer is listed as an input as well; since then one that is may be
-        // overridden by the caller. Either way nobody has to give it.
+        // Up to IR version 3 every initializer is listed as an input as well. In later versions the caller may override an
+        // initializer that is listed as an input. In both cases the caller need not pass it.
         inputs.retain(|input| !constants.contains(&input.name));
         for (what, values) in [("input", &inputs), ("output", &outputs)] {
             let mut names = BTreeSet::new();
@@ -248,7 +248,7 @@ impl ModelFile {
         Ok(())
     }
 
-    /// Walks a node and, where it is a `MatMul`, returns the name of its second input.
+    /// Walks a node and, if it is a `MatMul`, returns the name of its second input.
     fn node<'a>(&mut self, message: Message<'a>) -> Result<Option<&'a str>, ModelFileError> {
         let (mut name, mut domain) = ("", "");
         let (mut n_inputs, mut second) = (0, None);
@@ -296,7 +296,7 @@ impl ModelFile {
         Ok(second.filter(|_| name == "MatMul"))
     }
 
-    /// Walks an attribute and returns its name and, where it is text, its value.
+    /// Walks an attribute and returns its name and, if it is text, its value.
     fn attribute<'a>(&mut self, message: Message<'a>) -> Result<(&'a str, &'a [u8]), ModelFileError> {
         let (mut name, mut text): (&str, &[u8]) = ("", &[]);
         for field in message {
@@ -354,7 +354,7 @@ impl ModelFile {
         }
     }
 
-    /// Reads a tensor and returns what is to be known of it.
+    /// Reads a tensor and returns its name and rank.
     fn tensor(&mut self, message: Message<'_>) -> Result<Constant, ModelFileError> {
         let mut rank = 0;
         let mut name = String::new();
@@ -372,7 +372,7 @@ impl ModelFile {
                     n_elements = u64::try_from(size).ok().and_then(|size| n_elements?.checked_mul(size));
                 })?,
                 2 => element = ElementType(field.integer()?),
-                // Lists of numbers. The engine rten never ends at a number that goes on after its tenth byte.
+                // Lists of numbers are checked, because the engine `rten` loops for ever over a number of more than ten bytes.
                 4 => field.check_fixed(4)?,
                 10 => field.check_fixed(8)?,
                 5 | 11 => field.integers(|_| {})?,
@@ -407,7 +407,7 @@ struct Constant {
     rank: usize,
 }
 
-/// Watches int64 constants for one that int32 cannot stand in for.
+/// Watches int64 constants for the first one that int32 cannot represent.
 #[derive(Default)]
 struct Numbers {
     count: usize,
@@ -416,7 +416,7 @@ struct Numbers {
 
 impl Numbers {
     fn push(&mut self, value: i64) {
-        // The largest and smallest numbers mean "to the end" (of a slice, mostly) and may stand for any large number.
+        // The largest and smallest numbers mean "to the end" (mostly of a slice) and can be replaced by any large number.
         let is_unbounded = value.unsigned_abs() >= 1 << 62;
         if self.wide.is_none() && i32::try_from(value).is_err() && !is_unbounded {
             self.wide = Some((self.count, value));

@@ -14,7 +14,7 @@ pub(crate) struct GraphValue {
 }
 
 impl GraphValue {
-    /// How many dimensions it has, where the file says.
+    /// The number of dimensions, if the file states it.
     pub(super) fn rank(&self) -> Option<usize> {
         match &self.kind {
             ValueKind::Tensor { shape: SymbolicShape::Dimensions(dimensions), .. } => Some(dimensions.len()),
@@ -23,16 +23,16 @@ impl GraphValue {
     }
 }
 
-/// What the file says an input or output is.
+/// The declared kind of an input or output.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ValueKind {
     /// A tensor.
     Tensor { element: ElementType, shape: SymbolicShape },
-    /// A sequence of maps from labels to float32: what classifiers of `ai.onnx.ml` return for each row.
+    /// A sequence of maps from labels to float32, one for each row: the output of classifiers of `ai.onnx.ml`.
     Scores,
-    /// Something that Carton's tensors cannot hold, in words.
+    /// A value that Carton's tensors cannot hold, described in words.
     Other(&'static str),
-    /// The file does not say.
+    /// The file does not state it.
     Undeclared,
 }
 
@@ -68,7 +68,7 @@ pub(super) fn value_kind(message: Message<'_>) -> Result<ValueKind, ModelFileErr
     Ok(kind)
 }
 
-/// A sequence; only one of maps to float32 is like a tensor.
+/// Reads the type of a sequence; only a sequence of maps to float32 can become a tensor.
 fn sequence_type(field: &Field<'_>) -> Result<ValueKind, ModelFileError> {
     let sequence = nested_type(field, 1, "a sequence")?;
     for element in field.message()? {
@@ -86,7 +86,7 @@ fn sequence_type(field: &Field<'_>) -> Result<ValueKind, ModelFileError> {
     Ok(sequence)
 }
 
-/// Whether a map is one from int64 or string to float32.
+/// Whether a map is from int64 or string to float32.
 fn is_map_of_scores(map: Message<'_>) -> Result<bool, ModelFileError> {
     let (mut key, mut is_float) = (ElementType(0), false);
     for field in map {
@@ -110,7 +110,7 @@ fn is_map_of_scores(map: Message<'_>) -> Result<bool, ModelFileError> {
     Ok(is_float && matches!(key, ElementType::INT64 | ElementType::STRING))
 }
 
-/// A type that contains another in the field `inner`, walked for the sake of the limits alone.
+/// Reads a type that contains another in the field `inner`, which is walked only to enforce the limits.
 fn nested_type(field: &Field<'_>, inner: u64, words: &'static str) -> Result<ValueKind, ModelFileError> {
     for field in field.message()? {
         let field = field?;

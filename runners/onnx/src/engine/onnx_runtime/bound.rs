@@ -1,10 +1,14 @@
-//! Outputs that the runtime writes straight into memory of the pool.
+//! Bound outputs: the runtime writes them straight into memory of the pool.
 //!
-//! That memory has to be there before the run, so the shape must be known before: it is where the model declares it in sizes
-//! and in symbols that the inputs have too. What a model declares may be wrong. So an output is bound only after a run whose
-//! output had the shape that was foretold; the runtime refuses to write an output of another shape than that of the memory
-//! given; and after each run it is looked at whether anything was written at all, since an output that is also an input, or a
-//! constant, comes back as another value than the one given. Whatever goes wrong, the run is repeated without.
+//! That memory must exist before the run, so the shape must be known in advance. It can be predicted if the model declares it
+//! in sizes and in symbols that the inputs have too, but a declaration may be wrong. Therefore
+//!
+//! - an output is bound only after a run whose output had the predicted shape;
+//! - the runtime refuses to write an output of another shape than that of the given memory;
+//! - after each run the memory is checked for whether anything was written at all, since an output that is also an input, or a
+//!   constant, is returned as another value than the given one.
+//!
+//! If anything goes wrong, the run is repeated without bound outputs.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -20,31 +24,31 @@ use crate::element_type::ElementType;
 use crate::engine::Allocate;
 use crate::model_file::{GraphValue, ValueKind};
 
-/// Smaller outputs travel inside the answer: they are copied in any case, and it costs nothing.
+/// The size in bytes from which outputs are bound. Smaller ones travel inside the answer, and are copied in any case.
 const SMALLEST: usize = 16 << 10;
 
-/// What stands at both ends of the memory before a run, which hardly an output ends with.
+/// The bytes at both ends of the memory before a run. An output is most unlikely to begin and end with them.
 const MARK: [u8; 16] = *b"\xd3\x1e\x9b\x06not written\x97";
 
-/// What is known of an output.
+/// The states of an output: its shape was not compared yet, was as predicted, or it cannot be bound.
 const UNKNOWN: u8 = 0;
 const AS_FORETOLD: u8 = 1;
 const NOT_BOUND: u8 = 2;
 
-/// What the outputs of a session are known to be.
+/// The outputs of a session that may be bound, with their states.
 #[derive(Debug, Default)]
 pub(super) struct Bindable {
     outputs: BTreeMap<String, AtomicU8>,
 }
 
-/// Memory for an output.
+/// The memory of a bound output.
 pub(super) struct Bound {
     pub(super) tensor: NumericTensor,
     pub(super) element: ElementType,
 }
 
 impl Bindable {
-    /// Those whose type the runtime sees as the file declares it.
+    /// Selects the outputs that have the same type in the session as in the model file.
     pub(super) fn of(session: &Session, declared: &[GraphValue]) -> Self {
         let mut outputs = BTreeMap::new();
         for output in session.outputs() {
@@ -58,7 +62,7 @@ impl Bindable {
         Self { outputs }
     }
 
-    /// The shape that an output should have, by what the inputs are.
+    /// Predicts the shape of an output from the inputs. Returns `None` if the output cannot be bound.
     pub(super) fn foretell(&self, output: &GraphValue, inputs: &[(&GraphValue, &Tensor)]) -> Option<Vec<usize>> {
         if self.state(output)?.load(Ordering::Relaxed) == NOT_BOUND {
             return None;
@@ -66,7 +70,8 @@ impl Bindable {
         foretold(output, inputs)
     }
 
-    /// Memory for an output of a shape that was foretold before and turned out so.
+    /// Allocates memory for an output whose predicted shape has been right before. Returns `None` if the output is not to be
+    /// bound.
     pub(super) fn allocate(&self, output: &GraphValue, shape: &[usize], allocate: Allocate<'_>) -> Option<Bound> {
         if self.state(output)?.load(Ordering::Relaxed) != AS_FORETOLD {
             return None;
@@ -83,16 +88,16 @@ impl Bindable {
         Some(Bound { tensor, element })
     }
 
-    /// Remembers whether the first output had the shape that was foretold.
+    /// Records whether the output of the first run had the predicted shape.
     pub(super) fn learn(&self, output: &GraphValue, foretold: &[usize], found: Option<&[usize]>) {
         if let Some(state) = self.state(output) {
             let known = if found == Some(foretold) { AS_FORETOLD } else { NOT_BOUND };
-            // What was given up stays so: its shape may be right.
+            // An output that was given up stays so, because its shape may be right and another fault the reason.
             let _ = state.compare_exchange(UNKNOWN, known, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
-    /// Remembers that an output cannot be bound.
+    /// Records that an output cannot be bound.
     pub(super) fn give_up(&self, output: &GraphValue) {
         if let Some(state) = self.state(output) {
             state.store(NOT_BOUND, Ordering::Relaxed);
@@ -105,7 +110,7 @@ impl Bindable {
 }
 
 impl Bound {
-    /// The memory as the runtime takes it.
+    /// The memory as a value of the runtime.
     pub(super) fn value(&mut self) -> Result<Value<'_>, RunnerError> {
         let number = number(self.element).ok_or_else(|| RunnerError::new("an element type without a number"))?;
         let shape = self.tensor.shape().to_vec();
@@ -113,13 +118,13 @@ impl Bound {
         Value::writing(bytes, &shape, number)
     }
 
-    /// Whether a run left the memory as it was.
+    /// Whether a run has written nothing to the memory.
     pub(super) fn is_untouched(&self) -> bool {
         self.tensor.bytes().starts_with(&MARK) && self.tensor.bytes().ends_with(&MARK)
     }
 }
 
-/// The runtime's name for an element type that tensors of Carton carry as it is.
+/// Returns the runtime's name for an element type that tensors of Carton carry without conversion.
 fn in_place(element: ElementType) -> Option<TensorElementType> {
     Some(match element.0 {
         1 => TensorElementType::Float32,
@@ -137,7 +142,7 @@ fn in_place(element: ElementType) -> Option<TensorElementType> {
     })
 }
 
-/// The declared shape of an output with the symbols that the inputs give values to.
+/// Returns the declared shape of an output, with the inputs' values for its symbols.
 fn foretold(output: &GraphValue, inputs: &[(&GraphValue, &Tensor)]) -> Option<Vec<usize>> {
     let ValueKind::Tensor { shape: SymbolicShape::Dimensions(dimensions), .. } = &output.kind else { return None };
     dimensions
@@ -150,7 +155,7 @@ fn foretold(output: &GraphValue, inputs: &[(&GraphValue, &Tensor)]) -> Option<Ve
         .collect()
 }
 
-/// The value of a symbol, if the inputs agree on one.
+/// Returns the value of a symbol, if the inputs agree on one.
 fn value_of(symbol: &str, inputs: &[(&GraphValue, &Tensor)]) -> Option<usize> {
     let mut value = None;
     for (declared, tensor) in inputs {

@@ -1,10 +1,10 @@
-//! Element types as ONNX Runtime numbers them (onnxruntime_c_api.h, `ONNXTensorElementDataType`).
+//! ONNX Runtime's numbers of element types (onnxruntime_c_api.h, `ONNXTensorElementDataType`).
 
 use ort::sys::ONNXTensorElementDataType as ElementNumber;
 
 use crate::element_type::ElementType;
 
-/// Those that tensors of Carton can carry, with ONNX's number and the runtime's.
+/// The element types that tensors of Carton can carry, with ONNX's number and the runtime's.
 const ELEMENTS: [(i64, ElementNumber); 14] = [
     (1, ElementNumber::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT),
     (2, ElementNumber::ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8),
@@ -27,7 +27,7 @@ pub(super) fn number(element: ElementType) -> Option<ElementNumber> {
     ELEMENTS.iter().find(|(known, _)| *known == element.0).map(|(_, number)| *number)
 }
 
-/// The element type with a number of the runtime's.
+/// The element type of a runtime's number.
 pub(super) fn element(number: ElementNumber) -> Option<ElementType> {
     ELEMENTS.iter().find(|(_, known)| *known == number).map(|(element, _)| ElementType(*element))
 }

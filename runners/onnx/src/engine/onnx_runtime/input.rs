@@ -1,4 +1,4 @@
-//! Inputs as the runtime takes them: in place where they have the element type that the model declares.
+//! Converts inputs into values of the runtime: in place where they have the element type that the model declares.
 
 use std::marker::PhantomData;
 
@@ -13,7 +13,7 @@ use super::value::Value;
 use crate::element_type::ElementType;
 use crate::model_file::{GraphValue, ValueKind};
 
-/// An input with the memory that was made for it alone.
+/// An input, with the converted copy of its elements if it needs one.
 pub(super) struct Input<'a> {
     // Dropped before the memory that it uses.
     value: Value<'a>,
@@ -23,7 +23,7 @@ pub(super) struct Input<'a> {
 
 impl<'a> Input<'a> {
     /// # Errors
-    /// A tensor that ONNX has no like of.
+    /// ONNX has no such kind of tensor, or the tensor cannot be converted.
     pub(super) fn new(declared: &GraphValue, tensor: &'a Tensor) -> Result<Self, RunnerError> {
         let in_place = |value| Self { value, _converted: None, tensor: PhantomData };
         let made = match tensor {
@@ -47,13 +47,13 @@ impl<'a> Input<'a> {
         let converted = match element {
             ElementType::FLOAT16 => Some(half_floats::<f16>(tensor)?),
             ElementType::BFLOAT16 => Some(half_floats::<bf16>(tensor)?),
-            // Other bytes than 0 and 1 are no booleans to the runtime's compiler.
+            // The runtime is compiled C++, in which a boolean of another byte than 0 or 1 is undefined behaviour.
             ElementType::BOOL if bytes.iter().any(|&byte| byte > 1) => {
                 let mut flags = zeroed(bytes.len())?;
                 flags.as_mut_slice().iter_mut().zip(bytes).for_each(|(to, from)| *to = u8::from(*from != 0));
                 Some(flags)
             }
-            // Tensors come aligned out of frames and the pool; a caller in this process may have cut one anywhere.
+            // Tensors from frames and the pool are aligned, but a caller in this process may pass a slice from anywhere.
             _ if !bytes.as_ptr().addr().is_multiple_of(alignment(tensor.dtype())) => Some(AlignedBytes::copy_of(bytes)),
             _ => None,
         };
@@ -62,8 +62,8 @@ impl<'a> Input<'a> {
             return Ok(Self { value, _converted: None, tensor: PhantomData });
         };
         let memory: *const [u8] = converted.as_slice();
-        // SAFETY: the memory is on the heap, does not move with its owner, is not written to any more, and is dropped after
-        // the value.
+        // SAFETY: the memory is on the heap, does not move with its owner, is not written to from here on, and is dropped
+        // after the value.
         let value = Value::reading(unsafe { &*memory }, tensor.shape(), number)?;
         Ok(Self { value, _converted: Some(converted), tensor: PhantomData })
     }
@@ -73,8 +73,8 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Elements of float32 rounded to half as many bits: to the nearest value, ties to even (IEEE 754-2019, 4.3.1), as
-/// `numpy.astype` and ONNX's `Cast` do; what is too large becomes infinite.
+/// Rounds elements of float32 to half as many bits: to the nearest value, ties to even (IEEE 754-2019, 4.3.1), as
+/// `numpy.astype` and ONNX's `Cast` do; values that are too large become infinite.
 fn half_floats<H>(tensor: &NumericTensor) -> Result<AlignedBytes, RunnerError>
 where
     H: bytemuck::Pod,

@@ -1,4 +1,4 @@
-//! ONNX Runtime, loaded from its shared library when a model first asks for it.
+//! The engine ONNX Runtime, loaded from its shared library when a model first needs it.
 
 mod bound;
 mod element;
@@ -29,36 +29,36 @@ use crate::model_file::GraphValue;
 use crate::model_source::ModelSource;
 use crate::options::ModelOptions;
 
-/// The library is loaded once in a process and stays.
+/// The library, which is loaded once in a process and never unloaded.
 static LIBRARY: OnceLock<Library> = OnceLock::new();
 /// Held while the library is being loaded, so that two threads do not both try.
 static LOADING: Mutex<()> = Mutex::new(());
 
 /// A model loaded by ONNX Runtime.
 ///
-/// Calls run one at a time: the bindings, which know the runtime's history of races inside concurrent runs of one
-/// session, allow no others, and a session for each call would hold the weights as many times. Each uses all the threads
-/// the session has.
+/// Calls run one at a time: because of earlier races of the runtime inside concurrent runs of one session, the bindings
+/// forbid them, and a session for each call would hold the weights as many times. Each call uses all threads of the
+/// session.
 pub(crate) struct OnnxRuntime {
     session: Mutex<Session>,
     bindable: Bindable,
     version: &'static str,
-    /// What it runs on, in words that follow the version.
+    /// The execution providers, as text to follow the version.
     providers: String,
 }
 
-/// ONNX Runtime, loaded.
+/// The loaded library of ONNX Runtime.
 pub(crate) struct Library {
     path: PathBuf,
-    /// What it says of itself.
+    /// The version that the library reports.
     pub(crate) version: String,
     environment: Environment,
 }
 
-/// Loads the library at `path`, if that has not happened yet.
+/// Loads the library at `path`, unless it is loaded already.
 ///
 /// # Errors
-/// Not a library, not ONNX Runtime, too old.
+/// The file is not a library, not ONNX Runtime, or too old; or another library is loaded already.
 pub(crate) fn load_library(path: &Path) -> Result<&'static Library, RunnerError> {
     let _guard = LOADING.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(loaded) = LIBRARY.get() {
@@ -87,14 +87,14 @@ pub(crate) fn load_library(path: &Path) -> Result<&'static Library, RunnerError>
     Ok(LIBRARY.get_or_init(|| library))
 }
 
-/// The version that the library at `path` names. The bindings have loaded it and found it usable.
+/// Returns the version that the library at `path` reports. The bindings have loaded the library and found it usable.
 fn version_of(path: &Path) -> Result<String, RunnerError> {
     let failed = |error: libloading::Error| RunnerError::new(error.to_string());
-    // SAFETY: the library is loaded already, so this runs no code of it and only counts one user more.
+    // SAFETY: the library is loaded already, so this runs no code of it and only increments its reference count.
     let library = unsafe { libloading::Library::new(path) }.map_err(failed)?;
     // SAFETY: the function of this name takes nothing and returns a static structure (onnxruntime_c_api.h).
     let base = unsafe { library.get::<unsafe extern "C" fn() -> *const ort::sys::OrtApiBase>(b"OrtGetApiBase\0") };
-    // SAFETY: as above; the bindings have called both functions too, and found neither result to be null.
+    // SAFETY: as above; the bindings have called both functions before, and checked that neither result is null.
     let version = unsafe { CStr::from_ptr(((*base.map_err(failed)?()).GetVersionString)()) };
     Ok(version.to_string_lossy().into_owned())
 }
@@ -103,7 +103,7 @@ impl OnnxRuntime {
     /// Loads a model.
     ///
     /// # Errors
-    /// Whatever ONNX Runtime says of it; a device or an execution provider that cannot be had, which is unavailable.
+    /// ONNX Runtime refuses the model; or a device or an execution provider is missing (kind `Unavailable`).
     pub(crate) fn load(
         source: &ModelSource,
         options: &ModelOptions,
@@ -210,8 +210,8 @@ impl Engine for OnnxRuntime {
 }
 
 impl OnnxRuntime {
-    /// Runs with outputs written straight into the memory given; `None` if that did not work out. It is not tried again then
-    /// for the outputs concerned, and the model has to be run without.
+    /// Runs the model with outputs written straight into the memory in `bound`. Returns `None` if that fails: it is not tried
+    /// again for the outputs concerned, and the caller has to run the model without bound outputs.
     fn run_bound(
         &self,
         names: &Names,
@@ -231,14 +231,15 @@ impl OnnxRuntime {
                 debug_assert!(position < outputs.len());
             }
         };
-        // Another shape than foretold is an error, like anything else that may have gone wrong: what it is shows without.
+        // A shape other than the predicted one is an error, and so is any other failure. The run without bound outputs
+        // distinguishes them.
         let Ok(results) = self.run_once(names, inputs, written) else {
             give_up(&|position| is_bound.get(position) == Some(&true));
             return Ok(None);
         };
         let mut tensors: Vec<Option<Tensor>> = Vec::with_capacity(outputs.len());
         for ((output, value), is_bound) in outputs.iter().zip(results).zip(&is_bound) {
-            // The values over memory of the pool end here, before that memory is looked at.
+            // The values over memory of the pool are dropped here, before that memory is read.
             tensors.push(if *is_bound { None } else { Some(output::read(output, &value, allocate)?) });
         }
         let untouched: Vec<bool> = bound.iter().map(|bound| bound.as_ref().is_some_and(Bound::is_untouched)).collect();
@@ -250,7 +251,8 @@ impl OnnxRuntime {
         Ok(tensors.into_iter().zip(bound).map(|(tensor, bound)| tensor.or(bound)).collect())
     }
 
-    /// Runs the model once. Where `outputs` holds a value the runtime writes into that, and it comes back.
+    /// Runs the model once and returns its outputs. Where `outputs` holds a value, the runtime writes into that value, and it is
+    /// returned.
     fn run_once<'a>(
         &self,
         names: &Names,
@@ -265,10 +267,9 @@ impl OnnxRuntime {
             return Err(RunnerError::new("names and values do not match"));
         }
         let session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the session lives and is locked: the bindings, which know the runtime's history of races, let no two runs
-        // of one session happen at once. Every pointer is to something that lives until the call is over, and the arrays
-        // are as long as said. Values over memory of ours hold as many bytes as their shapes need, which the runtime
-        // checks when they are made.
+        // SAFETY: the session lives and is locked, so that no two runs of it happen at once, as in the bindings. Every pointer
+        // is to something that lives until the call is over, and the arrays have the stated lengths. Values over our own
+        // memory hold as many bytes as their shapes need, which the runtime checks when they are made.
         let status = unsafe {
             (ort::api().Run)(
                 session.inner().ptr().cast_mut(),
@@ -282,7 +283,7 @@ impl OnnxRuntime {
             )
         };
         drop(session);
-        // Values that the run made are owned from here on, also when it failed.
+        // Values that the run made are owned from here on, even if the run failed.
         let results: Vec<Result<Value<'a>, RunnerError>> = outputs
             .into_iter()
             .zip(output_values)
@@ -297,7 +298,7 @@ impl OnnxRuntime {
     }
 }
 
-/// The names of a run's inputs and outputs as the C interface takes them.
+/// The names of a run's inputs and outputs as C strings.
 struct Names {
     inputs: Vec<CString>,
     outputs: Vec<CString>,

@@ -1,4 +1,4 @@
-//! Outputs out of the runtime's own memory, written once.
+//! Converts outputs in the runtime's own memory into tensors. Each element is written once.
 
 use carton_runner_interface::runner::RunnerError;
 use carton_tensor::{DataType, NumericTensor, StringTensor, Tensor, element_count};
@@ -12,7 +12,7 @@ use crate::element_type::ElementType;
 use crate::engine::Allocate;
 use crate::model_file::GraphValue;
 
-/// What came out of a run, as a tensor of Carton's.
+/// Converts an output of a run into a tensor of Carton.
 pub(super) fn read(declared: &GraphValue, value: &Value<'_>, allocate: Allocate<'_>) -> Result<Tensor, RunnerError> {
     let read = match value.kind()? {
         ONNXType::ONNX_TYPE_TENSOR => tensor(value, allocate),
@@ -37,7 +37,7 @@ fn tensor(value: &Value<'_>, allocate: Allocate<'_>) -> Result<Tensor, RunnerErr
     let width = element.size().and_then(|size| usize::try_from(size).ok()).unwrap_or(1);
     let n_bytes = count.checked_mul(width);
     let n_bytes = n_bytes.ok_or_else(|| RunnerError::new("the model returns more than memory can hold"))?;
-    // SAFETY: without a device of its own an output is on the CPU; it has `count` elements of this width.
+    // SAFETY: an output that is not bound to a device is on the CPU; it has `count` elements of this width.
     let bytes = unsafe { value.bytes(n_bytes) }?;
     let mut tensor = allocate(dtype, &shape)?;
     let written = match element {
@@ -56,7 +56,7 @@ fn tensor(value: &Value<'_>, allocate: Allocate<'_>) -> Result<Tensor, RunnerErr
     Ok(tensor.into())
 }
 
-/// Elements of half as many bits, which float32 holds exactly.
+/// Converts elements of 16 bits to float32, which holds them exactly.
 fn floats(
     tensor: &mut NumericTensor,
     bytes: &[u8],
@@ -68,8 +68,8 @@ fn floats(
     Ok(floats.map(|floats| convert(halves, floats)))
 }
 
-/// A sequence of maps from labels to numbers, one for each row, as classifiers of `ai.onnx.ml` return it (`ZipMap`): a table
-/// with a column for each label, in ascending order of the labels, as without `ZipMap`.
+/// Converts a sequence of maps from labels to numbers, one for each row, into a table with a column for each label, in ascending
+/// order of the labels. Classifiers of `ai.onnx.ml` return such a sequence (`ZipMap`), and without `ZipMap` such a table.
 fn scores(sequence: &Value<'_>, allocate: Allocate<'_>) -> Result<Tensor, RunnerError> {
     let no_table = |found: &str| {
         RunnerError::new(format!(
@@ -114,7 +114,7 @@ enum Labels {
 }
 
 impl Labels {
-    /// `None` where they are neither.
+    /// Reads labels. Returns `None` if they are neither int64 nor strings.
     fn read(keys: &Value<'_>) -> Option<Result<Self, RunnerError>> {
         let (number, shape) = keys.tensor().ok()?;
         let count = element_count(&shape)?;
@@ -135,7 +135,7 @@ impl Labels {
         }
     }
 
-    /// The positions of the labels in ascending order of what they are.
+    /// The positions of the labels in ascending order of the labels.
     fn ascending(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.len()).collect();
         match self {
@@ -152,7 +152,7 @@ struct NumericElements {
 }
 
 impl NumericElements {
-    /// `None` where they are not float32.
+    /// Reads the values. Returns `None` if they are not float32.
     fn read(values: &Value<'_>) -> Option<Result<Self, RunnerError>> {
         let (number, shape) = values.tensor().ok()?;
         let count = element_count(&shape)?;

@@ -1,7 +1,7 @@
-//! Execution providers: what a model is run on, as far as the library was built for it.
+//! Execution providers: the backends that a model runs on, as far as the library was built for them.
 //!
-//! An explicit choice that cannot be had is an error, and so is a device. Without a choice a model runs on the CPU, or on the GPU that the
-//! user names as `device`, where the library has CUDA.
+//! An explicitly chosen provider or device that is not available is an error. Without a choice a model runs on the CPU, or with CUDA on the
+//! GPU that the user names as `device`.
 
 use std::ffi::{CStr, CString};
 use std::ptr;
@@ -14,24 +14,24 @@ use ort::session::builder::SessionBuilder;
 use super::value::check;
 use crate::options::ModelOptions;
 
-/// What to do where a library lacks what the user asks for.
+/// The hint for a library without the requested provider.
 const ANOTHER_LIBRARY: &str = "ORT_DYLIB_PATH names a library that was built with it, such as that of onnxruntime-gpu";
 
-/// What the names of all of them end with.
+/// The suffix of the names of all execution providers.
 const ENDING: &str = "ExecutionProvider";
 
 /// An execution provider of the library, by the runtime's own name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Choice {
     name: String,
-    /// The GPU, for those that run on one.
+    /// The index of the GPU, for providers that run on one.
     device: Option<i32>,
 }
 
-/// The names of those that the library was built with, the runtime's favourites first.
+/// Returns the names of the providers that the library was built with, in the runtime's order of preference.
 pub(super) fn available() -> Result<Vec<String>, RunnerError> {
     let (mut names, mut count) = (ptr::null_mut(), 0);
-    // SAFETY: the runtime makes a list of as many strings as it says, which is given back below.
+    // SAFETY: the runtime makes a list of `count` strings, which is released below.
     check(unsafe { (ort::api().GetAvailableProviders)(&raw mut names, &raw mut count) })?;
     let found = (0..usize::try_from(count).unwrap_or(0))
         // SAFETY: as above; strings end with a NUL.
@@ -42,10 +42,10 @@ pub(super) fn available() -> Result<Vec<String>, RunnerError> {
     Ok(found)
 }
 
-/// Those that a model shall run on, in order of preference; none means the CPU.
+/// Chooses the providers for a model, in order of preference; an empty list means the CPU.
 ///
 /// # Errors
-/// One that is asked for and that the library does not have; a device that none of them runs on.
+/// The library does not have a requested provider, or no provider runs on the device.
 pub(super) fn choose(
     options: &ModelOptions,
     device: Option<&str>,
@@ -96,7 +96,7 @@ fn list(available: &[String]) -> String {
     available.iter().map(|name| format!("`{}`", short(name))).collect::<Vec<_>>().join(", ")
 }
 
-/// What a session runs on, to follow the runtime's version.
+/// The providers of a session as text, to follow the runtime's version.
 pub(super) fn in_words(chosen: &[Choice]) -> String {
     match chosen {
         [] => String::new(),
@@ -114,10 +114,10 @@ fn is_gpu(name: &str) -> bool {
 }
 
 impl Choice {
-    /// Makes a session use it.
+    /// Registers the provider with a session.
     ///
     /// # Errors
-    /// The library cannot have it, for want of a library that it needs, of a driver, or of a GPU with its index.
+    /// The provider cannot be used, because a library that it needs, a driver, or the GPU with its index is missing.
     pub(super) fn register(&self, builder: SessionBuilder) -> Result<SessionBuilder, RunnerError> {
         let failed = |error: &dyn std::fmt::Display| {
             RunnerError::unavailable(
@@ -127,7 +127,7 @@ impl Choice {
         };
         let device = self.device.unwrap_or(0);
         let dispatch = match short(&self.name) {
-            // It is there always, and comes after all others by itself.
+            // The CPU is always available, and the runtime itself puts it after all others.
             "CPU" => return Ok(builder),
             "CUDA" => ep::CUDA::default().with_device_id(device).build(),
             "Tensorrt" => ep::TensorRT::default().with_device_id(device).build(),
@@ -136,7 +136,7 @@ impl Choice {
         builder.with_execution_providers([dispatch.error_on_failure()]).map_err(|error| failed(&error))
     }
 
-    /// The way of those that take their options, of which there are none here, as text.
+    /// Registers a provider that takes its options as text. No options are passed.
     fn register_by_name(&self, mut builder: SessionBuilder) -> Result<SessionBuilder, RunnerError> {
         let name = CString::new(self.name.as_str()).map_err(|error| RunnerError::new(error.to_string()))?;
         // SAFETY: the builder's options live, the name until the call is over; there are no keys and values.

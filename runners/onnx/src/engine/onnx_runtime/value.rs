@@ -1,7 +1,7 @@
-//! Values of ONNX Runtime's C interface (`OrtValue`): made over memory that is ours, and read.
+//! Values of ONNX Runtime's C interface (`OrtValue`): creates them over our own memory, and reads them.
 //!
-//! The bindings' own values copy strings up to the first NUL, and take no memory of others for outputs; both are things that
-//! the C interface can do.
+//! The bindings' own values copy strings only up to the first NUL, and do not take the caller's memory for outputs. The C
+//! interface can do both.
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
@@ -20,16 +20,16 @@ pub(super) struct Value<'a> {
     memory: PhantomData<&'a mut [u8]>,
 }
 
-/// What the runtime says of a call.
+/// Converts the status of a call into a result.
 pub(super) fn check(status: OrtStatusPtr) -> Result<(), RunnerError> {
-    // SAFETY: every status comes straight from a function of the runtime, and is looked at once.
+    // SAFETY: every status comes straight from a function of the runtime, and is converted once.
     unsafe { ort::Error::result_from_status(status) }
         .map_err(|error| RunnerError::new(format!("ONNX Runtime: {error}")))
 }
 
 impl Drop for Value<'_> {
     fn drop(&mut self) {
-        // SAFETY: the pointer is owned, and nobody uses it after this.
+        // SAFETY: the pointer is owned, and not used after this.
         unsafe { (ort::api().ReleaseValue)(self.pointer.as_ptr()) };
     }
 }
@@ -37,7 +37,7 @@ impl Drop for Value<'_> {
 impl<'a> Value<'a> {
     /// A tensor over memory that the runtime only reads.
     pub(super) fn reading(bytes: &'a [u8], shape: &[usize], element: ElementNumber) -> Result<Self, RunnerError> {
-        // SAFETY: inputs of a run are never written to: operators that work in place do so in the runtime's own buffers.
+        // SAFETY: a run never writes to its inputs: operators that work in place do so in the runtime's own buffers.
         unsafe { Self::over(bytes.as_ptr().cast_mut(), bytes.len(), shape, element) }
     }
 
@@ -48,7 +48,7 @@ impl<'a> Value<'a> {
     }
 
     /// # Safety
-    /// `n_bytes` at `bytes` can be used for `'a`. The runtime checks that they are enough for the shape.
+    /// `n_bytes` at `bytes` must be usable for `'a`. The runtime checks that they are enough for the shape.
     unsafe fn over(
         bytes: *mut u8,
         n_bytes: usize,
@@ -58,7 +58,7 @@ impl<'a> Value<'a> {
         let memory = MemoryInfo::default();
         let shape = signed(shape)?;
         Self::made(|value| {
-            // SAFETY: `shape` and `memory` live until the call is over, `bytes` as the caller says.
+            // SAFETY: `shape` and `memory` live until the call is over, `bytes` as long as the caller promises.
             unsafe {
                 (ort::api().CreateTensorWithDataAsOrtValue)(
                     memory.ptr(),
@@ -91,13 +91,13 @@ impl<'a> Value<'a> {
         })?;
         for (index, text) in strings.iter().enumerate() {
             let mut buffer = ptr::null_mut();
-            // SAFETY: the runtime checks the index, and makes the string as long as asked for.
+            // SAFETY: the runtime checks the index, and makes the string as long as requested.
             let status = unsafe {
                 (ort::api().GetResizedStringTensorElementBuffer)(value.as_ptr(), index, text.len(), &raw mut buffer)
             };
             check(status)?;
             if !text.is_empty() && !buffer.is_null() {
-                // SAFETY: `buffer` has room for as many bytes, and is nobody else's.
+                // SAFETY: `buffer` has room for as many bytes, and nothing else uses it.
                 unsafe { ptr::copy_nonoverlapping(text.as_ptr(), buffer.cast::<u8>(), text.len()) };
             }
         }
@@ -110,16 +110,16 @@ impl<'a> Value<'a> {
         Self::owned(value)
     }
 
-    /// Takes a value of the runtime's over.
+    /// Takes ownership of a value of the runtime.
     fn owned(value: *mut OrtValue) -> Result<Self, RunnerError> {
         let pointer = NonNull::new(value).ok_or_else(|| RunnerError::new("ONNX Runtime returned no value"))?;
         Ok(Self { pointer, memory: PhantomData })
     }
 
-    /// Takes an output of a run over.
+    /// Takes ownership of an output of a run.
     ///
     /// # Safety
-    /// `value` is one that a run made, and nobody else's, or null.
+    /// `value` must be null, or a value that a run made and that has no other owner.
     pub(super) unsafe fn of_run(value: *mut OrtValue) -> Result<Self, RunnerError> {
         Self::owned(value)
     }
@@ -139,7 +139,7 @@ impl<'a> Value<'a> {
     pub(super) fn tensor(&self) -> Result<(ElementNumber, Vec<usize>), RunnerError> {
         let api = ort::api();
         let mut info = ptr::null_mut();
-        // SAFETY: the value lives; the runtime refuses what is no tensor.
+        // SAFETY: the value lives; the runtime refuses values that are not tensors.
         check(unsafe { (api.GetTensorTypeAndShape)(self.as_ptr(), &raw mut info) })?;
         let mut element = ElementNumber::ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
         let mut rank = 0;
@@ -162,7 +162,7 @@ impl<'a> Value<'a> {
     /// The first `n_bytes` of a tensor's elements.
     ///
     /// # Safety
-    /// The tensor is on the CPU, has as many bytes, and does not hold strings.
+    /// The tensor must be on the CPU, have at least `n_bytes` bytes, and not hold strings.
     pub(super) unsafe fn bytes(&self, n_bytes: usize) -> Result<&[u8], RunnerError> {
         if n_bytes == 0 {
             return Ok(&[]);
@@ -184,10 +184,10 @@ impl<'a> Value<'a> {
         }
         let api = ort::api();
         let mut length = 0;
-        // SAFETY: the value lives; the runtime refuses what holds no strings.
+        // SAFETY: the value lives; the runtime refuses tensors of other types than strings.
         check(unsafe { (api.GetStringTensorDataLength)(self.as_ptr(), &raw mut length) })?;
         let (mut text, mut starts) = (vec![0_u8; length], vec![0_usize; count]);
-        // SAFETY: both buffers are as long as said; the runtime refuses others than it needs.
+        // SAFETY: both buffers have the stated lengths; the runtime refuses buffers of other lengths than it needs.
         check(unsafe {
             (api.GetStringTensorContent)(
                 self.as_ptr(),
@@ -210,7 +210,7 @@ impl<'a> Value<'a> {
             .collect()
     }
 
-    /// How many values a sequence or a map is made of.
+    /// The number of values in a sequence or a map.
     pub(super) fn count(&self) -> Result<usize, RunnerError> {
         let mut count = 0;
         // SAFETY: the value lives.
@@ -218,7 +218,7 @@ impl<'a> Value<'a> {
         Ok(count)
     }
 
-    /// One element of a sequence; of a map the keys (0) or the values (1), as tensors.
+    /// Returns one element of a sequence, or the keys (0) or the values (1) of a map as tensors.
     pub(super) fn part(&self, index: usize) -> Result<Value<'static>, RunnerError> {
         let allocator = Allocator::default();
         let index = i32::try_from(index).map_err(|_| RunnerError::new("a sequence of more than 2^31 values"))?;

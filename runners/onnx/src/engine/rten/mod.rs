@@ -1,9 +1,9 @@
 //! The built-in engine: `rten`, in pure Rust.
 //!
-//! It computes in float32, int32, int8 and uint8. A model's int64 and bool tensors are int32 inside it: inputs are
-//! narrowed here with every value checked, outputs widened back to what the model file declares, and a model with a
-//! constant that int32 cannot hold is refused rather than computed wrongly. float64 inputs and outputs are refused
-//! because the engine would compute them in float32.
+//! It computes in float32, int32, int8 and uint8. A model's int64 and bool tensors are int32 inside the engine: this module
+//! narrows inputs and checks every value, and widens outputs back to the declared type. A model with a constant that int32
+//! cannot hold is refused rather than computed wrongly. float64 inputs and outputs are refused because the engine would
+//! compute them in float32.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ mod rewrite;
 /// The release of the engine that this runner is built with.
 const VERSION: &str = "0.27";
 
-/// How many calls run at once at most. A thread of the engine's pool that waits for others may take up a second call
+/// The greatest number of concurrent calls. A thread of the engine's pool that waits for others may start a second call
 /// on its own stack, so this also bounds the depth of that stack.
 const MAX_CONCURRENCY: usize = 8;
 
@@ -39,10 +39,10 @@ pub(crate) struct Rten {
 }
 
 impl Rten {
-    /// Loads a model. What deserves a warning is given to `warn`.
+    /// Loads a model. Passes warnings to `warn`.
     ///
     /// # Errors
-    /// A model that this engine cannot run, or that is broken.
+    /// This engine cannot run the model, or the model is broken.
     pub(crate) fn load(
         source: &ModelSource,
         options: &ModelOptions,
@@ -122,12 +122,12 @@ impl Engine for Rten {
 
 fn run_error(error: &RunError) -> RunnerError {
     let message = error.to_string();
-    // Some operators turn out only when they run not to take a type or an option.
+    // Some operators report an unsupported type or option only when they run.
     let hint = message.contains("unsupported").then(|| WAY_OUT.to_owned());
     RunnerError { hint, ..RunnerError::new(format!("the built-in engine: {message}")) }
 }
 
-/// Why this engine cannot run a model, as far as the file tells; empty when it can.
+/// Returns the reasons why this engine cannot run a model, as far as the file shows them; empty if it can.
 pub(crate) fn unsupported(file: &ModelFile) -> Vec<String> {
     let mut problems = Vec::new();
     let operators = unsupported_operators(file);
@@ -157,7 +157,7 @@ pub(crate) fn unsupported(file: &ModelFile) -> Vec<String> {
     problems
 }
 
-/// The operators of a model that this engine lacks.
+/// Returns the operators of a model that this engine lacks.
 fn unsupported_operators(file: &ModelFile) -> Vec<&Operator> {
     file.operators.iter().filter(|operator| !operators::is_supported(operator)).collect()
 }
@@ -169,7 +169,7 @@ fn is_supported(element: ElementType) -> bool {
     !is_half && matches!(element.carton(), Some(Float32 | Int8 | Int32 | Int64 | Uint8))
 }
 
-/// A tensor as the engine takes it: in place where it has a dtype of the engine's.
+/// Converts a tensor into an input of the engine: in place if the engine has its dtype.
 fn input<'a>(declared: &GraphValue, tensor: &'a Tensor) -> Result<ValueOrView<'a>, RunnerError> {
     use carton_tensor::DataType;
 
@@ -205,7 +205,7 @@ where
         Ok(elements) => ValueView::from_shape(tensor.shape(), elements)
             .map(ValueOrView::View)
             .map_err(|error| RunnerError::from_error(&error)),
-        // Frames put small tensors wherever they end up.
+        // Small tensors in frames need not be aligned.
         Err(_) => owned(tensor, tensor.to_vec::<T>()?),
     }
 }
@@ -217,10 +217,10 @@ where
     Value::from_shape(tensor.shape(), elements).map(ValueOrView::Value).map_err(|error| RunnerError::from_error(&error))
 }
 
-/// int64 elements as int32.
+/// Converts int64 elements to int32.
 ///
 /// # Errors
-/// One that does not fit, with where it is.
+/// An element does not fit; the error gives its position.
 fn narrow(name: &str, tensor: &NumericTensor) -> Result<Vec<i32>, RunnerError> {
     let mut narrowed = Vec::with_capacity(tensor.bytes().len() / 8);
     for (index, bytes) in tensor.bytes().as_chunks().0.iter().enumerate() {
@@ -237,7 +237,7 @@ fn narrow(name: &str, tensor: &NumericTensor) -> Result<Vec<i32>, RunnerError> {
     Ok(narrowed)
 }
 
-/// The indices of the element that is number `index` in C order.
+/// Returns the indices of the element at position `index` in C order.
 fn position(mut index: usize, shape: &[usize]) -> Vec<usize> {
     let mut indices = vec![0; shape.len()];
     for (slot, &size) in indices.iter_mut().zip(shape).rev() {
@@ -247,7 +247,7 @@ fn position(mut index: usize, shape: &[usize]) -> Vec<usize> {
     indices
 }
 
-/// A result of the engine as the dtype that the model file declares for it, written once.
+/// Converts a result of the engine to the dtype that the model file declares for it. Each element is written once.
 fn output(declared: &GraphValue, value: &Value, allocate: Allocate<'_>) -> Result<Tensor, RunnerError> {
     let element = match declared.kind {
         ValueKind::Tensor { element, .. } => Some(element),

@@ -1,12 +1,12 @@
-//! Which operators `rten` has. It keeps no public list, so it is asked: each operator is loaded once, alone.
+//! Finds out which operators `rten` has. It has no public list, so a model with only that operator is loaded for each one.
 
 use rten::{LoadErrorKind, ModelOptions};
 
 use crate::model_file::Operator;
 
-/// Whether `rten` knows an operator, whatever it may say of its attributes.
+/// Whether `rten` knows an operator. Other errors, such as those about its attributes, do not count.
 pub(super) fn is_supported(operator: &Operator) -> bool {
-    // Constants are part of the graph to the engine, not operators.
+    // The engine treats constants as part of the graph, not as operators.
     if operator.domain.is_empty() && operator.name == "Constant" {
         return true;
     }
@@ -14,7 +14,7 @@ pub(super) fn is_supported(operator: &Operator) -> bool {
     options.enable_optimization(false);
     match options.load(model_of(operator)) {
         Ok(_) => true,
-        // The error's type is private; its words are checked by a test.
+        // The error's type is private, so its text is compared; a test checks that it still has these words.
         Err(error) if error.kind() == LoadErrorKind::OperatorInvalid => {
             let message = error.to_string();
             !message.contains("not supported or not enabled") && !message.contains("not enabled because")

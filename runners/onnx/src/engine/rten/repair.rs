@@ -1,12 +1,13 @@
-//! Says in other words what `rten` would not take or compute otherwise than the ONNX operator specifications have it.
+//! Rewrites operators that `rten` would refuse, or would compute differently from the ONNX operator specifications.
 //!
-//! - Convolutions state `kernel_shape` and poolings `strides`, which it does not infer.
-//! - `ArgMax` and `ArgMin` return the first of several equal elements; its own return the last, so the axis is reversed
-//!   before and the index after. Those that ask for the last (`select_last_index`, which it refuses) get its own.
-//! - `MatMul` with a vector gives one dimension less than with a matrix; its own does not always.
-//! - `Sign` of zero is zero; its own is one.
+//! - `rten` does not infer the `kernel_shape` of convolutions and the `strides` of poolings, so they are stated.
+//! - `ArgMax` and `ArgMin` return the first of several equal elements, but `rten`'s return the last. The axis is therefore
+//!   reversed before, and the index after. Operators that request the last element (with `select_last_index`, which `rten`
+//!   refuses) become `rten`'s own.
+//! - `MatMul` with a vector has one dimension less than with a matrix, but in `rten` not always.
+//! - `Sign` of zero is zero, but in `rten` it is one.
 //!
-//! What cannot be said in other words is refused instead ([`deviations`]).
+//! Models with deviations that cannot be rewritten are refused instead ([`deviations`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +15,7 @@ use rten_onnx::onnx::{AttributeProto, AttributeType, DataType, GraphProto, NodeP
 
 use crate::model_file::{CONVOLUTIONS, ModelFile, POOLINGS};
 
-/// Operators whose results differ, and are repaired.
+/// Operators whose results differ in `rten`, and that are rewritten wherever they occur.
 const REPAIRED: [&str; 3] = ["ArgMax", "ArgMin", "Sign"];
 
 /// Whether [`repair`] would change anything in a model.
@@ -27,18 +28,18 @@ pub(super) fn is_needed(file: &ModelFile) -> bool {
             .any(|operator| operator.domain.is_empty() && REPAIRED.contains(&operator.name.as_str()))
 }
 
-/// What the engine would compute otherwise than specified, in words.
+/// Returns the operators that the engine would compute differently from their specification, as text for messages.
 pub(super) fn deviations(file: &ModelFile) -> Vec<String> {
     let mut found = Vec::new();
-    // It compares boxes across images and classes, and takes the hull of two boxes for their union.
+    // The engine compares boxes across images and classes, and uses the hull of two boxes as their union.
     if file.operators.iter().any(|operator| operator.domain.is_empty() && operator.name == "NonMaxSuppression") {
         found.push("`NonMaxSuppression`".to_owned());
     }
     for choice in &file.choices {
         match (choice.name, choice.value.as_str()) {
-            // It pads at the end.
+            // The engine pads at the end.
             ("auto_pad", "SAME_LOWER") => found.push(format!("`{}` with auto_pad SAME_LOWER", choice.operator)),
-            // It interpolates linearly.
+            // The engine interpolates linearly.
             ("mode", "cubic") if choice.operator.name == "Resize" => found.push("`Resize` with mode cubic".to_owned()),
             _ => {}
         }
@@ -52,9 +53,9 @@ pub(super) fn repair(graph: &mut GraphProto) {
 }
 
 struct Repair {
-    /// How many names have been made up.
+    /// The number of generated names.
     names: usize,
-    /// The shapes of what may be a kernel, by name: of the outermost graph, of a graph inside it, and so on.
+    /// The shapes of possible kernels by name, for the outermost graph, a graph inside it, and so on.
     kernels: Vec<BTreeMap<String, Vec<i64>>>,
 }
 
@@ -88,7 +89,7 @@ impl Repair {
         self.kernels.pop();
     }
 
-    /// Gives a convolution its `kernel_shape` where it can be read off its weights, and a pooling its `strides`.
+    /// States the `kernel_shape` of a convolution if it follows from its weights, and the `strides` of a pooling.
     fn state_window(&self, node: &mut NodeProto) {
         let name = node.op_type.as_deref().unwrap_or_default();
         let stated = if CONVOLUTIONS.contains(&name) && attribute(node, "kernel_shape").is_none() {
@@ -110,7 +111,7 @@ impl Repair {
         }
     }
 
-    /// `ArgMax` or `ArgMin` of the reversed axis, counted from the end.
+    /// Replaces `ArgMax` or `ArgMin` by that of the reversed axis, with the index counted from the end.
     fn first_index(&mut self, mut node: NodeProto, graph: &mut GraphProto) {
         let integer = |name: &str| attribute(&node, name).and_then(|attribute| attribute.i);
         let axis = integer("axis").unwrap_or(0);
@@ -139,7 +140,7 @@ impl Repair {
         graph.node.push(operator("Sub", &[&last, &index], &output));
     }
 
-    /// The product with a matrix of one column, of which the column is then left.
+    /// Replaces a product with a vector by one with a matrix of one column, and removes the column axis from the result.
     fn vector_product(&mut self, mut node: NodeProto, graph: &mut GraphProto) {
         let (Some(vector), Some(output)) = (node.input.get(1).cloned(), node.output.first().cloned()) else {
             return graph.node.push(node);
@@ -155,7 +156,7 @@ impl Repair {
         graph.node.push(operator("Squeeze", &[&product, &last_axis], &output));
     }
 
-    /// `Sign` that leaves zeros as they are, whatever the type of the elements: `x - x` is zero for every finite `x`.
+    /// Replaces `Sign` so that zeros stay zeros for every type of elements: `x - x` is zero for every finite `x`.
     fn sign(&mut self, mut node: NodeProto, graph: &mut GraphProto) {
         let (Some(input), Some(output)) = (node.input.first().cloned(), node.output.first().cloned()) else {
             return graph.node.push(node);
@@ -187,7 +188,7 @@ impl Repair {
     }
 }
 
-/// The names of values of a graph that are known to have one dimension.
+/// Returns the names of a graph's values that are known to have one dimension.
 fn vectors(graph: &GraphProto) -> BTreeSet<String> {
     let constants = graph.initializer.iter().filter(|tensor| tensor.dims.len() == 1).map(|tensor| &tensor.name);
     let values = graph.input.iter().chain(&graph.output).chain(&graph.value_info).filter(|value| {

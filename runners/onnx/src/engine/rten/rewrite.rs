@@ -1,7 +1,7 @@
-//! Hands `rten` a model in a form that it takes, in place wherever the file has it already.
+//! Passes a model to `rten` in a form that it accepts: in place if the file has that form already.
 //!
-//! The engine wants external data in files named `….data` or `….onnx_data` beside the model, with offset and length
-//! given and the offset aligned, which the ONNX format does not ask for. Models that it would not take for that reason, or
+//! The engine requires external data in files named `….data` or `….onnx_data` beside the model, with a stated offset and
+//! length and an aligned offset; the ONNX format does not. Models that the engine would refuse for that reason, or
 //! would compute wrongly (`repair`), are rewritten in memory.
 
 use std::collections::BTreeMap;
@@ -23,22 +23,22 @@ const INLINE: usize = 1024;
 /// A model to be loaded with [`options`](Self::options).
 pub(super) struct Prepared {
     pub(super) bytes: Bytes,
-    /// Hold the model's external data.
+    /// The options for loading, which hold the model's external data.
     pub(super) options: ModelOptions,
 }
 
-/// The `.onnx` file that the engine is given.
+/// The bytes of the `.onnx` file for the engine.
 pub(super) enum Bytes {
-    /// The model's own.
+    /// The bytes of the model's own file.
     InPlace(&'static [u8]),
-    /// One that says the same in the engine's way.
+    /// An equivalent file in the form that the engine accepts.
     Rewritten(Vec<u8>),
 }
 
-/// Brings a model into the form that the engine takes.
+/// Converts a model into the form that the engine accepts.
 ///
 /// # Errors
-/// A model whose references cannot be rewritten.
+/// References of the model to external data cannot be rewritten.
 pub(super) fn prepare(source: &ModelSource) -> Result<Prepared, RunnerError> {
     let mut options = ModelOptions::with_all_ops();
     let bytes = keep_forever(Arc::clone(&source.bytes));
@@ -61,8 +61,8 @@ pub(super) fn prepare(source: &ModelSource) -> Result<Prepared, RunnerError> {
     Ok(Prepared { bytes: Bytes::Rewritten(rewritten), options })
 }
 
-/// Keeps a mapping until the process ends. A runner process holds one model and ends with it; the engine has no
-/// other way to read data in place.
+/// Keeps a mapping until the process ends, because the engine has no other way to read data in place. A runner process
+/// holds one model and ends with it.
 fn keep_forever(storage: Arc<dyn Storage>) -> &'static [u8] {
     let storage: &'static Arc<dyn Storage> = Box::leak(Box::new(storage));
     storage.bytes()
@@ -87,9 +87,9 @@ fn is_aligned(address: u64, size: Option<u64>) -> bool {
 
 struct Rewriter<'a> {
     files: BTreeMap<&'a str, &'static [u8]>,
-    /// The name that each whole file has been given.
+    /// The name that was assigned to each whole file.
     names: BTreeMap<String, String>,
-    /// How many buffers the engine has been given.
+    /// The number of buffers that were passed to the engine.
     buffers: usize,
     options: &'a mut ModelOptions,
 }
@@ -147,7 +147,7 @@ impl Rewriter<'_> {
         Ok(())
     }
 
-    /// Takes large data out of the graph, so that writing and reading the graph again copies none of it.
+    /// Moves large data out of the graph, so that it is not copied when the graph is written and read again.
     fn move_out(&mut self, tensor: &mut TensorProto) {
         if tensor.raw_data.as_ref().is_some_and(|data| data.borrow().len() >= INLINE)
             && let Some(data) = tensor.raw_data.take()
@@ -160,7 +160,7 @@ impl Rewriter<'_> {
         }
     }
 
-    /// Gives the engine a buffer and returns the name under which it finds it.
+    /// Passes a buffer to the engine and returns the name under which the engine finds it.
     fn buffer(&mut self, data: Vec<u8>) -> String {
         self.buffers += 1;
         let name = format!("buffer-{}.data", self.buffers);
@@ -168,7 +168,7 @@ impl Rewriter<'_> {
         name
     }
 
-    /// The name under which the engine finds the whole of a file.
+    /// Returns the name under which the engine finds a whole file.
     fn whole_file(&mut self, location: &str, file: &'static [u8]) -> String {
         if let Some(name) = self.names.get(location) {
             return name.clone();
@@ -180,7 +180,7 @@ impl Rewriter<'_> {
     }
 }
 
-/// Says where the data of an external tensor lies.
+/// Sets the location, offset and length of an external tensor's data.
 fn refer(tensor: &mut TensorProto, location: String, offset: usize, length: usize) {
     let pair = |key: &str, value: String| StringStringEntryProto { key: Some(key.to_owned()), value: Some(value) };
     tensor.external_data =
