@@ -50,7 +50,7 @@ fn downloads_of_something_else_start_over() {
         server.rule(|number, _| if number < 2 { Act::Serve } else { Act::Stall(100) });
         leave_after(&target, 2 * CHUNK as u64);
         server.rule(|_, _| Act::Serve);
-        // Only the changed value may have a shorter lifetime than the target.
+        // Only what changes may live shorter than the target.
         change(&mut target);
         let expected = target.range.clone().map_or(0..all.len(), |range| range.start as usize..range.end as usize);
         let brought = fetch(&target).unwrap();

@@ -101,7 +101,7 @@ fn the_end_is_asked_for_by_position_where_it_must() {
         let ranges: Vec<_> = server.heads().iter().filter_map(|head| header(head, "range")).collect();
         assert_eq!(ranges, ["bytes=-4", "bytes=0-0", "bytes=12-15"]);
     }
-    // The refusal was not about the suffix.
+    // The refusal was not about the end of the file.
     let server = Server::start(&[answer("400 Bad Request", "")]);
     assert!(matches!(read(&server, Part::Suffix(4)), Err(NetworkError::Status { status, .. }) if status.code() == 400));
     assert_eq!(server.count(), 2);
