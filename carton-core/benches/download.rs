@@ -1,7 +1,8 @@
-//! A download of 1 GiB into a file, hashed while it arrives, beside the bound: four ranges at a time into memory, unverified.
+//! Measures a download of 1 GiB into a file, hashed while it arrives, against the bound: four ranges at a time into memory,
+//! unverified.
 //!
-//! `cargo bench -p carton-core --bench download`; needs nginx. The runs alternate, so that both meet the same noise. Set `TMPDIR`
-//! to choose the file system.
+//! `cargo bench -p carton-core --bench download`; needs nginx. The two kinds of runs alternate, so that both see the same noise.
+//! Set `TMPDIR` to choose the file system.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -45,7 +46,7 @@ fn main() {
             bounds.push(bound);
         }
     }
-    // In order: its workers would outlive a master that is killed.
+    // An orderly shutdown: the workers would outlive a master that is killed.
     let master = rustix::process::Pid::from_child(&server);
     rustix::process::kill_process(master, rustix::process::Signal::TERM).unwrap();
     server.wait().unwrap();
@@ -135,7 +136,7 @@ fn start_nginx(folder: &Path) -> Option<(Child, Url)> {
          http {{ access_log off; sendfile on; tcp_nopush off; keepalive_requests 1000000; {temporary}
          server {{ listen 127.0.0.1:{port}; root {place}; }} }}"
     );
-    // Its workers run as another user when this one is root.
+    // The workers run as another user if this user is root.
     std::fs::set_permissions(folder, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     std::fs::write(folder.join("nginx.conf"), configuration).unwrap();
     let mut command = Command::new("nginx");

@@ -1,6 +1,6 @@
-//! Opening an archive of 100,000 entries beside a raw read of its central directory, and beside the `zip` crate.
+//! Measures opening an archive of 100,000 entries against a raw read of its central directory, and against the `zip` crate.
 //!
-//! `cargo bench -p carton-core --bench open`; the runs alternate, so that all meet the same noise.
+//! `cargo bench -p carton-core --bench open`; the kinds of runs alternate, so that all see the same noise.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -31,7 +31,7 @@ fn main() {
 
     let archive = Archive::open(Arc::new(FileSource::open(&path).unwrap())).unwrap();
     let manifest = archive.read(archive.get("MANIFEST").unwrap(), u64::MAX).unwrap();
-    // The end record says where the directory is: zip64 when there are more entries than 16 bits count.
+    // The end record says where the directory is. It is a zip64 record if the number of entries exceeds 16 bits.
     let length = file.metadata().unwrap().len();
     let mut end = vec![0; 98];
     File::open(&path).unwrap().read_exact_at(&mut end, length - 98).unwrap();
@@ -72,7 +72,7 @@ fn time(run: impl FnOnce() -> usize) -> f64 {
     start.elapsed().as_secs_f64() * 1e3
 }
 
-/// The fastest run: what the others took longer was somebody else's.
+/// The fastest run. The others took longer because of other load on the machine.
 fn fastest(values: Vec<f64>) -> f64 {
     values.into_iter().fold(f64::INFINITY, f64::min)
 }

@@ -1,8 +1,8 @@
-//! Packing 1 GiB in 301 files, one of them 700 MiB, beside the bound: the same bytes read, hashed and written with the work
-//! spread evenly over all cores, which no archive of whole files can quite reach.
+//! Measures packing 1 GiB in 301 files, one of them 700 MiB, against the bound: the same bytes are read, hashed and written with
+//! the work spread evenly over all cores, which no archive of whole files can quite reach.
 //!
-//! `cargo bench -p carton-core --bench pack`; the runs alternate, so that both meet the same noise. Set `TMPDIR` to choose
-//! the file system.
+//! `cargo bench -p carton-core --bench pack`; the two kinds of runs alternate, so that both see the same noise. Set `TMPDIR` to
+//! choose the file system.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -62,7 +62,7 @@ fn time(run: impl FnOnce()) -> f64 {
     start.elapsed().as_secs_f64()
 }
 
-/// 700 units of `scale` bytes in one file and 324 units in 300 others, random.
+/// Makes one file of 700 units of `scale` bytes, and 300 others with 324 units in total, of random bytes.
 fn make_files(folder: &Path, scale: u64) -> Vec<(PathBuf, u64)> {
     let mut random = File::open("/dev/urandom").unwrap();
     let mut make = |name: String, length: u64| {
@@ -87,7 +87,7 @@ fn bound_output(folder: &Path, thread: usize) -> PathBuf {
     folder.join(format!("bound{thread}"))
 }
 
-/// Every thread reads, hashes and writes an equal share of the bytes, whatever file they are in, to a file of its own.
+/// Each thread reads, hashes and writes an equal share of the bytes, from whichever files they are in, to its own file.
 fn hash_and_write(files: &[(PathBuf, u64)], threads: usize, folder: &Path) {
     let total: u64 = files.iter().map(|(_, length)| length).sum();
     let share = total.div_ceil(threads as u64);

@@ -4,8 +4,8 @@
 //! $ cargo run --example infer -- digits.carton
 //! ```
 //!
-//! The program carries the onnx runner, so that cartons for ONNX need nothing that is installed. Other cartons use the runner that
-//! `carton runner install` has brought in.
+//! The onnx runner is linked into the program, so cartons for ONNX need no installed runner. Other cartons use a runner that
+//! `carton runner install` has installed.
 
 mod support;
 
@@ -15,7 +15,7 @@ use std::time::Duration;
 use carton_core::{Carton, Tensor};
 
 fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
-    // First of all: this program is started again as the runner, and then goes no further than here.
+    // This call comes first: the program is started again as the runner process, and then does not get past this line.
     carton_core::runner_main(support::RUNNERS);
     let Some(location) = std::env::args().nth(1) else {
         eprintln!("usage: infer CARTON");
@@ -37,7 +37,7 @@ async fn infer(location: &str) -> Result<(), Box<dyn std::error::Error>> {
     }
     println!("{:?} in the runner", timings.run);
 
-    // A wrong input is an error before the runner sees it. What to do about an error is in its kind.
+    // A wrong input is refused before the runner gets it. The kind of an error says how to react to it.
     let wrong = [("no such input", Tensor::from_vec(vec![0.0_f32], vec![1])?)];
     if let Err(error) = model.infer(wrong).await {
         println!("{:?}: {error}", error.kind());

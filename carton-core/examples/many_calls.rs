@@ -1,11 +1,11 @@
-//! Calls a model from many tasks at once, with inputs that are written straight into the memory that the runner reads:
+//! Calls a model from many tasks at once, with inputs that are written directly into memory shared with the runner:
 //!
 //! ```console
 //! $ cargo run --release --example many_calls -- digits.carton 1000
 //! ```
 //!
-//! For models with one numeric input. A call that finds the queue full is an error of the kind `Busy`; this program waits and
-//! tries again, as a server would tell its clients to.
+//! For models with one numeric input. If the queue is full, a call fails with an error of the kind `Busy`. This program then
+//! waits and tries again, as the clients of a server would.
 
 mod support;
 
@@ -46,7 +46,7 @@ async fn many_calls(location: &str, n_calls: usize) -> Result<(), Box<dyn std::e
 async fn call(model: &Carton, number: usize) -> Result<(), Error> {
     let Some(input) = model.package().metadata().inputs().first() else { return Ok(()) };
     loop {
-        // The runner maps this memory: nothing of it is copied on its way.
+        // The runner maps this memory, so passing the tensor copies nothing.
         let mut tensor = model.alloc_dtype(input.dtype, &support::sizes(&input.shape)).await?;
         if let Some(bytes) = tensor.bytes_mut() {
             bytes.fill(u8::try_from(number % 7).unwrap_or(0));

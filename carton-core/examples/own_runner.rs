@@ -1,11 +1,11 @@
-//! A runner of one's own, linked into the program that uses it, and a model that streams:
+//! A custom runner, linked into the program that uses it, and a model that streams its outputs:
 //!
 //! ```console
 //! $ cargo run --example own_runner
 //! ```
 //!
-//! The framework of this runner is a counter: its model is a text file with a number, and each call streams the numbers up to it. The
-//! runner lives in a process of its own, as all runners do; the protocol, the shared memory and the deadlines come with the trait.
+//! The framework of this runner is a counter: its model is a text file with a number, and each call streams the numbers up to it.
+//! Like all runners, it runs in its own process. The protocol, the shared memory and the deadlines come with the trait.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;

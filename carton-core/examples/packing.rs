@@ -1,11 +1,11 @@
-//! Packs an ONNX model with metadata and a self-test, whose expected outputs are what the model returns now:
+//! Packs an ONNX model with metadata and a self-test. The expected outputs of the test are what the model returns now:
 //!
 //! ```console
 //! $ cargo run --example packing -- examples/digits/model.onnx digits.carton
 //! ```
 //!
-//! The carton is loaded and tested before it gets its name. Loading it elsewhere and running its self-tests shows that it still does
-//! there what it did here.
+//! The carton is loaded and tested before it gets its name. Running its self-tests on another machine shows that the model
+//! returns the same there as here.
 
 mod support;
 
@@ -30,7 +30,7 @@ async fn pack(model: &str, output: &str) -> Result<(), Box<dyn std::error::Error
     metadata.model_name = Some("packed by an example".to_owned());
     metadata.license = Some("Apache-2.0".to_owned());
 
-    // The runner reads the inputs from the model. One that calls them otherwise could declare them in the metadata.
+    // The runner reads the inputs from the model. The metadata could declare them under other names.
     let mut packing = Carton::pack(model, output)
         .metadata(metadata)
         .progress(|event| eprintln!("{}: {} {}", event.stage, event.done, event.unit))
@@ -41,7 +41,7 @@ async fn pack(model: &str, output: &str) -> Result<(), Box<dyn std::error::Error
     let packed = packing.write().await?;
     println!("packed {}, sha256:{}", packed.path.display(), packed.manifest_sha256);
 
-    // As somebody else would who was told the hash.
+    // Loads the carton as a user would who knows its hash.
     let loaded = Carton::load(output).expect_hash(packed.manifest_sha256).await?;
     let report = loaded.self_test().await?;
     println!("{report}");

@@ -1,10 +1,10 @@
-//! Prints the outputs of a model as they come:
+//! Prints the outputs of a model as they arrive:
 //!
 //! ```console
 //! $ cargo run --example streaming -- model.carton
 //! ```
 //!
-//! A model that does not stream gives one item. Dropping the stream cancels the call. The example `own_runner` has a model that
+//! A model that does not stream returns one item. Dropping the stream cancels the call. The example `own_runner` has a model that
 //! streams.
 
 mod support;

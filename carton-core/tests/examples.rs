@@ -1,4 +1,4 @@
-//! The examples do what they say.
+//! Runs the examples and checks their output.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 const DIGITS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/digits/model.onnx");
 
-/// The program of an example, which `cargo test` builds beside the tests.
+/// Returns the path of an example's program, which `cargo test` builds beside the tests.
 fn example(name: &str) -> PathBuf {
     let tests = std::env::current_exe().unwrap();
     tests.parent().and_then(Path::parent).unwrap().join("examples").join(name)

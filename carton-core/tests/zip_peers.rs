@@ -1,5 +1,5 @@
-//! Archives that other programs wrote, and ours read by them: Python's `zipfile`, Info-ZIP's `zip` and `unzip`, the `zip`
-//! crate.
+//! Reads archives that other programs wrote, and lets them read ours: Python's `zipfile`, Info-ZIP's `zip` and `unzip`, and the
+//! `zip` crate.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -65,7 +65,7 @@ fn contents() -> BTreeMap<&'static str, (EntryKind, Vec<u8>)> {
     ])
 }
 
-/// Runs a script with the contents as files beside it; `None` when the program is not there.
+/// Runs a program in `folder`. Returns `false` if it is not installed.
 fn run(folder: &Path, program: &str, arguments: &[&str]) -> bool {
     let result = Command::new(program).args(arguments).current_dir(folder).output();
     match result {
@@ -144,7 +144,7 @@ fn info_zip() {
     if !run(folder.path(), "zip", &["-v"]) {
         return;
     }
-    // Written to a pipe: everything is streamed. (Info-ZIP cannot stream links.)
+    // To a pipe, `zip` streams all entries. (Info-ZIP cannot stream links.)
     assert!(run(folder.path(), "sh", &["-c", "zip -qr - empty small model | cat > b.zip"]));
     check(Arc::new(FileSource::open(&folder.path().join("b.zip")).unwrap()), &expected);
     std::os::unix::fs::symlink("large.bin", folder.path().join("model/link")).unwrap();
@@ -180,7 +180,7 @@ fn zip_crate() {
     }
 }
 
-/// Writes the contents, from files, with the given compression, and returns all files there should be.
+/// Writes a carton of the contents, read from files, with the given compression. Returns all files that it must have.
 fn pack(folder: &Path, compression: Compression) -> BTreeMap<String, Vec<u8>> {
     let mut expected: BTreeMap<_, _> =
         contents().into_iter().map(|(name, (_, bytes))| (format!("model/{name}"), bytes)).collect();

@@ -1,4 +1,4 @@
-//! What the examples share.
+//! Code that the examples share.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use carton_core::metadata::TensorSpec;
 use carton_core::runner::EmbeddedRunner;
 use carton_core::{Dimension, NumericTensor, SymbolicShape, Tensor, TensorError};
 
-/// The runners that the examples carry, so that cartons for ONNX need nothing that is installed. Other cartons use the runner that
-/// `carton runner install` has brought in.
+/// The runners that are linked into the examples, so that cartons for ONNX need no installed runner. Other cartons use a runner
+/// that `carton runner install` has installed.
 pub(crate) static RUNNERS: &[EmbeddedRunner] = &[EmbeddedRunner::new(
     carton_runner_onnx::RUNNER_NAME,
     carton_runner_onnx::FRAMEWORK_VERSION,
@@ -15,17 +15,17 @@ pub(crate) static RUNNERS: &[EmbeddedRunner] = &[EmbeddedRunner::new(
 )
 .compat_version(carton_runner_onnx::COMPAT_VERSION)];
 
-/// Zeros for declared inputs.
+/// Makes tensors of zeros for declared inputs.
 ///
 /// # Errors
-/// An input of strings, or a shape that is too large.
+/// An input has strings, or its shape is too large.
 #[allow(dead_code, reason = "not every example uses all of this module")]
 pub(crate) fn zeros(inputs: &[TensorSpec]) -> Result<BTreeMap<String, Tensor>, TensorError> {
     let zeros = |input: &TensorSpec| Ok(NumericTensor::zeroed(input.dtype, sizes(&input.shape))?.into());
     inputs.iter().map(|input| Ok((input.name.clone(), zeros(input)?))).collect()
 }
 
-/// A shape that is allowed: symbols and open dimensions become 1.
+/// Returns a shape that the declaration allows: symbols and open dimensions become 1.
 pub(crate) fn sizes(shape: &SymbolicShape) -> Vec<usize> {
     let SymbolicShape::Dimensions(dimensions) = shape else { return Vec::new() };
     let size = |dimension: &Dimension| match dimension {

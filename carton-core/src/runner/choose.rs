@@ -1,22 +1,22 @@
-//! Finds the runner for a model: an installed one, or else, when that is allowed, one from the configured index.
+//! Finds the runner for a model: an installed one or, if that is allowed, one from the configured index.
 
 use super::{Descriptor, InstallError, Installer, PLATFORM, Place, Registry, Requirement, select};
 use crate::config::Config;
 use crate::context::Context;
 use crate::network::shown;
 
-/// Where a runner may come from, and who waits for it.
+/// Where a runner may come from, and the context of the operation that needs it.
 pub(crate) struct Choice<'a> {
     pub(crate) config: &'a Config,
-    /// Whether a missing runner is installed, if the configuration does not say so already.
+    /// Whether a missing runner is installed even if the configuration does not allow it in general.
     pub(crate) install: bool,
     pub(crate) context: &'a Context,
 }
 
-/// The runner that meets `requirement`.
+/// Returns a runner that meets `requirement`, installing it if necessary and allowed.
 ///
 /// # Errors
-/// [`InstallError::NoRunner`] when none does and none may be installed; else what kept it from being installed.
+/// [`InstallError::NoRunner`] if there is none and none may be installed; otherwise the error of the installation.
 pub(crate) fn choose(requirement: &Requirement, choice: &Choice<'_>) -> Result<Descriptor, InstallError> {
     let registry = Registry::read(&choice.config.runner_dir)?;
     match select(registry.runners(), requirement, PLATFORM) {

@@ -8,25 +8,26 @@ use serde::{Deserialize, Serialize};
 
 use super::{PLATFORM, RELEASE_DATE, ReleaseDate, ReleaseDateError};
 
-/// The version of the runner protocol that this library speaks. Version 1 is the original Carton's, which it does not.
+/// The version of the runner protocol that this library speaks. Version 1 is that of the original Carton, which it does not
+/// speak.
 pub const INTERFACE_VERSION: u64 = 2;
 
-/// How a runner wants the files of a model.
+/// How a runner takes the files of a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ModelFilesMode {
     /// As a read-only folder.
     #[default]
     Directory,
-    /// As ranges of files, mapped in place; nothing is copied out of the carton that is stored in it as it is.
+    /// As ranges of open files, which the runner maps in place. Files that are stored uncompressed in a carton are not copied.
     Ranges,
 }
 
-/// One runner as its `runner.toml` describes it.
+/// A runner, as its `runner.toml` describes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Descriptor {
-    /// The name that cartons ask for; third parties put theirs before a slash.
+    /// The name that cartons ask for. Third parties put their own name and a slash before it.
     pub runner_name: String,
     /// The version of the framework it runs models with.
     pub framework_version: Version,
@@ -34,25 +35,26 @@ pub struct Descriptor {
     pub runner_compat_version: u64,
     /// The version of the runner protocol it speaks.
     pub runner_interface_version: u64,
-    /// When it was released; the newer of two equals is chosen.
+    /// When it was released. Of two runners that are otherwise equal, the newer one is chosen.
     pub runner_release_date: ReleaseDate,
-    /// The executable. A path that is relative in the file has the file's folder before it here.
+    /// The path of the executable. A relative path in the file is joined to the file's folder here.
     pub runner_path: PathBuf,
-    /// Arguments the executable is started with.
+    /// The arguments of the executable.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
     /// The target triple it was built for.
     pub platform: String,
-    /// How it wants the files of a model.
+    /// How it takes the files of a model.
     pub files: ModelFilesMode,
-    /// Environment variables that it is given beside those that every runner is given; a final `*` stands for any ending.
+    /// The environment variables that it gets in addition to those that every runner gets; a final `*` matches any ending.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub environment: Vec<String>,
 }
 
 impl Descriptor {
-    /// A runner for this version of its framework, started as `runner_path`, with the defaults of this library: compat version 1, this
-    /// protocol, this platform, this library's release date, the files as a folder, no arguments, no further variables.
+    /// Describes a runner for this version of its framework, started as `runner_path`, with the defaults of this library: compat
+    /// version 1, this protocol, this platform, this library's release date, the model's files as a folder, no arguments, no
+    /// additional variables.
     ///
     /// # Errors
     /// The release date of this library is malformed.
@@ -75,12 +77,13 @@ impl Descriptor {
         })
     }
 
-    /// Whether `other` is the same runner, be it of another release date, with other arguments or in another place.
+    /// Whether `other` is the same runner. Release date, arguments and place may differ.
     pub fn is_same_runner(&self, other: &Descriptor) -> bool {
         self.is_same_but_for_compat(other) && self.runner_compat_version == other.runner_compat_version
     }
 
-    /// The same, whichever compat version each descriptor is for: a runner that understands several has one for each.
+    /// Whether `other` is the same runner, possibly for another compat version: a runner that understands several has a
+    /// descriptor for each.
     pub(super) fn is_same_but_for_compat(&self, other: &Descriptor) -> bool {
         self.runner_name == other.runner_name
             && self.framework_version == other.framework_version
@@ -88,7 +91,7 @@ impl Descriptor {
             && self.platform == other.platform
     }
 
-    /// A `runner.toml` with these runners, their paths as they are.
+    /// Makes a `runner.toml` with these runners. Their paths are not changed.
     pub(super) fn to_toml(runners: &[Descriptor]) -> std::io::Result<String> {
         #[derive(Serialize)]
         struct File<'a> {
@@ -109,33 +112,33 @@ impl fmt::Display for Descriptor {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DescriptorError {
-    /// Not TOML, or a field is missing or of another type.
+    /// The file is not TOML, or a field is missing or has the wrong type.
     #[error("not a valid runner.toml")]
     Parse(#[source] Box<toml::de::Error>),
-    /// Another version of the file's format.
+    /// The format of the file has another version.
     #[error("unsupported runner.toml: expected version 1, found {found}")]
     Version {
         /// The version found.
         found: i64,
     },
-    /// A field that is needed is not there.
+    /// A required field is missing.
     #[error("runner {index}: {field} is missing")]
     Missing {
-        /// Which `[[runner]]`, from 0.
+        /// The position of the `[[runner]]`, counted from 0.
         index: usize,
         /// The field.
         field: &'static str,
     },
-    /// A field has a value that makes no sense.
+    /// The value of a field is not allowed.
     #[error("runner {index}: {field} {problem}, found `{found}`")]
     Field {
-        /// Which `[[runner]]`, from 0.
+        /// The position of the `[[runner]]`, counted from 0.
         index: usize,
         /// The field.
         field: &'static str,
         /// What it must be.
         problem: &'static str,
-        /// What it is.
+        /// Its value.
         found: String,
     },
 }
@@ -151,7 +154,7 @@ struct RawFile {
     runner: Vec<RawDescriptor>,
 }
 
-/// A runner as a `runner.toml` or an index has it.
+/// A runner as a `runner.toml` or an index describes it, before validation.
 #[derive(Deserialize)]
 pub(super) struct RawDescriptor {
     pub(super) runner_name: String,
@@ -159,7 +162,7 @@ pub(super) struct RawDescriptor {
     pub(super) runner_compat_version: u64,
     pub(super) runner_interface_version: u64,
     pub(super) runner_release_date: RawDate,
-    /// Required in a `runner.toml`; the parts that an index lists may bring one with them.
+    /// Required in a `runner.toml`. An index entry may leave it to the `runner.toml` in its parts.
     pub(super) runner_path: Option<PathBuf>,
     #[serde(default)]
     pub(super) args: Vec<String>,
@@ -170,17 +173,17 @@ pub(super) struct RawDescriptor {
     pub(super) environment: Vec<String>,
 }
 
-/// Which paths a descriptor may name as its executable.
+/// The paths that a descriptor may give for its executable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExecutablePaths {
-    /// Only paths below the runner's folder: for what is installed or packaged, whose author is somebody else.
+    /// Only paths below the runner's folder: for a runner that is installed or packaged, whose author is not the user.
     InFolder,
-    /// Absolute paths as well: for a `runner.toml` in `runner_dir`, where the user has written it. The original Carton's installer
+    /// Also absolute paths: for a `runner.toml` in `runner_dir`, which the user wrote. The installer of the original Carton also
     /// writes absolute paths.
     Anywhere,
 }
 
-/// The original writes the date as a string; TOML's own date-time is what a person would write.
+/// A release date. The original Carton writes it as a string; a person would write it as a TOML date-time.
 #[derive(Deserialize)]
 #[serde(untagged)]
 pub(super) enum RawDate {
@@ -188,7 +191,7 @@ pub(super) enum RawDate {
     DateTime(toml::value::Datetime),
 }
 
-/// Parses a `runner.toml` that lies in `folder`. Unknown fields are ignored.
+/// Parses the `runner.toml` of the folder `folder`. Unknown fields are ignored.
 ///
 /// # Errors
 /// See [`DescriptorError`].
@@ -207,7 +210,7 @@ pub fn parse(text: &str, folder: &Path, allowed: ExecutablePaths) -> Result<Vec<
     described.collect()
 }
 
-/// Checks what is known of a runner. A path that is not given stays empty.
+/// Validates the description of a runner. A missing path stays empty.
 pub(super) fn validate(
     index: usize,
     raw: RawDescriptor,
@@ -241,7 +244,7 @@ pub(super) fn validate(
             if path.as_os_str().is_empty() || !path.components().all(is_plain) {
                 return Err(field("runner_path", problem, &path.display()));
             }
-            // An absolute path takes the place of the folder.
+            // `join` with an absolute path returns that path.
             folder.join(path)
         }
         None => PathBuf::new(),

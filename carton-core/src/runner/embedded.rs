@@ -1,7 +1,7 @@
-//! Runners inside the program itself, which starts its own executable again as the runner process.
+//! Runners that are linked into the program, which starts its own executable again as the runner process.
 //!
-//! Only a program that calls [`runner_main`] first in its `main` has them: this library never re-executes a program
-//! that did not ask for it.
+//! This works only for a program that calls [`runner_main`] first in its `main`. The library never re-executes a program that did
+//! not ask for it.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -10,10 +10,10 @@ use std::sync::OnceLock;
 
 use super::descriptor::{Descriptor, INTERFACE_VERSION, ModelFilesMode};
 
-/// The first argument of an executable started as one of its own runners; the second is the runner's name.
+/// The first argument of an executable that is started as one of its own runners. The second is the runner's name.
 pub const RUNNER_ARGUMENT: &str = "__carton-runner";
 
-/// When the runners that belong to this version were released (RFC 3339).
+/// The release date of the runners that belong to this version (RFC 3339).
 pub const RELEASE_DATE: &str = "2026-11-21T00:00:00Z";
 
 /// A runner linked into the program.
@@ -22,32 +22,32 @@ pub const RELEASE_DATE: &str = "2026-11-21T00:00:00Z";
 pub struct EmbeddedRunner {
     /// The name that cartons ask for.
     pub name: &'static str,
-    /// The exact version of the framework it runs.
+    /// The exact version of its framework.
     pub framework_version: &'static str,
     /// The version of the contents of `model/` that it understands.
     pub compat_version: u64,
-    /// How it wants the files of a model.
+    /// How it takes the files of a model.
     pub files: ModelFilesMode,
-    /// Runs it over standard input, until the host is gone.
+    /// Runs the runner on the socket at standard input, until the host is gone.
     pub run: fn() -> ExitCode,
 }
 
 impl EmbeddedRunner {
-    /// A runner of this name for this exact version of its framework, started by `run`. It understands compat version 1 and takes the
-    /// model's files as ranges.
+    /// Makes a runner with this name and this exact framework version, which `run` runs. It understands compat version 1 and
+    /// takes the model's files as ranges.
     #[must_use]
     pub const fn new(name: &'static str, framework_version: &'static str, run: fn() -> ExitCode) -> Self {
         Self { name, framework_version, compat_version: 1, files: ModelFilesMode::Ranges, run }
     }
 
-    /// Another version of the contents of `model/` that it understands.
+    /// Sets the version of the contents of `model/` that it understands.
     #[must_use]
     pub const fn compat_version(mut self, version: u64) -> Self {
         self.compat_version = version;
         self
     }
 
-    /// Another way in which it wants the files of a model.
+    /// Sets how it takes the files of a model.
     #[must_use]
     pub const fn files(mut self, mode: ModelFilesMode) -> Self {
         self.files = mode;
@@ -62,9 +62,9 @@ struct Registered {
 
 static REGISTERED: OnceLock<Registered> = OnceLock::new();
 
-/// Makes `runners` available to this process and, when the process was started as one of them, runs it and exits.
+/// Makes `runners` available to this process. If the process was started as one of them, runs it and exits.
 ///
-/// Call it first in `main`, before threads are started or arguments are read:
+/// Call it first in `main`, before starting threads or reading arguments:
 ///
 /// ```
 /// # static RUNNERS: &[carton_core::runner::EmbeddedRunner] = &[];
@@ -77,7 +77,7 @@ pub fn runner_main(runners: &'static [EmbeddedRunner]) {
         exit(run_named(runners, arguments.next()));
     }
     if let Ok(executable) = std::env::current_exe() {
-        // A second call changes nothing: the first one's runners are registered.
+        // A second call has no effect: the runners of the first one are registered.
         let _ = REGISTERED.set(Registered { executable, runners });
     }
 }
@@ -95,11 +95,11 @@ fn run_named(runners: &[EmbeddedRunner], name: Option<OsString>) -> ExitCode {
 }
 
 fn exit(code: ExitCode) -> ! {
-    // An `ExitCode` cannot be asked for its number.
+    // An `ExitCode` does not tell its number.
     std::process::exit(if code == ExitCode::SUCCESS { 0 } else { 1 })
 }
 
-/// Descriptors of the runners that [`runner_main`] registered.
+/// Returns the descriptors of the runners that [`runner_main`] registered.
 pub(crate) fn descriptors() -> Vec<Descriptor> {
     let Some(Registered { executable, runners }) = REGISTERED.get() else { return Vec::new() };
     runners

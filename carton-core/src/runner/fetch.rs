@@ -1,4 +1,4 @@
-//! Brings an index or an archive to this machine.
+//! Fetches an index or an archive.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -13,19 +13,19 @@ use crate::fetch_verified::{FetchError, Unverified, fetch_verified};
 use crate::network::{Network, Part as RequestPart, Url, Wanted, address};
 use crate::progress::{ProgressEvent, Stage};
 
-/// The largest archive.
+/// The largest archive in bytes.
 const MAX_ARCHIVE_BYTES: u64 = 64 << 30;
 
-/// What an index and archives are fetched with.
+/// Fetches an index and archives.
 pub(super) struct Fetcher<'a> {
     pub(super) network: &'a Network,
-    /// The cache that archives are downloaded to. It is opened when there is something to download.
+    /// The folder of the cache that archives are downloaded to. The cache is opened only for a download.
     pub(super) cache_dir: &'a Path,
     pub(super) context: &'a Context,
 }
 
 impl Fetcher<'_> {
-    /// The bytes of an index.
+    /// Returns the bytes of an index.
     pub(super) fn index(&self, place: &Place) -> Result<Vec<u8>, InstallError> {
         match place {
             Place::Url(url) => {
@@ -42,15 +42,15 @@ impl Fetcher<'_> {
             Place::File(path) => {
                 let mut bytes = Vec::new();
                 let file = File::open(path).map_err(InstallError::io("open", path))?;
-                // One byte more shows that it is too large.
+                // The additional byte shows that the index is too large.
                 file.take(MAX_INDEX_BYTES + 1).read_to_end(&mut bytes).map_err(InstallError::io("read", path))?;
                 Ok(bytes)
             }
         }
     }
 
-    /// Hands `work` the path of an archive whose hash was compared: the file that its place names, or one that is downloaded into
-    /// the cache, and deleted when `work` is done with it. A download that ends early is continued by the next one.
+    /// Verifies an archive and calls `work` with its path: that of a local archive, or that of a file that is downloaded into the
+    /// cache and deleted after `work` has succeeded. An interrupted download is resumed by the next attempt.
     pub(super) fn archive<T>(
         &self,
         part: &Part,
@@ -79,7 +79,7 @@ impl Fetcher<'_> {
         }
     }
 
-    /// Downloads a file into `folder` and hashes it while it comes.
+    /// Downloads a file into `folder` and hashes it while it arrives.
     fn download(&self, url: &Url, folder: &Path, stage: &Stage) -> Result<Unverified, InstallError> {
         let failed = |error| match error {
             DownloadError::Network(error) => InstallError::network(format!("`{}`", address(url)))(error),
@@ -97,7 +97,7 @@ impl Fetcher<'_> {
         Ok(Unverified { digest, file })
     }
 
-    /// Hashes all that is read, and reports how much of `total` that is.
+    /// Hashes everything from `reader`, and reports how much of `total` is done.
     fn hash(
         &self,
         reader: &mut dyn Read,
@@ -114,12 +114,12 @@ impl Fetcher<'_> {
             report(done, total);
             self.checkpoint()
         })?;
-        // A server need not say how much there is; what came is all there was.
+        // A server need not state the size. At the end, the number of received bytes is the total.
         report(done, Some(done));
         Ok(found)
     }
 
-    /// Ends work that was cancelled.
+    /// Returns an error if the work was cancelled.
     fn checkpoint(&self) -> Result<(), InstallError> {
         if self.context.control().is_break() { Err(InstallError::Interrupted) } else { Ok(()) }
     }

@@ -1,4 +1,4 @@
-//! Lists a runner's folder, for copying and for archiving it.
+//! Lists a runner's folder, to copy or archive it.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::unpack::UnpackError;
 
-/// Something in a folder.
+/// An entry of a folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Found {
     /// Its path below the folder.
@@ -23,7 +23,7 @@ pub(super) enum FoundKind {
     Link { target: Vec<u8> },
 }
 
-/// Everything below `folder`, sorted by name, so that a folder comes before what is in it. Links are not followed.
+/// Lists everything below `folder`, sorted by name, so that a folder comes before its entries. Links are not followed.
 pub(super) fn list(folder: &Path) -> Result<Vec<Found>, UnpackError> {
     let mut found = Vec::new();
     let mut to_list = vec![(String::new(), folder.to_path_buf())];

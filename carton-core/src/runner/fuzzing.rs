@@ -1,5 +1,5 @@
-//! What the fuzz targets need of this module's parsers. Callers unpack archives only by installing a runner, which also starts it.
-//! `cargo fuzz` alone sets `cfg(fuzzing)`, so that this is no part of the API.
+//! Access for the fuzz targets to the parsers of this module. Other code unpacks archives only as a part of installing a runner.
+//! Only `cargo fuzz` sets `cfg(fuzzing)`, so this is not part of the API.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use super::UnpackError;
 use super::unpack::{Limits, Tree, unpack as unpack_into};
 
-/// Unpacks an archive into `folder`, which is there and empty, under limits that keep a fuzz target fast.
+/// Unpacks an archive into `folder`, which must exist and be empty, under limits that keep a fuzz target fast.
 ///
 /// # Errors
-/// As installing a runner.
+/// Those of installing a runner.
 pub fn unpack(archive: &Path, folder: PathBuf, n_entries: u64, n_bytes: u64) -> Result<(), UnpackError> {
     let limits = Limits { n_entries, n_bytes, ..Limits::default() };
     let mut tree = Tree::new(folder, limits, &|| ControlFlow::Continue(()));

@@ -14,13 +14,13 @@ use crate::causes::without_value;
 use crate::digest::Sha256Digest;
 use crate::name::{self, NameError};
 
-/// Larger indexes are refused. The original's, with every release, has some tens of kilobytes.
+/// The largest index that is read, in bytes. The index of the original Carton, with every release, has some tens of kilobytes.
 pub const MAX_INDEX_BYTES: u64 = 16 << 20;
-/// The most entries that are read.
+/// The largest number of entries that are read.
 pub const MAX_INDEX_ENTRIES: usize = 1 << 16;
 /// The longest entry that is read, in bytes of JSON.
 const MAX_ENTRY_BYTES: usize = 1 << 20;
-/// The most parts of one runner.
+/// The largest number of parts of one runner.
 const MAX_PARTS: usize = 256;
 
 /// The runners that an index offers.
@@ -33,9 +33,10 @@ pub struct Index {
 /// A runner that can be installed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexEntry {
-    /// What it is. Its path is relative to its folder, and empty where only the `runner.toml` in its parts knows it.
+    /// Its descriptor. The path of the executable is relative to the runner's folder, and empty if only the `runner.toml` in its
+    /// parts states it.
     pub descriptor: Descriptor,
-    /// What the index calls this release.
+    /// The ID of this release in the index.
     pub id: Option<String>,
     /// The archives that make up its folder.
     pub parts: Vec<Part>,
@@ -44,18 +45,18 @@ pub struct IndexEntry {
 /// One archive of a runner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Where it is.
+    /// The URL or path of the archive.
     pub place: Place,
     /// The hash of the archive.
     pub sha256: Sha256Digest,
-    /// The folder that it is unpacked to, below the runner's; empty for the runner's folder itself.
+    /// The folder that it is unpacked to, relative to the runner's folder; empty for the runner's folder itself.
     pub folder: String,
 }
 
-/// An entry that cannot be used. It never hides the others.
+/// An entry that cannot be used. It does not affect the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BrokenEntry {
-    /// Which entry, from 0.
+    /// The position of the entry, counted from 0.
     pub position: usize,
     /// What is wrong with it.
     pub reason: String,
@@ -65,13 +66,13 @@ pub struct BrokenEntry {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IndexError {
-    /// Not a JSON list.
+    /// The index is not a JSON list.
     #[error("it is no runner index: expected a JSON list of runners")]
     Json(#[source] serde_json::Error),
-    /// Far larger than an index is.
+    /// The index is too large.
     #[error("a runner index may have {MAX_INDEX_BYTES} bytes, found {found}")]
     TooLarge {
-        /// Its size.
+        /// Its size in bytes.
         found: u64,
     },
 }
@@ -125,10 +126,11 @@ struct RawPart {
 }
 
 impl Index {
-    /// Parses an index that lies at `place`, from which the places of parts start. Unknown fields are ignored.
+    /// Parses an index. Relative URLs and paths of its parts are resolved against `place`, where the index is. Unknown fields are
+    /// ignored.
     ///
     /// # Errors
-    /// See [`IndexError`]. What is wrong with a single entry is not an error of the index.
+    /// See [`IndexError`]. A single bad entry is not an error of the index; see [`broken`](Self::broken).
     pub fn parse(bytes: &[u8], place: &Place) -> Result<Self, IndexError> {
         if bytes.len() as u64 > MAX_INDEX_BYTES {
             return Err(IndexError::TooLarge { found: bytes.len() as u64 });
@@ -144,13 +146,13 @@ impl Index {
         Ok(index)
     }
 
-    /// The runners it offers, supported or not, in its own order.
+    /// Returns the offered runners, supported or not, in the order of the index.
     #[must_use]
     pub fn entries(&self) -> &[IndexEntry] {
         &self.entries
     }
 
-    /// Entries that cannot be used.
+    /// Returns the entries that cannot be used.
     #[must_use]
     pub fn broken(&self) -> &[BrokenEntry] {
         &self.broken
@@ -193,7 +195,7 @@ fn parse_entry(position: usize, raw: &RawValue, index: &Place) -> Result<IndexEn
 
 fn parse_part(part: usize, raw: RawPart, index: &Place) -> Result<Part, EntryError> {
     let place = index.resolve(&raw.url).map_err(|source| EntryError::Place { part, source })?;
-    // Hashes are written in lower case everywhere here; those of others may not be.
+    // This library writes hashes in lower case, but indexes of other writers may not.
     let sha256 = raw.sha256.to_ascii_lowercase().parse();
     let sha256 = sha256.map_err(|_| EntryError::Digest { part, found: raw.sha256.clone() })?;
     let folder = raw.relative_path.strip_prefix("./").unwrap_or(&raw.relative_path);
@@ -209,7 +211,7 @@ fn parse_part(part: usize, raw: RawPart, index: &Place) -> Result<Part, EntryErr
     Ok(Part { place, sha256, folder: folder.to_owned() })
 }
 
-/// The entries of an index, not looked at yet: a bad one must not keep the others from being read.
+/// The entries of an index, not parsed yet, so that a bad entry does not keep the others from being read.
 struct RawIndex<'a>(Vec<&'a RawValue>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for RawIndex<'a> {
@@ -246,7 +248,7 @@ mod tests {
 
     const HERE: &str = "x86_64-unknown-linux-gnu";
 
-    /// An entry as the original's index has them.
+    /// An entry as the index of the original Carton has it.
     fn entry() -> serde_json::Value {
         serde_json::json!({
             "runner_name": "torchscript",

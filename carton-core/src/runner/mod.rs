@@ -1,6 +1,7 @@
-//! Runners: which there are, which one fits a model, and how its process is started and watched.
+//! Runners: finds the existing ones, selects one that fits a model, installs and packages them, and starts and supervises their
+//! processes.
 //!
-//! Nothing here opens a carton.
+//! This module never opens a carton.
 
 mod choose;
 pub(crate) mod descriptor;
@@ -38,5 +39,5 @@ pub use session::Crash;
 pub use unpack::UnpackError;
 pub use workspace::Workspace;
 
-/// The target triple this library was built for.
+/// The target triple that this library was built for.
 pub const PLATFORM: &str = env!("CARTON_TARGET");

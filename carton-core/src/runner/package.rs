@@ -1,4 +1,4 @@
-//! Makes an archive of a runner's folder, the same to the byte wherever it is made, and the entry of an index that offers it.
+//! Makes an archive of a runner's folder, byte-identical on every machine, and the index entry that offers it.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -20,11 +20,11 @@ use crate::cancel_token::CancelToken;
 use crate::digest::{Hasher, Sha256Digest};
 use crate::network::Url;
 
-/// 1980-01-01, the date that entries of cartons have too.
+/// 1980-01-01 in seconds since 1970, the date that entries of cartons also have.
 const DATE: u64 = 315_532_800;
 const BUFFER_LENGTH: usize = 256 << 10;
 
-/// An archive of a runner's folder.
+/// The result of packaging a runner's folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packaged {
     /// The archive.
@@ -37,7 +37,7 @@ pub struct Packaged {
     pub runners: Vec<Descriptor>,
 }
 
-/// An entry of an index, as JSON has it (spec/runner-descriptor.md, "Installation from an index").
+/// An entry of an index, in its JSON form (spec/runner-descriptor.md, "Installation from an index").
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OfferedRunner {
     #[serde(flatten)]
@@ -53,7 +53,7 @@ struct OfferedPart {
     relative_path: &'static str,
 }
 
-/// The name that the archive of a runner's folder usually has.
+/// Returns the usual name of the archive of a runner's folder.
 ///
 /// # Errors
 /// The folder has no usable `runner.toml`.
@@ -63,11 +63,11 @@ pub fn archive_name(folder: &Path) -> Result<String, InstallError> {
     Ok(format!("{}-{}.tar.gz", folder_name(runner), runner.platform))
 }
 
-/// Writes the archive `output` of a runner's `folder`. A file of that name is replaced when the archive is complete.
+/// Writes the archive of a runner's `folder` to `output`. An existing file of that name is replaced once the archive is complete.
 ///
 /// # Errors
-/// A folder that could not be installed again: no usable `runner.toml`, an executable that is none, links that leave it;
-/// [`InstallError::Interrupted`] when `cancel_token` is cancelled.
+/// The folder could not be installed again: it has no usable `runner.toml`, no usable executable, or links that leave it.
+/// [`InstallError::Interrupted`] if `cancel_token` is cancelled.
 pub fn package(
     folder: &Path,
     output: &Path,
@@ -111,7 +111,7 @@ pub fn package(
 }
 
 impl Packaged {
-    /// The entries of an index that offer what is in the archive from `url`.
+    /// Makes the index entries that offer the runners of this archive, to be downloaded from `url`.
     #[must_use]
     pub fn offered(&self, url: &str) -> Vec<OfferedRunner> {
         let offered = self.runners.iter().map(|runner| {
@@ -126,10 +126,10 @@ impl Packaged {
         offered.collect()
     }
 
-    /// The URL of the archive relative to an index at `index`.
+    /// Returns the URL of the archive relative to an index at `index`.
     ///
     /// # Errors
-    /// The current folder cannot be told.
+    /// The current folder cannot be determined.
     pub fn relative_url(&self, index: &Path) -> Result<String, InstallError> {
         let url = |path: &Path| -> Result<Option<Url>, InstallError> {
             let absolute = std::path::absolute(path).map_err(InstallError::io("locate", path))?;
@@ -141,17 +141,16 @@ impl Packaged {
     }
 }
 
-/// Adds entries to the index at `path`, in place of those of the same releases. An index that is not there is made.
-/// Everything else in it stays.
+/// Adds entries to the index at `path`, replacing those of the same releases. Other entries stay. A missing index is created.
 ///
 /// # Errors
-/// The file is no index, or cannot be written; [`InstallError::Interrupted`] when `cancel_token` is cancelled while another process
-/// writes it.
+/// The file is not an index, or cannot be written; [`InstallError::Interrupted`] if `cancel_token` is cancelled while another
+/// process writes the index.
 pub fn add_to_index(path: &Path, offered: &[OfferedRunner], cancel_token: &CancelToken) -> Result<(), InstallError> {
     let write_error = || InstallError::io("write", path);
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    // Two of these at once must not lose each other's entry.
+    // The lock keeps two processes from losing each other's entries.
     let locked =
         Lock::acquire(&parent.join(format!(".lock-{name}")), &|| cancel_token.control()).map_err(write_error())?;
     let (_lock, _) = locked.ok_or(InstallError::Interrupted)?;
@@ -205,7 +204,7 @@ fn no_descriptor(folder: &Path) -> InstallError {
     InstallError::NoDescriptor { place: folder.display().to_string(), inside: None }
 }
 
-/// What could not be unpacked is not packed.
+/// Refuses names and links that could not be unpacked again.
 fn check_names(found: &[Found]) -> Result<(), UnpackError> {
     let mut names = Names::new(Limits::default());
     for found in found {
@@ -248,7 +247,7 @@ fn append(archive: &mut Builder<impl Write>, found: &Found) -> Result<(), Instal
     appended.map_err(InstallError::io("archive", &found.path))
 }
 
-/// As many bytes as a file had when it was listed; one that changed since is an error.
+/// Reads exactly as many bytes as the file had when it was listed. If its length has changed, reading fails.
 struct Exactly<R> {
     data: R,
     left: u64,

@@ -1,4 +1,4 @@
-//! Which runners there are: the ones in `runner_dir` and the ones embedded in the program.
+//! The available runners: those in `runner_dir` and those embedded in the program.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -9,19 +9,19 @@ use super::embedded;
 /// The file that describes the runners of a folder.
 pub(super) const DESCRIPTOR: &str = "runner.toml";
 
-/// Larger `runner.toml` files are refused: it holds a handful of short fields a runner.
+/// The largest `runner.toml` that is read, in bytes. It holds a few short fields for each runner.
 const MAX_DESCRIPTOR_BYTES: u64 = 1 << 20;
 
-/// The runners of this machine, as found when it was read.
+/// The runners of this machine at the time the registry was read.
 #[derive(Debug, Default)]
 pub struct Registry {
     runners: Vec<Descriptor>,
-    /// The folder of each runner that has one. Those embedded in the program come first, and have none.
+    /// The folders of the installed runners. The embedded runners come first in `runners` and have no folder.
     folders: Vec<PathBuf>,
     broken: Vec<BrokenRunner>,
 }
 
-/// A folder in `runner_dir` whose `runner.toml` cannot be used. It never keeps other runners from working.
+/// A folder in `runner_dir` whose `runner.toml` cannot be used. It does not affect other runners.
 #[derive(Debug)]
 pub struct BrokenRunner {
     /// The file.
@@ -50,12 +50,12 @@ pub enum RegistryError {
         /// Why.
         source: DescriptorError,
     },
-    /// The descriptor is far larger than descriptors are.
+    /// The descriptor is too large.
     #[error("`{}` has {found} bytes, expected at most {MAX_DESCRIPTOR_BYTES}", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
-        /// Its size.
+        /// Its size in bytes.
         found: u64,
     },
 }
@@ -70,7 +70,7 @@ impl Registry {
         let mut registry = Self { runners: embedded::descriptors(), ..Self::default() };
         for folder in subfolders(runner_dir)? {
             if !registry.add(&folder) {
-                // A vendor's folder holds one folder a runner; what cannot be listed there holds none.
+                // The folder of a vendor holds one folder for each runner. If it cannot be listed, it holds none.
                 for inner in subfolders(&folder).unwrap_or_default() {
                     registry.add(&inner);
                 }
@@ -79,30 +79,31 @@ impl Registry {
         Ok(registry)
     }
 
-    /// Every usable descriptor: embedded runners first, then by folder name.
+    /// Returns all usable descriptors: first those of the embedded runners, then the installed ones by folder name.
     #[must_use]
     pub fn runners(&self) -> &[Descriptor] {
         &self.runners
     }
 
-    /// The runners that are part of this program.
+    /// Returns the runners that are part of this program.
     #[must_use]
     pub fn embedded(&self) -> &[Descriptor] {
         self.runners.get(..self.runners.len().saturating_sub(self.folders.len())).unwrap_or_default()
     }
 
-    /// The installed runners, each with the folder whose `runner.toml` describes it. The executable may be elsewhere.
+    /// Returns the installed runners, each with the folder whose `runner.toml` describes it. The executable may be in another
+    /// place.
     pub fn installed(&self) -> impl Iterator<Item = (&Descriptor, &Path)> {
         self.runners.iter().skip(self.embedded().len()).zip(self.folders.iter().map(PathBuf::as_path))
     }
 
-    /// Folders whose `runner.toml` cannot be used.
+    /// Returns the folders whose `runner.toml` cannot be used.
     #[must_use]
     pub fn broken(&self) -> &[BrokenRunner] {
         &self.broken
     }
 
-    /// Adds the runners of a folder; `false` when it has no `runner.toml`.
+    /// Adds the runners of a folder. Returns `false` if it has no `runner.toml`.
     fn add(&mut self, folder: &Path) -> bool {
         let path = folder.join(DESCRIPTOR);
         if !path.exists() {
@@ -122,7 +123,7 @@ impl Registry {
     }
 }
 
-/// The runners that the `runner.toml` at `path` describes. Relative paths in it start from `folder`.
+/// Reads the runners from the `runner.toml` at `path`. Relative paths in it start from `folder`.
 pub(super) fn read_descriptor(
     path: &Path,
     folder: &Path,
@@ -141,8 +142,8 @@ pub(super) fn read_descriptor(
         .map_err(|source| RegistryError::Descriptor { path: path.to_path_buf(), source })
 }
 
-/// The folders directly below `path`, sorted; none when `path` does not exist. Names that begin with a dot are skipped:
-/// installations in progress are called so.
+/// Returns the folders directly below `path`, sorted; none if `path` does not exist. Names that begin with a dot are skipped,
+/// because installations in progress have such names.
 fn subfolders(path: &Path) -> Result<Vec<PathBuf>, RegistryError> {
     let io_error = |source| RegistryError::Io { path: path.to_path_buf(), source };
     let entries = match std::fs::read_dir(path) {

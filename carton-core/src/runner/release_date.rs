@@ -1,4 +1,4 @@
-//! When a runner was released: the text of its descriptor, ordered by the moment it names. Pure.
+//! The release date of a runner: the text of its descriptor, ordered by the time that it denotes. Pure.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use toml::value::{Datetime, Offset, Time};
 
-/// A date and time of RFC 3339. Two are equal when they name the same moment, whatever their offsets from UTC.
+/// A date and time of RFC 3339. Two dates are equal if they denote the same moment, even with different offsets from UTC.
 ///
 /// ```
 /// use carton_core::runner::ReleaseDate;
@@ -23,17 +23,17 @@ pub struct ReleaseDate {
     moment: Timestamp,
 }
 
-/// A text that is no date and time.
+/// A text that is not a date and time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected an RFC 3339 date and time, found `{found}`")]
 pub struct ReleaseDateError {
-    /// What it is.
+    /// The text.
     pub found: String,
 }
 
 impl ReleaseDate {
-    /// The date in a TOML date-time. A missing time is midnight and a missing offset UTC, as people write them; a time
-    /// without a date is no date.
+    /// Takes the date of a TOML date-time. A missing time is midnight and a missing offset UTC, as people write dates; a time
+    /// without a date is not accepted.
     pub(super) fn from_toml(datetime: &Datetime) -> Option<Self> {
         let midnight = Time { hour: 0, minute: 0, second: Some(0), nanosecond: None };
         let time = datetime.time.unwrap_or(midnight);

@@ -1,4 +1,4 @@
-//! Takes an installed runner away.
+//! Removes an installed runner.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,17 +8,17 @@ use semver::{Version, VersionReq};
 use super::workspace::Workspace;
 use super::{Descriptor, InstallError, Registry};
 
-/// Removes the installed runner called `asked`: `NAME`, `NAME@VERSION` or `NAME@REQUIREMENT`. A version with all three
-/// numbers means that one alone. Returns the runner and the folder that is gone.
+/// Removes the installed runner that `asked` names: `NAME`, `NAME@VERSION` or `NAME@REQUIREMENT`. A version with all three
+/// numbers means exactly that version. Returns the runner and its former folder.
 ///
 /// # Errors
-/// None or several fit; it is part of this program; its folder holds other runners too.
+/// No runner or several fit; the runner is part of this program; its folder holds other runners too.
 pub fn remove(asked: &str, runner_dir: &Path) -> Result<(Descriptor, PathBuf), InstallError> {
     let asked_for = Asked::parse(asked)?;
     let registry = Registry::read(runner_dir)?;
     let fits = |runner: &Descriptor| asked_for.fits(runner);
     let installed: Vec<(&Descriptor, &Path)> = registry.installed().collect();
-    // One that understands several compat versions has a descriptor for each.
+    // A runner that understands several compat versions has a descriptor for each.
     let mut found: Vec<_> = installed.iter().filter(|(runner, _)| fits(runner)).collect();
     found.dedup_by(|one, other| one.1 == other.1 && one.0.is_same_but_for_compat(other.0));
     let (runner, folder) = match found.as_slice() {
@@ -47,7 +47,7 @@ pub fn remove(asked: &str, runner_dir: &Path) -> Result<(Descriptor, PathBuf), I
     let workspace = Workspace::create(runner_dir).map_err(InstallError::io("change", runner_dir))?;
     workspace.take(folder).map_err(InstallError::io("remove", folder))?;
     if let Some(vendor) = folder.parent().filter(|parent| *parent != runner_dir) {
-        // Only if it holds no other runner: then it is not empty and stays.
+        // Fails if the folder still holds other runners, which is intended.
         let _ = fs::remove_dir(vendor);
     }
     Ok((runner.clone(), folder.to_path_buf()))

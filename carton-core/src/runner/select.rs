@@ -1,4 +1,4 @@
-//! Chooses a runner for a model. Pure: a list of runners in, one of them or the reasons against each out.
+//! Chooses a runner for a model. Pure: takes a list of runners, and returns one of them or the reasons against each.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -9,33 +9,33 @@ use semver::VersionReq;
 use super::Place;
 use super::descriptor::{Descriptor, INTERFACE_VERSION};
 
-/// What a carton asks of its runner (`[runner]` of carton.toml).
+/// What a carton requires of its runner (`[runner]` of carton.toml).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Requirement {
     /// `runner_name`.
     pub name: String,
-    /// `required_framework_version`; `None` accepts every version (packing, before a requirement is known).
+    /// `required_framework_version`; `None` accepts every version. Packing uses `None` before a requirement is known.
     pub framework_version: Option<VersionReq>,
     /// `runner_compat_version`; `None` accepts every one.
     pub compat_version: Option<u64>,
 }
 
 impl Requirement {
-    /// Any version of the runner with this name.
+    /// Accepts any version of the runner with this name.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), framework_version: None, compat_version: None }
     }
 
-    /// The framework versions that will do; `None` accepts every one.
+    /// Sets the framework versions that are accepted; `None` accepts every one.
     #[must_use]
     pub fn framework_version(mut self, required: impl Into<Option<VersionReq>>) -> Self {
         self.framework_version = required.into();
         self
     }
 
-    /// The `runner_compat_version` that it must have; `None` accepts every one.
+    /// Sets the `runner_compat_version` that the runner must have; `None` accepts every one.
     #[must_use]
     pub fn compat_version(mut self, required: impl Into<Option<u64>>) -> Self {
         self.compat_version = required.into();
@@ -43,7 +43,7 @@ impl Requirement {
     }
 }
 
-/// Why one installed runner was not chosen.
+/// Why a runner was not chosen.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Rejection {
@@ -55,7 +55,7 @@ pub enum Rejection {
         /// What the carton requires.
         required: VersionReq,
     },
-    /// It understands another version of the model folder.
+    /// It understands another version of the contents of `model/`.
     #[error("its compat version is {found}, the model needs {required}")]
     CompatVersion {
         /// The version it understands.
@@ -81,17 +81,17 @@ pub enum Rejection {
     },
 }
 
-/// No runner can run the model, of those that are installed or that an index offers.
+/// None of the runners that are installed, or that an index offers, can run the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NoRunner {
-    /// What was asked for.
+    /// What was required.
     pub requirement: Requirement,
-    /// Runners of that name, and why each was not chosen.
+    /// The runners of that name, and why each was rejected.
     pub rejected: Vec<(String, Rejection)>,
-    /// The names of all runners there are.
+    /// The names of all available runners.
     pub others: Vec<String>,
-    /// Where those runners are.
+    /// Where the runner was looked for.
     pub searched: Searched,
     /// Whether an index is configured that may have the runner.
     pub index_configured: bool,
@@ -101,19 +101,19 @@ pub struct NoRunner {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Searched {
-    /// Among those that are installed or part of this program.
+    /// Among the runners that are installed or part of this program.
     Installed,
-    /// Among those that this program carries.
+    /// Among the runners that are part of this program.
     Program,
-    /// In the index that lies there.
+    /// In the index at this place.
     Index(String),
 }
 
-/// How many names or reasons a message lists.
+/// The largest number of names or reasons in a message.
 const MAX_LISTED: usize = 20;
 
 impl NoRunner {
-    /// What the user can do about it.
+    /// Tells the user what to do.
     #[must_use]
     pub fn hint(&self) -> String {
         let Requirement { name, framework_version, .. } = &self.requirement;
@@ -134,19 +134,19 @@ impl NoRunner {
         hint
     }
 
-    /// Whether a runner was rejected for the version of its framework alone.
+    /// Whether a runner was rejected because of its framework version.
     #[must_use]
     pub fn has_other_version(&self) -> bool {
         self.rejected.iter().any(|(_, reason)| matches!(reason, Rejection::FrameworkVersion { .. }))
     }
 
-    /// The same, found missing in an index.
+    /// Makes this the error of a search in an index.
     pub(super) fn in_index(mut self: Box<Self>, index: &Place) -> Box<Self> {
         self.searched = Searched::Index(index.to_string());
         self
     }
 
-    /// The same, found missing in this program.
+    /// Makes this the error of a search among the runners of this program.
     pub(super) fn in_program(mut self: Box<Self>) -> Box<Self> {
         self.searched = Searched::Program;
         self
@@ -183,7 +183,7 @@ impl fmt::Display for NoRunner {
 
 impl std::error::Error for NoRunner {}
 
-/// The first of the items, and how many more there are.
+/// Joins the first items, and appends how many more there are.
 fn listed(items: impl ExactSizeIterator<Item = String>, separator: &str) -> String {
     let more = items.len().saturating_sub(MAX_LISTED);
     let mut text = items.take(MAX_LISTED).collect::<Vec<_>>().join(separator);
@@ -193,11 +193,11 @@ fn listed(items: impl ExactSizeIterator<Item = String>, separator: &str) -> Stri
     text
 }
 
-/// Chooses among `runners`: name, framework version, compat version, platform and interface version must fit; of those
-/// that do, the newest framework version wins, then the newest release.
+/// Chooses one of `runners`. Its name, framework version, compat version, platform and interface version must fit. Of several,
+/// the one with the newest framework version is chosen, and of those the newest release.
 ///
 /// # Errors
-/// [`NoRunner`] with the reason against each runner of that name.
+/// [`NoRunner`], with the reason against each runner of that name.
 pub fn select<'a, R: Borrow<Descriptor>>(
     runners: &'a [R],
     requirement: &Requirement,
@@ -209,7 +209,7 @@ pub fn select<'a, R: Borrow<Descriptor>>(
         match reject(runner.borrow(), requirement, platform) {
             Some(reason) => {
                 let rejection = (runner.borrow().to_string(), reason);
-                // One that understands several compat versions is there once for each.
+                // A runner that understands several compat versions is listed once for each.
                 if !rejected.contains(&rejection) {
                     rejected.push(rejection);
                 }
@@ -229,7 +229,7 @@ pub fn select<'a, R: Borrow<Descriptor>>(
     })
 }
 
-/// Why `runner` cannot run a model with this requirement on `platform`; `None` when it can.
+/// Returns why `runner` cannot run a model with this requirement on `platform`; `None` if it can.
 #[must_use]
 pub fn reject(runner: &Descriptor, requirement: &Requirement, platform: &str) -> Option<Rejection> {
     if runner.runner_interface_version != INTERFACE_VERSION {
@@ -255,7 +255,7 @@ pub fn reject(runner: &Descriptor, requirement: &Requirement, platform: &str) ->
 }
 
 fn newer(a: &Descriptor, b: &Descriptor) -> Ordering {
-    // One that is not released is for who asks for it.
+    // A pre-release is older than any release, so it is chosen only if no release fits.
     let is_released = |runner: &Descriptor| runner.framework_version.pre.is_empty();
     (is_released(a), &a.framework_version)
         .cmp(&(is_released(b), &b.framework_version))
@@ -304,7 +304,7 @@ mod tests {
             runner("t", "1.10.0", "2025-06-01T00:00:00Z"),
             runner("t", "2.0.0", "2027-01-01T00:00:00Z"),
             runner("u", "1.99.0", "2027-01-01T00:00:00Z"),
-            // Later than the one before it although its text sorts first.
+            // Later than the next one, although its text sorts after it.
             runner("v", "1.0.0", "2026-01-01T05:00:00+09:00"),
             runner("v", "1.0.0", "2025-12-31T23:00:00Z"),
         ];

@@ -1,4 +1,4 @@
-//! A runner process with a connection to it: alive together, dead together.
+//! A runner process and the connection to it, which end together.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -11,10 +11,10 @@ use super::Descriptor;
 use super::launch::{Exit, LaunchError, LaunchPolicy, Process, launch};
 use crate::causes::in_one_line;
 
-/// How long the exit status may lag behind the end of the connection before the error goes out without it.
+/// How long to wait for the exit status after the connection has ended, before the error is reported without it.
 const EXIT_REPORT_WAIT: Duration = Duration::from_secs(1);
 
-/// A runner that died, hung at its start, or broke the protocol.
+/// The death of a runner: it exited, hung at its start, or broke the protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Crash {
     /// Name and version of the runner.
@@ -49,7 +49,7 @@ pub(crate) enum StartError {
     Crash(#[from] Crash),
 }
 
-/// A running, connected runner. Dropping it ends the process.
+/// A running, connected runner. Dropping the session ends the process.
 pub(crate) struct Session {
     runner: String,
     connection: Connection,
@@ -58,7 +58,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Starts the process and exchanges hellos.
+    /// Starts the process and exchanges the hello messages.
     pub(crate) async fn start(
         descriptor: &Descriptor,
         policy: &LaunchPolicy,
@@ -66,7 +66,7 @@ impl Session {
     ) -> Result<Self, StartError> {
         let runner = descriptor.to_string();
         let (report_exit, exit) = watch::channel(None);
-        // The process may die before there is a connection to tell.
+        // The process may die before there is a connection to close.
         let connection_to_close: Arc<OnceLock<Connection>> = Arc::default();
         let (socket, process) = launch(descriptor, policy, {
             let connection = Arc::clone(&connection_to_close);
@@ -80,7 +80,7 @@ impl Session {
         let mut died = exit.clone();
         let opened = tokio::select! {
             opened = Connection::open(socket.into(), options) => opened,
-            // A child that the dead runner left may hold the socket open; waiting for a hello would wait in vain.
+            // A child that the dead runner left behind may hold the socket open, and then no hello would ever arrive.
             _ = died.wait_for(Option::is_some) => Err(Arc::new(CloseReason::EndOfFile)),
         };
         match opened {
@@ -112,13 +112,13 @@ impl Session {
         self.connection.is_closed() || self.exit.borrow().is_some()
     }
 
-    /// Kills the process: every pending call fails.
+    /// Kills the process. Every pending call fails.
     pub(crate) fn kill(&self, reason: &str) {
         self.connection.close(CloseReason::Requested(reason.to_owned()));
         self.process.kill();
     }
 
-    /// Turns the end of the connection into the story of the process's death; other errors pass through.
+    /// Turns a closed connection into a [`Crash`] that tells how the process ended. Other errors are returned unchanged.
     pub(crate) async fn explain(&self, error: CallError) -> Result<CallError, Crash> {
         match error {
             CallError::Closed(reason) => Err(crash(&self.runner, &reason, &self.process, self.exit.clone()).await),
@@ -129,7 +129,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // The runner sees the end of the stream and ends; the process handle kills it if it does not.
+        // The runner sees the end of the stream and exits. If it does not, dropping the process handle kills it.
         self.connection.close(CloseReason::Requested("the model was dropped".to_owned()));
     }
 }
@@ -141,7 +141,7 @@ async fn crash(
     mut exit: watch::Receiver<Option<Exit>>,
 ) -> Crash {
     if !matches!(reason, CloseReason::EndOfFile) {
-        // It broke the protocol or was given up: alive or not, it is of no use any more.
+        // The runner broke the protocol or was given up, so it is of no use even if it is alive.
         process.kill();
     }
     let exit = match tokio::time::timeout(EXIT_REPORT_WAIT, exit.wait_for(Option::is_some)).await {
@@ -149,7 +149,7 @@ async fn crash(
         _ => None,
     };
     if exit.is_none() {
-        // It closed its end and lives on.
+        // The process closed its end of the connection and is still running.
         process.kill();
     }
     let what = match (reason, &exit) {

@@ -1,10 +1,10 @@
-//! Where a runner is put together before it appears in `runner_dir`, and how it appears.
+//! The temporary folder in which a runner is assembled, and the step that moves it to its place in `runner_dir`.
 //!
 //! ```text
 //! <runner_dir>/
 //!   .install-XXXXXX/       one installation in progress; the registry skips names that begin with a dot
-//!     lock                 held as long as its process lives
-//!     new/                 what becomes the runner's folder
+//!     lock                 held as long as the installing process lives
+//!     new/                 becomes the runner's folder
 //!   .lock-…                held while that runner is installed
 //!   NAME-VERSION/          an installed runner
 //! ```
@@ -20,14 +20,15 @@ use rustix::io::Errno;
 
 use crate::process_lock::{Mode, ProcessLock};
 
-/// How the names of workspaces begin.
+/// The prefix of the names of workspaces.
 const PREFIX: &str = ".install-";
-/// A workspace without a lock is as old as this before it counts as left behind: its process may not have come so far yet.
+/// The age from which a workspace without a lock counts as left behind. The process of a younger one may not have created its
+/// lock yet.
 const LOCK_GRACE: Duration = Duration::from_secs(10 * 60);
-/// Between two attempts to get a lock.
+/// The pause between two attempts to take a lock.
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
-/// A folder for one installation. Dropping it deletes it with all that is in it.
+/// The folder of one installation. Dropping the value deletes the folder with its contents.
 #[derive(Debug)]
 pub struct Workspace {
     path: PathBuf,
@@ -35,7 +36,7 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// Makes one in `runner_dir`, and deletes those that processes left there which are dead.
+    /// Makes a workspace in `runner_dir`, and deletes the workspaces that dead processes left there.
     ///
     /// # Errors
     /// The folder cannot be made or written to.
@@ -44,7 +45,7 @@ impl Workspace {
         sweep(runner_dir);
         loop {
             let path = tempfile::Builder::new().prefix(PREFIX).tempdir_in(runner_dir)?.keep();
-            // A sweeper that looks at this very moment may get the lock first; the folder is its then.
+            // A sweep of another process may take the lock first. It then deletes the folder, so a new one is made.
             match Lock::try_acquire(&path.join("lock")) {
                 Ok(Some(lock)) => return Ok(Self { path, _lock: lock }),
                 Ok(None) => {}
@@ -57,14 +58,15 @@ impl Workspace {
         }
     }
 
-    /// Where it lies.
+    /// Returns the path of the folder.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Makes `built`, a folder in here, the folder `target`. What was there is replaced at once: at no moment, and after no
-    /// kill, is there nothing or something incomplete.
+    /// Moves `built`, a folder in this workspace, to `target`. An existing folder there is replaced atomically: at no time, even
+    /// if the process is killed, is `target` missing or incomplete. Only where the system cannot exchange two folders is it
+    /// missing for a moment.
     ///
     /// # Errors
     /// `target` cannot be made or replaced.
@@ -73,7 +75,7 @@ impl Workspace {
             Ok(()) => return Ok(()),
             Err(Errno::EXIST) => match renameat_with(CWD, built, CWD, target, RenameFlags::EXCHANGE) {
                 Ok(()) => return Ok(()),
-                // Removed meanwhile.
+                // Another process removed it in between.
                 Err(Errno::NOENT) => {}
                 Err(error) if is_unsupported(error) => {}
                 Err(error) => return Err(error.into()),
@@ -81,12 +83,12 @@ impl Workspace {
             Err(error) if is_unsupported(error) => {}
             Err(error) => return Err(error.into()),
         }
-        // Without the system's help there is a moment with nothing at `target`.
+        // Without support of the system, nothing is at `target` for a moment.
         self.take(target)?;
         fs::rename(built, target)
     }
 
-    /// Takes `target` away at once, to be deleted with this workspace. Nothing there is no error.
+    /// Moves `target` into this workspace in one step, to be deleted with it. A missing `target` is not an error.
     pub(super) fn take(&self, target: &Path) -> io::Result<()> {
         match fs::rename(target, self.path.join("taken")) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -97,7 +99,7 @@ impl Workspace {
 
 impl Drop for Workspace {
     fn drop(&mut self) {
-        // What cannot be deleted now is swept later.
+        // If something cannot be deleted now, a later sweep deletes it.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
@@ -106,7 +108,7 @@ fn is_unsupported(error: Errno) -> bool {
     matches!(error, Errno::INVAL | Errno::NOSYS | Errno::NOTSUP)
 }
 
-/// Deletes workspaces whose processes are dead. What cannot be deleted stays.
+/// Deletes the workspaces of dead processes. Errors are ignored.
 fn sweep(runner_dir: &Path) {
     let Ok(entries) = fs::read_dir(runner_dir) else { return };
     for entry in entries.flatten() {
@@ -128,14 +130,15 @@ fn sweep(runner_dir: &Path) {
     }
 }
 
-/// An exclusive lock of the runners' folder.
+/// An exclusive lock between processes, in the folder of the runners.
 #[derive(Debug)]
 pub(super) struct Lock {
     _lock: ProcessLock,
 }
 
 impl Lock {
-    /// Waits for the lock at `path`; whether it had to wait is returned too. `None` when nobody wants it any more.
+    /// Waits for the lock at `path`. Also returns whether it had to wait. Returns `None` if `wanted` returns `Break` in the
+    /// meantime.
     pub(super) fn acquire(path: &Path, wanted: &dyn Fn() -> ControlFlow<()>) -> io::Result<Option<(Self, bool)>> {
         let mut waited = false;
         loop {
@@ -224,7 +227,7 @@ mod tests {
         let (waiting, is_waiting) = std::sync::mpsc::channel();
         let second = std::thread::spawn({
             let path = path.clone();
-            // Asked only after an attempt that failed.
+            // Called only after a failed attempt.
             let wanted = move || {
                 let _ = waiting.send(());
                 ControlFlow::Continue(())

@@ -1,4 +1,4 @@
-//! Cartons shrunk and made whole again; what must be refused.
+//! Cartons are shrunk and made complete again; what must be refused.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ fn noise(length: u32, seed: u32) -> Vec<u8> {
 }
 
 impl Desk {
-    /// With the carton `model.carton`: two large files, one of them twice and once by a link, and small ones.
+    /// Makes a desk with `model.carton`: two large files, one of them stored twice and once as a link, and small files.
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let model = folder.path().join("model");
@@ -87,7 +87,7 @@ impl Desk {
         archive.read(archive.get(name).unwrap(), 1 << 20).unwrap()
     }
 
-    /// What is in the folder, sorted.
+    /// The names in the folder, sorted.
     fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.folder.path()).unwrap();
         let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -95,7 +95,7 @@ impl Desk {
         names
     }
 
-    /// Puts files where the fetching of linked ones would.
+    /// Puts files into the cache, as fetching linked files does.
     fn insert(&self, files: &[&[u8]]) {
         let cache = Cache::open(&self.config.cache_dir).unwrap();
         for mut bytes in files.iter().copied() {
@@ -142,7 +142,7 @@ async fn what_is_large_is_left_out_and_comes_back() {
     let range = archive.stored_range(archive.get("misc/picture.png").unwrap()).unwrap().unwrap();
     assert_eq!(range.start % 4096, 0, "what is aligned stays aligned");
 
-    // The same again is the same to the byte, on every machine.
+    // The result is byte-identical every time and on every machine.
     const GOLDEN: &str = "86ba2ed1255b77b6c4330d4e531ec4f86f8aac5548f321ef4869cfc494b19299";
     assert_eq!(Sha256Digest::of(&desk.bytes("small.carton")).to_string(), GOLDEN);
     desk.shrink("model.carton", "again.carton", LeaveOut::large(format!("{PREFIX}//"))).await.unwrap();
@@ -155,7 +155,7 @@ async fn what_is_large_is_left_out_and_comes_back() {
     let resolved = desk.resolve("small.carton", "whole.carton").await.unwrap();
     assert_eq!(resolved.manifest_sha256, shrunk.manifest_sha256);
     assert!(desk.bytes("whole.carton") == desk.bytes("model.carton"), "nothing is lost on the way");
-    // A whole one is only copied.
+    // A complete carton is only copied.
     desk.resolve("whole.carton", "whole2.carton").await.unwrap();
     assert!(desk.bytes("whole2.carton") == desk.bytes("model.carton"));
 }
@@ -173,7 +173,7 @@ async fn what_was_saved_is_found_again() {
     resolve(true).await.unwrap();
     assert!(desk.bytes("whole.carton") == desk.bytes("model.carton"));
 
-    // Shrunk again, what is gone already is not asked for.
+    // Shrinking a carton again does not need the files that it already lacks.
     std::fs::remove_dir_all(&desk.config.cache_dir).unwrap();
     std::fs::remove_dir_all(&upload).unwrap();
     let picture = linked(&[(&noise(100_000, 2), "https://a/picture.png")]);
@@ -191,7 +191,7 @@ async fn unpacked_cartons_are_shrunk_and_packed_too() {
     assert!(desk.bytes("small2.carton") == desk.bytes("small.carton"));
     desk.resolve("unpacked", "whole.carton").await.unwrap();
     assert!(desk.bytes("whole.carton") == desk.bytes("model.carton"));
-    // What is unpacked of a shrunk one, once its files are there, needs no LINKS.
+    // A shrunk carton whose files are in the cache is unpacked without LINKS.
     desk.insert(&[&noise(300_000, 1), "one two three\n".repeat(10_000).as_bytes()]);
     desk.open("small.carton").await.unpack(desk.path("unpacked2")).await.unwrap();
     assert!(!desk.path("unpacked2/LINKS").exists());
@@ -246,7 +246,7 @@ async fn links_choose_files_anywhere_and_are_merged() {
         (links.size(&Sha256Digest::of(b"{}")), links.size(&Sha256Digest::of(&picture))),
         (Some(2), Some(picture.len() as u64))
     );
-    // Shrunk further, it keeps what it had, and gets more URLs for what is linked already.
+    // Shrunk further, the carton keeps its URLs, and gets more URLs for files that are already linked.
     let vocabulary = "one two three\n".repeat(10_000).into_bytes();
     let more = linked(&[(&picture, "https://b/p.png"), (&vocabulary, "https://b/v")]);
     let smaller = desk.shrink("small.carton", "smaller.carton", more).await.unwrap();
@@ -256,7 +256,7 @@ async fn links_choose_files_anywhere_and_are_merged() {
     assert_eq!(links.urls(&Sha256Digest::of(&picture)), ["https://b/p.png", "https://a/p.png"]);
     assert_eq!(links.urls(&Sha256Digest::of(b"{}")), ["https://a/c"]);
     assert_eq!(links.iter().filter(|(digest, _)| links.size(digest).is_some()).count(), 3);
-    // A LINKS as the original Carton writes it, which has no sizes.
+    // LINKS as the original Carton writes it, without sizes.
     let text = format!("version = 1\n\n[urls]\n{} = [\n    \"https://c/v\",\n]\n", Sha256Digest::of(&vocabulary));
     let original = LeaveOut::Linked(Links::parse(text.as_bytes()).unwrap());
     let shrunk = desk.shrink("model.carton", "original.carton", original).await.unwrap();
@@ -326,7 +326,7 @@ async fn damage_is_not_passed_on() {
         [("misc/picture.png", false), ("model/deep/copy.bin", true), ("model/vocabulary.txt", true)]
     {
         let mut bytes = desk.bytes("model.carton");
-        // In the middle of its data: behind its local header, which comes after the name.
+        // Damages a byte in the middle of the data, which follows the local header.
         let entry = archive.get(name).unwrap();
         let start = bytes.windows(name.len()).position(|window| window == name.as_bytes()).unwrap();
         bytes[start + name.len() + entry.compressed_size() as usize / 2] ^= 4;
@@ -334,10 +334,10 @@ async fn damage_is_not_passed_on() {
         std::fs::write(desk.path("x.carton"), "before").unwrap();
         let shrink = desk.shrink("damaged.carton", "x.carton", LeaveOut::large(PREFIX));
         let plain = shrink.clone().await;
-        // What is left out unseen is found to be damaged by whoever has it.
+        // A file that is left out is not read; damage to it is found only where it is used.
         assert_eq!(plain.is_ok(), is_left_out, "{name}");
         std::fs::write(desk.path("x.carton"), "before").unwrap();
-        // What is there already would not be read again.
+        // Saves to an empty folder: a file that is already there would not be read from the carton.
         let upload = tempfile::tempdir().unwrap();
         let error = shrink.save_files(upload.path()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Integrity, "{name}: {error}");
@@ -371,7 +371,7 @@ async fn files_are_saved_for_uploading() {
         (Sha256Digest::of(&words).to_string(), words.clone()),
     ];
     expected.sort();
-    // Once more does no harm, and files of other models may be there.
+    // Saving twice works, and the folder may hold files of other models.
     for _ in 0..2 {
         let shrunk = save(LeaveOut::large(PREFIX), "upload/here").await.unwrap();
         assert!(saved("upload/here") == expected);
@@ -391,7 +391,7 @@ async fn files_are_saved_for_uploading() {
 
     let error = save(linked(&[(&*weights, "https://a/x"), (&*words, "https://b/x")]), "upload/none").await.unwrap_err();
     assert!(error.to_string().contains("end with the same name `x`"), "{error}");
-    // Somebody else's file of that name, of another size and of the same.
+    // Another file of that name is there, of a different and of the same size.
     for content in [b"mine".to_vec(), vec![0; words.len()]] {
         std::fs::write(desk.path("words.txt"), &content).unwrap();
         let error = save(linked(&urls[1..2]), ".").await.unwrap_err();
@@ -408,7 +408,7 @@ async fn work_that_nobody_waits_for_ends() {
     let (started, mut is_started) = tokio::sync::mpsc::unbounded_channel();
     let go_on = Arc::new(AtomicBool::new(false));
     let wait = go_on.clone();
-    // The callback holds it, and the work holds the callback.
+    // The callback holds `held`, and the work holds the callback.
     let held = Arc::new(());
     let holds = Arc::clone(&held);
     let progress = move |_: &ProgressEvent| {

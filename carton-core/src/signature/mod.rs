@@ -1,16 +1,16 @@
-//! Checks the tensors of a call against the declared inputs and outputs (spec/carton-format.md, "Inputs and outputs").
-//! Pure. Done at inference only: loading, listing and verifying a carton never come here.
+//! Checks the tensors of a call against the declared inputs and outputs (spec/carton-format.md, "Inputs and outputs"). Pure. Used
+//! at inference only; loading, listing and verifying a carton check no tensors.
 //!
-//! A symbol has one value across all inputs and outputs of a call. Symbols for a dimension and symbols for a whole shape
-//! are separate names: `shape = "n"` and `shape = ["n"]` say nothing about each other. `"*"` is free each time.
+//! A symbol has one value across all inputs and outputs of a call. Symbols for a dimension and symbols for a whole shape are
+//! separate: `shape = "n"` and `shape = ["n"]` do not constrain each other. `"*"` may have a different value each time.
 //!
-//! A nested tensor is a list: its first dimension is the number of tensors in it, and each of them must match the rest of
-//! the declared shape. Where they differ in a dimension that dimension must be `"*"`; a symbol is bound once, as
-//! anywhere else.
+//! A nested tensor is a list. Its first dimension is the number of tensors in it, and each of them must match the rest of the
+//! declared shape. If the tensors differ in a dimension, that dimension must be declared as `"*"`: a symbol is bound only once
+//! here too.
 //!
-//! What other writers declare and we do not is checked as far as it says something: a list that is not declared is not checked, an
-//! empty symbol is `"*"`, and of a name that several tensors have it is only checked that it is there. Where a name is empty or
-//! repeated the list cannot tell all names, so tensors of other names are accepted.
+//! Other writers declare things that this library does not write. These are checked as far as they mean something: a missing list
+//! is not checked, an empty symbol is treated as `"*"`, and for a name that several specs share only the presence of a tensor is
+//! checked. A list with an empty or repeated name does not name all tensors, so tensors with other names are accepted.
 
 #[cfg(test)]
 mod tests;
@@ -38,7 +38,7 @@ pub enum SignatureMode {
 }
 
 impl SignatureMode {
-    /// `strict`, `warn` or `off`.
+    /// Returns `strict`, `warn` or `off`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -79,27 +79,27 @@ pub struct Violation {
     pub side: Side,
     /// The tensor's name.
     pub name: String,
-    /// What sort of difference it is.
+    /// The kind of difference.
     pub kind: ViolationKind,
-    /// The place within the tensor, such as `dimension 1`; `None` for the tensor as a whole.
+    /// The position within the tensor, such as `dimension 1`; `None` for the tensor as a whole.
     pub place: Option<String>,
-    /// What the signature asks for.
+    /// What the signature declares.
     pub expected: String,
-    /// What was there.
+    /// What the call has.
     pub found: String,
 }
 
-/// What sort of difference a [`Violation`] is.
+/// The kind of difference of a [`Violation`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ViolationKind {
-    /// A declared tensor is not there.
+    /// A declared tensor is missing.
     Missing,
-    /// A tensor is there that is not declared.
+    /// A tensor is not declared.
     Unexpected,
-    /// The elements have another type.
+    /// The type of the elements differs.
     DataType,
-    /// The shape is another one.
+    /// The shape differs.
     Shape,
 }
 
@@ -107,7 +107,7 @@ pub enum ViolationKind {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("tensors do not match the model's signature{}", violations.iter().map(|violation| format!("\n  {violation}")).collect::<String>())]
 pub struct SignatureError {
-    /// The differences, in declared order and then the unexpected tensors; no more than a hundred.
+    /// The differences: first in declared order, then the unexpected tensors. At most 100 are listed.
     pub violations: Vec<Violation>,
 }
 
@@ -118,7 +118,7 @@ impl SignatureError {
         self.violations.iter().any(|it| it.side == Side::Input && it.kind == ViolationKind::Missing)
     }
 
-    /// An input of numbers that should be of another numeric type, and that type: it can be cast.
+    /// Returns the first numeric input that should have another numeric type, and that type: the input can be cast.
     #[must_use]
     pub fn castable(&self) -> Option<(&str, DataType)> {
         let is_number = |name: &str| name.parse().ok().filter(|dtype: &DataType| dtype.size().is_some());
@@ -149,20 +149,20 @@ pub struct CastInputError {
     pub input: String,
     /// The dtype that is declared.
     pub dtype: DataType,
-    /// Which element does not fit.
+    /// The element that does not fit.
     pub source: CastError,
 }
 
-/// The values that symbols have in one call: filled by the inputs, consulted by the outputs.
+/// The values of the symbols in one call: bound by the inputs, consulted by the outputs.
 ///
-/// A streamed call clones it after the inputs and checks each step's outputs with a fresh clone.
+/// A streamed call clones the bindings of its inputs to check each step's outputs with a fresh copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Bindings {
     dimensions: BTreeMap<String, Bound<u64>>,
     shapes: BTreeMap<String, Bound<Extent>>,
 }
 
-/// The value of a symbol and the tensor that gave it.
+/// The value of a symbol and the tensor that bound it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Bound<T> {
     value: T,
@@ -187,10 +187,11 @@ impl fmt::Display for Extent {
     }
 }
 
-/// Checks what is about to be given to the model, and binds the symbols of the inputs.
+/// Checks the inputs of the model, and binds their symbols.
 ///
 /// # Errors
-/// Every difference: missing and unexpected names, dtypes, ranks, sizes, symbols with two values. An optional input may be missing.
+/// All differences: missing and unexpected names, dtypes, ranks, sizes, symbols with two values. An optional input may be
+/// missing.
 pub(crate) fn check_inputs<'tensors>(
     signature: &Signature,
     bindings: &mut Bindings,
@@ -199,7 +200,7 @@ pub(crate) fn check_inputs<'tensors>(
     check(Side::Input, signature.inputs.as_deref(), bindings, tensors)
 }
 
-/// Checks what the model returned, with the symbols as the inputs bound them.
+/// Checks the outputs of the model. `bindings` has the symbols of the inputs.
 ///
 /// # Errors
 /// As [`check_inputs`].
@@ -211,11 +212,11 @@ pub(crate) fn check_outputs<'tensors>(
     check(Side::Output, signature.outputs.as_deref(), bindings, tensors)
 }
 
-/// Casts tensors to the dtypes of the declared inputs, where no value changes but by rounding ([`carton_tensor::cast`]). Tensors that are
-/// not declared stay as they are; of several declarations of one name, the first counts.
+/// Casts tensors to the dtypes of the declared inputs, where no value changes except by rounding ([`carton_tensor::cast`]).
+/// Tensors that are not declared stay unchanged. Of several declarations with one name, the first applies.
 ///
 /// # Errors
-/// The first tensor with an element that its declared dtype cannot hold.
+/// The first tensor with an element that the declared dtype cannot hold.
 pub fn cast_inputs<'specs>(
     declared: impl IntoIterator<Item = &'specs TensorSpec>,
     mut tensors: Tensors,
@@ -236,7 +237,7 @@ pub fn cast_inputs<'specs>(
 /// Gives positional tensors the names of the declared inputs, in order.
 ///
 /// # Errors
-/// When there are more tensors than declared inputs. Fewer are left to [`check_inputs`].
+/// There are more tensors than declared inputs. If there are fewer, [`check_inputs`] reports that.
 pub(crate) fn name_positional(
     signature: Option<&Signature>,
     tensors: Vec<Tensor>,
@@ -293,19 +294,19 @@ fn check<'tensors>(
     if violations.is_empty() { Ok(()) } else { Err(SignatureError { violations }) }
 }
 
-/// The inputs or outputs of one name.
+/// The declared inputs or outputs that share one name.
 #[derive(Default)]
 struct Named {
     count: usize,
     is_optional: bool,
-    /// Whether it was reported that there is none.
+    /// Whether their absence was reported.
     is_missed: bool,
 }
 
-/// How many differences are collected.
+/// The largest number of differences that are collected.
 const MAX_VIOLATIONS: usize = 100;
 
-/// The tensor being checked and where to say what is wrong with it.
+/// The tensor being checked, and the list that its violations are added to.
 struct Place<'check> {
     side: Side,
     name: &'check str,
@@ -314,7 +315,7 @@ struct Place<'check> {
 
 impl Place<'_> {
     fn report(&mut self, kind: ViolationKind, place: Option<String>, expected: String, found: String) {
-        // A runner that returns a list of a million wrong tensors has made its point long before the last one.
+        // A list of a million wrong tensors would otherwise give a million violations.
         if self.violations.len() >= MAX_VIOLATIONS {
             return;
         }
@@ -323,7 +324,7 @@ impl Place<'_> {
     }
 
     fn check_tensor(&mut self, spec: &TensorSpec, bindings: &mut Bindings, tensor: &Tensor) {
-        // A nested tensor with nothing in it has no dtype and matches any.
+        // An empty nested tensor has no dtype and matches any.
         if let Some(dtype) = tensor.dtype()
             && dtype != spec.dtype
         {
@@ -349,7 +350,8 @@ impl Place<'_> {
         }
     }
 
-    /// Checks one shape; `element` is its position in a nested tensor, whose declared shape has one dimension more.
+    /// Checks one shape. `element` is the position of the tensor in a nested tensor, whose declared shape has one more dimension
+    /// than `dimensions`.
     fn check_dimensions(
         &mut self,
         dimensions: &[Dimension],
@@ -373,7 +375,7 @@ impl Place<'_> {
     }
 
     fn check_dimension(&mut self, place: &str, dimension: &Dimension, bindings: &mut Bindings, size: usize) {
-        // A size in memory always fits.
+        // The size of a tensor in memory always fits into 64 bits.
         let size = u64::try_from(size).unwrap_or(u64::MAX);
         let expected = match dimension {
             Dimension::Any => return,
@@ -408,7 +410,7 @@ impl Place<'_> {
     }
 }
 
-/// The shape of a tensor as a whole. A list whose tensors all have one shape is as good as a tensor with one more dimension.
+/// Returns the shape of a tensor as a whole. A list of tensors of the same shape counts as one tensor with one more dimension.
 fn extent(tensor: &Tensor) -> Extent {
     let Tensor::Nested(nested) = tensor else {
         return Extent::Dense(tensor.shape().unwrap_or_default().to_vec());

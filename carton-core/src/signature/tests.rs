@@ -1,4 +1,4 @@
-//! Every rule of the signature, case by case.
+//! Each rule of the signature checks, case by case.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -56,7 +56,7 @@ fn check_call(
     assert_eq!(found, expected, "declared {declared:?}");
 }
 
-/// One input `x` against one declared shape.
+/// Checks one input `x` against one declared shape.
 fn check_shape(declared: &str, tensor: Tensor, expected: &[&str]) {
     check_call((&[("x", declared)], &[]), &[("x", tensor)], &[], expected);
 }
@@ -129,7 +129,7 @@ fn whole_shape_symbols() {
     check_call(declared, &[("x", nested(&[&[1], &[2]]))], &[("y", nested(&[&[1], &[2]]))], &[]);
     let expected = ["output `y`: expected a list of shapes [[1], [2]] (`s` in input `x`), found shape [2, 2]"];
     check_call(declared, &[("x", nested(&[&[1], &[2]]))], &[("y", nested(&[&[2], &[2]]))], &expected);
-    // The same name for a dimension is another symbol.
+    // A symbol for a dimension is another symbol, even if it has the same name.
     check_call((&[("x", "'s'"), ("y", "['s']")], &[]), &[("x", float(&[2])), ("y", float(&[9]))], &[], &[]);
 }
 
@@ -206,7 +206,7 @@ fn optional_inputs() {
     let (two, three) = (float(&[2]), float(&[3]));
     assert_eq!(check(&[("x", &two)]), Ok(()));
     assert_eq!(check(&[("x", &two), ("y", &two)]), Ok(()));
-    // One that is given is checked.
+    // An optional input that is given is checked.
     let expected = "input `y`, dimension 0: expected 2 (`n` in input `x`), found 3";
     assert_eq!(check(&[("x", &two), ("y", &three)]), Err((false, expected.to_owned())));
     let expected = "input `x`: expected a tensor of float32, shape [n], found nothing";
@@ -233,7 +233,7 @@ fn names_that_are_empty_or_repeated() {
         check_call((declared, &[]), tensors, &[], expected);
     };
     let repeated = [("x", "[1]"), ("y", "[1]"), ("x", "[2]")];
-    // Which `x` it is cannot be told, nor which name one of them should have had; `y` is as declared.
+    // It is unknown which declared `x` this is, and which name one of them should have had. `y` is checked as declared.
     for x in [float(&[1]), float(&[2]), float(&[3]), string(&[])] {
         check(&repeated, &[("x", x.clone()), ("y", float(&[1]))], &[]);
         check(&repeated, &[("x", x.clone()), ("y", float(&[1])), ("z", x)], &[]);

@@ -1,5 +1,5 @@
-//! What a file that holds many tensors says about what is in it (spec/carton-format-extensions.md, "Tensor files"). Only its header
-//! is read, by its own range.
+//! The directory of a file that holds many tensors (spec/carton-format-extensions.md, "Tensor files"): its names, types and
+//! positions. Only the header of the file is read, as a range.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -16,15 +16,15 @@ use super::{FileFormat, TensorDataError};
 /// The longest header of a safetensors file and the longest manifest of a zTensor file that is read, in bytes.
 pub(crate) const MAX_DIRECTORY_LENGTH: u64 = 100_000_000;
 
-/// How many files' directories are kept. Our writer makes one file.
+/// The number of files whose directories are kept. This library writes one file per carton.
 const MOST_KEPT: usize = 8;
 
-/// The directories of the files that were read from, each by its name and format.
+/// The directories of the files that were read, by file name and format.
 #[derive(Debug, Default)]
 pub struct Directories(Mutex<BTreeMap<(String, &'static str), Arc<Directory>>>);
 
 impl Directories {
-    /// The directory of a file, which `read` reads if it is not known yet.
+    /// Returns the directory of a file. Calls `read` if it is not known yet.
     pub(super) fn get<E>(
         &self,
         file: &str,
@@ -46,28 +46,28 @@ impl Directories {
     }
 }
 
-/// The tensors of one file.
+/// The directory of one file.
 #[derive(Debug)]
 pub(super) enum Directory {
     Safetensors(Header),
     Ztensor(Manifest),
 }
 
-/// A tensor in a file.
+/// The type, shape and position of a tensor in a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) dtype: DataType,
     pub(super) shape: Vec<usize>,
-    /// Its bytes, which lie in the file.
+    /// The range of its bytes, which is within the file.
     pub(super) range: Range<u64>,
 }
 
-/// Why a tensor has no place.
+/// Why a tensor of a file cannot be used.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Misfit {
     /// There is no tensor of that name.
     NotThere,
-    /// There is, and a carton cannot have it: this is what it is.
+    /// There is such a tensor, but of a sort that a carton cannot have. Describes it.
     Other(String),
 }
 
@@ -81,7 +81,7 @@ impl Directory {
     ) -> Result<Self, F::Error> {
         let length = files.exact_size(path)?;
         let refused = |source| TensorDataError::file(file, "read", format, source);
-        // What the file claims has been compared with its size by then.
+        // At this point the range that the file claims has been compared with the size of the file.
         let read = |range: Range<u64>| -> Result<Vec<u8>, F::Error> {
             let found = range.end.saturating_sub(range.start);
             let too_large = || {
@@ -110,7 +110,7 @@ impl Directory {
                 }
                 let last = read(length.saturating_sub(Footer::LENGTH as u64)..length)?;
                 let last: Option<[u8; Footer::LENGTH]> = last.try_into().ok();
-                // A file that is too short for a footer is refused for its length, whatever is in it.
+                // A file that is too short for a footer is refused for its length, so its content does not matter.
                 let footer = Footer::parse(&last.unwrap_or_default(), length).map_err(refused)?;
                 let manifest = footer.manifest();
                 let offset = manifest.start;
@@ -119,7 +119,7 @@ impl Directory {
         }
     }
 
-    /// Where the tensor called `name` is.
+    /// Finds the tensor called `name`.
     pub(super) fn place(&self, name: &str) -> Result<Place, Misfit> {
         let (dtype, shape, range) = match self {
             Self::Safetensors(header) => {

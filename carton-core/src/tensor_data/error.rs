@@ -1,4 +1,4 @@
-//! What can be wrong with the tensors of a carton.
+//! Errors of the tensors of a carton.
 
 use carton_tensor::TensorError;
 
@@ -6,7 +6,7 @@ use carton_tensor::TensorError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TensorDataError {
-    /// TOML is UTF-8.
+    /// A TOML file is not UTF-8.
     #[error("`tensor_data/{file}` is not UTF-8: invalid byte at offset {offset}")]
     NotUtf8 {
         /// The file, relative to `tensor_data`.
@@ -14,7 +14,7 @@ pub enum TensorDataError {
         /// Where the first invalid byte is.
         offset: usize,
     },
-    /// A TOML file cannot be parsed, or holds something else than it should.
+    /// A TOML file cannot be parsed, or does not have the expected fields.
     #[error("`tensor_data/{file}` is malformed")]
     Malformed {
         /// The file, relative to `tensor_data`.
@@ -23,7 +23,7 @@ pub enum TensorDataError {
         #[source]
         source: Box<toml::de::Error>,
     },
-    /// There are files in `tensor_data` and no `index.toml` to say what they are.
+    /// There are files in `tensor_data`, but no `index.toml` that describes them.
     #[error("`tensor_data/index.toml` is missing, though there are other files such as `{file}`")]
     NoIndex {
         /// One of the other files.
@@ -32,9 +32,9 @@ pub enum TensorDataError {
     /// The index contradicts itself or the format.
     #[error("`tensor_data/index.toml`: `{field}`: expected {expected}, found {found}")]
     Invalid {
-        /// Where, as in `tensor[3].file`.
+        /// The field, as in `tensor[3].file`.
         field: String,
-        /// What the format asks for.
+        /// What the format requires.
         expected: String,
         /// What was found.
         found: String,
@@ -42,7 +42,7 @@ pub enum TensorDataError {
     /// There is no tensor of that name.
     #[error("tensor `{name}` is not in `tensor_data/index.toml`")]
     NoSuchTensor {
-        /// The name asked for.
+        /// The requested name.
         name: String,
     },
     /// The file of a tensor is not in the carton.
@@ -53,21 +53,21 @@ pub enum TensorDataError {
         /// The file, relative to `tensor_data`.
         file: String,
     },
-    /// A file has another size or number of elements than dtype and shape ask for.
+    /// A file does not have the size or number of elements that dtype and shape require.
     #[error("tensor `{name}`: its dtype and shape need {expected} {unit}, `tensor_data/{file}` has {found}")]
     SizeMismatch {
         /// The tensor.
         name: String,
         /// The file, relative to `tensor_data`.
         file: String,
-        /// What dtype and shape ask for.
+        /// What dtype and shape require.
         expected: u64,
         /// What the file has.
         found: u64,
         /// `bytes` or `strings`.
         unit: &'static str,
     },
-    /// A file is too small for one of the tensors that it is to hold.
+    /// A file is smaller than one of the tensors that it should hold.
     #[error(
         "tensor `{name}`: its dtype and shape need {expected} bytes, `tensor_data/{file}`, which is to hold it with others, has \
          {found}"
@@ -77,30 +77,30 @@ pub enum TensorDataError {
         name: String,
         /// The file, relative to `tensor_data`.
         file: String,
-        /// What dtype and shape ask for.
+        /// What dtype and shape require.
         expected: u64,
         /// What the file has.
         found: u64,
     },
-    /// A file of many tensors cannot be read, or one cannot be made of the tensors to be written.
+    /// A file of many tensors cannot be read, or cannot be made from the tensors to be written.
     #[error("`tensor_data/{file}` cannot be {action} as a {format} file")]
     File {
         /// The file, relative to `tensor_data`.
         file: String,
         /// `read` or `written`.
         action: &'static str,
-        /// What kind of file it is.
+        /// The format of the file.
         format: &'static str,
         /// Why not.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A file of many tensors does not hold one that the index says is there.
+    /// A file of many tensors does not hold a tensor that the index lists.
     #[error("tensor `{name}` is called `{name_in_file}` in `tensor_data/{file}`, which has no such tensor")]
     NotInFile {
         /// The tensor.
         name: String,
-        /// What it is called there.
+        /// The name that it should have in the file.
         name_in_file: String,
         /// The file, relative to `tensor_data`.
         file: String,
@@ -117,14 +117,14 @@ pub enum TensorDataError {
         /// What the file has.
         found: String,
     },
-    /// Something is larger than what we are willing, or able, to hold in memory.
+    /// Something is larger than this library accepts, or than memory can hold.
     #[error("{what} is too large: at most {limit} bytes, found {found}")]
     TooLarge {
         /// What is too large.
         what: String,
         /// The limit.
         limit: u64,
-        /// What is there.
+        /// The actual size.
         found: u64,
     },
     /// There is not enough memory for a tensor.
@@ -135,7 +135,7 @@ pub enum TensorDataError {
         /// The size of its data.
         n_bytes: usize,
     },
-    /// The parts do not make a tensor.
+    /// The data does not form a valid tensor.
     #[error("tensor `{name}` is malformed")]
     Tensor {
         /// The tensor.

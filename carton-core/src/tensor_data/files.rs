@@ -1,4 +1,4 @@
-//! Where the bytes of tensors come from.
+//! The source of the bytes of tensors.
 
 use std::ops::Range;
 
@@ -6,45 +6,46 @@ use carton_tensor::files::SharedBytes;
 
 use super::TensorDataError;
 
-/// Where the files of a carton come from. Paths are those in the carton, such as `tensor_data/tensor_0.bin`.
+/// Provides the files of a carton. Paths are those in the carton, such as `tensor_data/tensor_0.bin`.
 pub trait TensorFiles {
-    /// What went wrong, here or there.
+    /// The error of a read: of this module or of the implementation.
     type Error: From<TensorDataError>;
 
-    /// The exact size of a file; `None` when that shows only when it is read.
+    /// Returns the exact size of a file; `None` if it is known only after the file was read.
     ///
     /// # Errors
-    /// When there is no such file.
+    /// There is no such file.
     fn size(&self, path: &str) -> Result<Option<u64>, Self::Error>;
 
-    /// All bytes of a file, which is an error when there are more than `cap`. They have been verified.
+    /// Reads all bytes of a file, verified.
     ///
     /// # Errors
-    /// When the file cannot be read, is not what the carton says it is, or is larger than `cap`.
+    /// The file cannot be read, does not match MANIFEST, or has more than `cap` bytes.
     fn read(&self, path: &str, cap: u64) -> Result<Vec<u8>, Self::Error>;
 
-    /// Fills `buffer` with a file of exactly that size. What is there has been verified when this returns.
+    /// Fills `buffer` with a file of exactly that size. The bytes are verified when this returns.
     ///
     /// # Errors
-    /// When the file cannot be read, is not what the carton says it is, or has another size.
+    /// The file cannot be read, does not match MANIFEST, or has another size.
     fn read_into(&self, path: &str, buffer: &mut [u8]) -> Result<(), Self::Error>;
 
-    /// The exact size of a file, for which it is fetched if need be.
+    /// Returns the exact size of a file. Fetches the file if necessary.
     ///
     /// # Errors
     /// As [`read_range`](Self::read_range).
     fn exact_size(&self, path: &str) -> Result<u64, Self::Error>;
 
-    /// Fills `buffer` with the bytes of a file from `offset` on. The whole file was verified, now or before.
+    /// Fills `buffer` with the bytes of a file from `offset` on. The whole file has been verified, now or before.
     ///
     /// # Errors
-    /// When the file cannot be read, is not what the carton says it is, or has no such bytes.
+    /// The file cannot be read, does not match MANIFEST, or ends before `buffer` is full.
     fn read_range(&self, path: &str, offset: u64, buffer: &mut [u8]) -> Result<(), Self::Error>;
 
-    /// The bytes of a range where they are, if they are to be used without being copied, and can be. The whole file was verified.
+    /// Returns the bytes of a range without copying them; `None` if the implementation does not offer that, or cannot for this
+    /// file. The whole file has been verified.
     ///
     /// # Errors
-    /// As [`read_range`](Self::read_range), which is asked for what this does not give.
+    /// As [`read_range`](Self::read_range), which the caller uses if this returns `None`.
     fn view(&self, path: &str, range: Range<u64>) -> Result<Option<SharedBytes>, Self::Error> {
         let _ = (path, range);
         Ok(None)

@@ -1,20 +1,21 @@
-//! Which files hold the tensors of a carton.
+//! The formats of the files that hold the tensors of a carton.
 
-/// How [`entries`](super::entries) stores numeric tensors. Strings are TOML in any case.
+/// How [`entries`](super::entries) stores numeric tensors. Tensors of strings are always TOML.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TensorFormat {
-    /// A file each, with the elements alone: what every reader of cartons can read.
+    /// One file for each tensor, with nothing but the elements. Every reader of cartons can read them.
     #[default]
     Bin,
-    /// One safetensors file for all. Only readers that know of it can read them (spec/carton-format-extensions.md, "Tensor files").
+    /// One safetensors file for all tensors. Only readers that support it can read them (spec/carton-format-extensions.md,
+    /// "Tensor files").
     Safetensors,
-    /// One zTensor file for all. Only readers that know of it can read them.
+    /// One zTensor file for all tensors. Only readers that support it can read them.
     Ztensor,
 }
 
 impl TensorFormat {
-    /// The format of the one file, if there is only one.
+    /// Returns the format of the file that holds all tensors; `None` if each tensor has its own file.
     #[must_use]
     pub const fn file_format(self) -> Option<FileFormat> {
         match self {
@@ -36,10 +37,10 @@ pub enum FileFormat {
 }
 
 impl FileFormat {
-    /// All of them.
+    /// All formats.
     pub const ALL: [Self; 2] = [Self::Safetensors, Self::Ztensor];
 
-    /// The name in `index.toml`.
+    /// Returns the name that `index.toml` has for the format.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -48,7 +49,7 @@ impl FileFormat {
         }
     }
 
-    /// The extension of its files, with the dot.
+    /// Returns the extension of its files, with the dot.
     #[must_use]
     pub const fn extension(self) -> &'static str {
         match self {
@@ -57,14 +58,14 @@ impl FileFormat {
         }
     }
 
-    /// The format of this name.
+    /// Returns the format with this name; `None` if there is none.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|format| format.name() == name)
     }
 }
 
-/// Whether a file of a carton is one that holds many tensors, as its path says, so that parts of it are read.
+/// Whether the path of a file says that it holds many tensors, so that parts of it are read.
 pub(crate) fn is_tensor_file(path: &str) -> bool {
     let name = path.strip_prefix(super::FOLDER);
     name.is_some_and(|name| FileFormat::ALL.iter().any(|format| name.ends_with(format.extension())))

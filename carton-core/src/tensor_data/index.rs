@@ -1,4 +1,4 @@
-//! `index.toml`: which tensors there are, and where. Unknown fields are ignored.
+//! `index.toml`: the names of the tensors and the files that hold them. Unknown fields are ignored.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,11 +10,11 @@ use super::toml_file::parse_toml;
 use super::{FOLDER, FileFormat, INDEX, TensorDataError};
 use crate::metadata::Table;
 
-/// The largest `index.toml` that is read, in bytes: about seventy thousand tensors. Hostile TOML takes seventy times its
+/// The largest `index.toml` that is read, in bytes: enough for about 70,000 tensors. Parsing hostile TOML takes seventy times its
 /// size in memory.
 pub(crate) const MAX_INDEX_LENGTH: u64 = 8 << 20;
 
-/// The tensors of a carton by name; none of them read yet.
+/// The index of the tensors of a carton, by name. It holds no data of tensors.
 ///
 /// ```
 /// use carton_core::TensorIndex;
@@ -37,16 +37,16 @@ pub struct Index {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Entry {
-    /// A tensor with a file of its own: `.bin` for numbers, `.toml` for strings.
+    /// A tensor in its own file: `.bin` for numbers, `.toml` for strings.
     Plain {
         /// The type of the elements.
         dtype: DataType,
-        /// The dimensions. The elements they make have a size that fits in memory as far as addresses go.
+        /// The dimensions. The total size of the elements fits into the address space.
         shape: Vec<usize>,
         /// The name of the file in `tensor_data`.
         file: String,
     },
-    /// A tensor of numbers in a file that holds many (spec/carton-format-extensions.md, "Tensor files").
+    /// A numeric tensor in a file that holds many (spec/carton-format-extensions.md, "Tensor files").
     Member {
         /// The type of the elements, which is not `String`.
         dtype: DataType,
@@ -54,14 +54,14 @@ pub enum Entry {
         shape: Vec<usize>,
         /// The name of the file in `tensor_data`.
         file: String,
-        /// What kind of file it is.
+        /// The format of the file.
         format: FileFormat,
-        /// What the tensor is called there.
+        /// The name of the tensor in the file.
         name_in_file: String,
     },
     /// A list of tensors.
     Nested {
-        /// The names of the tensors; each exists, none is nested, all have one dtype.
+        /// The names of the tensors. Each exists, none is nested, and all have the same dtype.
         inner: Vec<String>,
     },
 }
@@ -85,10 +85,10 @@ struct RawEntry {
 }
 
 impl Index {
-    /// Reads an `index.toml`.
+    /// Parses an `index.toml`.
     ///
     /// # Errors
-    /// [`TensorDataError`] for what is malformed, contradicts itself or is too large for memory.
+    /// [`TensorDataError`] for an index that is malformed, contradicts itself or describes tensors that are too large for memory.
     pub fn parse(bytes: &[u8]) -> Result<Self, TensorDataError> {
         let raw: RawIndex = parse_toml(INDEX, bytes)?;
         let mut tensors = BTreeMap::new();
@@ -114,37 +114,38 @@ impl Index {
         Ok(index)
     }
 
-    /// The names in alphabetical order.
+    /// Returns the names in alphabetical order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.tensors.keys().map(String::as_str)
     }
 
-    /// The names and what the index says about each, in alphabetical order.
+    /// Returns the names and their entries in alphabetical order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Entry)> {
         self.tensors.iter().map(|(name, entry)| (name.as_str(), entry))
     }
 
-    /// What the index says about one tensor.
+    /// Returns the entry of one tensor.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Entry> {
         self.tensors.get(name)
     }
 
-    /// The files of `tensor_data` that hold these tensors. Names that no tensor has are passed over.
+    /// Returns the files of `tensor_data` that hold these tensors. Names that no tensor has are ignored.
     pub fn files_of<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> BTreeSet<&str> {
         let mut files = BTreeSet::new();
         for entry in names.into_iter().filter_map(|name| self.get(name)) {
             match entry {
                 Entry::Plain { file, .. } | Entry::Member { file, .. } => drop(files.insert(file.as_str())),
-                // What is in a nested tensor is not itself nested.
+                // The elements of a nested tensor are not nested themselves.
                 Entry::Nested { inner } => files.extend(self.files_of(inner.iter().map(String::as_str))),
             }
         }
         files
     }
 
-    /// Checks that every file exists and has the size that dtype and shape ask for, or at least that one if it holds many tensors. `size` says what is known of a path in
-    /// the carton: `None` when there is no such file, `Some(None)` when its size shows only when it is read.
+    /// Checks that every file exists and has the size that dtype and shape require; a file that holds many tensors must have at
+    /// least the size of each. `size` returns what is known of a path in the carton: `None` if there is no such file,
+    /// `Some(None)` if its size is known only after it was read.
     ///
     /// # Errors
     /// [`TensorDataError::NoSuchFile`], [`TensorDataError::SizeMismatch`], [`TensorDataError::TooLarge`].
@@ -196,7 +197,7 @@ fn field(position: usize, name: &str) -> String {
 
 fn entry(position: usize, raw: RawEntry) -> Result<Entry, TensorDataError> {
     if raw.dtype == "nested" {
-        // Shape and file mean nothing here, and other writers may set them to something empty.
+        // A nested tensor has no shape and no file; other writers may set them to empty values.
         return Ok(Entry::Nested { inner: raw.inner });
     }
     let dtype = raw.dtype.parse::<DataType>().map_err(|_| {
@@ -243,7 +244,7 @@ fn entry(position: usize, raw: RawEntry) -> Result<Entry, TensorDataError> {
     Ok(Entry::Member { dtype, shape, file, format, name_in_file })
 }
 
-/// Whether `file` is the name of a file in `tensor_data` and cannot mean anything elsewhere.
+/// Whether `file` is a plain file name, which cannot lead out of `tensor_data`.
 fn is_file_name(file: &str) -> bool {
     !file.contains('/') && crate::name::check(file.as_bytes()).is_ok()
 }

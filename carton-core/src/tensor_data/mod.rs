@@ -1,5 +1,5 @@
-//! The tensors in a carton (spec/carton-format.md, `tensor_data`): self-test and example data, each read alone when it is
-//! asked for.
+//! The tensors in a carton (spec/carton-format.md, `tensor_data`): the data of self-tests and examples. Each tensor is read on
+//! its own, on demand.
 //!
 //! ```text
 //! tensor_data/index.toml     names, dtypes, shapes; which file holds what
@@ -7,10 +7,10 @@
 //! tensor_data/tensor_1.toml  strings: data = ["a", "b"]
 //! ```
 //!
-//! Or, if asked for, all numbers in one file of a format that holds many tensors (spec/carton-format-extensions.md, "Tensor files"):
+//! If the caller of packing asks for it, one file holds all numeric tensors (spec/carton-format-extensions.md, "Tensor files"):
 //! `tensor_data/tensors.safetensors` or `tensor_data/tensors.zt`.
 //!
-//! Knows files by path only: where they come from, and that they are what MANIFEST says, is up to [`TensorFiles`].
+//! This module knows files by path only. [`TensorFiles`] provides their bytes, and guarantees that they match MANIFEST.
 
 mod directory;
 mod error;

@@ -1,4 +1,4 @@
-//! Reads one tensor, and nothing else, when it is asked for.
+//! Reads a single tensor on demand.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,27 +12,27 @@ use super::sizes::{check_member_size, check_size, n_bytes};
 use super::toml_file::parse_toml;
 use super::{Entry, FOLDER, Index, TensorDataError};
 
-/// The largest file of a string tensor that is read, in bytes. TOML is parsed as a whole, and a file of empty strings takes
-/// fifty times its size in memory while that is done.
+/// The largest file of a string tensor that is read, in bytes. TOML is parsed as a whole, and parsing a file of empty strings
+/// takes fifty times its size in memory.
 pub(crate) const MAX_STRINGS_LENGTH: u64 = 32 << 20;
 
 impl Index {
-    /// Reads one tensor. Sizes are checked against the file's before any memory is taken. `directories` keeps what files of many
-    /// tensors say about what is in them, so that each says it once.
+    /// Reads one tensor. Its size is compared with that of its file before memory is allocated. `directories` caches the
+    /// directories of files that hold many tensors, so that each is read once.
     ///
     /// # Errors
-    /// [`TensorDataError::NoSuchTensor`], [`TensorDataError::SizeMismatch`] and others for what is in the carton, and
-    /// whatever `files` returns.
+    /// [`TensorDataError::NoSuchTensor`], [`TensorDataError::SizeMismatch`] and others for the content of the carton, and the
+    /// errors of `files`.
     pub fn read<F: TensorFiles>(&self, name: &str, files: &F, directories: &Directories) -> Result<Tensor, F::Error> {
         let entry = self.get(name).ok_or_else(|| TensorDataError::NoSuchTensor { name: name.to_owned() })?;
         match entry {
             Entry::Plain { dtype, shape, file } => read_plain(name, *dtype, shape, file, files),
             Entry::Member { .. } => read_member(name, entry, files, directories),
             Entry::Nested { inner } => {
-                // A list may name a tensor many times: it is read once, and its clones share the data.
+                // A list may name the same tensor many times. It is read once, and its clones share the data.
                 let mut tensors: HashMap<&str, Tensor> = HashMap::new();
                 for inner in inner {
-                    // What is in a nested tensor is not itself nested.
+                    // The elements of a nested tensor are not nested themselves.
                     if matches!(self.get(inner), Some(Entry::Plain { .. } | Entry::Member { .. }))
                         && !tensors.contains_key(inner.as_str())
                     {
@@ -84,8 +84,8 @@ fn read_plain<F: TensorFiles>(
     let expected = n_bytes(dtype, shape).unwrap_or(usize::MAX);
     let storage = match size {
         Some(_) => {
-            // The size of a compressed entry is a claim until it is read, so a failed allocation is an error of the carton
-            // rather than the end of the process. Pages that are never filled take no memory.
+            // The size of a compressed entry is only a claim until the entry is read. A failed allocation must therefore be an
+            // error of the carton and not end the process. Pages that are never filled take no memory.
             let mut bytes = AlignedBytes::try_zeroed(expected)
                 .ok_or_else(|| TensorDataError::OutOfMemory { name: name.to_owned(), n_bytes: expected })?;
             files.read_into(&path, bytes.as_mut_slice())?;
@@ -100,7 +100,7 @@ fn read_plain<F: TensorFiles>(
             AlignedBytes::copy_of(&bytes)
         }
     };
-    // Files and tensors are both little-endian by definition: there is nothing to swap, whatever the host.
+    // Files and tensors are both defined as little-endian, so no bytes are swapped on any host.
     let tensor =
         NumericTensor::new(dtype, shape.to_vec(), Arc::new(storage)).map_err(|source| malformed(name, source))?;
     Ok(tensor.into())
@@ -132,12 +132,12 @@ fn read_member<F: TensorFiles>(
         return Err(disagreement(name, *dtype, shape, file, format!("{} {:?}", place.dtype, place.shape)).into());
     }
     let expected = n_bytes(*dtype, shape).unwrap_or(usize::MAX);
-    // The format promises it, and nothing here rests on that promise.
+    // The format requires this, but the code below must not rely on it.
     if place.range.end.checked_sub(place.range.start) != u64::try_from(expected).ok() {
         return Err(disagreement(name, *dtype, shape, file, format!("bytes {:?}", place.range)).into());
     }
     if let Some(bytes) = files.view(&path, place.range.clone())?
-        // A file of another writer may have elements anywhere, and those who use tensors want them aligned.
+        // A file of another writer may have elements at any offset, and users of tensors need them aligned.
         && dtype.size().is_some_and(|size| bytes.as_ptr().addr().is_multiple_of(size))
     {
         let (storage, offset) = bytes.storage();

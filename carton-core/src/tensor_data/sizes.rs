@@ -1,15 +1,15 @@
-//! The sizes of tensors, compared with those of their files. Pure.
+//! Compares the sizes of tensors with those of their files. Pure.
 
 use carton_tensor::{DataType, element_count};
 
 use super::TensorDataError;
 
-/// The bytes that a tensor takes in memory; for strings, the number of them. `None` when no machine could hold them.
+/// Returns the size of a tensor in memory in bytes; for strings, their number. `None` if it exceeds the address space.
 pub(super) fn n_bytes(dtype: DataType, shape: &[usize]) -> Option<usize> {
     element_count(shape)?.checked_mul(dtype.size().unwrap_or(1)).filter(|&n_bytes| isize::try_from(n_bytes).is_ok())
 }
 
-/// Checks that a file which holds many tensors has room for this one.
+/// Checks that a file that holds many tensors is large enough for this one.
 pub(super) fn check_member_size(
     name: &str,
     dtype: DataType,
@@ -25,7 +25,7 @@ pub(super) fn check_member_size(
     Ok(())
 }
 
-/// Checks the size of a tensor's file against what the index says about the tensor.
+/// Checks the size of a tensor's own file against dtype and shape in the index.
 pub(super) fn check_size(
     name: &str,
     dtype: DataType,
@@ -46,7 +46,7 @@ pub(super) fn check_size(
             }),
         };
     }
-    // Each string takes at least its quotes, so a file can be seen to be too short before it is parsed.
+    // Each string takes at least its two quotes, so a file can be found too short before it is parsed.
     if size / 2 < expected {
         let (name, file) = (name.to_owned(), file.to_owned());
         return Err(TensorDataError::SizeMismatch { name, file, expected, found: size / 2, unit: "strings" });

@@ -10,14 +10,14 @@ use carton_tensor::ztensor::{StoreAs, Writer};
 use super::{FileFormat, TensorDataError};
 use crate::archive::Content;
 
-/// What a safetensors file cannot call a tensor.
+/// The name that no tensor can have in a safetensors file.
 const RESERVED: &str = "__metadata__";
 
-/// The file in the making.
+/// The file that is being built.
 #[derive(Debug)]
 pub(super) struct TensorFile<'a> {
     format: FileFormat,
-    /// By their names in the file.
+    /// The tensors by their names in the file.
     tensors: BTreeMap<String, &'a NumericTensor>,
 }
 
@@ -34,15 +34,16 @@ impl<'a> TensorFile<'a> {
         self.format
     }
 
-    /// The file's name in `tensor_data`.
+    /// Returns the file's name in `tensor_data`.
     pub(super) fn name(&self) -> String {
         format!("tensors{}", self.format.extension())
     }
 
-    /// Adds a tensor, no two of one name, and says what it is called in the file.
+    /// Adds a tensor and returns its name in the file. No two tensors may have the same `name`.
     pub(super) fn add(&mut self, name: &str, tensor: &'a NumericTensor) -> String {
         let mut name_in_file = name.to_owned();
-        // Names come sorted, so `__metadata__` before all that it could become; `add` of those then moves them on.
+        // Tensors are added sorted by name, so `__metadata__` comes before all names that it could be changed to, such as
+        // `__metadata___`. A tensor with such a name is then renamed in turn.
         while (self.format == FileFormat::Safetensors && name_in_file == RESERVED)
             || self.tensors.contains_key(&name_in_file)
         {
@@ -52,7 +53,7 @@ impl<'a> TensorFile<'a> {
         name_in_file
     }
 
-    /// The file, to be stored so that it can be mapped.
+    /// Returns the bytes of the file, as content that is stored such that it can be mapped.
     pub(super) fn content(&self) -> Result<Content, TensorDataError> {
         let failed = |source| TensorDataError::file(&self.name(), "written", self.format, source);
         let bytes = match self.format {

@@ -9,14 +9,14 @@ use super::tensor_file::TensorFile;
 use super::{FOLDER, INDEX, MAX_INDEX_LENGTH, MAX_STRINGS_LENGTH, TensorDataError, TensorFormat};
 use crate::archive::Content;
 
-/// The files that hold `tensors`, with their paths in the carton. `format` is how numbers are stored.
+/// Makes the files that hold `tensors`, with their paths in the carton. `format` says how numeric tensors are stored.
 ///
-/// There is always an `index.toml`, even for no tensors at all, and every entry has `inner`: the first implementation of the
-/// format cannot open a carton without them.
+/// `index.toml` is written even if there are no tensors, and every entry has `inner`: the first implementation of the format
+/// cannot open a carton without them.
 ///
 /// # Errors
-/// [`TensorDataError::Invalid`] for a tensor without a name, [`TensorDataError::TooLarge`] for more strings than could be
-/// read back, [`TensorDataError::File`] for tensors that a file of this format cannot hold.
+/// [`TensorDataError::Invalid`] for a tensor without a name, [`TensorDataError::TooLarge`] for more strings than can be read
+/// back, [`TensorDataError::File`] for tensors that a file of this format cannot hold.
 pub fn entries(
     tensors: &BTreeMap<String, Tensor>,
     format: TensorFormat,
@@ -52,14 +52,14 @@ pub fn entries(
 struct Files<'a> {
     entries: Vec<(String, Content)>,
     index: String,
-    /// The file that all numbers go to, if they go to one.
+    /// The file for all numeric tensors, if they share one.
     shared: Option<TensorFile<'a>>,
-    /// Names given to the tensors inside nested ones.
+    /// The names that were generated for the elements of nested tensors.
     generated: std::collections::HashSet<String>,
 }
 
 impl<'a> Files<'a> {
-    /// `wanted`, or something like it that no other tensor is called.
+    /// Returns `wanted`, with underscores appended until no other tensor has the name.
     fn unused_name(&mut self, wanted: &str, tensors: &BTreeMap<String, Tensor>) -> String {
         let mut name = wanted.to_owned();
         while tensors.contains_key(&name) || !self.generated.insert(name.clone()) {
@@ -83,7 +83,7 @@ impl<'a> Files<'a> {
             Tensor::String(tensor) => (DataType::String, "toml", tensor.shape(), strings(name, tensor)?),
             _ => return Err(TensorDataError::invalid(name, "a tensor of numbers or strings", "another kind")),
         };
-        // Nested tensors have no file, so files are counted rather than tensors.
+        // The number counts files, not tensors, because nested tensors have no file.
         let file = format!("tensor_{}.{extension}", self.entries.len());
         self.entries.push((format!("{FOLDER}{file}"), Content::Bytes(bytes)));
         self.index_entry(name, dtype.name(), Some(Data { shape, file: &file, member: None }), &[]);
@@ -108,11 +108,11 @@ impl<'a> Files<'a> {
     }
 }
 
-/// What the index says of a tensor that is not nested.
+/// The part of an index entry that nested tensors do not have.
 struct Data<'a> {
     shape: &'a [usize],
     file: &'a str,
-    /// The format of a file that holds many, and the tensor's name there.
+    /// For a file that holds many tensors, its format and the name of the tensor in it.
     member: Option<(&'static str, &'a str)>,
 }
 
@@ -123,7 +123,7 @@ fn numbers(name: &str, tensor: &NumericTensor) -> Result<Vec<u8>, TensorDataErro
 
 fn check_bytes(name: &str, tensor: &NumericTensor) -> Result<(), TensorDataError> {
     let found = tensor.bytes().len();
-    // Storage that shrank since the tensor was made shows as missing bytes.
+    // If the storage shrank after the tensor was made, bytes are missing.
     if Some(found) != n_bytes(tensor.dtype(), tensor.shape()) {
         return Err(TensorDataError::invalid(name, "the bytes that dtype and shape ask for", found));
     }
@@ -143,7 +143,7 @@ fn strings(name: &str, tensor: &StringTensor) -> Result<Vec<u8>, TensorDataError
     Ok(text.into_bytes())
 }
 
-/// What could not be read back is not written.
+/// Refuses a file that would be too large to be read back.
 fn check_length(what: &str, text: &str, limit: u64) -> Result<(), TensorDataError> {
     let found = u64::try_from(text.len()).unwrap_or(u64::MAX);
     if found > limit {

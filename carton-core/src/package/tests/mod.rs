@@ -1,4 +1,4 @@
-//! Cartons written, opened and compared with what went in; models and cartons that must be refused.
+//! Cartons are written, opened and compared with their input; models and cartons that must be refused.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod odd;
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::archive::{Compression, Content, Tail};
 
-/// An error with what lies behind it, on one line.
+/// Returns the error chain on one line.
 fn chain(error: &dyn std::error::Error) -> String {
     crate::causes::in_one_line(error).replace('\n', " ")
 }
@@ -48,7 +48,7 @@ impl Folder {
         path
     }
 
-    /// Everything in it, links not followed.
+    /// The names of everything in the folder. Links are not followed.
     fn names(&self) -> Vec<String> {
         let mut names = Vec::new();
         let mut folders = vec![self.0.path().to_path_buf()];
@@ -68,7 +68,7 @@ impl Folder {
     }
 }
 
-/// The least metadata, with `tables` after it.
+/// Minimal metadata, followed by `tables`.
 fn metadata(tables: &str) -> Metadata {
     let text = format!(
         "spec_version = 1\ninput = []\noutput = []\n{tables}\n[runner]\nrunner_name = 'noop'\nrequired_framework_version = '1'"
@@ -105,7 +105,7 @@ fn open(path: &Path) -> Result<Package, PackageError> {
     Package::open(path, OpenOptions::default())
 }
 
-/// The model's files by path, and what each is: its bytes, or the target of a link.
+/// The model's files by path, each with its bytes or the target of its link.
 fn listing(package: &Package) -> BTreeMap<String, String> {
     let described = |file: crate::contents::FileInfo| match file.symlink {
         Some(target) => (file.path, format!("-> {target}")),

@@ -1,4 +1,4 @@
-//! Cartons of other writers, which have what ours have not.
+//! Cartons of other writers, with oddities that this library does not write.
 
 use super::opening::{carton, valid};
 use super::*;

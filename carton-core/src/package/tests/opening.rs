@@ -1,4 +1,4 @@
-//! Cartons that other programs could have written: what is read of them, and what is refused.
+//! Cartons that other programs could have written: those that are read, and those that are refused.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use super::*;
 
 const RUNNER: &str = "[runner]\nrunner_name = 'noop'\nrequired_framework_version = '1'\n";
 
-/// A carton of exactly these files, whatever they say, and a folder that it was unpacked to.
+/// Makes a carton of exactly these files, whatever they hold, and a folder with the unpacked carton.
 pub(super) fn carton(folder: &Folder, carton_toml: &str, files: &[(&str, &[u8])]) -> PathBuf {
     let path = folder.path("any.carton");
     let mut file = std::fs::File::options().create(true).truncate(true).read(true).write(true).open(&path).unwrap();
@@ -94,7 +94,7 @@ fn files_that_nothing_is_known_of_are_allowed() {
     assert_eq!(package.contents().read("extra/file", 1).unwrap(), b"1");
 }
 
-/// A later version may have another MANIFEST, and must still be recognised as what it is.
+/// A later version may have another MANIFEST, and must still be reported as an unsupported version.
 #[test]
 fn another_version_with_another_manifest() {
     let folder = Folder::new();
@@ -102,7 +102,7 @@ fn another_version_with_another_manifest() {
     folder.file("carton/MANIFEST", "another format altogether");
     let error = open(&folder.path("carton")).unwrap_err();
     assert_eq!(chain(&error), "unsupported carton format: expected spec_version 1, found 7");
-    // The same MANIFEST in this version is simply wrong.
+    // In this version the same MANIFEST is malformed.
     folder.file("carton/carton.toml", valid(""));
     let error = open(&folder.path("carton")).unwrap_err();
     assert!(chain(&error).contains("MANIFEST line 1"), "{error:?}");
@@ -147,7 +147,7 @@ fn the_expected_hash() {
     assert_eq!(error.kind(), ErrorKind::Integrity, "{error:?}");
 }
 
-/// A tensor that was changed is noticed when it is read, and not before.
+/// A changed tensor is detected when it is read, and not before.
 #[test]
 fn tensors_are_verified_when_they_are_read() {
     let folder = Folder::new();

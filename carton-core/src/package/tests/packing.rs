@@ -1,4 +1,4 @@
-//! What goes into a carton, and what may not.
+//! What goes into a carton, and what must not.
 
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
@@ -252,7 +252,7 @@ fn the_output_appears_when_it_is_complete() {
     let calls = AtomicU64::new(0);
     let count = |_, _| {
         calls.fetch_add(1, Ordering::Relaxed);
-        // Killed here, the process would leave no carton. Most file systems can do without a temporary name too.
+        // If the process were killed here, it would leave no carton. Most file systems do not even need a temporary name.
         assert!(folder.names().iter().all(|name| name == "out.carton" || !name.ends_with(".carton")));
         ControlFlow::Continue(())
     };
@@ -260,11 +260,11 @@ fn the_output_appears_when_it_is_complete() {
     assert!(calls.load(Ordering::Relaxed) > 0);
     assert_eq!(open(&carton).unwrap().contents().manifest_hash(), Some(manifest.hash()));
     assert_eq!(folder.names(), ["m", "out.carton"]);
-    // A new name is taken in another way than one that exists.
+    // A new name is created in a different way than an existing one is replaced.
     pack(&folder, "new.carton", &input).unwrap();
     assert_eq!(std::fs::read(folder.path("new.carton")).unwrap(), std::fs::read(&carton).unwrap());
     std::fs::remove_file(folder.path("new.carton")).unwrap();
-    // As any program makes its files, and unlike a temporary file.
+    // The mode is that of ordinary new files, not that of temporary files.
     let expected = folder.file("plain", "");
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode();
     assert_eq!(mode(&carton), mode(&expected));

@@ -1,4 +1,4 @@
-//! Any tree of files and links, packed, opened and unpacked, is what it was.
+//! A random tree of files and links is packed, opened and unpacked, and must not change.
 
 use proptest::prelude::*;
 
@@ -46,7 +46,7 @@ proptest! {
         folder.file("outside", "out");
         for (path, node) in nodes {
             let path = folder.path("m").join(path);
-            // What lies in the way of the path wins: not every set of paths is a tree.
+            // Not every set of paths is a tree. A path that is blocked by an earlier one is skipped.
             if std::fs::create_dir_all(path.parent().unwrap()).is_err() {
                 continue;
             }
@@ -55,7 +55,7 @@ proptest! {
                 Node::Link(target) => symlink(target, path),
             };
         }
-        // A tree with links that lead nowhere or in circles is refused, and that is what the other tests are about.
+        // A tree with links that lead nowhere or in circles is refused; other tests cover that.
         if let Ok(carton) = pack(&folder, "out.carton", &PackageInput::new(metadata(""), folder.path("m"))) {
             let expected = read_all(&folder.path("m"));
             let package = open(&carton).unwrap();

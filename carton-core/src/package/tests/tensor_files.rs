@@ -1,4 +1,4 @@
-//! Cartons whose tensors are in one file.
+//! Cartons that store all tensors in one file.
 
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ fn check_tensors(package: &Package) {
     package.fetch_self_tests(&contents::silent).unwrap();
 }
 
-/// The file begins a page of the archive, and the tensor is in it where its header says.
+/// Checks that the file begins at a page boundary of the archive, and that the tensor is where its header says.
 fn check_in_place(package: &Package, carton: &Path, path: &str) {
     let (file, range) = package.contents().mappable(path).unwrap();
     assert_eq!(range.start % 4096, 0, "{path}");
@@ -68,13 +68,13 @@ fn tensors_in_one_file_wherever_the_carton_is() {
         package.contents().unpack(&unpacked, &contents::silent).unwrap();
         check_tensors(&open(&unpacked).unwrap());
         check_tensors(&Package::open(&unpacked, with_cache()).unwrap());
-        // However the other files are compressed.
+        // This holds for any compression of the other files.
         for compression in [Compression::Stored, Compression::Zstd, Compression::Deflate] {
             let other = folder.path("other.carton");
             write(&input, &other, compression, &silent).unwrap();
             check_in_place(&open(&other).unwrap(), &other, &path);
         }
-        // Written again, from a carton and from a folder, it is the same.
+        // Rewritten from a carton or from a folder, the carton is the same.
         for source in [&carton, &unpacked] {
             let again = folder.path("again.carton");
             let (none, links) = (std::collections::BTreeSet::new(), Links::default());
@@ -85,7 +85,7 @@ fn tensors_in_one_file_wherever_the_carton_is() {
     }
 }
 
-/// Whether the elements of a tensor, all of them, are in memory that the file at `path` is mapped to.
+/// Whether all elements of a tensor are in memory that the file at `path` is mapped to.
 fn is_view_of(tensor: &Tensor, path: &Path) -> bool {
     let Tensor::Numeric(tensor) = tensor else { return false };
     let address = tensor.bytes().as_ptr().addr()..tensor.bytes().as_ptr().addr() + tensor.bytes().len();
@@ -115,12 +115,12 @@ fn tensors_are_views_of_the_mapped_carton_where_that_is_asked_for() {
             assert_eq!(elements(&x), "[2] [1.0, 2.0]");
             let test = package.self_tests().next().unwrap();
             assert!(is_view_of(&test.mapped().inputs().unwrap()["a"], &place));
-            // Only where it is asked for.
+            // Tensors are views only on request.
             assert!(!is_view_of(&test.inputs().unwrap()["a"], &place));
             assert!(!is_view_of(&package.tensor("x").unwrap(), &place));
-            // What is no file of many tensors is read as always.
+            // A tensor in its own file is read as usual.
             assert_eq!(elements(&package.mapped_tensor("words").unwrap()), "[2] [\"a\", \"b\"]");
-            // The whole file, for whoever reads the format; tensors outlive the package.
+            // The whole file can be mapped, for callers that parse the format themselves. Tensors outlive the package.
             let bytes = package.contents().map(&path).unwrap().unwrap();
             drop(package);
             let view = match format {
@@ -131,7 +131,7 @@ fn tensors_are_views_of_the_mapped_carton_where_that_is_asked_for() {
             assert!(is_view_of(&view, &place), "{format:?} is copied");
             assert_eq!((elements(&view), elements(&x)), ("[2] [1.0, 2.0]".to_owned(), "[2] [1.0, 2.0]".to_owned()));
         }
-        // Compressed in the carton, it is mapped from where it is decompressed to.
+        // If the file is compressed in the carton, its decompressed copy in the cache is mapped.
         let compressed = compressed_by_another_writer(&carton, &path, &folder.path("compressed.carton"));
         let cache = Arc::new(Cache::open(&folder.path("cache")).unwrap());
         let options = OpenOptions { cache: Some(cache), ..OpenOptions::default() };
@@ -141,7 +141,7 @@ fn tensors_are_views_of_the_mapped_carton_where_that_is_asked_for() {
     }
 }
 
-/// The same carton, but that this entry is compressed.
+/// Makes the same carton with this entry compressed.
 fn compressed_by_another_writer(carton: &Path, path: &str, output: &Path) -> PathBuf {
     let mut archive = zip::ZipArchive::new(std::fs::File::open(carton).unwrap()).unwrap();
     let mut writer = zip::ZipWriter::new(std::fs::File::create(output).unwrap());
@@ -162,7 +162,7 @@ fn a_carton_that_changed_is_not_mapped_again() {
     let carton = pack(&folder, "out.carton", &input(&folder, FileFormat::Ztensor)).unwrap();
     let package = open(&carton).unwrap();
     package.mapped_tensor("x").unwrap();
-    // Past the tick of the clock in which the carton was written.
+    // Waits for the tick of the clock in which the carton was written to pass.
     std::thread::sleep(std::time::Duration::from_millis(30));
     std::fs::File::options().append(true).open(&carton).unwrap().write_all_at(b"?", 0).unwrap();
     let error = package.mapped_tensor("x").unwrap_err();
@@ -176,7 +176,7 @@ fn a_damaged_file_of_tensors_gives_none_of_them() {
         let path = format!("tensor_data/tensors{}", format.extension());
         let carton = pack(&folder, "out.carton", &input(&folder, format)).unwrap();
         let (_, range) = open(&carton).unwrap().contents().mappable(&path).unwrap();
-        // Its last byte, which no tensor has in a zTensor file.
+        // Changes the last byte, which belongs to no tensor in a zTensor file.
         let file = std::fs::File::options().write(true).open(&carton).unwrap();
         file.write_all_at(b"?", range.end - 1).unwrap();
         let package = open(&carton).unwrap();
@@ -192,7 +192,7 @@ fn verification_is_remembered() {
         let folder = Folder::new();
         let carton = pack(&folder, "out.carton", &input(&folder, format)).unwrap();
         let cache = Arc::new(Cache::open(&folder.path("cache")).unwrap());
-        // Past the tick of the clock in which the carton was written.
+        // Waits for the tick of the clock in which the carton was written to pass.
         std::thread::sleep(std::time::Duration::from_millis(30));
         let package =
             Package::open(&carton, OpenOptions { cache: Some(Arc::clone(&cache)), ..OpenOptions::default() }).unwrap();

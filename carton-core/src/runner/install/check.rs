@@ -1,4 +1,4 @@
-//! Whether a folder holds the runner that it should, ready to be started.
+//! Checks that a folder holds the expected runner, ready to be started.
 
 use std::fs;
 use std::io;
@@ -11,17 +11,17 @@ use super::super::select::{Requirement, reject};
 use super::super::{Descriptor, ExecutablePaths, PLATFORM};
 use super::{InstallError, has_descriptor};
 
-/// What a folder has to hold.
+/// What a folder must hold.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Expected<'a> {
     /// The runner of this index entry.
     Entry(&'a Descriptor),
-    /// Any runner that can be used here.
+    /// Any runner that can be used on this machine.
     Usable,
 }
 
-/// Checks the folder of a runner, and returns the runner. For an index entry that says how it is started, a `runner.toml`
-/// that is missing is written.
+/// Checks the folder of a runner, and returns the runner. If `runner.toml` is missing but the index entry states how the runner
+/// is started, writes one.
 pub(super) fn folder(folder: &Path, place: &str, expected: Expected<'_>) -> Result<Descriptor, InstallError> {
     if !has_descriptor(folder) {
         match expected {
@@ -43,7 +43,7 @@ pub(super) fn folder(folder: &Path, place: &str, expected: Expected<'_>) -> Resu
     Ok(chosen.clone())
 }
 
-/// The runner of an installed folder that is the same as `wanted`.
+/// Returns the runner in an installed folder that is the same as `wanted`.
 pub(super) fn find(folder: &Path, wanted: &Descriptor) -> Result<Descriptor, InstallError> {
     let place = folder.display().to_string();
     let runners = read(folder, &place)?;
@@ -60,13 +60,13 @@ pub(super) fn write(runners: &[Descriptor], folder: &Path) -> Result<(), Install
 fn read(folder: &Path, place: &str) -> Result<Vec<Descriptor>, InstallError> {
     let path = folder.join(registry::DESCRIPTOR);
     registry::read_descriptor(&path, folder, ExecutablePaths::InFolder).map_err(|error| match error {
-        // The path within an archive that is being unpacked says nothing to anybody.
+        // The path in a temporary folder would mean nothing to the user.
         RegistryError::Descriptor { source, .. } => InstallError::Descriptor { place: place.to_owned(), source },
         error => InstallError::Registry(error),
     })
 }
 
-/// The first runner that can be used on this machine.
+/// Returns the first runner that can be used on this machine.
 fn usable<'a>(runners: &'a [Descriptor], place: &str) -> Result<&'a Descriptor, InstallError> {
     let mut reasons = Vec::new();
     for runner in runners {
@@ -80,7 +80,7 @@ fn usable<'a>(runners: &'a [Descriptor], place: &str) -> Result<&'a Descriptor, 
     Err(InstallError::Unsupported { place: place.to_owned(), reasons })
 }
 
-/// Whether the executable of a runner in `folder` is there, inside the folder, and can be executed.
+/// Checks that the executable of a runner exists, is inside `folder`, and can be executed.
 pub(in super::super) fn check_executable(runner: &Descriptor, folder: &Path) -> Result<(), InstallError> {
     let relative = runner.runner_path.strip_prefix(folder).unwrap_or(&runner.runner_path);
     let problem =

@@ -15,13 +15,13 @@ use crate::network::NetworkError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InstallError {
-    /// Installed runners cannot be listed.
+    /// The installed runners cannot be listed.
     #[error(transparent)]
     Registry(#[from] RegistryError),
-    /// No runner fits, of those that there are to choose from.
+    /// None of the available runners fits.
     #[error(transparent)]
     NoRunner(Box<NoRunner>),
-    /// What was given as index or archive is neither a URL nor a path.
+    /// The given place of an index or archive is neither a URL nor a path.
     #[error("cannot use `{text}`")]
     Place {
         /// What was given.
@@ -40,28 +40,28 @@ pub enum InstallError {
     /// The index or an archive cannot be fetched.
     #[error("cannot fetch {what}")]
     Network {
-        /// What was to be fetched.
+        /// What should have been fetched.
         what: String,
-        /// Why it was not.
+        /// Why that failed.
         source: Box<NetworkError>,
     },
-    /// An archive is not the one that it should be.
+    /// An archive does not have the expected hash.
     #[error("digest mismatch for `{place}`: expected {expected}, found {found}")]
     Digest {
         /// The archive.
         place: String,
         /// The hash that the index or the caller gives.
         expected: Sha256Digest,
-        /// The hash of what is there.
+        /// The hash of the archive.
         found: Sha256Digest,
     },
-    /// An archive from a URL, and no hash to check it with.
+    /// An archive from a URL was given without a hash to verify it.
     #[error("`{place}` comes from a server, and nobody says which SHA-256 it must have")]
     NoDigest {
         /// The archive.
         place: String,
     },
-    /// An archive cannot be unpacked, or must not be.
+    /// An archive cannot be unpacked, or breaks a rule.
     #[error("cannot unpack `{place}`")]
     Unpack {
         /// The archive.
@@ -69,12 +69,12 @@ pub enum InstallError {
         /// Why not.
         source: Box<UnpackError>,
     },
-    /// There is no `runner.toml` where it should be.
+    /// The `runner.toml` is missing.
     #[error("there is no runner.toml at the top of `{place}`")]
     NoDescriptor {
         /// The folder or archive.
         place: String,
-        /// The only folder in it, which has one.
+        /// The only folder in it, if that folder has a `runner.toml`.
         inside: Option<String>,
     },
     /// The `runner.toml` cannot be used.
@@ -95,20 +95,20 @@ pub enum InstallError {
         /// What its `runner.toml` says.
         found: String,
     },
-    /// No runner of a folder or archive can run here.
+    /// No runner of a folder or archive can run on this machine.
     #[error("`{place}` holds no runner that can be used here: {reasons}")]
     Unsupported {
         /// The folder or archive.
         place: String,
-        /// The runners in it, and why not.
+        /// The runners in it, each with the reason.
         reasons: String,
     },
-    /// The executable is not there, or is none.
+    /// The executable is missing or cannot be used.
     #[error("the executable `{}` of runner {runner} {problem}", path.display())]
     Executable {
         /// Name and version of the runner.
         runner: String,
-        /// Its path as the `runner.toml` has it.
+        /// Its path relative to the runner's folder.
         path: PathBuf,
         /// What is wrong with it.
         problem: &'static str,
@@ -124,7 +124,7 @@ pub enum InstallError {
     NotInstalled {
         /// What was asked for.
         asked: String,
-        /// Where runners are.
+        /// The folder of the installed runners.
         runner_dir: PathBuf,
     },
     /// Several runners fit.
@@ -132,10 +132,10 @@ pub enum InstallError {
     Ambiguous {
         /// What was asked for.
         asked: String,
-        /// What fits.
+        /// The runners that fit.
         found: Vec<String>,
     },
-    /// The folder holds other runners too.
+    /// The folder also holds other runners.
     #[error("`{}` also holds {}", folder.display(), others.join(", "))]
     Shared {
         /// The folder.
@@ -146,9 +146,9 @@ pub enum InstallError {
     /// What follows `@` is neither a version nor a requirement on one.
     #[error("`{text}` is no requirement on a version")]
     Requirement {
-        /// What is there.
+        /// The text after the `@`.
         text: String,
-        /// Why it is none.
+        /// Why it cannot be parsed.
         source: semver::Error,
     },
     /// The cache, which archives are downloaded to, cannot be used.
@@ -157,20 +157,20 @@ pub enum InstallError {
     /// A file cannot be read or written.
     #[error("cannot {action} `{}`", path.display())]
     Io {
-        /// What was tried.
+        /// What was tried, as a verb.
         action: &'static str,
         /// The file.
         path: PathBuf,
         /// Why it failed.
         source: io::Error,
     },
-    /// Nobody waits any more.
+    /// The work was cancelled.
     #[error("interrupted")]
     Interrupted,
 }
 
 impl InstallError {
-    /// What sort of failure this is.
+    /// Returns the kind of this failure.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
@@ -189,7 +189,7 @@ impl InstallError {
         }
     }
 
-    /// What the user can do about it, where there is something.
+    /// Returns what the user can do about the failure, if anything.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {

@@ -1,6 +1,7 @@
-//! Puts runners into `runner_dir`: from an index, an archive, a folder, or this program itself.
+//! Installs runners into `runner_dir`: from an index, an archive, a folder, or the program itself.
 //!
-//! Whatever the source, the runner is put together in a folder that the registry does not see, checked there, and renamed.
+//! From every source, the runner is first assembled in a folder that the registry ignores, then checked there, and then moved to
+//! its place.
 
 mod check;
 mod error;
@@ -28,9 +29,9 @@ use crate::progress::{ProgressEvent, Stage};
 pub(super) use check::check_executable;
 pub use error::InstallError;
 
-/// The name of the executable of a runner that came out of a program.
+/// The name of the executable of a runner that was installed from a program.
 const EXECUTABLE: &str = "carton";
-/// The longest name of a runner's folder that is made of what it describes alone.
+/// The longest folder name that is used as it is. A longer one is cut and gets a hash.
 const MAX_FOLDER_NAME: usize = 128;
 
 /// Installs runners into the folder of a [`Config`].
@@ -42,61 +43,61 @@ pub struct Installer<'a> {
 }
 
 impl<'a> Installer<'a> {
-    /// An installer into the `runner_dir` of this configuration. It downloads archives into the cache, and deletes them there when
-    /// they are unpacked.
+    /// Makes an installer for the `runner_dir` of this configuration. It downloads archives into the cache, and deletes them
+    /// there once they are unpacked.
     #[must_use]
     pub fn new(config: &'a Config) -> Self {
         Self::with_context(config, Context::default())
     }
 
-    /// An installer whose work is part of another operation.
+    /// Makes an installer whose work is part of another operation.
     pub(super) fn with_context(config: &'a Config, context: Context) -> Self {
         Self { runner_dir: &config.runner_dir, cache_dir: &config.cache_dir, network: config.network(), context }
     }
 
-    /// Ends the work with [`InstallError::Interrupted`] when this token is cancelled.
+    /// Ends the work with [`InstallError::Interrupted`] once this token is cancelled.
     #[must_use]
     pub fn cancel_token(mut self, cancel_token: CancelToken) -> Self {
         self.context = Context::new(cancel_token, self.context.progress().cloned());
         self
     }
 
-    /// Calls `on_progress` to report how far the work has come. It must not block.
+    /// Calls `on_progress` to report progress. It must not block.
     #[must_use]
     pub fn progress(mut self, on_progress: impl Fn(&ProgressEvent) + Send + Sync + 'static) -> Self {
         self.context = Context::new(self.context.cancel_token().clone(), Some(Arc::new(on_progress)));
         self
     }
 
-    /// `Break` once the work is cancelled.
+    /// Returns `Break` once the work is cancelled.
     pub fn control(&self) -> ControlFlow<()> {
         self.context.control()
     }
 }
 
-/// A runner that was installed.
+/// An installed runner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Installed {
-    /// What it is.
+    /// Its descriptor.
     pub descriptor: Descriptor,
     /// Its folder in `runner_dir`.
     pub folder: PathBuf,
 }
 
-/// A file of a runner that a program puts together.
+/// A file of a runner that a program assembles.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RunnerFile<'a> {
     /// Its path below the runner's folder.
     pub path: &'a str,
-    /// What is in it.
+    /// Its contents.
     pub contents: &'a [u8],
     /// Whether it may be executed.
     pub is_executable: bool,
 }
 
 impl<'a> RunnerFile<'a> {
-    /// A file that is not executable.
+    /// Makes a file that is not executable.
     #[must_use]
     pub fn new(path: &'a str, contents: &'a [u8]) -> Self {
         Self { path, contents, is_executable: false }
@@ -111,19 +112,20 @@ impl<'a> RunnerFile<'a> {
 }
 
 impl Installer<'_> {
-    /// Reads an index.
+    /// Fetches and parses an index.
     ///
     /// # Errors
-    /// It cannot be fetched, or is none.
+    /// The index cannot be fetched, or is not an index.
     pub fn index(&self, place: &Place) -> Result<Index, InstallError> {
         let bytes = self.fetcher().index(place)?;
         Index::parse(&bytes, place).map_err(|source| InstallError::Index { index: place.to_string(), source })
     }
 
-    /// Installs the best runner of an index that meets `requirement`. One of the same name and version is replaced.
+    /// Installs the best runner of an index that meets `requirement`. An installed runner of the same name and version is
+    /// replaced.
     ///
     /// # Errors
-    /// [`InstallError::NoRunner`] when the index has none; else see [`InstallError`]. Nothing is left then.
+    /// [`InstallError::NoRunner`] if the index has none; for others see [`InstallError`]. Nothing is left behind then.
     pub fn from_index(&self, place: &Place, requirement: &Requirement) -> Result<Installed, InstallError> {
         let index = self.index(place)?;
         let entry = select(index.entries(), requirement, PLATFORM)
@@ -131,7 +133,7 @@ impl Installer<'_> {
         let folder = self.runner_dir.join(folder_name(&entry.descriptor));
         fs::create_dir_all(self.runner_dir).map_err(InstallError::io("create", self.runner_dir))?;
         let (_lock, waited) = self.lock(&folder)?;
-        // Whoever held the lock may have installed just this runner.
+        // The process that held the lock may have installed the same runner.
         if waited && let Ok(descriptor) = check::find(&folder, &entry.descriptor) {
             return Ok(Installed { descriptor, folder });
         }
@@ -143,7 +145,7 @@ impl Installer<'_> {
     /// Installs a runner from an archive with a `runner.toml` at its top.
     ///
     /// # Errors
-    /// [`InstallError::NoDigest`] for a URL without the hash that the archive must have; else see [`InstallError`].
+    /// [`InstallError::NoDigest`] for a URL without an expected hash; for others see [`InstallError`].
     pub fn from_archive(&self, place: &Place, sha256: Option<Sha256Digest>) -> Result<Installed, InstallError> {
         let workspace = self.workspace()?;
         let new = new_folder(&workspace)?;
@@ -191,11 +193,11 @@ impl Installer<'_> {
         self.publish_checked(&workspace, &new, source.display().to_string())
     }
 
-    /// Installs a runner that this program carries (see [`runner_main`](super::runner_main)), so that programs which carry
-    /// none find it: a copy of the executable, with a descriptor whose `args` select the runner.
+    /// Installs a runner that is part of this program (see [`runner_main`](super::runner_main)), so that other programs can use
+    /// it. Copies the executable, and writes a descriptor whose `args` select the runner.
     ///
     /// # Errors
-    /// [`InstallError::NoRunner`] when the program carries none that fits; files that cannot be written.
+    /// [`InstallError::NoRunner`] if the program has none that fits; files cannot be written.
     pub fn from_program(&self, requirement: &Requirement) -> Result<Installed, InstallError> {
         let carried = embedded::descriptors();
         let runner =
@@ -210,13 +212,13 @@ impl Installer<'_> {
         self.publish(&workspace, self.runner_dir.join(folder_name(runner)), runner)
     }
 
-    /// Installs a runner that consists of `files`, to which its `runner.toml` is added; the path of its executable is relative to
-    /// them. One of the same name and version is replaced. A runner that understands several versions of the contents of
-    /// `model/` has a descriptor for each; the first one names the folder and is returned.
+    /// Installs a runner that consists of `files`, and writes its `runner.toml`. The paths of executables in `runners` are
+    /// relative to the runner's folder. An installed runner of the same name and version is replaced. A runner that understands
+    /// several versions of the contents of `model/` has a descriptor for each; the first one names the folder and is returned.
     ///
     /// # Errors
-    /// No descriptor, names that no runner may have, no executable where a descriptor says, another platform's runner; files
-    /// that cannot be written. Nothing is left then.
+    /// There is no descriptor, a file has a name that is not allowed, the executable of a descriptor is missing, the runner is
+    /// for another platform, or a file cannot be written. Nothing is left behind then.
     pub fn from_files(&self, runners: &[Descriptor], files: &[RunnerFile<'_>]) -> Result<Installed, InstallError> {
         let place = runners.first().map(ToString::to_string).unwrap_or_default();
         let unpack_error = |source| unpack_error(source, place.clone());
@@ -232,7 +234,7 @@ impl Installer<'_> {
         self.publish_checked(&workspace, &new, place)
     }
 
-    /// Fetches, compares, unpacks and checks what an entry of an index consists of.
+    /// Fetches, verifies, unpacks and checks the parts of an index entry.
     fn unpack_entry(&self, entry: &IndexEntry, workspace: &Workspace) -> Result<(), InstallError> {
         let new = new_folder(workspace)?;
         let wanted = || self.control();
@@ -260,7 +262,8 @@ impl Installer<'_> {
         Workspace::create(self.runner_dir).map_err(InstallError::io("install into", self.runner_dir))
     }
 
-    /// Keeps others from installing into the same folder; whether one of them did so before.
+    /// Locks `folder` against other installers. Also returns whether the lock had to be waited for, in which case another process
+    /// may have installed the runner.
     fn lock(&self, folder: &Path) -> Result<(Lock, bool), InstallError> {
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
         let path = self.runner_dir.join(format!(".lock-{name}"));
@@ -268,7 +271,7 @@ impl Installer<'_> {
         locked.ok_or(InstallError::Interrupted)
     }
 
-    /// Checks a folder of unknown origin and makes it appear.
+    /// Checks a folder of unknown origin and moves it to its place.
     fn publish_checked(&self, workspace: &Workspace, new: &Path, place: String) -> Result<Installed, InstallError> {
         let descriptor = check::folder(new, &place, Expected::Usable)?;
         self.publish(workspace, self.runner_dir.join(folder_name(&descriptor)), &descriptor)
@@ -289,7 +292,7 @@ impl Installer<'_> {
     }
 }
 
-/// The folder of a workspace that becomes the runner's.
+/// The folder in a workspace that becomes the runner's folder.
 const NEW: &str = "new";
 
 fn new_folder(workspace: &Workspace) -> Result<PathBuf, InstallError> {
@@ -306,8 +309,8 @@ fn unpack_error(source: UnpackError, place: String) -> InstallError {
     }
 }
 
-/// The name of a runner's folder, the same for what takes the place of each other: `NAME-VERSION`, and the compat version
-/// where it is not the usual 1. Names with other characters than plain ones get a hash, so that no two share a folder.
+/// Returns the name of a runner's folder. Runners that replace each other have the same name: `NAME-VERSION`, and the compat
+/// version unless it is 1. A name with special characters gets a hash, so that no two runners share a folder.
 pub(super) fn folder_name(runner: &Descriptor) -> String {
     let Descriptor { runner_name, framework_version, runner_compat_version, .. } = runner;
     let compat = if *runner_compat_version == 1 { String::new() } else { format!("-compat{runner_compat_version}") };

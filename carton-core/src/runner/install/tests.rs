@@ -1,4 +1,4 @@
-//! Installing from archives, folders and an index of files.
+//! Installing runners from archives, folders and an index of local files.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use super::super::{ExecutablePaths, Registry, add_to_index, descriptor, package,
 use super::*;
 use crate::ErrorKind;
 
-/// A folder for runners, and one to work in.
+/// A folder for runners, and one for work files.
 struct Site {
     root: TempDir,
 }
@@ -59,7 +59,7 @@ impl Site {
         Config { runner_dir: self.runner_dir(), offline: true, ..Config::in_folder(self.root.path()) }
     }
 
-    /// Names in the folder for runners.
+    /// The names in the folder for runners.
     fn installed(&self) -> Vec<String> {
         let Ok(entries) = fs::read_dir(self.runner_dir()) else { return Vec::new() };
         let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -122,7 +122,7 @@ fn from_an_index_and_back() {
     failed(remove("x", &place.runner_dir()), ErrorKind::NoRunner, "no runner `x` is installed");
     failed(remove("t@^3", &place.runner_dir()), ErrorKind::NoRunner, "no runner `t@^3`");
     failed(remove("t@new", &place.runner_dir()), ErrorKind::Other, "`new` is no requirement");
-    // A version with all its numbers is that version, not what is compatible with it.
+    // A complete version means exactly that version, not the compatible ones.
     failed(remove("t@1.1.0", &place.runner_dir()), ErrorKind::NoRunner, "no runner `t@1.1.0`");
     assert_eq!(remove("t@1.0.0", &place.runner_dir()).unwrap().0.to_string(), "t 1.0.0");
     assert_eq!(remove("t", &place.runner_dir()).unwrap().0.to_string(), "t 1.2.0");
@@ -273,7 +273,7 @@ fn parts_make_up_one_folder() {
         index(&path)
     };
     let install = |index: &Place| place.install(|i| i.from_index(index, &requirement("t", "*")));
-    // No runner.toml in the parts, and nothing in the index to make one of.
+    // The parts have no runner.toml, and the index does not say how the runner is started.
     failed(install(&entry(None)), ErrorKind::Integrity, "no runner.toml");
     failed(install(&entry(Some("lib/torch/torch.so"))), ErrorKind::Integrity, "not marked as executable");
     let installed = install(&entry(Some("run"))).unwrap();
@@ -314,7 +314,7 @@ fn archives_and_folders_say_themselves_what_they_hold() {
     assert_eq!(place.installed(), ["t-1.0.0"]);
 }
 
-/// A `runner.toml` that the user wrote may name a program anywhere; one that comes with a runner from elsewhere may not.
+/// A `runner.toml` that the user wrote may name a program anywhere. One that comes with a runner must not.
 #[test]
 fn what_is_installed_stays_in_its_folder() {
     let place = Site::new();
@@ -333,7 +333,7 @@ fn what_is_installed_stays_in_its_folder() {
     fs::write(own.join("runner.toml"), absolute).unwrap();
     let registry = Registry::read(&place.runner_dir()).unwrap();
     assert_eq!(registry.runners()[0].runner_path, program);
-    // Its description goes, and not the program.
+    // The folder with the descriptor is removed, and the program stays.
     let (_, removed) = remove("t", &place.runner_dir()).unwrap();
     assert_eq!(removed, own);
     assert!(program.is_file() && place.installed().is_empty());
@@ -347,7 +347,7 @@ fn one_folder_too_deep_is_explained() {
     assert_eq!(error.hint().unwrap(), "the runner is in the folder `t` of it: archive what is in that folder");
 }
 
-/// Whoever draws a bar is told when it is full: nothing else says that the stage is over.
+/// The last event reports that everything is done: nothing else tells a progress bar that the stage has ended.
 #[test]
 fn progress_ends_with_everything_done() {
     let place = Site::new();
@@ -378,7 +378,7 @@ fn two_installations_at_once_both_succeed() {
         for _ in 0..6 {
             scope.spawn(|| {
                 let installed = place.install(|i| i.from_index(&index(&path), &requirement("t", "*"))).unwrap();
-                // At every moment from the first success on, the runner is whole.
+                // From the first success on, the runner is complete at any time.
                 assert_eq!(fs::metadata(installed.folder.join("large")).unwrap().len(), 8 << 20);
                 done.fetch_add(1, Ordering::Relaxed);
             });

@@ -1,11 +1,11 @@
-//! A descriptor that becomes readable when a process has died, before it is reaped.
+//! A descriptor that becomes readable once a process has died, before it is reaped.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::process::Pid;
 
-/// On Linux a pidfd; elsewhere the reading end of a pipe that a waiting thread closes.
+/// On Linux a pidfd; elsewhere the read end of a pipe that a waiting thread closes.
 pub(super) struct ExitNotice(OwnedFd);
 
 impl ExitNotice {
@@ -21,7 +21,7 @@ impl ExitNotice {
         let (read, write) = rustix::pipe::pipe()?;
         std::thread::Builder::new().name("carton-wait".to_owned()).spawn(move || {
             let write = write;
-            // NOWAIT leaves the process to be reaped by its owner, so that its number stays reserved until then.
+            // With NOWAIT the process stays unreaped, so its ID stays reserved until its owner reaps it.
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
             while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(pid), options) {}
             drop(write);

@@ -1,8 +1,8 @@
-//! Starts a runner process, watches it, turns its output into log records, and leaves nothing of it behind.
+//! Starts a runner process, watches it, writes its output to the log, and leaves nothing of it behind.
 //!
-//! The runner gets one end of a Unix socket pair as its standard input and a process group of its own. A supervisor
-//! thread waits for the death of the process and for its output. When the process dies, its whole group is killed before
-//! it is reaped, so that a runner which forked leaves no orphans of that group behind.
+//! The runner gets one end of a Unix socket pair as its standard input, and its own process group. A supervisor thread waits for
+//! the end of the process and for its output. When the process dies, its whole group is killed before the process is reaped, so
+//! that a runner that forked leaves no orphans of that group behind.
 
 mod exit_notice;
 mod output;
@@ -30,7 +30,7 @@ use super::Descriptor;
 pub use policy::{LaunchPolicy, Limits};
 pub use unreaped::end_all;
 
-/// How long a runner may take to end by itself once its host is done with it, before it is killed.
+/// How long a runner may take to exit by itself once the host is done with it, before it is killed.
 const STOP_GRACE: Duration = Duration::from_secs(1);
 
 /// Why a runner process could not be started.
@@ -57,30 +57,30 @@ pub enum LaunchError {
     },
 }
 
-/// How a runner process ended, and what it said last.
+/// How a runner process ended, and its last output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Exit {
-    /// `exit status 3`, `killed by signal 9`.
+    /// The exit status as text: `exit status 3`, `killed by signal 9`.
     pub status: String,
     /// The last lines it wrote to standard error.
     pub stderr: Vec<String>,
 }
 
-/// A running runner process. Dropping it lets the process end by itself for a second, then kills its group.
+/// A running runner process. Dropping it gives the process a second to exit by itself, and then kills its group.
 pub(crate) struct Process {
     state: Arc<Mutex<State>>,
-    /// Closed to tell the supervisor that the host is done with the process.
+    /// Closing it tells the supervisor that the host is done with the process.
     _stop: OwnedFd,
 }
 
 enum State {
-    /// Not reaped yet: the process ID is ours, and so is the group of that number.
+    /// Not reaped yet, so no other process or group can have this ID.
     Alive(Pid),
     Reaped,
 }
 
 impl Process {
-    /// Kills the process and its group now. Does nothing when it is dead.
+    /// Kills the process and its group now. Does nothing if the process is dead.
     pub(crate) fn kill(&self) {
         kill(&lock(&self.state));
     }
@@ -88,7 +88,7 @@ impl Process {
 
 fn kill(state: &MutexGuard<'_, State>) {
     if let State::Alive(pid) = **state {
-        // The only error is that nothing is left to kill.
+        // The only possible error is that no process is left to kill.
         let _ = kill_process_group(pid, Signal::KILL);
     }
 }
@@ -98,7 +98,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts `descriptor` under `policy` and returns the host's end of its socket. `on_exit` is called once, from another
+/// Starts the runner of `descriptor` under `policy`. Returns the host's end of its socket. `on_exit` is called once, from another
 /// thread, when the process has died.
 ///
 /// # Errors
@@ -124,7 +124,7 @@ pub(crate) fn launch(
         .process_group(0);
     policy.apply_environment(&descriptor.environment, &mut command);
     let child = command.spawn();
-    // The command still holds the runner's end; were it kept, the host would never see the end of the stream.
+    // The command still holds the runner's end of the socket. If it were kept, the host would never see the end of the stream.
     drop(command);
     let mut child = child.map_err(|source| LaunchError::Spawn {
         runner: runner.clone(),
@@ -136,7 +136,7 @@ pub(crate) fn launch(
     let (pid, exit_notice, output) = match supervised {
         Ok(parts) => parts,
         Err(error) => {
-            // Not watched yet, so nobody else reaps it.
+            // No supervisor watches the process yet, so it is reaped here.
             let _ = child.kill();
             let _ = child.wait();
             return Err(system(error));
@@ -166,7 +166,7 @@ fn supervise(child: &mut Child, policy: &LaunchPolicy, runner: &str) -> io::Resu
     Ok((pid, ExitNotice::new(pid)?, output))
 }
 
-/// Everything the watching thread owns.
+/// The state of the supervisor thread.
 struct Supervisor {
     child: Child,
     state: Arc<Mutex<State>>,
@@ -175,14 +175,14 @@ struct Supervisor {
     stop: OwnedFd,
 }
 
-/// What the supervisor waits for besides death and output.
+/// What the supervisor waits for, besides the end of the process and its output.
 #[derive(Clone, Copy)]
 enum Phase {
-    /// The host to be done with the process.
+    /// Waits for the host to be done with the process.
     Running,
-    /// The process to end by itself, until then.
+    /// Gives the process until this time to exit by itself.
     Stopping(Instant),
-    /// Nothing: it was killed.
+    /// The process was killed; there is nothing else to wait for.
     Killed,
 }
 
@@ -195,7 +195,7 @@ impl Supervisor {
                 Ok(Ready { stop: true, .. }) => phase = Phase::Stopping(Instant::now() + STOP_GRACE),
                 Ok(_) => {}
                 Err(error) => {
-                    // Without poll nothing can be watched; ending the runner is the only safe way on.
+                    // Without `poll` the process cannot be watched. Ending it is the only safe way to continue.
                     tracing::error!(runner = self.output.runner(), "cannot watch the runner: {error}");
                     break;
                 }
@@ -210,7 +210,7 @@ impl Supervisor {
         self.finish()
     }
 
-    /// Waits until the process has died, has written something (which is handled), or the phase's own event.
+    /// Waits until the process has died or has written something, which is handled here, or until the event of the phase.
     fn wait(&mut self, phase: Phase) -> io::Result<Ready> {
         let timeout = match phase {
             Phase::Stopping(until) => Some(until.saturating_duration_since(Instant::now())),
@@ -237,7 +237,7 @@ impl Supervisor {
         Ok(Ready { exited, stop })
     }
 
-    /// Kills what is left of the group while the dead leader still reserves its number, then reaps the leader.
+    /// Kills the rest of the group, and then reaps the leader. Until it is reaped, the dead leader reserves the ID of the group.
     fn finish(mut self) -> Exit {
         let status = {
             let mut state = lock(&self.state);

@@ -1,19 +1,19 @@
-//! Standard output and standard error of a runner: read without blocking, logged line by line, the end kept.
+//! The standard output and standard error of a runner: read without blocking and logged line by line. The last lines are kept.
 
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Lines of standard error kept for the error of a runner that dies.
+/// The number of last lines of standard error that are kept for the error of a runner that died.
 const TAIL_LINES: usize = 20;
 
-/// Longer lines are cut into pieces of this many bytes.
+/// The longest line in bytes. Longer lines are split.
 const MAX_LINE_BYTES: usize = 4096;
 
-/// Bytes read from one stream before the supervisor looks at everything else again.
+/// The number of bytes that are read from one stream before the supervisor checks everything else again.
 const MAX_BYTES_AT_ONCE: usize = 1 << 20;
 
-/// The two streams of one runner.
+/// The two output streams of one runner.
 pub(super) struct Output {
     runner: String,
     streams: Vec<Stream>,
@@ -58,18 +58,18 @@ impl Output {
         &self.runner
     }
 
-    /// The streams that have not ended.
+    /// Returns the streams that have not ended.
     pub(super) fn open(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.streams.iter().map(|stream| stream.descriptor.as_fd())
     }
 
-    /// Reads what is there, logs whole lines, and forgets streams that have ended.
+    /// Reads the available output, logs complete lines, and drops streams that have ended.
     pub(super) fn read(&mut self) {
         let (runner, tail) = (&self.runner, &mut self.tail);
         self.streams.retain_mut(|stream| stream.read(runner, tail));
     }
 
-    /// Logs what is left without a line's end.
+    /// Logs the last, unterminated lines, and returns the last lines of standard error.
     pub(super) fn into_tail(mut self) -> Tail {
         for stream in &mut self.streams {
             stream.end_line(&self.runner, &mut self.tail);
@@ -79,7 +79,7 @@ impl Output {
 }
 
 impl Stream {
-    /// `false` when the stream has ended.
+    /// Reads the available output. Returns `false` if the stream has ended.
     fn read(&mut self, runner: &str, tail: &mut Tail) -> bool {
         let mut buffer = [0_u8; 8192];
         let mut budget = MAX_BYTES_AT_ONCE;
@@ -112,7 +112,7 @@ impl Stream {
         if self.line.is_empty() {
             return;
         }
-        // Control characters could rewrite a terminal that shows the log.
+        // Control characters could manipulate a terminal that shows the log.
         let line: String = String::from_utf8_lossy(&self.line)
             .trim_end()
             .chars()

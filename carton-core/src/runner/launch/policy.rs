@@ -1,4 +1,4 @@
-//! What a runner process may see and use: the place where a sandbox will go.
+//! The environment and the resource limits of a runner process. A sandbox will belong here.
 
 use std::ffi::OsStr;
 use std::io;
@@ -8,8 +8,8 @@ use rustix::process::Pid;
 
 use crate::network::TOKEN_PREFIX;
 
-/// Variables a runner sees by default: what programs need to start, and what frameworks are configured with. Everything
-/// else, credentials above all, stays with the host.
+/// The variables that a runner gets by default: those that programs need to start, and those that configure frameworks. All
+/// others, credentials above all, stay with the host.
 const DEFAULT_VARIABLES: &[&str] = &[
     "PATH",
     "HOME",
@@ -34,33 +34,33 @@ const DEFAULT_VARIABLES: &[&str] = &[
     "RTEN_*",
 ];
 
-/// Where runners are installed from. Its URL may hold a password.
+/// The variable that names the index of runners. Its URL may hold a password.
 const RUNNER_INDEX: &str = "CARTON_RUNNER_INDEX";
 
-/// What a runner process gets.
+/// The environment and the limits of a runner process.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LaunchPolicy {
-    /// Names of environment variables passed on; a final `*` stands for any ending. Tokens, `CARTON_TOKEN_…`, and
-    /// `CARTON_RUNNER_INDEX`, a URL that may hold a password, are passed on only if they are named in full: they are for the host,
-    /// which downloads, and no runner needs them.
+    /// The names of environment variables that are passed on; a final `*` matches any ending. Tokens (`CARTON_TOKEN_…`) and
+    /// `CARTON_RUNNER_INDEX`, a URL that may hold a password, are passed on only if they are named in full: only the host, which
+    /// downloads, needs them.
     pub environment: Vec<String>,
-    /// Names of variables that are never passed on, whatever else says so. Loading and packing add those that the configuration
-    /// takes credentials from (`token_env`).
+    /// The names of variables that are never passed on, even if other rules allow them. Loading and packing add those that the
+    /// configuration takes credentials from (`token_env`).
     pub withheld: Vec<String>,
-    /// Variables set for the runner, whatever the host's are.
+    /// Variables that are set for the runner, independent of those of the host.
     pub variables: Vec<(String, String)>,
-    /// Resource limits.
+    /// The resource limits.
     pub limits: Limits,
 }
 
-/// Resource limits of a runner process; `None` leaves the host's in force. Linux only.
+/// The resource limits of a runner process; `None` keeps that of the host. Linux only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Bytes of address space.
+    /// The size of the address space in bytes.
     pub address_space: Option<u64>,
-    /// Open descriptors.
+    /// The number of open descriptors.
     pub open_files: Option<u64>,
 }
 
@@ -76,15 +76,15 @@ impl Default for LaunchPolicy {
 }
 
 impl LaunchPolicy {
-    /// Sets variables for the runner, whatever the host's are.
+    /// Adds variables that are set for the runner, independent of those of the host.
     #[must_use]
     pub fn with_variables(mut self, variables: impl IntoIterator<Item = (String, String)>) -> Self {
         self.variables.extend(variables);
         self
     }
 
-    /// Gives `command` the variables that this policy passes on, and those that the runner's descriptor asks for, which never
-    /// are the host's own credentials.
+    /// Sets the environment of `command`: the host's variables that this policy or the runner's descriptor (`wanted`) asks for,
+    /// and then the variables of this policy. A descriptor never gets the host's own credentials.
     pub(super) fn apply_environment(&self, wanted: &[String], command: &mut Command) {
         command.env_clear();
         for (name, value) in std::env::vars_os().filter(|(name, _)| self.passes(wanted, name)) {
@@ -119,13 +119,13 @@ impl LaunchPolicy {
     }
 }
 
-/// Whether a variable is a token of the host, or may hold a password of it.
+/// Whether a variable is a token for the host, or may hold a password for it.
 fn is_for_the_host(name: &OsStr) -> bool {
     let name = name.as_encoded_bytes();
     name.starts_with(TOKEN_PREFIX.as_bytes()) || name == RUNNER_INDEX.as_bytes()
 }
 
-/// Whether a variable is one of `patterns`. A pattern with `*` never stands for what is for the host.
+/// Whether a variable matches one of `patterns`. A pattern with `*` never matches a variable that is only for the host.
 fn matches(patterns: &[String], name: &OsStr) -> bool {
     let bytes = name.as_encoded_bytes();
     patterns.iter().any(|pattern| match pattern.strip_suffix('*') {

@@ -1,4 +1,4 @@
-//! Real processes: the shell plays runners that end in every way.
+//! Tests with real processes: the shell plays runners that end in various ways.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::*;
 use crate::runner::ModelFilesMode;
 
-/// How long a death may take to be told on a busy machine. What hangs takes longer.
+/// How long the end of a process may take to be reported on a busy machine. A hang takes longer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn descriptor(path: &str, args: &[&str]) -> Descriptor {
@@ -64,14 +64,14 @@ fn only_the_end_of_long_output_is_kept() {
     assert_eq!(stderr.last().map(String::as_str), Some("line 999"));
 }
 
-/// A child that outlives its parent keeps the socket and the pipes open; it must not keep the death from being seen.
+/// A child that outlives its parent keeps the socket and the pipes open. The death of the parent must still be noticed.
 #[test]
 fn a_runner_that_forked_and_died_leaves_nothing_behind() {
     let (mut socket, _process, exit) = shell("sleep 1000 & echo $! >&2; exit 0");
     let exit = exit.recv_timeout(PATIENCE).unwrap();
     let child = Path::new("/proc").join(&exit.stderr[0]);
     let deadline = Instant::now() + PATIENCE;
-    // A killed orphan stays a zombie until init reaps it: an empty command line is as dead as no folder.
+    // A killed orphan stays a zombie until init reaps it. An empty command line therefore counts as dead too.
     while std::fs::read(child.join("cmdline")).is_ok_and(|line| !line.is_empty()) {
         assert!(Instant::now() < deadline, "the child lives on");
         std::thread::sleep(Duration::from_millis(10));

@@ -1,17 +1,17 @@
-//! The runner processes that this program has started and not reaped yet, so that it can end without leaving any behind.
+//! The runner processes that this program has started and not yet reaped, so that it can exit without leaving any behind.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use super::{State, kill, lock};
 
-/// Processes that were started and are not reaped.
+/// The processes that were started and are not reaped.
 static UNREAPED: Mutex<Vec<Arc<Mutex<State>>>> = Mutex::new(Vec::new());
 
-/// Told whenever one of them was reaped.
+/// Notified whenever one of them was reaped.
 static REAPED: Condvar = Condvar::new();
 
-/// How long a killed process may take to disappear; only one that hangs in the kernel takes longer.
+/// How long to wait for killed processes to disappear. Only a process that hangs in the kernel takes longer.
 const AFTER_KILL: Duration = Duration::from_secs(2);
 
 pub(super) fn add(state: &Arc<Mutex<State>>) {
@@ -23,10 +23,10 @@ pub(super) fn remove(state: &Arc<Mutex<State>>) {
     REAPED.notify_all();
 }
 
-/// Waits until every runner process of this program has ended, and kills those that have not within `grace`.
+/// Waits until all runner processes of this program have ended. Kills those that have not ended within `grace`.
 ///
-/// A program that is about to exit calls it once its models are dropped: the threads that watch runners end with the
-/// program, and a runner that hangs would outlive it.
+/// Call it after the models are dropped, right before the program exits: the threads that watch runners end with the program, and
+/// a runner that hangs would outlive it.
 pub fn end_all(grace: Duration) {
     if wait_for_none(grace) {
         return;
@@ -37,7 +37,7 @@ pub fn end_all(grace: Duration) {
     wait_for_none(AFTER_KILL);
 }
 
-/// Whether no process is left before the time is up.
+/// Waits until no process is left. Returns `false` if the time is up first.
 fn wait_for_none(time: Duration) -> bool {
     let end = Instant::now().checked_add(time);
     let mut unreaped = lock(&UNREAPED);

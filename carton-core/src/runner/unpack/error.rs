@@ -1,4 +1,4 @@
-//! Why an archive cannot be unpacked, or must not be.
+//! Why an archive cannot be unpacked, or breaks a rule.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,11 +7,11 @@ use crate::ErrorKind;
 use crate::archive::ArchiveError;
 use crate::name::NameError;
 
-/// Why an archive cannot be unpacked, or must not be.
+/// Why an archive cannot be unpacked, or breaks a rule.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnpackError {
-    /// It is of another format.
+    /// The file has another format.
     #[error("expected a zip, tar or tar.gz file, found {found}")]
     Format {
         /// What it is.
@@ -23,7 +23,7 @@ pub enum UnpackError {
     /// The tar file, or its compression, is damaged.
     #[error("the archive is damaged")]
     Damaged(#[source] io::Error),
-    /// A name that is not allowed.
+    /// A name is not allowed.
     #[error("name `{name}` is not allowed")]
     Name {
         /// The name, with bytes that cannot be printed escaped.
@@ -31,23 +31,23 @@ pub enum UnpackError {
         /// Why not.
         source: NameError,
     },
-    /// Something is there twice, or is a folder here and a file there.
+    /// A name occurs twice, or is that of a folder and of a file.
     #[error("`{name}` is there twice")]
     Duplicate {
         /// The name.
         name: String,
     },
-    /// A link that leads out of the folder, or nowhere.
+    /// A link leads out of the folder, or its target cannot be used.
     #[error("link `{name}` to `{target}` {problem}")]
     Link {
         /// The link.
         name: String,
-        /// Where it leads to.
+        /// Its target.
         target: String,
-        /// What is wrong with that.
+        /// What is wrong with the target.
         problem: &'static str,
     },
-    /// Something that is neither file, folder nor link.
+    /// An entry is neither a file, a folder nor a link.
     #[error("`{name}` is {found}, only files, folders and links are allowed")]
     Kind {
         /// The name.
@@ -55,7 +55,7 @@ pub enum UnpackError {
         /// What it is.
         found: &'static str,
     },
-    /// More than is allowed.
+    /// A limit is exceeded.
     #[error("{what}: at most {limit} allowed")]
     Limit {
         /// What is limited.
@@ -66,14 +66,14 @@ pub enum UnpackError {
     /// A file cannot be read or written.
     #[error("cannot {action} `{}`", path.display())]
     Io {
-        /// What was tried.
+        /// What was tried, as a verb.
         action: &'static str,
         /// The file.
         path: PathBuf,
         /// Why it failed.
         source: io::Error,
     },
-    /// Nobody waits any more.
+    /// The work was cancelled.
     #[error("interrupted")]
     Interrupted,
 }
@@ -83,7 +83,7 @@ impl UnpackError {
         move |source| Self::Io { action, path: path.to_path_buf(), source }
     }
 
-    /// The error behind one that a reader returned: our own, or damage.
+    /// Converts an error of a reader: returns the error of this crate inside it, or else reports a damaged archive.
     pub(super) fn from_read(error: io::Error) -> Self {
         match error.downcast::<UnpackError>() {
             Ok(error) => error,
@@ -94,7 +94,7 @@ impl UnpackError {
         }
     }
 
-    /// What sort of failure this is.
+    /// Returns the kind of this failure.
     pub(crate) fn kind(&self) -> ErrorKind {
         match self {
             Self::Io { .. } | Self::Zip(ArchiveError::Io { .. }) => ErrorKind::Other,

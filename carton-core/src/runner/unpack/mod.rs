@@ -1,8 +1,8 @@
-//! Unpacks the archives of runners: zip, tar and tar.gz, told apart by what is in them.
+//! Unpacks the archives of runners: zip, tar and tar.gz, recognized by their content.
 //!
-//! An archive is not trusted, even when its hash is right. What may be in it and how large it may become is decided in
-//! [`names`] and [`tree`], for all formats alike: no name and no link leaves the folder, nothing is there twice, there are
-//! only files, folders and links, and files are 0644 or 0755. Links are made last, so nothing is ever written through one.
+//! An archive is not trusted, even if its hash is right. [`names`] and [`tree`] enforce the rules for all formats: no name and no
+//! link leaves the folder, no name occurs twice, there are only files, folders and links, files have mode 0644 or 0755, and sizes
+//! are limited. Links are created last, so nothing is ever written through one.
 
 mod error;
 pub(super) mod names;
@@ -21,19 +21,19 @@ use flate2::read::MultiGzDecoder;
 pub use error::UnpackError;
 pub(super) use tree::Tree;
 
-/// What is read at once from an archive and written to a file.
+/// The number of bytes that are read from an archive and written to a file at once.
 const BUFFER_LENGTH: usize = 256 << 10;
-/// A tar header, of which a tar file has at least one.
+/// The size of a tar header; a tar file has at least one.
 const TAR_BLOCK: usize = 512;
 
-/// How much may come out of archives.
+/// Limits for the contents of archives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
-    /// Files, folders and links, those that are only implied included.
+    /// The number of files, folders and links, including folders that are only implied.
     pub(super) n_entries: u64,
-    /// The bytes of all files.
+    /// The total size of all files in bytes.
     pub(super) n_bytes: u64,
-    /// Of an archive of `n` bytes, at most `free_bytes + ratio * n` come out.
+    /// An archive of `n` bytes may contain at most `free_bytes + ratio * n` bytes.
     pub(super) free_bytes: u64,
     pub(super) ratio: u64,
 }
@@ -45,13 +45,13 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// How many bytes may come out of an archive of so many.
+    /// Returns how many bytes an archive of this length may contain.
     fn of_archive(&self, archive_length: u64) -> u64 {
         self.n_bytes.min(self.free_bytes.saturating_add(archive_length.saturating_mul(self.ratio)))
     }
 }
 
-/// Unpacks the archive at `path` into `folder` of `tree`; an empty one is the top.
+/// Unpacks the archive at `path` into `folder` of `tree`; an empty `folder` means the top.
 pub(super) fn unpack(path: &Path, folder: &str, tree: &mut Tree<'_>) -> Result<(), UnpackError> {
     let mut file = File::open(path).map_err(UnpackError::io("open", path))?;
     let length = file.metadata().map_err(UnpackError::io("inspect", path))?.len();
@@ -104,7 +104,7 @@ impl Format {
     }
 }
 
-/// `name` below `folder`, or as it is where the folder is the top.
+/// Returns the path of `name` in `folder`; an empty `folder` means the top.
 fn inside(folder: &str, name: &str) -> String {
     if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
 }

@@ -1,29 +1,29 @@
-//! Which names a runner's folder may have and where its links may lead. Pure.
+//! Checks the names in a runner's folder and the targets of its links. Pure.
 
 use std::collections::HashMap;
 
 use super::{Limits, UnpackError};
 use crate::name;
 
-/// The most bytes of all names: they are kept in memory until the folder is complete.
+/// The largest total size of all names in bytes. They are kept in memory until the folder is complete.
 const MAX_NAME_BYTES: u64 = 256 << 20;
-/// The most links.
+/// The largest number of links.
 const MAX_LINKS: u64 = 1 << 16;
-/// The most links on the way to one file, as Linux has it.
+/// The largest number of links to follow for one path, as in Linux.
 const MAX_HOPS: usize = 40;
-/// The most steps in following all links: far more than links in real folders take.
+/// The largest number of steps for following all links; real folders need far fewer.
 const MAX_STEPS: u64 = 1 << 22;
 
-/// What is in a folder.
+/// The kind of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Folder,
     File,
-    /// The link of this number.
+    /// A link, by its index in [`Names::links`].
     Link(usize),
 }
 
-/// A symbolic link and its target as the archive has it.
+/// A symbolic link, and its target as the archive has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) struct Link {
     pub(in super::super) name: String,
@@ -35,7 +35,7 @@ pub(in super::super) struct Link {
 pub(in super::super) struct Names {
     limit: u64,
     n_name_bytes: u64,
-    /// What was counted without having a name.
+    /// The number of entries that have no name.
     n_others: u64,
     kinds: HashMap<String, Kind>,
     links: Vec<Link>,
@@ -46,13 +46,13 @@ impl Names {
         Self { limit: limits.n_entries, n_name_bytes: 0, n_others: 0, kinds: HashMap::new(), links: Vec::new() }
     }
 
-    /// Counts something that has no name of its own, such as a header for all that follow.
+    /// Counts an entry that has no name, such as a header for all that follow.
     pub(super) fn count(&mut self) -> Result<(), UnpackError> {
         self.n_others += 1;
         self.check_limits()
     }
 
-    /// Adds a folder; one that is there already stays. Calls `create` for each folder that is new, parents first.
+    /// Adds a folder, which may already exist, and its parents. Calls `create` for each new folder, parents first.
     pub(in super::super) fn folder(
         &mut self,
         name: &str,
@@ -85,7 +85,7 @@ impl Names {
         self.insert(name, Kind::File)
     }
 
-    /// Adds a symbolic link. Where it leads to is checked by [`check_links`](Self::check_links), when all names are known.
+    /// Adds a symbolic link. [`check_links`](Self::check_links) checks its target when all names are known.
     pub(in super::super) fn link(
         &mut self,
         name: &str,
@@ -109,12 +109,12 @@ impl Names {
         Ok(())
     }
 
-    /// Whether this is a file; links are not followed.
+    /// Whether `name` is a file. Links are not followed.
     pub(super) fn is_file(&self, name: &str) -> bool {
         self.kinds.get(name) == Some(&Kind::File)
     }
 
-    /// Checks that no link leads out of the folder, on whichever way, and returns them all.
+    /// Checks that no link leads out of the folder, also not via other links, and returns all links.
     pub(in super::super) fn check_links(&self) -> Result<&[Link], UnpackError> {
         let mut steps = 0;
         for link in &self.links {
@@ -123,12 +123,12 @@ impl Names {
         Ok(&self.links)
     }
 
-    /// Follows a link as the system does: `..` after another link goes up from where that one leads to, so that text alone
-    /// does not tell.
+    /// Follows a link as the operating system does: `..` after another link goes up from the target of that link, so the text of
+    /// the path alone is not enough.
     fn check_link(&self, link: &Link, steps: &mut u64) -> Result<(), UnpackError> {
         let bad = |problem| UnpackError::Link { name: link.name.clone(), target: link.target.clone(), problem };
         let mut here = parent(&link.name).to_owned();
-        // What is still to be walked, the next component last.
+        // The components that remain, in reverse order.
         let mut ahead: Vec<&str> = Vec::new();
         let mut hops = 0;
         let mut target = link.target.as_str();
@@ -202,7 +202,7 @@ impl Names {
     }
 }
 
-/// The folder that a name lies in; empty for the top.
+/// Returns the folder of a name; empty for the top.
 fn parent(name: &str) -> &str {
     name.rsplit_once('/').map_or("", |(parent, _)| parent)
 }
@@ -264,10 +264,11 @@ mod tests {
         check(&["a>a"], Some("in a circle"));
         check(&["a>"], Some("no usable target"));
         check(&["a>b\\c"], Some("no usable target"));
-        // Nothing may lie behind a link: it would be written wherever the link leads to.
+        // No entry may be behind a link, because it would be written to the target of the link.
         check(&["a>b", "a/c"], Some("`a` is there twice"));
         check(&["a/c", "a>b"], Some("`a` is there twice"));
-        // By its text `d/e/up/../../etc` is `d/etc`; the system goes up from where `up` leads to, and out.
+        // By its text, `d/e/up/../../etc` is `d/etc`. The operating system goes up from the target of `up`, and leaves the
+        // folder.
         check(&["d/e/up>../../d", "d/e/out>up/../../etc"], Some("leaves the folder"));
         check(&["d/e/up>../../d", "d/e/out>up/e"], None);
     }
@@ -275,7 +276,7 @@ mod tests {
     #[test]
     fn following_links_ends() {
         let mut names = Names::new(Limits::default());
-        // Each link leads over the one before it twice: 2^40 steps, were they all walked.
+        // Each link uses the previous one twice, which makes 2^40 steps if all are followed.
         names.file("l0", &mut |_| Ok(())).unwrap();
         for number in 1..40 {
             let target = format!("l{0}/../l{0}", number - 1);

@@ -1,4 +1,4 @@
-//! Unpacks a tar file: the `tar` crate reads it, what may be in it is decided here.
+//! Unpacks a tar file. The `tar` crate reads it; this module decides what it may contain.
 
 use std::cell::Cell;
 use std::io::{self, Read};
@@ -9,17 +9,17 @@ use tar::{Archive, Entry, EntryType, Header};
 
 use super::{TAR_BLOCK, Tree, UnpackError, inside};
 
-/// The most bytes of headers, long names and extensions before one entry: the `tar` crate holds them in memory.
+/// The largest size in bytes of the headers, long names and extensions before one entry. The `tar` crate holds them in memory.
 const MAX_METADATA_BYTES: u64 = 4 << 20;
 
-/// Whether a file that starts like this is a tar file: its first header has the right checksum.
+/// Whether a file with this start is a tar file: the checksum of its first header is right.
 pub(super) fn is_header(start: &[u8]) -> bool {
     let Some(block) = start.get(..TAR_BLOCK) else { return false };
     let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();
-    // The checksum itself counts as spaces.
+    // The checksum field counts as spaces.
     let own: u32 = block[148..156].iter().map(|byte| u32::from(*byte)).sum();
     let header = Header::from_byte_slice(block);
-    // Without any entry, all is zero.
+    // In a tar file without entries, all bytes are zero.
     sum == 0 || header.cksum().is_ok_and(|expected| expected == sum - own + 8 * u32::from(b' '))
 }
 
@@ -36,10 +36,10 @@ pub(super) fn unpack(data: impl Read, folder: &str, tree: &mut Tree<'_>) -> Resu
         let mut entry = entry.map_err(UnpackError::from_read)?;
         metadata_left.set(None);
         unpack_entry(&mut entry, folder, tree)?;
-        // What is left of an entry that makes no file is skipped under the limit of its bytes, not of its headers.
+        // The rest of an entry that makes no file is skipped here, under the limit of data, not of headers.
         io::copy(&mut entry, &mut io::sink()).map_err(UnpackError::from_read)?;
     }
-    // Up to the end, where a damaged compression shows.
+    // Reads to the end, where damage to the compression is detected.
     metadata_left.set(None);
     io::copy(&mut archive.into_inner(), &mut io::sink()).map_err(UnpackError::from_read)?;
     Ok(())
@@ -48,7 +48,7 @@ pub(super) fn unpack(data: impl Read, folder: &str, tree: &mut Tree<'_>) -> Resu
 fn unpack_entry(entry: &mut Entry<'_, impl Read>, folder: &str, tree: &mut Tree<'_>) -> Result<(), UnpackError> {
     let kind = entry.header().entry_type();
     if kind.is_pax_global_extensions() {
-        // Comments, such as the commit that `git archive` names.
+        // Comments, such as the commit that `git archive` records.
         return tree.count();
     }
     let path = entry.path_bytes().into_owned();
@@ -62,7 +62,7 @@ fn unpack_entry(entry: &mut Entry<'_, impl Read>, folder: &str, tree: &mut Tree<
                 return Err(refused("a sparse file in a form that is not supported"));
             }
             if path.ends_with(b"/") {
-                // How archives older than POSIX have folders.
+                // Archives older than POSIX mark folders in this way.
                 return tree.folder(&name);
             }
             let is_executable = entry.header().mode().map_err(UnpackError::Damaged)? & 0o111 != 0;
@@ -83,7 +83,7 @@ fn unpack_entry(entry: &mut Entry<'_, impl Read>, folder: &str, tree: &mut Tree<
     }
 }
 
-/// A name without the `./` before and the slash behind that tar files have; `None` for the top folder itself.
+/// Removes the `./` before and the slash after a name, which tar files have; `None` for the top folder itself.
 fn plain_name(path: &[u8]) -> Result<Option<&str>, UnpackError> {
     let not_utf8 =
         |_| UnpackError::Name { name: path.escape_ascii().to_string(), source: crate::name::NameError::NotUtf8 };
@@ -94,7 +94,7 @@ fn plain_name(path: &[u8]) -> Result<Option<&str>, UnpackError> {
     Ok((!is_top).then_some(text))
 }
 
-/// Whether the extensions say that the data is a map of a sparse file, which the `tar` crate does not know.
+/// Whether the extensions say that the data is a sparse file in the pax form, which the `tar` crate does not support.
 fn is_pax_sparse(entry: &mut Entry<'_, impl Read>) -> Result<bool, UnpackError> {
     let Some(extensions) = entry.pax_extensions().map_err(UnpackError::from_read)? else { return Ok(false) };
     for extension in extensions {
@@ -105,15 +105,15 @@ fn is_pax_sparse(entry: &mut Entry<'_, impl Read>) -> Result<bool, UnpackError> 
     Ok(false)
 }
 
-/// Reads an archive: no more of it than is allowed, and no longer than somebody waits.
+/// Reads an archive up to the limits, and until the work is cancelled.
 struct Limited<'a, R> {
     data: R,
-    /// How many bytes may be read before the next entry's data; any number within data.
+    /// How many bytes may still be read before the next entry's data; `None` within data, where there is no such limit.
     metadata_left: Rc<Cell<Option<u64>>>,
-    /// How many bytes may still be read in all: headers of entries and what is between them count too.
+    /// How many bytes may still be read in total, including headers and padding.
     left: u64,
     limit: u64,
-    /// What makes no file is read too, and can be as long as the limit.
+    /// Returns `Break` once the work is cancelled. It is checked here too, because skipped data can be as long as the limit.
     wanted: &'a (dyn Fn() -> ControlFlow<()> + Sync),
 }
 

@@ -1,4 +1,4 @@
-//! What comes out of archives, of ours and of other writers, and what must not.
+//! Unpacks archives of this library and of other writers, and archives that must be refused.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -17,7 +17,8 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// Everything below a folder: `d` and `f`, the mode, the name, and what is in a file or where a link leads to.
+/// Lists everything below a folder: the type (`d`, `f` or `l`), the mode, the name, and the contents of a file or the target of a
+/// link.
 fn listed(root: &Path) -> Vec<String> {
     fn add(folder: &Path, prefix: &str, list: &mut Vec<String>) {
         for entry in fs::read_dir(folder).unwrap() {
@@ -43,7 +44,7 @@ fn listed(root: &Path) -> Vec<String> {
     list
 }
 
-/// Unpacks, and lists what came out.
+/// Unpacks an archive, and lists the result.
 fn unpacked_below(bytes: &[u8], folder: &str, limits: Limits) -> Result<Vec<String>, String> {
     let root = tempfile::tempdir().unwrap();
     let archive = root.path().join("archive");
@@ -52,7 +53,7 @@ fn unpacked_below(bytes: &[u8], folder: &str, limits: Limits) -> Result<Vec<Stri
     fs::create_dir(&out).unwrap();
     let mut tree = Tree::new(out.clone(), limits, &|| ControlFlow::Continue(()));
     let result = unpack(&archive, folder, &mut tree).and_then(|()| tree.finish());
-    // Whatever was in the archive, nothing is beside the folder.
+    // Nothing was written beside the folder, whatever the archive holds.
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 2);
     result.map(|()| listed(&out)).map_err(|error| format!("{error}: {}", crate::causes::in_one_line(&error)))
 }
@@ -61,7 +62,7 @@ fn unpacked(bytes: &[u8]) -> Result<Vec<String>, String> {
     unpacked_below(bytes, "", Limits::default())
 }
 
-/// What a tar file is made of.
+/// An entry of a tar file.
 struct TarEntry {
     kind: EntryType,
     name: Vec<u8>,
@@ -82,7 +83,7 @@ fn link(kind: EntryType, name: &str, target: &str) -> TarEntry {
     TarEntry { target: target.into(), ..entry(kind, name) }
 }
 
-/// A tar file with exactly these names and targets, which the `tar` crate would not write.
+/// Makes a tar file with exactly these names and targets, which the `tar` crate would refuse to write.
 fn tar(entries: &[TarEntry]) -> Vec<u8> {
     let mut builder = Builder::new(Vec::new());
     for TarEntry { kind, name, target, mode, data } in entries {
@@ -151,7 +152,7 @@ fn links_that_leave_the_folder_are_refused() {
     refused(&tar(&[symlink("a/b", "../../etc")]), "leaves the folder");
     refused(&tar(&[symlink("a", "..")]), "leaves the folder");
     refused(&tar(&[symlink("a", "")]), "no usable target");
-    // The old trick: a link first, then a file behind it.
+    // A well-known attack: first a link, then a file behind it.
     refused(&tar(&[symlink("a", "/tmp"), file("a/evil", 0o644, "x")]), "there twice");
     refused(&tar(&[symlink("a", "b"), file("a", 0o644, "x")]), "there twice");
     refused(&tar(&[link(EntryType::Link, "a", "/etc/passwd")]), "leads to no file of the archive");
@@ -206,7 +207,7 @@ fn bombs_end_early() {
     let error = unpacked_below(&tar(&[file("a/b/c/d/e/f", 0o644, "")]), "", limits_of_entries).unwrap_err();
     assert!(error.contains("number of entries: at most 5"), "{error}");
 
-    // 10 MiB of zeros in some 10 or 50 KiB.
+    // 10 MiB of zeros, compressed to 10 to 50 KiB.
     let limits = Limits { free_bytes: 1 << 20, ratio: 20, ..Limits::default() };
     let check = |bytes: &[u8], expected: &str| {
         let error = unpacked_below(bytes, "", limits).unwrap_err();
@@ -218,9 +219,9 @@ fn bombs_end_early() {
     zip.start_file("zeros", SimpleFileOptions::default()).unwrap();
     zip.write_all(zeros.as_bytes()).unwrap();
     check(&zip.finish().unwrap().into_inner(), "unpacked bytes");
-    // Bytes that are in no file count too.
+    // Bytes that belong to no file count too.
     check(&gzip(&tar(&[TarEntry { data: zeros.clone().into(), ..entry(EntryType::Directory, "d") }])), "at most");
-    // A name of 10 MiB, which the reader of tar files would keep in memory.
+    // A name of 10 MiB, which the `tar` crate would keep in memory.
     let name = TarEntry { data: zeros.into_bytes(), ..entry(EntryType::GNULongName, "long") };
     refused(&gzip(&tar(&[name])), "bytes of headers and names of one entry: at most 4194304");
 }
@@ -242,7 +243,7 @@ fn what_makes_no_file_can_be_stopped_too() {
     fs::write(&archive, tar(&[skipped])).unwrap();
     let out = root.path().join("out");
     fs::create_dir(&out).unwrap();
-    // Asked some times for the archive and the folder, then for what is skipped.
+    // The first calls are for the archive and the folder, later ones for the skipped data.
     let n_asked = std::sync::atomic::AtomicUsize::new(0);
     let wanted = || match n_asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
         0..12 => ControlFlow::Continue(()),
@@ -280,7 +281,7 @@ fn zip_files_are_read_like_cartons() {
     refused(&damaged, "bin/run");
 }
 
-/// A folder as runners have them, and what must come out of every archive of it.
+/// A folder like that of a runner, and the list that every archive of it must give.
 fn peer_folder() -> (TempDir, PathBuf, Vec<String>) {
     let root = tempfile::tempdir().unwrap();
     let folder = root.path().join("in");
@@ -321,7 +322,7 @@ fn archives_of_gnu_tar() {
             assert_eq!(unpacked(&fs::read(&archive).unwrap()).unwrap(), expected, "{format} {compression}");
         }
     }
-    // Sparse files: the old form is understood, of the other it is said that it is not.
+    // Sparse files: the old GNU form is supported, and the pax form is refused with a clear error.
     let sparse = folder.join("sparse");
     fs::File::create(&sparse).unwrap().set_len(1 << 20).unwrap();
     run(Command::new("tar")

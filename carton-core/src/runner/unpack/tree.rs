@@ -1,4 +1,4 @@
-//! Writes what comes out of archives into a new folder.
+//! Writes the contents of archives into a new folder.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -9,22 +9,23 @@ use std::path::{Path, PathBuf};
 use super::names::Names;
 use super::{BUFFER_LENGTH, Limits, UnpackError};
 
-/// A new folder that is being filled. It is complete after [`finish`](Self::finish).
+/// A new folder that is being filled. [`finish`](Self::finish) completes it.
 pub(in super::super) struct Tree<'a> {
-    /// Ours alone, and empty at first: no path below it leads over a link while we write.
+    /// The folder. Only this process writes to it, and it is empty at first, so no path below it leads through a link while it is
+    /// filled.
     root: PathBuf,
     limits: Limits,
     names: Names,
-    /// Written so far.
+    /// The number of bytes written so far.
     n_bytes: u64,
-    /// How many bytes may have been written when the archive that is being unpacked is done.
+    /// The largest value of `n_bytes` for the end of the present archive.
     n_bytes_allowed: u64,
     buffer: Vec<u8>,
     wanted: &'a (dyn Fn() -> ControlFlow<()> + Sync),
 }
 
 impl<'a> Tree<'a> {
-    /// A tree in the folder `root`, which is there and empty.
+    /// Makes a tree in the folder `root`, which must exist and be empty.
     pub(in super::super) fn new(
         root: PathBuf,
         limits: Limits,
@@ -42,13 +43,13 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Limits what may come out of the archive that comes next by its length.
+    /// Sets the limit of the next archive from its length in bytes.
     pub(super) fn begin_archive(&mut self, length: u64) -> Result<(), UnpackError> {
         self.n_bytes_allowed = self.limits.n_bytes.min(self.n_bytes.saturating_add(self.limits.of_archive(length)));
         self.checkpoint()
     }
 
-    /// How many more bytes may be written.
+    /// Returns how many more bytes may be written.
     pub(super) fn n_bytes_left(&self) -> u64 {
         self.n_bytes_allowed.saturating_sub(self.n_bytes)
     }
@@ -57,7 +58,7 @@ impl<'a> Tree<'a> {
         UnpackError::Limit { what: "unpacked bytes", limit: self.n_bytes_allowed }
     }
 
-    /// `Break` when nobody waits any more.
+    /// Returns the function that returns `Break` once the work is cancelled.
     pub(super) fn wanted(&self) -> &'a (dyn Fn() -> ControlFlow<()> + Sync) {
         self.wanted
     }
@@ -66,7 +67,7 @@ impl<'a> Tree<'a> {
         if (self.wanted)().is_break() { Err(UnpackError::Interrupted) } else { Ok(()) }
     }
 
-    /// Counts an entry that makes nothing.
+    /// Counts an entry for which nothing is written.
     pub(super) fn count(&mut self) -> Result<(), UnpackError> {
         self.names.count()
     }
@@ -77,7 +78,7 @@ impl<'a> Tree<'a> {
         self.names.folder(name, &mut |name| make_folder(&root.join(name)))
     }
 
-    /// Writes a file; `is_executable` is all that is kept of its mode.
+    /// Writes a file. Of its mode, only `is_executable` is kept.
     pub(in super::super) fn file(
         &mut self,
         name: &str,
@@ -96,7 +97,7 @@ impl<'a> Tree<'a> {
             .open(&path)
             .map_err(UnpackError::io("create", &path))?;
         self.copy(data, &mut file, &path)?;
-        // Whatever the process's mask took away.
+        // Sets the bits that the umask of the process removed.
         file.set_permissions(fs::Permissions::from_mode(mode)).map_err(UnpackError::io("write", &path))
     }
 
@@ -106,7 +107,7 @@ impl<'a> Tree<'a> {
         self.names.link(name, target, &mut |name| make_folder(&root.join(name)))
     }
 
-    /// Makes a second name for a file that is there already.
+    /// Makes a hard link to a file that was already written.
     pub(super) fn hard_link(&mut self, name: &str, target: &str) -> Result<(), UnpackError> {
         self.checkpoint()?;
         if !self.names.is_file(target) {
@@ -119,7 +120,7 @@ impl<'a> Tree<'a> {
         fs::hard_link(self.root.join(target), &path).map_err(UnpackError::io("create", &path))
     }
 
-    /// Makes the links, once it is certain that none leaves the folder.
+    /// Checks that no link leaves the folder, and then creates the links.
     pub(in super::super) fn finish(self) -> Result<(), UnpackError> {
         for link in self.names.check_links()? {
             let path = self.root.join(&link.name);

@@ -1,4 +1,4 @@
-//! Unpacks a zip file, read by the same code as cartons are: what is wrong with one is an error here too.
+//! Unpacks a zip file, with the same reader as cartons: everything that is an error in a carton is an error here too.
 
 use std::path::Path;
 use std::sync::Arc;

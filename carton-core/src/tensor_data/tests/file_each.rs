@@ -1,4 +1,4 @@
-//! Tensors that have a file each: numbers in .bin files, strings in .toml files, and nested ones made of both.
+//! Tensors in their own files: numbers in .bin files, strings in .toml files, and nested ones made of both.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use carton_tensor::{NestedTensor, NumericTensor, StringTensor, Tensor, Tolerance
 
 use super::*;
 
-/// Two strings of one element, `a` and `b`, and `t` made of them, as `inner` says.
+/// An index with the tensors `a` (uint8) and `b` (int8), of one element each, and the nested tensor `t` with the keys in `inner`.
 fn nested(inner: &str) -> String {
     let one = |name: &str, dtype: &str, file: &str| {
         format!("[[tensor]]\nname = '{name}'\ndtype = '{dtype}'\nshape = [1]\nfile = '{file}'\n")
@@ -34,7 +34,7 @@ fn sizes() {
     check(&plain("float32", "[2]", "t.bin"), &[("t.bin", &[0; 7])], mismatch);
     let mismatch = Err("need 8 bytes, `tensor_data/t.bin` has 9");
     check(&plain("float32", "[2]", "t.bin"), &[("t.bin", &[0; 9])], mismatch);
-    // 10 GiB in 1 KiB.
+    // A file of 1 KiB that claims 10 GiB.
     let mismatch = Err("need 10737418240 bytes, `tensor_data/t.bin` has 1024");
     check(&plain("uint8", "[10737418240]", "t.bin"), &[("t.bin", &[0; 1024])], mismatch);
     let too_large =
@@ -42,7 +42,7 @@ fn sizes() {
     check(&plain("uint8", "[4294967296, 4294967296]", "t.bin"), &[("t.bin", &[])], too_large);
     check(&plain("uint64", "[2305843009213693952]", "t.bin"), &[("t.bin", &[])], Err("fits in memory"));
     check(&plain("uint8", "[-1]", "t.bin"), &[("t.bin", &[])], Err("invalid value: integer `-1`"));
-    // Nothing overflows where there is nothing.
+    // An empty tensor with huge dimensions does not overflow.
     check(
         &plain("uint8", "[0, 4294967296, 4294967296]", "t.bin"),
         &[("t.bin", &[])],
@@ -60,7 +60,7 @@ fn sizes_that_are_not_known_or_not_true() {
     assert!(matches!(files.tensor("t"), Err(Failure::TensorData(TensorDataError::SizeMismatch { found: 3, .. }))));
     files.files.insert("tensor_data/t.bin".to_owned(), vec![0; 5]);
     assert!(matches!(files.tensor("t"), Err(Failure::Size(_))));
-    // A compressed entry may claim any size.
+    // A compressed entry can claim any size.
     let mut files = memory(&plain("uint8", "[1152921504606846976]", "t.bin"), &[("t.bin", &[0; 9])]);
     files.size = |_| Some(1 << 60);
     assert!(matches!(files.tensor("t"), Err(Failure::TensorData(TensorDataError::OutOfMemory { .. }))));
@@ -87,7 +87,7 @@ fn strings() {
     );
     check(&plain("string", "[]", "t.toml"), &[("t.toml", b"data = ['x']")], Ok("string [] [\"x\"]"));
     check(&plain("string", "[0]", "t.toml"), &[("t.toml", b"data = []")], Ok("string [0] []"));
-    // Seen to be too short before it is parsed.
+    // The file is found too short before it is parsed.
     check(&plain("string", "[1000]", "t.toml"), &[("t.toml", b"not = TOML")], Err("need 1000 strings"));
     let mut files = memory(&index, &[("t.toml", b"data = ['x', 'y']")]);
     files.size = |_| Some(MAX_STRINGS_LENGTH + 1);
@@ -154,7 +154,7 @@ fn files_are_checked_without_being_read() {
     assert!(index.check_files(|_| Some(None)).is_ok());
     assert!(matches!(index.check_files(|_| None), Err(TensorDataError::NoSuchFile { .. })));
     assert!(matches!(index.check_files(|_| Some(Some(9))), Err(TensorDataError::SizeMismatch { found: 9, .. })));
-    // More strings than are read stand in nobody's way until somebody asks for them.
+    // A tensor with too many strings is an error only when it is read.
     let index = Index::parse(plain("string", "[2]", "t.toml").as_bytes()).unwrap();
     assert!(index.check_files(|_| Some(Some(MAX_STRINGS_LENGTH + 1))).is_ok());
     assert!(matches!(index.check_files(|_| Some(Some(3))), Err(TensorDataError::SizeMismatch { found: 1, .. })));
@@ -225,8 +225,8 @@ fn an_index_is_written_even_for_nothing() {
     assert!(entries(&nameless.into_iter().collect(), TensorFormat::Bin).is_err());
 }
 
-/// The index that the first implementation writes: in the order of a hash map, `inner` everywhere, no folders, files named
-/// after a count of their own.
+/// The index as the first implementation writes it: in the order of a hash map, `inner` everywhere, no folders, files numbered by
+/// a separate counter.
 #[test]
 fn as_the_original_writes_it() {
     let index = r#"

@@ -1,4 +1,4 @@
-//! Every rule of `tensor_data`, case by case; round trips; and bytes that nobody meant as an index.
+//! Each rule of `tensor_data`, case by case; round trips; and random bytes as an index.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod file_each;
@@ -33,7 +33,7 @@ impl Memory {
         self.files.get(path).ok_or_else(|| Failure::NoFile(path.to_owned()))
     }
 
-    /// What `Index::read` makes of the files.
+    /// Reads a tensor from the files with `Index::read`.
     fn tensor(&self, name: &str) -> Result<Tensor, Failure> {
         let index = Index::parse(self.get("tensor_data/index.toml")?)?;
         index.read(name, self, &Directories::default())
@@ -81,7 +81,7 @@ fn memory(index: &str, files: &[(&str, &[u8])]) -> Memory {
     Memory { files: map, size: Some }
 }
 
-/// An error with what lies behind it, on one line.
+/// Returns the error chain on one line.
 fn chain(error: &dyn std::error::Error) -> String {
     crate::causes::in_one_line(error).replace('\n', " ")
 }
@@ -95,7 +95,7 @@ fn bits(tensor: &Tensor) -> String {
     }
 }
 
-/// Reads `t` and compares either what it is or a part of the error.
+/// Reads `t` and compares either its description or a part of the error.
 fn check(index: &str, files: &[(&str, &[u8])], expected: Result<&str, &str>) {
     let found = memory(index, files).tensor("t");
     match (found, expected) {
@@ -108,7 +108,7 @@ fn check(index: &str, files: &[(&str, &[u8])], expected: Result<&str, &str>) {
     }
 }
 
-/// One plain tensor called `t`.
+/// An index with one plain tensor called `t`.
 fn plain(dtype: &str, shape: &str, file: &str) -> String {
     format!("[[tensor]]\nname = 't'\ndtype = '{dtype}'\nshape = {shape}\nfile = '{file}'\n")
 }

@@ -1,4 +1,4 @@
-//! All numbers in one safetensors or zTensor file.
+//! All numeric tensors in one safetensors or zTensor file.
 
 use std::collections::BTreeMap;
 
@@ -52,7 +52,7 @@ fn layout_of_one_file_for_all_numbers() {
     };
     check(TensorFormat::Safetensors, "tensors.safetensors", "safetensors", "__metadata___");
     check(TensorFormat::Ztensor, "tensors.zt", "ztensor", "__metadata__");
-    // Nothing for numbers where there are none.
+    // Without numeric tensors there is no file for them.
     let strings = [("s".to_owned(), example().remove("s").unwrap())].into_iter().collect();
     for format in [TensorFormat::Safetensors, TensorFormat::Ztensor] {
         assert_eq!(written_as(&strings, format).files, written(&strings).files);
@@ -70,7 +70,7 @@ fn names_that_are_taken_in_the_file_are_lengthened() {
     assert_eq!(bits(&memory.tensor("__metadata___").unwrap()), bits(&two()));
 }
 
-/// An index of `t`, a member of a file with other keys as given.
+/// An index with `t`, a member of a file, and the further keys `more`.
 fn member(dtype: &str, shape: &str, more: &str) -> String {
     format!("{}{more}", plain(dtype, shape, "t.file"))
 }
@@ -90,7 +90,7 @@ fn a_file_of_many_tensors_and_the_index_must_agree() {
     st("uint16", "[1]", "h", Err("has float16 [1]"));
     st("uint8", "[2]", "b", Err("called `b` in `tensor_data/t.file`, which has no such tensor"));
     st("float64", "[100]", "a", Err("is to hold it with others, has 118"));
-    // Without a name the tensor's own is meant.
+    // Without `name_in_file`, the tensor has its own name in the file.
     let index = member("uint8", "[2]", "file_format = 'safetensors'\n");
     check(&index, &[("t.file", &safetensors)], Err("called `t` in"));
     let bytes = |bytes: &[u8], expected| {
@@ -133,7 +133,7 @@ fn objects_of_ztensor_files_that_a_carton_cannot_have() {
     zt("complex", Err("has complex64 []"));
     zt("other", Err("a tensor of the format `my_format`"));
     zt("none", Err("no such tensor"));
-    // Any byte of it may be another: then it is read, or refused, and no more than that.
+    // With any byte changed, the file is either read or refused.
     for position in 0..file.len() {
         let mut damaged = file.clone();
         damaged[position] ^= 0x41;

@@ -1,4 +1,4 @@
-//! What is written reads back in every format, and damaged indexes.
+//! Tensors read back as they were written, in every format; damaged indexes.
 
 use carton_tensor::{NestedTensor, NumericTensor, StringTensor, Tensor};
 use proptest::prelude::*;
@@ -66,7 +66,7 @@ proptest! {
         let _ = Index::parse(&bytes);
     }
 
-    /// A valid index in which bytes were overwritten is read, or refused, and never more than that; what it then says is true.
+    /// A valid index with overwritten bytes is either read or refused. If it is read, it is consistent.
     #[test]
     fn damaged_indexes(damage in proptest::collection::vec((0..400_usize, any::<u8>()), 1..6)) {
         let ragged = NestedTensor::new(vec![StringTensor::new(vec!["x".to_owned()], vec![1]).unwrap().into()]).unwrap();
