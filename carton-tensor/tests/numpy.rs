@@ -1,5 +1,5 @@
-//! Agreement with NumPy: on `allclose` by a committed table of its verdicts, and on files in both directions by running
-//! it. The latter needs an interpreter that has NumPy, named by `CARTON_TEST_PYTHON`; without one it is skipped.
+//! Agreement with NumPy: for `allclose`, with a committed table of NumPy's verdicts; for files, in both directions by running NumPy.
+//! The latter needs a Python interpreter with NumPy, named by `CARTON_TEST_PYTHON`, and is skipped without one.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -15,7 +15,7 @@ fn manifest_path(relative: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(relative)
 }
 
-/// The interpreter to use, or `None` after saying that there is none.
+/// Returns the Python interpreter. Without one, prints that the test is skipped and returns `None`.
 fn python() -> Option<OsString> {
     let python = std::env::var_os("CARTON_TEST_PYTHON");
     if python.is_none() {
@@ -43,7 +43,8 @@ fn elements(dtype: &str, words: &str) -> Tensor {
     }
 }
 
-/// NumPy says which elements of each type keep their value, and what `astype` makes of them; the others are refused one by one.
+/// NumPy decides which elements of each type keep their value, and what `astype` turns them into. Each of the other elements must be
+/// refused.
 #[test]
 fn casts_keep_what_astype_keeps_and_refuse_the_rest() {
     let Some(python) = python() else { return };
@@ -68,7 +69,7 @@ fn casts_keep_what_astype_keeps_and_refuse_the_rest() {
     assert!(n_refused > 100, "{n_refused} refused");
 }
 
-/// Every line of a table must get NumPy's verdict.
+/// Checks that every line of a table gets NumPy's verdict.
 fn check_verdicts(table: &str) {
     let mut n_cases = 0;
     for line in table.lines().filter(|line| !line.starts_with('#')) {

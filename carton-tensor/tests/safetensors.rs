@@ -1,5 +1,5 @@
-//! safetensors files beside the `safetensors` library: what it rejects we reject, what it writes we read and write to
-//! the byte, and what it accepts and we reject is a known list.
+//! Compares safetensors files with the `safetensors` library. We reject what the library rejects, read and byte-identically write what
+//! the library writes, and reject only a known list of files that the library accepts.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 
-/// The library's dtypes, and ours.
+/// The dtypes of the library, and ours.
 const DTYPES: [(Dtype, ElementType); 22] = [
     (Dtype::BOOL, ElementType::Bool),
     (Dtype::F4, ElementType::Float4E2m1),
@@ -51,12 +51,12 @@ fn to_theirs(dtype: ElementType) -> Dtype {
     DTYPES.iter().find(|(_, ours)| *ours == dtype).unwrap().0
 }
 
-/// The name of the variant.
+/// Returns the name of the error's variant.
 fn rule(error: &HeaderError) -> String {
     format!("{error:?}").split([' ', '{', '(']).next().unwrap().to_owned()
 }
 
-/// The rules that the library does not have, as section 8 of the specification lists them.
+/// The rules that the library does not check, as section 8 of the specification lists them.
 const OURS_ALONE: [&str; 8] = [
     "FirstByte",
     "LastByte",
@@ -68,7 +68,7 @@ const OURS_ALONE: [&str; 8] = [
     "TooManyDimensions",
 ];
 
-/// Whether two tensors have one name.
+/// Whether two tensors of the file have the same name.
 fn has_duplicates(file: &[u8]) -> bool {
     struct Keys(Vec<String>);
     impl<'de> serde::Deserialize<'de> for Keys {
@@ -93,14 +93,14 @@ fn has_duplicates(file: &[u8]) -> bool {
     keys.0.iter().collect::<BTreeSet<_>>().len() < keys.0.len()
 }
 
-/// Both readers, on the same bytes: what the library rejects we reject, what only we reject breaks a rule that we alone
-/// have, and what both accept is the same to both.
+/// Runs both readers on the same bytes. We must reject what the library rejects. What only we reject must break a rule that the library
+/// does not check. What both accept must be the same.
 fn check_agreement(file: &[u8]) {
     let theirs = SafeTensors::read_metadata(file);
     let ours = match Header::parse(file, file.len() as u64) {
         Ok(ours) => ours,
         Err(error) if theirs.is_ok() && !OURS_ALONE.contains(&rule(&error).as_str()) => {
-            // The library looks only at the last tensor of a name, so the others may break any rule.
+            // The library only uses the last tensor of a name, so the others may break any rule.
             assert!(has_duplicates(file), "only we reject it: {error}");
             return;
         }
@@ -122,7 +122,7 @@ fn check_agreement(file: &[u8]) {
     assert_eq!(theirs.metadata().is_none(), ours.metadata().is_absent());
 }
 
-/// The files of the conformance corpus that are to be refused: name, bytes, and the sections of the specification that they break.
+/// The files of the conformance corpus that must be refused: name, bytes, and the sections of the specification that they break.
 fn refused() -> Vec<(String, Vec<u8>, Vec<String>)> {
     let descriptions = fs::read_dir(manifest_path("../spec/conformance/safetensors")).unwrap();
     let descriptions =
@@ -138,7 +138,7 @@ fn refused() -> Vec<(String, Vec<u8>, Vec<String>)> {
     refused.collect()
 }
 
-/// The files that only the library accepts, by section 8 of the specification.
+/// The files that only the library accepts, according to section 8 of the specification.
 fn accepted_by_the_library(specification: &str) -> BTreeSet<&str> {
     let (_, section) = specification.split_once("## 8").unwrap();
     let rows = section.lines().filter(|line| line.starts_with("| ")).skip(2);
@@ -170,7 +170,7 @@ fn the_corpus_is_refused_each_file_by_its_rule() {
     assert_eq!(rules.len(), 24, "{rules:?}");
 }
 
-/// A tensor of every dtype, its bytes drawn from a counter.
+/// A tensor of this dtype and shape. A counter and the seed determine its bytes.
 fn tensor(dtype: ElementType, shape: &[usize], seed: u8) -> RawTensor {
     let n_elements: usize = shape.iter().product();
     let bytes: Vec<u8> =
@@ -191,7 +191,7 @@ fn written_by_library(tensors: &[(String, RawTensor)], metadata: Option<HashMap<
     safetensors::serialize(views, metadata).unwrap()
 }
 
-/// The metadata in the order of the file, which the library draws at random.
+/// The metadata in the order of the file, because the library writes it in random order.
 fn metadata_of(file: &[u8]) -> Metadata {
     Header::parse(file, file.len() as u64).unwrap().metadata().clone()
 }
@@ -266,14 +266,14 @@ fn mapped_files_are_not_copied_and_others_are() {
     assert_eq!(address(&first) % 64, 0);
     assert_eq!((&first, &second), (&tensor, &tensor));
 
-    // A file that has become shorter is an error, where nothing is mapped.
+    // A file that has become shorter is an error, if it is not mapped.
     drop(mapped);
     fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(70).unwrap();
     assert!(matches!(copied.read("a"), Err(SafetensorsError::Io { .. })));
     assert!(matches!(Reader::open(&path), Err(SafetensorsError::Header { .. })));
     assert!(matches!(Reader::open(place.path()), Err(SafetensorsError::Io { .. })));
 
-    // Data that is not aligned cannot be viewed, but be copied.
+    // Unaligned data cannot be viewed, but it can be copied.
     let header = r#"{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#;
     let padding = " ".repeat(9 - header.len() % 8);
     let length = (header.len() + padding.len()) as u64;
@@ -292,7 +292,7 @@ fn any_dtype() -> impl Strategy<Value = ElementType> {
 fn any_tensors() -> impl Strategy<Value = Vec<(String, RawTensor)>> {
     let shape = prop::collection::vec(0_usize..5, 0..4);
     let entry = (any_dtype(), shape, any::<u8>()).prop_map(|(dtype, mut shape, seed)| {
-        // Whole bytes, whatever the dtype.
+        // Makes the elements fill whole bytes for every dtype.
         if dtype.bits() < 8 {
             shape.push(4);
         }
@@ -311,12 +311,12 @@ proptest! {
         let has_nothing = tensors.is_empty() && metadata.as_ref().is_some_and(HashMap::is_empty);
         let file = written_by_library(&tensors, metadata);
         if has_nothing {
-            // What the library writes then, it cannot read itself.
+            // The library cannot read this file, although it wrote it.
             prop_assert!(SafeTensors::deserialize(&file).is_err());
             return Ok(());
         }
         check_agreement(&file);
-        // The order in which tensors are given does not count.
+        // The order in which tensors are passed does not matter.
         let rotation = rotation % tensors.len().max(1);
         tensors.rotate_left(rotation);
         prop_assert_eq!(&written(&tensors, &metadata_of(&file)), &file);
@@ -347,7 +347,7 @@ proptest! {
         check_agreement(&file);
     }
 
-    /// Headers made of the words that headers are made of.
+    /// Headers that consist of the words of valid headers.
     #[test]
     fn headers_of_the_right_words_are_judged_alike(
         words in prop::collection::vec(prop::sample::select(WORDS.to_vec()), 0..24),

@@ -1,5 +1,5 @@
-//! Agreement with the Python library `safetensors`, and on the values of small floats with `ml_dtypes`. Both are run by
-//! the interpreter that `CARTON_TEST_PYTHON` names; without one the tests are skipped.
+//! Agreement with the Python library `safetensors`, and with `ml_dtypes` on the values of small floats. Both need the Python
+//! interpreter named by `CARTON_TEST_PYTHON`; without one the tests are skipped.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -11,7 +11,7 @@ use std::process::Command;
 use carton_tensor::files::{ElementType, RawTensor};
 use carton_tensor::safetensors::{self, Metadata, Reader};
 
-/// The interpreter to use, or `None` after saying that there is none.
+/// Returns the Python interpreter. Without one, prints that the test is skipped and returns `None`.
 fn python() -> Option<OsString> {
     let python = std::env::var_os("CARTON_TEST_PYTHON");
     if python.is_none() {
@@ -28,7 +28,7 @@ fn run(python: &OsString, task: &str, place: &Path) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Every value of the table is the one that we decode.
+/// Checks that we decode every value of the table.
 fn check_values(table: &str) {
     let mut n_types = 0;
     for line in table.lines() {
@@ -40,7 +40,7 @@ fn check_values(table: &str) {
         let bytes: Vec<u8> = match dtype.bits() {
             16 => patterns.flat_map(|pattern| (pattern as u16).to_le_bytes()).collect(),
             8 => patterns.map(|pattern| pattern as u8).collect(),
-            // Neighbours in one byte, or four in three, from the lowest bit up.
+            // Packs two elements into one byte, or four into three, from the lowest bit upwards.
             bits => {
                 let per_chunk = if bits == 6 { 4 } else { 2 };
                 let chunks = patterns.collect::<Vec<_>>();
@@ -88,7 +88,7 @@ fn files_and_values_of_the_python_library_agree() {
     }
     assert_eq!(n_files, 18);
 
-    // The names that the format has for our element types are the ones of the library.
+    // Our names of element types in the format are those of the library.
     let mut tensors = Vec::new();
     let mut described = Vec::new();
     for dtype in ElementType::ALL.into_iter().filter(|dtype| *dtype != ElementType::Complex128) {
@@ -99,7 +99,7 @@ fn files_and_values_of_the_python_library_agree() {
     }
     let output = fs::File::create(place.join("ours.safetensors")).unwrap();
     safetensors::write(tensors.iter().map(|(name, tensor)| (name, tensor)), &Metadata::default(), output).unwrap();
-    // In several files, some names of which are not ASCII.
+    // Several files, with some tensor names outside ASCII.
     let sharded = place.join("sharded");
     fs::create_dir(&sharded).unwrap();
     let numbers = [("b\u{7f}\n\"é👋", 3), ("a", 5), ("zero", 0), ("c", 12), ("B", 2)];
@@ -111,7 +111,7 @@ fn files_and_values_of_the_python_library_agree() {
     run(&python, "check", place);
 }
 
-/// As the format's description and its library spell it.
+/// The name of an element type in the format and in the library.
 fn format_name(dtype: ElementType) -> &'static str {
     match dtype.name() {
         "bool" => "BOOL",

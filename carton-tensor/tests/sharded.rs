@@ -61,7 +61,7 @@ fn what_is_written_is_read() {
         assert!(matches!(sharded.read("d"), Err(ShardedError::NoSuchTensor { .. })));
     }
 
-    // One file needs no index.
+    // A single file needs no index.
     let place = tempfile::tempdir().unwrap();
     assert_eq!(write(place.path(), &tensors, 70).unwrap(), place.path().join("model.safetensors"));
     assert_eq!(files_of(place.path()), ["model.safetensors"]);
@@ -78,7 +78,7 @@ fn what_is_written_is_read() {
 #[test]
 fn what_cannot_be_written_leaves_nothing_behind() {
     let place = tempfile::tempdir().unwrap();
-    // The names are in different files.
+    // The same name in two files.
     let twice = [("a", tensor(4, 1)), ("a", tensor(4, 2))];
     assert!(matches!(write(place.path(), &twice, 4), Err(SafetensorsError::Unwritable(_))));
     let described = [("a", ElementType::Uint8, [4]), ("b", ElementType::Uint8, [4])];
@@ -146,7 +146,7 @@ fn indices_are_parsed_or_refused_by_their_rule() {
     }
 }
 
-/// A folder with two files of two tensors and an index that says so, to be damaged.
+/// A folder with two files of two tensors each and a valid index. Tests damage it.
 struct Checkpoint(tempfile::TempDir);
 
 impl Checkpoint {
@@ -190,7 +190,7 @@ fn check_missing(error: &ShardedError, expected: &str) {
 fn files_and_index_must_agree() {
     let place = Checkpoint::new();
     assert_eq!(place.open().unwrap().len(), 3);
-    // Files that are no shards do not matter.
+    // Files that are not shards of the checkpoint do not matter.
     fs::write(place.path("consolidated.safetensors"), "").unwrap();
     fs::write(place.path("n-00001-of-00002.safetensors"), "").unwrap();
     fs::write(place.path("m-00001-of-00003.safetensors"), "").unwrap();
@@ -207,7 +207,7 @@ fn files_and_index_must_agree() {
     let error = place.error();
     check_missing(&error, "7.4");
 
-    // So many that they cannot be listed, or even counted through.
+    // The index implies too many missing files to list them, or even to iterate over them.
     let place = Checkpoint::new();
     place.index_of([("a", "m-1-of-999999999.safetensors".to_owned())]);
     fs::copy(place.path("m-00001-of-00002.safetensors"), place.path("m-1-of-999999999.safetensors")).unwrap();
@@ -219,13 +219,13 @@ fn files_and_index_must_agree() {
     assert!(error.to_string().contains("`m-2-of-999999999.safetensors`"), "{error}");
     assert!(error.to_string().contains("and 999999988 more"), "{error}");
 
-    // As many series as files: looked for in vain a thousand times at most.
+    // As many series as files. The search for missing files stops after a thousand.
     let place = Checkpoint::new();
     let many: Vec<_> = (0..50_000).map(|n| (format!("t{n}"), format!("s{n}-1-of-1.safetensors"))).collect();
     place.index_of(many.iter().map(|(name, file)| (name.as_str(), file.clone())));
     assert!(matches!(place.error(), ShardedError::MissingShards { count: 1001, .. }));
 
-    // Counted from 0.
+    // Numbers that start at 0.
     let place = Checkpoint::new();
     fs::rename(place.path("m-00002-of-00002.safetensors"), place.path("m-00000-of-00002.safetensors")).unwrap();
     place.index(&[("a", 1), ("b", 1), ("c", 0)]);
@@ -249,7 +249,7 @@ fn files_and_index_must_agree() {
     place.index(&[("a", 1), ("b", 1), ("c", 2), ("d", 2)]);
     assert!(matches!(place.error(), ShardedError::MissingTensor { tensor, .. } if tensor == "d"));
 
-    // One tensor in two files.
+    // The same tensor in two files.
     let place = Checkpoint::new();
     save(&place.path("m-00002-of-00002.safetensors"), &[("a", &tensor(1, 0)), ("c", &tensor(3, 0))]);
     assert!(matches!(place.error(), ShardedError::ExtraTensor { tensor, said: Some(_), .. } if tensor == "a"));
@@ -266,7 +266,7 @@ fn files_and_index_must_agree() {
     let error = place.error();
     assert!(matches!(&error, ShardedError::NotAFile { found: "a folder", .. }), "{error}");
 
-    // An index that is larger than any.
+    // An index that exceeds the length limit.
     let file = fs::File::create(place.path("m.safetensors.index.json")).unwrap();
     file.set_len(Index::MAX_LENGTH + 1).unwrap();
     assert!(matches!(place.error(), ShardedError::Index { source: IndexError::TooLong { .. }, .. }));
@@ -284,16 +284,16 @@ fn links_lead_out_of_the_folder_only_where_the_index_does() {
     fs::rename(place.path(file), outside.path().join("secret")).unwrap();
     symlink(outside.path().join("secret"), place.path(file)).unwrap();
     assert!(matches!(place.error(), ShardedError::Outside { file: found, .. } if found == file));
-    // By way of a folder inside.
+    // A link that leads out through a folder inside.
     fs::remove_file(place.path(file)).unwrap();
     symlink(outside.path(), place.path("folder")).unwrap();
     symlink("folder/secret", place.path(file)).unwrap();
     assert!(matches!(place.error(), ShardedError::Outside { .. }));
-    // To a device, which would never end.
+    // A link to a device, reading which would never end.
     fs::remove_file(place.path(file)).unwrap();
     symlink("/dev/zero", place.path(file)).unwrap();
     assert!(matches!(place.error(), ShardedError::Outside { .. }));
-    // To nothing, and to itself.
+    // A link to nothing, and a link to itself.
     fs::remove_file(place.path(file)).unwrap();
     symlink("nothing", place.path(file)).unwrap();
     assert!(matches!(place.error(), ShardedError::MissingShards { .. }));
@@ -301,14 +301,14 @@ fn links_lead_out_of_the_folder_only_where_the_index_does() {
     symlink(file, place.path(file)).unwrap();
     assert!(matches!(place.error(), ShardedError::Io { .. }));
 
-    // Inside the folder, and below it.
+    // A link to a file below the folder is allowed.
     let place = Checkpoint::new();
     fs::create_dir(place.path("below")).unwrap();
     fs::rename(place.path(file), place.path("below/data")).unwrap();
     symlink("below/data", place.path(file)).unwrap();
     assert!(place.open().is_ok());
 
-    // As the hub's cache: everything is a link into one folder of files named by their digests.
+    // Like the cache of the hub: every file is a link into one folder of files named by their digests.
     let place = Checkpoint::new();
     let cache = tempfile::tempdir().unwrap();
     fs::create_dir_all(cache.path().join("snapshots/main")).unwrap();
@@ -321,7 +321,7 @@ fn links_lead_out_of_the_folder_only_where_the_index_does() {
     }
     let sharded = Sharded::open(cache.path().join("snapshots/main/m.safetensors.index.json")).unwrap();
     assert_eq!(sharded.read("c").unwrap(), tensor(3, 0));
-    // But not elsewhere in the cache.
+    // Links to other places in the cache are refused.
     fs::rename(cache.path().join("snapshots/main").join(file), cache.path().join("moved")).unwrap();
     fs::copy(place.path(file), cache.path().join("snapshots/other")).unwrap();
     symlink("../other", cache.path().join("snapshots/main").join(file)).unwrap();

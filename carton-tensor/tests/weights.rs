@@ -1,4 +1,4 @@
-//! Loading, quantizing and merging whole files, of both formats alike.
+//! Loads, quantizes and merges whole files, of both formats.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -11,7 +11,7 @@ use carton_tensor::weights::{self, Filter, LoadOptions, QuantizeOptions, Weights
 use carton_tensor::ztensor::{self, DigestAlgorithm, StoreAs};
 use carton_tensor::{Tensor, npy};
 
-/// Tensors of several types; one is cut into pieces by every thread, one has no elements.
+/// Tensors of several types. One is large enough to be divided among threads, one has no elements.
 fn tensors() -> Vec<(String, RawTensor)> {
     let tensor = |dtype: ElementType, shape: &[usize], seed: u8| {
         let n_bytes = dtype.n_bytes(shape.iter().product()).unwrap();
@@ -137,7 +137,7 @@ fn damage_is_found_where_verification_is_asked_for() {
     }
 }
 
-/// What is no tensor of numbers is left out with its reason, and what is quantized already is not quantized again.
+/// Entries that are not tensors of numbers are skipped with a reason, and tensors that are already quantized are not quantized again.
 #[test]
 fn what_cannot_be_quantized_does_not_fail_the_rest() {
     let folder = tempfile::tempdir().unwrap();
@@ -159,7 +159,7 @@ fn what_cannot_be_quantized_does_not_fail_the_rest() {
     writer.finish().unwrap();
 
     let loaded = weights::load_quantized(&path, &LoadOptions::default(), &QuantizeOptions::default()).unwrap();
-    // Only a single number beside int8 numbers is a scale.
+    // Beside int8 numbers, only a tensor with a single number is a scale.
     assert_eq!(loaded.quantized.keys().collect::<Vec<_>>(), ["p.scale", "w", "w.scale"]);
     assert_eq!(loaded.unchanged.keys().collect::<Vec<_>>(), ["p", "q", "q.scale"]);
     assert_eq!(loaded.unchanged["q.scale"], scale);
@@ -210,7 +210,7 @@ fn shards_merge_into_one_file() {
         let weights = weights::load(path(output), &LoadOptions::default()).unwrap();
         assert_eq!(weights.tensors, all.iter().cloned().collect());
     }
-    // Byte for byte what writing all of them at once gives.
+    // Byte-identical to writing all tensors at once.
     write_safetensors(&path("at-once.safetensors"), &all, &[("format", "pt"), ("part", "1")]);
     assert!(std::fs::read(path("all.safetensors")).unwrap() == std::fs::read(path("at-once.safetensors")).unwrap());
 
@@ -222,7 +222,7 @@ fn shards_merge_into_one_file() {
     assert!(matches!(error, WeightsError::Duplicate { .. }) && error.to_string().contains("`empty`"), "{error}");
     assert!(matches!(merge("4.safetensors"), Err(WeightsError::Metadata { .. })));
 
-    // Whole objects, or an error.
+    // Objects are copied completely, or not at all.
     let mut writer = ztensor::Writer::create(path("5.zt")).unwrap();
     let tensor = &all[3].1;
     let attributes = [("bits".to_owned(), 4.into())].into();
@@ -240,7 +240,7 @@ fn shards_merge_into_one_file() {
     assert_eq!(reader.manifest().attributes().unwrap()["number"], 7.into());
     let error = weights::merge([path("5.zt")], path("bad.safetensors"), &LoadOptions::default()).unwrap_err();
     assert!(format!("{error:?}").contains("no text, which safetensors cannot hold"), "{error:?}");
-    // A digest that cannot be made again is missed, whether it is verified or not.
+    // A digest of an unknown kind cannot be computed again. This is an error with and without verification.
     let rejected = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reject/ztensor/unknown_digest.zt");
     let error = weights::merge([rejected], path("bad.zt"), &LoadOptions::default()).unwrap_err();
     assert!(format!("{error:?}").contains("UnknownDigest"), "{error:?}");

@@ -1,5 +1,5 @@
-//! Statistics and int8 quantization beside NumPy, over every float type that NumPy and `ml_dtypes` have. It needs an interpreter that
-//! has both, named by `CARTON_TEST_PYTHON`; without one it is skipped.
+//! Compares statistics and int8 quantization with NumPy, over every float type of NumPy and `ml_dtypes`. Needs a Python interpreter
+//! with both, named by `CARTON_TEST_PYTHON`, and is skipped without one.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -23,7 +23,7 @@ fn assert_near(actual: Option<f64>, expected: &str, tolerance: f64, what: &str) 
     assert!(near, "{what}: {actual:?}, expected {expected:?}");
 }
 
-/// A folder with what a script beside this file made; `None` without an interpreter.
+/// Returns a folder with the output of a script beside this file; `None` without an interpreter.
 fn made_by(script: &str) -> Option<TempDir> {
     let Some(python) = std::env::var_os("CARTON_TEST_PYTHON") else {
         eprintln!("skipped: CARTON_TEST_PYTHON names no python3 that has NumPy and ml_dtypes");
@@ -58,7 +58,7 @@ fn statistics_and_quantization_agree_with_numpy() {
         let magnitude = stats.min.unwrap_or(0.0).abs().max(stats.max.unwrap_or(0.0).abs());
         assert_near(stats.min, min, 0.0, line);
         assert_near(stats.max, max, 0.0, line);
-        // NumPy's own sums, in float64 and pairwise, are not exact either.
+        // NumPy's sums, which are float64 and pairwise, are not exact either.
         assert_near(stats.mean, mean, 1e-13 * magnitude, line);
         let expected: f64 = deviation.parse().unwrap_or(0.0);
         assert_near(stats.standard_deviation, deviation, 1e-11 * expected + 1e-15 * magnitude, line);
@@ -77,7 +77,7 @@ fn statistics_and_quantization_agree_with_numpy() {
     assert!(n_cases > 200, "{n_cases} cases");
 }
 
-/// Both granularities and what they cost, of tensors in memory and of the same ones in a file.
+/// Both granularities and their errors, for tensors in memory and for the same tensors in a file.
 #[test]
 fn scales_of_channels_and_errors_agree_with_numpy() {
     let Some(folder) = made_by("quantization_numpy.py") else { return };
@@ -111,13 +111,13 @@ fn scales_of_channels_and_errors_agree_with_numpy() {
             let expected = fs::read(path(format!("{label}.{granularity}.i8"))).unwrap();
             assert!(**quantized.tensor.bytes() == *expected, "the integers of {what}");
             let error = error.unwrap();
-            // Differences of nearly equal numbers lose digits in NumPy's way.
+            // NumPy computes differences of nearly equal numbers, which lose digits.
             let least = scales.as_slice().iter().copied().fold(f64::INFINITY, f64::min);
             let (relative, largest) = (numbers[first], numbers[first + 1]);
             assert_near(Some(error.relative()), &relative.to_string(), 1e-9 * relative + 1e-14, &what);
             assert_near(Some(error.max_absolute), &largest.to_string(), 1e-9 * largest + 1e-12 / least, &what);
 
-            // The same to the last bit, however it was cut and read.
+            // The same to the last bit, however the file was divided and read.
             let same = &of_file.quantized[label];
             assert_eq!(
                 (&same.tensor, &same.scales, same.error),
@@ -125,7 +125,7 @@ fn scales_of_channels_and_errors_agree_with_numpy() {
                 "{what}"
             );
             assert_eq!(same.n_non_finite, *n_non_finite);
-            // Below 1 %, which one scale does not reach.
+            // The error per channel is below 1 %, which a single scale does not reach.
             if label.ends_with("layer") {
                 let range = if granularity == "tensor" { 0.011..0.014 } else { 0.008..0.01 };
                 assert!(range.contains(&error.relative()), "{what}: {}", error.relative());

@@ -1,4 +1,4 @@
-//! zTensor files, from the outside: written and read again, beside other implementations, and files that must be refused.
+//! Tests of zTensor files through the public API: round trips, comparison with other implementations, and files that must be refused.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

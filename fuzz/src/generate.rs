@@ -1,4 +1,4 @@
-//! Bytes as what parsers take.
+//! Converts arbitrary bytes to the inputs of parsers.
 
 pub mod file;
 pub mod names;

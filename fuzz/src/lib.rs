@@ -1,13 +1,14 @@
-//! What the fuzz targets share. Each target is one line that calls one [`oracle`]: a function that gives any bytes to a parser and says
-//! more of what comes out than that nothing crashed. [`seeds`] are where fuzzing starts, made by our own writers; `src/bin/seeds.rs`
-//! writes them to files. [`generate`] makes of bytes what a parser needs beside them: files with a path, a peer's side of a talk.
+//! The common part of the fuzz targets. Each target is one line that calls an [`oracle`]: a function that passes arbitrary bytes to a
+//! parser and asserts properties of the result, beyond the absence of crashes. [`seeds`] are the inputs with which fuzzing starts, made
+//! by our own writers; `src/bin/seeds.rs` writes them to files. [`generate`] derives from bytes what a parser needs in addition to
+//! them: files with a path, or the frames of a peer.
 
 pub mod generate;
 pub mod oracle;
 pub mod panics;
 pub mod seeds;
 
-// The modules that read a model file, by themselves: the crate that they are in brings the engines with it, which take longer to build with the
+// Includes only the modules that read a model file, because their crate depends on the engines, which take longer to build with the
 // sanitizer than everything else together.
 #[allow(dead_code, unused_imports, reason = "the crate that they are in uses the rest")]
 #[path = "../../runners/onnx/src/element_type.rs"]

@@ -1,5 +1,5 @@
-//! Panics of libraries that our code catches. libFuzzer's hook ends the process at every panic; where files are read under a guard, only
-//! those of our own code and those that nobody caught are findings.
+//! Handles panics of libraries that our code catches. The hook of libFuzzer ends the process at every panic. If files are read under a
+//! guard, only panics of our own code and uncaught panics are findings.
 
 use std::cell::RefCell;
 use std::panic::{PanicHookInfo, catch_unwind, set_hook, take_hook};
@@ -9,7 +9,7 @@ thread_local! {
     static LAST: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Lets panics of libraries pass until they are caught. To be called once, when the fuzzer has set its own hook.
+/// Lets panics of libraries pass until they are caught. Call this once, after the fuzzer has set its own hook.
 pub fn tolerate_those_of_libraries() {
     let ends_the_process = take_hook();
     set_hook(Box::new(move |panic| {
@@ -20,7 +20,7 @@ pub fn tolerate_those_of_libraries() {
     }));
 }
 
-/// Runs `check`; a panic that comes out of it is shown, and ends the process.
+/// Runs `check`. If it panics, prints the panic and ends the process.
 pub fn none_escapes(check: fn(&[u8]) -> bool, bytes: &[u8]) {
     if catch_unwind(|| check(bytes)).is_err() {
         eprintln!("nothing caught the panic: {}", LAST.take());
@@ -30,7 +30,7 @@ pub fn none_escapes(check: fn(&[u8]) -> bool, bytes: &[u8]) {
 
 fn is_ours(panic: &PanicHookInfo<'_>) -> bool {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
-    // This crate's own paths are relative.
+    // Paths in this crate are relative.
     panic.location().is_some_and(|location| {
         location.file().starts_with("src/")
             || repository.is_some_and(|place| Path::new(location.file()).starts_with(place))

@@ -1,5 +1,5 @@
-//! Where fuzzing starts: for each target, files that our own writers make, with everything in them that has a rule of its own. Files that
-//! are kept for tests anyway are seeds too ([`FOLDERS`]).
+//! The inputs with which fuzzing starts. For each target, our own writers make files with every feature that has its own rule. Files
+//! that exist for tests are seeds too ([`FOLDERS`]).
 
 mod cartons;
 mod datasets;
@@ -8,14 +8,14 @@ mod runners;
 mod tensors;
 mod text;
 
-/// A file for a target.
+/// A seed for a target.
 #[derive(Clone)]
 pub struct Seed {
-    /// The target.
+    /// The name of the target.
     pub target: &'static str,
-    /// What it is called among those of the target.
+    /// The name of the seed, unique within its target.
     pub name: String,
-    /// Its bytes.
+    /// The content of the seed.
     pub bytes: Vec<u8>,
 }
 
@@ -35,7 +35,7 @@ pub const FOLDERS: [(&str, &str, &str); 6] = [
     ("ztensor", "spec/conformance/ztensor", ".zt"),
 ];
 
-/// All of them.
+/// Returns the seeds of all targets.
 pub fn all() -> Vec<Seed> {
     [cartons::seeds(), datasets::seeds(), messages::seeds(), runners::seeds(), tensors::seeds(), text::seeds()].concat()
 }

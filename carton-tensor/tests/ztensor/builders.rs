@@ -1,4 +1,4 @@
-//! Files made of parts that a writer would not put together.
+//! Builds files that no writer would write.
 
 use minicbor::Encoder;
 
@@ -11,7 +11,7 @@ pub(crate) enum Value {
     Text(&'static str),
     Numbers(Vec<u64>),
     Map(Vec<(&'static str, Value)>),
-    /// Any bytes, whether they are CBOR or not.
+    /// Any bytes, whether they are valid CBOR or not.
     Cbor(Vec<u8>),
 }
 
@@ -37,7 +37,7 @@ impl Value {
         }
     }
 
-    /// The value of `key`, in a map.
+    /// Returns the value of `key` in a map.
     pub(crate) fn field(&mut self, key: &str) -> &mut Value {
         let Map(fields) = self else { panic!("no map") };
         &mut fields.iter_mut().find(|field| field.0 == key).unwrap().1
@@ -66,7 +66,7 @@ pub(crate) fn root(objects: Vec<(&'static str, Value)>) -> Value {
     Map(vec![("version", Text("1.2.0")), ("objects", Map(objects))])
 }
 
-/// Two bytes, as a dense tensor of the name `x`.
+/// A manifest with two bytes as a dense tensor named `x`.
 pub(crate) fn good() -> Value {
     root(vec![("x", object(&[2], "dense", vec![("data", component("u8", 64, 2))]))])
 }
@@ -81,19 +81,19 @@ pub(crate) fn file_with(blob: &[u8], manifest: &Value) -> Vec<u8> {
     container(blob, &cbor)
 }
 
-/// `good`, with something done to it.
+/// A file with the manifest `good` after a change to the root.
 pub(crate) fn changed(change: impl FnOnce(&mut Value)) -> Vec<u8> {
     let mut manifest = good();
     change(&mut manifest);
     file(&manifest)
 }
 
-/// With something done to its object.
+/// A file with the manifest `good` after a change to its object.
 pub(crate) fn changed_object(change: impl FnOnce(&mut Value)) -> Vec<u8> {
     changed(|root| change(root.field("objects").field("x")))
 }
 
-/// With something done to its component.
+/// A file with the manifest `good` after a change to its component.
 pub(crate) fn changed_component(change: impl FnOnce(&mut Value)) -> Vec<u8> {
     changed_object(|object| change(object.field("components").field("data")))
 }
@@ -102,7 +102,7 @@ pub(crate) fn with_attributes(attributes: Vec<u8>) -> Vec<u8> {
     changed_object(|object| object.push("attributes", Cbor(attributes)))
 }
 
-/// A zstd frame of so many zeros.
+/// A zstd frame of `n_bytes` zeros.
 pub(crate) fn zstd(n_bytes: usize) -> Vec<u8> {
     zstd::stream::encode_all(&vec![0; n_bytes][..], 19).unwrap()
 }
@@ -116,7 +116,7 @@ pub(crate) fn zstd_component(dtype: &'static str, blob: &[u8], uncompressed: Opt
     component
 }
 
-/// A dense tensor of bytes, compressed.
+/// A file with a compressed dense tensor of bytes.
 pub(crate) fn compressed(blob: &[u8], shape: &[u64], uncompressed: Option<u64>) -> Vec<u8> {
     let data = zstd_component("u8", blob, uncompressed);
     file_with(blob, &root(vec![("x", object(shape, "dense", vec![("data", data)]))]))
@@ -126,7 +126,7 @@ pub(crate) fn with_digest(digest: &'static str) -> Vec<u8> {
     changed_component(|component| component.push("digest", Text(digest)))
 }
 
-/// Components of one dtype each after another, from byte 64 on, at multiples of 64.
+/// Components of one dtype each, in order from byte 64 on, at multiples of 64.
 pub(crate) fn parts(
     format: &'static str,
     shape: &[u64],

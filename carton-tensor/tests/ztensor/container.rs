@@ -1,4 +1,4 @@
-//! What is written is read again, wherever the bytes are, and byte for byte as the format says.
+//! Round trips from memory, maps and files, and the exact bytes that the format requires.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use carton_tensor::ztensor::{
     ZTensorError,
 };
 
-/// A tensor of this type whose bytes are 0, 1, 2…, or 0 and 1 for bools.
+/// A tensor of this type whose bytes count up from 0, or alternate between 0 and 1 for bools.
 pub(crate) fn tensor(dtype: ElementType, shape: &[usize]) -> RawTensor {
     let n_bytes = dtype.n_bytes(shape.iter().product()).unwrap();
     let modulus = if dtype == ElementType::Bool { 2 } else { 251 };
@@ -16,14 +16,14 @@ pub(crate) fn tensor(dtype: ElementType, shape: &[usize]) -> RawTensor {
     RawTensor::new(dtype, shape.to_vec(), bytes.into()).unwrap()
 }
 
-/// How a component can be stored.
+/// All ways in which a component can be stored.
 pub(crate) fn all_storages() -> Vec<StoreAs> {
     let digests = [None, Some(DigestAlgorithm::Sha256), Some(DigestAlgorithm::Crc32c)];
     let zstd = [None, Some(1), Some(9)];
     digests.into_iter().flat_map(|digest| zstd.map(|zstd| StoreAs { zstd, digest })).collect()
 }
 
-/// The same file in memory, mapped, and read by position.
+/// Runs `check` on the same file in memory, opened and mapped.
 fn everywhere(bytes: &[u8], check: impl Fn(&Reader)) {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("file.zt");
@@ -41,7 +41,7 @@ fn every_type_is_read_as_it_was_written_in_both_versions_and_every_storage() {
         for dtype in ElementType::ALL {
             for (index, store_as) in all_storages().into_iter().enumerate() {
                 for shape in [&[][..], &[0, 3], &[2, 4, 3], &[5000]] {
-                    // Sub-byte elements fill whole bytes, which a single one does not.
+                    // Elements smaller than a byte must fill whole bytes, which a single element does not.
                     let Some(_) = dtype.n_bytes(shape.iter().product()) else { continue };
                     let name = format!("{dtype}/{index}/{shape:?}");
                     let tensor = tensor(dtype, shape);
@@ -95,14 +95,14 @@ fn every_gap_is_zero_and_the_same_calls_make_the_same_bytes() {
         end = blob.end as usize;
     }
     assert_eq!(bytes[end], 0xa2, "the manifest follows the last blob at once");
-    // The digest of the whole file, which no change may alter: other programs keep it.
+    // The digest of the whole file must never change, because other programs store it.
     assert_eq!(
         DigestAlgorithm::Sha256.digest(&raw_file()).to_string(),
         "sha256:96b626a3b0f7af78e26fa39e3556de0c015bbe6a829f51008e32b68d855fb63f"
     );
 }
 
-/// A small file without zstd, whose bytes could change with its library.
+/// A small file without zstd, because the output of its library could change.
 fn raw_file() -> Vec<u8> {
     let mut writer = Writer::new(Vec::new()).unwrap();
     for dtype in ElementType::ALL {
@@ -122,9 +122,9 @@ fn raw_components_are_views_of_mapped_files_and_of_memory() {
     }
     let reader = Reader::map(&path).unwrap();
     let tensor = reader.read("float64").unwrap();
-    // Pages are aligned, and so is every blob: what is mapped can be seen as numbers.
+    // Pages and blobs are aligned, so mapped bytes can be viewed as numbers.
     assert_eq!(tensor.view::<f64>().unwrap().shape(), [3, 8]);
-    // The reader may go; the map stays for as long as the tensor.
+    // The map lives as long as the tensor, even after the reader is dropped.
     drop(reader);
     assert_eq!(tensor.view::<f64>().unwrap()[[0, 0]].to_bits(), 0x0706_0504_0302_0100);
 }
@@ -190,7 +190,7 @@ fn unknown_formats_types_and_fields_are_kept() {
 
 #[test]
 fn a_writer_needs_nothing_but_write() {
-    /// Takes a few bytes at a time, as a pipe may.
+    /// Accepts a few bytes per call, like a pipe.
     struct Trickle(Vec<u8>);
     impl Write for Trickle {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -229,7 +229,7 @@ fn a_writer_refuses_what_a_reader_would() {
     assert!(matches!(object("new", &[4], &["a", "a"]), ZTensorError::DuplicateKey { .. }));
     assert!(matches!(object("new", &[1; 65], &["a"]), ZTensorError::Rank { .. }));
     assert!(matches!(object("new", &[1 << 32, 1 << 32], &["a"]), ZTensorError::TooLarge { .. }));
-    // A source that ends too early leaves half a blob, after which nothing can be written.
+    // A source that ends too early leaves an incomplete blob, after which nothing can be written.
     let error = writer.add_from("z", ElementType::Uint8, &[4], &mut &[1, 2, 3][..], StoreAs::RAW).unwrap_err();
     assert!(matches!(error, ZTensorError::Io(_)), "{error}");
     assert!(matches!(writer.add("z", &data, StoreAs::RAW), Err(ZTensorError::Unfinished)));
@@ -243,7 +243,7 @@ fn digests_are_verified_raw_and_compressed_mapped_and_not() {
         let mut writer = Writer::new(Vec::new()).unwrap();
         writer.add("x", &data, store_as).unwrap();
         let mut bytes = writer.finish().unwrap();
-        // The last byte of the blob, which leaves zstd frames complete. Their library checks nothing of its own.
+        // The last byte of the blob. Changing it leaves zstd frames complete; without a checksum, the library does not detect it.
         let end =
             Reader::new(bytes.clone().into()).unwrap().object("x").unwrap().component("data").unwrap().stored().end;
         bytes[end as usize - 1] ^= 1;
@@ -272,7 +272,7 @@ fn appending_keeps_what_was_there() {
     let bytes = writer.finish().unwrap();
     std::fs::write(&path, &bytes).unwrap();
 
-    // Dropped, the file is as it was.
+    // Dropping the writer restores the file.
     let mut writer = Writer::append(&path).unwrap();
     assert!(matches!(Writer::append(&path), Err(ZTensorError::Locked { .. })));
     writer.add("new", &new, StoreAs::RAW).unwrap();
@@ -280,11 +280,11 @@ fn appending_keeps_what_was_there() {
     drop(writer);
     assert_eq!(std::fs::read(&path).unwrap(), bytes);
 
-    // Nothing added: the same file.
+    // Without additions, the file stays the same.
     Writer::append(&path).unwrap().finish().unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), bytes);
 
-    // What 1.1 can say leaves the version alone.
+    // Content that 1.1 can express does not change the version.
     let mut writer = Writer::append_as(&path, Version::V1_1).unwrap();
     writer.add("also old", &new, StoreAs::RAW.zstd(1)).unwrap();
     writer.finish().unwrap();
@@ -300,7 +300,7 @@ fn appending_keeps_what_was_there() {
     assert_eq!(reader.read("also old").unwrap(), new);
     assert_eq!(reader.read("new").unwrap(), new);
 
-    // Appended at once or one after another, a file is the same.
+    // Appending in one go or in several steps gives the same file.
     let whole = {
         let mut writer = Writer::new(Vec::new()).unwrap();
         writer.set_attributes(&attributes).unwrap();
@@ -312,7 +312,7 @@ fn appending_keeps_what_was_there() {
     let mut writer = Writer::create(&path).unwrap();
     writer.add("a", &old, StoreAs::RAW).unwrap();
     drop(writer);
-    // Neither changed nor beside another.
+    // The existing file is unchanged, and no other file is left beside it.
     assert_eq!((std::fs::read(&path).unwrap(), std::fs::read_dir(place.path()).unwrap().count()), (before, 1));
     let mut writer = Writer::create(&path).unwrap();
     writer.set_attributes(&attributes).unwrap();
@@ -346,7 +346,7 @@ fn unknown_fields_survive_appending_and_reading() {
     assert_eq!(&*reader.component("y", "data").unwrap(), [0]);
 }
 
-/// A file with one blob at 64.
+/// A file with one blob at byte 64.
 pub(crate) fn container(blob: &[u8], manifest: &[u8]) -> Vec<u8> {
     let mut bytes = b"ZTEN1000".to_vec();
     bytes.resize(64, 0);

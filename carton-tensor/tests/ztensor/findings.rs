@@ -1,4 +1,4 @@
-//! What the stated version forbids (spec/ztensor.md §2.7), each rule by a file that breaks it alone.
+//! Violations of the stated version (spec/ztensor.md §2.7). For each rule there is a file that breaks only this rule.
 
 use carton_tensor::files::ElementType;
 use carton_tensor::ztensor::{Attribute, Attributes, Reader, StoreAs, Version, VersionRule, Writer};
@@ -9,21 +9,21 @@ use crate::builders::{
 use crate::container::tensor;
 use crate::peers::{python, run_script};
 
-/// The rules that a file breaks, and how often; and what is said of the first.
+/// Returns the rules that a file breaks, with their counts, and the text of the first finding.
 fn found(bytes: Vec<u8>) -> (Vec<(VersionRule, usize)>, String) {
     let findings = Reader::new(bytes.into()).unwrap().findings().unwrap();
     let text = findings.first().map(ToString::to_string).unwrap_or_default();
     (findings.iter().map(|finding| (finding.rule(), finding.count())).collect(), text)
 }
 
-/// Replaces the version, which has as many letters.
+/// Replaces the version by another one of the same length.
 fn stating(version: &str, mut bytes: Vec<u8>) -> Vec<u8> {
     let old = bytes.windows(5).position(|window| window == b"1.2.0").unwrap();
     bytes[old..old + 5].copy_from_slice(version.as_bytes());
     bytes
 }
 
-/// A file breaks this rule if it states one version, and none if it states the other.
+/// Checks that a file breaks this rule if it states one version, and no rule if it states the other.
 fn check(bytes: &[u8], breaks: &str, keeps: &str, rule: VersionRule, expected: &str) {
     let (rules, text) = found(stating(breaks, bytes.to_vec()));
     assert_eq!((&rules[..], &text[..]), (&[(rule, 1)][..], expected));
@@ -87,10 +87,10 @@ fn what_1_1_does_not_have() {
             "{data}: with the field `uncompressed_length`, which version `1.1.0` does not have [spec/ztensor.md §2.5]"
         ),
     );
-    // A type that says what the dtype says is none.
+    // A `type` that equals the `dtype` does not count as a logical type.
     let same = changed_component(|data| data.push("type", Text("u8")));
     assert_eq!(found(stating("1.1.0", same)).0, []);
-    // A version without a minor number states nothing.
+    // A version without a minor number implies no rules.
     let mut old = good();
     *old.field("version") = Text("1");
     old.field("objects").field("x").field("components").field("data").push("type", Text("f8_e5m2"));
@@ -110,7 +110,7 @@ fn gaps_that_are_not_zeros() {
     blobs[199] = 7;
     let expected = "the gap with byte 66 and 1 more: not zeros, which version `1.2.0` asks for [spec/ztensor.md §1.5]";
     assert_eq!(found(file_with(&blobs, &two(64, 128))), (vec![(VersionRule::Padding, 2)], expected.to_owned()));
-    // Before the first blob, and in a file whose objects are in another order and share bytes.
+    // A gap before the first blob, and a file whose objects are in another order and share bytes.
     let mut before = clean;
     before[8] = 1;
     assert!(found(before).1.starts_with("the gap with byte 8: "));
@@ -119,7 +119,7 @@ fn gaps_that_are_not_zeros() {
     blobs[0] = 7;
     blobs[65] = 7;
     assert_eq!(found(file_with(&blobs, &two(128, 64))).0, []);
-    // Of many bytes, the last one.
+    // The last byte of a long gap.
     let mut long = vec![0; 200_000];
     long[199_999] = 1;
     assert!(found(file_with(&long, &two(64, 128))).1.starts_with("the gap with byte 200063: "));
@@ -144,7 +144,7 @@ fn parts_of_indices() -> Vec<u8> {
     file_with(&blobs, &root(vec![("x", object(&[1, 1], "sparse_csr", components))]))
 }
 
-/// What we write breaks no rule, in either version.
+/// The files that we write break no rule, in either version.
 #[test]
 fn what_is_written_has_no_findings() {
     for version in [Version::V1_1, Version::V1_2] {
@@ -164,7 +164,7 @@ fn what_is_written_has_no_findings() {
     }
 }
 
-/// 1.2.3 writes whatever type of indices it is given, and appends fields of 1.2 to a file that says 1.1.
+/// Version 1.2.3 of the peer writes any type of indices it is given, and appends fields of 1.2 to a file that states 1.1.
 #[test]
 fn findings_in_files_of_peers() {
     let Some(python) = python() else { return };
@@ -175,13 +175,13 @@ fn findings_in_files_of_peers() {
     }
     run_script(&python, "tests/ztensor_peers.py", &["make", "1.2"], place.path());
     for name in ["peer-raw.zt", "peer-zstd.zt"] {
-        // Of four kinds of indices three are not u64: two components of a matrix, one of coordinates.
+        // Three of four types of indices are not u64: two components of a matrix, and one of coordinates.
         let expected = [(VersionRule::IndexType, 9)];
         assert_eq!(found(std::fs::read(place.path().join(name)).unwrap()).0, expected, "{name}");
     }
 }
 
-/// Components of an unknown packing are not checked.
+/// Only the presence of attributes is checked, so an unknown packing is not a finding.
 #[test]
 fn attributes_that_are_there_are_enough() {
     let attributes = Attributes::from([

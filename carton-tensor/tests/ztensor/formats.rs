@@ -17,7 +17,7 @@ fn u64s(numbers: &[u64]) -> RawTensor {
     raw(ElementType::Uint64, &[numbers.len()], numbers.to_vec())
 }
 
-/// A few bytes may claim any number of zeros, which are made only up to a limit.
+/// A few bytes may claim any number of zeros, so dense forms have a size limit.
 #[test]
 fn dense_forms_have_a_limit() {
     let csr = Csr::new(&[1, 1 << 40], raw(ElementType::Uint8, &[1], vec![7_u8]), &u64s(&[5]), &u64s(&[0, 1])).unwrap();
@@ -50,7 +50,7 @@ fn values_at_one_place_are_added_up() {
     check(ElementType::Int16, &[0xff, 0xff, 2, 0], &[1, 0]);
     check(ElementType::Uint32, &[0xff, 0xff, 0xff, 0xff, 1, 0, 0, 0], &[0; 4]);
     check(ElementType::Int64, &[&[0xff; 8][..], &[0xff; 8]].concat(), &(-2_i64).to_le_bytes());
-    // 1 + 2^-11 is halfway to the next binary16, and goes to the even one.
+    // 1 + 2^-11 is halfway to the next binary16, and rounds to even.
     check(ElementType::Float16, &[0x00, 0x3c, 0x00, 0x10], &[0x00, 0x3c]);
     check(ElementType::BFloat16, &[0x80, 0x3f, 0x80, 0x3f], &[0x00, 0x40]);
     check(ElementType::Float32, bytemuck::cast_slice(&[0.1_f32, 0.2]), &(0.1_f32 + 0.2).to_le_bytes());
@@ -59,7 +59,7 @@ fn values_at_one_place_are_added_up() {
     check(ElementType::Complex128, bytemuck::cast_slice(&[1_f64, 2.0, 3.0, 5.0]), bytemuck::cast_slice(&[4_f64, 7.0]));
     let fp8 = Coo::new(&[2], raw(ElementType::Float8E5m2, &[2], vec![1_u8, 2]), &u64s(&[1, 1])).unwrap();
     assert!(matches!(fp8.to_dense(), Err(ZTensorError::Sparse(SparseError::DuplicateEntry { .. }))));
-    // At different places there is nothing to add.
+    // At different positions, nothing is added.
     let fp8 = Coo::new(&[2], raw(ElementType::Float8E5m2, &[2], vec![1_u8, 2]), &u64s(&[1, 0])).unwrap();
     assert_eq!(fp8.to_dense().unwrap().bytes()[..], [2, 1]);
 }
@@ -85,7 +85,7 @@ fn dense_tensors_survive_being_sparse_to_the_bit() {
     }
     let scalar = raw(ElementType::Int8, &[], vec![5_u8]);
     assert_eq!(Coo::from_dense(&scalar).unwrap().to_dense().unwrap(), scalar);
-    // No columns and more rows than there is memory for pointers to.
+    // No columns, and more rows than there is memory for row pointers.
     let tall = raw(ElementType::Int8, &[1 << 60, 0], Vec::<u8>::new());
     assert!(matches!(Csr::from_dense(&tall), Err(ZTensorError::TooLarge { .. })));
     assert!(matches!(Csr::from_dense(&scalar), Err(ZTensorError::Sparse(SparseError::CsrRank { found: 0, .. }))));
@@ -138,7 +138,7 @@ fn sparse_objects_are_written_and_read() {
 
 #[test]
 fn a_hand_made_group_is_dequantized() {
-    // Eight rows, two columns, one group: the columns count up from 0 and down from 7.
+    // Eight rows, two columns, one group. The first column counts up from 0, the second one down from 7.
     let words = [0x7654_3210_u32, 0x0123_4567];
     let packed = raw(ElementType::Int32, &[2], words.map(u32::to_le_bytes).concat());
     let scales = raw(ElementType::Float32, &[2], vec![0.5_f32, 2.0]);
@@ -175,7 +175,7 @@ fn groups_are_dequantized_as_auto_gptq_does() {
         assert_eq!(group.n_groups() as u64, case["n_groups"].as_u64().unwrap());
         let found = group.dequantize().unwrap();
         assert_eq!(found.bytes()[..], unhex(case["bytes"].as_str().unwrap()), "{name}");
-        // Written again it is the same, however its zero points and groups are stored.
+        // Writing it again gives the same group, however its zero points and groups are stored.
         let mut writer = Writer::with_version(Vec::new(), Version::V1_1).unwrap();
         writer.quantized_group("again", &group, StoreAs::RAW.zstd(1)).unwrap();
         let again = Reader::new(writer.finish().unwrap().into()).unwrap().quantized_group("again").unwrap();
@@ -191,7 +191,7 @@ fn groups_of_integers_have_a_scale_for_each_group_and_column() {
     assert_eq!((group.bits(), group.n_groups(), group.shape()), (4, 3, [8, 2]));
     let expected = [
         -8.0, -70.0, -6.0, -50.0, -4.0, -30.0, // The second group.
-        -1.0, -2.0, 0.0, 2.0, 1.0, 6.0, // And the third, of two rows.
+        -1.0, -2.0, 0.0, 2.0, 1.0, 6.0, // The third group, of two rows.
         16.0, -5.0, 24.0, -7.0,
     ];
     assert_eq!(group.dequantize().unwrap().to_f32().unwrap(), expected);
@@ -222,7 +222,7 @@ fn groups_of_integers_have_a_scale_for_each_group_and_column() {
     assert_eq!(QuantizedGroup::fewest_bits(&bytes), None);
 }
 
-/// What the density of a tensor counts is what its sparse form stores.
+/// The density counts exactly the elements that the sparse form stores.
 #[test]
 fn density_counts_what_sparse_tensors_have() {
     let dense =

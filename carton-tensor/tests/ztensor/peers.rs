@@ -1,7 +1,7 @@
-//! Beside other implementations: files of PyPI's ztensor 1.1.1 and 1.2.3 are read as they read them, ours are read by both, and
-//! where the same can be said in the same order, the files are the same to the byte.
+//! Comparison with other implementations, PyPI's ztensor 1.1.1 and 1.2.3. We read their files as they do, and both of them read ours.
+//! If content can be expressed in the same order, the files are byte-identical.
 //!
-//! Needs the environment that `tests/python/setup.sh` makes, named by `CARTON_TEST_PYTHON`; without it, it is skipped.
+//! Needs the environment that `tests/python/setup.sh` makes, named by `CARTON_TEST_PYTHON`, and is skipped without it.
 
 use std::ffi::OsString;
 use std::fs;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::container::tensor;
 
-/// The interpreter to use, or `None` after saying that there is none.
+/// Returns the Python interpreter. Without one, prints that the test is skipped and returns `None`.
 pub(crate) fn python() -> Option<OsString> {
     let python = std::env::var_os("CARTON_TEST_PYTHON");
     if python.is_none() {
@@ -44,7 +44,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A tensor as the script describes it.
+/// Makes the tensor that the script describes.
 fn described(value: &Value) -> RawTensor {
     let dtype = value["dtype"].as_str().unwrap();
     let dtype = ElementType::ALL.into_iter().find(|candidate| candidate.name() == dtype).unwrap();
@@ -96,7 +96,7 @@ fn files_of_both_peers_are_read_as_they_were_meant() {
     }
 }
 
-/// Writes what the peer wrote, in its order, and compares the files.
+/// Writes the same content as the peer, in its order, and compares the files.
 fn same_bytes(path: &Path, tensors: &[Value], version: &str) {
     let theirs = Reader::open(path).unwrap();
     let version = if version == "1.1" { Version::V1_1 } else { Version::V1_2 };
@@ -131,15 +131,15 @@ fn same_bytes(path: &Path, tensors: &[Value], version: &str) {
     assert_eq!((ours.len(), differs), (theirs.len(), None), "{}", path.display());
 }
 
-/// What both peers say where they cannot read a type, raw or compressed, in a file of version 1.2. The storage types of 1.1
-/// are another test: of a file that has one, they read nothing.
+/// The errors of both peers for a type that they cannot read, raw or compressed, in a file of version 1.2. Another test covers the
+/// storage types of 1.1, because the peers refuse a whole file that has one.
 fn error_of(dtype: ElementType) -> Option<&'static str> {
     match dtype {
-        // They look for as many floats as there are complex numbers.
+        // They expect as many floats as there are complex numbers.
         ElementType::Complex64 | ElementType::Complex128 => {
             Some("cannot reshape array|Zstd decompression error: failed to write whole buffer")
         }
-        // They give bytes, which are fewer than elements; what is compressed is filled up.
+        // They return bytes, which are fewer than elements; compressed ones are padded.
         _ if dtype.bits() < 8 => Some("cannot reshape array|(dtype('uint8'), '"),
         _ => None,
     }
@@ -177,14 +177,14 @@ fn write_ours(path: &Path, version: Version, store_as: StoreAs) -> Value {
     let mut tensors = Vec::new();
     let entry = |name: &str, tensor: &RawTensor, format: &str, error: Option<&str>| {
         let bytes = hex(tensor.bytes());
-        // FP8 is bytes to them: only what they are called differs.
+        // The peers treat FP8 as bytes. Only the name of the type differs.
         let is_fp8 = tensor.dtype().bits() == 8 && tensor.dtype().is_float();
         let dtype = if is_fp8 { "uint8" } else { tensor.dtype().name() };
         json!({"name": name, "dtype": dtype, "shape": tensor.shape(), "bytes": bytes, "format": format, "error": error})
     };
     for dtype in ElementType::ALL {
         let has_it = match version {
-            // A peer that does not know a dtype of 1.1 refuses the whole file, which has a test of its own.
+            // A peer that does not know a dtype of 1.1 refuses the whole file; another test covers this.
             Version::V1_1 => dtype.data_type().is_some() || dtype.bits() == 16 || dtype == ElementType::Bool,
             Version::V1_2 => true,
         };

@@ -1,4 +1,4 @@
-//! Whatever is written is read again, and whatever is read is answered.
+//! Property tests: everything that is written can be read again, and reading any bytes gives a result or an error.
 
 use carton_tensor::files::{ElementType, RawTensor};
 use carton_tensor::ztensor::{Attribute, Attributes, Checks, Coo, Csr, Reader, StoreAs, Version, Writer};
@@ -41,7 +41,7 @@ fn any_attribute() -> impl Strategy<Value = Attribute> {
     leaf.prop_recursive(4, 30, 5, |inner| {
         prop_oneof![
             vec(inner.clone(), 0..5).prop_map(Attribute::Array),
-            // Keys that differ.
+            // Keys are distinct.
             btree_map(".{0,5}", inner.clone(), 0..5)
                 .prop_map(|map| Attribute::Map(map.into_iter().map(|(key, value)| (key.into(), value)).collect())),
             (any::<u64>(), inner).prop_map(|(tag, value)| Attribute::Tagged(tag, Box::new(value))),
@@ -53,7 +53,7 @@ fn any_attributes() -> impl Strategy<Value = Attributes> {
     btree_map(".{0,8}", any_attribute(), 0..4)
 }
 
-/// CBOR of any kind, most of it like a manifest.
+/// Arbitrary CBOR, most of it similar to a manifest.
 fn any_cbor() -> impl Strategy<Value = Vec<u8>> {
     let words = [
         &b"gversion"[..],
@@ -113,7 +113,7 @@ proptest! {
         let version = if is_1_1 { Version::V1_1 } else { Version::V1_2 };
         let mut writer = Writer::with_version(Vec::new(), version).unwrap();
         writer.set_attributes(&attributes).unwrap();
-        // Names in any order: offsets then do not follow names.
+        // Names in any order, so that offsets do not follow the order of names.
         let mut entries: Vec<_> = tensors.iter().collect();
         if !entries.is_empty() {
             let middle = order.index(entries.len());

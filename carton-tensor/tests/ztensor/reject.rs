@@ -1,7 +1,7 @@
-//! Files that break one rule each, made here and kept in `tests/reject/ztensor`, and the one error that each gets.
+//! Files that break one rule each, with the error that each must cause. They are built here and stored in `tests/reject/ztensor`.
 //!
-//! `CARTON_WRITE_REJECTS=1 cargo test -p carton-tensor --features ztensor reject` writes the files again. The fuzz target
-//! begins with them, and files that crashed it once belong there too, under any name.
+//! `CARTON_WRITE_REJECTS=1 cargo test -p carton-tensor --features ztensor reject` writes the files again. They are seeds of the fuzz
+//! target. Files that crashed it once belong there too, under any name.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use carton_tensor::ztensor::{Checks, Reader, ZTensorError};
 use crate::builders::*;
 use crate::container::container;
 
-/// The name of the error's variant.
+/// Returns the name of the error's variant.
 fn variant(error: &ZTensorError) -> String {
     let text = match error {
         ZTensorError::Sparse(error) => format!("{error:?}"),
@@ -21,7 +21,7 @@ fn variant(error: &ZTensorError) -> String {
     text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
 }
 
-/// Opens a file and reads everything that is in it, with all checks; the first error.
+/// Opens a file and reads all its content with all checks. Returns the first error.
 pub(crate) fn read_all(bytes: &[u8]) -> Result<(), ZTensorError> {
     let reader = Reader::new(bytes.to_vec().into())?.checking(Checks::ALL);
     reader.manifest().attributes()?;
@@ -41,7 +41,7 @@ pub(crate) fn read_all(bytes: &[u8]) -> Result<(), ZTensorError> {
     Ok(())
 }
 
-/// Every file, and the error it gets.
+/// Every file and its error.
 fn cases() -> BTreeMap<&'static str, (Vec<u8>, &'static str)> {
     let mut cases = BTreeMap::new();
     let mut add = |name, bytes, error| assert!(cases.insert(name, (bytes, error)).is_none(), "{name} twice");
@@ -62,7 +62,7 @@ fn container_cases(add: Add<'_>) {
         bytes[at..at + new.len()].copy_from_slice(new);
         bytes
     };
-    // Counted from the end of the file.
+    // A position relative to the end of the file.
     let end = |distance: usize| usize::MAX - distance;
     add("empty", Vec::new(), "TooShort");
     add("only_magic", b"ZTEN1000".to_vec(), "TooShort");
@@ -447,7 +447,7 @@ fn each_file_gets_its_error_which_cites_a_section() {
     if std::env::var_os("CARTON_WRITE_REJECTS").is_some() {
         std::fs::create_dir_all(&folder).unwrap();
         for (name, (bytes, _)) in cases() {
-            // Bombs are large only here.
+            // Decompression bombs are large and not stored.
             if bytes.len() < 100_000 {
                 std::fs::write(folder.join(name).with_extension("zt"), bytes).unwrap();
             }
@@ -464,7 +464,7 @@ fn each_file_gets_its_error_which_cites_a_section() {
             assert!(std::fs::read(&path).is_ok_and(|found| found == bytes), "{} is not what is made", path.display());
         }
     }
-    // Files that were found by other means than thinking: no error in particular, but an error.
+    // Further files, such as those that fuzzing found, may cause any error.
     let names = cases();
     for entry in std::fs::read_dir(&folder).unwrap() {
         let path = entry.unwrap().path();
@@ -491,7 +491,7 @@ fn every_prefix_and_every_flipped_byte_is_an_answer() {
             for flip in [1, 0x80, 0xff] {
                 let mut bytes = bytes.clone();
                 bytes[position] ^= flip;
-                // Whichever, but neither a panic nor an endless loop.
+                // Any result is allowed, but neither a panic nor an endless loop.
                 let _ = read_all(&bytes);
             }
         }

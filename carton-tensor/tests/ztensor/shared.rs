@@ -1,4 +1,4 @@
-//! Components that are the very same bytes of a file (spec/ztensor.md §1.4), and the tag of CBOR before a manifest (§2.1).
+//! Components that share the same bytes of a file (spec/ztensor.md §1.4), and the CBOR tag before a manifest (§2.1).
 
 use carton_tensor::files::{ElementType, RawTensor};
 use carton_tensor::ztensor::{Attributes, Checks, DigestAlgorithm, Reader, StoreAs, Writer, ZTensorError};
@@ -22,7 +22,8 @@ fn dense(shape: &[u64], data: Value) -> Value {
     object(shape, "dense", vec![("data", data)])
 }
 
-/// Tied weights, one of them with a digest; a third view of the same bytes as another type; and one object with both its components tied.
+/// Tied weights, one of them with a digest; a third component with the same bytes as another type; and one object whose two components
+/// are tied.
 fn tied() -> Vec<u8> {
     let bytes = || component("u8", 64, 8);
     let twice = object(&[8], "dense", vec![("data", bytes()), ("more", bytes())]);
@@ -60,7 +61,7 @@ fn the_same_bytes_are_read_as_each_component_says() {
     assert_eq!(reader.read("head").unwrap().shape(), [2, 4]);
     assert_eq!(reader.read("numbers").unwrap().dtype(), ElementType::Int32);
     assert_eq!(&*reader.component("twice", "more").unwrap(), BLOB);
-    // One of them compressed, which the same bytes can be too.
+    // The same bytes can also be a compressed component.
     let frame = zstd::stream::encode_all(BLOB, 1).unwrap();
     let stored = frame.len() as u64;
     let objects = vec![
@@ -82,13 +83,13 @@ fn copies_keep_what_is_shared() {
         for name in ["head/data", "twice/data", "twice/more"] {
             assert_eq!(of(name), of("embed/data"), "{name}");
         }
-        // As numbers it is a blob of its own.
+        // As numbers, the bytes are a separate blob.
         assert_ne!(of("numbers/data"), of("embed/data"));
         for object in original.objects() {
             assert_eq!(copied.read(object.name()).unwrap(), original.read(object.name()).unwrap());
         }
     }
-    // Two files whose bytes are at one place share nothing.
+    // Two files with bytes at the same position share nothing.
     let other = file_with(&[9; 8], &root(vec![("other", dense(&[8], component("u8", 64, 8)))]));
     let other = Reader::new(other.into()).unwrap();
     let mut writer = Writer::new(Vec::new()).unwrap();
@@ -152,7 +153,7 @@ fn appending_keeps_shared_bytes_and_takes_the_tag_off() {
     assert_eq!(&**reader.read("x").unwrap().bytes(), [1, 2]);
 }
 
-/// The least file, with a tag before its manifest.
+/// The smallest file, with a tag before its manifest.
 fn self_described(tag: &[u8]) -> Vec<u8> {
     let mut cbor = tag.to_vec();
     good().write(&mut cbor);
@@ -168,7 +169,7 @@ fn the_tag_of_cbor_may_stand_before_the_manifest() {
     }
 }
 
-/// Both peers read components that share their bytes, made by hand and copied by us, and the tag.
+/// Both peers read the tag, and components that share bytes, whether the file was built by hand or copied by us.
 #[test]
 fn peers_read_shared_bytes_and_the_tag() {
     let Some(python) = python() else { return };
@@ -200,7 +201,7 @@ fn peers_read_shared_bytes_and_the_tag() {
     }
 }
 
-/// What says nothing about sharing is written as it always was.
+/// Content without shared components is written as it always was.
 #[test]
 fn equal_tensors_are_not_shared_unless_they_were() {
     let equal: RawTensor = tensor(ElementType::Uint8, &[64]);

@@ -1,6 +1,6 @@
-//! Writes the seeds of all targets: `seeds FOLDER` makes `FOLDER/<target>/<seed>`. Built by `cargo fuzz build` with the targets.
+//! Writes the seeds of all targets: `seeds FOLDER` makes `FOLDER/<target>/<seed>`. `cargo fuzz build` builds it with the targets.
 //!
-//! A seed that its target does not accept is an error: fuzzing would begin in front of what is to be fuzzed.
+//! A seed that its target does not accept is an error, because fuzzing would then start outside the code that it should test.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -43,7 +43,7 @@ fn write(folder: &Path) -> io::Result<()> {
             let file = file?;
             let name = file.file_name().to_string_lossy().into_owned();
             if name.ends_with(ending) {
-                // Files of two folders may have one name.
+                // Files in two folders may have the same name.
                 let name = format!("{}-{name}", from.replace('/', "-"));
                 fs::copy(file.path(), folder.join(target).join(name))?;
             }

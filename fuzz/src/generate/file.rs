@@ -1,4 +1,4 @@
-//! A file in memory, for parsers that take a path.
+//! A file in memory, for parsers that need a path.
 
 use std::fs::File;
 use std::io::Write;
@@ -7,11 +7,11 @@ use std::path::PathBuf;
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
-/// A file that is gone when this is dropped.
+/// A file in memory. Dropping it deletes it.
 pub struct MemoryFile(File);
 
 impl MemoryFile {
-    /// A file of these bytes.
+    /// Makes a file of these bytes.
     pub fn new(bytes: &[u8]) -> Self {
         let descriptor: OwnedFd = memfd_create("input", MemfdFlags::CLOEXEC).expect("there is memory");
         let mut file = File::from(descriptor);
@@ -19,7 +19,7 @@ impl MemoryFile {
         Self(file)
     }
 
-    /// Where it is, for this process alone.
+    /// The path of the file, valid only in this process.
     pub fn path(&self) -> PathBuf {
         format!("/proc/self/fd/{}", self.0.as_raw_fd()).into()
     }

@@ -1,4 +1,4 @@
-//! Names of tensors, and what may be said of how they are made.
+//! Names of tensors, and claims about their structure.
 
 use std::collections::BTreeSet;
 
@@ -6,22 +6,23 @@ use carton_dataset::KeyValueNames;
 
 use super::pieces::text_of;
 
-/// Names, and what may be said of them. What is said need not be true.
+/// Names, and claims about them that need not be true.
 pub struct Names<'i> {
-    /// Sorted, none twice.
+    /// Sorted and distinct.
     pub names: Vec<&'i str>,
-    /// How many samples they may be of.
+    /// The claimed number of samples.
     pub n_samples: u64,
     /// Whether the tensors could be columns of batches.
     pub may_be_columns: bool,
-    /// The separator, and columns, sorted.
+    /// The claimed separator and columns, with the columns sorted.
     pub said: KeyValueNames,
 }
 
-/// What is between columns.
+/// The separator between columns.
 pub const COLUMN_END: char = '\t';
 
-/// The lines of an input: a number of samples, with a `!` before it if the tensors cannot be columns; the separator; the columns; and names.
+/// Parses the lines of an input: a number of samples, preceded by `!` if the tensors cannot be columns; the separator; the columns; and
+/// the names.
 pub fn names_of(input: &[u8]) -> Names<'_> {
     let mut lines = text_of(input).split('\n');
     let n_samples = lines.next().unwrap_or_default();

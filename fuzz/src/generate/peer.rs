@@ -1,8 +1,8 @@
-//! A peer that says what an input has in it, over a socket.
+//! A peer that sends the content of an input over a socket.
 //!
-//! The input is frames with a byte between them that no text has: JSON, or JSON, [`BODY`] and the bytes that follow it in the frame. Lengths
-//! are made to fit, as fuzzing would not get far without. An empty frame means that the peer waits for one of the other side. An input that
-//! begins with [`BODY`] is sent as it is.
+//! The input consists of frames, separated by a byte that does not occur in text. A frame is JSON, or JSON, [`BODY`] and the bytes that
+//! follow the JSON. The lengths in a frame are computed, because fuzzing would rarely guess them. An empty frame makes the peer wait
+//! for a frame of the other side. An input that begins with [`BODY`] is sent unchanged.
 
 use std::fs::File;
 use std::io::{IoSlice, Read};
@@ -17,17 +17,17 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 
 use super::pieces::SEPARATOR;
 
-/// What lies between the JSON of a frame and its bytes.
+/// The separator between the JSON of a frame and its bytes.
 pub const BODY: u8 = 0xFE;
 
 /// How long the peer waits for a frame that may never come.
 const PATIENCE: Duration = Duration::from_millis(10);
 /// The most frames of an input that are sent.
 const MAX_FRAMES: usize = 64;
-/// The size of a region of shared memory that the peer maps.
+/// The size of a region of shared memory that the peer provides.
 const REGION: usize = 1 << 16;
 
-/// Says all of `input` and hears the other side out.
+/// Sends all of `input`, and then reads until the other side closes.
 pub fn talk(mut socket: UnixStream, input: &[u8]) {
     socket.set_read_timeout(Some(PATIENCE)).expect("it is a socket");
     socket.set_write_timeout(Some(PATIENCE)).expect("it is a socket");
@@ -43,13 +43,13 @@ pub fn talk(mut socket: UnixStream, input: &[u8]) {
             }
         }
     }
-    // The other side reads all that was sent, then the end.
+    // The other side reads all that was sent, and then the end of the stream.
     let _ = socket.shutdown(Shutdown::Write);
     socket.set_read_timeout(None).expect("it is a socket");
     let _ = std::io::copy(&mut socket, &mut std::io::sink());
 }
 
-/// A frame with the right lengths.
+/// Makes a frame with correct lengths.
 fn frame(piece: &[u8]) -> Vec<u8> {
     let position = piece.iter().position(|&byte| byte == BODY);
     let (json, body) = position.map_or((piece, &[][..]), |position| (&piece[..position], &piece[position + 1..]));
@@ -60,7 +60,7 @@ fn frame(piece: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// What a message with these words in it comes with.
+/// Returns the descriptors to send with a message, depending on the words in it.
 fn descriptors(piece: &[u8]) -> Vec<OwnedFd> {
     let has = |word: &[u8]| piece.windows(word.len()).any(|window| window == word);
     if has(b"\"map\"") {
@@ -90,7 +90,7 @@ fn send(socket: &UnixStream, mut bytes: &[u8], descriptors: &[OwnedFd]) -> bool 
     true
 }
 
-/// Reads one frame and forgets it.
+/// Reads one frame and discards it.
 fn wait(socket: &mut UnixStream) {
     let mut length = [0; 8];
     if socket.read_exact(&mut length).is_ok() {

@@ -1,9 +1,9 @@
-//! An input that stands for several things: pieces with a byte between them that no text has. And one that stands for text.
+//! Splits an input into pieces at a byte that does not occur in text, and extracts its text.
 
-/// What lies between two pieces of text.
+/// The separator between two pieces.
 pub const SEPARATOR: u8 = 0xFF;
 
-/// The text before the first separator, and all that follows it.
+/// Splits an input into the bytes before the first separator and those after it.
 pub fn head_and_rest(input: &[u8]) -> (&[u8], &[u8]) {
     match input.iter().position(|&byte| byte == SEPARATOR) {
         Some(position) => (&input[..position], &input[position + 1..]),
@@ -11,7 +11,7 @@ pub fn head_and_rest(input: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// The text that an input begins with.
+/// Returns the longest valid UTF-8 text at the start of an input.
 pub fn text_of(input: &[u8]) -> &str {
     input.utf8_chunks().next().map_or("", |chunk| chunk.valid())
 }

@@ -1,5 +1,5 @@
-//! Any bytes as an archive. What can be read is the same however it is read, the same to the `zip` crate, and the same once it was written
-//! into another archive.
+//! Arbitrary bytes as an archive. An entry that can be read has the same content however it is read, in the `zip` crate, and after it
+//! was written into another archive.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,12 +14,12 @@ use carton_core::{Compression, Method, Sha256Digest};
 
 use crate::generate::file::MemoryFile;
 
-/// The most that is read of one entry. What is compressed stands for up to thirty thousand times its bytes.
+/// The most bytes that are read of an entry. Compressed bytes can represent up to thirty thousand times their number.
 const MAX_ENTRY: u64 = 1 << 20;
-/// The most entries that are written again, which takes threads and so time.
+/// The most entries that are written again, which takes time because it uses threads.
 const MAX_WRITTEN: usize = 16;
 
-/// Checks these bytes, and says whether they are accepted.
+/// Checks these bytes. Returns whether they are accepted.
 pub fn check(bytes: &[u8]) -> bool {
     let Ok(archive) = Archive::open(Arc::new(MemorySource::new(bytes, "input"))) else { return false };
     let mut read = Vec::new();
@@ -56,15 +56,15 @@ fn in_pieces(archive: &Archive, entry: &Entry) -> Result<Vec<u8>, ArchiveError> 
         contents.extend_from_slice(&buffer[..n_bytes]);
         assert!(contents.len() as u64 <= entry.size());
     }
-    // Of an entry without bytes, the end is not looked at before it is read whole.
+    // The end of an entry without content is only checked by reading the entry whole.
     if contents.is_empty() { archive.read(entry, 0) } else { Ok(contents) }
 }
 
-/// An archive that another program reads too is the same one to it.
+/// Checks that another reader that accepts the archive finds the same content.
 fn compare_with_peer(bytes: &[u8], read: &[(&Entry, Vec<u8>)]) {
     let Ok(mut theirs) = zip::ZipArchive::new(Cursor::new(bytes)) else { return };
     for (entry, contents) in read {
-        // The peer is built without it.
+        // The other reader is built without zstd.
         if entry.method() == Method::Zstd {
             continue;
         }
@@ -77,7 +77,7 @@ fn compare_with_peer(bytes: &[u8], read: &[(&Entry, Vec<u8>)]) {
     }
 }
 
-/// Writes what was read, copied as it is stored, and reads it again.
+/// Writes what was read, as a copy of the stored bytes, and reads it again.
 fn check_written(archive: &Archive, read: &[(&Entry, Vec<u8>)]) {
     let is_ours = |name: &str| ["carton.toml", "LINKS", "MANIFEST"].contains(&name);
     let files: BTreeMap<String, &(&Entry, Vec<u8>)> = read
@@ -92,7 +92,7 @@ fn check_written(archive: &Archive, read: &[(&Entry, Vec<u8>)]) {
     let tail = Tail { carton_toml: b"spec_version = 1".to_vec(), ..Tail::default() };
     let output = MemoryFile::new(b"");
     let mut file = File::options().read(true).write(true).open(output.path()).expect("it is there");
-    // Names that carton.toml and MANIFEST take, or that only archives of others may have, are refused.
+    // The writer refuses the names of carton.toml and MANIFEST, and names that are only accepted from other writers.
     let Ok(manifest) = write(&mut file, entries, tail, Compression::Auto, &|_| ControlFlow::Continue(())) else {
         return;
     };

@@ -1,18 +1,18 @@
-//! Any bytes as a configuration and as a netrc file. Values that are secret are in no error and no `Debug` form.
+//! Arbitrary bytes as a configuration and as a netrc file. No secret value appears in an error or a `Debug` form.
 
 use carton_core::config::Config;
 use carton_core::internals::network::fuzzing::netrc;
 
 use crate::generate::file::MemoryFile;
 
-/// What stands for a secret in the seeds.
+/// The secret in the seeds.
 pub const SECRET: &str = "xyzzy-secret";
 
-/// Checks these bytes, and says whether they are accepted.
+/// Checks these bytes. Returns whether they are accepted.
 pub fn check(bytes: &[u8]) -> bool {
     let file = MemoryFile::new(bytes);
     let has_logins = netrc(file.path()) != 0;
-    // A value elsewhere is no secret, but one in a key, a host's name or a path.
+    // The text is a secret as the value of a token, but not if it also occurs in a key, a host name or a path.
     let text = String::from_utf8_lossy(bytes);
     let is_token = |line: &str| line.trim_start().starts_with("token = \"") && line.contains(SECRET);
     let has_secret = text.lines().any(is_token) && text.matches(SECRET).count() == 1;

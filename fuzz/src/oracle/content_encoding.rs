@@ -1,5 +1,5 @@
-//! The names of content encodings, a separator, and any bytes as a body that has them. What comes out is the same however it is read, has
-//! exactly the length that it is then declared to have, and is what other readers of the encoding make of it.
+//! The names of content encodings, a separator, and arbitrary bytes as an encoded body. The decoded content is the same however it is
+//! read, must have exactly the declared length, and equals the output of other decoders.
 
 use std::io::Read;
 
@@ -7,10 +7,10 @@ use carton_core::internals::encoding::{Limit, decode};
 
 use crate::generate::pieces::head_and_rest;
 
-/// The most that comes out of a body. What is encoded stands for any length.
+/// The most bytes of decoded content. Encoded bytes can represent any number.
 const MAX_LENGTH: u64 = 1 << 20;
 
-/// Checks these bytes, and says whether they are accepted.
+/// Checks these bytes. Returns whether they are accepted.
 pub fn check(input: &[u8]) -> bool {
     let (names, body) = head_and_rest(input);
     let Ok(names) = std::str::from_utf8(names) else { return false };
@@ -41,7 +41,7 @@ fn decoded(body: &[u8], names: &[String], limit: Limit, piece: usize) -> std::io
     }
 }
 
-/// What another reader accepts is the same to it.
+/// Checks that another decoder gives the same content, if it accepts the body.
 fn compare_with_peer(names: &[String], body: &[u8], content: &[u8]) {
     let [name] = names else { return };
     let mut found = Vec::new();

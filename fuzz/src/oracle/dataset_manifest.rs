@@ -1,10 +1,10 @@
-//! Any bytes as the manifest of a dataset. What is accepted is consistent, and the same when it was written and read again.
+//! Arbitrary bytes as the manifest of a dataset. An accepted manifest is consistent, and the same after writing and reading it again.
 
 use std::path::{Component, Path};
 
 use carton_dataset::Manifest;
 
-/// Checks these bytes, and says whether they are accepted.
+/// Checks these bytes. Returns whether they are accepted.
 pub fn check(bytes: &[u8]) -> bool {
     let Ok(manifest) = Manifest::parse(bytes) else { return false };
     assert!(std::str::from_utf8(bytes).is_ok());

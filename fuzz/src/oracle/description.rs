@@ -1,12 +1,12 @@
-//! Any text as the description of a model: it is refused, or says how many tensors there are to be, in no more time and memory than the
-//! specification allows (spec/weights.md §4).
+//! Arbitrary text as the description of a model. It is refused, or lists the expected tensors, within the limits of the specification
+//! on time and memory (spec/weights.md §3.4).
 
 use carton_tensor::element_count;
 use carton_tensor::weights::Description;
 
 use crate::generate::pieces::text_of;
 
-/// Checks these bytes, and says whether they are accepted.
+/// Checks these bytes. Returns whether they are accepted.
 pub fn check(bytes: &[u8]) -> bool {
     let text = text_of(bytes);
     let Ok(description) = text.parse::<Description>() else { return false };

@@ -1,5 +1,5 @@
-//! A host, and a runner that says whatever the input has in it ([`peer`]). Every call ends, with outputs or with an error; the outputs can
-//! be read, and sent back.
+//! A host, and a runner that sends the content of the input ([`peer`]). Every call ends with outputs or with an error. The outputs can
+//! be read and sent back.
 
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -12,18 +12,18 @@ use carton_tensor::{NumericTensor, Tensor};
 
 use crate::generate::peer;
 
-/// Larger frames, and more shared memory, are refused.
+/// The limit for frames and for shared memory.
 const CAP: u64 = 1 << 20;
-/// The most items of one stream that are waited for.
+/// The most items of one stream that are read.
 const MAX_ITEMS: usize = 8;
 
-/// Checks these bytes, and says whether they are accepted.
+/// Checks these bytes. Returns whether they are accepted.
 pub fn check(input: &[u8]) -> bool {
     let (runner, host) = UnixStream::pair().expect("there are descriptors");
     std::thread::scope(|scope| {
         scope.spawn(|| peer::talk(runner, input));
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("there is memory");
-        // By what takes no part in the talk.
+        // The input length selects an option, because it has no other influence on the messages.
         let copy_outputs = input.len().is_multiple_of(2);
         runtime.block_on(use_runner(host, copy_outputs))
     })
@@ -56,7 +56,7 @@ async fn use_runner(socket: UnixStream, copy_outputs: bool) -> bool {
     let inputs: Tensors = [("x".to_owned(), small.into()), ("y".to_owned(), large.into())].into();
     let outputs = connection.infer(inputs.clone(), call()).await.map(read);
     let is_answered = outputs.is_ok();
-    // What lies in the runner's memory is named there.
+    // Outputs in the runner's memory are sent by reference.
     let outputs = outputs.unwrap_or(inputs);
     if let Ok(sealed) = connection.seal(outputs.clone(), call()).await {
         let _ = connection.infer_sealed(&sealed, call()).await.map(read);
@@ -74,12 +74,12 @@ async fn use_runner(socket: UnixStream, copy_outputs: bool) -> bool {
     is_answered
 }
 
-/// The end of the talk ends every call, so that a deadline is never needed; one that passes is a hang.
+/// The end of the peer's messages ends every call, so no deadline is needed. A call that does not end is a hang.
 fn call() -> CallOptions {
     CallOptions::default()
 }
 
-/// Touches every byte.
+/// Reads every byte.
 fn read(tensors: Tensors) -> Tensors {
     fn sum(tensor: &Tensor) -> u64 {
         match tensor {

@@ -1,5 +1,5 @@
-//! The head of an answer as lines of text: a status, then headers. What is taken for an answer to a request is one to that request, and what
-//! it says is written as it was.
+//! The head of an HTTP response as lines of text: a status, then headers. An accepted response matches the request, and its values are
+//! the same when they are written again.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,7 +8,7 @@ use carton_core::internals::network::{Extent, Part, Request, Url, Version};
 
 use crate::generate::pieces::text_of;
 
-/// Checks these bytes, and says whether they are accepted.
+/// Checks these bytes. Returns whether they are accepted.
 pub fn check(bytes: &[u8]) -> bool {
     let mut lines = text_of(bytes).lines();
     let mut is_accepted = false;
@@ -23,7 +23,7 @@ pub fn check(bytes: &[u8]) -> bool {
             let Ok(reply) = reply(status, &headers, &request) else { continue };
             is_accepted = true;
             check_extent(reply.extent(), &part, version.is_some());
-            // There are no bytes then, and the version is the one that is known.
+            // Such a response has no body, and its version is the known one.
             if *reply.extent() == Extent::NotModified {
                 continue;
             }

@@ -1,8 +1,8 @@
-//! Any bytes as a LINKS file. What is accepted is the same when it was written and read again, and when it is merged with itself.
+//! Arbitrary bytes as a LINKS file. An accepted file is the same after writing and reading it again, and after merging it with itself.
 
 use carton_core::Links;
 
-/// Checks these bytes, and says whether they are accepted.
+/// Checks these bytes. Returns whether they are accepted.
 pub fn check(bytes: &[u8]) -> bool {
     let Ok(links) = Links::parse(bytes) else { return false };
     for (digest, urls) in links.iter() {

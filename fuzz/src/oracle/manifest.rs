@@ -1,10 +1,10 @@
-//! Any bytes as a MANIFEST. What is accepted is kept to the byte, every line of it can be found, and its files make the MANIFEST that is
-//! written of them, whatever the order of the lines was.
+//! Arbitrary bytes as a MANIFEST. An accepted file is kept byte by byte, every line of it can be found, and its entries make the
+//! MANIFEST that is written for them, whatever the order of the lines.
 
 use carton_core::Sha256Digest;
 use carton_core::internals::manifest::Manifest;
 
-/// Checks these bytes, and says whether they are accepted.
+/// Checks these bytes. Returns whether they are accepted.
 pub fn check(bytes: &[u8]) -> bool {
     let Ok(manifest) = Manifest::parse(bytes) else { return false };
     assert_eq!(manifest.to_bytes(), bytes);

@@ -1,14 +1,14 @@
-//! Any bytes as what a peer sends, frame by frame, without a connection: frames, messages, tensors in frames. What is accepted is the same
-//! when it was written and read again.
+//! Arbitrary bytes as the data that a peer sends, frame by frame, without a connection: frames, messages, and tensors in frames. What
+//! is accepted is the same after writing and reading it again.
 
 use carton_runner_interface::fuzzing::{Said, frame, passed_on, write_frame};
 
 use super::same::is_same;
 
-/// The largest frame. Nothing is allocated for one that has not come.
+/// The largest frame. Nothing is allocated for a frame before it arrives.
 const FRAME_CAP: u64 = 1 << 20;
 
-/// Checks these bytes, and says whether they are accepted.
+/// Checks these bytes. Returns whether they are accepted.
 pub fn check(mut stream: &[u8]) -> bool {
     let mut is_accepted = true;
     while let Ok(Some((json, body, rest))) = frame(stream, FRAME_CAP) {

@@ -1,8 +1,9 @@
-//! Any bytes as a carton.toml. What is accepted as that of a carton is the same when it was written and read again, and is a draft too.
+//! Arbitrary bytes as a carton.toml. If it is accepted as that of a carton, it is the same after writing and reading it again, and is
+//! also a valid draft.
 
 use carton_core::metadata::{Draft, Metadata};
 
-/// Checks these bytes, and says whether they are accepted.
+/// Checks these bytes. Returns whether they are accepted.
 pub fn check(bytes: &[u8]) -> bool {
     let metadata = Metadata::from_bytes(bytes);
     let Ok(text) = std::str::from_utf8(bytes) else {
@@ -10,7 +11,7 @@ pub fn check(bytes: &[u8]) -> bool {
         return false;
     };
     let _ = Draft::unknown_keys(text);
-    // A draft needs no version, and what only writers must keep is looked at when it is finished.
+    // A draft needs no version. Rules that only writers must keep are checked when the draft is completed.
     let draft = Draft::parse(text);
     if let Ok(draft) = draft.as_ref().map(Clone::clone)
         && let Ok(valid) = draft.validate()

@@ -1,5 +1,5 @@
-//! What holds for any bytes, a module for each parser. Each `check` panics where something does not hold, and says whether the parser
-//! accepts the bytes.
+//! Properties that hold for arbitrary bytes, with a module for each parser. Each `check` panics if a property does not hold, and
+//! returns whether the parser accepts the bytes.
 
 pub mod archive;
 pub mod config;
@@ -28,7 +28,7 @@ pub mod ztensor;
 
 mod same;
 
-/// The check of a target.
+/// Returns the check of a target.
 pub fn of(target: &str) -> Option<fn(&[u8]) -> bool> {
     Some(match target {
         "archive" => archive::check,

@@ -1,15 +1,15 @@
-//! Any bytes, as an `.npy` and as an `.npz` file. They are an error or arrays, in no more memory than they are worth. What can be read is
-//! written again, and is the same when it is read once more.
+//! Arbitrary bytes as an `.npy` and as an `.npz` file. Reading gives an error or arrays, with limited memory. What can be read is the
+//! same after writing and reading it again.
 
 use std::io::Cursor;
 
 use carton_tensor::Tensor;
 use carton_tensor::npy::{Array, ArrayInfo, Npz, NpzWriter, read, write, write_array};
 
-/// What an array may take. What is compressed in an archive stands for up to a thousand times its bytes.
+/// The most bytes of an array. Compressed bytes in an archive can represent up to a thousand times their number.
 const MAX_ARRAY: u64 = 1 << 20;
 
-/// Checks these bytes, and says whether they are accepted.
+/// Checks these bytes. Returns whether they are accepted.
 pub fn check(bytes: &[u8]) -> bool {
     let array = read(bytes, MAX_ARRAY);
     if let Ok(tensor) = &array {
@@ -25,7 +25,7 @@ pub fn check(bytes: &[u8]) -> bool {
         }
         if let Ok(array) = archive.read_array(&name) {
             check_info(&info.expect("the array was read"), &array);
-            // NumPy's files cannot hold strings that end in NUL, and a name may be one that archives cannot hold.
+            // NumPy's files cannot hold strings that end in NUL, and some names are not possible in archives.
             let _ = writer.add_array(&name, &array);
         }
     }
@@ -33,7 +33,7 @@ pub fn check(bytes: &[u8]) -> bool {
     true
 }
 
-/// Writes what was read, and reads it again.
+/// Writes the tensor and reads it again.
 fn check_written(tensor: &Tensor) {
     let mut written = Vec::new();
     if write(&mut written, tensor).is_err() {
@@ -46,7 +46,7 @@ fn check_written(tensor: &Tensor) {
     assert_eq!(twice, written);
 }
 
-/// What the header said is what there is.
+/// Checks that the header describes the array.
 fn check_info(info: &ArrayInfo, array: &Array) {
     let mut written = Vec::new();
     match array {

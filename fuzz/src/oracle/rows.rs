@@ -1,5 +1,6 @@
-//! Any bytes as rows: a Parquet file, an Arrow IPC file or stream. What is read has as many rows as the file said, is valid to Arrow's own
-//! check, and is the same when one column alone is read, in fewer rows at once, and when it was written as a stream and read again.
+//! Arbitrary bytes as rows: a Parquet file, or an Arrow IPC file or stream. The rows that are read have the number that the file
+//! states, pass Arrow's own validation, and are the same if only one column is read, if fewer rows are read at once, and after writing
+//! and reading them again as a stream.
 
 use std::io::Cursor;
 use std::num::NonZeroUsize;
@@ -10,10 +11,10 @@ use carton_dataset::{DatasetError, Input};
 
 use crate::generate::file::MemoryFile;
 
-/// The most rows that are compared. What is compressed stands for any number.
+/// The most rows that are compared. Compressed bytes can represent any number.
 const MAX_ROWS: usize = 1 << 12;
 
-/// Checks these bytes, and says whether they are accepted.
+/// Checks these bytes. Returns whether they are accepted.
 pub fn check(bytes: &[u8]) -> bool {
     let file = MemoryFile::new(bytes);
     let Ok(input) = Input::open(file.path()) else { return false };
@@ -40,7 +41,7 @@ pub fn check(bytes: &[u8]) -> bool {
     }
     let in_sevens = Input::open(file.path()).expect("it was read").max_rows(NonZeroUsize::new(7).expect("it is 7"));
     compare(in_sevens, &batches);
-    // Of columns of one name, both are read.
+    // If several columns have one name, projecting to the name selects all of them.
     if let Some(field) = columns.first()
         && columns.iter().filter(|other| other.name() == field.name()).count() == 1
     {
@@ -54,7 +55,7 @@ pub fn check(bytes: &[u8]) -> bool {
     true
 }
 
-/// The batches as a stream; `None` for types that Arrow's writer has no form for.
+/// Writes the batches as a stream; `None` for types that Arrow's writer does not support.
 fn written(batches: &[RecordBatch]) -> Option<Vec<u8>> {
     let schema = batches.first()?.schema();
     let mut writer = StreamWriter::try_new(Vec::new(), &schema).ok()?;
@@ -62,7 +63,7 @@ fn written(batches: &[RecordBatch]) -> Option<Vec<u8>> {
     writer.into_inner().ok()
 }
 
-/// The rows are the same, however many at once.
+/// Checks that the rows are the same, whatever the size of batches.
 fn compare(input: Input, expected: &[RecordBatch]) {
     let rows = |batches: &[RecordBatch]| -> Vec<RecordBatch> {
         batches.iter().flat_map(|batch| (0..batch.num_rows()).map(|row| batch.slice(row, 1))).collect()
@@ -72,7 +73,7 @@ fn compare(input: Input, expected: &[RecordBatch]) {
     let expected = rows(expected);
     assert_eq!(found.len(), expected.len());
     for (found, expected) in found.iter().zip(&expected) {
-        // Numbers that are equal to nothing have the same text.
+        // NaN is not equal to itself, but its text is.
         assert!(found.columns() == expected.columns() || format!("{found:?}") == format!("{expected:?}"));
     }
 }

@@ -1,4 +1,4 @@
-//! A runner, and a host that says whatever the input has in it ([`peer`]). The runner ends when its host is gone, whatever it was asked for.
+//! A runner, and a host that sends the content of the input ([`peer`]). The runner ends when its host is gone, whatever it received.
 
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -10,22 +10,22 @@ use carton_runner_interface::runner::{
 
 use crate::generate::peer;
 
-/// More shared memory is refused.
+/// The limit for shared memory and frames.
 const CAP: u64 = 1 << 20;
 
-/// Checks these bytes, and says whether they are accepted.
+/// Checks these bytes. Returns whether they are accepted.
 pub fn check(input: &[u8]) -> bool {
     let (host, runner) = UnixStream::pair().expect("there are descriptors");
     std::thread::scope(|scope| {
         scope.spawn(|| peer::talk(host, input));
         let options =
             ServeOptions { shared_memory: true, pool_cap: CAP, pool_wait: Duration::from_millis(10), frame_cap: CAP };
-        // What a host that breaks the protocol is told, the peer hears.
+        // A host that breaks the protocol receives an error message, which the peer reads.
         serve::<Echo>(runner.into(), options).is_ok()
     })
 }
 
-/// Gives inputs back.
+/// Returns its inputs.
 struct Echo;
 
 impl Runner for Echo {
@@ -34,7 +34,7 @@ impl Runner for Echo {
     }
 
     fn load(request: LoadRequest, _call: &Call) -> Result<Self, RunnerError> {
-        // A folder may be any of this machine's.
+        // A directory could be any folder of this machine, so it is not read.
         if request.files.directory().is_none() {
             for path in request.files.paths() {
                 if let Ok(file) = request.files.map(&path) {

@@ -1,5 +1,5 @@
-//! Any bytes as the archive of a runner: zip, tar or tar.gz. What comes out are files, folders and links, in the folder that it is for and
-//! within limits, and no link leads out of it.
+//! Arbitrary bytes as the archive of a runner: zip, tar or tar.gz. Unpacking creates only files, folders and links inside the
+//! destination, within limits, and no link leads out of it.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -9,11 +9,11 @@ use carton_core::internals::runner::fuzzing::unpack;
 
 use crate::generate::file::MemoryFile;
 
-/// The most that comes out of an archive.
+/// The limits on the content of an archive.
 const MAX_BYTES: u64 = 1 << 20;
 const MAX_ENTRIES: u64 = 64;
 
-/// Checks these bytes, and says whether they are accepted.
+/// Checks these bytes. Returns whether they are accepted.
 pub fn check(bytes: &[u8]) -> bool {
     let memory = Path::new("/dev/shm");
     let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
@@ -24,19 +24,19 @@ pub fn check(bytes: &[u8]) -> bool {
     let unpacked = unpack(&archive.path(), root.clone(), MAX_ENTRIES, MAX_BYTES);
     let mut beside = fs::read_dir(folder.path()).expect("it is there");
     assert!(beside.next().is_some() && beside.next().is_none(), "something was written outside");
-    let mut found = Found::default();
+    let mut found = UnpackedSize::default();
     look(&root, &root, unpacked.is_ok(), &mut found).expect("it was written");
     assert!(found.n_entries <= MAX_ENTRIES && found.n_bytes <= MAX_BYTES, "{found:?}");
     unpacked.is_ok()
 }
 
 #[derive(Debug, Default)]
-struct Found {
+struct UnpackedSize {
     n_entries: u64,
     n_bytes: u64,
 }
 
-fn look(folder: &Path, root: &Path, is_complete: bool, found: &mut Found) -> io::Result<()> {
+fn look(folder: &Path, root: &Path, is_complete: bool, found: &mut UnpackedSize) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         let metadata = fs::symlink_metadata(&path)?;
@@ -44,16 +44,16 @@ fn look(folder: &Path, root: &Path, is_complete: bool, found: &mut Found) -> io:
         if metadata.is_dir() {
             look(&path, root, is_complete, found)?;
         } else if metadata.is_symlink() {
-            // They come last, once it is certain that none leaves the folder.
+            // Links are created last, after checking that none of them leads out of the folder.
             assert!(is_complete);
-            // One that leads nowhere has nothing to lead to.
+            // A dangling link leads nowhere.
             if let Ok(target) = fs::canonicalize(&path) {
                 assert!(target.starts_with(fs::canonicalize(root)?), "{path:?} leads to {target:?}");
             }
         } else {
             assert!(metadata.is_file());
             assert!([0o644, 0o755].contains(&(metadata.mode() & 0o7777)) || !is_complete, "{:o}", metadata.mode());
-            // Files of two names have their bytes once.
+            // Hard-linked files are not counted, because several names share their bytes.
             if metadata.nlink() == 1 {
                 found.n_bytes += metadata.len();
             }

@@ -1,5 +1,5 @@
-//! Any bytes as a `runner.toml`. What is accepted of somebody else's stays in its folder, is accepted of the user too, and is the same when
-//! it was written and read again.
+//! Arbitrary bytes as a `runner.toml`. The paths of an accepted untrusted descriptor stay in its folder. Such a descriptor is also
+//! accepted from the user, and is the same after writing and reading it again.
 
 use std::path::{Component, Path};
 
@@ -7,7 +7,7 @@ use carton_core::internals::runner::parse;
 use carton_core::runner::{Descriptor, ExecutablePaths};
 use serde_json::json;
 
-/// Checks these bytes, and says whether they are accepted.
+/// Checks these bytes. Returns whether they are accepted.
 pub fn check(bytes: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(bytes) else { return false };
     let folder = Path::new("/runners/one");
@@ -19,7 +19,7 @@ pub fn check(bytes: &[u8]) -> bool {
         assert!(path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)));
         assert!(runner.is_same_runner(runner));
     }
-    // Numbers that TOML does not have are read from no TOML.
+    // TOML is never read with numbers that TOML cannot hold, so writing succeeds.
     let written = toml::to_string(&json!({ "version": 1, "runner": runners })).expect("it was read");
     let again = parse(&written, Path::new("/"), ExecutablePaths::Anywhere).expect("it was written");
     let same = |(one, other): (&Descriptor, &Descriptor)| one == other;

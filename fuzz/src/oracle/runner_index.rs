@@ -1,12 +1,12 @@
-//! Any bytes as the index of a server and as that of a file. Every entry is usable or broken, nothing that is usable leads out of its folder
-//! or from a server to this machine's files, and what is usable is the same when it was written and read again.
+//! Arbitrary bytes as the index of a server and as that of a file. Every entry is usable or broken. A usable entry leads neither out of
+//! its folder nor from a server to files of this machine, and is the same after writing and reading it again.
 
 use std::path::Component;
 
 use carton_core::runner::{Index, IndexEntry, Place};
 use serde_json::{Value, json};
 
-/// Checks these bytes, and says whether they are accepted.
+/// Checks these bytes. Returns whether they are accepted.
 pub fn check(bytes: &[u8]) -> bool {
     let mut is_accepted = true;
     for place in ["https://example.com/runners/index.json", "/runners/index.json"] {
@@ -15,7 +15,7 @@ pub fn check(bytes: &[u8]) -> bool {
         is_accepted &= index.broken().is_empty();
         assert!(std::str::from_utf8(bytes).is_ok());
         let n_entries = serde_json::from_slice::<Vec<Value>>(bytes).map(|list| list.len());
-        // The other reader has a limit to nesting and keeps the values of numbers, which this one does not look at.
+        // The other reader limits nesting and parses the values of numbers, which this one skips.
         if let Ok(n_entries) = n_entries {
             assert_eq!(index.entries().len() + index.broken().len(), n_entries);
         }
@@ -39,7 +39,7 @@ pub fn check(bytes: &[u8]) -> bool {
     is_accepted
 }
 
-/// An entry as JSON; `None` for paths that no URL stands for.
+/// Formats an entry as JSON; `None` if no URL can express its paths.
 fn written(entry: &IndexEntry) -> Option<Value> {
     let mut value = serde_json::to_value(&entry.descriptor).expect("it was read");
     let urls = written_url(entry)?;
@@ -47,7 +47,7 @@ fn written(entry: &IndexEntry) -> Option<Value> {
     let parts = parts.map(|(part, url)| json!({"url": url, "sha256": part.sha256, "relative_path": part.folder}));
     value["download_info"] = parts.collect();
     value["id"] = json!(entry.id);
-    // None was given, where an empty one would be refused.
+    // The path was omitted, because an empty one would be refused.
     if entry.descriptor.runner_path.as_os_str().is_empty() {
         value["runner_path"] = Value::Null;
     }

@@ -1,11 +1,11 @@
-//! Any bytes as a safetensors file: what the `safetensors` library rejects we reject; what we accept is the same to both, and
-//! survives being written again.
+//! Arbitrary bytes as a safetensors file. We reject what the `safetensors` library rejects. A file that we accept has the same content
+//! in both, also after writing it again.
 
 use carton_tensor::files::RawTensor;
 use carton_tensor::safetensors::{Reader, write};
 use safetensors::SafeTensors;
 
-/// Checks these bytes, and says whether they are accepted.
+/// Checks these bytes. Returns whether they are accepted.
 pub fn check(bytes: &[u8]) -> bool {
     let theirs = SafeTensors::deserialize(bytes);
     let Ok(ours) = Reader::new(bytes.to_vec(), "input") else { return false };

@@ -1,11 +1,12 @@
-//! Any bytes as the index of a sharded checkpoint. What is accepted is what a general reader of JSON finds, with names of files alone.
+//! Arbitrary bytes as the index of a sharded checkpoint. An accepted index equals what a general JSON reader finds, and contains only
+//! file names.
 
 use std::collections::BTreeMap;
 
 use carton_tensor::safetensors::Index;
 use serde_json::value::RawValue;
 
-/// Checks these bytes, and says whether they are accepted.
+/// Checks these bytes. Returns whether they are accepted.
 pub fn check(bytes: &[u8]) -> bool {
     let Ok(index) = Index::parse(bytes) else { return false };
     assert_eq!(index.iter().count(), index.len());
@@ -14,7 +15,7 @@ pub fn check(bytes: &[u8]) -> bool {
         assert!(index.files().any(|known| known == file));
         assert!(!file.contains(['/', '\\']) && !["", ".", ".."].contains(&file), "{file:?}");
     }
-    // Not `Value`, to which one key is special.
+    // `Value` gives one key a special meaning, so this uses raw values.
     let theirs: BTreeMap<String, Box<RawValue>> = serde_json::from_slice(bytes).expect("only we accept it");
     let theirs: BTreeMap<String, String> = serde_json::from_str(theirs["weight_map"].get()).expect("only we accept it");
     let ours = index.iter().map(|(tensor, file)| (tensor.to_owned(), file.to_owned()));

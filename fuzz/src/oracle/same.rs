@@ -1,8 +1,8 @@
-//! Whether two tensors are the same in everything: kinds, types, shapes, bytes.
+//! Whether two tensors are identical: kind, type, shape and bytes.
 
 use carton_tensor::Tensor;
 
-/// Whether they are. NaNs with the same bits are.
+/// Whether the tensors are identical. NaNs with the same bits are.
 pub(super) fn is_same(one: &Tensor, other: &Tensor) -> bool {
     match (one, other) {
         (Tensor::Numeric(one), Tensor::Numeric(other)) => {

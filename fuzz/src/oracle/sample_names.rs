@@ -1,5 +1,5 @@
-//! Any text as names of tensors in key-value mode. What takes them apart puts them together again, finds the samples that a plain search
-//! finds, and misses no way to take them apart.
+//! Arbitrary text as names of tensors in key-value mode. Splitting names and joining the parts gives the same names; splitting finds
+//! the samples that a brute-force search finds, and misses no possible way.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,12 +8,12 @@ use carton_dataset::fuzzing::{count, infer, is_confusable, may_name_samples, spl
 
 use crate::generate::names::{Names, names_of};
 
-/// Of longer input not every way is looked for by a plain search, which takes the square of its length.
+/// The longest input for the brute-force search, which takes quadratic time.
 const MAX_SEARCHED: usize = 256;
-/// What is often part of a name, and is taken for a separator only if nothing else is one.
+/// Separators that often occur inside names. They are only inferred if there is no other separator.
 const COMMON: [&str; 5] = ["", "_", "-", ".", " "];
 
-/// Checks these bytes, and says whether the names in them can be those of samples.
+/// Checks these bytes. Returns whether the names in them can be those of samples.
 pub fn check(bytes: &[u8]) -> bool {
     let Names { names, n_samples, may_be_columns, said } = names_of(bytes);
     check_split(&said, &names);
@@ -30,7 +30,7 @@ pub fn check(bytes: &[u8]) -> bool {
         assert_eq!(way.separator, said.separator);
         check_way(way, *n_samples, &names);
     }
-    // Names that no samples have cannot be taken apart.
+    // Names that cannot belong to samples cannot be split.
     assert!(found.is_empty() || may_name_samples(&names), "{names:?}");
     if bytes.len() <= MAX_SEARCHED {
         let found: BTreeSet<&[String]> = found.iter().map(|(_, way)| way.columns.as_slice()).collect();
@@ -49,7 +49,7 @@ pub fn check(bytes: &[u8]) -> bool {
             let is_one_of_many = found == 1 && n_samples > 1;
             assert!(!is_one_of_many || !may_be_columns || !COMMON.contains(&way.separator.as_str()), "{way:?}");
             check_way(&way, found, &names);
-            // As many samples are found again where there are so many.
+            // Inferring again with the number of samples that was found must succeed.
             let again = infer(&names, found, may_be_columns).expect("there is a way");
             check_way(&again, found, &names);
             true
@@ -58,7 +58,7 @@ pub fn check(bytes: &[u8]) -> bool {
     }
 }
 
-/// Names are taken apart at the first separator that a column follows, else at the last one.
+/// Checks that names are split at the first separator that a column follows, otherwise at the last separator.
 fn check_split(said: &KeyValueNames, names: &[&str]) {
     let mut samples = BTreeSet::new();
     for (&name, (sample, column)) in names.iter().zip(split(said, names)) {
@@ -80,7 +80,7 @@ fn check_split(said: &KeyValueNames, names: &[&str]) {
     assert_eq!(without_column(said, names), names.iter().copied().find(|name| known(said, name).is_none()));
 }
 
-/// As it is defined: the first separator that one of the columns follows.
+/// Splits a name by definition: at the first separator that one of the columns follows.
 fn known<'n>(said: &KeyValueNames, name: &'n str) -> Option<(&'n str, &'n str)> {
     let positions = name.char_indices().map(|(position, _)| position).chain([name.len()]);
     positions.into_iter().find_map(|position| {
@@ -90,7 +90,7 @@ fn known<'n>(said: &KeyValueNames, name: &'n str) -> Option<(&'n str, &'n str)> 
     })
 }
 
-/// Every sample has a tensor of every column, and there are no other tensors.
+/// Checks that every sample has a tensor of every column, and that there are no other tensors.
 fn check_way(way: &KeyValueNames, n_samples: u64, names: &[&str]) {
     assert!(!way.columns.is_empty() && way.columns.is_sorted());
     assert_eq!(n_samples * way.columns.len() as u64, names.len() as u64, "{way:?}");
@@ -105,7 +105,8 @@ fn check_way(way: &KeyValueNames, n_samples: u64, names: &[&str]) {
     assert!(together.iter().map(String::as_str).eq(names.iter().copied()), "{way:?} makes {together:?} of {names:?}");
 }
 
-/// The columns of all ways to take names apart: those of each sample that any of the names could be of.
+/// Returns the columns of all ways to split the names: for each possible sample of each name, the columns of that sample, if they fit
+/// all names.
 fn searched(names: &[&str], separator: &str) -> BTreeSet<Vec<String>> {
     let mut ways = BTreeSet::new();
     for name in names {
@@ -127,8 +128,8 @@ fn searched(names: &[&str], separator: &str) -> BTreeSet<Vec<String>> {
     ways
 }
 
-/// Whether a tensor of another sample begins like those of the sample that the longest name is of: `a` has `a__b__x` and `a__b` has
-/// `a__b__b__x`, both of the column `b__x`. Such a way is not found, and the columns have to be told.
+/// Whether a tensor of another sample begins like the tensors of the sample with the longest name. For example, `a` has `a__b__x`, and
+/// `a__b` has `a__b__b__x`, both of the column `b__x`. Inference does not find such a way, so the columns must be specified.
 fn hides_longest(way: &KeyValueNames, names: &[&str]) -> bool {
     let longest = names.iter().copied().max_by_key(|name| name.len());
     let Some((sample, _)) = longest.and_then(|name| known(way, name)) else { return false };

@@ -1,5 +1,5 @@
-//! An index.toml, a separator, and any bytes as each of the files that it names. What can be read of them is the same when it was written and
-//! read again, in every form that numbers are written in.
+//! An index.toml, a separator, and arbitrary bytes as each of the files that it names. Tensors that can be read are the same after
+//! writing and reading them again, in every format for numbers.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,10 +13,10 @@ use carton_tensor::Tensor;
 use super::same::is_same;
 use crate::generate::pieces::head_and_rest;
 
-/// The most tensors of an index that are read, and written again.
+/// The most tensors of an index that are read and written again.
 const MAX_TENSORS: usize = 8;
 
-/// Checks these bytes, and says whether they are accepted.
+/// Checks these bytes. Returns whether they are accepted.
 pub fn check(input: &[u8]) -> bool {
     let (index, file) = head_and_rest(input);
     let Ok(index) = TensorIndex::parse(index) else { return false };
@@ -25,7 +25,7 @@ pub fn check(input: &[u8]) -> bool {
     let mut tensors = BTreeMap::new();
     let mut elements = 0_usize;
     for (name, entry) in index.iter().take(MAX_TENSORS) {
-        // One tensor may be named any number of times, in which case its strings are copied when it is written.
+        // A nested entry may name one tensor any number of times, and writing copies its strings each time.
         if let TensorEntry::Nested { inner } = entry {
             elements = elements.saturating_add(inner.len().saturating_mul(file.len()));
         }
@@ -43,7 +43,7 @@ pub fn check(input: &[u8]) -> bool {
 }
 
 fn check_written(tensors: &BTreeMap<String, Tensor>, format: TensorFormat) {
-    // Each format has names or shapes that it refuses.
+    // Each format refuses some names or shapes.
     let Ok(written) = entries(tensors, format) else {
         assert_ne!(format, TensorFormat::Bin, "what was read can be written");
         return;
@@ -65,14 +65,14 @@ fn bytes(content: Content) -> Vec<u8> {
     }
 }
 
-/// Has the same bytes wherever it is asked for a file.
+/// Returns the same bytes for every file.
 struct Everywhere<'a>(&'a [u8]);
 
 impl TensorFiles for Everywhere<'_> {
     type Error = TensorDataError;
 
     fn size(&self, path: &str) -> Result<Option<u64>, TensorDataError> {
-        // The size of a linked file shows when it is read.
+        // The size of a linked file is only known when it is read.
         Ok((!path.contains("linked")).then_some(self.0.len() as u64))
     }
 
@@ -96,7 +96,7 @@ impl TensorFiles for Everywhere<'_> {
     }
 }
 
-/// A part of a file, of which there may be no such length.
+/// Returns a range of a file, whose length may be out of range.
 fn range_of<'a>(bytes: &'a [u8], path: &str, offset: u64, length: Option<usize>) -> Result<&'a [u8], TensorDataError> {
     let range = length.and_then(|length| {
         let start = usize::try_from(offset).ok()?;
@@ -106,7 +106,7 @@ fn range_of<'a>(bytes: &'a [u8], path: &str, offset: u64, length: Option<usize>)
     found.ok_or_else(|| TensorDataError::NoSuchFile { name: String::new(), file: path.to_owned() })
 }
 
-/// Has what was written.
+/// Returns the files that were written.
 struct Written<'a>(&'a BTreeMap<String, Vec<u8>>);
 
 impl Written<'_> {

@@ -1,4 +1,5 @@
-//! Any bytes as the table of a dataset's tensors. Every row that is read can be found, and is the same when it was written and read again.
+//! Arbitrary bytes as the table of a dataset's tensors. Every row that is read can be found, and is the same after writing and reading
+//! it again.
 
 use std::path::{Component, Path};
 
@@ -9,7 +10,7 @@ use crate::generate::file::MemoryFile;
 /// The most rows that are written again.
 const MAX_WRITTEN: usize = 1 << 12;
 
-/// Checks these bytes, and says whether they are accepted.
+/// Checks these bytes. Returns whether they are accepted.
 pub fn check(bytes: &[u8]) -> bool {
     let file = MemoryFile::new(bytes);
     let Ok(index) = read(&file.path()) else { return false };

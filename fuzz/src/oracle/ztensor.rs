@@ -1,13 +1,13 @@
-//! Any bytes, as a zTensor file. They are an error or tensors: no panic, no endless loop, no more memory than the file is
-//! worth. What can be read is written again, and is the same when it is read once more.
+//! Arbitrary bytes as a zTensor file. Reading gives an error or tensors, without a panic or an endless loop, and with limited memory.
+//! What can be read is the same after writing and reading it again.
 
 use carton_tensor::files::RawTensor;
 use carton_tensor::ztensor::{Attributes, Checks, Format, Object, Reader, StoreAs, Writer, ZTensorError};
 
-/// Dense forms of sparse tensors, and weights of quantized ones, are only made up to this size: a few bytes stand for any.
+/// The most bytes of dense forms of sparse tensors, and of the weights of quantized ones, because a few bytes can represent any number.
 const MAX_DENSE: usize = 1 << 20;
 
-/// Checks these bytes, and says whether they are accepted.
+/// Checks these bytes. Returns whether they are accepted.
 pub fn check(bytes: &[u8]) -> bool {
     let Ok(reader) = Reader::new(bytes.to_vec().into()) else { return false };
     let _ = reader.manifest().attributes();
@@ -40,7 +40,7 @@ pub fn check(bytes: &[u8]) -> bool {
     true
 }
 
-/// Reads an object as what it is.
+/// Reads an object according to its format.
 fn formats(reader: &Reader, object: &Object<'_>) {
     let is_small = object.shape().iter().try_fold(1_usize, |size, dimension| size.checked_mul(*dimension));
     let is_small = is_small.is_some_and(|size| size <= MAX_DENSE);
@@ -72,7 +72,7 @@ fn formats(reader: &Reader, object: &Object<'_>) {
 
 type Parts<'m> = (Attributes, Vec<(&'m str, RawTensor)>);
 
-/// The components of an object as tensors that can be written.
+/// Returns the components of an object as tensors that can be written.
 fn parts<'m>(reader: &Reader, object: &Object<'m>) -> Result<Parts<'m>, ZTensorError> {
     let mut parts = Vec::new();
     for component in object.components() {

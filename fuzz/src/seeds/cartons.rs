@@ -1,4 +1,4 @@
-//! Cartons and what is in them.
+//! Seeds of cartons and their files.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -20,7 +20,7 @@ pub(super) fn seeds() -> Vec<Seed> {
         let name = format!("{compression:?}").to_lowercase();
         let (archive, manifest) = carton(compression);
         seeds.push(Seed::new("manifest", name.clone(), manifest));
-        // What installs runners reads zip files too.
+        // The installer of runners also reads zip files.
         seeds.push(Seed::new("runner_archive", format!("{name}.zip"), archive.clone()));
         seeds.push(Seed::new("archive", name, archive));
     }
@@ -37,7 +37,7 @@ fn links() -> Links {
     Links::from_urls(files.into()).expect("they are URLs").with_sizes(sizes)
 }
 
-/// A carton and its MANIFEST.
+/// Makes a carton and its MANIFEST.
 fn carton(compression: Compression) -> (Vec<u8>, Vec<u8>) {
     let text = b"what compresses well ".repeat(20);
     let bytes = |bytes: &[u8]| Content::Bytes(bytes.to_vec());

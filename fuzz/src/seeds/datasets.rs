@@ -1,4 +1,4 @@
-//! Datasets, and the rows that they are written from.
+//! Seeds of datasets, and of the rows from which they are written.
 
 use std::sync::Arc;
 
@@ -128,7 +128,7 @@ fn manifest() -> Vec<u8> {
     Manifest::new(shards, schema).and_then(|manifest| manifest.to_json()).expect("it is valid")
 }
 
-/// The names of the tensors of two samples; of one where there cannot be more.
+/// The names of the tensors of two samples, or of one sample if there cannot be more.
 fn names(n_samples: &str, separator: &str, columns: [&str; 2]) -> String {
     let samples = if n_samples.starts_with('!') { &["a"][..] } else { &["a", "b-1"] };
     let names = samples.iter().flat_map(|sample| columns.map(|column| format!("{sample}{separator}{column}")));

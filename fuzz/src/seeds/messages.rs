@@ -1,4 +1,4 @@
-//! What the two sides of a connection say.
+//! Seeds of the messages on both sides of a connection.
 
 use carton_runner_interface::fuzzing::write_frame;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use super::Seed;
 use crate::generate::peer::BODY;
 use crate::generate::pieces::SEPARATOR;
 
-/// The frames of one side; `None` where it waits for one of the other side.
+/// The frames of one side; `None` to wait for a frame of the other side.
 type Talk = Vec<Option<(Value, Vec<u8>)>>;
 
 pub(super) fn seeds() -> Vec<Seed> {
@@ -23,7 +23,7 @@ pub(super) fn seeds() -> Vec<Seed> {
     seeds
 }
 
-/// The frames alone, without those whose tensors are in memory that there is not.
+/// The frames only, without those whose tensors are in shared memory, which does not exist here.
 fn stream(talk: &Talk) -> Vec<u8> {
     let frame = |(json, body): &(Value, Vec<u8>)| write_frame(json.to_string().as_bytes(), body, 1 << 20);
     let is_whole = |(json, _): &&(Value, Vec<u8>)| !json.to_string().contains("\"shared\"");
@@ -56,7 +56,7 @@ fn hello() -> Option<(Value, Vec<u8>)> {
         "name": "peer", "framework_version": "1.2.3"}}))
 }
 
-/// One of each kind, with the bytes that lie in the frame.
+/// One tensor of each kind, with their bytes in the frame.
 fn tensors() -> (Value, Vec<u8>) {
     let inline = |offset: u64, length: u64| json!({"inline": {"offset": offset, "length": length}});
     let tensors = json!([
@@ -75,7 +75,7 @@ fn tensors() -> (Value, Vec<u8>) {
     (tensors, body)
 }
 
-/// In memory of this side.
+/// A tensor in the shared memory of this side.
 fn shared(owner: &str) -> Value {
     json!([{"name": "x", "dtype": "uint8", "shape": [16], "data":
         {"shared": {"owner": owner, "region": 1, "offset": 64, "length": 16}}}])

@@ -1,4 +1,4 @@
-//! Runners as they are packaged, described and offered.
+//! Seeds of packaged runners, their descriptors and their indexes.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

@@ -1,4 +1,4 @@
-//! Tensor files, and the indexes of sharded ones.
+//! Seeds of tensor files, and of the indexes of sharded checkpoints.
 
 use std::io::Cursor;
 

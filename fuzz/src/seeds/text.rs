@@ -1,4 +1,4 @@
-//! Files that people write, and what servers say.
+//! Seeds of files that people write, and of responses of servers.
 
 use std::io::Write;
 
@@ -6,7 +6,7 @@ use super::Seed;
 use crate::generate::pieces::SEPARATOR;
 use crate::oracle::config::SECRET;
 
-/// A carton.toml with everything in it.
+/// A carton.toml with every field.
 pub(super) const CARTON_TOML: &str = r#"spec_version = 1
 model_name = "everything"
 short_description = "It has every field."
@@ -61,7 +61,7 @@ list = [1, "two", 0x1F, 1_000.5e-3]
 when = 1979-05-27T07:32:00Z
 "#;
 
-/// A description of two tensors, each of a size that has a name.
+/// A description of two tensors whose sizes have names.
 const DESCRIPTION: &str = r#"version = 1
 name = "small"
 dtypes = ["float32", "int8"]
@@ -122,7 +122,7 @@ pub(super) fn seeds() -> Vec<Seed> {
         ("zstd", zstd::encode_all(&body[..], 3).expect("there is memory")),
         ("gzip,gzip", gzip(&gzip(&body))),
         ("deflate", zlib(&body)),
-        // Of a brotli encoder, since no dependency has one: the text "test" and nothing.
+        // From a brotli encoder, since no dependency has one: the text "test", and an empty last block.
         ("br", vec![0x8b, 0x01, 0x80, 0x74, 0x65, 0x73, 0x74, 0x03]),
     ] {
         seeds.push(Seed::new("content_encoding", name, [name.as_bytes(), &[SEPARATOR], &encoded].concat()));
