@@ -440,7 +440,7 @@ fn sort_names(entries: &[Entry]) -> Result<Vec<u32>, ArchiveError> {
         tree.add(entry.name(), entry.kind == super::EntryKind::Directory).map_err(|overlap| {
             let found = match overlap {
                 Overlap::Duplicate => "a second one".to_owned(),
-                Overlap::InsideFile(file) => format!("one inside `{file}`, which is no folder"),
+                Overlap::InsideFile(file) => format!("one inside `{file}`, which is not a folder"),
             };
             let what = format_args!("entry `{}`", entry.name());
             ArchiveError::format(what, entry.header_offset, "names that can exist beside each other", found)

@@ -111,7 +111,7 @@ impl EntryReader {
             return Err(self.mismatch("size", self.entry.size.to_string(), self.produced.to_string()));
         }
         if !ended || self.section.remaining() != 0 {
-            let what = if ended { "there is more behind its end" } else { "it has no end" };
+            let what = if ended { "there is more after its end" } else { "it has no end" };
             return Err(self.corrupt(io::Error::new(io::ErrorKind::InvalidData, what)));
         }
         let found = self.crc32.clone().finalize();

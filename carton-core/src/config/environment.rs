@@ -25,7 +25,7 @@ pub(super) fn tokens(variables: &BTreeMap<OsString, OsString>) -> BTreeMap<Strin
             Some(value) => {
                 tokens.insert(name.to_owned(), Secret::new(value));
             }
-            None => tracing::warn!("{name} is no text and not used"),
+            None => tracing::warn!("{name} is not valid UTF-8 and is not used"),
         }
     }
     tokens

@@ -166,5 +166,5 @@ fn inflate(decompress: &mut Decompress, ended: &mut bool, input: &[u8], output: 
 }
 
 fn behind_the_end() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "there is more behind its end")
+    io::Error::new(io::ErrorKind::InvalidData, "there is more after its end")
 }

@@ -321,7 +321,7 @@ impl<R: Read> Encoded<R> {
                 if input.is_empty() {
                     return Err(EncodingError::Truncated { encoding: self.encoding }.into_read());
                 }
-                return Err(corrupt(io::Error::new(io::ErrorKind::InvalidData, "it does not go on")));
+                return Err(corrupt(io::Error::new(io::ErrorKind::InvalidData, "it makes no progress")));
             }
             self.taken += step.consumed;
             if step.produced != 0 {

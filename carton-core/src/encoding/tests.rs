@@ -211,9 +211,9 @@ fn members_and_frames_may_follow_each_other() {
     let skippable = [&0x184D_2A50_u32.to_le_bytes()[..], &3_u32.to_le_bytes(), b"abc"].concat();
     check(&[zstd(&bytes), skippable, zstd(&bytes)].concat(), "zstd", Limit::default(), Ok(&twice));
     // The other encodings have no such frames.
-    check(&[zlib(&bytes), zlib(&bytes)].concat(), "deflate", Limit::default(), Err("more behind its end"));
+    check(&[zlib(&bytes), zlib(&bytes)].concat(), "deflate", Limit::default(), Err("more after its end"));
     let br = from_hex(SQUARES_BR);
-    check(&[br.clone(), br].concat(), "br", Limit::default(), Err("more behind its end"));
+    check(&[br.clone(), br].concat(), "br", Limit::default(), Err("more after its end"));
 }
 
 #[test]

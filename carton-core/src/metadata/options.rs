@@ -45,7 +45,7 @@ fn value_to_toml(value: &Value, field: &str) -> Result<toml::Value, MetadataErro
         Value::Number(number) => match (number.as_i64(), number.as_f64()) {
             (Some(integer), _) => toml::Value::Integer(integer),
             (None, Some(float)) if number.is_f64() => toml::Value::Float(float),
-            _ => return Err(MetadataError::invalid(field, "an integer of 64 bits with a sign", number)),
+            _ => return Err(MetadataError::invalid(field, "a signed 64-bit integer", number)),
         },
         Value::String(text) => toml::Value::String(text.clone()),
         Value::Array(values) => toml::Value::Array(

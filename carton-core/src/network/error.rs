@@ -40,7 +40,7 @@ pub enum NetworkError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The server is on this machine or in a private network, which is not allowed for this URL.
-    #[error("`{url}` leads to {at}, which is no public address")]
+    #[error("`{url}` leads to {at}, which is not a public address")]
     Private {
         /// The address of the URL.
         url: String,
@@ -207,7 +207,7 @@ fn access_hint(url: &str, credentials: &CredentialsSent) -> String {
             return format!("the credentials from {from} are sent over https only: ask for an https URL");
         }
         CredentialsSent::Redirected => {
-            return "the URL leads to another server, which is not told the credentials: ask that server itself"
+            return "the URL leads to another server, which does not get the credentials: use the URL at that server"
                 .to_owned();
         }
         CredentialsSent::None => {}

@@ -229,8 +229,8 @@ fn names() {
     };
     two("a", "A", "");
     two("a", "a", "a second one");
-    two("a", "a/b", "one inside `a`, which is no folder");
-    two("a/b", "a", "one inside `a`, which is no folder");
+    two("a", "a/b", "one inside `a`, which is not a folder");
+    two("a/b", "a", "one inside `a`, which is not a folder");
     let folder = || Item { mode: 0o040_755, ..item("a/", 0, b"") };
     check(zip(vec![folder(), item("a/b", 0, b"1")]), "");
     check(zip(vec![folder(), item("a", 0, b"1")]), "a second one");
@@ -242,7 +242,7 @@ fn names() {
     check(zip(vec![Item { mode: 0, ..item("a/", 0, b"1") }]), "folder entry `a/` at offset 33: expected no data");
     let link = || Item { mode: 0o120_777, ..item("a", 0, b"target") };
     check(zip(vec![link()]), "");
-    check(zip(vec![link(), item("a/b", 0, b"1")]), "one inside `a`, which is no folder");
+    check(zip(vec![link(), item("a/b", 0, b"1")]), "one inside `a`, which is not a folder");
     assert_eq!(open(zip(vec![link()]).build()).unwrap().entries()[0].kind(), EntryKind::Symlink);
     // The mode has no meaning if the archive was not made on Unix.
     let dos = Item { edit_central: |header| header.version_made_by = 20, ..link() };

@@ -130,10 +130,7 @@ fn drafts_made_by_hand() {
         &|draft| draft.opts = opts(serde_json::json!([{ "a": null }])),
         "`runner.opts.k[0].a`: expected a value that TOML can hold, found null",
     );
-    check(
-        &|draft| draft.opts = opts(serde_json::json!(u64::MAX)),
-        "`runner.opts.k`: expected an integer of 64 bits with a sign",
-    );
+    check(&|draft| draft.opts = opts(serde_json::json!(u64::MAX)), "`runner.opts.k`: expected a signed 64-bit integer");
     let example = |path: &str| Example {
         name: None,
         description: None,

@@ -99,7 +99,7 @@ impl Authorization {
                 request.bearer_auth(token.expose())
             }
             Credential::Bearer(_) => {
-                let reason = "has characters that no token has".to_owned();
+                let reason = "has characters that a token cannot have".to_owned();
                 return Err(NetworkError::Credentials { url: address(url), from: from.clone(), reason });
             }
         };

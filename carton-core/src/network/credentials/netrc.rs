@@ -29,7 +29,7 @@ pub(in crate::network) struct Machine {
 pub(super) enum NetrcError {
     #[error("it cannot be read")]
     Read(#[source] io::Error),
-    #[error("it is no regular file")]
+    #[error("it is not a regular file")]
     NoFile,
     #[error("it has more than {MAX_BYTES} bytes")]
     TooLarge,
@@ -190,7 +190,7 @@ impl Words<'_> {
                 Some('"') if quoted => {
                     self.next();
                     return match self.peek() {
-                        Some(character) if !character.is_whitespace() => Err(self.error("text behind a quote")),
+                        Some(character) if !character.is_whitespace() => Err(self.error("text after a quote")),
                         _ => Ok(word),
                     };
                 }
@@ -279,7 +279,7 @@ mod tests {
         );
         check("machine a password \"secret", "line 1: a quote is not closed");
         check("machine a password \"secret\nmachine", "line 1: a quote is not closed");
-        check("machine a password \"sec\"ret", "line 1: text behind a quote");
+        check("machine a password \"sec\"ret", "line 1: text after a quote");
         check("machine a password secret\\", "line 1: a backslash at the end of the file");
     }
 

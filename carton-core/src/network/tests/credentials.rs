@@ -142,6 +142,7 @@ fn a_refusal_names_what_to_do() {
 #[test]
 fn a_token_that_no_header_can_have_is_told() {
     let error = get(&with_variable("sec\nret"), &"http://127.0.0.1:1/x".parse().unwrap()).unwrap_err();
-    let expected = "the token for `http://127.0.0.1:1/x` from CARTON_TOKEN_127_0_0_1 has characters that no token has";
+    let expected =
+        "the token for `http://127.0.0.1:1/x` from CARTON_TOKEN_127_0_0_1 has characters that a token cannot have";
     assert_eq!(error.to_string(), expected);
 }
