@@ -40,7 +40,7 @@ pub enum NetworkError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The server is on this machine or in a private network, which is not allowed for this URL.
-    #[error("`{url}` leads to {at}, which is not a public address")]
+    #[error("`{url}` leads to {at}, which is no public address")]
     Private {
         /// The address of the URL.
         url: String,
