@@ -87,7 +87,8 @@ pub enum ArchiveError {
         #[source]
         source: io::Error,
     },
-    /// Two of the paths to pack exclude each other, or one is reserved.
+    /// A path cannot be packed: another one excludes it, it is reserved, it is a link that may not be, or the given MANIFEST does not
+    /// fit it.
     #[error("cannot pack `{name}`: {reason}")]
     Input {
         /// The path in the carton.
