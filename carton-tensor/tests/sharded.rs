@@ -122,9 +122,9 @@ fn indices_are_parsed_or_refused_by_their_rule() {
     check(br#"{"weight_map": {}, "metadata": 1}"#, "Json", "expected an object");
     check(b"{\"weight_map\": {\"\xff\": \"x\"}}", "Json", "invalid utf-8 sequence");
     check(b"{\"weight_map\": {}, \"other\": \"\xff\"}", "Json", "invalid utf-8 sequence");
-    check(br#"{"weight_map": {}, "weight_map": {}}"#, "DuplicateKey", "`weight_map` is there twice");
+    check(br#"{"weight_map": {}, "weight_map": {}}"#, "DuplicateKey", "`weight_map` occurs twice");
     check(br#"{"metadata": {}, "weight_map": {}, "metadata": {}}"#, "DuplicateKey", "`metadata`");
-    check(br#"{"weight_map": {"a": "x", "b": "x", "\u0061": "x"}}"#, "DuplicateKey", "`a` is there twice");
+    check(br#"{"weight_map": {"a": "x", "b": "x", "\u0061": "x"}}"#, "DuplicateKey", "`a` occurs twice");
     let deep = [br#"{"weight_map": {}, "deep": "#, "[".repeat(100_000).as_bytes()].concat();
     check(&deep, "Json", "EOF");
     for name in [
@@ -142,7 +142,7 @@ fn indices_are_parsed_or_refused_by_their_rule() {
         "a\\nb",
         "sub/",
     ] {
-        check(format!(r#"{{"weight_map": {{"a": "{name}"}}}}"#).as_bytes(), "FileName", "no name of a file");
+        check(format!(r#"{{"weight_map": {{"a": "{name}"}}}}"#).as_bytes(), "FileName", "not the name of a file");
     }
 }
 

@@ -239,7 +239,7 @@ fn shards_merge_into_one_file() {
     assert!(object.component("data").unwrap().digest().unwrap().is_some());
     assert_eq!(reader.manifest().attributes().unwrap()["number"], 7.into());
     let error = weights::merge([path("5.zt")], path("bad.safetensors"), &LoadOptions::default()).unwrap_err();
-    assert!(format!("{error:?}").contains("no text, which safetensors cannot hold"), "{error:?}");
+    assert!(format!("{error:?}").contains("not text, which safetensors cannot hold"), "{error:?}");
     // A digest of an unknown kind cannot be computed again. This is an error with and without verification.
     let rejected = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reject/ztensor/unknown_digest.zt");
     let error = weights::merge([rejected], path("bad.zt"), &LoadOptions::default()).unwrap_err();

@@ -13,7 +13,7 @@ use crate::{NumericTensor, element_count};
 #[non_exhaustive]
 pub enum RawTensorError {
     /// The tensor does not fit in memory, or its last element does not end at a byte boundary.
-    #[error("shape {shape:?} of {dtype} elements is no whole number of bytes that fits in memory")]
+    #[error("shape {shape:?} of {dtype} elements is not a whole number of bytes, or does not fit in memory")]
     NoSize {
         /// The element type.
         dtype: ElementType,
@@ -51,7 +51,7 @@ pub enum RawTensorError {
         alignment: usize,
     },
     /// The shape has more dimensions, or larger ones, than an array can have.
-    #[error("shape {shape:?} is none that an array can have")]
+    #[error("an array cannot have the shape {shape:?}")]
     NoArray {
         /// The dimensions.
         shape: Vec<usize>,

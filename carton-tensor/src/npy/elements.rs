@@ -60,7 +60,9 @@ pub(super) fn decode(header: Header, bytes: AlignedBytes) -> Result<Tensor, Prob
             Ok(tensor.into())
         }
         // `check_ours` refused these dtypes after the header was read.
-        DtypeKind::Other(_) => Err(Problem::Unsupported(format!("dtype `{}` is none of a tensor", header.dtype.descr))),
+        DtypeKind::Other(_) => {
+            Err(Problem::Unsupported(format!("dtype `{}` is not one of a tensor", header.dtype.descr)))
+        }
         DtypeKind::Unicode(_) | DtypeKind::Bytes(_) => Ok(decode_strings(header, bytes.as_slice())?.into()),
     }
 }

@@ -385,7 +385,7 @@ impl StoredType {
             }
             _ => return Problem::Format(format!("unknown dtype `{}`", descr.escape_default())),
         };
-        Problem::Unsupported(format!("dtype `{descr}` ({what}) is none that a carton can hold; {advice}"))
+        Problem::Unsupported(format!("dtype `{descr}` ({what}) is not one that a carton can hold; {advice}"))
     }
 }
 

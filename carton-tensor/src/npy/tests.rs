@@ -168,8 +168,8 @@ fn bad_files_are_errors_that_say_why() {
     let unsupported = |descr: &str, message: &str| {
         check(&file(&header(descr, "False", "(1,)"), &[]), "unsupported", &format!("dtype `{descr}` ({message}"));
     };
-    unsupported("|b1", "bool) is none that a carton can hold; cast it with `.astype(\"uint8\")`");
-    unsupported("<f2", "float16) is none that a carton can hold; cast it with `.astype(\"float32\")`");
+    unsupported("|b1", "bool) is not one that a carton can hold; cast it with `.astype(\"uint8\")`");
+    unsupported("<f2", "float16) is not one that a carton can hold; cast it with `.astype(\"float32\")`");
     unsupported("<f16", "long double");
     unsupported("<c16", "complex");
     unsupported("|O", "Python objects");

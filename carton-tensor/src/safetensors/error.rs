@@ -93,7 +93,7 @@ pub enum HeaderError {
         key: String,
     },
     /// `__metadata__` is not a map of strings to strings.
-    #[error("`__metadata__` is no map of strings to strings: {problem} (spec/safetensors.md §3)")]
+    #[error("`__metadata__` is not a map of strings to strings: {problem} (spec/safetensors.md §3)")]
     NotMetadata {
         /// What was found and where.
         problem: String,
@@ -171,7 +171,7 @@ pub enum HeaderError {
     },
     /// The elements are smaller than a byte, and the last one does not end at a byte boundary.
     #[error(
-        "tensor {} of shape {shape:?} has {n_bits} bits, which is no whole number of bytes (spec/safetensors.md §4.3)",
+        "tensor {} of shape {shape:?} has {n_bits} bits, which is not a whole number of bytes (spec/safetensors.md §4.3)",
         quoted(.tensor)
     )]
     PartialByte {

@@ -26,14 +26,14 @@ pub enum IndexError {
         problem: String,
     },
     /// A tensor, or a key of the index, occurs twice.
-    #[error("{} is there twice (spec/safetensors.md §7.1)", quoted(.key))]
+    #[error("{} occurs twice (spec/safetensors.md §7.1)", quoted(.key))]
     DuplicateKey {
         /// The key.
         key: String,
     },
     /// The name of a file leads out of the folder of the index, or could.
     #[error(
-        "tensor {} is said to be in {}, which is no name of a file beside the index (spec/safetensors.md §7.2)",
+        "the file of tensor {} is {}, which is not the name of a file beside the index (spec/safetensors.md §7.2)",
         quoted(.tensor), quoted(.file)
     )]
     FileName {

@@ -29,7 +29,7 @@ pub fn write_sharded<N: AsRef<str>, S: AsRef<[usize]>>(
     mut read: impl FnMut(usize) -> io::Result<SharedBytes>,
 ) -> Result<PathBuf, SafetensorsError> {
     if !is_file_name(prefix) {
-        let problem = format!("the name `{}`, which is none of a file", prefix.escape_debug());
+        let problem = format!("the name `{}`, which is not a file name", prefix.escape_debug());
         return Err(SafetensorsError::Unexpected { problem });
     }
     // Checks all rules before writing a file, including those between the files.

@@ -112,7 +112,7 @@ impl<W: Write> Writer<W> {
         while let Some((next, missing)) = self.next() {
             if missing > 0 {
                 return Err(unexpected(format!(
-                    "the end, when tensor `{}` lacks {missing} bytes",
+                    "the end, although tensor `{}` lacks {missing} bytes",
                     next.escape_debug()
                 )));
             }
@@ -120,7 +120,7 @@ impl<W: Write> Writer<W> {
         }
         if let Some(tensor) = self.reserved.first().and_then(|position| self.layout.header().at(*position)) {
             let name = tensor.name.escape_debug();
-            return Err(unexpected(format!("the end, when tensor `{name}` was passed over and not filled in")));
+            return Err(unexpected(format!("the end, although tensor `{name}` was reserved and not filled")));
         }
         self.output.flush().map_err(io_error)?;
         Ok(self.output)
@@ -152,7 +152,7 @@ impl<W: Write + Seek> Writer<W> {
             return Ok(());
         };
         if self.n_written > 0 {
-            return Err(unexpected(format!("tensor `{}` to be passed over, which has begun", name.escape_debug())));
+            return Err(unexpected(format!("tensor `{}` to reserve, which has begun", name.escape_debug())));
         }
         self.seek_by(i128::from(missing))?;
         self.reserved.insert(self.position);
@@ -170,7 +170,9 @@ impl<W: Write + Seek> Writer<W> {
         let found = self.reserved.iter().find(find).and_then(|&position| Some((position, header.at(position)?.range)));
         let Some((position, range)) = found.filter(|(_, range)| range.end - range.start == bytes.len() as u64) else {
             let (name, given) = (name.escape_debug(), bytes.len());
-            return Err(unexpected(format!("{given} bytes of tensor `{name}`, for which no such room was left")));
+            return Err(unexpected(format!(
+                "{given} bytes of tensor `{name}`, for which no room of that size was reserved"
+            )));
         };
         let ends = header.iter().next_back().map_or(range.end, |last| last.range.end);
         let here = header.at(self.position).map_or(ends, |next| next.range.start + self.n_written);
@@ -249,11 +251,11 @@ mod tests {
         found.write("a", &[0; 4]).unwrap();
         assert!(told(found.reserve("a")).contains("which has begun"));
         found.write("a", &[0; 4]).unwrap();
-        assert!(told(found.fill("a", &[0; 8])).contains("no such room was left"));
+        assert!(told(found.fill("a", &[0; 8])).contains("no room of that size was reserved"));
         found.reserve("b").unwrap();
-        assert!(told(found.fill("b", &[0; 8])).contains("no such room was left"));
+        assert!(told(found.fill("b", &[0; 8])).contains("no room of that size was reserved"));
         found.write("x", &[1, 2, 3]).unwrap();
         let unfilled = found.finish().map(drop);
-        assert!(told(unfilled).contains("tensor `b` was passed over and not filled in"));
+        assert!(told(unfilled).contains("tensor `b` was reserved and not filled"));
     }
 }

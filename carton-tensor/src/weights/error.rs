@@ -24,7 +24,7 @@ pub enum WeightsError {
         n_tensors: usize,
     },
     /// The pattern for names is invalid.
-    #[error("`{pattern}` is no pattern for names")]
+    #[error("`{pattern}` is not a valid pattern for names")]
     Pattern {
         /// The pattern, escaped.
         pattern: String,

@@ -150,7 +150,7 @@ fn write_safetensors(
     let mut pairs = Vec::with_capacity(metadata.len());
     for (key, value) in metadata {
         let text = value.as_text().ok_or_else(|| {
-            failed(format!("attribute `{}` is no text, which safetensors cannot hold", key.escape_debug()).into())
+            failed(format!("attribute `{}` is not text, which safetensors cannot hold", key.escape_debug()).into())
         })?;
         pairs.push((key, text));
     }

@@ -128,7 +128,7 @@ pub enum ZTensorError {
     },
 
     /// §2.1: the manifest is not valid CBOR.
-    #[error("the manifest is no valid CBOR at byte {position} of the file: {problem} [spec/ztensor.md §2.1]")]
+    #[error("the manifest is not valid CBOR at byte {position} of the file: {problem} [spec/ztensor.md §2.1]")]
     Cbor {
         /// The position in the file.
         position: u64,
@@ -174,7 +174,7 @@ pub enum ZTensorError {
         found: String,
     },
     /// §2.2: a map has a key twice.
-    #[error("the key {key} is there twice in {at} [spec/ztensor.md §2.2]")]
+    #[error("{at} has the key {key} twice [spec/ztensor.md §2.2]")]
     DuplicateKey {
         /// The owner of the map.
         at: Box<Place>,
@@ -307,7 +307,7 @@ pub enum ZTensorError {
         found: u64,
     },
     /// §4.2: the component is not valid zstd.
-    #[error("{at} is no valid zstd [spec/ztensor.md §4.2]")]
+    #[error("{at} is not valid zstd [spec/ztensor.md §4.2]")]
     Zstd {
         /// The component.
         at: Box<Place>,
@@ -368,7 +368,7 @@ pub enum ZTensorError {
         found: Name,
     },
     /// §4.3: a digest has the wrong length, or characters that are not hexadecimal digits.
-    #[error("{at} has the digest {found}, which is no {algorithm} [spec/ztensor.md §4.3]")]
+    #[error("{at} has the digest {found}, which is not a valid {algorithm} digest [spec/ztensor.md §4.3]")]
     MalformedDigest {
         /// The component.
         at: Box<Place>,

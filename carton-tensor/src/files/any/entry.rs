@@ -124,7 +124,7 @@ impl<'a> Entry<'a> {
                 Format::Dense | Format::SparseCsr | Format::SparseCoo | Format::QuantizedGroup => None,
             },
             Source::Array(Array { unsupported: Some(problem), .. }) => {
-                Some(format!("an array that is of no use: {problem}"))
+                Some(format!("an array of an unsupported type: {problem}"))
             }
             Source::Array(array) if array.info.dtype.is_none() => Some(STRINGS.to_owned()),
             Source::Safetensors(..) | Source::Array(_) => None,
@@ -345,7 +345,9 @@ impl<'a> Entry<'a> {
             npy::Array::Strings(strings) => return Ok(strings.into()),
             npy::Array::Numbers(tensor) => tensor,
         };
-        let tensor = tensor.to_numeric().map_err(|error| self.no_tensor(&format!("none for cartons: {error}")))?;
+        let tensor = tensor
+            .to_numeric()
+            .map_err(|error| self.no_tensor(&format!("not a tensor that a carton can hold: {error}")))?;
         Ok(tensor.into())
     }
 

@@ -161,7 +161,9 @@ pub enum TensorFileError {
         source: std::io::Error,
     },
     /// The format is not recognized.
-    #[error("`{place}` is no tensor file: expected safetensors, zTensor, .npy or .npz, found `{found}` at its start")]
+    #[error(
+        "`{place}` is not a tensor file: expected safetensors, zTensor, .npy or .npz, found `{found}` at its start"
+    )]
     Unknown {
         /// The file.
         place: String,

@@ -161,9 +161,10 @@ fn expand(
 ) -> Result<(), DescriptionError> {
     let size = |size: &Size| match size {
         Size::Number(number) => Ok(*number),
-        Size::Name(name) => sizes.get(name).copied().ok_or_else(|| {
-            invalid(&raw.name, 4, format!("`{}` is none of the numbers in `sizes`", name.escape_debug()))
-        }),
+        Size::Name(name) => sizes
+            .get(name)
+            .copied()
+            .ok_or_else(|| invalid(&raw.name, 4, format!("`{}` is not in `sizes`", name.escape_debug()))),
     };
     if raw.shape.len() > MAX_RANK {
         let problem = format!("expected at most {MAX_RANK} dimensions, found {}", raw.shape.len());

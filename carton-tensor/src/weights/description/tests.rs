@@ -28,7 +28,7 @@ fn check(text: &str, expected: &str) {
 
 #[test]
 fn what_cannot_be_is_refused() {
-    check("tensors = [{ name = 'a', shape = ['width'] }]", "a: `width` is none of the numbers in `sizes`");
+    check("tensors = [{ name = 'a', shape = ['width'] }]", "a: `width` is not in `sizes`");
     check("tensors = [{ name = 'a', shape = [-1] }]", "shape");
     check("tensors = [{ name = 'a', shape = [1.5] }]", "shape");
     check("tensors = [{ name = 'a', shape = [] }, { name = 'a', shape = [] }]", "a: it is described twice");
