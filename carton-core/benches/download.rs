@@ -22,7 +22,7 @@ const N_RANGES: u64 = 4;
 const RANGE: u64 = 8 << 20;
 
 fn main() {
-    // Only `cargo bench` passes this; `cargo test --benches` merely sees that it runs.
+    // Only `cargo bench` passes this; `cargo test --benches` merely checks that the benchmark runs.
     let full = std::env::args().any(|argument| argument == "--bench");
     let (length, n_runs) = if full { (1 << 30, 9) } else { (20 << 20, 1) };
     let folder = tempfile::tempdir().unwrap();

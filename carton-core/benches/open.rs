@@ -18,7 +18,7 @@ use carton_core::internals::manifest::Manifest;
 use carton_core::internals::source::FileSource;
 
 fn main() {
-    // Only `cargo bench` passes this; `cargo test --benches` merely sees that it runs.
+    // Only `cargo bench` passes this; `cargo test --benches` merely checks that the benchmark runs.
     let full = std::env::args().any(|argument| argument == "--bench");
     let (n_entries, runs) = if full { (100_000, 51) } else { (1_000, 3) };
     let folder = tempfile::tempdir().unwrap();

@@ -20,7 +20,7 @@ use carton_core::internals::digest::Hasher;
 const PIECE: usize = 512 << 10;
 
 fn main() {
-    // Only `cargo bench` passes this; `cargo test --benches` merely sees that it runs.
+    // Only `cargo bench` passes this; `cargo test --benches` merely checks that the benchmark runs.
     let full = std::env::args().any(|argument| argument == "--bench");
     let (scale, runs) = if full { (1 << 20, 7) } else { (1 << 12, 1) };
     let folder = tempfile::tempdir().unwrap();

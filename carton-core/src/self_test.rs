@@ -128,7 +128,7 @@ impl fmt::Display for SelfTestReport {
 /// The result of one self-test.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SelfTestResult {
-    /// As [`label`](crate::package::SelfTestData::label).
+    /// The test's name, as [`label`](crate::package::SelfTestData::label) returns it.
     pub name: String,
     /// The outcome.
     pub outcome: SelfTestOutcome,
@@ -149,7 +149,7 @@ pub struct SelfTestResult {
 pub struct OutputResult {
     /// The output's name.
     pub name: String,
-    /// Whether it is close enough.
+    /// Whether the output is within the tolerance.
     pub passed: bool,
     /// The largest absolute difference, where numbers were compared.
     pub max_abs_diff: Option<f64>,

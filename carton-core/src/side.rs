@@ -1,4 +1,4 @@
-//! The two sides of a call.
+//! The two sides of a call: inputs and outputs.
 
 use std::fmt;
 

@@ -7,6 +7,7 @@ use crate::signature::{self, Bindings, SignatureError, SignatureMode};
 use crate::{Error, Inputs, Tensors};
 
 impl Live {
+    /// Gives positional inputs the names of the declared inputs.
     pub(super) fn named(&self, inputs: Inputs) -> Result<Tensors, Error> {
         Ok(match inputs {
             Inputs::Named(tensors) => tensors,
@@ -16,6 +17,7 @@ impl Live {
         })
     }
 
+    /// Names the inputs and checks them. Also returns the values of their symbols, which [`check_outputs`](Self::check_outputs) needs.
     pub(super) fn check_inputs(&self, inputs: Inputs) -> Result<(Tensors, Bindings), Error> {
         let inputs = self.named(inputs)?;
         let mut bindings = Bindings::default();
@@ -25,6 +27,7 @@ impl Live {
         Ok((inputs, bindings))
     }
 
+    /// Checks the outputs of a call whose inputs gave `bindings`.
     pub(super) fn check_outputs(&self, mut bindings: Bindings, outputs: &Tensors) -> Result<(), Error> {
         match self.package().metadata().signature() {
             Some(signature) => self.judge(|| signature::check_outputs(signature, &mut bindings, by_name(outputs))),
@@ -32,6 +35,7 @@ impl Live {
         }
     }
 
+    /// Runs `check` as the signature mode says: `Off` skips it, and `Warn` logs its error instead of returning it.
     fn judge(&self, check: impl FnOnce() -> Result<(), SignatureError>) -> Result<(), Error> {
         let mode = self.signature_mode();
         if mode == SignatureMode::Off {

@@ -1,5 +1,8 @@
 //! Makes a carton: asks the runner what the model is, combines the answer with the user's metadata, writes the carton, and loads
 //! and tests it before it gets its name.
+//!
+//! `recognize` decides which runner a model is for, `runner_answer` asks that runner, `input` reads the files that the metadata
+//! names, `packing` runs the steps, and `check` loads and tests the result. The format of the carton is up to `package`.
 
 mod check;
 mod input;

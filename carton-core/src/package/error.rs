@@ -32,12 +32,12 @@ pub enum PackageError {
         /// The carton.
         location: String,
     },
-    /// The carton.toml refers to something that is not there.
+    /// The carton.toml refers to something that does not exist.
     #[error("carton.toml: {owner}: `{reference}` is not in the carton (`{field}`)")]
     Dangling {
-        /// Which self-test or example, and which of its tensors, for people.
+        /// The self-test or example, and its tensor, as text for people.
         owner: String,
-        /// Where, as in `self_test[0].inputs.x`.
+        /// The field of carton.toml, as in `self_test[0].inputs.x`.
         field: String,
         /// What it refers to, as in `@misc/cat.png`.
         reference: String,
@@ -45,7 +45,7 @@ pub enum PackageError {
     /// There is no example of this name.
     #[error("there is no example `{name}`, there {}", listed(examples))]
     NoExample {
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
         /// The names of the existing examples.
         examples: Vec<String>,
@@ -60,18 +60,18 @@ pub enum PackageError {
         /// The file in the carton.
         file: String,
     },
-    /// A file to be packed is neither file, folder nor symbolic link.
+    /// A file to be packed is not a regular file, folder or symbolic link.
     #[error("cannot pack `{}`: expected a file, a folder or a symbolic link, found {found}", path.display())]
     SpecialFile {
         /// The file.
         path: PathBuf,
-        /// What it is.
+        /// What was found.
         found: &'static str,
     },
     /// A file to be packed has a name that a carton cannot have.
     #[error("cannot pack `{}`: its name is not allowed", path.display())]
     Name {
-        /// The file, or the path that was asked for.
+        /// The file, or its requested path below `misc/`.
         path: PathBuf,
         /// Why not.
         #[source]
@@ -131,7 +131,7 @@ pub enum PackageError {
     Io {
         /// What was tried, as a verb phrase.
         action: &'static str,
-        /// On which file or folder.
+        /// The file or folder.
         path: PathBuf,
         /// What the operating system said.
         #[source]
@@ -140,7 +140,7 @@ pub enum PackageError {
 }
 
 impl PackageError {
-    /// What kind of failure this is.
+    /// Returns the kind of this failure.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {

@@ -3,7 +3,8 @@
 use super::PackageError;
 use crate::metadata::{Metadata, Reference};
 
-/// Looks up every reference of `metadata`: tensors by name, files by their path in the carton.
+/// Looks up every reference of `metadata`: tensors by name, files by their path in the carton. The first one that leads nowhere
+/// is the error.
 pub(super) fn check(
     metadata: &Metadata,
     has_tensor: impl Fn(&str) -> bool,

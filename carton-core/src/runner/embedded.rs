@@ -1,4 +1,5 @@
-//! Runners that are linked into the program, which starts its own executable again as the runner process.
+//! Runners that are linked into the program, which starts its own executable again as the runner process
+//! (spec/runner-descriptor.md, "Runners inside a program").
 //!
 //! This works only for a program that calls [`runner_main`] first in its `main`. The library never re-executes a program that did
 //! not ask for it.

@@ -1,4 +1,4 @@
-//! The available runners: those in `runner_dir` and those embedded in the program.
+//! The available runners: those in `runner_dir` (spec/runner-descriptor.md, "Where") and those embedded in the program.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ pub enum RegistryError {
     Io {
         /// The path.
         path: PathBuf,
-        /// Why.
+        /// Why that failed.
         source: io::Error,
     },
     /// The descriptor is not valid.
@@ -47,7 +47,7 @@ pub enum RegistryError {
     Descriptor {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Why that failed.
         source: DescriptorError,
     },
     /// The descriptor is too large.

@@ -1,4 +1,5 @@
-//! Chooses a runner for a model. Pure: takes a list of runners, and returns one of them or the reasons against each.
+//! Chooses a runner for a model (spec/runner-descriptor.md, "Selection"). Pure: takes a list of runners, and returns one of them
+//! or the reasons against each.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;

@@ -1,4 +1,4 @@
-//! A runner process and the connection to it, which end together.
+//! A runner process and the connection to it, which end together. The protocol itself is in `carton-runner-interface`.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};

@@ -220,7 +220,7 @@ pub enum ShrinkError {
     /// A URL of a linked file contains a user or password.
     #[error("`{url}` cannot be put into a carton: everybody who has it could read the URL's user and password")]
     User {
-        /// The URL, as far as it may be shown.
+        /// The URL, without secrets.
         url: String,
     },
     /// The prefix cannot begin the URLs of the files that are left out.
@@ -256,7 +256,7 @@ pub enum ShrinkError {
     /// The links cannot be written.
     #[error(transparent)]
     Links(#[from] LinksError),
-    /// A file would be saved over another one.
+    /// A file with other contents exists where a file would be saved.
     #[error("cannot save a file as `{}`: another one of that name is there", path.display())]
     Exists {
         /// The existing file.

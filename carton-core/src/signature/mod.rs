@@ -103,7 +103,7 @@ pub enum ViolationKind {
     Shape,
 }
 
-/// All the ways in which the tensors of a call differ from the signature, one a line.
+/// All the ways in which the tensors of a call differ from the signature, one per line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("tensors do not match the model's signature{}", violations.iter().map(|violation| format!("\n  {violation}")).collect::<String>())]
 pub struct SignatureError {
@@ -131,7 +131,7 @@ impl SignatureError {
     }
 }
 
-/// More positional tensors than the signature has inputs, or no signature to take their names from.
+/// There are more positional tensors than declared inputs, or no signature to name them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot name positional inputs: expected at most {expected}, the declared inputs, found {found}")]
 pub struct TooManyPositional {

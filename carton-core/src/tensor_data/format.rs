@@ -30,9 +30,9 @@ impl TensorFormat {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FileFormat {
-    /// safetensors.
+    /// safetensors (spec/safetensors.md).
     Safetensors,
-    /// zTensor 1.1 or 1.2.
+    /// zTensor 1.1 or 1.2 (spec/ztensor.md).
     Ztensor,
 }
 

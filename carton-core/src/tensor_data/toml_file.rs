@@ -1,4 +1,4 @@
-//! TOML files of `tensor_data`.
+//! Parses the TOML files of `tensor_data`.
 
 use serde::de::DeserializeOwned;
 

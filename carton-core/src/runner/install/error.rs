@@ -24,7 +24,7 @@ pub enum InstallError {
     /// The given place of an index or archive is neither a URL nor a path.
     #[error("cannot use `{text}`")]
     Place {
-        /// What was given.
+        /// The given text.
         text: String,
         /// Why not.
         source: PlaceError,
@@ -32,7 +32,7 @@ pub enum InstallError {
     /// The index cannot be used.
     #[error("cannot use the runner index `{index}`")]
     Index {
-        /// Where it is.
+        /// The URL or path of the index.
         index: String,
         /// Why not.
         source: IndexError,

@@ -1,4 +1,5 @@
-//! Installs runners into `runner_dir`: from an index, an archive, a folder, or the program itself.
+//! Installs runners into `runner_dir`: from an index (spec/runner-descriptor.md, "Installation from an index"), an archive, a
+//! folder, or the program itself.
 //!
 //! From every source, the runner is first assembled in a folder that the registry ignores, then checked there, and then moved to
 //! its place.

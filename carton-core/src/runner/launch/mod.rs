@@ -1,4 +1,5 @@
-//! Starts a runner process, watches it, writes its output to the log, and leaves nothing of it behind.
+//! Starts a runner process, watches it, writes its output to the log, and leaves nothing of it behind (spec/runner-descriptor.md,
+//! "The process").
 //!
 //! The runner gets one end of a Unix socket pair as its standard input, and its own process group. A supervisor thread waits for
 //! the end of the process and for its output. When the process dies, its whole group is killed before the process is reaped, so
@@ -44,7 +45,7 @@ pub enum LaunchError {
         runner: String,
         /// The executable.
         path: PathBuf,
-        /// Why.
+        /// Why that failed.
         source: io::Error,
     },
     /// The system has no sockets, threads or descriptors left.
@@ -52,7 +53,7 @@ pub enum LaunchError {
     System {
         /// Name and version of the runner.
         runner: String,
-        /// Why.
+        /// Why that failed.
         source: io::Error,
     },
 }

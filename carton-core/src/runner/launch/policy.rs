@@ -1,4 +1,5 @@
-//! The environment and the resource limits of a runner process. A sandbox will belong here.
+//! The environment (spec/runner-descriptor.md, "The process") and the resource limits of a runner process. A sandbox will belong
+//! here.
 
 use std::ffi::OsStr;
 use std::io;

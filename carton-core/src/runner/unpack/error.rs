@@ -14,7 +14,7 @@ pub enum UnpackError {
     /// The file has another format.
     #[error("expected a zip, tar or tar.gz file, found {found}")]
     Format {
-        /// What it is.
+        /// What was found.
         found: &'static str,
     },
     /// The zip file breaks a rule.
@@ -52,7 +52,7 @@ pub enum UnpackError {
     Kind {
         /// The name.
         name: String,
-        /// What it is.
+        /// What was found.
         found: &'static str,
     },
     /// A limit is exceeded.

@@ -1,4 +1,4 @@
-//! Unpacks the archives of runners: zip, tar and tar.gz, recognized by their content.
+//! Unpacks the archives of runners (spec/runner-descriptor.md, "Archives"): zip, tar and tar.gz, recognized by their content.
 //!
 //! An archive is not trusted, even if its hash is right. [`names`] and [`tree`] enforce the rules for all formats: no name and no
 //! link leaves the folder, no name occurs twice, there are only files, folders and links, files have mode 0644 or 0755, and sizes
