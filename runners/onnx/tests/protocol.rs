@@ -1,4 +1,4 @@
-//! The runner behind the protocol, in this process: loading from a folder and from ranges of a file, running, packing.
+//! The runner behind the protocol, in this process: loads from a folder and from ranges of a file, runs, and packs.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fs::File;
@@ -17,7 +17,7 @@ fn models() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models")
 }
 
-/// A connection to a runner, and what it logs.
+/// Returns a connection to a runner, and its log.
 async fn connect() -> (Connection, Arc<Mutex<Vec<String>>>) {
     let (host_end, runner_end) = UnixStream::pair().unwrap();
     std::thread::spawn(move || serve::<Onnx>(runner_end.into(), ServeOptions::default()));
@@ -39,7 +39,7 @@ fn request(files: Files, options: serde_json::Value) -> LoadRequest {
     LoadRequest { files, options, device: None, inputs: vec![], outputs: vec![] }
 }
 
-/// The files of a folder one after another in one file, each at an odd offset.
+/// Writes the files of a folder one after another into one file, each at an odd offset.
 fn as_ranges(folder: &Path) -> Files {
     let mut whole = tempfile::tempfile().unwrap();
     let mut offset = 0;

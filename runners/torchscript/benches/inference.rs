@@ -1,5 +1,5 @@
-//! What a call through Carton costs over the same call of libtorch in this process, measured in turns in the same run: a
-//! convolutional net at batch 1 and 32, and a model with nothing to compute for an input of 100 MB. The call in this process is made by the
+//! Compares a call through Carton with the same call of libtorch in this process, measured in turns in the same run: a
+//! convolutional net at batch 1 and 32, and a model that computes nothing, with an input of 100 MB. The call in this process uses the
 //! runner's own binding and copies no output.
 
 #![allow(clippy::unwrap_used, missing_docs)]
@@ -17,8 +17,8 @@ use carton_tensor::{NumericTensor, Tensor};
 const RUNNER: &str = env!("CARGO_BIN_EXE_carton-runner-torchscript");
 /// Calls of one kind that follow each other, as they do in use.
 const IN_A_ROW: usize = 20;
-/// Calls at the start of each such row that do not count: threads of libtorch's pool spin for a while after a call, so the first calls
-/// in one process compete with the last ones in the other.
+/// Calls at the start of each such row that are not measured: threads of libtorch's pool spin for a while after a call, so the first
+/// calls in one process compete with the last ones in the other.
 const WARM_UP: usize = 4;
 
 fn main() {
@@ -39,7 +39,8 @@ fn main() {
     }
 }
 
-/// Calls the model in turns: here, and through Carton with an input in memory of its pool, and in any memory.
+/// Calls the model in turns: in this process, through Carton with an input in memory of its pool, and through Carton with an input in
+/// other memory.
 async fn compare(name: &str, model: &str, input: &str, shape: &[usize], threads: usize, rounds: usize) {
     let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models/1.13");
     let file = format!("{model}.pt");
@@ -81,7 +82,7 @@ async fn compare(name: &str, model: &str, input: &str, shape: &[usize], threads:
     report(name, &mut here, &mut shared, &mut copied);
 }
 
-/// A comparison is of the same results.
+/// Checks that both sides return the same results.
 fn check(expected: &Results<'_>, found: &Tensor) {
     let found = found.as_numeric().unwrap();
     let mut copied = NumericTensor::zeroed(found.dtype(), found.shape().to_vec()).unwrap();

@@ -12,11 +12,12 @@
 namespace carton {
 namespace {
 
-// What a graph does that decides how it is analysed.
+// The operations of a graph that decide how it is analysed.
 struct Uses {
-  // Attributes of the module change, so that they may hold inputs of earlier calls.
+  // The graph sets attributes of the module, which may therefore hold inputs of earlier calls.
   bool sets_attributes = false;
-  // Something that the analysis does not follow: other threads, storage put under another tensor, calls that stayed.
+  // The graph has operations that the analysis does not follow: other threads, replaced storage of a tensor, calls that
+  // were not inlined.
   bool untracked = false;
 };
 
@@ -49,7 +50,7 @@ void look_through(const torch::jit::Block* block, Uses& uses) {
   }
 }
 
-// The object that a value of forward's graph is, where it is `self` or an attribute of an attribute of it.
+// Returns the object that a value of forward's graph stands for, if that is `self` or an attribute reached from it.
 std::optional<c10::IValue> object_of(const torch::jit::Value* value, const torch::jit::Graph& graph,
                                      const torch::jit::Module& module) {
   if (value == graph.inputs().at(0)) {
@@ -66,8 +67,8 @@ std::optional<c10::IValue> object_of(const torch::jit::Value* value, const torch
   return owner->toObject()->getAttr(node->s(c10::attr::name));
 }
 
-// Puts the values of attributes `training` in the place of what reads them, so that what a module does in training alone is
-// not laid to one that was saved for evaluation. Only where forward sets no attributes.
+// Replaces reads of attributes `training` by their values, so that operations of training are not counted for a module that
+// was saved for evaluation. Valid only if forward sets no attributes.
 void fold_training(torch::jit::Block* block, torch::jit::Graph& graph, const torch::jit::Module& module) {
   for (auto it = block->nodes().begin(); it != block->nodes().end(); ++it) {
     torch::jit::Node* node = *it;
@@ -85,7 +86,7 @@ void fold_training(torch::jit::Block* block, torch::jit::Graph& graph, const tor
   }
 }
 
-// Whether something is written that an attribute holds.
+// Whether the graph may write to a value that an attribute holds.
 bool writes_attributes(torch::jit::Block* block, const torch::jit::AliasDb& aliases) {
   for (torch::jit::Node* node : block->nodes()) {
     if (node->kind() == c10::prim::GetAttr && aliases.hasWriters(node)) {
@@ -118,8 +119,8 @@ Effects effects_of(const torch::jit::Module& module) {
   if (uses.untracked) {
     return {};
   }
-  // The analysis puts all inputs of a graph, and everything that comes out of containers, into one set for each type.
-  // One more input of each type that carries tensors stands for that set: whoever writes to it may write to an input.
+  // The analysis puts all inputs of a graph, and everything that comes out of containers, into one alias set for each type.
+  // One more input of each type that carries tensors stands for that set: a write to it may be a write to an input.
   torch::jit::Value* tensor = graph->addInput("carton_any_tensor");
   tensor->setType(c10::TensorType::get());
   torch::jit::Value* any = graph->addInput("carton_anything");
@@ -127,11 +128,11 @@ Effects effects_of(const torch::jit::Module& module) {
   const auto writes_set = [&](const torch::jit::AliasDb& aliases) {
     return aliases.hasWriters(tensor) || aliases.hasWriters(any);
   };
-  // Here attributes are in that set too, and so are the statistics that a batch norm in training updates.
+  // In this analysis the attributes are in that set too, among them the statistics that a batch norm in training updates.
   const torch::jit::AliasDb aliases(graph);
   Effects effects;
   effects.changes_module = uses.sets_attributes || writes_set(aliases) || writes_attributes(graph->block(), aliases);
-  // Attributes that nothing assigns to hold no inputs; a "frozen" analysis takes them for tensors of their own.
+  // Attributes that are never assigned hold no inputs; a "frozen" analysis treats them as separate tensors.
   effects.writes_inputs =
       uses.sets_attributes ? writes_set(aliases) : writes_set(torch::jit::AliasDb(graph, /*isFrozen=*/true));
   return effects;

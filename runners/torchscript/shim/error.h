@@ -1,4 +1,4 @@
-// Turns what libtorch throws into an error that can be handed to Rust.
+// Converts libtorch's exceptions into errors that can be passed to Rust.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -15,7 +15,7 @@ struct carton_error {
 
 namespace carton {
 
-// For when there is no memory left to say so.
+// Allocated in advance, for the case that there is no memory for another error.
 extern carton_error out_of_memory;
 
 inline carton_error* make_error(const char* text) noexcept {
@@ -26,7 +26,7 @@ inline carton_error* make_error(const char* text) noexcept {
   }
 }
 
-// Runs `work`; null when it came to its end.
+// Runs `work`. Returns null if it did not throw.
 template <typename Work>
 carton_error* guarded(Work&& work) noexcept {
   try {

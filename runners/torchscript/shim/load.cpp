@@ -15,8 +15,8 @@ carton_error out_of_memory{"out of memory"};
 
 namespace {
 
-// The bytes of an archive, from which libtorch copies each record into the tensor it belongs to. However long libtorch
-// keeps the reader, the bytes stay.
+// The bytes of an archive, from which libtorch copies each record into its tensor. The reader retains the owner of the
+// bytes, so they live as long as libtorch keeps the reader.
 class MappedArchive final : public caffe2::serialize::ReadAdapterInterface {
  public:
   MappedArchive(const uint8_t* bytes, size_t length, carton_owner owner) : bytes_(bytes), length_(length), owner_(owner) {
@@ -80,7 +80,7 @@ carton_text text_of(const std::string& text) { return carton_text{text.data(), t
 void read_arguments(carton_module& loaded) {
   const auto& schema = loaded.module.get_method("forward").function().getSchema();
   const auto& formals = schema.arguments();
-  // Reserved, so that the texts stay where they are.
+  // Reserved, so that the texts do not move.
   loaded.texts.reserve(2 * formals.size());
   for (size_t i = 1; i < formals.size(); ++i) {
     const auto& formal = formals[i];
@@ -124,7 +124,7 @@ carton_error* carton_load(const uint8_t* bytes, size_t length, carton_owner owne
     const auto archive = std::make_shared<carton::MappedArchive>(bytes, length, owner);
     const c10::Device device =
         cuda < 0 ? c10::Device(c10::kCPU) : c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(cuda));
-    // The device is always said: tensors saved on a GPU are wanted on the CPU where there is none.
+    // The device is always passed, so that tensors that were saved on a GPU are loaded to the CPU if there is no GPU.
     auto loaded = std::make_unique<carton_module>(carton_module{torch::jit::load(archive, device), device, {}, {}, nullptr});
     if (!loaded->module.find_method("forward")) {
       throw std::runtime_error("the module has no method forward");

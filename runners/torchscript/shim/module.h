@@ -1,4 +1,4 @@
-// A loaded module and what was read from it.
+// A loaded module and its parsed schema.
 #pragma once
 
 #include <torch/csrc/jit/api/module.h>
@@ -14,6 +14,6 @@ struct carton_module {
   // Texts that `arguments` points to.
   std::vector<std::string> texts;
   std::vector<carton_argument> arguments;
-  // What the values of the dictionary are that a forward with one takes, if it does.
+  // The type of the dictionary's values, if forward takes a dictionary.
   c10::TypePtr dictionary_value;
 };

@@ -1,4 +1,4 @@
-// What libtorch keeps for the whole process: its threads, and the GPUs that it finds.
+// libtorch's state of the whole process: its threads, and the GPUs that it finds.
 #include <ATen/Parallel.h>
 #include <torch/cuda.h>
 

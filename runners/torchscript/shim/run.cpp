@@ -1,4 +1,4 @@
-// Runs forward: arguments from memory of the caller, results as C sees them.
+// Runs forward: takes arguments from the caller's memory, and returns results as C structures.
 #include <ATen/Parallel.h>
 #include <ATen/core/Dict.h>
 #include <ATen/core/List.h>
@@ -25,7 +25,7 @@
 struct carton_result {
   carton_structure structure = CARTON_ONE;
   std::vector<carton_output> outputs;
-  // What `outputs` points to. Deques, because their elements stay where they are.
+  // The data that `outputs` points to. Deques, because their elements do not move.
   std::deque<at::Tensor> tensors;
   std::deque<std::vector<carton_output>> lists;
   std::deque<std::string> strings;
@@ -35,7 +35,7 @@ struct carton_result {
 namespace carton {
 namespace {
 
-// By the position in `DataType::ALL` of carton-tensor; Undefined for what this libtorch lacks.
+// Converts the position in `DataType::ALL` of carton-tensor; Undefined for dtypes that this libtorch lacks.
 at::ScalarType scalar_type_of(int32_t dtype) {
   switch (dtype) {
     case 0: return at::kFloat;
@@ -54,7 +54,8 @@ at::ScalarType scalar_type_of(int32_t dtype) {
   }
 }
 
-// The dtype in which elements of a scalar type travel: booleans as uint8, the halves as float32. -1 where there is none.
+// Returns the dtype that carries elements of a scalar type: uint8 for booleans, float32 for half and bfloat16. -1 if there
+// is none.
 int32_t dtype_of(at::ScalarType type) {
   switch (type) {
     case at::kFloat:
@@ -82,9 +83,9 @@ at::Tensor tensor_of(const carton_value& value, const c10::Device& device, bool 
   TORCH_CHECK(type != at::ScalarType::Undefined, "a dtype that this libtorch lacks");
   const carton_owner owner = value.owner;
   owner.retain(owner.object);
-  // libtorch calls the deleter also where it fails.
+  // libtorch calls the deleter even if it fails.
   std::shared_ptr<const void> guard(owner.object, [owner](const void* object) { owner.release(object); });
-  // Read-only memory: forward was found not to write to it, or it is copied.
+  // The memory is read-only: either the analysis found that forward does not write to it, or the tensor is copied below.
   auto tensor = at::from_blob(const_cast<void*>(value.data), shape, [guard](void*) mutable { guard.reset(); }, type);
   if (!device.is_cpu()) {
     return tensor.to(device);
@@ -127,7 +128,7 @@ c10::IValue ivalue_of(const carton_value& value, const c10::Device& device, bool
   }
 }
 
-// Appends what is seen of `value` to `outputs`, whose name is `name`.
+// Converts values into outputs, whose data it keeps in the result.
 class Reader {
  public:
   explicit Reader(carton_result& result) : result_(result) {}
@@ -205,7 +206,7 @@ class Reader {
     const auto type = value.type();
     const auto element_kind = type->expectRef<c10::ListType>().getElementType()->kind();
     const auto all = [&](auto&& is) { return std::all_of(elements.begin(), elements.end(), is); };
-    // A list that was declared to hold anything is what its elements are.
+    // The elements decide the kind of a list that was declared to hold anything.
     if (element_kind == c10::TypeKind::StringType ||
         (!elements.empty() && all([](const c10::IValue& element) { return element.isString(); }))) {
       output.kind = CARTON_OUTPUT_STRING_LIST;
@@ -289,7 +290,8 @@ std::vector<c10::IValue> arguments_of(const carton_module& module, const carton_
   return arguments;
 }
 
-// Threads that libtorch did not start use as many threads for an operator as OpenMP thinks best until they are told.
+// Sets libtorch's number of threads for the calling thread. Without this call, a thread that libtorch did not start uses
+// OpenMP's default number for an operator.
 void initialise_this_thread() {
   thread_local const bool initialised = [] {
     at::init_num_threads();
@@ -338,7 +340,7 @@ carton_error* carton_copy_output(const carton_output* output, void* target, size
     if (n_bytes == 0) {
       return;
     }
-    // libtorch's own copy uses all its threads, which small tensors do not pay for.
+    // libtorch's own copy uses all its threads, which is not worth it for small tensors.
     constexpr size_t small = 256 << 10;
     if (n_bytes <= small && source.is_cpu() && source.is_contiguous() && source.scalar_type() == type &&
         !source.is_conj() && !source.is_neg()) {

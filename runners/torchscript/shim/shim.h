@@ -1,11 +1,11 @@
-// Everything that this runner needs of libtorch, behind C functions that the Rust side declares in src/libtorch/shim.rs:
-// loading a module from mapped memory, reading the schema of its forward, asking whether forward may write to its
-// inputs, running it on tensors that lie in somebody else's memory, and setting the threads of the process.
+// The parts of libtorch that this runner needs, behind C functions that the Rust side declares in src/libtorch/shim.rs:
+// loading a module from mapped memory, reading the schema of its forward, finding out whether forward may write to its
+// inputs, running it on tensors in the caller's memory, and setting the threads of the process.
 //
 // It compiles with the headers of every libtorch from 1.13 on, each with the C++ standard that build.rs chooses for it.
 //
-// Every function catches what libtorch throws. The ones that can fail return null on success, else an error that its
-// receiver frees.
+// Every function catches libtorch's exceptions. Functions that can fail return null on success, otherwise an error that
+// the caller frees.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 extern "C" {
 
-// UTF-8 that its owner keeps.
+// UTF-8 text, borrowed from its owner.
 struct carton_text {
   const char* data;
   size_t length;
@@ -23,7 +23,7 @@ struct carton_error;
 carton_text carton_error_text(const carton_error*);
 void carton_error_free(carton_error*);
 
-// What an argument of forward takes; the same numbers as `Kind` in src/libtorch/module.rs.
+// The kind of value that an argument of forward takes; the same numbers as `Kind` in src/libtorch/module.rs.
 enum carton_kind : int32_t {
   CARTON_TENSOR = 0,
   CARTON_ANY = 1,
@@ -46,14 +46,14 @@ struct carton_argument {
   bool has_default;
 };
 
-// Who owns the memory behind a tensor. `retain` is called when libtorch begins to use it, `release` when it has stopped.
+// The owner of the memory behind a tensor. `retain` is called when libtorch begins to use it, `release` when it has stopped.
 struct carton_owner {
   const void* object;
   void (*retain)(const void*);
   void (*release)(const void*);
 };
 
-// What an argument, or the value of a key, is built of.
+// The kind of an argument, or of the value for a key.
 enum carton_value_kind : int32_t {
   CARTON_VALUE_TENSOR = 0,
   CARTON_VALUE_STRING = 1,
@@ -80,7 +80,7 @@ struct carton_value {
   double real;
 };
 
-// What a call returned, as C sees it. Everything pointed to lives as long as the result.
+// An output of a call. Everything that it points to lives as long as the result.
 enum carton_output_kind : int32_t {
   CARTON_OUTPUT_TENSOR = 0,
   CARTON_OUTPUT_STRING = 1,
@@ -101,7 +101,7 @@ struct carton_output {
   const void* tensor;
 };
 
-// How the outputs of a call belong together.
+// The structure of the outputs of a call.
 enum carton_structure : int32_t {
   CARTON_ONE = 0,          // forward returned one value
   CARTON_SEQUENCE = 1,     // a tuple
@@ -120,32 +120,32 @@ carton_error* carton_set_threads(int32_t threads);
 carton_error* carton_interop_threads(int32_t* threads);
 carton_error* carton_set_interop_threads(int32_t threads);
 
-// Whether this libtorch has CUDA, and CUDA has a GPU. The answer of the first call stands.
+// Whether this libtorch has CUDA, and CUDA finds a GPU. The answer of the first call is final.
 carton_error* carton_finds_gpu(bool* found);
 
 // Whether this libtorch has tensors of a dtype.
 bool carton_supports(int32_t dtype);
 
-// Loads the archive at `bytes`, which `owner` keeps for as long as libtorch reads it. `cuda` is -1 for the CPU, else the
-// index of a GPU.
+// Loads the archive at `bytes`, which `owner` keeps alive for as long as libtorch reads it. `cuda` is -1 for the CPU,
+// otherwise the index of a GPU.
 carton_error* carton_load(const uint8_t* bytes, size_t length, carton_owner owner, int32_t cuda, carton_module** module);
 void carton_module_free(carton_module*);
 
 // The arguments of forward without `self`. They live as long as the module.
 size_t carton_arguments(const carton_module*, const carton_argument** arguments);
 
-// Whether forward may write to memory of its inputs, then or in a later call, and whether it may change its module, so that two
-// calls must not run at once.
+// Whether forward may write to memory of its inputs, in the same call or in a later one, and whether it may change its module, so
+// that two calls must not run at once.
 carton_error* carton_effects(const carton_module*, bool* writes_inputs, bool* changes_module);
 
-// Runs forward. `keys` null: `values` are its arguments in order; else they become one dictionary. With `copy` tensors
-// are copied first.
+// Runs forward. If `keys` is null, `values` are its arguments in order; otherwise they become one dictionary. With `copy`
+// tensors are copied first.
 carton_error* carton_run(const carton_module*, const carton_value* values, size_t n_values, const carton_text* keys,
                          bool copy, carton_result** result);
 carton_structure carton_outputs(const carton_result*, const carton_output** outputs, size_t* n_outputs);
 void carton_result_free(carton_result*);
 
-// Writes the elements of an output that is a tensor to `target`, which has room for exactly them.
+// Writes the elements of an output that is a tensor to `target`, which must have exactly their size.
 carton_error* carton_copy_output(const carton_output*, void* target, size_t n_bytes);
 
 }  // extern "C"

@@ -1,26 +1,25 @@
-//! Looks at the zip archive of a model before libtorch does: whether it is TorchScript at all, and whether what libtorch
-//! believes without checking is true.
+//! Checks the zip archive of a model before libtorch opens it: whether it is TorchScript at all, and whether the statements
+//! are true that libtorch does not check.
 //!
-//! It is against damage and crude bombs: libtorch reads the archive again, with a parser of its own, so what two parsers see
-//! differently is refused where it is known. What a TorchScript program may do is not restricted by any of this.
+//! libtorch allocates the unpacked size that an entry claims, and does not compare the checksums of the pickles and the code
+//! that it interprets. Data of tensors is not checked: the digest of the carton finds a wrong element.
 //!
-//! libtorch allocates whatever size an entry claims to have when it is unpacked, and does not compare the checksums of the
-//! pickles and the code that it interprets. Tensors are left alone: a wrong element of one is for the digest of the carton
-//! to find.
+//! The checks protect against damage and crude bombs. libtorch reads the archive again, with its own parser, so archives that
+//! two parsers are known to read differently are refused. None of this restricts what a TorchScript program may do.
 
 use std::io::{Cursor, Read};
 
 use carton_runner_interface::runner::RunnerError;
 use zip::{CompressionMethod, ZipArchive};
 
-/// Out of an archive may come 64 MiB, and 200 times its own length.
+/// An archive may unpack to 64 MiB plus [`MAX_RATIO`] times its own length.
 const FREE_BYTES: u64 = 64 << 20;
 /// See [`FREE_BYTES`].
 const MAX_RATIO: u64 = 200;
-/// Code, pickles and constants that are larger together than this are no model's.
+/// The greatest total size of code, pickles and constants, in bytes. No real model has more.
 const MAX_INTERPRETED: u64 = 1 << 30;
 
-/// How to make a TorchScript file.
+/// The hint that says how to make a TorchScript file.
 const HOW_TO_SAVE: &str = "in Python, torch.jit.script(model).save(\"model.pt\") or torch.jit.trace(model, example).save(…) \
                            makes TorchScript files; torch.save does not";
 
@@ -34,7 +33,7 @@ pub(crate) fn check(bytes: &[u8]) -> Result<(), RunnerError> {
     }
     let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(|error| {
         let error = RunnerError::new(format!("not a TorchScript file, or one that was cut off: {error}"));
-        // What torch.save wrote before it wrote zip archives, and the pickles of other programs.
+        // The format that torch.save wrote before it wrote zip archives, and the pickles of other programs.
         if bytes.first() == Some(&0x80) { error.with_hint(HOW_TO_SAVE) } else { error }
     })?;
     check_end(bytes, archive.len(), archive.offset())?;

@@ -1,7 +1,7 @@
-//! Which input belongs to which argument of forward, and which of the values it returns is which output. Pure.
+//! Matches inputs with the arguments of forward, and the values that it returns with outputs. Pure.
 //!
-//! A forward that takes one dictionary of strings is given all inputs in it; any other is given each input as an argument.
-//! Which of the two is read from its schema.
+//! A forward that takes one dictionary with string keys gets all inputs in it; any other forward gets each input as an
+//! argument. The schema of forward decides which.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use carton_tensor::{DataType, Dimension, SymbolicShape, Tensor};
 use crate::LIBTORCH_VERSION;
 use crate::libtorch::{Argument, Kind, Structure, is_supported};
 
-/// What the output of a model is called that neither the carton nor the model names.
+/// The name of an output that neither the carton nor the model names.
 const UNNAMED: &str = "output";
 
 /// The inputs and outputs of a loaded model with the names that callers use.
@@ -25,7 +25,7 @@ pub(crate) struct Binding {
 /// How forward takes its inputs.
 #[derive(Debug)]
 enum Convention {
-    /// In one dictionary, under these keys by callers' names; inputs that are not declared have their own.
+    /// In one dictionary. `keys` maps callers' names to keys; an input without an entry has its own name as key.
     Dictionary { argument: Argument, keys: BTreeMap<String, String> },
     /// As arguments in order, each with the name that callers use.
     Positional(Vec<(String, Argument)>),
@@ -35,23 +35,23 @@ enum Convention {
 #[derive(Debug)]
 struct Declared {
     name: String,
-    /// What the model calls it.
+    /// The model's name for it.
     inner: String,
     rank: Option<usize>,
 }
 
-/// An input of a call and what takes it.
+/// An input of a call, bound to an argument or a key.
 #[derive(Debug)]
 pub(crate) struct Bound<'a> {
     /// The caller's name.
     pub(crate) name: &'a str,
     /// The key, or the argument's name.
     pub(crate) inner: &'a str,
-    /// What the argument or the dictionary takes.
+    /// The kind of value that the argument or the dictionary takes.
     pub(crate) kind: Kind,
-    /// The type of the argument, for people.
+    /// The type of the argument, for messages.
     pub(crate) type_name: &'a str,
-    /// `None`: the argument's default.
+    /// The tensor, or `None` for the argument's default.
     pub(crate) tensor: Option<&'a Tensor>,
 }
 
@@ -59,7 +59,7 @@ impl Binding {
     /// Binds the names of a carton (`inputs` and `outputs`, empty where it declares none) to the arguments of forward.
     ///
     /// # Errors
-    /// An argument that no input can be passed for; more or fewer declared inputs than arguments.
+    /// No input can be passed for an argument, or there are more or fewer declared inputs than arguments.
     pub(crate) fn new(
         arguments: &[Argument],
         inputs: &[TensorSpec],
@@ -89,10 +89,10 @@ impl Binding {
         matches!(self.convention, Convention::Dictionary { .. })
     }
 
-    /// The inputs of a call in forward's order.
+    /// Returns the inputs of a call in forward's order.
     ///
     /// # Errors
-    /// A name too many or too few.
+    /// An input is unknown or missing.
     pub(crate) fn inputs<'a>(&'a self, tensors: &'a Tensors) -> Result<Vec<Bound<'a>>, RunnerError> {
         match &self.convention {
             Convention::Dictionary { argument, keys } => {
@@ -132,9 +132,10 @@ impl Binding {
         }
     }
 
-    /// Whether a list of tensors, returned as the one output, is the outputs in order. Otherwise it is one nested tensor.
+    /// Whether the elements of a list of tensors, returned as the only value, are the outputs in order. Otherwise the list is one
+    /// nested tensor.
     ///
-    /// It is where the carton declares several outputs, or one with as many dimensions as the only tensor in the list has.
+    /// They are if the carton declares several outputs, or one output with as many dimensions as the only tensor in the list.
     pub(crate) fn takes_apart(&self, ranks: &[usize]) -> bool {
         match self.outputs.as_slice() {
             [] => false,
@@ -143,11 +144,11 @@ impl Binding {
         }
     }
 
-    /// What callers call the outputs, of which the model names some (`names`, empty where it does not): for each that is
-    /// wanted its position and its name.
+    /// Returns the position and the caller's name of each output to return. `names` has the model's name for each returned value,
+    /// which is empty where the model has none.
     ///
     /// # Errors
-    /// The carton declares others.
+    /// The carton declares other outputs than the model returned.
     pub(crate) fn outputs(&self, structure: Structure, names: &[String]) -> Result<Vec<(usize, String)>, RunnerError> {
         let declared = &self.outputs;
         let has_all = || declared.iter().all(|output| names.contains(&output.inner));
@@ -187,9 +188,9 @@ impl Binding {
     }
 }
 
-/// The ways in which declared inputs contradict what forward takes, a sentence each.
+/// Returns the contradictions between declared inputs and the arguments of forward, as one sentence each.
 ///
-/// A dictionary takes any names. Declared inputs that are not all named after arguments are compared in their order, as they are bound.
+/// A dictionary takes any names. Unless all declared inputs are named after arguments, they are compared in order, as they are bound.
 pub(crate) fn mismatches(arguments: &[Argument], inputs: Option<&[TensorSpec]>) -> Vec<String> {
     let declared = inputs.unwrap_or_default();
     let mut kinds: Vec<Option<Kind>> = declared
@@ -238,7 +239,7 @@ pub(crate) fn mismatches(arguments: &[Argument], inputs: Option<&[TensorSpec]>) 
                 format!("input `{}`: libtorch {LIBTORCH_VERSION} has no tensors of {}", spec.name, spec.dtype)
             }),
     );
-    // What is left is what loading refuses, such as more inputs than there are arguments.
+    // The remaining contradictions are the errors of loading, such as more inputs than arguments.
     if mismatches.is_empty()
         && let Err(error) = Binding::new(arguments, declared, &[])
     {
@@ -247,7 +248,7 @@ pub(crate) fn mismatches(arguments: &[Argument], inputs: Option<&[TensorSpec]>) 
     mismatches
 }
 
-/// What an argument, or a key of a dictionary, of this kind takes.
+/// Describes the tensors that an argument, or a key of a dictionary, of this kind takes.
 fn model_value(name: &str, kind: Kind, is_required: bool) -> ModelValue {
     let shape = |rank| SymbolicShape::Dimensions(vec![Dimension::Any; rank]);
     let (elements, shape) = match kind {
@@ -270,8 +271,8 @@ fn is_by_name(arguments: &[Argument], inputs: &[TensorSpec]) -> bool {
     inputs.iter().all(|spec| arguments.iter().any(|argument| argument.name == spec.model_name()))
 }
 
-/// The arguments of forward with the names that callers use: those of the arguments, or declared ones, matched by name
-/// where all of them are names of arguments, else in order.
+/// Returns the arguments of forward with the names that callers use. Without declared inputs these are the arguments' names.
+/// Declared inputs are matched by name if all their names are names of arguments, otherwise in order.
 fn positional(arguments: &[Argument], inputs: &[TensorSpec]) -> Result<Vec<(String, Argument)>, RunnerError> {
     let is_argument = |name: &str| arguments.iter().any(|argument| argument.name == name);
     let takes = || {
@@ -317,7 +318,7 @@ fn positional(arguments: &[Argument], inputs: &[TensorSpec]) -> Result<Vec<(Stri
     Ok(bound)
 }
 
-/// Refuses an argument where `kind`, its own or what the dictionary holds, is nothing that an input can be passed for.
+/// Refuses an argument if no input can be passed for `kind`, which is its own kind or that of the dictionary's values.
 fn check_supported(argument: &Argument, kind: Kind) -> Result<(), RunnerError> {
     if !matches!(kind, Kind::Dictionary | Kind::Other) {
         return Ok(());

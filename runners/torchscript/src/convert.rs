@@ -1,4 +1,4 @@
-//! What a tensor becomes for an argument of forward, and an output of the model for the caller.
+//! Converts tensors into values for forward, and outputs of the model into tensors.
 
 use carton_runner_interface::runner::{Call, RunnerError};
 use carton_tensor::{DataType, StringTensor, Tensor};
@@ -6,10 +6,10 @@ use carton_tensor::{DataType, StringTensor, Tensor};
 use crate::binding::Bound;
 use crate::libtorch::{Kind, Output, OutputValue, SharedTensor, Value};
 
-/// What forward is given for an input.
+/// Converts an input into a value for forward.
 ///
 /// # Errors
-/// Another kind of tensor than the argument or the dictionary takes; a dtype that libtorch lacks.
+/// The argument or the dictionary takes another kind of tensor, or libtorch lacks the dtype.
 pub(crate) fn value<'a>(input: &Bound<'a>) -> Result<Value<'a>, RunnerError> {
     let Some(tensor) = input.tensor else { return Ok(Value::Default) };
     let refuse = |expected: &str| {
@@ -51,10 +51,10 @@ pub(crate) fn value<'a>(input: &Bound<'a>) -> Result<Value<'a>, RunnerError> {
     })
 }
 
-/// An output for the caller, its numbers written once, into the memory that they are sent in.
+/// Converts an output into a tensor. Its numbers are written once, into the memory in which they are sent.
 ///
 /// # Errors
-/// No room, text that is not UTF-8, or what libtorch says.
+/// There is no room in the pool, a text is not UTF-8, or libtorch reports an error.
 pub(crate) fn tensor(output: &Output<'_>, call: &Call, name: &str) -> Result<Tensor, RunnerError> {
     let convert = || -> Result<Tensor, RunnerError> {
         Ok(match output.value()? {
@@ -87,7 +87,7 @@ fn utf8(text: &[u8]) -> Result<String, RunnerError> {
     String::from_utf8(text.to_vec()).map_err(|_| RunnerError::new("the model returned text that is not UTF-8"))
 }
 
-/// The element of a tensor of rank 0 that is an integer.
+/// Returns the element of an integer tensor of rank 0.
 fn integer(tensor: &Tensor) -> Option<i64> {
     let tensor = tensor.as_numeric().filter(|tensor| tensor.shape().is_empty())?;
     match tensor.dtype() {
@@ -103,7 +103,7 @@ fn integer(tensor: &Tensor) -> Option<i64> {
     }
 }
 
-/// The element of a tensor of rank 0.
+/// Returns the element of a numeric tensor of rank 0.
 fn real(tensor: &Tensor) -> Option<f64> {
     let numbers = tensor.as_numeric().filter(|tensor| tensor.shape().is_empty())?;
     match numbers.dtype() {
@@ -113,7 +113,7 @@ fn real(tensor: &Tensor) -> Option<f64> {
     }
 }
 
-/// A tensor as messages describe it.
+/// Describes a tensor for messages.
 fn describe(tensor: &Tensor) -> String {
     let dtype = tensor.dtype().map_or("nothing", DataType::name);
     match tensor.shape() {

@@ -1,4 +1,4 @@
-//! Where a model runs: the device that the carton's user asked for, as CUDA is told and libtorch has it.
+//! Selects the device that a model runs on: the one that the user requested, as CUDA and libtorch number it.
 
 use std::sync::OnceLock;
 
@@ -7,13 +7,13 @@ use carton_runner_interface::runner::{self, RunnerError};
 use crate::LIBTORCH_VERSION;
 use crate::libtorch::{Device, process};
 
-/// The variable that says which GPUs CUDA shows.
+/// The variable that lists the GPUs that CUDA shows.
 const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 
-/// What to do with a device that was asked for, before CUDA is touched.
+/// The parsed request for a device, before CUDA is initialised.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
-    /// The first GPU, else the CPU.
+    /// The first GPU if there is one, otherwise the CPU.
     Any,
     Cpu,
     /// The one GPU that `CUDA_VISIBLE_DEVICES` shows when it has this value.
@@ -26,7 +26,7 @@ pub(crate) enum Wish {
 /// `CUDA_VISIBLE_DEVICES` in our environment, lists. An empty list hides all of them.
 ///
 /// # Errors
-/// Something else, or an index that the list does not have: both are unavailable.
+/// The device is anything else, or the list does not have the index: both are unavailable.
 pub(crate) fn read(device: Option<&str>, visible: Option<&str>) -> Result<Wish, RunnerError> {
     let Some(device) = device.map(runner::Device::parse).transpose()? else { return Ok(Wish::Any) };
     let index = match &device {
@@ -47,12 +47,12 @@ pub(crate) fn read(device: Option<&str>, visible: Option<&str>) -> Result<Wish, 
     }
 }
 
-/// Shows CUDA the device that was asked for, and finds it.
+/// Makes the requested device the only one that CUDA shows, and returns it.
 ///
 /// # Errors
-/// No device, or a GPU that libtorch cannot use.
+/// The request names no device, or a GPU that libtorch cannot use.
 pub(crate) fn choose(device: Option<&str>) -> Result<Device, RunnerError> {
-    // As the host gave it: a load that failed after this may have set it.
+    // The value that the host passed: an earlier load that failed may have changed the variable.
     static GIVEN: OnceLock<Option<String>> = OnceLock::new();
     let given = GIVEN.get_or_init(|| std::env::var(VISIBLE).ok());
     match read(device, given.as_deref())? {
@@ -61,8 +61,8 @@ pub(crate) fn choose(device: Option<&str>) -> Result<Device, RunnerError> {
         Wish::Any => Ok(Device::Cpu),
         Wish::Gpu { visible } => {
             #[allow(unsafe_code, reason = "the environment is what CUDA reads")]
-            // SAFETY: no other thread uses the environment now. The one that serves the host only reads its socket, one load runs at
-            // a time, and threads of libtorch exist, if an earlier load failed, but wait for work.
+            // SAFETY: no other thread uses the environment now. The thread that serves the host only reads its socket, one load runs
+            // at a time, and threads of libtorch, which exist if an earlier load failed, wait for work.
             unsafe {
                 std::env::set_var(VISIBLE, &visible)
             };

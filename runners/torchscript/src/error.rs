@@ -1,14 +1,14 @@
-//! What libtorch says of a failure, as an error of a call. Pure: text in, error out.
+//! Converts libtorch's message about a failure into an error of a call. Pure: text in, error out.
 
 use carton_runner_interface::runner::RunnerError;
 
-/// What the tracebacks of TorchScript begin with.
+/// The beginning of TorchScript's tracebacks.
 const TRACEBACK: &str = "Traceback of TorchScript";
 
-/// The message of libtorch first, where it failed as its cause.
+/// Converts libtorch's text into an error with its message first and the traceback as a cause.
 ///
-/// libtorch writes tracebacks first, of the saved code and then of the code it was made from, each a line at the margin and
-/// lines of code, which are indented, or places in Python, which are not. What was wrong follows below.
+/// libtorch writes the tracebacks first: of the saved code, and then of the code that it was made from. Each has an unindented
+/// heading, then lines of code, which are indented, or places in Python, which are not. The message follows the tracebacks.
 pub(crate) fn from_libtorch(text: &str) -> RunnerError {
     let text = text.trim();
     let (traceback, message) = match text.rfind(TRACEBACK) {

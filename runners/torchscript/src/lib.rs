@@ -1,8 +1,8 @@
 //! Runs TorchScript models with libtorch.
 //!
-//! [`libtorch`] is the framework behind safe Rust, by a small shim in C++ (`shim/`) that `build.rs` compiles and links: any libtorch
-//! from 1.13 on. What decides (`binding`: which argument an input is; `convert`: what a tensor becomes for an argument) is apart from
-//! what does it ([`libtorch`]), and [`TorchScript`] joins the two behind the runner trait.
+//! [`libtorch`] wraps the framework, any libtorch from 1.13 on, in safe Rust, through a small shim in C++ (`shim/`) that `build.rs`
+//! compiles and links. Decisions (`binding` matches inputs with arguments, `convert` converts tensors) are separate from their execution
+//! ([`libtorch`]). [`TorchScript`] joins the two behind the runner trait.
 
 #![deny(unsafe_code)]
 
@@ -20,13 +20,13 @@ mod runner;
 
 pub use runner::TorchScript;
 
-/// The name of this runner, as `runner_name` of a carton names it.
+/// The name of this runner, for `runner_name` of a carton.
 pub const RUNNER_NAME: &str = "torchscript";
 
 /// The version of libtorch that this runner was built with.
 pub const LIBTORCH_VERSION: &str = env!("CARTON_LIBTORCH_VERSION");
 
-/// Runs this runner over standard input until the host is gone.
+/// Serves the protocol over standard input until the host is gone.
 #[must_use]
 pub fn run() -> std::process::ExitCode {
     carton_runner_interface::runner::run::<TorchScript>()

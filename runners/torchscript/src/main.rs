@@ -1,4 +1,4 @@
-//! The runner as a program, as Carton starts it. With `--version` it says what it is instead.
+//! The runner as a program, as Carton starts it. With `--version` it only prints its name and the version of libtorch.
 
 use std::process::ExitCode;
 

@@ -1,14 +1,14 @@
-//! Which file of a model is the TorchScript file. Pure: paths in, path out.
+//! Finds the TorchScript file among the files of a model. Pure: paths in, path out.
 
 use carton_runner_interface::runner::RunnerError;
 
-/// What TorchScript files are called.
+/// The extensions of TorchScript files.
 const EXTENSIONS: [&str; 3] = ["pt", "pth", "ts"];
 
 /// Picks the TorchScript file among `paths` (relative, with `/`): the only one, or the one that `wanted` names.
 ///
 /// # Errors
-/// None, or several and no wish; a wish that is not among them.
+/// There is no TorchScript file, there are several and `wanted` is `None`, or the wanted file is not among them.
 pub(crate) fn choose(paths: &[String], wanted: Option<&str>) -> Result<String, RunnerError> {
     let models: Vec<&String> = paths.iter().filter(|path| is_model(path)).collect();
     if let Some(wanted) = wanted {
@@ -22,21 +22,21 @@ pub(crate) fn choose(paths: &[String], wanted: Option<&str>) -> Result<String, R
     }
     match (models.as_slice(), paths) {
         ([model], _) => Ok((*model).clone()),
-        // A carton made of one file may call it what it likes.
+        // The only file of a model may have any name.
         ([], [only]) => Ok(only.clone()),
         ([], _) => Err(RunnerError::new("no TorchScript file found (.pt, .pth or .ts)")),
         _ => Err(RunnerError::new(format!("{}; choose one with the option model = \"…\"", list(&models)))),
     }
 }
 
-/// Whether a file is a TorchScript file by its name.
+/// Whether a file has the name of a TorchScript file.
 pub(crate) fn is_model(path: &str) -> bool {
     let extension = path.rsplit('/').next().unwrap_or(path).rsplit_once('.').map(|(_, extension)| extension);
     extension.is_some_and(|extension| EXTENSIONS.iter().any(|known| extension.eq_ignore_ascii_case(known)))
 }
 
 fn list(models: &[&String]) -> String {
-    /// As many as fit a message.
+    /// The number of names that fit a message.
     const SHOWN: usize = 20;
     let names: Vec<String> = models.iter().take(SHOWN).map(|path| format!("`{path}`")).collect();
     match models.len() {

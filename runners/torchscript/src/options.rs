@@ -1,4 +1,4 @@
-//! The options of a model (`[runner.opts]`): read, checked, and those that nobody knows warned about.
+//! Reads and checks the options of a model (`[runner.opts]`), and warns about unknown ones.
 
 use carton_runner_interface::runner::{Options, RunnerError};
 use serde_json::Value;
@@ -6,27 +6,27 @@ use serde_json::Value;
 /// Every option, in the order in which messages list them.
 const KNOWN: [&str; 4] = ["num_threads", "num_interop_threads", "max_concurrency", "model"];
 
-/// More threads or calls than this are a typing error.
+/// More threads or calls than this are taken for a typing error.
 const MAX: u64 = 1024;
 
-/// What the options of a model say.
+/// The parsed options of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ModelOptions {
-    /// Threads for one operator; `None`: libtorch's own choice.
+    /// Threads for one operator; `None`: libtorch chooses.
     pub(crate) num_threads: Option<i32>,
-    /// Threads for operators that do not depend on one another; `None`: libtorch's own choice.
+    /// Threads for operators that do not depend on one another; `None`: libtorch chooses.
     pub(crate) num_interop_threads: Option<i32>,
-    /// Calls that may run at once.
+    /// The number of calls that may run at once.
     pub(crate) max_concurrency: usize,
     /// The file to load, where there are several.
     pub(crate) model: Option<String>,
 }
 
 impl ModelOptions {
-    /// Reads options. What deserves a warning is given to `warn`.
+    /// Reads options. Passes warnings to `warn`.
     ///
     /// # Errors
-    /// A known option with a value it cannot have.
+    /// A known option has an invalid value.
     pub(crate) fn parse(options: &Options, warn: &mut dyn FnMut(String)) -> Result<Self, RunnerError> {
         let unknown: Vec<String> =
             options.keys().filter(|name| !KNOWN.contains(&name.as_str())).map(|name| format!("`{name}`")).collect();
@@ -46,7 +46,7 @@ impl ModelOptions {
     }
 }
 
-/// A number, also as text: `--opt num_threads=2` may arrive either way.
+/// A number, as a number or as text: `--opt num_threads=2` may arrive either way.
 fn number<T: TryFrom<u64>>(options: &Options, name: &str) -> Result<Option<T>, RunnerError> {
     let Some(value) = options.get(name) else {
         return Ok(None);

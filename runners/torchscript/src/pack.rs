@@ -1,5 +1,5 @@
-//! Prepares a model for packing: that it is one TorchScript file that this libtorch loads, and is found where the runners of all
-//! releases look.
+//! Prepares a model for packing: checks that it is one TorchScript file that this libtorch loads, and puts it where the runners of
+//! all releases find it.
 
 use std::fs::File;
 use std::os::unix::fs::symlink;
@@ -13,19 +13,19 @@ use crate::options::ModelOptions;
 use crate::runner::load_module;
 use crate::{LIBTORCH_VERSION, model_location};
 
-/// What the TorchScript file of a model is called: the original Carton's runner opens no other.
+/// The name of a model's TorchScript file in a carton: the original Carton's runner opens no other.
 const MODEL_FILE: &str = "model.pt";
 
-/// Loads the TorchScript file at the path, or the one of the folder there, and says what its forward takes.
+/// Loads the TorchScript file at the request's path, or the one in the folder there, and logs the arguments of its forward.
 ///
-/// TorchScript does not say the dtypes and shapes of tensors, so a signature cannot be read from it. A carton requires
+/// TorchScript does not state the dtypes and shapes of tensors, so a signature cannot be read from it. A carton requires
 /// exactly the libtorch that packed it.
 ///
-/// A file, and the only TorchScript file of a folder that lies directly in it, is stored as `model.pt` whatever it is called, unless the
-/// option `model`, which is stored too, names it.
+/// A single file is stored as `model.pt` whatever its name, and so is the only TorchScript file of a folder if it is directly in that
+/// folder. It keeps its name if the option `model`, which is stored too, names it.
 ///
 /// # Errors
-/// No model or several, or one that cannot be loaded or run.
+/// There is no model, or there are several, or the model cannot be loaded or run.
 pub(crate) fn pack(request: PackRequest, call: &Call) -> Result<PackResponse, RunnerError> {
     let options = ModelOptions::parse(&request.options, &mut |warning| call.warn(&warning))?;
     if !request.pack_options.is_empty() {
@@ -43,7 +43,7 @@ pub(crate) fn pack(request: PackRequest, call: &Call) -> Result<PackResponse, Ru
         let path = request.path.join(&model);
         (request.path.clone(), model, path)
     } else {
-        // The file is what decides, whatever it is called.
+        // The contents decide whether a file is TorchScript, so its name may be any.
         let parent = request.path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let name = request.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if let Some(wanted) = options.model.as_deref().filter(|wanted| *wanted != MODEL_FILE) {
@@ -51,7 +51,7 @@ pub(crate) fn pack(request: PackRequest, call: &Call) -> Result<PackResponse, Ru
         }
         (parent.unwrap_or(Path::new(".")).to_owned(), name, request.path.clone())
     };
-    // A missing file is better said than one that cannot be linked or mapped.
+    // Opened first, because "missing" is a clearer error than a failure to link or to map.
     File::open(&path).map_err(|error| failed(&path, error))?;
     let is_named = options.model.is_some_and(|wanted| wanted == model);
     let keeps_its_name = model == MODEL_FILE || is_named || (is_folder && model.contains('/'));
@@ -73,8 +73,8 @@ pub(crate) fn pack(request: PackRequest, call: &Call) -> Result<PackResponse, Ru
     Ok(PackResponse { path: packed, mismatches, ..PackResponse::default() })
 }
 
-/// Puts a link to `model` into `scratch`, under the name it is stored under, and links to what else is in the folder `others`. Links that
-/// lead out of what is packed are packed as what they lead to, so nothing is copied.
+/// Puts a link to `model` into `scratch`, under the name it is stored under, and links to the other entries of the folder `others`. A link
+/// that leaves the packed folder is packed as the file it leads to, so nothing is copied.
 fn link(model: &Path, others: Option<&Path>, scratch: &Path) -> std::io::Result<()> {
     for entry in others.map(std::fs::read_dir).transpose()?.into_iter().flatten() {
         let entry = entry?;

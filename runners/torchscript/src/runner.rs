@@ -1,4 +1,4 @@
-//! The runner itself: finds the model among the files, loads it, runs it.
+//! The runner itself: finds the model among the files, loads it and runs it.
 
 use std::sync::Arc;
 
@@ -87,14 +87,14 @@ impl Runner for TorchScript {
     }
 }
 
-/// The TorchScript file among the files of a model, mapped.
+/// Finds the TorchScript file among the files of a model, and maps it.
 fn find(files: &ModelFiles, wanted: Option<&str>) -> Result<(String, Arc<dyn Storage>), RunnerError> {
     let path = model_location::choose(&files.paths(), wanted)?;
     let bytes = files.map(&path).map_err(|error| RunnerError::new(format!("reading `{path}`: {error}")))?;
     Ok((path, bytes))
 }
 
-/// Loads a module from a file that was looked at first; `path` is for messages.
+/// Checks the archive in `bytes` and loads its module; `path` is for messages.
 pub(crate) fn load_module(path: &str, bytes: Arc<dyn Storage>, device: Device) -> Result<Module, RunnerError> {
     let about =
         |error: RunnerError| RunnerError { message: format!("cannot load `{path}`: {}", error.message), ..error };
@@ -102,10 +102,10 @@ pub(crate) fn load_module(path: &str, bytes: Arc<dyn Storage>, device: Device) -
     Module::load(bytes, device).map_err(about)
 }
 
-/// Tells libtorch how many threads to use. It can be told of those between operators only once, before they exist.
+/// Sets the numbers of libtorch's threads. The threads between operators can be set only once, before they are started.
 ///
 /// # Errors
-/// Whatever libtorch says.
+/// libtorch reports an error.
 fn set_threads(options: &ModelOptions, call: &Call) -> Result<(), RunnerError> {
     if let Some(threads) = options.num_threads {
         process::set_threads(threads)?;

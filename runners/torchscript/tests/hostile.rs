@@ -1,4 +1,4 @@
-//! Files that are no models, or damaged ones: each is an error of its load, and the runner goes on.
+//! Files that are not models, or damaged ones: loading each of them is an error, and the runner keeps running.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 mod support;
@@ -49,7 +49,7 @@ async fn single_bits_flipped() {
         bytes
     });
     let files: Vec<_> = files.collect();
-    // Some bits are elements of tensors or padding: then it loads.
+    // Some bits belong to elements of tensors or to padding; such a file loads.
     check_each(files, |_, _| {}).await;
 }
 

@@ -1,4 +1,4 @@
-//! What many calls leave behind, in a process of its own: nothing.
+//! Many calls leave no memory behind. Measured in a separate process.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod support;
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use support::{Served, floats};
 
-/// Bytes of this process that are in memory.
+/// The resident memory of this process in bytes.
 fn resident() -> usize {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap();
     text.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * rustix::param::page_size()
@@ -35,6 +35,6 @@ async fn many_calls_leave_nothing_behind() {
         round().await;
     }
     let grown = resident().saturating_sub(before);
-    // Any of the tensors alone, left behind by each call, would come to more.
+    // A single tensor that leaked in each call would exceed this.
     assert!(grown < 30 << 20, "{grown} bytes more after 1500 rounds");
 }

@@ -1,4 +1,4 @@
-//! The runner behind the protocol, in this process: models made by Python's torch, with what Python computed with them.
+//! The runner behind the protocol, in this process: models made by Python's torch, with the outputs that Python computed.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 mod support;
@@ -90,7 +90,7 @@ async fn models_that_change_themselves_run_one_call_at_a_time() {
     for (name, expected) in [
         ("mlp", false),
         ("conv", false),
-        // In training it would count batches and update statistics; it was saved for evaluation.
+        // In training mode the model would count batches and update statistics, but it was saved for evaluation.
         ("conv_scripted", false),
         ("echo", false),
         ("keeps_input", true),
@@ -102,7 +102,7 @@ async fn models_that_change_themselves_run_one_call_at_a_time() {
     }
 }
 
-/// Large enough to lie in memory that this process cannot write to: without a copy a write would end it.
+/// Large enough to be in memory that the runner maps read-only: a write without a copy would end this process.
 #[tokio::test(flavor = "multi_thread")]
 async fn models_that_write_to_large_inputs() {
     let x = floats((0..100_000).map(|index| index as f32).collect(), vec![1000, 100]);
@@ -112,7 +112,7 @@ async fn models_that_write_to_large_inputs() {
     assert!(y.as_slice::<f32>().unwrap().iter().enumerate().all(|(index, &value)| value == index as f32 + 1.0));
     assert_eq!(x.as_numeric().unwrap().as_slice::<f32>().unwrap()[99_999], 99_999.0);
 
-    // The second call adds to what the first one was given.
+    // The second call adds to the input of the first one.
     let served = Served::with("keeps_input").await;
     let shape_of_first = floats(vec![1.0, 2.0, 3.0, 4.0], vec![2, 2]);
     served.infer([("x", shape_of_first)]).await.unwrap();
@@ -121,7 +121,7 @@ async fn models_that_write_to_large_inputs() {
     assert!(message(&error).contains("doesn't match the broadcast shape"), "{}", message(&error));
 }
 
-/// What a model keeps stays as it was, although the host uses the memory of its pool again and again.
+/// Inputs that a model keeps do not change, although the host reuses the memory of its pool again and again.
 #[tokio::test(flavor = "multi_thread")]
 async fn models_that_keep_large_inputs() {
     let served = Served::with("history").await;
@@ -257,11 +257,11 @@ async fn failures_leave_the_runner_alive() {
     assert!(message(&error).contains("the model has no input `y`; it takes `x`"), "{error}");
 }
 
-/// libtorch takes their number once in a process.
+/// libtorch accepts the number of these threads once in a process.
 #[tokio::test(flavor = "multi_thread")]
 async fn interop_threads_that_come_too_late_are_a_warning() {
     let mut warned = false;
-    // One of them may be the number that libtorch has anyway, and one may be the first that it is told.
+    // One of them may be libtorch's default, and one may be the first number that is set.
     for threads in [3, 5, 7] {
         let served = Served::with_options("mlp", json!({"num_interop_threads": threads})).await;
         warned |= served.logged("option `num_interop_threads` comes too late");
@@ -303,7 +303,7 @@ async fn sealed_inputs_and_streams() {
     assert!(stream.recv().await.is_none());
 }
 
-/// What packing the file or folder at `path` answers, with a scratch folder that is deleted after it.
+/// Returns the answer to packing the file or folder at `path`, with a scratch folder that is deleted afterwards.
 async fn pack(served: &Served, path: &Path, request: PackRequest) -> (Result<PackResponse, String>, tempfile::TempDir) {
     let scratch = tempfile::tempdir().unwrap();
     let request = PackRequest { path: path.to_owned(), scratch: scratch.path().to_owned(), ..request };
@@ -341,7 +341,7 @@ async fn packing() {
     assert_eq!(names(files.path()), ["model.pt"]);
     assert_eq!(std::fs::read(files.path().join("model.pt")).unwrap(), std::fs::read(&named).unwrap());
 
-    // The file decides, not its name.
+    // The contents of the file decide, not its name.
     let folder = tempfile::tempdir().unwrap();
     let odd = folder.path().join("Mlp, the second");
     std::fs::copy(models.join("mlp.pt"), &odd).unwrap();
@@ -350,14 +350,14 @@ async fn packing() {
     check(&folder.path().join("model.pt"), json!({}), Ok(&folder.path().join("model.pt"))).await;
     check(folder.path(), json!({}), Ok(folder.path())).await;
 
-    // A folder brings all that is in it.
+    // With a folder all its files are packed.
     std::fs::rename(folder.path().join("model.pt"), folder.path().join("net.ts")).unwrap();
     std::fs::create_dir(folder.path().join("words")).unwrap();
     std::fs::write(folder.path().join("words/list"), "a b").unwrap();
     let files = check(folder.path(), json!({}), Ok(scratch)).await;
     assert_eq!(names(files.path()), ["model.pt", "words"]);
     assert_eq!(std::fs::read(files.path().join("words/list")).unwrap(), b"a b");
-    // What the option names keeps its name, and so does a file below the folder.
+    // A file that the option names keeps its name, and so does a file in a folder below.
     check(folder.path(), json!({"model": "net.ts"}), Ok(folder.path())).await;
     check(&models, json!({"model": "mlp.pt"}), Ok(&models)).await;
     check(&named, json!({"model": "named.pt"}), Ok(&named)).await;
@@ -392,9 +392,9 @@ async fn declared_inputs_are_compared_with_forward() {
         ],
     )
     .await;
-    // Other names than those of the arguments are bound in order.
+    // Inputs with other names than the arguments are bound in order.
     check("raises.pt", &["image"], &[]).await;
     check("raises.pt", &["a", "b"], &["the carton declares 2 inputs, but forward takes (x: Tensor)"]).await;
-    // `label` is text, and `specs` declares numbers.
+    // The argument `label` takes text, and `specs` declares numbers.
     check("named.pt", &["a", "label"], &["input `label`: declared float32, the model has string"]).await;
 }

@@ -1,4 +1,4 @@
-//! Each model returns what ONNX Runtime recorded for it.
+//! Each model returns the outputs that ONNX Runtime recorded for it.
 
 use carton_runner_interface::runner::{TensorSpec, Tensors};
 use carton_tensor::{DataType, NumericTensor, SymbolicShape, Tensor, Tolerance, allclose};
@@ -11,7 +11,7 @@ fn cases() -> Vec<Value> {
     serde_json::from_str(&std::fs::read_to_string(models().join("cases.json")).unwrap()).unwrap()
 }
 
-/// Runs a case. Outputs it does not list are not declared, so that the model need not return them.
+/// Runs a case. Outputs that the case does not list are not declared, so that the model need not return them.
 fn check(case: &Value, engine: EngineChoice, files: &TestFiles) {
     let name = case["model"].as_str().unwrap();
     let expected = tensors(&case["outputs"]);

@@ -1,4 +1,4 @@
-//! Broken and malicious files: an error each, never a panic, nothing allocated that the file merely claims.
+//! Broken and malicious files: each is an error and never a panic, and no claimed size is allocated.
 
 use proptest::prelude::*;
 
@@ -39,7 +39,7 @@ fn truncated_at_every_length() {
     for name in names() {
         let bytes = read(&name);
         for length in 0..bytes.len() {
-            // The operator sets come last in these files, so that no beginning of one is a model.
+            // The operator sets come last in these files, so that no prefix of a file is a model.
             let loaded = check(&format!("{name} cut to {length} bytes"), &bytes[..length]);
             assert!(!loaded, "{name} cut to {length} bytes");
         }
@@ -95,7 +95,7 @@ fn malformed_lists_of_numbers() {
         let model = model(&field(number, bytes));
         let error = ModelFile::parse(&model).unwrap_err();
         assert!(matches!(error, ModelFileError::Malformed(_)), "{number}: {error}");
-        // The engine alone would never end at a number that goes on after its tenth byte.
+        // Without the check the engine would loop for ever over a number of more than ten bytes.
         assert!(!check(&format!("list {number}"), &model));
     }
     assert!(ModelFile::parse(&model(&field(4, &[0; 8]))).is_ok());
@@ -104,7 +104,7 @@ fn malformed_lists_of_numbers() {
 
 #[test]
 fn maps_inside_sequences() {
-    // A map from int64 whose values are of a type; a type that is a sequence of what is of a type.
+    // A map from int64 to values of a type; a type that is a sequence of elements of a type.
     let map = |value: &[u8]| field(5, &[vec![0x08, 7], field(2, value)].concat());
     let sequence = |element: &[u8]| field(4, &field(1, element));
     let kind = |of_output: &[u8]| {
@@ -117,7 +117,7 @@ fn maps_inside_sequences() {
     assert_eq!(kind(&sequence(&map(&double))), Ok(ValueKind::Other("a sequence")));
     assert_eq!(kind(&sequence(&map(&sequence(&map(&float))))), Ok(ValueKind::Other("a sequence")));
     assert_eq!(kind(&map(&float)), Ok(ValueKind::Other("a map")));
-    // As deep as may be, each level is walked once.
+    // At the greatest depth, each level is walked once.
     let mut nested = float;
     for _ in 0..6 {
         nested = sequence(&map(&nested));

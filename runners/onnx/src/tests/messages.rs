@@ -1,4 +1,4 @@
-//! What users are told when something is not as it should be.
+//! The messages that users get about models, options, inputs and libraries.
 
 use carton_runner_interface::runner::{TensorSpec, Tensors};
 use carton_tensor::{DataType, NumericTensor, SymbolicShape, Tensor};
@@ -139,7 +139,7 @@ fn inputs() {
         "input `ids` holds -9223372036854775808 at [0, 1]; the built-in engine computes int64 in int32, which ends at \
          -2147483648",
     );
-    // Beyond the table: the engine's own words.
+    // Not covered by the table: the engine's own message.
     check("tokens.onnx", rten, &[("ids", ids(vec![0, 1, 20]))], "Index 20 is out of range");
     check("mlp.onnx", rten, &[("x", floats(vec![2, 5]))], "input \"x\" is invalid: expected dim 1 to have size 4");
     check("mlp.onnx", rten, &[("x", floats(vec![4]))], "expected tensor with 2 dims but got 1");
@@ -261,7 +261,7 @@ fn signatures() {
         assert_eq!(found, expected.map_err(str::to_owned), "{model}");
     };
     check("mlp.onnx", Ok((r#"x float32 ["batch",4]"#, r#"y float32 ["batch",3]"#)));
-    // Its initializers are listed as inputs too.
+    // The model's initializers are listed as inputs too.
     check("opset_7.onnx", Ok((r#"x float32 ["batch",4]"#, r#"y float32 ["batch",3]"#)));
     check(
         "tokens.onnx",

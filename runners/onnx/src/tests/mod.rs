@@ -1,4 +1,4 @@
-//! Real models, made and run by others (`tests/models/make.py`), through both engines.
+//! Real models, made and run by other programs (`tests/models/make.py`), through both engines.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod cases;
@@ -26,7 +26,7 @@ pub(super) fn models() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models")
 }
 
-/// The files of a model: by name, in memory, and in a folder if the engine shall see one.
+/// The files of a model: by name, in memory, and in a folder if the engine is to use one.
 #[derive(Default)]
 pub(super) struct TestFiles {
     pub(super) files: BTreeMap<String, Vec<u8>>,
@@ -34,7 +34,7 @@ pub(super) struct TestFiles {
 }
 
 impl TestFiles {
-    /// One model of `tests/models`: a `.onnx` file alone, or all of the folder it lies in.
+    /// One model of `tests/models`: a single `.onnx` file, or all files of its folder.
     pub(super) fn of_model(name: &str) -> Self {
         let (folder, names) = match name.split_once('/') {
             Some((folder, _)) => (models().join(folder), None),
@@ -57,12 +57,12 @@ impl TestFiles {
         Self { files, directory: Some(folder) }
     }
 
-    /// A model of the bytes given.
+    /// A model of the given bytes.
     pub(super) fn of_bytes(bytes: Vec<u8>) -> Self {
         Self { files: BTreeMap::from([("model.onnx".to_owned(), bytes)]), directory: None }
     }
 
-    /// The same files, with no folder: what a runner sees whose files are mapped inside the carton.
+    /// The same files without a folder, as a runner sees them whose files are mapped inside the carton.
     pub(super) fn into_ranges(mut self) -> Self {
         self.directory = None;
         self
@@ -84,8 +84,8 @@ impl Files for TestFiles {
     }
 }
 
-/// Where the tests find ONNX Runtime, which `CARTON_TEST_ONNXRUNTIME` names (`scripts/test` sets it); `None`, with a word on
-/// standard error, where they do not. Not `ORT_DYLIB_PATH`: that would change the engine of every other test.
+/// The location of ONNX Runtime, which `CARTON_TEST_ONNXRUNTIME` names (`scripts/test` sets it). Without it, returns `None`
+/// and prints that to standard error. `ORT_DYLIB_PATH` is not used, because it would change the engine of every other test.
 pub(super) fn onnx_runtime() -> Option<SearchPath> {
     let Some(library) = std::env::var_os("CARTON_TEST_ONNXRUNTIME") else {
         eprintln!("skipped: CARTON_TEST_ONNXRUNTIME does not name a library of ONNX Runtime");
@@ -123,7 +123,7 @@ pub(super) fn run(model: &Onnx, inputs: &Tensors) -> Result<Tensors, RunnerError
     })
 }
 
-/// Tensors as `cases.json` writes them.
+/// Reads tensors in the format of `cases.json`.
 pub(super) fn tensors(json: &Value) -> Tensors {
     json.as_object().unwrap().iter().map(|(name, json)| (name.clone(), tensor(json))).collect()
 }

@@ -1,6 +1,6 @@
 //! ONNX's own operator tests, run by hand: `tests/models/operator_cases.py FOLDER` writes them,
 //! `CARTON_ONNX_OPERATOR_CASES=FOLDER cargo test -p carton-runner-onnx operator_tests -- --ignored --nocapture` runs
-//! them and prints how each engine fares. An engine may refuse a model; it may not panic, and a wrong result is listed.
+//! them and prints the results of each engine. An engine may refuse a model; it may not panic, and a wrong result is listed.
 
 use std::collections::BTreeMap;
 use std::path::Path;

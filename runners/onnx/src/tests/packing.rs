@@ -1,4 +1,4 @@
-//! What packing takes and what it says.
+//! The models that packing accepts, its answers and its messages.
 
 use std::path::Path;
 
@@ -166,9 +166,9 @@ fn what_contradicts_the_model() {
             "output `z`: the model has no such output; it has `y`",
         ],
     );
-    // Up to IR version 3, as here, initializers are listed among the inputs; nobody has to give them.
+    // Up to IR version 3, as here, initializers are listed among the inputs; callers need not pass them.
     check("opset_7.onnx", x("float32", json!("*")), json!(null), &[]);
-    // What travels as another dtype is declared as that.
+    // A tensor that is carried as another dtype is declared with that dtype.
     check("half.onnx", x("float32", json!("*")), json!(null), &[]);
     check(
         "sequence.onnx",
@@ -176,7 +176,7 @@ fn what_contradicts_the_model() {
         json!([spec("parts", "float32", json!("*"))]),
         &["output `parts`: the model's is a sequence, which Carton's tensors do not have"],
     );
-    // What a model says of itself contradicts nothing.
+    // The model's own signature does not contradict the model.
     for entry in models().read_dir().unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         if name.ends_with(".onnx") {

@@ -1,5 +1,5 @@
-//! Models as scikit-learn, `onnxruntime.quantization` and others make them (`tests/real/make.py`), on ONNX Runtime: its Python
-//! package recorded what they return.
+//! Models made by scikit-learn, `onnxruntime.quantization` and others (`tests/real/make.py`), on ONNX Runtime. Its Python
+//! package recorded their outputs.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -106,7 +106,7 @@ fn run_counted(model: &Onnx, inputs: &Tensors, refuse_first: bool) -> (Result<Te
     (outputs, count.get())
 }
 
-/// What `deceptive.onnx` returns, computed in the plainest way.
+/// Compares the outputs of `deceptive.onnx` with a plain computation.
 fn check_deceptive(found: &Tensors, x: &[f32], repeats: usize) {
     let floats = |name: &str| found[name].as_numeric().unwrap().as_slice::<f32>().unwrap().to_vec();
     let negated: Vec<f32> = x.iter().map(|value| -value).collect();
@@ -154,7 +154,7 @@ fn outputs_are_written_straight_into_memory_of_ours() {
     };
     let is_bound = |model: &Onnx| run_counted(model, &inputs, true).0.is_ok();
 
-    // After the first run the shape is trusted; when the pool is full, memory is asked for once more after the run.
+    // After the first run the shape is trusted; when the pool is full, memory is allocated once more after the run.
     for name in ["z", "flags"] {
         let model = load(&[name]);
         assert!(!is_bound(&model), "{name}");
@@ -163,18 +163,18 @@ fn outputs_are_written_straight_into_memory_of_ours() {
         check(&model, &(x.clone(), inputs.clone()), 1, 1);
         check(&model, &of_size(20_000, 1), 1, 1);
     }
-    // One that was trusted and turns out longer: run again without, and never bound again.
+    // A trusted output that turns out longer: the model runs again without bound outputs, and this one is never bound again.
     let model = load(&["y"]);
     check(&model, &of_size(1 << 16, 1), 1, 1);
     assert!(is_bound(&model));
     check(&model, &of_size(1 << 16, 3), 3, 2);
     assert!(!is_bound(&model));
     check(&model, &of_size(1 << 16, 2), 2, 1);
-    // One that is wrong from the start.
+    // An output whose declaration is wrong from the start.
     let model = load(&["y"]);
     check(&model, &of_size(1 << 16, 2), 2, 1);
     assert!(!is_bound(&model));
-    // An input that is an output too comes back by itself: that nothing was written is seen, once.
+    // An input that is also an output is returned as another value: the runner detects once that nothing was written.
     let model = load(&["x"]);
     check(&model, &of_size(1 << 16, 1), 1, 1);
     assert!(is_bound(&model));
@@ -186,7 +186,7 @@ fn outputs_are_written_straight_into_memory_of_ours() {
         let (found, _) = run_counted(&model, &inputs, false);
         check_deceptive(&found.unwrap(), &x, 1);
     }
-    // All together, small and large, with an error of the model between.
+    // All outputs together, small and large, with an error of the model in between.
     let model = load(&[]);
     for (n, repeats) in [(5, 1), (1 << 16, 1), (1 << 16, 2), (1 << 16, -1), (1 << 15, 1), (1 << 15, 0), (0, 1)] {
         let (x, inputs) = of_size(n, repeats);

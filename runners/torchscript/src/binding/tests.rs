@@ -44,7 +44,7 @@ fn binding(arguments: &[&str], inputs: &[&str], outputs: &[&str]) -> Result<Bind
     Binding::new(&arguments, &inputs, &outputs).map_err(|error| error.message)
 }
 
-/// What forward is given for inputs of these names: `INNER<-NAME` in order, `-` for a default.
+/// The arguments of forward for inputs of these names: `INNER<-NAME` in order, `-` for a default.
 fn check_inputs(arguments: &[&str], declared: &[&str], given: &[&str], expected: Result<&str, &str>) {
     let tensors: Tensors = given.iter().map(|&name| (name.to_owned(), Tensor::scalar(0_u8))).collect();
     let found = binding(arguments, declared, &[]).and_then(|binding| {
@@ -146,7 +146,7 @@ fn mismatches_of_what_is_declared() {
     check(&["x: Tensor", "a: int"], &[spec("x"), count("a")], &[]);
     check(&["x: Tensor", "n: int"], &[spec("x"), count("a")], &[]);
     check(&["counts: Dict[str, int]"], &[count("a")], &[]);
-    // An internal name says which argument it is, also where the others are bound in order.
+    // An internal name selects the argument, even if the other inputs are bound in order.
     check(&["a: Tensor", "b: Tensor"], &specs(&["x=a", "y"]), &[]);
     check(
         &["a: Tensor", "b: Tensor"],

@@ -1,8 +1,9 @@
-//! libtorch, as far as this runner uses it, behind safe Rust. Everything unsafe about libtorch is in this folder.
+//! Safe Rust over the parts of libtorch that this runner uses. All unsafe code about libtorch is in this folder.
 //!
-//! What libtorch has in C++ alone is reached through the C functions of `shim/`, which `shim.rs` declares: a [`Module`] is loaded from
-//! the memory that its file is mapped to and tells the schema of its forward and what forward may write to; a [`Value`] is an argument,
-//! which may lie in the host's shared memory; [`Results`] are what forward returned; [`process`] has what the process has once.
+//! libtorch's C++ interface is reached through the C functions of `shim/`, which `shim.rs` declares. A [`Module`] is loaded from
+//! the memory that its file is mapped to; it knows the schema of its forward and what forward may write to. A [`Value`] is an
+//! argument, which may be in the host's shared memory. [`Results`] are the values that forward returned. [`process`] has the
+//! settings of the whole process.
 
 mod module;
 pub mod process;

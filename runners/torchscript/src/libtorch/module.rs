@@ -1,4 +1,4 @@
-//! A loaded TorchScript module: its forward's arguments, what forward may write to, and calling it.
+//! A loaded TorchScript module: the arguments of its forward, the memory that forward may write to, and calls.
 
 use std::ptr::{NonNull, null, null_mut};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +10,7 @@ use super::results::Results;
 use super::shim::{self, bytes_of, slice_of, text};
 use super::value::{Value, elements_of, owner, share, texts_of};
 
-/// What an argument of forward takes, or a dictionary that it takes holds.
+/// The kind of value that an argument of forward takes, or that a dictionary argument holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `Tensor`.
@@ -55,19 +55,19 @@ impl Kind {
 /// An argument of forward, without `self`.
 #[derive(Clone, Debug)]
 pub struct Argument {
-    /// As forward calls it.
+    /// The name in forward's signature.
     pub name: String,
-    /// As TorchScript writes it.
+    /// The type as TorchScript writes it.
     pub type_name: String,
-    /// Of `T` for an `Optional[T]`.
+    /// The kind; for an `Optional[T]` that of `T`.
     pub kind: Kind,
-    /// What a dictionary holds.
+    /// The kind of a dictionary's values.
     pub element: Kind,
-    /// Whether it may be left out, because it has a default or may be `None`.
+    /// Whether the argument may be left out, because it has a default or may be `None`.
     pub may_be_missing: bool,
 }
 
-/// Where a model runs.
+/// The device that a model runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
     /// The CPU.
@@ -76,7 +76,7 @@ pub enum Device {
     Cuda(i32),
 }
 
-/// What forward may write to.
+/// The memory that forward may write to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effects {
     /// Memory of its inputs, in the same call or, because it keeps them, in a later one.
@@ -86,7 +86,7 @@ pub struct Effects {
 }
 
 impl Effects {
-    /// What has to be believed of a module that could not be analysed.
+    /// The effects to assume for a module that could not be analysed.
     pub const ALL: Self = Self { writes_inputs: true, changes_module: true };
 }
 
@@ -96,22 +96,23 @@ pub struct Module {
     device: Device,
     effects: Effects,
     analysis_error: Option<RunnerError>,
-    /// Held by a call of a module that it may change, until its results are dropped: they may be the module's attributes.
+    /// Held by each call if forward may change the module, until the call's results are dropped: they may be the module's
+    /// attributes.
     alone: Mutex<()>,
 }
 
-// SAFETY: libtorch's modules belong to no thread; what is specific to one is set up by `carton_run`.
+// SAFETY: libtorch's modules belong to no thread; `carton_run` sets up the state that a thread needs.
 unsafe impl Send for Module {}
-// SAFETY: as above, and libtorch runs one module in several threads at once as long as forward does not change it. Where
-// `effects` says that it may, `run` lets one call run at a time.
+// SAFETY: as above, and libtorch can run one module in several threads at once as long as forward does not change it. If
+// `effects` says that it may, `run` runs one call at a time.
 unsafe impl Sync for Module {}
 
 impl Module {
-    /// Loads the archive in `bytes`, which libtorch copies once, into the tensors, and asks libtorch's alias analysis what forward may
-    /// write to.
+    /// Loads the archive in `bytes`, which libtorch copies once, into the tensors, and finds the effects of forward by libtorch's
+    /// alias analysis.
     ///
     /// # Errors
-    /// Whatever libtorch says of it.
+    /// libtorch refuses the archive.
     pub fn load(bytes: Arc<dyn Storage>, device: Device) -> Result<Self, RunnerError> {
         let bytes = Arc::new(bytes);
         let cuda = match device {
@@ -120,7 +121,7 @@ impl Module {
         };
         let mut module = null_mut();
         let archive = bytes.bytes();
-        // SAFETY: the bytes are kept by their owner for as long as the shim keeps it; `module` may be written to.
+        // SAFETY: the owner keeps the bytes for as long as the shim retains it; `module` may be written to.
         let status =
             unsafe { shim::carton_load(archive.as_ptr(), archive.len(), owner(&bytes), cuda, &raw mut module) };
         status.check()?;
@@ -153,17 +154,17 @@ impl Module {
         arguments.iter().map(argument).collect()
     }
 
-    /// What forward may write to: everything where that could not be found out.
+    /// The memory that forward may write to; everything if the analysis failed.
     pub fn effects(&self) -> Effects {
         self.effects
     }
 
-    /// Why it could not be found out what forward may write to.
+    /// The error of the analysis of forward, if it failed.
     pub fn analysis_error(&self) -> Option<&RunnerError> {
         self.analysis_error.as_ref()
     }
 
-    /// Whether each call copies its inputs, because it may write to them. On a GPU they are copies anyway.
+    /// Whether each call copies its inputs because it may write to them. On a GPU they are always copies.
     pub fn copies_inputs(&self) -> bool {
         self.device == Device::Cpu && self.effects.writes_inputs
     }
@@ -176,11 +177,11 @@ impl Module {
         Ok(effects)
     }
 
-    /// Runs forward on `values`: its arguments in order, or with `keys` one dictionary. Where forward may change its module, waits until the
-    /// results of all calls before it are dropped.
+    /// Runs forward on `values`: its arguments in order, or with `keys` one dictionary. If forward may change its module, waits until the
+    /// results of all earlier calls are dropped.
     ///
     /// # Errors
-    /// Whatever libtorch or the model says.
+    /// libtorch or the model reports an error.
     pub fn run(&self, values: &[Value<'_>], keys: Option<&[&str]>) -> Result<Results<'_>, RunnerError> {
         if keys.is_some_and(|keys| keys.len() != values.len()) {
             return Err(RunnerError::new("not as many keys as values"));
@@ -199,8 +200,8 @@ impl Module {
         let mut results = null_mut();
         // A dictionary without keys is not the same as no dictionary.
         let keys = keys.as_ref().map_or(null(), Vec::as_ptr);
-        // SAFETY: the module is alive, and so is everything that the values point to until the call is over; what libtorch
-        // keeps longer it retains through its owner. Nothing writes to them: where forward may, it gets copies. Results may be written to.
+        // SAFETY: the module is alive, and everything that the values point to lives until the call is over; libtorch retains what
+        // it keeps longer through its owner. Nothing writes to the values: if forward may, it gets copies. `results` may be written to.
         let status = unsafe {
             shim::carton_run(self.module.as_ptr(), shared.as_ptr(), shared.len(), keys, copy, &raw mut results)
         };
@@ -212,7 +213,7 @@ impl Module {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        // SAFETY: the module is ours, and this is its end.
+        // SAFETY: we own the module, and it is not used after this.
         unsafe { shim::carton_module_free(self.module.as_ptr()) }
     }
 }

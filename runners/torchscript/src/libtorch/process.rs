@@ -1,13 +1,13 @@
-//! What libtorch keeps for the whole process: its threads, and the GPUs that it finds.
+//! libtorch's state of the whole process: its threads, and the GPUs that it finds.
 
 use carton_runner_interface::runner::RunnerError;
 
 use super::shim;
 
-/// How many threads an operator uses.
+/// Returns the number of threads that an operator uses.
 ///
 /// # Errors
-/// Whatever libtorch says.
+/// libtorch reports an error.
 pub fn threads() -> Result<i32, RunnerError> {
     let mut threads = 0;
     // SAFETY: the number may be written to.
@@ -15,18 +15,18 @@ pub fn threads() -> Result<i32, RunnerError> {
     Ok(threads)
 }
 
-/// Tells libtorch how many threads an operator uses: at least one.
+/// Sets the number of threads that an operator uses: at least one.
 ///
 /// # Errors
-/// Whatever libtorch says.
+/// libtorch reports an error.
 pub fn set_threads(threads: i32) -> Result<(), RunnerError> {
     shim::carton_set_threads(threads).check()
 }
 
-/// How many threads run operators that do not depend on one another.
+/// Returns the number of threads that run operators that do not depend on one another.
 ///
 /// # Errors
-/// Whatever libtorch says.
+/// libtorch reports an error.
 pub fn interop_threads() -> Result<i32, RunnerError> {
     let mut threads = 0;
     // SAFETY: the number may be written to.
@@ -34,18 +34,18 @@ pub fn interop_threads() -> Result<i32, RunnerError> {
     Ok(threads)
 }
 
-/// Tells libtorch how many threads run operators that do not depend on one another: at least one.
+/// Sets the number of threads that run operators that do not depend on one another: at least one.
 ///
 /// # Errors
-/// It was told before, or has started these threads.
+/// The number was set before, or libtorch has started these threads.
 pub fn set_interop_threads(threads: i32) -> Result<(), RunnerError> {
     shim::carton_set_interop_threads(threads).check()
 }
 
-/// Whether this libtorch has CUDA, and CUDA has a GPU. CUDA looks once: later changes of its environment do not count.
+/// Whether this libtorch has CUDA, and CUDA finds a GPU. CUDA looks once: later changes of its environment have no effect.
 ///
 /// # Errors
-/// Whatever libtorch says.
+/// libtorch reports an error.
 pub fn finds_gpu() -> Result<bool, RunnerError> {
     let mut found = false;
     // SAFETY: the flag may be written to.

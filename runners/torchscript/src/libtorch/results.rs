@@ -1,4 +1,4 @@
-//! What a call of forward returned.
+//! The values that a call of forward returned.
 
 use std::ptr::{NonNull, null};
 use std::sync::MutexGuard;
@@ -8,7 +8,7 @@ use carton_tensor::DataType;
 
 use super::shim::{self, bytes_of, dtype_from_number, slice_of};
 
-/// How the outputs of a call belong together.
+/// The structure of the outputs of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Structure {
     /// Forward returned one value.
@@ -21,21 +21,21 @@ pub enum Structure {
     Map,
 }
 
-/// What a call returned.
+/// The values that a call returned.
 pub struct Results<'a> {
     results: NonNull<shim::Results>,
-    /// Dropped last: keeps the next call of a module that changes itself waiting.
+    /// Dropped last. Keeps the next call waiting if forward may change the module.
     _alone: Option<MutexGuard<'a, ()>>,
 }
 
 /// One output of a call.
 pub struct Output<'a>(&'a shim::Output);
 
-/// What an output holds.
+/// The value of an output.
 pub enum OutputValue<'a> {
-    /// Numbers, which [`Output::copy_to`] writes as this dtype. Booleans are `uint8`, the halves `float32`.
+    /// Numbers, which [`Output::copy_to`] writes as this dtype. Booleans become `uint8`, float16 and bfloat16 `float32`.
     Tensor {
-        /// The dtype of what is written.
+        /// The dtype of the written elements.
         dtype: DataType,
         /// The length of each dimension.
         shape: Vec<usize>,
@@ -49,15 +49,15 @@ pub enum OutputValue<'a> {
 }
 
 impl<'a> Results<'a> {
-    /// Takes over what the shim returned, of a call that had the module alone where there is a guard.
+    /// Takes ownership of the shim's results. The guard, if there is one, was held by the call.
     pub(super) fn new(results: NonNull<shim::Results>, alone: Option<MutexGuard<'a, ()>>) -> Self {
         Self { results, _alone: alone }
     }
 
-    /// The outputs in order, and how they belong together.
+    /// Returns the structure of the outputs, and the outputs in order.
     pub fn outputs(&self) -> (Structure, Vec<Output<'_>>) {
         let (mut outputs, mut n_outputs) = (null(), 0);
-        // SAFETY: the results are alive, and what they point to lives as long.
+        // SAFETY: the results are alive, and everything that they point to lives as long.
         let (structure, outputs) = unsafe {
             let structure = shim::carton_outputs(self.results.as_ptr(), &raw mut outputs, &raw mut n_outputs);
             (structure, slice_of(outputs, n_outputs))
@@ -74,22 +74,22 @@ impl<'a> Results<'a> {
 
 impl Drop for Results<'_> {
     fn drop(&mut self) {
-        // SAFETY: the results are ours, and this is their end.
+        // SAFETY: we own the results, and they are not used after this.
         unsafe { shim::carton_result_free(self.results.as_ptr()) }
     }
 }
 
 impl<'a> Output<'a> {
-    /// Its key or field; empty where it has none.
+    /// The output's key or field; empty if it has none.
     pub fn name(&self) -> String {
         // SAFETY: the results, which are borrowed for `'a`, hold the text.
         String::from_utf8_lossy(unsafe { bytes_of(self.0.name) }).into_owned()
     }
 
-    /// What it holds.
+    /// Returns the value of the output.
     ///
     /// # Errors
-    /// A dtype or a shape that tensors do not have.
+    /// Tensors cannot have its dtype or shape.
     pub fn value(&self) -> Result<OutputValue<'a>, RunnerError> {
         // SAFETY: the results, which are borrowed for `'a`, hold everything that their outputs point to.
         let (texts, elements, shape) = unsafe {
@@ -113,10 +113,10 @@ impl<'a> Output<'a> {
         })
     }
 
-    /// Writes the elements of a tensor to `target`, which has room for exactly them.
+    /// Writes the elements of a tensor to `target`, which must have exactly their size.
     ///
     /// # Errors
-    /// Whatever libtorch says.
+    /// The output is not a tensor, `target` has another size, or libtorch reports an error.
     pub fn copy_to(&self, target: &mut [u8]) -> Result<(), RunnerError> {
         if self.0.tensor.is_null() {
             return Err(RunnerError::new("this output is no tensor"));

@@ -1,5 +1,5 @@
-//! The C functions of `shim/shim.h`, declared, and what crosses between the two languages. What the functions promise and expect is
-//! written there.
+//! Declares the C functions of `shim/shim.h` and the types that cross between the two languages. `shim.h` documents the
+//! guarantees and the requirements of the functions.
 
 use std::ffi::c_void;
 
@@ -20,7 +20,7 @@ pub(super) struct Error {
     _opaque: [u8; 0],
 }
 
-/// What a call that can fail returns: null, or an error that is its receiver's. Only the shim makes one.
+/// The result of a call that can fail: null, or an error that the caller owns. Only the shim creates one.
 #[repr(transparent)]
 #[must_use]
 pub(super) struct Status(*mut Error);
@@ -132,19 +132,19 @@ pub(super) fn text(text: &str) -> Text {
     Text { data: text.as_ptr(), length: text.len() }
 }
 
-/// The bytes of a text of C++.
+/// Returns the bytes of a text of C++.
 ///
 /// # Safety
-/// It must live as long as `'a`.
+/// The text must live as long as `'a`.
 pub(super) unsafe fn bytes_of<'a>(text: Text) -> &'a [u8] {
-    // SAFETY: C++ gives pointer and length of a string that, as our caller promises, lives long enough.
+    // SAFETY: C++ passes pointer and length of a string that, as our caller promises, lives long enough.
     unsafe { slice_of(text.data, text.length) }
 }
 
-/// The elements at a pointer that may be null where there are none.
+/// Returns the elements at a pointer, which may be null if `length` is 0.
 ///
 /// # Safety
-/// There must be `length` of them, for as long as `'a`.
+/// There must be `length` elements, which live as long as `'a`.
 pub(super) unsafe fn slice_of<'a, T>(data: *const T, length: usize) -> &'a [T] {
     if length == 0 {
         return &[];
@@ -159,7 +159,7 @@ impl Status {
         if self.0.is_null() {
             return Ok(());
         }
-        // SAFETY: the shim returned an error, which is ours until we free it, once: whoever has the status gives it away.
+        // SAFETY: the shim returned an error, which we own. It is freed once, because this method consumes the status.
         let text = unsafe {
             let text = String::from_utf8_lossy(bytes_of(carton_error_text(self.0))).into_owned();
             carton_error_free(self.0);
@@ -169,7 +169,7 @@ impl Status {
     }
 }
 
-/// The position of a dtype in `DataType::ALL`, by which C++ knows it.
+/// The position of a dtype in `DataType::ALL`, which is its number in C++.
 pub(super) fn dtype_number(dtype: DataType) -> i32 {
     DataType::ALL.iter().position(|&known| known == dtype).and_then(|index| i32::try_from(index).ok()).unwrap_or(-1)
 }

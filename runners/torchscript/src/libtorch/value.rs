@@ -1,4 +1,4 @@
-//! What forward is given: texts and numbers, and tensors where they lie.
+//! The arguments of forward: texts, numbers, and tensors, which are not copied.
 
 use std::ffi::c_void;
 use std::ptr::null;
@@ -9,7 +9,7 @@ use carton_tensor::{DataType, NumericTensor};
 
 use super::shim::{self, dtype_number, text};
 
-/// What forward is given for an argument or a key.
+/// The value that is passed to forward for an argument or a key.
 #[derive(Debug)]
 pub enum Value<'a> {
     /// A `Tensor`.
@@ -30,7 +30,7 @@ pub enum Value<'a> {
     Default,
 }
 
-/// A tensor whose memory libtorch may use for as long as it likes.
+/// A tensor whose memory libtorch may use for any length of time.
 #[derive(Debug)]
 pub struct SharedTensor {
     tensor: Arc<NumericTensor>,
@@ -38,10 +38,10 @@ pub struct SharedTensor {
 }
 
 impl SharedTensor {
-    /// A tensor as libtorch can use it; a copy where its elements do not lie at multiples of their size.
+    /// Makes a tensor available to libtorch. Copies it only if its elements are not aligned to their size.
     ///
     /// # Errors
-    /// A dtype that this libtorch lacks, or a dimension that it cannot count.
+    /// This libtorch lacks the dtype, or a dimension is too large for it.
     pub fn new(tensor: &NumericTensor) -> Result<Self, RunnerError> {
         let dtype = tensor.dtype();
         if !is_supported(dtype) {
@@ -75,11 +75,11 @@ pub fn is_supported(dtype: DataType) -> bool {
     shim::carton_supports(dtype_number(dtype))
 }
 
-/// The functions by which C++ shares an object with us.
+/// The functions with which C++ shares the ownership of an object.
 pub(super) fn owner<T: Send + Sync>(object: &Arc<T>) -> shim::Owner {
     unsafe extern "C" fn retain<T>(object: *const c_void) {
-        // SAFETY: the pointer came from `Arc::as_ptr` of an `Arc<T>` that is alive: our caller keeps it for the call, and
-        // afterwards the counts that `retain` adds do.
+        // SAFETY: the pointer came from `Arc::as_ptr` of an `Arc<T>` that is alive: our caller keeps it alive for the call, and
+        // afterwards the counts that `retain` has added keep it alive.
         unsafe { Arc::increment_strong_count(object.cast::<T>()) }
     }
     unsafe extern "C" fn release<T>(object: *const c_void) {

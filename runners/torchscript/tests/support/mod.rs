@@ -1,4 +1,4 @@
-//! What the tests share: a runner served in this process, the models that Python's torch made, and what it computed.
+//! Shared by the tests: a runner served in this process, the models that Python's torch made, and their recorded outputs.
 #![allow(clippy::unwrap_used, clippy::panic, dead_code, unreachable_pub)]
 
 use std::fs::File;
@@ -44,7 +44,7 @@ impl Served {
         Self { connection: Connection::open(host_end.into(), options).await.unwrap(), logged }
     }
 
-    /// With the model of Debian's torch of that name loaded.
+    /// Starts a runner and loads the model of that name, which Debian's torch made.
     pub async fn with(name: &str) -> Self {
         Self::with_options(name, json!({})).await
     }
@@ -102,7 +102,7 @@ pub fn bytes_as_file(name: &str, bytes: &[u8]) -> Files {
     Files::Ranges(vec![FileRange { path: name.to_owned(), file, location: None, offset: 4097, length }])
 }
 
-/// What Python computed with the models of a series.
+/// The outputs that Python computed with the models of a series.
 pub fn cases(series: &str) -> Vec<Value> {
     let text = std::fs::read_to_string(models(series).join("cases.json")).unwrap();
     serde_json::from_str(&text).unwrap()
@@ -120,7 +120,7 @@ pub fn message(error: &CallError) -> String {
     }
 }
 
-/// Tensors as `make.py` writes them.
+/// Reads tensors in the format that `make.py` writes.
 pub fn tensors(json: &Value) -> Tensors {
     json.as_object().unwrap().iter().map(|(name, value)| (name.clone(), tensor(value))).collect()
 }
