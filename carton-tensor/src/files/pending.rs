@@ -2,7 +2,7 @@
 //!
 //! On Linux the file has no name until then, so that even a killed process leaves nothing behind. Where nameless files are not
 //! available, the file has a temporary name that starts with `.carton-` and ends in `.partial`. The temporary file of a killed process
-//! stays, because another process may still be writing a file with such a name.
+//! is never deleted, because such a file may also belong to a process that is still writing it.
 
 use std::fs::{self, File};
 use std::io;

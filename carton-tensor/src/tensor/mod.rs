@@ -133,7 +133,7 @@ impl Tensor {
     /// Makes a numeric tensor of a vector of elements in C order, without copying it.
     ///
     /// # Errors
-    /// [`TensorError::TooLarge`], [`TensorError::SizeMismatch`].
+    /// [`TensorError::TooLarge`], [`TensorError::TooManyDimensions`], [`TensorError::SizeMismatch`].
     pub fn from_vec<T: Element>(elements: Vec<T>, shape: Vec<usize>) -> Result<Self, TensorError> {
         NumericTensor::from_vec(elements, shape).map(Self::Numeric)
     }
@@ -147,7 +147,7 @@ impl Tensor {
     /// Makes a string tensor of elements in C order.
     ///
     /// # Errors
-    /// [`TensorError::TooLarge`], [`TensorError::SizeMismatch`].
+    /// [`TensorError::TooLarge`], [`TensorError::TooManyDimensions`], [`TensorError::SizeMismatch`].
     pub fn from_strings<S: Into<String>>(
         elements: impl IntoIterator<Item = S>,
         shape: Vec<usize>,

@@ -62,7 +62,7 @@ impl NumericTensor {
     /// ```
     ///
     /// # Errors
-    /// [`TensorError::TooLarge`], [`TensorError::SizeMismatch`].
+    /// [`TensorError::TooLarge`], [`TensorError::TooManyDimensions`], [`TensorError::SizeMismatch`].
     pub fn from_vec<T: Element>(elements: Vec<T>, shape: Vec<usize>) -> Result<Self, TensorError> {
         let expected =
             element_count(&shape).ok_or_else(|| TensorError::TooLarge { dtype: T::DTYPE, shape: shape.clone() })?;
@@ -76,7 +76,8 @@ impl NumericTensor {
     /// Makes a tensor of zeros.
     ///
     /// # Errors
-    /// [`TensorError::WrongDataType`] for [`DataType::String`]; [`TensorError::TooLarge`], also if there is not enough memory.
+    /// [`TensorError::WrongDataType`] for [`DataType::String`]; [`TensorError::TooLarge`], also if there is not enough memory;
+    /// [`TensorError::TooManyDimensions`].
     pub fn zeroed(dtype: DataType, shape: Vec<usize>) -> Result<Self, TensorError> {
         match AlignedBytes::try_zeroed(Self::n_bytes_of(dtype, &shape)?) {
             Some(bytes) => Self::new(dtype, shape, Arc::new(bytes)),
