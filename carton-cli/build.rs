@@ -1,10 +1,10 @@
-//! Lists the files of the Python runner's package, which `carton runner install python` writes out.
+//! Generates the list of files in the Python runner's package, which `carton runner install python` writes out.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
-/// A link, so that the package of this crate has the files too.
+/// A symbolic link to the package, so that the published crate contains its files.
 const PACKAGE: &str = "carton_runner";
 
 fn main() -> io::Result<()> {
@@ -21,7 +21,7 @@ fn main() -> io::Result<()> {
     fs::write(output.join("python_package.rs"), code)
 }
 
-/// The Python files in a folder and below, with their names in the package. Each folder is watched for new ones.
+/// Lists the Python files in a folder and below, with their names in the package. Tells Cargo to watch each folder for new files.
 fn list(folder: &Path, name: &str, files: &mut Vec<(String, PathBuf)>) -> io::Result<()> {
     println!("cargo:rerun-if-changed={}", folder.display());
     for entry in fs::read_dir(folder)? {

@@ -1,8 +1,8 @@
-//! What a shell offers while a command is typed. The scripts that `carton completions` prints call this program with what was
-//! typed so far; it answers with candidates and ends. Nothing here uses the network or starts a runner.
+//! Completion candidates for shells. The scripts that `carton completions` prints call this program with the words typed so far; it
+//! prints candidates and ends. Nothing here uses the network or starts a runner.
 //!
-//! A shell inserts what is offered into the command that the user is about to run, and names of inputs are a carton's: only names
-//! that mean nothing to a shell are offered.
+//! A shell inserts a candidate into the command that the user is about to run, and names of inputs come from an untrusted carton. So only
+//! names without any special meaning to a shell are offered.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -21,25 +21,25 @@ use clap_complete::env::{Bash, CompleteEnv, Elvish, EnvCompleter, Fish, Powershe
 
 use crate::args::Cli;
 
-/// The variable that the scripts set to the name of the shell.
+/// The environment variable that the scripts set to the name of the shell.
 const VARIABLE: &str = "CARTON_COMPLETE";
-/// The variable in which some of the scripts say which word is being completed.
+/// The environment variable in which some scripts pass the index of the word being completed.
 const INDEX: &str = "_CLAP_COMPLETE_INDEX";
-/// What the scripts call, and what they complete.
+/// The program that the scripts call and complete.
 const PROGRAM: &str = "carton";
-/// Names of inputs that are longer are not offered.
+/// Longer names of inputs are not offered.
 const MAX_NAME: usize = 256;
-/// So many digits of a manifest hash name a carton.
+/// The number of digits of a manifest hash that are offered for a carton.
 const HASH_DIGITS: usize = 12;
 
 const SHELLS: Shells<'static> = Shells(&[&WholeWordBash, &Elvish, &Fish, &Powershell, &Zsh]);
 
-/// Ends the process with candidates if a completion script started it; it must not have threads yet.
+/// If a completion script started the process, prints candidates and ends the process. Must be called before any thread is started.
 pub(crate) fn answer() {
     CompleteEnv::with_factory(command).var(VARIABLE).shells(SHELLS).complete();
 }
 
-/// The script for a shell.
+/// Returns the completion script for a shell.
 pub(crate) fn script(shell: Shell) -> io::Result<String> {
     let name = shell.to_string();
     let known = SHELLS.completer(&name);
@@ -49,9 +49,9 @@ pub(crate) fn script(shell: Shell) -> io::Result<String> {
     String::from_utf8(script).map_err(io::Error::other)
 }
 
-/// The command line, with those completions that are looked up.
+/// Returns the command line, with the completions that are looked up.
 fn command() -> clap::Command {
-    let runner = |argument: clap::Arg| argument.add(ArgValueCandidates::new(|| runners(Which::All)));
+    let runner = |argument: clap::Arg| argument.add(ArgValueCandidates::new(|| runners(RunnerScope::All)));
     Cli::command()
         .mut_subcommand("run", |run| {
             run.mut_arg("runner", runner)
@@ -66,27 +66,29 @@ fn command() -> clap::Command {
         })
         .mut_subcommand("runner", |command| {
             command.mut_subcommand("rm", |rm| {
-                rm.mut_arg("runner", |argument| argument.add(ArgValueCandidates::new(|| runners(Which::Installed))))
+                rm.mut_arg("runner", |argument| {
+                    argument.add(ArgValueCandidates::new(|| runners(RunnerScope::Installed)))
+                })
             })
         })
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Which {
-    /// Those that are installed and those that are part of this program.
+enum RunnerScope {
+    /// Installed runners and those in this program.
     All,
     Installed,
 }
 
-/// The names of runners.
-fn runners(which: Which) -> Vec<CompletionCandidate> {
+/// Returns the names of runners.
+fn runners(scope: RunnerScope) -> Vec<CompletionCandidate> {
     let typed = Typed::from_process();
     let Some(registry) =
         Config::load(typed.config.as_deref()).ok().and_then(|config| Registry::read(&config.runner_dir).ok())
     else {
         return Vec::new();
     };
-    let embedded = if which == Which::All { registry.embedded() } else { &[] };
+    let embedded = if scope == RunnerScope::All { registry.embedded() } else { &[] };
     let mut names: Vec<&str> = embedded
         .iter()
         .chain(registry.installed().map(|(runner, _)| runner))
@@ -98,7 +100,7 @@ fn runners(which: Which) -> Vec<CompletionCandidate> {
     names.into_iter().map(CompletionCandidate::new).collect()
 }
 
-/// The examples of the model.
+/// Returns the names of the model's examples.
 fn examples() -> Vec<CompletionCandidate> {
     let Some(package) = Typed::from_process().package() else { return Vec::new() };
     let examples = package.metadata().examples().iter().enumerate();
@@ -106,7 +108,7 @@ fn examples() -> Vec<CompletionCandidate> {
     names.filter(|name| is_plain(name)).map(CompletionCandidate::new).collect()
 }
 
-/// The cartons that have something in the cache: the names of their models, or else the first digits of their manifest hashes.
+/// Returns the cartons in the cache: the names of their models, or else the first digits of their manifest hashes.
 fn cached_cartons() -> Vec<CompletionCandidate> {
     let config = Config::load(Typed::from_process().config.as_deref()).ok();
     let cache = config.and_then(|config| Cache::open(&config.cache_dir).ok());
@@ -119,7 +121,7 @@ fn cached_cartons() -> Vec<CompletionCandidate> {
     names.into_iter().map(CompletionCandidate::new).collect()
 }
 
-/// `NAME=` for each input of the model, and after that files with arrays.
+/// Completes an input: `NAME=` for each input of the model, and after that files with arrays.
 fn complete_input(current: &OsStr) -> Vec<CompletionCandidate> {
     let is_array = |path: &Path| {
         path.extension()
@@ -138,14 +140,14 @@ fn complete_input(current: &OsStr) -> Vec<CompletionCandidate> {
         .filter(|(name, _)| name.starts_with(&*text))
         .map(|(name, dtype)| CompletionCandidate::new(format!("{name}=")).help(Some(dtype.into())))
         .collect();
-    // The names of all files hide the few names of inputs.
+    // Without any text, the names of all files would hide the few names of inputs.
     if candidates.is_empty() || !text.is_empty() {
         candidates.extend(files.complete(current));
     }
     candidates
 }
 
-/// What the command that is being typed says so far.
+/// The options of the command that is being typed.
 #[derive(Debug, Default)]
 struct Typed {
     config: Option<PathBuf>,
@@ -153,17 +155,17 @@ struct Typed {
 }
 
 impl Typed {
-    /// Of the command that this process was started to complete.
+    /// Parses the command that this process was started to complete.
     fn from_process() -> Self {
         let words = std::env::args_os().skip_while(|argument| argument != "--").skip(1).collect();
         let index = std::env::var(INDEX).ok().and_then(|index| index.parse().ok());
         Self::parse(words, index)
     }
 
-    /// Of these words, of which the one at `index`, else the last one, is being completed.
+    /// Parses these words. The word at `index`, or else the last one, is being completed.
     fn parse(mut words: Vec<OsString>, index: Option<usize>) -> Self {
         let index = index.unwrap_or(words.len().saturating_sub(1));
-        // Without a word there, the next one would be the value of the option before it.
+        // If that word were empty, the next one would be taken as the value of the option before it.
         if let Some(word) = words.get_mut(index).filter(|word| word.is_empty()) {
             word.push("x");
         }
@@ -178,15 +180,15 @@ impl Typed {
         Self { config: config.or_else(|| path(&matches, "config")), model }
     }
 
-    /// The model, if it is a carton on this machine.
+    /// Opens the model, if it is a carton on this machine.
     fn package(&self) -> Option<Package> {
-        // What is no file or folder could keep the shell waiting, as a pipe does; a URL is neither.
+        // Anything but a file or folder, such as a pipe, could block the shell; a URL is neither.
         let path = self.model.as_deref().filter(|path| path.is_file() || path.is_dir())?;
         let runtime = tokio::runtime::Builder::new_current_thread().build().ok()?;
         runtime.block_on(Carton::open(path).into_future()).ok()
     }
 
-    /// The inputs of the model, with their types, if it is a carton on this machine.
+    /// Returns the inputs of the model with their types, if it is a carton on this machine.
     fn inputs(&self) -> Vec<(String, String)> {
         let Some(package) = self.package() else { return Vec::new() };
         let inputs = package.metadata().inputs().iter().filter(|input| is_plain(&input.name));
@@ -194,14 +196,14 @@ impl Typed {
     }
 }
 
-/// Whether a name means nothing to a shell, whichever it is, and is one word of it.
+/// Whether a name is one word without special meaning in every shell.
 fn is_plain(name: &str) -> bool {
     let is_plain = |c: char| c.is_alphanumeric() || "_-./".contains(c);
     (1..=MAX_NAME).contains(&name.len()) && !name.starts_with('-') && name.chars().all(is_plain)
 }
 
-/// Bash, which takes words apart at `=` and `:` and would complete `--runner=on` and `-i x=da` as if the parts had been typed alone:
-/// this script puts them together again. It also quotes what is offered, which are names of files as well.
+/// Bash splits words at `=` and `:`, and would complete `--runner=on` and `-i x=da` as if the parts had been typed alone. This script
+/// joins them again. It also quotes the candidates, which may be names of files.
 struct WholeWordBash;
 
 const BASH: &str = r#"

@@ -1,4 +1,4 @@
-//! What a command ends with: an exit code, and for people and programs the error behind it.
+//! The failure of a command: an exit code, an error for people and programs, and perhaps a hint.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -16,13 +16,13 @@ pub(crate) enum Exit {
     Ok,
     /// Something failed that no other code names.
     Failure,
-    /// The arguments make no sense.
+    /// The arguments are invalid or contradict each other.
     Usage,
-    /// A self-test ran and its outputs differ from what was expected.
+    /// A self-test ran and its outputs differ from the expected ones.
     SelfTest,
-    /// The model that is packed has other inputs or outputs than are declared.
+    /// The inputs or outputs of the packed model differ from the declared ones.
     SignatureMismatch,
-    /// The carton is malformed, incomplete or tampered with.
+    /// The carton, tensor file or dataset is malformed, incomplete or tampered with.
     Integrity,
     /// No installed runner fits the model.
     NoRunner,
@@ -74,7 +74,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// An error with the exit code it leads to and, where there is something to do, what that is.
+/// An error with its exit code and, if there is something to do about it, a hint.
 #[derive(Debug)]
 pub(crate) struct Failure {
     exit: Exit,
@@ -102,7 +102,7 @@ impl Failure {
         Self::with_exit(Exit::Failure, error)
     }
 
-    /// Arguments that parse, and still make no sense.
+    /// A failure caused by arguments that parse, but are not valid.
     pub(crate) fn usage(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::with_exit(Exit::Usage, error)
     }
@@ -112,19 +112,19 @@ impl Failure {
         Self { exit, error: error.into(), hint: None }
     }
 
-    /// Adds what the user can do about it.
+    /// Adds a hint: what the user can do about it.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// The same failure with another exit code, where this one would mislead: what breaks the rules of the format while
-    /// a carton is made is no damaged carton.
+    /// Replaces an exit code that would mislead: breaking the rules of the format while making a carton does not mean that a carton is
+    /// damaged.
     pub(crate) fn instead_of(self, misleading: Exit, exit: Exit) -> Self {
         if self.exit == misleading { Self { exit, ..self } } else { self }
     }
 
-    /// An argument parser's error, in one line.
+    /// Converts an error of the argument parser to one line.
     pub(crate) fn from_usage_error(error: &clap::Error) -> Self {
         let text = error.to_string();
         let mut paragraphs = text.split("\n\n");
@@ -143,12 +143,12 @@ impl Failure {
         shortened(&self.error.to_string())
     }
 
-    /// The messages of the errors behind it, nearest first.
+    /// The messages of its causes, nearest first.
     pub(crate) fn causes(&self) -> Vec<String> {
         causes(&*self.error)
     }
 
-    /// What the user can do about it.
+    /// The hint.
     pub(crate) fn advice(&self) -> Option<&str> {
         self.hint.as_deref()
     }
@@ -184,18 +184,18 @@ impl From<carton_core::Error> for Failure {
     }
 }
 
-/// Whether the place of the carton, as it was written, is what is wrong.
+/// Whether the error is in the location of the carton as it was given.
 fn is_misuse(error: &carton_core::Error) -> bool {
     use carton_core::Error;
     matches!(error, Error::Location(_) | Error::Pin { .. } | Error::TwoPins { .. })
 }
 
-/// The messages of the errors behind one, nearest first.
+/// Returns the messages of an error's causes, nearest first.
 fn causes(error: &dyn Error) -> Vec<String> {
     std::iter::successors(error.source(), |&cause| cause.source()).map(|cause| shortened(&cause.to_string())).collect()
 }
 
-/// An error and its causes in one line, for lists of them.
+/// Formats an error and its causes in one line, for lists of errors.
 pub(crate) fn causes_in_one_line(error: &dyn Error) -> String {
     let mut text = error.to_string();
     for cause in causes(error) {

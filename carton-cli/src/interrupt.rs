@@ -1,10 +1,11 @@
 //! Runs a command until it is done or the user interrupts it.
 //!
-//! An interrupted command's future is dropped: that cancels calls, ends runner processes, and tells work on other threads
-//! to stop and remove its temporary files, which is waited for.
+//! An interrupted command's future is dropped. That cancels calls, ends runner processes, and tells work on other threads to stop and to
+//! remove its temporary files, for which the program waits.
 //!
-//! What a command makes gets its name as the last thing. [`begin_publishing`] decides between that and a signal: after a signal nothing
-//! gets its name, and a command that has begun is not interrupted, because it could not say truly that it was.
+//! A command gives its output the final name as the last step. [`begin_publishing`] decides between that step and a signal: after a
+//! signal nothing gets its name, and once the step has begun, a signal does not interrupt it, because the program could no longer say
+//! truthfully that it was interrupted.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -22,17 +23,17 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::{Exit, Failure};
 
-/// How long cleaning up after an interruption may take before the process ends anyway.
+/// The timeout for cleaning up after an interruption; then the process ends anyway.
 const CLEANING_UP: Duration = Duration::from_secs(5);
 
-/// How long runners may take to end by themselves when the command is done with them.
+/// The time that runners get to end by themselves when the command is done with them.
 const RUNNERS_GRACE: Duration = Duration::from_secs(1);
 
-/// The same for a user who waits for the prompt.
+/// The same after an interruption, when the user waits for the prompt.
 const RUNNERS_GRACE_INTERRUPTED: Duration = Duration::from_millis(200);
 
-/// How long a command may take to notice a signal.
-const DEAF_AFTER: Duration = Duration::from_secs(1);
+/// The time that a command gets to notice a signal.
+const NOTICE_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InterruptError {
@@ -48,16 +49,16 @@ pub(crate) enum InterruptError {
     Thread(#[from] tokio::task::JoinError),
 }
 
-/// How far the command is: [`RUNNING`], and then one of the other two.
+/// The stage of the command: [`RUNNING`], and then one of the other two.
 static STAGE: AtomicU8 = AtomicU8::new(RUNNING);
 const RUNNING: u8 = 0;
-/// What it made gets its name.
+/// The output is being given its name.
 const PUBLISHING: u8 = 1;
-/// A signal came before that.
+/// A signal came before publishing.
 const INTERRUPTED: u8 = 2;
 
-/// Asked before what the command made gets its name: `Break` after a signal. One that comes later does not interrupt the command, unless a
-/// second one follows it.
+/// Called before the output of the command gets its name. Returns `Break` after a signal. A later signal does not interrupt the command,
+/// unless a second one follows it.
 pub(crate) fn begin_publishing() -> ControlFlow<()> {
     match leave_running(PUBLISHING) {
         INTERRUPTED => ControlFlow::Break(()),
@@ -65,7 +66,7 @@ pub(crate) fn begin_publishing() -> ControlFlow<()> {
     }
 }
 
-/// Begins this stage if none has begun, and returns the one that has.
+/// Begins this stage if the command is still running, and returns the stage that has begun.
 fn leave_running(stage: u8) -> u8 {
     match STAGE.compare_exchange(RUNNING, stage, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => stage,
@@ -73,10 +74,10 @@ fn leave_running(stage: u8) -> u8 {
     }
 }
 
-/// Runs `command` to its end, or until SIGINT, SIGTERM or SIGHUP; until the second one if it is [publishing](begin_publishing).
+/// Runs `command` to its end, or until SIGINT, SIGTERM or SIGHUP. If it is [publishing](begin_publishing), only a second signal ends it.
 ///
 /// # Errors
-/// What the command returns; [`Exit::Interrupted`].
+/// The error of the command; [`Exit::Interrupted`].
 pub(crate) fn run<T>(command: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -84,7 +85,7 @@ pub(crate) fn run<T>(command: impl Future<Output = Result<T, Failure>>) -> Resul
         .build()
         .map_err(|source| Failure::new(InterruptError::Threads(source)))?;
     let noticed = Arc::new(AtomicBool::new(false));
-    let watchdog = runtime.spawn(end_when_deaf(Arc::clone(&noticed)));
+    let watchdog = runtime.spawn(end_when_stuck(Arc::clone(&noticed)));
     let result = runtime.block_on(async {
         let mut command = pin!(command);
         let interrupted = |error| Failure::with_exit(Exit::Interrupted, error);
@@ -111,10 +112,10 @@ pub(crate) fn run<T>(command: impl Future<Output = Result<T, Failure>>) -> Resul
     result
 }
 
-/// Runs work that blocks, so that an interruption is still noticed. The token cancels the work then.
+/// Runs blocking work on another thread, so that an interruption is still noticed. An interruption cancels the token.
 ///
 /// # Errors
-/// What the work returns; a panic in it.
+/// The error of the work; a panic in it.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce(&CancelToken) -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
@@ -133,15 +134,15 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// Ends the process when a signal came and the command does not notice: it is writing to a reader that does not read.
-async fn end_when_deaf(noticed: Arc<AtomicBool>) {
+/// Ends the process if a signal came and the command does not react to it, because it is writing to a reader that does not read.
+async fn end_when_stuck(noticed: Arc<AtomicBool>) {
     let mut is_first = true;
     while stop_signal().await.is_ok() {
-        tokio::time::sleep(DEAF_AFTER).await;
-        // One signal alone does not interrupt what is being published.
-        let is_heeded = !is_first || leave_running(INTERRUPTED) == INTERRUPTED;
+        tokio::time::sleep(NOTICE_TIMEOUT).await;
+        // A single signal does not interrupt publishing.
+        let is_interrupted = !is_first || leave_running(INTERRUPTED) == INTERRUPTED;
         is_first = false;
-        if is_heeded && !noticed.load(Ordering::Relaxed) {
+        if is_interrupted && !noticed.load(Ordering::Relaxed) {
             end_all(RUNNERS_GRACE_INTERRUPTED);
             remove_leftovers();
             std::process::exit(i32::from(Exit::Interrupted.code()));
@@ -149,10 +150,10 @@ async fn end_when_deaf(noticed: Arc<AtomicBool>) {
     }
 }
 
-/// The files and folders that only the work on other threads would remove, if it ended in time.
+/// Files and folders that a worker thread would remove if it ended in time.
 static LEFTOVERS: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// A file or folder that is removed when the process ends by a signal while this is alive, even if the thread that writes it is stuck.
+/// A file or folder that is removed if the process ends by a signal while this value exists, even if the thread that writes it is stuck.
 pub(crate) struct Leftover(PathBuf);
 
 impl Leftover {
@@ -169,12 +170,12 @@ impl Drop for Leftover {
 }
 
 fn remove_leftovers() {
-    // The next commit finishes what this one was publishing, and needs its files for that.
+    // The next commit finishes the interrupted publishing, and needs its files for that.
     if leave_running(INTERRUPTED) != INTERRUPTED {
         return;
     }
     for path in LEFTOVERS.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-        // Nothing is left to be told if it cannot be removed.
+        // A failure to remove it cannot be reported any more.
         let _ = match path.is_dir() {
             true => std::fs::remove_dir_all(path),
             false => std::fs::remove_file(path),

@@ -1,7 +1,7 @@
-//! Log records on standard error.
+//! Writes log records to standard error.
 //!
-//! Warnings by default, and more with `-v`: what is done and what runners print, `-vv`: what is needed to find faults,
-//! `-vvv`: everything. `CARTON_LOG` takes a filter in the form `carton_core=debug,carton::runner=trace` and wins.
+//! Shows warnings by default. `-v` adds what is done and what runners print, `-vv` what is needed for debugging, `-vvv` everything.
+//! `CARTON_LOG` takes a filter such as `carton_core=debug,carton::runner=trace`, which overrides these options.
 
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -31,19 +31,19 @@ pub(crate) fn start(global: &GlobalArgs, output: &Output) {
         .ok()
         .and_then(|filter| EnvFilter::try_new(filter).ok())
         .unwrap_or_else(|| EnvFilter::new(level));
-    // There is one logger a process, and this is the only place that starts one.
+    // A process has one logger, and only this call starts one.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(AroundProgress { progress: Arc::clone(output.progress()), told: Mutex::default() })
+        .with_writer(AroundProgress { progress: Arc::clone(output.progress()), written: Mutex::default() })
         .with_ansi(output.error_colors().shown())
         .event_format(Record { colors: output.error_colors(), detailed: global.verbose > 1, start: Instant::now() })
         .try_init();
 }
 
-/// Writes a record as this program's own warnings look: `warning: the text key=value`.
+/// Formats a record like this program's own warnings: `warning: the text key=value`.
 struct Record {
     colors: Colors,
-    /// Whether to say when and where, too.
+    /// Whether to add the time and the target.
     detailed: bool,
     start: Instant,
 }
@@ -77,40 +77,40 @@ where
     }
 }
 
-/// The most warnings that are remembered.
-const MAX_TOLD: usize = 1024;
+/// The number of warnings that are remembered.
+const MAX_REMEMBERED: usize = 1024;
 
-/// Writes records to standard error without leaving half a progress bar in them. A warning that was written before is not written again:
-/// a runner that both packs a model and loads it says the same twice.
+/// Writes records to standard error without leaving half a progress bar in them. A repeated warning is written only once: a runner that
+/// both packs a model and loads it gives the same warning twice.
 struct AroundProgress {
     progress: Arc<ProgressDisplay>,
-    told: Mutex<HashSet<Vec<u8>>>,
+    written: Mutex<HashSet<Vec<u8>>>,
 }
 
 impl<'a> MakeWriter<'a> for AroundProgress {
     type Writer = RecordWriter<'a>;
 
     fn make_writer(&'a self) -> RecordWriter<'a> {
-        RecordWriter { progress: &self.progress, told: None }
+        RecordWriter { progress: &self.progress, written: None }
     }
 
     fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> RecordWriter<'a> {
-        let told = (*metadata.level() == Level::WARN).then_some(&self.told);
-        RecordWriter { progress: &self.progress, told }
+        let written = (*metadata.level() == Level::WARN).then_some(&self.written);
+        RecordWriter { progress: &self.progress, written }
     }
 }
 
 struct RecordWriter<'a> {
     progress: &'a ProgressDisplay,
-    /// Those that were written before, for a record that is not to be written twice.
-    told: Option<&'a Mutex<HashSet<Vec<u8>>>>,
+    /// The warnings written before, if this record is a warning.
+    written: Option<&'a Mutex<HashSet<Vec<u8>>>>,
 }
 
 impl Write for RecordWriter<'_> {
     fn write(&mut self, record: &[u8]) -> io::Result<usize> {
-        if let Some(told) = self.told {
-            let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
-            if told.len() < MAX_TOLD && !told.insert(record.to_vec()) {
+        if let Some(written) = self.written {
+            let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
+            if written.len() < MAX_REMEMBERED && !written.insert(record.to_vec()) {
                 return Ok(record.len());
             }
         }

@@ -1,10 +1,10 @@
 //! `carton`: packs models into cartons, inspects and verifies them, and runs them.
 //!
-//! This binary owns arguments, output and exit codes; everything else is `carton_core`'s. It carries the runners `onnx`
-//! and `noop` and starts itself again as their process, and the package of the runner `python`, which it installs.
+//! This binary owns arguments, output and exit codes, and leaves everything else to `carton_core`. It contains the runners `onnx` and
+//! `noop` and starts itself again as their process. It also contains the package of the runner `python`, which it installs.
 //!
-//! Data goes to standard output, everything else to standard error. With `--json` standard output holds exactly one
-//! object, also when the command fails (`{"error": …}`).
+//! Data goes to standard output, everything else to standard error. With `--json`, standard output holds exactly one object, also when
+//! the command fails (`{"error": …}`).
 
 mod args;
 mod commands;
@@ -30,7 +30,7 @@ use crate::args::Cli;
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
 
-/// The runners this binary carries; `carton runner install` makes them available to other programs.
+/// The runners in this binary. `carton runner install` makes them available to other programs.
 static EMBEDDED_RUNNERS: &[EmbeddedRunner] = &[
     EmbeddedRunner::new(
         carton_runner_onnx::RUNNER_NAME,
@@ -58,7 +58,7 @@ fn main() -> ExitCode {
     exit.into()
 }
 
-/// Parses the arguments. Help, the version and usage errors are printed here; then there is only an exit code left.
+/// Parses the arguments. Prints help, the version and usage errors itself, and then returns the exit code.
 fn parse(arguments: &[OsString]) -> Result<Cli, Exit> {
     let command = Cli::command().color(args::color_asked(arguments).into());
     let error = match command.try_get_matches_from(arguments) {
@@ -69,7 +69,7 @@ fn parse(arguments: &[OsString]) -> Result<Cli, Exit> {
         Err(error) => error,
     };
     if !error.use_stderr() {
-        // Help and version are data. What cannot be printed, because nobody reads any more, is no failure.
+        // Help and version are data. A failure to print them, because the reader is gone, is ignored.
         let _ = error.print();
         return Err(Exit::Ok);
     }

@@ -1,4 +1,4 @@
-//! Runs a program that may take long, say much, hang, or leave processes behind that keep its output open.
+//! Runs a program that may take long, print much, hang, or leave processes behind that keep its output open.
 
 use std::io::{self, Read};
 use std::process::{Command, ExitStatus, Stdio};
@@ -7,28 +7,28 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The longest time between two looks at a process. Those that end soon are looked at more often.
+/// The longest interval between two checks of a process. Processes that end soon are checked more often.
 const MAX_PAUSE: Duration = Duration::from_millis(20);
-/// How long a process that has ended may have kept something back: one that it left behind may keep the pipe open.
+/// How long to wait for the output of a process that has ended: another process that it left behind may keep the pipe open.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// As much of what a process says is kept, from its end.
+/// The number of bytes that are kept from the end of a process's output.
 const MAX_OUTPUT: usize = 16 << 10;
 
 /// How a process ended.
 #[derive(Debug)]
 pub(crate) enum Ended {
-    /// By itself. Of what it said there is the end, without white space around it.
+    /// It ended by itself. Contains the end of its output, without surrounding white space.
     Exited { status: ExitStatus, stdout: String, stderr: String },
-    /// It was killed after the time it had.
+    /// It was killed after the timeout.
     TimedOut,
-    /// It was killed because nobody waits any more.
+    /// It was killed because the caller no longer wants the result.
     Interrupted,
 }
 
-/// Runs `command` to its end with nothing to read.
+/// Runs `command` to its end, with empty standard input.
 ///
 /// # Errors
-/// It cannot be started, or not be waited for.
+/// The process cannot be started, or cannot be waited for.
 pub(crate) fn run(command: &mut Command, timeout: Option<Duration>, is_wanted: &dyn Fn() -> bool) -> io::Result<Ended> {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let (stdout, stderr) = (Output::of(child.stdout.take()), Output::of(child.stderr.take()));
@@ -54,11 +54,11 @@ pub(crate) fn run(command: &mut Command, timeout: Option<Duration>, is_wanted: &
     }
 }
 
-/// The end of what comes out of a pipe, read on a thread of its own: a pipe that is full must not stop the program, nor one that
-/// nobody closes whoever runs it.
+/// The end of a pipe's output, read on a separate thread: a full pipe must not block the program, and a pipe that is never closed must
+/// not block the caller.
 struct Output {
     kept: Arc<Mutex<Vec<u8>>>,
-    /// Has a message, or is closed, when the pipe is.
+    /// Gets a message, or is closed, when the pipe is closed.
     is_over: Receiver<()>,
 }
 
@@ -108,7 +108,7 @@ mod tests {
 
     use super::*;
 
-    /// Runs a shell script; how it ended, and whether that was soon.
+    /// Runs a shell script. Returns how it ended, and whether that was soon.
     fn sh(script: &str, timeout: Option<Duration>, is_wanted: &dyn Fn() -> bool) -> (Ended, bool) {
         let started = Instant::now();
         let ended = run(Command::new("sh").args(["-c", script]), timeout, is_wanted).unwrap();

@@ -27,7 +27,7 @@ pub(crate) enum CacheCommand {
 /// `carton cache rm`.
 #[derive(Args, Debug)]
 pub(crate) struct RemoveArgs {
-    /// Which cartons: names of models, manifest hashes (8 digits or more of each), URLs or files, as `carton cache ls` shows them
+    /// The cartons: names of models, manifest hashes (8 digits or more of each), URLs or files, as `carton cache ls` shows them
     #[arg(value_name = "CARTON", required = true)]
     pub(crate) cartons: Vec<String>,
 }
@@ -35,15 +35,15 @@ pub(crate) struct RemoveArgs {
 /// `carton cache prune`.
 #[derive(Args, Debug)]
 pub(crate) struct PruneArgs {
-    /// Delete only what was not used for so long, such as `12h`, `30d` or `8w`
+    /// Delete only what was not used for this long, such as `12h`, `30d` or `8w`
     #[arg(long, value_name = "DURATION", value_parser = age)]
     pub(crate) older_than: Option<Duration>,
 
-    /// Delete what was not used for the longest time, until the rest takes no more than this, such as `500MB` or `10GiB`
+    /// Delete what was not used for the longest time, until the rest takes at most this much, such as `500MB` or `10GiB`
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_size: Option<u64>,
 
-    /// Only say what would be deleted
+    /// Only show what would be deleted
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
 }

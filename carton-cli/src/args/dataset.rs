@@ -26,7 +26,7 @@ pub(crate) enum DatasetCommand {
     /// List the shards of a dataset, or its tensors
     #[command(visible_alias = "list")]
     Ls(DatasetLsArgs),
-    /// Check that every shard is there, whole, and as the manifest and the index say
+    /// Check that every shard exists, is complete, and agrees with the manifest and the index
     Verify(DatasetVerifyArgs),
     /// Print the elements of a tensor
     #[command(after_long_help = CAT_EXAMPLES)]
@@ -34,13 +34,13 @@ pub(crate) enum DatasetCommand {
 }
 
 const WRITE_EXAMPLES: &str = "\
-With --batch-size each so many rows become one shard with a tensor of every column, of shape [rows, *shape of a sample]. With
---name-col each row becomes tensors of its own, NAME__COLUMN, and shards are closed when they are large enough.
+With --batch-size, that many rows become one shard, with one tensor per column of shape [rows, *shape of a sample]. With --name-col,
+each row becomes tensors of its own, named NAME__COLUMN, and a shard is closed when it is large enough.
 
-What belongs to the other of these two is ignored, with a warning, as the Spark connector does it.
+Options for the other mode are ignored with a warning, as the Spark connector does.
 
-Numbers keep their type unless --dtype says another; binary columns need a dtype. Lists are vectors unless --shapes says otherwise.
-A column of structs {data, shape, dtype} says both for each row.
+Numbers keep their type unless --dtype gives another; binary columns need a dtype. Lists are vectors unless --shapes gives a shape.
+A column of structs {data, shape, dtype} has both for each row.
 
 Several programs can write one dataset: each writes with a --task of its own, and `carton dataset merge` commits what they wrote.
 
@@ -50,13 +50,13 @@ Examples:
   producer | carton dataset write - dataset/ --batch-size 256 --task 3 --json";
 
 const MERGE_EXAMPLES: &str = "\
-One attempt of each task counts: those of --attempts and no other, or else the complete ones, if there is no doubt about them. Nothing has
-its final name before this, and the manifest is written last. A merge that was killed is finished by the next one.
+One attempt of each task counts: exactly those of --attempts, or else the complete ones, if the choice is clear. No file has its
+final name before this, and the manifest is written last. A merge that was killed is finished by the next one.
 
-A folder with shards and no tasks, brought together from many machines, gets a manifest of the shards that are there. How many samples they
-have they say themselves if they were written by this command. Of shards that do not, such as those of the Spark connector, it has to be said:
---batch-size N if their tensors are columns of N rows, or --kv-separator S if tensors are named after rows, NAME S COLUMN without the spaces.
-With --overwrite, the manifest that is there says it.
+A folder with shards and no tasks, such as shards copied from many machines, gets a manifest of these shards. Shards written by this command
+record their number of samples. For other shards, such as those of the Spark connector, give --batch-size N if their tensors are columns of N
+rows, or --kv-separator S if tensors are named after rows, NAME S COLUMN without the spaces. With --overwrite, the existing manifest
+has the numbers.
 
 Examples:
   carton dataset merge copied/ --kv-separator __
@@ -89,15 +89,15 @@ pub(crate) struct DatasetWriteArgs {
     #[arg(value_name = "OUT", required = true, value_hint = ValueHint::DirPath)]
     pub(crate) output: PathBuf,
 
-    /// Make a shard of every N rows, with a tensor of each column
+    /// Make a shard of every N rows, with one tensor per column
     #[arg(long, value_name = "N")]
     pub(crate) batch_size: Option<NonZeroUsize>,
 
-    /// Make tensors of every row, named after its value in this column. Spaces around the name are no part of it
+    /// Make tensors of every row, named after its value in this column. Spaces around the name are ignored
     #[arg(long, value_name = "NAME")]
     pub(crate) name_col: Option<String>,
 
-    /// Write only these columns. Spaces around names are no part of them
+    /// Write only these columns. Spaces around names are ignored
     #[arg(long, value_name = "A,B")]
     pub(crate) columns: Option<Columns>,
 
@@ -109,23 +109,23 @@ pub(crate) struct DatasetWriteArgs {
     #[arg(long, value_name = "JSON", value_parser = shapes)]
     pub(crate) shapes: Option<Shapes>,
 
-    /// What becomes of the last rows when they are fewer than a batch [default: write]
+    /// What to do with the last rows when they do not fill a batch [default: write]
     #[arg(long, value_name = "STRATEGY", ignore_case = true)]
     pub(crate) tail_strategy: Option<TailChoice>,
 
-    /// What stands between the name of a row and of a column [default: __]
+    /// The separator between the names of row and column [default: __]
     #[arg(long, value_name = "S")]
     pub(crate) kv_separator: Option<String>,
 
-    /// How large shards become, 50 to 1000 MiB [default: 300]
+    /// The target size of shards in MiB, 50 to 1000 [default: 300]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(50..=1000))]
     pub(crate) target_shard_size_mb: Option<u64>,
 
-    /// What happens when two rows have the same name [default: fail]
+    /// What to do when two rows have the same name [default: fail]
     #[arg(long, value_name = "WHAT", ignore_case = true, alias = "duplicates-strategy")]
     pub(crate) duplicates: Option<DuplicatesChoice>,
 
-    /// How floats become F16 and BF16: `truncate` is what the Spark connector does
+    /// How to round floats to F16 and BF16; `truncate` is what the Spark connector does
     #[arg(long, value_name = "HOW", default_value = "nearest-even", ignore_case = true)]
     pub(crate) rounding: RoundingChoice,
 
@@ -141,15 +141,16 @@ pub(crate) struct DatasetWriteArgs {
     )]
     pub(crate) generate_index: Option<IndexChoice>,
 
-    /// Write what is task N of many, and do not commit it: `carton dataset merge` does
+    /// Write task N of many, without committing it: `carton dataset merge` does that
     #[arg(long, value_name = "N")]
     pub(crate) task: Option<u32>,
 
-    /// Which job the task is of: its attempts are told from those of a job that failed earlier, and any complete one will do
+    /// The job that the task belongs to. It tells attempts of this job from those of an earlier, failed one; any complete attempt of the
+    /// job counts
     #[arg(long, value_name = "UUID", requires = "task")]
     pub(crate) job: Option<Uuid>,
 
-    /// Replace the dataset that is in the folder
+    /// Replace an existing dataset in the folder
     #[arg(long)]
     pub(crate) overwrite: bool,
 }
@@ -160,27 +161,27 @@ pub(crate) struct DatasetMergeArgs {
     #[command(flatten)]
     pub(crate) dataset: DatasetArgs,
 
-    /// The attempts that count, as `write --task` printed them; `-` reads them from standard input, one a line
+    /// The attempts that count, as `write --task` printed them; `-` reads them from standard input, one per line
     #[arg(long, value_name = "UUID,…", value_delimiter = ',')]
     pub(crate) attempts: Option<Vec<String>>,
 
-    /// How many tasks there must be, numbered from 0: one that is missing would not be noticed otherwise, if it is the last
+    /// The number of tasks, numbered from 0. Without it, a missing last task is not noticed
     #[arg(long, value_name = "N")]
     pub(crate) tasks: Option<u32>,
 
-    /// The tensors of shards that do not say what they are hold columns of N rows each; of fewer in the last shard of a task
+    /// For shards without metadata: their tensors hold columns of N rows each, or fewer in the last shard of a task
     #[arg(long, value_name = "N", conflicts_with = "kv_separator")]
     pub(crate) batch_size: Option<NonZeroUsize>,
 
-    /// The tensors of shards that do not say what they are belong to one row each: what stands between the name of the row and of the column
+    /// For shards without metadata: their tensors belong to one row each, with this separator between the names of row and column
     #[arg(long, value_name = "S")]
     pub(crate) kv_separator: Option<String>,
 
-    /// The columns that are named after this separator; without this, what the names of all rows have in common
+    /// The columns that follow the separator [default: inferred as what the names of all rows have in common]
     #[arg(long, value_name = "A,B", requires = "kv_separator")]
     pub(crate) columns: Option<Columns>,
 
-    /// What happens when a name is in two of these shards [default: fail]
+    /// What to do when two of these shards have the same name [default: fail]
     #[arg(long, value_name = "WHAT", ignore_case = true, alias = "duplicates-strategy", requires = "kv_separator")]
     pub(crate) duplicates: Option<DuplicatesChoice>,
 
@@ -195,7 +196,7 @@ pub(crate) struct DatasetMergeArgs {
     )]
     pub(crate) generate_index: Option<IndexChoice>,
 
-    /// Replace the dataset that is in the folder
+    /// Replace an existing dataset in the folder
     #[arg(long)]
     pub(crate) overwrite: bool,
 }
@@ -206,7 +207,7 @@ pub(crate) struct DatasetLsArgs {
     #[command(flatten)]
     pub(crate) dataset: DatasetArgs,
 
-    /// List the tensors, and in which shards they are
+    /// List the tensors, and the shard of each
     #[arg(long)]
     pub(crate) tensors: bool,
 }
@@ -217,7 +218,7 @@ pub(crate) struct DatasetVerifyArgs {
     #[command(flatten)]
     pub(crate) dataset: DatasetArgs,
 
-    /// Look at the files' sizes alone, and open none
+    /// Compare only the files' sizes, and open none of them
     #[arg(long)]
     pub(crate) sizes: bool,
 }
@@ -243,20 +244,20 @@ pub(crate) struct DatasetCatArgs {
 /// `--tail-strategy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TailChoice {
-    /// They are left out
+    /// Leave them out
     Drop,
-    /// Rows of zeros are added
+    /// Add rows of zeros
     Pad,
-    /// They are a smaller shard
+    /// Write a smaller shard
     Write,
 }
 
 /// `--duplicates`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DuplicatesChoice {
-    /// Nothing is written
+    /// Write nothing
     Fail,
-    /// The last one of a shard counts
+    /// Keep the last row of each shard
     #[value(alias = "lastWin")]
     LastWin,
 }
@@ -264,13 +265,13 @@ pub(crate) enum DuplicatesChoice {
 /// `--generate-index`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum IndexChoice {
-    /// A folder with a Parquet file: for Spark, pyarrow and others
+    /// A folder that contains a Parquet file: for Spark, pyarrow and others
     Folder,
     /// A Parquet file: for programs that open nothing else, such as the Python class of the Spark connector
     File,
 }
 
-/// `--columns A,B`: names without the spaces around them.
+/// `--columns A,B`: names, without the spaces around them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Columns(pub(crate) Vec<String>);
 
@@ -287,14 +288,14 @@ impl std::str::FromStr for Columns {
 pub(crate) enum RoundingChoice {
     /// To the nearest, as NumPy and PyTorch do
     NearestEven,
-    /// The lower bits are cut off
+    /// Cut off the lower bits
     Truncate,
 }
 
 /// `--dtype [COLUMN=]DTYPE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DtypeArgument {
-    /// The column it is for; all without one.
+    /// The column; all columns if `None`.
     pub(crate) column: Option<String>,
     /// The element type.
     pub(crate) dtype: ElementType,
@@ -304,7 +305,7 @@ impl std::str::FromStr for DtypeArgument {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // A column's name may have a `=` in it, a dtype's has none.
+        // The name of a column may contain `=`, that of a dtype cannot.
         let (column, name) = match text.rsplit_once('=') {
             Some((column, name)) => (Some(column.trim().to_owned()), name),
             None => (None, text),
@@ -324,7 +325,7 @@ fn shapes(text: &str) -> Result<Shapes, String> {
     shapes.map_err(|error| format!("expected JSON such as {{\"image\": [3, 224, 224]}}: {error}"))
 }
 
-/// As the map's own, which would take the last one of several shapes of a column.
+/// Refuses duplicate columns, of which the map's own deserializer would keep the last.
 struct ShapesVisitor;
 
 impl<'de> Visitor<'de> for ShapesVisitor {

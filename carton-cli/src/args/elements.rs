@@ -1,15 +1,15 @@
-//! What `cat` prints of a tensor, wherever it is from.
+//! The options of every `cat` command, for tensors of any source.
 
 use clap::Args;
 
 /// Which elements of a tensor are printed, and how.
 #[derive(Args, Debug)]
 pub(crate) struct ElementsArgs {
-    /// A part of it, as NumPy writes it: `0:3,:,-1`; steps are positive, and `...` is not known
+    /// A part of the tensor in NumPy's notation: `0:3,:,-1`. Steps must be positive, and `...` is not supported
     #[arg(long, value_name = "SLICE", allow_hyphen_values = true)]
     pub(crate) slice: Option<String>,
 
-    /// The first so many elements, each on a line, none abbreviated
+    /// Print only this many elements, one per line and not abbreviated
     #[arg(short = 'n', long, value_name = "COUNT")]
     pub(crate) first: Option<usize>,
 

@@ -1,4 +1,4 @@
-//! What can be said on the command line. Pure: nothing here touches a file.
+//! The command line: options, arguments and their parsing. Pure: nothing here touches a file.
 
 mod cache;
 mod dataset;
@@ -193,7 +193,7 @@ pub(crate) struct UnpackArgs {
     pub(crate) output: Option<PathBuf>,
 }
 
-/// What `--color` says, for help and usage errors: those are printed before the arguments are parsed.
+/// Returns the value of `--color`, for help and usage errors, which are printed before the arguments are parsed.
 pub(crate) fn color_asked(arguments: &[OsString]) -> ColorChoice {
     let mut asked = ColorChoice::Auto;
     let mut arguments = arguments.iter().map(|argument| argument.to_string_lossy());

@@ -1,4 +1,4 @@
-//! Which carton a command is about.
+//! The carton that a command is about.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -24,13 +24,13 @@ pub(crate) struct ModelArgs {
 }
 
 impl ModelArgs {
-    /// Where the carton is: text may be a URL and may end in `#sha256=…`, other paths are paths.
+    /// Returns the location of the carton. Text may be a URL and may end in `#sha256=…`; a path that is not UTF-8 is a plain path.
     pub(crate) fn location(&self) -> Location {
         self.path.to_str().map_or_else(|| Location::from(self.path.as_path()), Location::from)
     }
 }
 
-/// A SHA-256 as people write it: hexadecimal, with `sha256:` before it or not.
+/// Parses a SHA-256: hexadecimal digits, with or without `sha256:` in front.
 pub(super) fn digest(text: &str) -> Result<Sha256Digest, String> {
     let hexadecimal = text.strip_prefix("sha256:").unwrap_or(text).to_ascii_lowercase();
     Sha256Digest::from_str(&hexadecimal).map_err(|error| error.to_string())

@@ -12,7 +12,7 @@ use super::values::age;
 /// The commands about runners.
 #[derive(Debug, Subcommand)]
 pub(crate) enum RunnerCommand {
-    /// List the runners that are there, and whether they can be used
+    /// List the runners on this machine, and whether they can be used
     #[command(visible_alias = "list")]
     Ls(RunnerLsArgs),
     /// Install a runner where every program that uses Carton finds it
@@ -20,12 +20,12 @@ pub(crate) enum RunnerCommand {
     /// Remove an installed runner
     #[command(visible_alias = "remove")]
     Rm(RunnerRmArgs),
-    /// Delete the environments of Python models that nobody uses
-    #[command(long_about = "Delete the environments of Python models that nobody uses.\n\n\
+    /// Delete the environments of Python models that are not in use
+    #[command(long_about = "Delete the environments of Python models that are not in use.\n\n\
                             They are made again when such a model is loaded. Files that the environments share with the cache of uv \
                             stay there: `uv cache prune` deletes those.")]
     Prune(RunnerPruneArgs),
-    /// Make an archive of a runner's folder, and print the index that offers it
+    /// Make an archive of a runner's folder, and print its entry for an index
     Package(RunnerPackageArgs),
 }
 
@@ -47,8 +47,8 @@ pub(crate) struct RunnerLsArgs {
 pub(crate) struct RunnerInstallArgs {
     /// NAME or NAME@REQUIREMENT from an index, an archive (zip, tar, tar.gz) by path or URL, or a folder
     ///
-    /// A folder or archive has the runner.toml at its top. What could be a name is one: write ./NAME for a folder of that
-    /// name.
+    /// A folder or archive has its runner.toml at the top level. Text that could be a name is taken as one: write ./NAME for a folder
+    /// with that name.
     #[arg(value_name = "NAME[@REQ]|PATH|URL")]
     pub(crate) runner: String,
 
@@ -100,7 +100,7 @@ const INSTALL_EXAMPLES: &str = r#"Examples:
 /// `carton runner rm`.
 #[derive(Args, Debug)]
 pub(crate) struct RunnerRmArgs {
-    /// Which runner: its name, with a version or a requirement where several are installed
+    /// The runner: its name, with a version or a requirement if several are installed
     #[arg(value_name = "NAME[@VERSION|REQ]")]
     pub(crate) runner: String,
 }
@@ -108,11 +108,11 @@ pub(crate) struct RunnerRmArgs {
 /// `carton runner prune`.
 #[derive(Args, Debug)]
 pub(crate) struct RunnerPruneArgs {
-    /// Delete only what was not used for so long, such as `12h`, `30d` or `8w`
+    /// Delete only what was not used for this long, such as `12h`, `30d` or `8w`
     #[arg(long, value_name = "DURATION", value_parser = age)]
     pub(crate) older_than: Option<Duration>,
 
-    /// Only say what would be deleted
+    /// Only show what would be deleted
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
 }
@@ -133,11 +133,11 @@ pub(crate) struct RunnerPackageArgs {
     #[arg(long, conflicts_with = "url_prefix")]
     pub(crate) url: Option<String>,
 
-    /// What comes before the archive's file name in its URL [default: nothing, so that it lies beside the index]
+    /// The part of the archive's URL before its file name [default: nothing, so that the archive lies beside the index]
     #[arg(long, value_name = "URL")]
     pub(crate) url_prefix: Option<String>,
 
-    /// Add the entry to this index, in place of the entry of the same release; made if it is not there
+    /// Add the entry to this index, replacing the entry of the same release; the file is created if needed
     #[arg(long, value_name = "INDEX.json", value_hint = clap::ValueHint::FilePath)]
     pub(crate) add_to: Option<PathBuf>,
 }

@@ -36,7 +36,7 @@ pub(crate) struct ShrinkArgs {
     pub(crate) output: Option<PathBuf>,
 }
 
-const EXAMPLES: &str = r#"The hash of the model stays the same, and whoever loads the shrunk carton gets the same, verified files.
+const EXAMPLES: &str = r#"The hash of the model stays the same, and loading the shrunk carton gives the same, verified files.
 
 Examples:
   Leave out what is large, and upload it where the carton will look for it. Models that share files share uploads:

@@ -23,7 +23,7 @@ pub(crate) enum TensorCommand {
     /// Write tensors to a file of another format
     #[command(after_long_help = CONVERT_EXAMPLES)]
     Convert(TensorConvertArgs),
-    /// Check that a file keeps every rule of its format, and the digests in it
+    /// Check a file against every rule of its format, and the digests in it
     #[command(after_long_help = VERIFY_EXAMPLES)]
     Verify(TensorVerifyArgs),
     /// Compare tensors with what a kind of model should have
@@ -47,8 +47,8 @@ Examples:
   carton tensor cat weights.zt lm_head --npy > lm_head.npy";
 
 const VERIFY_EXAMPLES: &str = "\
-What is wrong is a problem, and ends with exit code 4. A note names what the version forbids that a .zt file states, though everything in the
-file can be read: it is no damage, and the exit code stays 0. With --json they are `problems` and `findings`.
+Every violation is a problem, and leads to exit code 4. A note names a feature that the version stated in a .zt file forbids, although
+the file can be read: this is not damage, and the exit code stays 0. With --json they are `problems` and `findings`.
 
 Examples:
   carton tensor verify weights.zt
@@ -56,7 +56,7 @@ Examples:
   carton tensor verify weights.zt --json | jq .findings";
 
 const CONVERT_EXAMPLES: &str = "\
-The extension of OUTPUT says which format it gets: .safetensors, .zt, .npz, or .npy for one tensor. What a format cannot hold is
+The extension of OUTPUT gives its format: .safetensors, .zt, .npz, or .npy for one tensor. Values that a format cannot hold are
 refused, never rounded.
 
 Examples:
@@ -75,7 +75,7 @@ Examples:
 const QUANTIZE_EXAMPLES: &str = "\
 A float tensor NAME becomes two tensors: NAME, its int8 numbers, and NAME.scale, the float64 number that they were multiplied by. With
 --per-channel, NAME.scale has a number for each index of axis 0. NaN and infinities become 0 and are counted. Tensors of other dtypes are
-written as they are.
+written unchanged.
 
 Examples:
   carton tensor quantize weights.safetensors weights.int8.safetensors
@@ -102,7 +102,7 @@ pub(crate) struct OnlyArgs {
 /// How large sparse tensors may become.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct DenseArgs {
-    /// The most that a sparse tensor may take when it is made dense, such as `64GB` [default: 4GiB]
+    /// The largest size of a sparse tensor when it is made dense, such as `64GB` [default: 4GiB]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_dense: Option<u64>,
 }
@@ -118,18 +118,18 @@ pub(crate) struct SinkArgs {
     #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(i32).range(1..=22))]
     pub(crate) zstd: Option<i32>,
 
-    /// Store a digest with each tensor; for .zt [default: those that a .zt file has already]
+    /// Store a digest with each tensor; for .zt [default: the digests that a .zt input has]
     #[arg(long, value_name = "ALGORITHM")]
     pub(crate) digest: Option<DigestChoice>,
 
-    /// Write this version of the format, for readers that know no later one; for .zt [default: 1.2]
+    /// Write this version of the format, for readers that support no later one; for .zt [default: 1.2]
     #[arg(long, value_name = "VERSION")]
     pub(crate) version: Option<VersionChoice>,
 
-    /// Store a tensor sparse if less than this share of its elements is not 0, from 0 to 1; for .zt
+    /// Store a tensor as sparse if less than this share of its elements is not 0, from 0 to 1; for .zt
     ///
-    /// A matrix becomes `sparse_csr`, any other tensor `sparse_coo`; -0.0 counts as not 0, and is kept. An index takes 8 bytes, so that a
-    /// float32 matrix becomes smaller below 0.33 or so.
+    /// A matrix becomes `sparse_csr`, any other tensor `sparse_coo`; -0.0 counts as not 0, and is kept. An index takes 8 bytes, so a
+    /// float32 matrix becomes smaller below about 0.33.
     #[arg(long, value_name = "DENSITY", value_parser = density)]
     pub(crate) sparse_below: Option<f64>,
 }
@@ -137,7 +137,7 @@ pub(crate) struct SinkArgs {
 /// A version of zTensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum VersionChoice {
-    /// For readers that know no later version. It has neither AMD's FP8 types nor the MX types of the OCP.
+    /// For readers that support no later version. It has neither AMD's FP8 types nor the MX types of the OCP.
     #[value(name = "1.1")]
     V1_1,
     /// With all types.
@@ -157,9 +157,9 @@ impl From<VersionChoice> for Version {
 /// A digest of stored bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DigestChoice {
-    /// For whoever must not be deceived.
+    /// Cryptographic: also detects deliberate changes.
     Sha256,
-    /// For damage, and faster.
+    /// Detects damage only, and is faster.
     Crc32c,
 }
 
@@ -191,7 +191,7 @@ pub(crate) struct TensorStatsArgs {
     #[command(flatten)]
     pub(crate) dense: DenseArgs,
 
-    /// Draw how the numbers of each tensor are distributed
+    /// Draw a histogram of each tensor
     #[arg(long)]
     pub(crate) plot: bool,
 }
@@ -204,7 +204,7 @@ pub(crate) struct TensorCatArgs {
     #[command(flatten)]
     pub(crate) dense: DenseArgs,
 
-    /// The tensor; may be left out where there is one only
+    /// The tensor; may be left out if there is only one
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
 
@@ -224,13 +224,14 @@ pub(crate) struct TensorConvertArgs {
     #[command(flatten)]
     pub(crate) dense: DenseArgs,
 
-    /// Write the float32 numbers that quantized groups of a .zt file stand for
+    /// Write the float32 numbers that the quantized groups of a .zt file represent
     #[arg(long)]
     pub(crate) dequantize: bool,
 
-    /// Make a quantized group of each int8 matrix and its scale, NAME and NAME.scale, as `tensor quantize` writes them; for .zt
+    /// Make a quantized group of each int8 matrix NAME and its scale NAME.scale, as `tensor quantize` writes them; for .zt
     ///
-    /// An integer gets 2, 4 or 8 bits, the fewest that hold all of its matrix. The group multiplies with 1 / NAME.scale, rounded to float32.
+    /// Each integer gets 2, 4 or 8 bits, the fewest that hold all integers of its matrix. The group multiplies by 1 / NAME.scale, rounded
+    /// to float32.
     #[arg(long, conflicts_with = "dequantize")]
     pub(crate) quantized_groups: bool,
 }
@@ -250,11 +251,11 @@ pub(crate) struct TensorValidateArgs {
     #[command(flatten)]
     pub(crate) dense: DenseArgs,
 
-    /// What the model should have: `bitnet-7b`, or a description in a TOML file
+    /// The expected model: `bitnet-7b`, or a description in a TOML file
     #[arg(long, value_name = "NAME|FILE.toml")]
     pub(crate) model: String,
 
-    /// Another number for one of the sizes that the description names, for a smaller or larger model. May be given several times
+    /// Override one of the sizes that the description names, for a smaller or larger model. May be given several times
     #[arg(long, value_name = "NAME=NUMBER", value_parser = named_size)]
     pub(crate) size: Vec<(String, usize)>,
 }
@@ -267,25 +268,26 @@ pub(crate) struct TensorQuantizeArgs {
     #[command(flatten)]
     pub(crate) sink: SinkArgs,
 
-    /// Give each output channel a scale of its own: each index of axis 0 of tensors with two dimensions or more
+    /// Give each output channel its own scale: each index of axis 0 of tensors with two dimensions or more
     ///
-    /// Of normally distributed weights with channels of some thousands of numbers this loses less than 1 %, where one scale for a layer loses
-    /// about 1.2 %. --report says what it is.
+    /// For normally distributed weights and channels of some thousands of numbers, this loses less than 1 %; one scale per tensor loses
+    /// about 1.2 %. --report shows the actual loss.
     #[arg(long)]
     pub(crate) per_channel: bool,
 
-    /// Make a quantized group of each matrix instead, with a scale for so many rows of each column; for .zt
+    /// Make a quantized group of each matrix instead, with one scale for this many rows of each column; for .zt
     ///
-    /// Matrices whose number of rows is a multiple of 4; others become int8 with their scale beside them. Groups of 128 rows lose less than
-    /// scales of channels do. Readers of groups multiply by float32 scales.
+    /// Applies to matrices whose number of rows is a multiple of 4; others become int8 with their scale beside them. Groups of 128 rows
+    /// lose less than scales of channels. Readers of groups multiply by float32 scales.
     #[arg(long, value_name = "ROWS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) group_size: Option<u64>,
 
-    /// Say what was lost: the norm of the differences by that of the numbers, and the largest difference, of each tensor and of all
+    /// Report what was lost, for each tensor and for all: the norm of the differences divided by that of the numbers, and the largest
+    /// difference
     #[arg(long)]
     pub(crate) report: bool,
 
-    /// Quantize only tensors whose name matches, and write the others as they are; `*` stands for any characters
+    /// Quantize only tensors whose name matches, and write the others unchanged; `*` stands for any characters
     #[arg(long, value_name = "PATTERN")]
     pub(crate) only: Vec<String>,
 

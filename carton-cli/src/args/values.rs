@@ -1,4 +1,4 @@
-//! Values that have a form of their own: `NAME=VALUE`, `KEY=VALUE`, durations.
+//! Parsers for values with a syntax of their own: `NAME=VALUE`, `KEY=VALUE`, durations, sizes.
 
 use std::convert::Infallible;
 use std::ffi::OsStr;
@@ -17,20 +17,20 @@ use super::model::digest;
 /// `-i [NAME=]VALUE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct InputArgument {
-    /// The input's name; without one, inputs are given in the declared order.
+    /// The input's name. Inputs without a name are assigned in the declared order.
     pub(crate) name: Option<String>,
-    /// Where its value comes from.
+    /// The source of its value.
     pub(crate) value: InputValue,
 }
 
-/// Where the value of an input comes from.
+/// The source of an input's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum InputValue {
     /// A `.npy` file.
     Npy(PathBuf),
-    /// An array of a `.npz` file, or whatever it holds when none is named.
+    /// An array of a `.npz` file, or all of its arrays if none is named.
     Npz(PathBuf, Option<String>),
-    /// JSON text, or something that is neither a known file nor JSON: the message for that needs the input's name.
+    /// JSON text, or text that is neither a known file nor JSON. Not parsed here, because the error message needs the input's name.
     Json(String),
 }
 
@@ -64,7 +64,7 @@ impl InputValue {
 /// `-o [NAME=]FILE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OutputArgument {
-    /// The output's name; without one, outputs are taken in the declared order.
+    /// The output's name. Files without a name take outputs in the declared order.
     pub(crate) name: Option<String>,
     /// The file.
     pub(crate) path: PathBuf,
@@ -86,7 +86,7 @@ impl FromStr for OutputArgument {
 }
 
 impl OutputArgument {
-    /// Whether the file takes all outputs.
+    /// Whether the file holds all outputs.
     pub(crate) fn takes_all(&self) -> bool {
         has_extension(&self.path, "npz")
     }
@@ -110,7 +110,7 @@ impl FromStr for OptionArgument {
             return Err("expected KEY=VALUE, found no key".to_owned());
         }
         let value = match serde_json::from_str(value) {
-            // TOML, which carries the options in the carton, has no null.
+            // The carton stores options as TOML, which has no null.
             Ok(Value::Null) => Value::String(value.to_owned()),
             Ok(parsed) => parsed,
             Err(error) if value.starts_with(['[', '{', '"']) => {
@@ -122,11 +122,11 @@ impl FromStr for OptionArgument {
     }
 }
 
-/// `--link SHA256=URL`, read when it is used: the argument parser shows a value that it refuses, and a URL may hold a secret.
+/// `--link SHA256=URL`, parsed only when it is used: the argument parser prints values that it refuses, and a URL may contain a secret.
 #[derive(Clone)]
 pub(crate) struct LinkArgument(String);
 
-/// A `--link` that cannot be used. What is shown of it has no secrets.
+/// A `--link` that cannot be used. Its message contains no secrets.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot use `--link {shown}`: {reason}")]
 pub(crate) struct LinkArgumentError {
@@ -135,13 +135,13 @@ pub(crate) struct LinkArgumentError {
 }
 
 impl LinkArgument {
-    /// The digest of the file, and where the file can be fetched.
+    /// Returns the digest of the file, and its URL.
     ///
     /// # Errors
-    /// Something else than `SHA256=URL`, or a URL of a scheme that cartons cannot link to.
+    /// Returns an error for anything but `SHA256=URL`, and for a URL with a scheme that cartons cannot link to.
     pub(crate) fn read(&self) -> Result<(Sha256Digest, String), LinkArgumentError> {
         let hash_and_url = self.0.split_once('=');
-        // Without a hash in front, what stands before the `=` may be a part of the URL.
+        // Without a hash in front, the text before the `=` may be part of the URL.
         let hash_and_url =
             hash_and_url.filter(|(hash, _)| hash.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b':'));
         let Some((hash, url)) = hash_and_url.filter(|(hash, _)| !hash.starts_with("http")) else {
@@ -181,7 +181,7 @@ impl FromStr for MiscArgument {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // A path with a `=` in it is told from a name by how it begins.
+        // A path that contains `=` is told from a name by its beginning.
         let is_path = ["/", "./", "../"].iter().any(|start| text.starts_with(start));
         if let Some((name, path)) = text.split_once('=').filter(|(name, _)| !name.is_empty() && !is_path) {
             return Ok(Self { name: name.to_owned(), path: path.into() });
@@ -192,7 +192,7 @@ impl FromStr for MiscArgument {
     }
 }
 
-/// Splits `NAME=VALUE` at the first `=`. What starts like JSON has no name: a string in it may hold a `=`.
+/// Splits `NAME=VALUE` at the first `=`. Text that starts like JSON has no name, because a string in it may contain `=`.
 fn split_name(text: &str) -> (Option<&str>, &str) {
     if text.trim_start().starts_with(['[', '{', '"']) {
         return (None, text);
@@ -207,12 +207,12 @@ fn has_extension(path: &Path, expected: &str) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(expected))
 }
 
-/// A duration: a number with `ms`, `s`, `m` or `h` after it, seconds without.
+/// Parses a duration: a number followed by `ms`, `s`, `m` or `h`; without a unit, seconds.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     in_units(text, &[("ms", 1e-3), ("", 1.0), ("s", 1.0), ("m", 60.0), ("min", 60.0), ("h", 3600.0)], "ms, s, m or h")
 }
 
-/// How long ago something was: as a duration, with `d` for days and `w` for weeks; the unit must be named, and 0 is now.
+/// Parses an age: a duration with a mandatory unit, which may also be `d` for days or `w` for weeks. 0 means now, and needs no unit.
 pub(super) fn age(text: &str) -> Result<Duration, String> {
     const DAY: f64 = 86_400.0;
     if text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).parse::<u64>() == Ok(0) {
@@ -237,14 +237,14 @@ fn in_units(text: &str, units: &[(&str, f64)], expected: &str) -> Result<Duratio
     let seconds = number * seconds_a_unit;
     match Duration::try_from_secs_f64(seconds) {
         Ok(duration) if !duration.is_zero() => Ok(duration),
-        // Longer than a duration can be: for ever.
+        // Longer than `Duration` can represent: unlimited.
         Err(_) if seconds > 1.0 && seconds.is_finite() => Ok(Duration::MAX),
         _ => Err("expected a time above zero".to_owned()),
     }
 }
 
-/// A number of bytes: a number with `K`, `M`, `G` or `T` after it, which are powers of 1000 with a further `B` or without, and
-/// powers of 1024 with a further `iB` or `i`.
+/// Parses a number of bytes: a number followed by `K`, `M`, `G` or `T`, which are powers of 1000, with or without `B`; or powers of 1024
+/// with `i` or `iB` appended.
 pub(super) fn size(text: &str) -> Result<u64, String> {
     const EXPECTED: &str = "expected a size such as 500MB, 10G or 1.5GiB";
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -261,11 +261,11 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
         _ => return Err(EXPECTED.to_owned()),
     };
     let bytes = number * f64::powi(base, power);
-    // The conversion saturates, and more than that no disk has.
+    // The conversion saturates at a size that no disk has.
     if bytes.is_finite() && bytes >= 0.0 { Ok(bytes as u64) } else { Err(EXPECTED.to_owned()) }
 }
 
-/// A share of elements: from 0 to 1.
+/// Parses a share of elements: from 0 to 1.
 pub(super) fn density(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(number) if (0.0..=1.0).contains(&number) => Ok(number),
@@ -274,14 +274,14 @@ pub(super) fn density(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A number with its name: `NAME=NUMBER`.
+/// Parses a number with its name: `NAME=NUMBER`.
 pub(super) fn named_size(text: &str) -> Result<(String, usize), String> {
     let (name, number) = text.split_once('=').ok_or("expected NAME=NUMBER, such as num_layers=12")?;
     let number = number.parse().map_err(|error| format!("`{}` is no size: {error}", number.escape_debug()))?;
     Ok((name.to_owned(), number))
 }
 
-/// A tolerance: a number that is not negative.
+/// Parses a tolerance: a number that is not negative.
 pub(super) fn tolerance(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(number) if number >= 0.0 => Ok(number),

@@ -1,4 +1,4 @@
-//! `carton cache`: what is in the cache, and deleting what is not needed or damaged.
+//! `carton cache`: lists the cache, and deletes what is not needed or damaged.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,12 +20,12 @@ struct Listing<'a> {
     path: &'a Path,
     cartons: Vec<Carton>,
     downloads: Vec<Download>,
-    /// How many files cartons can share.
+    /// The number of files, which cartons can share.
     files: usize,
     file_bytes: u64,
-    /// What more than one carton uses.
+    /// The bytes that more than one carton uses.
     shared_bytes: u64,
-    /// Everything, with what is at several places by links counted once.
+    /// All bytes; hard-linked files are counted once.
     bytes: u64,
 }
 
@@ -34,7 +34,7 @@ struct Carton {
     manifest_sha256: Sha256Digest,
     /// The name that the carton gives its model.
     model_name: Option<String>,
-    /// Where a remote carton was last found.
+    /// The address at which a remote carton was last found.
     address: Option<String>,
     /// The file or folder that a local carton was last loaded from.
     path: Option<PathBuf>,
@@ -61,7 +61,7 @@ struct PruneReport {
     files: usize,
     freed: u64,
     remaining: u64,
-    /// Cartons that stayed only because they are loaded.
+    /// The number of cartons that were kept only because they are loaded.
     in_use: usize,
 }
 
@@ -261,7 +261,7 @@ fn failure(error: carton_core::errors::CacheError) -> Failure {
 }
 
 fn since(time: SystemTime) -> std::time::Duration {
-    // A clock that was set back makes it the future, which is as good as now.
+    // If the clock was set back, the time is in the future, and is treated as now.
     time.elapsed().unwrap_or_default()
 }
 

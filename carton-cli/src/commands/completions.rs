@@ -1,4 +1,4 @@
-//! `carton completions`: a completion script.
+//! `carton completions`: prints a completion script.
 
 use clap_complete::Shell;
 

@@ -1,4 +1,4 @@
-//! `carton run --example`: the inputs of an example, and how the outputs compare with its samples.
+//! `carton run --example`: reads the inputs of an example, and compares the outputs with its sample outputs.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +12,14 @@ use crate::failure::Failure;
 use crate::interrupt;
 use crate::output::{Align, Output, Role, Table, one_line};
 
-/// How the outputs compare with the samples of an example, as `--json` prints it.
+/// The comparison of the outputs with the samples of an example, as `--json` prints it.
 #[derive(Serialize)]
 pub(super) struct Report {
     name: String,
     sample_out: Vec<SampleResult>,
 }
 
-/// There must be such an example, with tensors for inputs.
+/// Checks that the package has this example, with tensors for its inputs.
 pub(super) fn require(package: &Package, name: &str) -> Result<(), Failure> {
     Ok(package.example(name).and_then(|example| example.check_inputs()).map_err(Error::from)?)
 }
@@ -34,7 +34,7 @@ pub(super) async fn inputs(model: &Carton, name: &str) -> Result<BTreeMap<String
     .await
 }
 
-/// Compares the outputs, which are handed back, with the samples of the example.
+/// Compares the outputs with the samples of the example, and returns the outputs with the report.
 pub(super) async fn compare(
     model: &Carton,
     name: &str,
@@ -51,7 +51,7 @@ pub(super) async fn compare(
 }
 
 impl Report {
-    /// The comparison for people; nothing where the example has no samples.
+    /// Formats the comparison for people; empty if the example has no samples.
     pub(super) fn text(&self, output: &Output) -> String {
         if self.sample_out.is_empty() {
             return String::new();

@@ -1,4 +1,4 @@
-//! `carton hash`: the hash that identifies a model.
+//! `carton hash`: prints the hash that identifies a model.
 
 use carton_core::Sha256Digest;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! The command lines that run a model, to be copied from `carton info`. Pure.
+//! Builds the command lines that run a model, for copying from `carton info`. Pure.
 
 use std::collections::BTreeSet;
 
@@ -7,15 +7,15 @@ use carton_core::Info;
 use crate::args::ModelArgs;
 use crate::output::{printable, shell_word};
 
-/// A line for files of the declared inputs, and one for the self-tests, where there are any. None where the model's place cannot be
-/// written as text, or is a secret.
+/// Returns a command line with files for the declared inputs, and one for the self-tests if there are any. `None` if the model's location
+/// cannot be written as text, or may be secret.
 pub(super) fn lines(info: &Info, model: &ModelArgs) -> Option<String> {
     let place = place(model)?;
-    // Other writers give several inputs one name, which stands for the first of them.
+    // Other writers give several inputs one name, which then means the first of them.
     let mut names = BTreeSet::new();
     let inputs = info.inputs.iter().filter(|input| names.insert(input.name.as_str()));
     let inputs: Vec<(&str, bool)> = inputs.map(|input| (input.name.as_str(), input.is_optional())).collect();
-    // Where nothing is declared, names are not known. A model may also declare that it takes none.
+    // Without declarations, the names are not known. A model may also declare that it has no inputs.
     let arguments = match info.inputs.is_empty() && info.outputs.is_empty() {
         true => " -i NAME=FILE.npy".to_owned(),
         false => arguments(&inputs),
@@ -27,7 +27,8 @@ pub(super) fn lines(info: &Info, model: &ModelArgs) -> Option<String> {
     Some(lines)
 }
 
-/// The model as it was named. None for a URL with a user, a password or a query: they may be secret, and the line is wrong without them.
+/// Returns the model's location as it was given. `None` for a URL with a user, a password or a query: they may be secret, and the command
+/// would not work without them.
 fn place(model: &ModelArgs) -> Option<String> {
     let location = model.location();
     let mut place = match location.url() {
@@ -51,8 +52,8 @@ fn place(model: &ModelArgs) -> Option<String> {
     Some(place)
 }
 
-/// ` -i image=image.npy` for each input, given as name and whether it is optional: those are left out. Where a name cannot be said so, all
-/// are given in the declared order.
+/// Returns ` -i image=image.npy` for each input, which is given by its name and whether it is optional. Optional inputs are left out. If
+/// a name cannot be written in this form, all inputs are given without names, in the declared order.
 fn arguments(inputs: &[(&str, bool)]) -> String {
     let by_name = inputs.iter().all(|(name, is_optional)| *is_optional || can_be_named(name));
     let argument = |(position, (name, _)): (usize, &(&str, bool))| {
@@ -70,8 +71,8 @@ fn arguments(inputs: &[(&str, bool)]) -> String {
     given.map(argument).collect()
 }
 
-/// Whether `NAME=FILE` means the input of this name: as [`InputArgument`](crate::args::InputArgument) reads it, on a terminal that shows
-/// what will be run.
+/// Whether `NAME=FILE` means the input of this name, both to [`InputArgument`](crate::args::InputArgument) and on a terminal, which must
+/// show the text as it is.
 fn can_be_named(name: &str) -> bool {
     !name.is_empty()
         && printable(name) == name

@@ -1,4 +1,4 @@
-//! `carton info`: what a carton says about its model.
+//! `carton info`: prints what a carton says about its model.
 
 use carton_core::Info;
 use carton_core::metadata::TensorSpec;
@@ -9,9 +9,9 @@ use crate::args::ModelArgs;
 use crate::failure::{Exit, Failure};
 use crate::output::{Align, Output, Role, Table, byte_size, count, one_line, printable};
 
-/// More files than this are folded.
+/// Longer lists of files are abbreviated.
 const MAX_FILES: usize = 20;
-/// How many files are shown of those that are folded.
+/// The number of files shown of an abbreviated list.
 const SHOWN_FILES: usize = 15;
 
 pub(super) async fn run(model: ModelArgs, all_files: bool, context: &Context<'_>) -> Result<Exit, Failure> {
@@ -25,7 +25,7 @@ pub(super) async fn run(model: ModelArgs, all_files: bool, context: &Context<'_>
     Ok(Exit::Ok)
 }
 
-/// The page for people. What is not set takes no line.
+/// Formats the page for people. Fields that are not set take no line.
 fn page(info: &Info, model: &ModelArgs, all_files: bool, output: &Output) -> String {
     let mut page = String::new();
     let name = info.model_name.as_deref().map_or_else(|| "(no name)".to_owned(), one_line);
@@ -87,7 +87,7 @@ fn tensors(page: &mut String, output: &Output, title: &str, tensors: &[TensorSpe
     section(page, output, title, &plain(&table));
 }
 
-/// A shape as people write it: `[batch, 64]`, `any shape`.
+/// Formats a shape: `[batch, 64]`, `any shape`.
 fn shape(shape: &SymbolicShape) -> String {
     match shape {
         SymbolicShape::Any => "any shape".to_owned(),

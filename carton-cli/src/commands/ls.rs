@@ -1,4 +1,4 @@
-//! `carton ls`: the files in a carton.
+//! `carton ls`: lists the files in a carton.
 
 use carton_core::FileInfo;
 use carton_core::Method;
@@ -35,7 +35,7 @@ pub(super) async fn run(model: ModelArgs, context: &Context<'_>) -> Result<Exit,
     Ok(Exit::Ok)
 }
 
-/// Where and how a file's data is.
+/// Returns where and how a file's data is stored.
 fn how(file: &FileInfo) -> &'static str {
     match (file.linked, &file.symlink, file.method) {
         (true, ..) => "linked",

@@ -1,4 +1,4 @@
-//! One command a file: arguments in, one call of the library, one result out.
+//! The commands, one per file: arguments in, one call of the library, one result out.
 
 mod cache;
 mod completions;
@@ -26,13 +26,13 @@ use crate::failure::{Exit, Failure};
 use crate::interrupt;
 use crate::output::{Output, one_line};
 
-/// What every command needs.
+/// The context that every command gets.
 struct Context<'a> {
     config: Config,
     output: &'a Output,
 }
 
-/// Calls a setter of an operation where there is a value for it.
+/// Calls a setter of an operation if there is a value for it.
 fn set<B, V>(operation: B, value: Option<V>, setter: impl FnOnce(B, V) -> B) -> B {
     match value {
         Some(value) => setter(operation, value),
@@ -40,7 +40,7 @@ fn set<B, V>(operation: B, value: Option<V>, setter: impl FnOnce(B, V) -> B) -> 
     }
 }
 
-/// Warns of each, and of no more than people read.
+/// Prints each warning, up to a limit, and then the number of the remaining ones.
 fn warn_each(warnings: impl ExactSizeIterator<Item = String>, output: &Output) {
     const LIMIT: usize = 20;
     let n_left = warnings.len().saturating_sub(LIMIT);
@@ -52,10 +52,10 @@ fn warn_each(warnings: impl ExactSizeIterator<Item = String>, output: &Output) {
     }
 }
 
-/// Runs the command and says with which code the process ends.
+/// Runs the command and returns the exit code of the process.
 ///
 /// # Errors
-/// Whatever kept the command from having a result.
+/// Returns the failure that kept the command from having a result.
 pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit, Failure> {
     if let Command::Completions { shell } = cli.command {
         return completions::run(shell, output);
@@ -66,7 +66,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit, Failure> {
     })
     .map_err(carton_core::Error::from)?;
     warn_each(unknown.into_iter(), output);
-    // One place says whether the network may be used, whoever asks.
+    // From here on, only `config.offline` decides whether the network may be used.
     config.offline |= cli.global.offline;
     let context = Context { config, output };
     let result = match cli.command {

@@ -1,4 +1,4 @@
-//! Opening the carton that a command is about.
+//! Opens the carton that a command is about.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(super) async fn open(model: &ModelArgs, context: &Context<'_>) -> Result<Pac
     set(open, progress(context), Open::progress).await.map_err(|error| explained(error, &model.path))
 }
 
-/// Adds what to do when the file is no carton at all, rather than a damaged one.
+/// Adds a hint if the file does not look like a carton at all, rather than like a damaged one.
 pub(super) fn explained(error: carton_core::Error, path: &Path) -> Failure {
     let failure = Failure::from(error);
     if failure.exit() == Exit::Integrity && failure.advice().is_none() && looks_bare(path) {
@@ -28,8 +28,8 @@ pub(super) fn explained(error: carton_core::Error, path: &Path) -> Failure {
     failure
 }
 
-/// Whether a path looks like a model that is in no carton, or like something else. What has the name or the parts of a
-/// carton is one, so that its errors are told.
+/// Whether a path looks like a bare model or anything else but a carton. Anything with the name or the parts of a carton counts as one,
+/// so that its errors are reported.
 pub(super) fn looks_bare(path: &Path) -> bool {
     if path.extension().is_some_and(|extension| extension == "carton") {
         return false;
@@ -37,11 +37,11 @@ pub(super) fn looks_bare(path: &Path) -> bool {
     if path.is_dir() {
         return !path.join("carton.toml").is_file();
     }
-    // Frameworks use zip files too, so one is a carton only if it has the parts of one.
+    // Frameworks use zip files, too, so a zip file counts as a carton only if it has the parts of one.
     path.is_file() && !Carton::looks_like_one(path)
 }
 
-/// Shows what the library reports; `None` where nothing of it would be seen.
+/// Returns a callback that shows the library's progress; `None` if no progress is shown.
 pub(super) fn progress(context: &Context<'_>) -> Option<impl Fn(&ProgressEvent) + Clone + Send + Sync + 'static> {
     let display = Arc::clone(context.output.progress());
     let is_shown = display.is_shown();

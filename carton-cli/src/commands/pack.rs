@@ -1,4 +1,4 @@
-//! `carton pack`: a model into a carton, or a carton made whole.
+//! `carton pack`: packs a model into a carton, or makes a shrunk carton whole.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -43,13 +43,13 @@ struct Packed {
     path: PathBuf,
     manifest_sha256: Sha256Digest,
     size: Option<u64>,
-    /// Left out when nothing was checked.
+    /// Left out if nothing was checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     check: Option<PackCheck>,
-    /// Left out when all links have a file.
+    /// Digests of links without a file; left out if all have one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unmatched: Vec<Sha256Digest>,
-    /// What may not be meant, or keeps others from reading the carton, one sentence each.
+    /// Warnings about what may be unintended, or keeps other readers from opening the carton; one sentence each.
     warnings: Vec<String>,
 }
 
@@ -57,7 +57,7 @@ pub(super) async fn run(arguments: PackArgs, context: &Context<'_>) -> Result<Ex
     if arguments.resolve {
         return resolve(arguments, context).await;
     }
-    let mut warnings = Warnings { told: Vec::new(), output: context.output };
+    let mut warnings = Warnings { kept: Vec::new(), output: context.output };
     let draft = match arguments.metadata.as_deref() {
         Some(path) => read_draft(path, arguments.strict, &mut warnings)?,
         None => Draft::default(),
@@ -123,23 +123,23 @@ pub(super) async fn run(arguments: PackArgs, context: &Context<'_>) -> Result<Ex
         let files = count(packed.unmatched.len(), "linked file");
         warnings.add(format!("not among the packed files that can be left out: {files}, such as {first}"));
     }
-    report(packed, warnings.told, context)
+    report(packed, warnings.kept, context)
 }
 
-/// Warnings, told as they come and kept for `--json`.
+/// Warnings, printed at once and kept for `--json`.
 struct Warnings<'a> {
-    told: Vec<String>,
+    kept: Vec<String>,
     output: &'a Output,
 }
 
 impl Warnings<'_> {
     fn add(&mut self, warning: String) {
         self.output.warning(&warning);
-        self.told.push(warning);
+        self.kept.push(warning);
     }
 }
 
-/// The runner that the model's files tell, and says so.
+/// Recognizes the runner from the model's files, and prints which one it is.
 async fn recognized_runner(path: &Path, context: &Context<'_>) -> Result<String, Failure> {
     let Some(runner) = Carton::runner_for(path).await? else {
         return Err(Failure::usage(PackArgumentError::NoRunner { path: path.to_path_buf() })
@@ -212,11 +212,11 @@ fn read_draft(path: &Path, is_strict: bool, warnings: &mut Warnings<'_>) -> Resu
     }
     let unknown: Vec<String> = unknown.iter().map(|key| format!("`{}`, {key}", path.display())).collect();
     warn_each(unknown.iter().cloned(), warnings.output);
-    warnings.told.extend(unknown);
+    warnings.kept.extend(unknown);
     Ok(draft)
 }
 
-/// `NAME.carton` in the current folder. A folder's name is kept whole: `my.model` is not a file with an extension.
+/// Returns `NAME.carton` in the current folder. The name of a folder is kept whole: `my.model` has no extension there.
 fn default_output(model: &Path) -> Result<PathBuf, Failure> {
     let no_name = || {
         let error = PackArgumentError::NoName { path: model.to_path_buf() };
@@ -229,7 +229,7 @@ fn default_output(model: &Path) -> Result<PathBuf, Failure> {
     Ok(PathBuf::from(name))
 }
 
-/// The files to leave out that the command line names.
+/// Collects the links on the command line: digests of files to leave out, with their URLs.
 fn links(arguments: Vec<LinkArgument>) -> Result<Links, Failure> {
     let mut urls: BTreeMap<Sha256Digest, Vec<String>> = BTreeMap::new();
     for argument in arguments {

@@ -1,4 +1,4 @@
-//! `carton run`: a model on inputs, or its self-tests.
+//! `carton run`: runs a model on inputs, or its self-tests.
 
 use std::collections::BTreeMap;
 
@@ -15,11 +15,11 @@ use crate::interrupt;
 use crate::output::{Role, one_line};
 use crate::tensors::{DeclaredInput, Destinations, JsonOutput, ReadInputs, summary};
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Serialize)]
 struct Answer<'a> {
     outputs: BTreeMap<&'a str, JsonOutput<'a>>,
-    /// With `--example`: which one, and how the outputs compare with its samples.
+    /// With `--example`: the example, and the comparison with its samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     example: Option<example::Report>,
     runner: String,
@@ -28,7 +28,7 @@ struct Answer<'a> {
     seconds: Seconds,
 }
 
-/// Where the time of the call went.
+/// The parts of the call's time, in seconds.
 #[derive(Serialize)]
 struct Seconds {
     queue: f64,
@@ -60,7 +60,7 @@ fn tolerance(arguments: &RunArgs) -> Tolerance {
     Tolerance { rtol: arguments.rtol, atol: arguments.atol, ..Tolerance::default() }
 }
 
-/// Loads the model: a carton, or with `--runner` whatever is there.
+/// Loads the model: a carton, or with `--runner` also a bare model.
 async fn load(arguments: &RunArgs, context: &Context<'_>) -> Result<Carton, Failure> {
     let model = &arguments.model;
     if let Some(runner) = &arguments.runner
@@ -70,7 +70,7 @@ async fn load(arguments: &RunArgs, context: &Context<'_>) -> Result<Carton, Fail
         return Ok(as_asked(Carton::load_unpacked(&model.path, runner), arguments, context).await?);
     }
     if arguments.self_test {
-        // Before a runner is started for nothing.
+        // Checked before a runner is started in vain.
         self_test::require(&open::open(model, context).await?)?;
     }
     if let Some(name) = &arguments.example {
@@ -80,7 +80,7 @@ async fn load(arguments: &RunArgs, context: &Context<'_>) -> Result<Carton, Fail
     as_asked(load, arguments, context).await.map_err(|error| open::explained(error, &model.path))
 }
 
-/// Loads as the arguments say.
+/// Applies the arguments to the load.
 fn as_asked(load: Load, arguments: &RunArgs, context: &Context<'_>) -> Load {
     let options = arguments.options.iter().map(|option| (option.key.clone(), option.value.clone()));
     let load = load
@@ -168,7 +168,7 @@ async fn infer(model: &Carton, inputs: ReadInputs, arguments: RunArgs, context: 
     Ok(Exit::Ok)
 }
 
-/// Outputs for people: those that are declared in their order, then the others.
+/// Formats outputs for people: the declared ones in their order, then the others.
 fn shown(outputs: &BTreeMap<String, Tensor>, declared: &[&str], output: &crate::output::Output) -> String {
     let others = outputs.keys().map(String::as_str).filter(|name| !declared.contains(name));
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! `carton run --self-test`: the report.
+//! `carton run --self-test`: runs the self-tests and prints the report.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::output::{Output, Role, one_line, printable, seconds};
 #[error("there are no self-tests")]
 struct NoSelfTests;
 
-/// There must be something to test.
+/// Checks that the carton has self-tests.
 pub(super) fn require(package: &Package) -> Result<(), Failure> {
     if package.metadata().self_tests().is_empty() {
         return Err(Failure::new(NoSelfTests)
@@ -23,7 +23,7 @@ pub(super) fn require(package: &Package) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs the self-tests of a loaded model and reports how they went.
+/// Runs the self-tests of a loaded model and prints their results.
 pub(super) async fn run(model: &Carton, tolerance: Tolerance, context: &Context<'_>) -> Result<Exit, Failure> {
     require(model.package())?;
     let report = model.self_test().tolerance(tolerance).await?;
@@ -41,7 +41,7 @@ fn text(report: &SelfTestReport, output: &Output) -> String {
     for test in &report.self_tests {
         let verdict = match test.outcome {
             SelfTestOutcome::Passed => output.paint(Role::Good, "passed"),
-            // As wide as the others.
+            // Padded to the width of the others.
             SelfTestOutcome::Ran => output.paint(Role::Notice, "ran   "),
             _ => output.paint(Role::Bad, "FAILED"),
         };
@@ -58,7 +58,7 @@ fn text(report: &SelfTestReport, output: &Output) -> String {
     text
 }
 
-/// The largest difference over all outputs, whether or not it is small enough.
+/// Describes the largest difference over all outputs, whether or not it is within the tolerance.
 fn worst(test: &SelfTestResult) -> String {
     if test.error.is_some() {
         return "the call failed".to_owned();

@@ -1,4 +1,4 @@
-//! `carton shrink`: a carton without the files that can be fetched.
+//! `carton shrink`: writes a carton without the files that can be fetched.
 
 use std::fs;
 use std::io;
@@ -31,10 +31,10 @@ struct Shrunk {
     path: PathBuf,
     manifest_sha256: Sha256Digest,
     size: Option<u64>,
-    /// Bytes of the files that were left out, each counted once.
+    /// Bytes of the files that were left out; equal files are counted once.
     left_out_size: u64,
     left_out: Vec<File>,
-    /// Linked files that the carton does not have.
+    /// Digests of linked files that the carton does not contain.
     unmatched: Vec<Sha256Digest>,
 }
 
@@ -43,7 +43,7 @@ struct File {
     path: String,
     sha256: Sha256Digest,
     size: u64,
-    /// Without what must not be shown.
+    /// The URLs without their secret parts.
     urls: Vec<String>,
     saved: Option<PathBuf>,
 }
@@ -128,7 +128,7 @@ pub(super) fn read_links(path: &Path) -> Result<Links, Failure> {
     Links::parse(&bytes).map_err(|source| Failure::new(ShrinkArgumentError::Links { path: path.to_path_buf(), source }))
 }
 
-/// What the model is called: the last part of its path or URL, without `.carton`.
+/// Returns the name of the model: the last part of its path or URL, without `.carton`.
 pub(super) fn name_of(model: &Path) -> Result<String, Failure> {
     let no_name = || {
         let error = ShrinkArgumentError::NoName { path: model.to_path_buf() };
@@ -142,7 +142,7 @@ pub(super) fn name_of(model: &Path) -> Result<String, Failure> {
     let name = absolute.file_name().and_then(|name| name.to_str()).ok_or_else(no_name)?;
     let name = match name.strip_suffix(".carton") {
         Some(name) => name,
-        // A folder's name is kept whole.
+        // The name of a folder is kept whole.
         None if absolute.is_dir() => name,
         None => name.rsplit_once('.').map_or(name, |(name, _)| name),
     };

@@ -1,4 +1,4 @@
-//! `carton unpack`: everything in a carton into a folder.
+//! `carton unpack`: extracts everything in a carton into a folder.
 
 use std::path::{Path, PathBuf};
 
@@ -42,11 +42,11 @@ pub(super) async fn run(arguments: UnpackArgs, context: &Context<'_>) -> Result<
     Ok(Exit::Ok)
 }
 
-/// The carton's name without `.carton`, in the current folder.
+/// Returns the carton's name without `.carton`, in the current folder.
 fn default_folder(model: &Path) -> Result<PathBuf, Failure> {
     let text = model.to_str();
     let without_hash = text.and_then(|text| text.split_once("#sha256=")).map_or(model, |(path, _)| Path::new(path));
-    // What follows the path of a URL is no name.
+    // Query and fragment of a URL are not part of the name.
     let name = match without_hash.to_str() {
         Some(text) if text.contains("://") => Path::new(text.split(['?', '#']).next().unwrap_or(text)),
         _ => without_hash,

@@ -1,4 +1,4 @@
-//! `carton verify`: every file against the manifest.
+//! `carton verify`: checks every file against the manifest.
 
 use carton_core::{Sha256Digest, Verify, VerifyReport};
 use serde::Serialize;
@@ -12,12 +12,12 @@ use crate::output::{Role, byte_size, count, one_line};
 struct Report {
     passed: bool,
     manifest_sha256: Option<Sha256Digest>,
-    /// Files that were checked.
+    /// The number of files that were checked.
     checked: usize,
-    /// Their bytes.
+    /// Their size in bytes.
     bytes: u64,
     bad_files: Vec<BadFile>,
-    /// Files that are not here and could not be checked.
+    /// Files that are not on this machine and could not be checked.
     not_fetched: Vec<String>,
     warnings: Vec<String>,
 }
@@ -39,7 +39,7 @@ pub(super) async fn run(model: ModelArgs, context: &Context<'_>) -> Result<Exit,
     report.warnings.splice(..0, oddities.iter().map(ToString::to_string));
     let exit = match (report.bad_files.is_empty(), report.not_fetched.is_empty()) {
         (true, true) => Exit::Ok,
-        // Nothing is known to be wrong, and not everything to be right.
+        // No file is known to be wrong, but not all were checked.
         (true, false) => Exit::Network,
         (false, _) => Exit::Integrity,
     };

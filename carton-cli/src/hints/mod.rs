@@ -1,11 +1,11 @@
-//! What the user of this command can do about an error: the library's hints, in options and commands.
+//! Hints: what the user can do about an error. Expresses the library's hints in options and commands of this program.
 
 mod no_runner;
 
 use carton_core::Error;
 use carton_core::errors::{ContentsError, InstallError, PackageError, ShrinkError};
 
-/// What can be done about `error`, where there is something.
+/// Returns what can be done about `error`; `None` if nothing is known.
 pub(crate) fn hint(error: &Error) -> Option<String> {
     match error {
         Error::Check { source, .. } => Some(or(hint(source), "`--no-check` packs it without loading it")),
@@ -49,7 +49,7 @@ pub(crate) fn hint(error: &Error) -> Option<String> {
     }
 }
 
-/// A hint, and another way.
+/// Appends an alternative to a hint.
 fn or(hint: Option<String>, other: &str) -> String {
     hint.map_or_else(|| other.to_owned(), |hint| format!("{hint}; {other}"))
 }

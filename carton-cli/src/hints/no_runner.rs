@@ -1,4 +1,4 @@
-//! The command that brings in a runner that is missing.
+//! Hints for a missing runner: the command that installs it.
 
 use std::ops::RangeInclusive;
 
@@ -8,26 +8,25 @@ use carton_core::runner::{Rejection, Requirement, Searched};
 
 use crate::output::shell::shell_word;
 
-/// The runners that this command carries and installs.
+/// The runners that this program contains and installs.
 const INSTALLABLE: [&str; 2] = ["onnx", "noop"];
-/// The runners that it installs for a framework that is on the machine, in whichever version that is, and the compat versions that
-/// they understand.
+/// The runners that this program installs for any version of a framework on this machine, and the compat versions that they understand.
 const INSTALLABLE_IN_ANY_VERSION: [(&str, RangeInclusive<u64>); 1] = [("python", 1..=2)];
-/// The runners that a script of this repository builds, because the framework has to be on the machine, and the script.
+/// The runners that a script of this repository builds, because they need a framework on the machine; and that script.
 const BUILT_BY: [(&str, &str); 1] = [("torchscript", "runners/torchscript/install")];
 
-/// What to run where `none` is missing.
+/// Returns the command to run if no runner fits.
 pub(super) fn hint(none: &NoRunner) -> String {
     if let Searched::Index(index) = &none.searched {
         return format!("`carton runner ls --available --index {}` lists what it offers", shell_word(index));
     }
     let name = none.requirement.name.as_str();
     let version_only = |(_, reason): &(String, Rejection)| matches!(reason, Rejection::FrameworkVersion { .. });
-    // Those that an earlier release installed understand less.
+    // Runners that an earlier release installed understand lower compat versions.
     let is_older = |(_, reason): &(String, Rejection)| matches!(reason, Rejection::CompatVersion { found, required } if found < required);
     let is_foreign = |(_, reason): &(String, Rejection)| matches!(reason, Rejection::Interface { .. });
     let is_installed = none.searched == Searched::Installed;
-    // Those of the original Carton lie in the same folder; ours are installed beside them.
+    // Runners of the original Carton are in the same folder; this program installs its own beside them.
     let (there, it) = if is_installed && none.rejected.iter().any(is_foreign) {
         ("the one that is installed is for another version of Carton; ", "the one for this version")
     } else {
@@ -60,7 +59,7 @@ pub(super) fn hint(none: &NoRunner) -> String {
     hint
 }
 
-/// The command that installs what is missing, as a shell takes it.
+/// Returns the command that installs the missing runner, quoted for a shell.
 fn install_command(none: &NoRunner) -> String {
     let compat_version = none.requirement.compat_version;
     let compat = compat_version.map(|version| format!(" --compat-version {version}")).unwrap_or_default();
@@ -68,7 +67,7 @@ fn install_command(none: &NoRunner) -> String {
     format!("carton runner install {}{compat}{index}", shell_word(&asked(&none.requirement)))
 }
 
-/// The runner as `carton runner install` takes it.
+/// Formats the requirement as `carton runner install` expects it.
 fn asked(requirement: &Requirement) -> String {
     match &requirement.framework_version {
         Some(version) if *version != VersionReq::STAR => format!("{}@{version}", requirement.name),
@@ -116,7 +115,7 @@ mod tests {
         check("torchscript", false, "build and install the one for this version: `runners/torchscript/install`");
         check("torchscript", true, "install the one for this version: `carton runner install torchscript ");
         check("rust-bert", false, "no runner index is configured; ");
-        // One of ours in another version beside it.
+        // A runner of this program in another version beside it.
         let mut original = runner("python", "3.10.0", "2023-08-01T00:00:00Z");
         original.runner_interface_version = 1;
         let ours = runner("python", "3.11.7", "2026-01-01T00:00:00Z");
@@ -140,7 +139,7 @@ mod tests {
         check("python", "=3.10", false, "install it: `carton runner install python@=3.10`");
         check("python", "*", true, "install it: `carton runner install python`");
         let other = runner("python", "3.11.7", "2026-01-01T00:00:00Z");
-        // One of an earlier release, which understands less than the one that this release installs.
+        // A runner of an earlier release, which understands less than the one that this release installs.
         let newer = requirement("python", "=3.11.7").compat_version(2);
         let none = select(slice::from_ref(&other), &newer, HERE).unwrap_err();
         assert!(hint(&none).starts_with("install it: `carton runner install python@=3.11.7`"), "{}", hint(&none));

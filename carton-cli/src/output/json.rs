@@ -1,4 +1,4 @@
-//! The layout of `--json`: objects are indented, lists stay on their line. Tensors would be a line a number otherwise.
+//! The layout of `--json`: objects are indented, lists stay on one line. Otherwise tensors would take a line per number.
 
 use std::io::{self, Write};
 

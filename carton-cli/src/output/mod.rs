@@ -1,7 +1,7 @@
-//! Where results, notes and errors go, and in which colors.
+//! Decides where results, notes and errors go, and in which colors.
 //!
-//! Standard output is for results. When its reader is gone (`carton ls m | head -1`) whatever else would be printed is
-//! dropped without a word, and the command ends as it would have.
+//! Standard output is for results. When its reader is gone (`carton ls m | head -1`), further output is dropped silently, and the command
+//! ends as it would have.
 
 mod json;
 pub(crate) mod numbers;
@@ -33,16 +33,16 @@ pub(crate) struct Output {
     progress: Arc<ProgressDisplay>,
 }
 
-/// What a piece of text is, for its color.
+/// The meaning of a piece of text, which decides its color.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// A title or a label.
     Heading,
-    /// Something that went well.
+    /// A success.
     Good,
-    /// Something that went wrong.
+    /// A failure.
     Bad,
-    /// Something to look at.
+    /// Something that deserves attention.
     Notice,
     /// Something to do.
     Hint,
@@ -68,12 +68,12 @@ impl Role {
 pub(crate) struct Colors(bool);
 
 impl Colors {
-    /// Whether there are any.
+    /// Whether colors are shown.
     pub(crate) fn shown(self) -> bool {
         self.0
     }
 
-    /// `text` in the color of its role.
+    /// Formats `text` in the color of its role.
     pub(crate) fn paint(self, role: Role, text: &str) -> String {
         if !self.0 {
             return text.to_owned();
@@ -84,7 +84,7 @@ impl Colors {
 }
 
 impl Output {
-    /// Output as the global options ask for it.
+    /// Makes the output that the global options describe.
     pub(crate) fn new(global: &GlobalArgs) -> Self {
         Self {
             json: global.json,
@@ -95,7 +95,7 @@ impl Output {
         }
     }
 
-    /// Output that only says `{"error": …}`: for arguments that could not be parsed.
+    /// Output that prints only `{"error": …}`, for arguments that could not be parsed.
     pub(crate) fn json_only() -> Self {
         Self {
             json: true,
@@ -121,7 +121,7 @@ impl Output {
         &self.progress
     }
 
-    /// `text` in the color of its role, for standard output.
+    /// Formats `text` in the color of its role, for standard output.
     pub(crate) fn paint(&self, role: Role, text: &str) -> String {
         self.out.paint(role, text)
     }
@@ -129,7 +129,7 @@ impl Output {
     /// Prints a result for people.
     ///
     /// # Errors
-    /// Standard output cannot be written, for another reason than that nobody reads it.
+    /// Standard output cannot be written, except if its reader is gone.
     pub(crate) fn text(&self, text: &str) -> Result<(), Failure> {
         self.progress.hide_while(|| {
             let mut out = io::stdout().lock();
@@ -149,20 +149,20 @@ impl Output {
                 .map_err(io::Error::from)
                 .and_then(|()| out.write_all(b"\n"))
                 .and_then(|()| out.flush());
-            // What is still buffered after an error is not written again when the buffer is dropped.
+            // After an error, the rest of the buffer must not be written again when it is dropped.
             drop(out.into_parts());
             ignore_broken_pipe(written)
         })
     }
 
-    /// Tells people what was done. Nothing with `--quiet` or `--json`.
+    /// Prints a note on what was done. Does nothing with `--quiet` or `--json`.
     pub(crate) fn note(&self, text: &str) {
         if !self.quiet && !self.json {
             self.to_stderr(text);
         }
     }
 
-    /// Warns people. Nothing with `--quiet`.
+    /// Prints a warning. Does nothing with `--quiet`.
     pub(crate) fn warning(&self, text: &str) {
         if !self.quiet {
             self.to_stderr(&format!("{} {text}", self.err.paint(Role::Notice, "warning:")));
@@ -172,7 +172,7 @@ impl Output {
     /// Reports why the command failed: on standard error for people, on standard output with `--json`.
     pub(crate) fn failure(&self, failure: &Failure) {
         self.progress.finish();
-        // Where standard output takes no more, as on a full disk, standard error says why.
+        // If standard output fails, such as on a full disk, standard error says why.
         if self.json && self.json(&failure.to_json()).is_ok() {
             return;
         }
@@ -196,7 +196,7 @@ impl Output {
     }
 
     fn to_stderr(&self, text: &str) {
-        // There is nobody left to tell that standard error cannot be written.
+        // A failure of standard error cannot be reported anywhere.
         let _ = self.progress.hide_while(|| writeln!(io::stderr().lock(), "{text}"));
     }
 }
@@ -210,12 +210,12 @@ fn use_color(choice: ColorChoice, terminal: bool) -> bool {
     }
 }
 
-/// `text` with `indent` before every line but the first: messages of parsers have several lines.
+/// Indents every line but the first: messages of parsers have several lines.
 fn indented(text: &str, indent: &str) -> String {
     text.trim_end().replace('\n', &format!("\n{indent}"))
 }
 
-/// What became of writing to standard output. Whoever reads it may have enough.
+/// Converts the result of writing to standard output. A reader that is gone is not an error.
 pub(crate) fn ignore_broken_pipe(written: io::Result<()>) -> Result<(), Failure> {
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

@@ -1,8 +1,8 @@
-//! Sizes, counts and times for people.
+//! Formats sizes, counts and times for people.
 
 use std::time::Duration;
 
-/// A number of bytes in the unit that keeps it short: `512 B`, `1.5 KiB`, `23 MiB`.
+/// Formats a number of bytes in a unit that keeps it short: `512 B`, `1.5 KiB`, `23 MiB`.
 pub(crate) fn byte_size(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if bytes < 1024 {
@@ -23,7 +23,7 @@ pub(crate) fn count(number: usize, singular: &str) -> String {
     if number == 1 { format!("1 {singular}") } else { format!("{number} {singular}s") }
 }
 
-/// A count of three digits or so in thousands (K), millions (M), billions (B) or trillions (T), as sizes of models are told:
+/// Formats a count with about three digits in thousands (K), millions (M), billions (B) or trillions (T), as usual for sizes of models:
 /// `7.24 B parameters`. Below a thousand it is exact.
 pub(crate) fn large_count(number: u64, singular: &str) -> String {
     const UNITS: [&str; 4] = ["K", "M", "B", "T"];
@@ -39,7 +39,7 @@ pub(crate) fn large_count(number: u64, singular: &str) -> String {
         unit += 1;
     }
     let decimals = match amount {
-        // As rounding to that many digits leaves them.
+        // The limits are those after rounding.
         amount if amount < 9.995 => 2,
         amount if amount < 99.95 => 1,
         _ => 0,
@@ -47,7 +47,7 @@ pub(crate) fn large_count(number: u64, singular: &str) -> String {
     format!("{amount:.decimals$} {} {singular}s", UNITS[unit])
 }
 
-/// A time with three digits or so: `4.21 ms`, `12.3 s`.
+/// Formats a time with about three digits: `4.21 ms`, `12.3 s`.
 pub(crate) fn seconds(duration: Duration) -> String {
     let seconds = duration.as_secs_f64();
     match seconds {
@@ -58,7 +58,7 @@ pub(crate) fn seconds(duration: Duration) -> String {
     }
 }
 
-/// How long ago something was, in the largest unit of which there are two: `90 minutes ago`, `3 days ago`.
+/// Formats an age in the largest unit of which there are at least two: `90 minutes ago`, `3 days ago`.
 pub(crate) fn ago(duration: Duration) -> String {
     const UNITS: [(u64, &str); 5] = [(604_800, "week"), (86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second")];
     let seconds = duration.as_secs();
@@ -68,13 +68,13 @@ pub(crate) fn ago(duration: Duration) -> String {
     }
 }
 
-/// A number in six digits, `-` where there is none.
+/// Formats a number with six digits; `-` for `None`.
 pub(crate) fn six_digits(number: Option<f64>) -> String {
     match number {
         None => "-".to_owned(),
         Some(0.0) => "0".to_owned(),
         Some(number) if (1e-4..1e6).contains(&number.abs()) => {
-            // As many decimals as make six digits in all.
+            // Uses as many decimals as give six digits in total.
             let before = if number.abs() < 1.0 { 1 } else { number.abs().log10().floor() as usize + 1 };
             let text = format!("{number:.*}", 6_usize.saturating_sub(before).max(1));
             if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
@@ -112,7 +112,7 @@ mod tests {
         check(9_994_999, "9.99 M parameters");
         check(9_996_000, "10.0 M parameters");
         check(124_439_808, "124 M parameters");
-        // Mistral 7B and Llama 3.1 405B, as their cards tell them.
+        // Mistral 7B and Llama 3.1 405B, as on their model cards.
         check(7_241_732_096, "7.24 B parameters");
         check(405_853_388_800, "406 B parameters");
         check(u64::MAX, "18446744 T parameters");

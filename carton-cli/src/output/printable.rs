@@ -1,6 +1,6 @@
-//! Text from cartons, runners and files, made safe for a terminal. Pure.
+//! Makes text from cartons, runners and files safe for a terminal. Pure.
 
-/// `text` without control characters, which could clear the screen or hide what is there. Line ends and tabs stay.
+/// Replaces control characters, which could clear the screen or hide text. Line ends and tabs stay.
 pub(crate) fn printable(text: &str) -> String {
     text.chars()
         .map(|c| if is_harmful(c) && c != '\n' && c != '\t' { char::REPLACEMENT_CHARACTER } else { c })
@@ -12,7 +12,7 @@ pub(crate) fn one_line(text: &str) -> String {
     text.trim().chars().map(|c| if c == '\n' || c == '\t' { ' ' } else { c }).map(replaced).collect()
 }
 
-/// `text` with its long lines cut: a message may quote a line of a file, and that line may be the whole file.
+/// Truncates long lines: a message may quote a line of a file, and that line may be the whole file.
 pub(crate) fn shortened(text: &str) -> String {
     const MAX_CHARACTERS: usize = 400;
     let shorten = |line: &str| match line.char_indices().nth(MAX_CHARACTERS) {

@@ -1,6 +1,6 @@
-//! Text as a word of a shell's command line. Pure.
+//! Quotes text for a shell's command line. Pure.
 
-/// `text` so that a POSIX shell takes it as one word and finds nothing in it to do.
+/// Quotes `text` so that a POSIX shell takes it as one literal word.
 pub(crate) fn shell_word(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@%+,".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {

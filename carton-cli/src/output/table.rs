@@ -1,4 +1,4 @@
-//! Columns of text.
+//! Tables of text.
 
 use std::fmt::Write as _;
 
@@ -32,12 +32,12 @@ impl Table {
         self
     }
 
-    /// Adds a row; cells that are missing are empty. What came out of a carton cannot move the cursor.
+    /// Adds a row; missing cells are empty. Control characters in the cells are replaced, because their text may come from a carton.
     pub(crate) fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
         self.rows.push(cells.into_iter().map(|cell| one_line(&cell.into())).collect());
     }
 
-    /// The lines of the table; `paint` gets row and column of each cell and its padded text.
+    /// Formats the lines of the table. `paint` gets row and column of each cell and its padded text.
     pub(crate) fn lines(&self, paint: &dyn Fn(usize, usize, String) -> String) -> String {
         let widths: Vec<usize> = (0..self.align.len())
             .map(|column| self.rows.iter().filter_map(|row| row.get(column)).map(|cell| width(cell)).max().unwrap_or(0))
@@ -69,7 +69,7 @@ impl Table {
     }
 }
 
-/// Columns that a cell takes. Counting characters is right for all but wide and combining ones.
+/// Returns the terminal columns that a cell takes. Counting characters is right except for wide and combining ones.
 fn width(text: &str) -> usize {
     text.chars().count()
 }

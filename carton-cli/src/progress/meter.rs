@@ -1,48 +1,48 @@
-//! How fast work goes, and how long it will take. Pure: it is told the time.
+//! Measures the rate of work, and estimates the time left. Pure: the caller passes the time.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// What was done longer ago says nothing of the rate now.
+/// Work done longer ago than this does not count for the rate.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// Between two samples: enough for a steady figure, few enough to keep.
+/// The interval between two samples: short enough for a steady rate, and long enough to keep few samples.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Before a rate is told: the first pieces come in bursts.
+/// The time before a rate is shown: the first pieces come in bursts.
 const SETTLING: Duration = Duration::from_millis(500);
 
-/// More hours than this are not worth counting.
+/// The largest number of hours that is shown exactly.
 const MOST_HOURS: u64 = 99;
 
-/// Measures the rate over the last seconds. What an earlier attempt had done is left out: it took no time now.
+/// Measures the rate over the last seconds. Work that an earlier attempt had done is left out, because it took no time now.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
     samples: VecDeque<(Instant, u64)>,
-    /// What was done in all, and of that without what an earlier attempt had done.
+    /// The amount done in total, and the amount without what an earlier attempt had done.
     done: u64,
     moved: u64,
 }
 
 impl Meter {
-    /// Takes note of `done`, of which `kept` is an earlier attempt's.
+    /// Records that `done` units are done, of which an earlier attempt had done `kept`.
     pub(super) fn set(&mut self, now: Instant, done: u64, kept: u64) {
         let moved = done.saturating_sub(kept);
         if moved < self.moved {
-            // Something begins anew.
+            // The work has started over.
             self.samples.clear();
         }
         (self.done, self.moved) = (done, moved);
         if self.samples.back().is_none_or(|(time, _)| now.duration_since(*time) >= SAMPLE_INTERVAL) {
             self.samples.push_back((now, moved));
         }
-        // One that is older than the window is kept, so that it is known since when what followed was done.
+        // One sample older than the window is kept, as the start of what followed.
         while self.samples.get(1).is_some_and(|(time, _)| now.duration_since(*time) >= WINDOW) {
             self.samples.pop_front();
         }
     }
 
-    /// Units a second; none as long as it is too early to tell.
+    /// Returns the units per second; `None` as long as it is too early to tell.
     pub(super) fn rate(&self, now: Instant) -> Option<f64> {
         let is_recent = |&&(time, _): &&(Instant, u64)| now.duration_since(time) <= WINDOW;
         let (since, moved) = self.samples.iter().find(is_recent).or(self.samples.back())?;
@@ -50,14 +50,14 @@ impl Meter {
         (elapsed >= SETTLING).then(|| (self.moved - moved) as f64 / elapsed.as_secs_f64())
     }
 
-    /// How long the rest takes at this rate; none if nothing is known or nothing moves.
+    /// Returns the time for the rest at this rate; `None` if the rate is unknown or zero.
     pub(super) fn time_left(&self, now: Instant, total: u64) -> Option<Duration> {
         let rate = self.rate(now).filter(|rate| *rate > 0.0)?;
         Duration::try_from_secs_f64(total.saturating_sub(self.done) as f64 / rate).ok()
     }
 }
 
-/// A duration as people say it.
+/// Formats a duration.
 pub(super) fn duration_text(duration: Duration) -> String {
     let seconds = duration.as_secs_f64().round() as u64;
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
@@ -84,13 +84,13 @@ mod tests {
         meter.set(at(1.0), 1000, 0);
         assert_eq!(meter.rate(at(1.0)), Some(1000.0));
         assert_eq!(meter.time_left(at(1.0), 5000), Some(Duration::from_secs(4)));
-        // Ten times as fast from then on.
+        // From then on ten times as fast.
         for tenth in 11..=300 {
             meter.set(at(f64::from(tenth) / 10.0), 1000 + (tenth as u64 - 10) * 1000, 0);
         }
         assert!((meter.rate(at(30.0)).unwrap_or_default() - 10_000.0).abs() < 1.0);
         assert!(meter.samples.len() <= 102, "{}", meter.samples.len());
-        // Then nothing comes any more.
+        // Then nothing more arrives.
         assert!(meter.rate(at(35.0)).is_some_and(|rate| rate < 6_000.0));
         assert_eq!(meter.rate(at(60.0)), Some(0.0));
         assert_eq!(meter.time_left(at(60.0), u64::MAX), None);

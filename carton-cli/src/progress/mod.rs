@@ -1,4 +1,4 @@
-//! Progress on standard error: bars on a terminal, a line now and then elsewhere when asked for.
+//! Shows progress on standard error: bars on a terminal; elsewhere, on request, an occasional line.
 
 mod meter;
 
@@ -14,26 +14,26 @@ use meter::{Meter, duration_text};
 use crate::args::ProgressChoice;
 use crate::output::numbers::byte_size;
 
-/// Between two lines of plain progress, and before the first one.
+/// The interval between two lines of plain progress, and before the first one.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Before a bar is shown: work that is quick needs none.
+/// The time before a bar is shown: quick work needs none.
 const BAR_DELAY: Duration = Duration::from_millis(200);
 
-/// Between two drawings of a bar while nothing happens: then the rate falls and the user should see it.
+/// The interval at which a bar is redrawn while nothing happens, so that the user sees the rate fall.
 const TICK: Duration = Duration::from_millis(500);
 
-/// Shows how far work is. One stage at a time: a new one takes the place of the one before.
+/// Shows the progress of work, one stage at a time: a new stage replaces the one before.
 ///
-/// A stage is over when all of it is done, when another one begins, or when the command is done with all of them. Then its bar is
-/// gone; lines about it, where there were any, end with one that says so.
+/// A stage is over when all of it is done, when another one begins, or when the command is finished. Its bar is then removed. If lines
+/// were printed about it, a last line says that it is done.
 pub(crate) struct ProgressDisplay {
-    kind: Kind,
+    mode: DisplayMode,
     state: Arc<Mutex<State>>,
 }
 
 #[derive(Clone)]
-enum Kind {
+enum DisplayMode {
     Bars(MultiProgress),
     Plain,
     Silent,
@@ -42,22 +42,22 @@ enum Kind {
 #[derive(Default)]
 struct State {
     stage: String,
-    /// When the stage began.
+    /// The time at which the stage began.
     since: Option<Instant>,
-    /// What was reported last.
+    /// The amount that was reported last.
     amount: Amount,
     bar: Option<ProgressBar>,
-    /// Of the stage; bars look at it when they are drawn.
+    /// The meter of the stage; bars read it when they are drawn.
     meter: Arc<Mutex<Meter>>,
-    /// When a line was printed, or the first one could have been.
+    /// The time at which the last line was printed, or the first one could have been.
     last_line: Option<Instant>,
-    /// What the last line about this stage said is done.
-    told: Option<u64>,
+    /// The amount done in the last line that was printed about this stage.
+    printed: Option<u64>,
     /// Whether a thread is waiting to show a stage that reports nothing more.
     is_awaited: bool,
 }
 
-/// How much is done.
+/// The amount of work that is done.
 #[derive(Clone, Copy, Debug, Default)]
 struct Amount {
     done: u64,
@@ -72,35 +72,35 @@ impl Amount {
 }
 
 impl ProgressDisplay {
-    /// Progress as the user asked for it.
+    /// Makes the display that the user chose.
     pub(crate) fn new(choice: ProgressChoice, quiet: bool) -> Self {
-        Self::of_kind(match choice {
-            ProgressChoice::Auto if io::stderr().is_terminal() && !quiet => Kind::Bars(MultiProgress::new()),
-            ProgressChoice::Plain if !quiet => Kind::Plain,
-            _ => Kind::Silent,
+        Self::of_mode(match choice {
+            ProgressChoice::Auto if io::stderr().is_terminal() && !quiet => DisplayMode::Bars(MultiProgress::new()),
+            ProgressChoice::Plain if !quiet => DisplayMode::Plain,
+            _ => DisplayMode::Silent,
         })
     }
 
-    /// No progress.
+    /// A display that shows nothing.
     pub(crate) fn silent() -> Self {
-        Self::of_kind(Kind::Silent)
+        Self::of_mode(DisplayMode::Silent)
     }
 
-    fn of_kind(kind: Kind) -> Self {
-        Self { kind, state: Arc::default() }
+    fn of_mode(mode: DisplayMode) -> Self {
+        Self { mode, state: Arc::default() }
     }
 
-    /// Whether anything is shown; if not, nobody needs to report.
+    /// Whether anything is shown. If not, progress need not be reported.
     pub(crate) fn is_shown(&self) -> bool {
-        !matches!(self.kind, Kind::Silent)
+        !matches!(self.mode, DisplayMode::Silent)
     }
 
-    /// Shows that `done` of `total` bytes or things of a stage are done.
+    /// Shows that `done` of `total` bytes or other units of a stage are done.
     pub(crate) fn update(&self, stage: &str, done: u64, total: Option<u64>, bytes: bool) {
         self.update_kept(stage, done, 0, total, bytes);
     }
 
-    /// As [`update`](Self::update), where `kept` of what is done was done by an earlier attempt, and says nothing of the rate.
+    /// As [`update`](Self::update), but an earlier attempt did `kept` of what is done, which is left out of the rate.
     pub(crate) fn update_kept(&self, stage: &str, done: u64, kept: u64, total: Option<u64>, bytes: bool) {
         if !self.is_shown() {
             return;
@@ -113,7 +113,7 @@ impl ProgressDisplay {
             state.since = Some(now);
             state.meter = Arc::default();
         }
-        // A total that becomes known takes another bar.
+        // A total that becomes known needs another style of bar.
         if state.amount.total.is_some() != total.is_some()
             && let Some(bar) = state.bar.take()
         {
@@ -123,11 +123,11 @@ impl ProgressDisplay {
         state.amount = Amount { done, total, bytes };
         state.meter.lock().unwrap_or_else(PoisonError::into_inner).set(now, done, kept);
         if state.amount.is_whole() {
-            // More may follow in the same stage, which then goes on.
+            // The same stage may report more, and then continues.
             state.end_showing();
             return;
         }
-        state.show(&self.kind, now);
+        state.show(&self.mode, now);
         self.show_later(&mut state);
     }
 
@@ -139,30 +139,30 @@ impl ProgressDisplay {
         (state.since, state.last_line) = (None, None);
     }
 
-    /// Prints without leaving half a bar in what is printed.
+    /// Calls `print` while the bar is hidden, so that no half of it is left in the text.
     pub(crate) fn hide_while<T>(&self, print: impl FnOnce() -> T) -> T {
-        match &self.kind {
-            Kind::Bars(bars) => bars.suspend(print),
-            Kind::Plain | Kind::Silent => print(),
+        match &self.mode {
+            DisplayMode::Bars(bars) => bars.suspend(print),
+            DisplayMode::Plain | DisplayMode::Silent => print(),
         }
     }
 
     fn locked(&self) -> MutexGuard<'_, State> {
-        // A thread that panicked while it drew leaves nothing worse than a strange line.
+        // After a panic while drawing, the worst result is an odd line.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Shows the stage when it has taken a while, even if it reports nothing more: an installation by another program does not.
+    /// Shows the stage after a delay even if it reports nothing more, such as an installation by another program.
     fn show_later(&self, state: &mut State) {
-        if state.is_awaited || state.bar.is_some() || state.told.is_some() {
+        if state.is_awaited || state.bar.is_some() || state.printed.is_some() {
             return;
         }
-        let (kind, shared) = (self.kind.clone(), Arc::downgrade(&self.state));
+        let (mode, shared) = (self.mode.clone(), Arc::downgrade(&self.state));
         let wait = move || {
             while let Some(shared) = shared.upgrade() {
                 let mut state = shared.lock().unwrap_or_else(PoisonError::into_inner);
                 let now = Instant::now();
-                let left = state.due(&kind).map(|due| due.saturating_duration_since(now));
+                let left = state.due(&mode).map(|due| due.saturating_duration_since(now));
                 if let Some(left) = left.filter(|left| !left.is_zero()) {
                     drop(state);
                     drop(shared);
@@ -171,35 +171,35 @@ impl ProgressDisplay {
                 }
                 state.is_awaited = false;
                 if !state.amount.is_whole() {
-                    state.show(&kind, now);
+                    state.show(&mode, now);
                 }
                 return;
             }
         };
-        // Without the thread the stage is shown when it reports again.
+        // If no thread can be started, the stage is shown when it reports again.
         state.is_awaited = thread::Builder::new().name("progress".to_owned()).spawn(wait).is_ok();
     }
 }
 
 impl State {
-    /// From when on the stage is shown: work that is quick needs no bar, and a line now and then is enough.
-    fn due(&self, kind: &Kind) -> Option<Instant> {
-        match kind {
-            Kind::Bars(_) => self.since.map(|since| since + BAR_DELAY),
-            Kind::Plain => self.last_line.map(|last| last + PLAIN_INTERVAL),
-            Kind::Silent => None,
+    /// Returns the time from which the stage is shown: quick work needs no bar, and an occasional line is enough.
+    fn due(&self, mode: &DisplayMode) -> Option<Instant> {
+        match mode {
+            DisplayMode::Bars(_) => self.since.map(|since| since + BAR_DELAY),
+            DisplayMode::Plain => self.last_line.map(|last| last + PLAIN_INTERVAL),
+            DisplayMode::Silent => None,
         }
     }
 
-    /// Draws the bar, or prints a line, if it is time for that.
-    fn show(&mut self, kind: &Kind, now: Instant) {
-        if self.due(kind).is_none_or(|due| now < due) {
+    /// Draws the bar, or prints a line, if it is due.
+    fn show(&mut self, mode: &DisplayMode, now: Instant) {
+        if self.due(mode).is_none_or(|due| now < due) {
             return;
         }
         let Amount { done, total, bytes } = self.amount;
-        match kind {
-            Kind::Silent => {}
-            Kind::Bars(bars) => {
+        match mode {
+            DisplayMode::Silent => {}
+            DisplayMode::Bars(bars) => {
                 let (stage, meter) = (&self.stage, &self.meter);
                 let bar = self.bar.get_or_insert_with(|| {
                     let bar = bars.add(new_bar(stage, total, bytes, Arc::clone(meter)).with_position(done));
@@ -211,9 +211,9 @@ impl State {
                 }
                 bar.set_position(done);
             }
-            Kind::Plain => {
+            DisplayMode::Plain => {
                 self.last_line = Some(now);
-                self.told = Some(done);
+                self.printed = Some(done);
                 let meter = self.meter.lock().unwrap_or_else(PoisonError::into_inner);
                 let pace = pace(&meter, now, total, bytes);
                 let _ = writeln!(io::stderr().lock(), "{}{pace}", plain_line(&self.stage, self.amount));
@@ -221,12 +221,12 @@ impl State {
         }
     }
 
-    /// Removes the bar. What lines said of the stage is brought to its end.
+    /// Removes the bar. If lines were printed about the stage, prints a last one.
     fn end_showing(&mut self) {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
         }
-        if self.told.take().is_some_and(|told| told != self.amount.done) {
+        if self.printed.take().is_some_and(|printed| printed != self.amount.done) {
             let _ = writeln!(io::stderr().lock(), "{}", plain_line(&self.stage, self.amount));
         }
     }
@@ -245,19 +245,19 @@ fn new_bar(stage: &str, total: Option<u64>, bytes: bool, meter: Arc<Mutex<Meter>
         (None, false) => "{prefix:>12} {spinner}{count}{pace}",
     };
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    // The library's own rate counts what an earlier attempt had done as if it had been done in an instant.
+    // The library's own rate counts the work of an earlier attempt as if it had been done instantly.
     let style = style.with_key("pace", move |bar: &ProgressState, text: &mut dyn fmt::Write| {
         let meter = meter.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = text.write_str(&pace(&meter, Instant::now(), total.and(bar.len()), bytes));
     });
-    // A stage that counts nothing has no number.
+    // A stage without a count shows no number.
     let style = style.with_key("count", |bar: &ProgressState, text: &mut dyn fmt::Write| {
         let _ = if bar.pos() > 0 { write!(text, " {}", bar.pos()) } else { Ok(()) };
     });
     ProgressBar::new(total.unwrap_or(0)).with_style(style.progress_chars("━╸ ")).with_prefix(stage.to_owned())
 }
 
-/// The rate, and the time left where the total is known: `, 12.3 MiB/s, 45 s left`.
+/// Formats the rate, and the time left if the total is known: `, 12.3 MiB/s, 45 s left`.
 fn pace(meter: &Meter, now: Instant, total: Option<u64>, bytes: bool) -> String {
     let rate = meter.rate(now).filter(|_| bytes).map(|rate| format!(", {}/s", byte_size(rate as u64)));
     let left = total.and_then(|total| meter.time_left(now, total));
@@ -322,20 +322,20 @@ mod tests {
         assert_eq!(pace(&meter, later, Some(8 << 20), true), ", 0 B/s");
     }
 
-    /// A display of bars, and what is seen of it.
+    /// A display of bars, and the terminal that it draws on.
     fn on_terminal() -> (ProgressDisplay, indicatif::InMemoryTerm) {
         let terminal = indicatif::InMemoryTerm::new(5, 100);
         let target = indicatif::ProgressDrawTarget::term_like(Box::new(terminal.clone()));
-        (ProgressDisplay::of_kind(Kind::Bars(MultiProgress::with_draw_target(target))), terminal)
+        (ProgressDisplay::of_mode(DisplayMode::Bars(MultiProgress::with_draw_target(target))), terminal)
     }
 
-    /// As if the stage had begun that much earlier.
+    /// Makes the stage appear to have begun that much earlier.
     fn age(display: &ProgressDisplay, by: Duration) {
         let mut state = display.locked();
         state.since = state.since.map(|since| since - by);
     }
 
-    /// What is seen as soon as this is true of it.
+    /// Waits until the terminal's contents satisfy `is_right`, and returns them.
     fn seen(terminal: &indicatif::InMemoryTerm, is_right: impl Fn(&str) -> bool) -> String {
         let started = Instant::now();
         loop {
@@ -373,15 +373,15 @@ mod tests {
         age(&display, BAR_DELAY);
         install(50);
         assert!(terminal.contents().contains("50 B of 100 B"), "{}", terminal.contents());
-        // What follows says nothing for a while, as a runner that starts.
+        // The next step, such as starting a runner, reports nothing for a while.
         install(100);
         assert_eq!(terminal.contents(), "");
         assert!(display.locked().bar.is_none());
-        // And a thread that was told to stop may be late.
+        // A thread that was asked to stop may report late.
         display.finish();
         install(100);
         assert_eq!(terminal.contents(), "");
-        // There may be a second part.
+        // The stage may have a second part.
         install(1);
         age(&display, BAR_DELAY);
         install(20);
@@ -401,7 +401,7 @@ mod tests {
         seen(&terminal, |shown| shown.contains("loading"));
         display.finish();
         assert_eq!(terminal.contents(), "");
-        // One that is over before it is shown never is.
+        // A stage that ends before it is due is never shown.
         display.update("quick", 0, None, false);
         display.finish();
         thread::sleep(BAR_DELAY * 2);

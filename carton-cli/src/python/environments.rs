@@ -1,5 +1,5 @@
-//! Deletes environments that the python runner has made and that no process uses. What lies where, and who holds which lock, is
-//! said in `carton_runner/environments/store.py`.
+//! Deletes environments that the python runner has made and that no process uses. `carton_runner/environments/store.py` defines the
+//! folders and the locks.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -10,32 +10,32 @@ use std::time::{Duration, SystemTime};
 
 use carton_core::CancelToken;
 
-/// The environments in the folder of runners' data.
+/// The folder of environments in the runners' data folder.
 const FOLDER: &str = "python/environments-v1";
-/// What an environment has that was finished. It goes first: half an environment is not to be used.
+/// The file that marks a complete environment. It is deleted first, because half an environment must not be used.
 const COMPLETE: &str = "complete";
-/// How many digits name an environment.
+/// The number of digits in the name of an environment.
 const KEY_LENGTH: usize = 40;
 
 /// An environment that was deleted, or would be.
 #[derive(Debug)]
 pub(crate) struct Environment {
     pub(crate) path: PathBuf,
-    /// What deleting it gives back: `uv` shares files with its own cache where it can.
+    /// The bytes that deleting it frees: `uv` shares files with its own cache if possible.
     pub(crate) bytes: u64,
-    /// `None` for one that was never finished.
+    /// `None` if it was never completed.
     pub(crate) last_used: Option<SystemTime>,
 }
 
-/// What a call of [`prune`] did, or would do.
+/// The result of [`prune`], or what it would be.
 #[derive(Debug, Default)]
 pub(crate) struct Pruned {
     pub(crate) environments: Vec<Environment>,
-    /// Those that stayed only because a process uses or makes them.
+    /// The number of environments that were kept only because a process uses or makes them.
     pub(crate) n_in_use: usize,
 }
 
-/// The folder, or what is in it, that could not be read or deleted.
+/// An error of reading or deleting the folder, or something in it.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {what} `{}`", path.display())]
 pub(crate) struct EnvironmentError {
@@ -51,11 +51,11 @@ impl EnvironmentError {
     }
 }
 
-/// Deletes the environments that no process uses: those not used for `older_than`, and those that were never finished. With
-/// `dry_run` nothing is deleted.
+/// Deletes the environments that no process uses: those not used for `older_than`, and those that were never completed. With `dry_run`
+/// nothing is deleted.
 ///
 /// # Errors
-/// One cannot be looked at or deleted; those before it are deleted. Once `cancel_token` is cancelled, the others stay.
+/// An environment cannot be examined or deleted; those before it are deleted. Once `cancel_token` is cancelled, the others stay.
 pub(crate) fn prune(
     runner_data_dir: &Path,
     older_than: Option<Duration>,
@@ -82,7 +82,8 @@ pub(crate) fn prune(
         let bytes = if exists { freed_by(&path) } else { 0 };
         if !dry_run {
             delete(&path).map_err(EnvironmentError::of("delete", &path))?;
-            // Last, while the lock is held: who waits for it looks whether this is still the file that has its name.
+            // The lock file is deleted last, while the lock is held: a process that waits for it checks whether the file still has its
+            // name.
             fs::remove_file(&place).map_err(EnvironmentError::of("delete", &place))?;
         }
         if exists {
@@ -92,7 +93,7 @@ pub(crate) fn prune(
     Ok(pruned)
 }
 
-/// The names of environments, and of locks whose environment is gone. What has another name is not of the runner's making.
+/// Returns the names of environments, and of locks whose environment is gone. Files with other names were not made by the runner.
 fn keys(folder: &Path) -> Result<BTreeSet<String>, EnvironmentError> {
     let entries = match folder.read_dir() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
@@ -109,7 +110,7 @@ fn keys(folder: &Path) -> Result<BTreeSet<String>, EnvironmentError> {
     Ok(keys)
 }
 
-/// The lock of an environment, unless somebody uses or makes it.
+/// Takes the lock of an environment; `None` if a process uses or makes it.
 fn lock(place: &Path) -> io::Result<Option<File>> {
     loop {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(place)?;
@@ -121,22 +122,22 @@ fn lock(place: &Path) -> io::Result<Option<File>> {
         let held = file.metadata()?;
         match fs::symlink_metadata(place) {
             Ok(named) if (named.dev(), named.ino()) == (held.dev(), held.ino()) => return Ok(Some(file)),
-            // Its last holder deleted it meanwhile.
+            // The last holder has deleted the file meanwhile.
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
     }
 }
 
-/// When a finished environment was used last: every use touches its lock. The lock may be younger than the environment, where
-/// that was made before there were uses to be told.
+/// Returns when a complete environment was last used: every use touches its lock. The marker file may be newer than the lock, if the
+/// environment was made before uses were recorded.
 fn last_used(path: &Path, lock: &File) -> Option<SystemTime> {
     let made = fs::metadata(path.join(COMPLETE)).and_then(|metadata| metadata.modified()).ok()?;
     let used = lock.metadata().and_then(|metadata| metadata.modified()).ok()?;
     Some(made.max(used))
 }
 
-/// The bytes on disk that nothing else shares.
+/// Returns the bytes on disk of files without another hard link.
 fn freed_by(path: &Path) -> u64 {
     let mut bytes = 0;
     let mut folders = vec![path.to_path_buf()];

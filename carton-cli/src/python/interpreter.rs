@@ -1,4 +1,4 @@
-//! Finds a Python interpreter that the `python` runner can be made with, and asks it what it is.
+//! Finds a Python interpreter for the `python` runner, and queries its version and path.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,23 +15,23 @@ use crate::failure::{Exit, Failure};
 use crate::interrupt::InterruptError;
 use crate::process::{self, Ended};
 
-/// A Python interpreter of this machine, fit for the runner.
+/// A Python interpreter on this machine that the runner can use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Interpreter {
-    /// Where it is: the interpreter itself rather than a link or a script that chooses one, or that of a virtual environment
-    /// if it was named.
+    /// Its path: the interpreter itself, not a link or a script that chooses one; or the interpreter of a virtual environment if that was
+    /// named.
     pub(super) path: String,
     pub(super) version: Version,
 }
 
 /// The oldest version that the runner supports.
 const OLDEST: (u64, u64) = (3, 9);
-/// How long an interpreter may take to say what it is.
+/// The timeout for querying an interpreter.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How many interpreters are asked in search of a version.
+/// The number of interpreters that are queried in search of a version.
 const MAX_ASKED: usize = 64;
 
-/// Asks an interpreter what it is. Python 2 understands it too.
+/// The query. Python 2 understands it, too.
 const QUESTION: &str = r#"
 import json, os, platform, sys
 base = sys.executable
@@ -50,7 +50,7 @@ print("\n" + json.dumps({
 }))
 "#;
 
-/// The answer, in the last line that it prints.
+/// The answer, in the last line of its output.
 #[derive(Deserialize)]
 struct Answer {
     implementation: String,
@@ -61,7 +61,7 @@ struct Answer {
     base: String,
 }
 
-/// An interpreter that cannot be used.
+/// The error for an interpreter that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot use the interpreter `{}`", path.display())]
 struct Unusable {
@@ -69,7 +69,7 @@ struct Unusable {
     source: Problem,
 }
 
-/// Why it cannot be used.
+/// The reason why an interpreter cannot be used.
 #[derive(Debug, thiserror::Error)]
 enum Problem {
     #[error("it cannot be started")]
@@ -90,7 +90,7 @@ enum Problem {
     Interrupted,
 }
 
-/// The first line that a program printed, for the end of a message.
+/// Formats the first line that a program printed, for the end of a message.
 struct Said<'a>(&'a str);
 
 impl fmt::Display for Said<'_> {
@@ -102,7 +102,7 @@ impl fmt::Display for Said<'_> {
     }
 }
 
-/// No interpreter is what is asked for.
+/// No interpreter meets the requirements.
 #[derive(Debug, thiserror::Error)]
 #[error("no Python interpreter {what} is on this machine{}", Seen(seen))]
 struct NotFound {
@@ -126,7 +126,7 @@ struct NoVersion {
     source: semver::Error,
 }
 
-/// What `--python` says.
+/// The value of `--python`.
 enum Asked {
     File(PathBuf),
     Name(String),
@@ -140,7 +140,7 @@ fn asked(text: &str) -> Result<Asked, Failure> {
     if !text.starts_with(|c: char| c.is_ascii_digit() || "=<>~^*".contains(c)) {
         return Ok(Asked::Name(text.to_owned()));
     }
-    // A bare version means itself: `3.10` is no 3.12.
+    // A bare version means exactly that version: `3.10` does not include 3.12.
     let exact = if text.starts_with(|c: char| c.is_ascii_digit()) { format!("={text}") } else { text.to_owned() };
     let version = VersionReq::parse(&exact).map_err(|source| {
         Failure::usage(NoVersion { text: text.to_owned(), source }).hint("for example: `--python 3.11`")
@@ -148,10 +148,10 @@ fn asked(text: &str) -> Result<Asked, Failure> {
     version.map(Asked::Version)
 }
 
-/// Finds the interpreter that is asked for.
+/// Finds the requested interpreter.
 ///
 /// # Errors
-/// There is none, or it cannot be used.
+/// There is no such interpreter, or it cannot be used.
 pub(super) fn find(
     text: Option<&str>,
     required: Option<&VersionReq>,
@@ -181,7 +181,7 @@ pub(super) fn find(
             Ok(found) => drop(seen.insert(found.version)),
             Err(Problem::Interrupted) => return Err(interrupted()),
             Err(Problem::TooOld { found }) if suits(&found) => too_old = Some((path, Problem::TooOld { found })),
-            // A script that chooses between versions may have none to choose.
+            // It may be a script that chooses between versions and finds none.
             Err(_) => {}
         }
     }
@@ -225,7 +225,7 @@ fn unusable(path: &Path, source: Problem) -> Failure {
         .hint("name another interpreter: `--python PATH`, or a version: `--python 3.11`")
 }
 
-/// The executables of that name in `PATH`.
+/// Returns the executables with this name in `PATH`.
 fn in_path(name: &str) -> impl Iterator<Item = PathBuf> {
     let folders: Vec<PathBuf> =
         std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default();
@@ -237,8 +237,8 @@ fn in_path(name: &str) -> impl Iterator<Item = PathBuf> {
         .filter(|path| path.is_file())
 }
 
-/// Every interpreter that can be found: `python3` in `PATH`, those with a version in their name, and those that pyenv and uv
-/// have installed. Newer ones come first in each place.
+/// Returns every interpreter that can be found: `python3` in `PATH`, those with a version in their name, and those that pyenv and uv have
+/// installed. In each place, newer versions come first.
 fn everywhere() -> Vec<PathBuf> {
     let path: Vec<PathBuf> =
         std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default();
@@ -275,12 +275,12 @@ fn names_in(folder: &Path) -> Vec<String> {
     entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }
 
-/// The numbers in a name, by which `3.10.2` comes after `3.9.18`.
+/// Returns the numbers in a name, by which `3.10.2` sorts after `3.9.18`.
 fn numbers(name: &str) -> Vec<u64> {
     name.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse().ok()).collect()
 }
 
-/// Asks the interpreter at `path` what it is.
+/// Queries the interpreter at `path`.
 fn ask(path: &Path, keep_venv: bool, wanted: &dyn Fn() -> ControlFlow<()>) -> Result<Interpreter, Problem> {
     let mut command = Command::new(path);
     command.args(["-I", "-c", QUESTION]);

@@ -1,5 +1,5 @@
-//! The `python` runner as this program carries it: a package of Python files, made a runner by the interpreter that is to run
-//! them. `interpreter` finds that one; what the files do is in `runners/python`.
+//! The `python` runner in this program: a package of Python files, which becomes a runner for the interpreter that will run them.
+//! `interpreter` finds that interpreter, `environments` deletes unused environments; the files themselves are in `runners/python`.
 
 pub(crate) mod environments;
 mod interpreter;
@@ -13,21 +13,21 @@ use carton_core::runner::{Descriptor, Installed, Installer, Requirement, RunnerF
 use crate::failure::Failure;
 use interpreter::Interpreter;
 
-/// The name that cartons ask for.
+/// The runner's name in cartons.
 pub(crate) const RUNNER_NAME: &str = "python";
-/// The versions of the contents of `model/` that the runner understands: the one that the original Carton's runner understands
-/// too, and the one that is for this runner alone. `carton_runner/packing.py` has the same list.
+/// The versions of the contents of `model/` that the runner understands: the version that the original Carton's runner understands, too,
+/// and one for this runner alone. `carton_runner/packing.py` has the same list.
 pub(crate) const COMPAT_VERSIONS: [u64; 2] = [1, 2];
 
-/// The runner's package: names in its folder, and what is in the files.
+/// The files of the runner's package: paths in its folder, and contents.
 static PACKAGE: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/python_package.rs"));
 
 /// The executable of the runner.
 const EXECUTABLE: &str = "run";
-/// What is started when the executable has to be a shell script.
+/// The file that is started if the executable has to be a shell script.
 const SCRIPT: &str = "run.py";
-/// The script itself. A process that the model starts with `multiprocessing` imports it again, under another name. The folder
-/// comes last, so that nothing in it hides a module of the model.
+/// The Python script that starts the runner. A process that the model starts with `multiprocessing` imports it again, under another name.
+/// The package's folder is last in the search path, so that it hides no module of the model.
 const START: &str = r#"import os
 import sys
 
@@ -38,14 +38,13 @@ if __name__ == "__main__":
 
     sys.exit(main())
 "#;
-/// How the interpreter is started: without the user's own packages and settings, and never writing bytecode, into a model's
-/// folder above all.
+/// The interpreter's flags: without the user's own packages and settings, and without writing bytecode, especially into a model's folder.
 const FLAGS: &str = "-IB";
 
-/// The longest first line that every kernel reads whole, `#!` included.
+/// The longest first line of a script that every kernel reads whole, `#!` included.
 const MAX_SHEBANG: usize = 127;
 
-/// What the runner is given of the environment beyond what every runner is: how to reach a package index. `VARIABLES` in
+/// The environment variables that this runner gets in addition to those of every runner: how to reach a package index. `VARIABLES` in
 /// `carton_runner/environments` is the same list.
 const ENVIRONMENT: &[&str] = &[
     "UV",
@@ -68,7 +67,7 @@ const ENVIRONMENT: &[&str] = &[
     "XDG_DATA_HOME",
 ];
 
-/// Why the runner cannot be made.
+/// An error of making the runner.
 #[derive(Debug, thiserror::Error)]
 enum RunnerError {
     #[error("the version or the date of the runner is none")]
@@ -77,11 +76,11 @@ enum RunnerError {
     Path(String),
 }
 
-/// Installs the runner for an interpreter: the one that `--python` names by its path, its name or its version, else the one
-/// that is `python3` in `PATH`, or with a required version the first that has it. Returns also which one it is.
+/// Installs the runner for an interpreter: the one that `--python` names by its path, its name or its version; else `python3` in `PATH`,
+/// or the first interpreter with the required version. Also returns the path of the interpreter.
 ///
 /// # Errors
-/// No such interpreter, one that cannot be used; files that cannot be written.
+/// There is no such interpreter, it cannot be used, or files cannot be written.
 pub(crate) fn install(
     installer: &Installer<'_>,
     asked: Option<&str>,
@@ -109,8 +108,8 @@ fn descriptor(interpreter: &Interpreter, runner_compat_version: u64) -> Option<D
     Some(descriptor)
 }
 
-/// The files that start the package with the interpreter at `path`. A first line that is too long, or a path with spaces, which
-/// would end there, takes a shell script. `None` for a path that has no place in a script.
+/// Returns the files that start the package with the interpreter at `path`. A shell script is needed if the first line would be too long,
+/// or if the path contains white space, which would end it there. `None` for a path that a script cannot contain.
 fn start(path: &str) -> Option<Vec<(&'static str, Cow<'static, str>)>> {
     if path.chars().any(char::is_control) {
         return None;
@@ -124,8 +123,8 @@ fn start(path: &str) -> Option<Vec<(&'static str, Cow<'static, str>)>> {
     Some(vec![(EXECUTABLE, wrapper.into()), (SCRIPT, START.into())])
 }
 
-/// Compiles the package, so that the runner starts sooner. It is found to be stale by its hash if it ever is, and a runner
-/// without it works as well.
+/// Compiles the package, so that the runner starts sooner. Stale bytecode is detected by its hash. If the compilation fails, the runner
+/// works as well.
 fn compile(interpreter: &Interpreter, folder: &Path) {
     let arguments = ["-I", "-m", "compileall", "-q", "--invalidation-mode", "checked-hash", "carton_runner"];
     let status = Command::new(&interpreter.path)

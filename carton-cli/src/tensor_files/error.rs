@@ -1,4 +1,4 @@
-//! What can be wrong with tensor files on the command line.
+//! Errors of tensor files on the command line, with their exit codes and hints.
 
 use std::error::Error;
 use std::io;
@@ -14,7 +14,7 @@ use crate::failure::{Exit, Failure};
 use crate::hints;
 use crate::output::count;
 
-/// Why tensors cannot be read or written.
+/// An error of reading or writing tensors.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TensorFileError {
     #[error("cannot {action} `{}`", path.display())]
@@ -81,7 +81,7 @@ impl From<files::TensorFileError> for TensorFileError {
 }
 
 impl TensorFileError {
-    /// Whether it is the file that breaks a rule of its format.
+    /// Whether the file breaks a rule of its format.
     pub(crate) fn is_malformed(&self) -> bool {
         match self {
             Self::File(error) => error.is_malformed(),
@@ -90,7 +90,7 @@ impl TensorFileError {
         }
     }
 
-    /// What is said of a zTensor file, if that is what it is about.
+    /// Returns the error of a zTensor file, if this is one.
     fn as_ztensor(&self) -> Option<&ZTensorError> {
         match self {
             Self::File(files::TensorFileError::ZTensor { source, .. }) => Some(source),
@@ -108,7 +108,7 @@ impl TensorFileError {
             Self::NoSuchTensor { present, .. } if present.is_empty() => Some("it has none".to_owned()),
             Self::NoSuchTensor { present, .. } => {
                 const SHOWN: usize = 5;
-                // Names are a file's: what would move the cursor is not printed as it is.
+                // Names come from a file, so control characters are not printed.
                 let shown: Vec<String> = present.iter().take(SHOWN).map(|name| shown_name(name)).collect();
                 let more = present.len().saturating_sub(SHOWN);
                 let more = if more > 0 { format!(" and {more} more") } else { String::new() };
@@ -145,7 +145,7 @@ impl TensorFileError {
     }
 }
 
-/// A name as one line of text shows it: without control characters, and not for pages.
+/// Formats a name for a line of text: without control characters, and truncated.
 pub(crate) fn shown_name(name: &str) -> String {
     const LONGEST: usize = 100;
     let mut shown: String = name.chars().take(LONGEST).flat_map(char::escape_debug).collect();
@@ -155,7 +155,7 @@ pub(crate) fn shown_name(name: &str) -> String {
     shown
 }
 
-/// What the operating system said, where that is why writing failed, whichever format was being written.
+/// Returns the operating system's error, if that is why writing failed, whatever the format.
 pub(super) fn io_cause(error: &TensorFileError) -> Option<io::Error> {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = cause {

@@ -1,4 +1,4 @@
-//! What is known of tensors without reading them.
+//! Descriptions of tensors, known without reading their elements.
 
 use std::path::Path;
 
@@ -11,9 +11,9 @@ use serde::Serialize;
 use super::error::shown_name;
 use super::opened::Opened;
 
-/// A tensor of a file.
+/// A tensor of a file or carton.
 ///
-/// As JSON, the names are those of the fields here; what is not known is `null`.
+/// In JSON, the fields have these names; unknown values are `null`.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Listed {
     pub(crate) name: String,
@@ -21,9 +21,9 @@ pub(crate) struct Listed {
     pub(crate) dtype: Option<String>,
     /// `null` for a nested tensor.
     pub(crate) shape: Option<Vec<usize>>,
-    /// The bytes of its elements.
+    /// The size of its elements in bytes.
     pub(crate) bytes: Option<u64>,
-    /// The bytes that it takes in the file.
+    /// The size in the file in bytes.
     pub(crate) stored: Option<u64>,
     /// `dense`, the format of another object of a zTensor file, or `nested`.
     pub(crate) format: String,
@@ -36,12 +36,12 @@ pub(crate) struct Listed {
     pub(crate) unusable: Option<String>,
     #[serde(skip)]
     pub(crate) element_type: Option<ElementType>,
-    /// The elements of a component that version 1.1 of zTensor cannot say, if there is one.
+    /// Describes the elements of a component that version 1.1 of zTensor cannot represent, if there is one.
     #[serde(skip)]
     pub(crate) not_in_1_1: Option<String>,
 }
 
-/// The tensors of a file, in its order.
+/// Lists the tensors of a file, in its order.
 pub(super) fn list(opened: &Opened) -> Vec<Listed> {
     match opened {
         Opened::File(file, path) => file.entries().map(|entry| of_file(file, path, &entry)).collect(),
@@ -53,7 +53,7 @@ fn of_file(file: &TensorFile, path: &Path, entry: &Entry<'_>) -> Listed {
     let components = || entry.as_ztensor().into_iter().flat_map(|object| object.components());
     let is_strings = matches!(file.format(), TensorFileFormat::Npy | TensorFileFormat::Npz) && entry.dtype().is_none();
     let unusable = entry.unsupported().map(str::to_owned);
-    // An unknown type is told as it is, whatever it is stored as.
+    // An unknown type is shown by its own name, whatever its storage type is.
     let unknown = components().find(|component| component.role() == "data").and_then(|data| data.unknown_type());
     let dtype = match entry.dtype() {
         _ if unusable.is_some() => None,
@@ -77,7 +77,7 @@ fn of_file(file: &TensorFile, path: &Path, entry: &Entry<'_>) -> Listed {
         },
         dtype: dtype.map(str::to_owned),
         shape: unusable.is_none().then(|| entry.shape().to_vec()),
-        // What compressed components claim is not compared with anything yet.
+        // The size that compressed components claim has not been verified yet.
         bytes: entry.n_bytes().filter(|_| unusable.is_none()),
         stored: (!is_zip).then(|| entry.stored_bytes()),
         format: entry.layout().to_owned(),

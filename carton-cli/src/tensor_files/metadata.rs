@@ -1,4 +1,4 @@
-//! What files say about themselves and their tensors, beside the tensors.
+//! The metadata of files and of their tensors.
 
 use carton_tensor::files::TensorFile;
 use carton_tensor::ztensor::{Attribute, Attributes};
@@ -7,11 +7,11 @@ use serde_json::{Map, Number, Value};
 use super::error::TensorFileError;
 use super::source::Source;
 
-/// Names and what they stand for, in the order of the file.
+/// Names and values, in the order of the file.
 pub(crate) type Metadata = Vec<(String, Attribute)>;
 
 impl Source {
-    /// What the file says about itself: `__metadata__` of safetensors, the attributes of zTensor.
+    /// Returns the metadata of the file: `__metadata__` of safetensors, the attributes of zTensor.
     pub(crate) fn metadata(&self) -> Result<Metadata, TensorFileError> {
         if let Some(reader) = self.as_ztensor() {
             return Ok(reader.manifest().attributes()?.into_iter().collect());
@@ -20,7 +20,7 @@ impl Source {
         Ok(pairs.into_iter().map(|(key, value)| (key, Attribute::Text(value))).collect())
     }
 
-    /// What a zTensor file says about an object.
+    /// Returns the attributes of an object in a zTensor file; empty for other formats.
     pub(crate) fn attributes(&self, name: &str) -> Result<Attributes, TensorFileError> {
         match self.as_ztensor() {
             Some(reader) => Ok(reader.object(name)?.attributes()?),
@@ -29,8 +29,8 @@ impl Source {
     }
 }
 
-/// As JSON has it. What JSON lacks is text: bytes in hexadecimal digits, large integers and NaN as they are written. Values without a
-/// meaning of their own are null.
+/// Converts an attribute to JSON. Values that JSON lacks become text: bytes in hexadecimal digits, large integers and NaN in their usual
+/// form. Values without a meaning of their own become null.
 pub(crate) fn to_json(attribute: &Attribute) -> Value {
     match attribute {
         Attribute::Bool(value) => Value::Bool(*value),
@@ -53,7 +53,7 @@ pub(crate) fn to_json(attribute: &Attribute) -> Value {
     }
 }
 
-/// Several of them as one JSON object.
+/// Converts several attributes to one JSON object.
 pub(crate) fn object<'a>(pairs: impl IntoIterator<Item = (&'a String, &'a Attribute)>) -> Map<String, Value> {
     pairs.into_iter().map(|(key, value)| (key.clone(), to_json(value))).collect()
 }

@@ -1,4 +1,4 @@
-//! Tensor files and the tensors of cartons, as `carton tensor` reads and writes them.
+//! Tensor files and the tensors of cartons, as `carton tensor` reads and writes them. The formats themselves are in `carton-tensor`.
 
 mod error;
 mod listing;
@@ -11,5 +11,5 @@ mod ztensor_output;
 pub(crate) use error::{TensorFileError, shown_name};
 pub(crate) use listing::Listed;
 pub(crate) use metadata::{Metadata, object as metadata_object, to_json as attribute_to_json};
-pub(crate) use sink::{Kind, OutputFormat, Piece, Planned, Sink, is_in_numpy};
-pub(crate) use source::{Place, Source, Value};
+pub(crate) use sink::{OutputFormat, Piece, Planned, PlannedKind, Sink, is_in_numpy};
+pub(crate) use source::{Source, SourceLocation, Value};

@@ -1,11 +1,11 @@
-//! What a source of tensors is once it is open.
+//! An open source of tensors.
 
 use std::path::PathBuf;
 
 use carton_core::Package;
 use carton_tensor::files::TensorFile;
 
-/// What was opened.
+/// A file, with its path, or a carton.
 pub(super) enum Opened {
     File(Box<TensorFile>, PathBuf),
     Carton(Package),

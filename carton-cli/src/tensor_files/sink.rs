@@ -1,5 +1,5 @@
-//! Where the tensors of `carton tensor` go: a file of the format that its extension names, written under another name and renamed
-//! when it is complete. What is to be written is known before the first tensor is read, so what cannot be held is refused at once.
+//! The output of `carton tensor`: a file in the format that its extension names, written under a temporary name and renamed when it is
+//! complete. All tensors are planned before the first one is read, so that tensors that the format cannot hold are refused at once.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -22,10 +22,10 @@ use crate::interrupt::{Leftover, begin_publishing};
 /// The longest name of a tensor in an .npz file: an entry's name has at most 65,535 bytes, `.npy` included.
 const LONGEST_NPZ_NAME: usize = 65_535 - ".npy".len();
 
-/// What to do about a tensor that version 1.1 of zTensor does not have.
+/// The hint for a tensor that version 1.1 of zTensor cannot hold.
 const TOO_NEW: &str = "write version 1.2, or leave such tensors out with --only";
 
-/// A format of files.
+/// A file format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OutputFormat {
     Safetensors,
@@ -35,7 +35,7 @@ pub(crate) enum OutputFormat {
 }
 
 impl OutputFormat {
-    /// The format that the extension of a file names.
+    /// Returns the format that the extension of a file names.
     pub(crate) fn of(path: &Path) -> Result<Self, TensorFileError> {
         let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
         match extension.as_deref() {
@@ -47,7 +47,7 @@ impl OutputFormat {
         }
     }
 
-    /// Refuses an option that is for zTensor files where another is to be written.
+    /// Returns an error if an option for zTensor files is used with another format.
     pub(crate) fn expect_ztensor(self, option: &'static str, path: &Path) -> Result<(), TensorFileError> {
         if self == Self::Ztensor {
             return Ok(());
@@ -69,33 +69,33 @@ impl OutputFormat {
 #[derive(Clone, Debug)]
 pub(crate) struct Planned {
     pub(crate) name: String,
-    pub(crate) kind: Kind,
+    pub(crate) kind: PlannedKind,
 }
 
-/// What it is.
+/// The representation of a planned tensor.
 #[derive(Clone, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum PlannedKind {
     Numbers(ElementType, Vec<usize>),
     Strings,
     /// Integers and their scales, as one object of a zTensor file.
     Group,
-    /// An object of several components, or one that means more than its numbers: only a zTensor file holds it as it is.
+    /// An object of several components, or one that is more than its numbers. Only a zTensor file can hold it unchanged.
     Object {
         what: String,
-        /// What of it version 1.1 of the format cannot say.
+        /// Describes what version 1.1 of the format cannot represent, if anything.
         not_in_1_1: Option<String>,
     },
     Nested,
-    /// What cannot be read at all, and why.
+    /// A tensor that cannot be read, and the reason.
     Unusable(String),
 }
 
-/// What is written for one of them.
+/// The contents of one planned tensor.
 #[derive(Debug)]
 pub(crate) enum Piece<'a> {
     Value(Value),
     Group(Box<QuantizedGroup>),
-    /// An object of a zTensor file, as it is there.
+    /// An object of a zTensor file, to be copied.
     Object(&'a ztensor::Reader, Object<'a>),
 }
 
@@ -103,7 +103,7 @@ pub(crate) enum Piece<'a> {
 pub(crate) struct Sink {
     path: PathBuf,
     file: PendingFile,
-    /// Dropped after the file has its name, or is gone.
+    /// Dropped after the file has its name or has been removed.
     _leftover: Option<Leftover>,
     writer: Writer,
     ztensor: ZtensorOutput,
@@ -117,7 +117,7 @@ enum Writer {
     Npy(BufWriter<Stoppable>),
 }
 
-/// A file that takes no more bytes when they are no longer wanted: a large tensor takes long to compress.
+/// A file whose writes fail once the cancel token is cancelled: compressing a large tensor takes long.
 struct Stoppable {
     file: File,
     cancel_token: CancelToken,
@@ -143,7 +143,7 @@ impl Seek for Stoppable {
 }
 
 impl Sink {
-    /// Checks that the file can hold all that is planned, and begins it.
+    /// Checks that the file can hold all planned tensors, and begins it.
     pub(crate) fn create(
         arguments: &SinkArgs,
         planned: &[Planned],
@@ -176,7 +176,7 @@ impl Sink {
                     Metadata::new(text).map_err(SafetensorsError::from)?
                 };
                 let described = planned.iter().filter_map(|planned| match &planned.kind {
-                    Kind::Numbers(dtype, shape) => Some((planned.name.as_str(), *dtype, shape.as_slice())),
+                    PlannedKind::Numbers(dtype, shape) => Some((planned.name.as_str(), *dtype, shape.as_slice())),
                     _ => None,
                 });
                 let layout = Layout::new(described, &metadata).map_err(SafetensorsError::from)?;
@@ -195,25 +195,25 @@ impl Sink {
         Ok(Self { path, file, _leftover: leftover, writer, ztensor, order })
     }
 
-    /// In which order the tensors are to be written, by their place among those that were planned.
+    /// Returns the order in which the tensors have to be written, by their positions among the planned ones.
     pub(crate) fn order(&self) -> Vec<usize> {
         self.order.clone()
     }
 
-    /// Writes the tensor whose turn it is.
+    /// Writes the next tensor in the order.
     pub(crate) fn write(&mut self, name: &str, piece: Piece<'_>) -> Result<(), TensorFileError> {
         let path = self.path.clone();
         self.write_piece(name, piece).map_err(|error| unwritable(&path, error))
     }
 
-    /// Leaves room for a tensor of numbers whose turn it is, to be [filled](Self::fill) later. `false` where the format writes tensors in one order
-    /// only.
+    /// Reserves space for the next tensor, a numeric one, to be [filled](Self::fill) later. Returns `false` if the format can only be
+    /// written in order.
     pub(crate) fn reserve(&mut self, name: &str) -> Result<bool, TensorFileError> {
         let Writer::Safetensors(writer) = &mut self.writer else { return Ok(false) };
         writer.reserve(name).map(|()| true).map_err(|error| unwritable(&self.path, error.into()))
     }
 
-    /// Writes a tensor that room was left for.
+    /// Writes a tensor for which space was reserved.
     pub(crate) fn fill(&mut self, name: &str, tensor: &RawTensor) -> Result<(), TensorFileError> {
         let Writer::Safetensors(writer) = &mut self.writer else { return Ok(()) };
         writer.fill(name, tensor.bytes()).map_err(|error| unwritable(&self.path, error.into()))
@@ -248,7 +248,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Completes the file and gives it its name. Returns how many bytes it has.
+    /// Completes the file and gives it its name. Returns its size in bytes.
     pub(crate) fn finish(self) -> Result<u64, TensorFileError> {
         let Self { path, file, writer, _leftover, .. } = self;
         let failed = |source| TensorFileError::Io { action: "write", path: path.clone(), source };
@@ -269,7 +269,7 @@ impl Writer {
             Self::Ztensor(writer) => drop(writer.finish()?),
             Self::Npz(writer) => writer.finish()?,
             Self::Npy(mut writer) => writer.flush().map_err(|source| {
-                // Which file it is the caller knows.
+                // The caller fills in the path.
                 TensorFileError::Io { action: "write", path: PathBuf::new(), source }
             })?,
         }
@@ -277,7 +277,7 @@ impl Writer {
     }
 }
 
-/// A failure to write, told by the file that the user named: the formats' errors know a temporary file, or none.
+/// Converts an IO error to one that names the user's file: the errors of the formats name a temporary file, or none.
 fn unwritable(path: &Path, error: TensorFileError) -> TensorFileError {
     match io_cause(&error) {
         Some(source) => TensorFileError::Io { action: "write", path: path.to_path_buf(), source },
@@ -301,7 +301,7 @@ fn check_names(planned: &[Planned]) -> Result<(), TensorFileError> {
     }
 }
 
-/// Refuses what a file of this format cannot hold.
+/// Checks that a file of this format can hold a tensor.
 fn check(planned: &Planned, format: OutputFormat, version: Version) -> Result<(), TensorFileError> {
     let refused = |what: String, hint| {
         Err(TensorFileError::CannotHold { format: format.name(), name: shown_name(&planned.name), what, hint })
@@ -310,44 +310,46 @@ fn check(planned: &Planned, format: OutputFormat, version: Version) -> Result<()
         return refused("whose name is too long for the entry of a zip".to_owned(), "write a .safetensors or .zt file");
     }
     match (&planned.kind, format) {
-        (Kind::Nested, _) => refused(
+        (PlannedKind::Nested, _) => refused(
             "a list of tensors".to_owned(),
             "the tensors in the list have names of their own: convert them instead",
         ),
-        (Kind::Unusable(reason), _) => {
+        (PlannedKind::Unusable(reason), _) => {
             refused(format!("which cannot be read: {reason}"), "choose the others with --only")
         }
-        (Kind::Strings, OutputFormat::Safetensors | OutputFormat::Ztensor) => {
+        (PlannedKind::Strings, OutputFormat::Safetensors | OutputFormat::Ztensor) => {
             refused("strings".to_owned(), "write strings to an .npz or .npy file, or leave them out with --only")
         }
-        (Kind::Group, OutputFormat::Safetensors | OutputFormat::Npz | OutputFormat::Npy) => {
+        (PlannedKind::Group, OutputFormat::Safetensors | OutputFormat::Npz | OutputFormat::Npy) => {
             refused("a quantized group".to_owned(), "write a .zt file")
         }
-        (Kind::Numbers(dtype, _), OutputFormat::Ztensor) if !version.has(*dtype) => {
+        (PlannedKind::Numbers(dtype, _), OutputFormat::Ztensor) if !version.has(*dtype) => {
             refused(format!("numbers of {dtype}, in version 1.1"), TOO_NEW)
         }
-        (Kind::Object { not_in_1_1: Some(what), .. }, OutputFormat::Ztensor) if version == Version::V1_1 => {
+        (PlannedKind::Object { not_in_1_1: Some(what), .. }, OutputFormat::Ztensor) if version == Version::V1_1 => {
             refused(format!("{what}, in version 1.1"), TOO_NEW)
         }
-        (Kind::Object { what, .. }, OutputFormat::Safetensors | OutputFormat::Npz | OutputFormat::Npy) => refused(
-            what.clone(),
-            "write a .zt file, which keeps it as it is; `carton tensor convert --dequantize` makes float32 numbers of quantized \
+        (PlannedKind::Object { what, .. }, OutputFormat::Safetensors | OutputFormat::Npz | OutputFormat::Npy) => {
+            refused(
+                what.clone(),
+                "write a .zt file, which keeps it as it is; `carton tensor convert --dequantize` makes float32 numbers of quantized \
              groups",
-        ),
-        (Kind::Numbers(dtype, _), OutputFormat::Npz | OutputFormat::Npy) if !is_in_numpy(*dtype) => {
+            )
+        }
+        (PlannedKind::Numbers(dtype, _), OutputFormat::Npz | OutputFormat::Npy) if !is_in_numpy(*dtype) => {
             refused(format!("numbers of {dtype}"), "write a .safetensors or .zt file")
         }
-        (Kind::Numbers(ElementType::Complex128, _), OutputFormat::Safetensors) => {
+        (PlannedKind::Numbers(ElementType::Complex128, _), OutputFormat::Safetensors) => {
             refused("numbers of complex128".to_owned(), "write a .zt or .npz file")
         }
-        (Kind::Numbers(..), OutputFormat::Safetensors) if planned.name == "__metadata__" => {
+        (PlannedKind::Numbers(..), OutputFormat::Safetensors) if planned.name == "__metadata__" => {
             refused("whose name is reserved there".to_owned(), "write a .zt or .npz file")
         }
         _ => Ok(()),
     }
 }
 
-/// Whether NumPy's own formats have a name for this type.
+/// Whether NumPy's file formats have a name for this type.
 pub(crate) fn is_in_numpy(dtype: ElementType) -> bool {
     dtype.data_type().is_some()
         || matches!(dtype, ElementType::Bool | ElementType::Float16 | ElementType::Complex64 | ElementType::Complex128)

@@ -1,5 +1,5 @@
-//! Where the tensors of `carton tensor` come from: files of several formats, and cartons. Opening one reads names, dtypes and shapes;
-//! a tensor is read when it is asked for.
+//! The input of `carton tensor`: files of several formats, and cartons. Opening one reads names, dtypes and shapes; a tensor is read on
+//! request.
 
 use std::path::{Path, PathBuf};
 
@@ -22,34 +22,34 @@ pub(crate) enum Value {
     Nested(NestedTensor),
 }
 
-/// An open file of tensors, or those of a carton.
+/// An open tensor file, or the tensors of a carton.
 pub(crate) struct Source {
-    /// As it was given, for messages.
+    /// The location as it was given, for messages.
     pub(crate) place: String,
     opened: Opened,
     listed: Vec<Listed>,
 }
 
-/// What a source is, as its text says.
+/// The location of a source, parsed from its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// A tensor file, and the one tensor of it that is asked for.
+pub(crate) enum SourceLocation {
+    /// A tensor file, and the name of the requested tensor, if any.
     File(PathBuf, Option<String>),
-    /// A carton, and what follows its `#`: see [`Source::carton`].
+    /// A carton, and the text after its `#`: see [`Source::carton`].
     Carton(PathBuf, Option<String>),
 }
 
-/// The folder of a carton that its tensors are in, which may stand between `#` and a name.
+/// The folder of a carton's tensors, which may stand between `#` and a name.
 const TENSOR_DATA: &str = "tensor_data";
-/// What follows `#` where a carton is pinned to a hash, which is part of where it is.
+/// The text after `#` that pins a carton to a hash, which is part of its location.
 const PIN: &str = "sha256=";
 
-impl Place {
-    /// Takes apart `FILE#NAME`, `CARTON#NAME` and `CARTON#tensor_data/NAME`. A file whose own name has a `#` is taken as it is.
+impl SourceLocation {
+    /// Parses `FILE#NAME`, `CARTON#NAME` and `CARTON#tensor_data/NAME`. An existing file whose own name contains `#` is taken as it is.
     pub(crate) fn parse(source: &Path) -> Self {
         let Some(text) = source.to_str() else { return Self::File(source.to_path_buf(), None) };
         let exists = source.exists();
-        // The first of them: the name of a tensor may have another one in it.
+        // Splits at the first `#`, because the name of a tensor may contain another one.
         let is_carton = |place: &str, rest: &str| {
             !rest.starts_with(PIN) && (names_a_carton(place) || tensor_data_part(rest).is_some())
         };
@@ -69,7 +69,7 @@ impl Place {
     }
 }
 
-/// Whether text is where a carton is, as far as it and what is there say so.
+/// Whether text is the location of a carton, judged by the text and by what exists there.
 fn names_a_carton(text: &str) -> bool {
     let place = text.split_once(&format!("#{PIN}")).map_or(text, |(place, _)| place);
     let is_url = ["http://", "https://"].iter().any(|scheme| place.starts_with(scheme));
@@ -77,13 +77,13 @@ fn names_a_carton(text: &str) -> bool {
     is_url || place.ends_with(".carton") || (path.is_dir() && path.join("carton.toml").is_file())
 }
 
-/// What follows the folder of tensors, where `part` begins with it; nothing where it is that folder.
+/// Returns the text after the folder of tensors, if `part` begins with it; empty if `part` is that folder.
 fn tensor_data_part(part: &str) -> Option<&str> {
     let rest = part.strip_prefix(TENSOR_DATA)?;
     if rest.is_empty() { Some(rest) } else { rest.strip_prefix('/') }
 }
 
-/// Splits the text at the first separator that this is true of, given what is before and behind it.
+/// Splits the text at the first separator for which `is_right` accepts the text before and after it.
 fn split_where<'a>(
     text: &'a str,
     separator: &str,
@@ -94,7 +94,7 @@ fn split_where<'a>(
 }
 
 impl Source {
-    /// Opens a tensor file. What it is its first bytes say, and its name where they say nothing that is known.
+    /// Opens a tensor file. Its format is recognized by its first bytes, or else by its name.
     pub(crate) fn open(path: &Path, only: Option<&str>) -> Result<Self, TensorFileError> {
         let unreadable = |source| TensorFileError::Io { action: "open", path: path.to_path_buf(), source };
         let metadata = std::fs::metadata(path).map_err(unreadable)?;
@@ -105,7 +105,7 @@ impl Source {
         Self::new(path.display().to_string(), Opened::File(file, path.to_path_buf()), only)
     }
 
-    /// The tensors of a carton; with a `part`, the tensor of that name, or of what follows `tensor_data/` in it.
+    /// Takes the tensors of a carton. With a `part`, takes the tensor with that name, or with the name after `tensor_data/`.
     pub(crate) fn carton(package: Package, path: &Path, part: Option<&str>) -> Result<Self, TensorFileError> {
         let is_name = part.is_some_and(|part| package.tensors().get(part).is_some());
         let only = match part.and_then(tensor_data_part) {
@@ -123,7 +123,7 @@ impl Source {
         Ok(source)
     }
 
-    /// The same, whose sparse tensors may have up to so many bytes when they are made dense.
+    /// Sets the largest size in bytes of sparse tensors that are made dense.
     pub(crate) fn with_max_dense(self, n_bytes: Option<u64>) -> Self {
         match (self.opened, n_bytes) {
             (Opened::File(file, path), Some(n_bytes)) => {
@@ -133,7 +133,7 @@ impl Source {
         }
     }
 
-    /// Leaves only the tensor of this name.
+    /// Keeps only the tensor of this name.
     pub(crate) fn keep(&mut self, only: &str) -> Result<(), TensorFileError> {
         if !self.listed.iter().any(|listed| listed.name == only) {
             let present = self.listed.iter().map(|listed| listed.name.clone()).collect();
@@ -144,7 +144,7 @@ impl Source {
         Ok(())
     }
 
-    /// Leaves only tensors whose names match one of the patterns, if there are patterns.
+    /// Keeps only tensors whose names match one of the patterns, if there are patterns.
     pub(crate) fn keep_matching(&mut self, patterns: &[String]) -> Result<(), TensorFileError> {
         if patterns.is_empty() {
             return Ok(());
@@ -162,7 +162,7 @@ impl Source {
         &self.listed
     }
 
-    /// Reads a tensor; one that is stored sparse or quantized becomes dense.
+    /// Reads a tensor. Sparse and quantized tensors become dense.
     pub(crate) fn read(&self, name: &str) -> Result<Value, TensorFileError> {
         match &self.opened {
             Opened::File(file, _) => Ok(match entry(file, name)?.read_array()? {
@@ -178,7 +178,7 @@ impl Source {
         }
     }
 
-    /// The file that is read, if it is one.
+    /// The file, if the source is one.
     pub(crate) fn file(&self) -> Option<&TensorFile> {
         match &self.opened {
             Opened::File(file, _) => Some(file),
@@ -186,19 +186,19 @@ impl Source {
         }
     }
 
-    /// The same, if it is a zTensor file.
+    /// The reader, if the source is a zTensor file.
     pub(crate) fn as_ztensor(&self) -> Option<&ztensor::Reader> {
         self.file().and_then(TensorFile::as_ztensor)
     }
 
-    /// The paths of all files that are read.
+    /// The paths of all files of the source.
     pub(crate) fn paths(&self) -> Vec<PathBuf> {
         let Opened::File(file, path) = &self.opened else { return Vec::new() };
         let shards = file.as_sharded().into_iter().flat_map(|sharded| sharded.shards());
         std::iter::once(path.clone()).chain(shards.map(|(name, _)| path.with_file_name(name))).collect()
     }
 
-    /// The same, and each digest is compared with the bytes that are read: for what is written again must not be damaged.
+    /// Compares each digest with the bytes that are read, so that no damaged bytes are written again.
     pub(crate) fn verifying(self) -> Self {
         let opened = match self.opened {
             Opened::File(file, path) => {
@@ -209,7 +209,7 @@ impl Source {
         Self { opened, ..self }
     }
 
-    /// The elements of all tensors, as far as that is known. What a file claims may be more than there can be.
+    /// The number of elements in all tensors, as far as it is known. Saturates, because a file may claim more than fits.
     pub(crate) fn n_elements(&self) -> u64 {
         let of_one =
             |shape: &[usize]| shape.iter().fold(1, |product: u64, &length| product.saturating_mul(length as u64));
@@ -217,13 +217,13 @@ impl Source {
         shapes.map(of_one).fold(0, u64::saturating_add)
     }
 
-    /// The bytes of all tensors, as far as that is known. What a file claims may be more than there can be.
+    /// The size of all tensors in bytes, as far as it is known. Saturates, because a file may claim more than fits.
     pub(crate) fn total(&self) -> u64 {
         self.listed.iter().filter_map(|listed| listed.bytes).fold(0, u64::saturating_add)
     }
 }
 
-/// The tensor of this name. The one array of an .npy file has none, and is listed by the name of the file.
+/// Returns the tensor of this name. The only array of an .npy file has no name, and is listed under the name of the file.
 fn entry<'a>(file: &'a TensorFile, name: &str) -> Result<Entry<'a>, TensorFileError> {
     let only = if file.format() == TensorFileFormat::Npy { file.entries().next() } else { None };
     match only {
@@ -238,14 +238,14 @@ mod tests {
 
     #[test]
     fn places() {
-        let check = |text: &str, expected: Place| assert_eq!(Place::parse(Path::new(text)), expected);
+        let check = |text: &str, expected: SourceLocation| assert_eq!(SourceLocation::parse(Path::new(text)), expected);
         let name = |name: &str| Some(name.to_owned());
-        check("none.zt", Place::File("none.zt".into(), None));
-        check("none.zt#x", Place::File("none.zt#x".into(), None));
-        check("Cargo.toml#x", Place::File("Cargo.toml".into(), name("x")));
-        check("Cargo.toml#x#y", Place::File("Cargo.toml".into(), name("x#y")));
+        check("none.zt", SourceLocation::File("none.zt".into(), None));
+        check("none.zt#x", SourceLocation::File("none.zt#x".into(), None));
+        check("Cargo.toml#x", SourceLocation::File("Cargo.toml".into(), name("x")));
+        check("Cargo.toml#x#y", SourceLocation::File("Cargo.toml".into(), name("x#y")));
         let carton = |place: &str, part: &str| {
-            Place::Carton(place.into(), Some(part.to_owned()).filter(|part| !part.is_empty()))
+            SourceLocation::Carton(place.into(), Some(part.to_owned()).filter(|part| !part.is_empty()))
         };
         check("m.carton", carton("m.carton", ""));
         check("m.carton#", carton("m.carton", ""));
@@ -254,7 +254,7 @@ mod tests {
         check("m.carton#tensor_data/x#tensor_data", carton("m.carton", "tensor_data/x#tensor_data"));
         check("m.carton#tensor_data", carton("m.carton", "tensor_data"));
         check("m#tensor_data/a/b", carton("m", "tensor_data/a/b"));
-        check("m#tensor_dates", Place::File("m#tensor_dates".into(), None));
+        check("m#tensor_dates", SourceLocation::File("m#tensor_dates".into(), None));
         check("m.carton#sha256=12", carton("m.carton#sha256=12", ""));
         check("m.carton#sha256=12#x", carton("m.carton#sha256=12", "x"));
         check("https://host/m#tensor_data/x", carton("https://host/m", "tensor_data/x"));

@@ -1,4 +1,4 @@
-//! How tensors become objects of a zTensor file: in which version, compressed or not, dense or sparse.
+//! Writes tensors as objects of a zTensor file: in which version, compressed or not, dense or sparse.
 
 use std::io::Write;
 
@@ -10,7 +10,7 @@ use carton_tensor::ztensor::{
 use super::error::TensorFileError;
 use crate::args::SinkArgs;
 
-/// What was asked for.
+/// The options for zTensor files.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ZtensorOutput {
     pub(super) version: Version,
@@ -27,7 +27,7 @@ impl ZtensorOutput {
         }
     }
 
-    /// The first option that was given and is for zTensor files only.
+    /// Returns the first given option that applies to zTensor files only.
     pub(super) fn option_of(arguments: &SinkArgs) -> Option<&'static str> {
         let options = [
             ("--zstd", arguments.zstd.is_some()),
@@ -42,7 +42,7 @@ impl ZtensorOutput {
         self.sparse_below.is_some_and(|limit| density(tensor).is_some_and(|density| density < limit))
     }
 
-    /// Writes a tensor that says nothing but its numbers.
+    /// Writes a tensor without attributes.
     pub(super) fn numbers(
         &self,
         writer: &mut ztensor::Writer<impl Write>,
@@ -67,14 +67,14 @@ impl ZtensorOutput {
         Ok(writer.quantized_group(name, group, self.store_as)?)
     }
 
-    /// Writes an object of another zTensor file: as it is there, or sparse where that is asked for and the object is its tensor alone.
+    /// Copies an object of another zTensor file, or writes it as sparse if that is requested and its tensor is all it has.
     pub(super) fn object(
         &self,
         writer: &mut ztensor::Writer<impl Write>,
         reader: &ztensor::Reader,
         object: &Object<'_>,
     ) -> Result<(), TensorFileError> {
-        // A digest that is there stays, of another kind if one is asked for.
+        // An existing digest is kept, with another algorithm if one is requested.
         let store_as = |component: &Component<'_>| {
             let kept = component.digest()?.map(|digest| digest.algorithm());
             Ok(StoreAs { digest: self.store_as.digest.or(kept), ..self.store_as })
@@ -88,7 +88,7 @@ impl ZtensorOutput {
         Ok(writer.copy(reader, object, Checks { digests: true, bools: false }, store_as)?)
     }
 
-    /// The one component of a dense object that may become sparse.
+    /// Returns the only component of a dense object that may become sparse.
     fn only_data<'m>(&self, object: &Object<'m>) -> Option<Component<'m>> {
         self.sparse_below?;
         let data = object.component("data")?;

@@ -1,10 +1,10 @@
-//! The elements of a numeric tensor, whatever their type and alignment.
+//! Access to the elements of a numeric tensor of any type and alignment.
 
 use std::borrow::Cow;
 
 use carton_tensor::{Element, NumericTensor};
 
-/// The elements, in place where their alignment allows it. Empty when `T` is not the tensor's element type.
+/// Returns the elements, borrowed if their alignment allows it. Empty if `T` is not the tensor's element type.
 pub(super) fn elements<T: Element>(tensor: &NumericTensor) -> Cow<'_, [T]> {
     match tensor.as_slice::<T>() {
         Ok(elements) => Cow::Borrowed(elements),

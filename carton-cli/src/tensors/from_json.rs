@@ -1,58 +1,57 @@
-//! JSON to tensors. Pure.
+//! Converts JSON to tensors. Pure.
 //!
-//! With a declared dtype every number is checked: an integer type takes integers in its range only (`2.0` is one), a
-//! floating-point type rounds as usual but does not overflow, and takes the strings `"NaN"`, `"Infinity"` and
-//! `"-Infinity"`. Without one a list becomes what NumPy makes of it: integers int64 (uint64 when only that holds them),
-//! any number with a point or exponent float64, strings strings. A list of lists of different lengths becomes a nested
-//! tensor.
+//! With a declared dtype, every number is checked: an integer type takes only integers in its range (`2.0` is one); a floating-point type
+//! rounds as usual but does not overflow, and takes the strings `"NaN"`, `"Infinity"` and `"-Infinity"`. Without a declared dtype, a list
+//! gets the dtype that NumPy would choose: integers become int64 (uint64 if only that holds them), numbers with a point or exponent
+//! float64, and strings strings. A list of lists of different lengths becomes a nested tensor.
 
 use std::fmt;
 
 use carton_tensor::{DataType, Element, Tensor, TensorError};
 use serde_json::{Number, Value};
 
-/// Beyond this magnitude a floating-point number no longer tells which integer was meant.
+/// Above this magnitude, a float no longer represents every integer exactly.
 const EXACT_FLOAT: f64 = 9_007_199_254_740_992.0;
 
 /// Why JSON text is not a tensor.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum JsonTensorError {
     #[error("{place}: {found} is not an integer, which {dtype} needs")]
-    NotAnInteger { place: Place, found: Number, dtype: DataType },
+    NotAnInteger { place: JsonPosition, found: Number, dtype: DataType },
     #[error("{place}: {found} is out of range for {dtype}")]
-    OutOfRange { place: Place, found: String, dtype: DataType },
+    OutOfRange { place: JsonPosition, found: String, dtype: DataType },
     #[error("{place}: expected a {expected}, found {found}")]
-    WrongKind { place: Place, expected: &'static str, found: String },
+    WrongKind { place: JsonPosition, expected: &'static str, found: String },
     #[error("{place}: {found} is a boolean, and cartons have no dtype for those: write 0 or 1")]
-    Boolean { place: Place, found: bool },
+    Boolean { place: JsonPosition, found: bool },
     #[error("{place}: null is no value of a tensor")]
-    Null { place: Place },
+    Null { place: JsonPosition },
     #[error("{place}: an object is no value of a tensor: expected a number, a string, or lists of them")]
-    Object { place: Place },
+    Object { place: JsonPosition },
     #[error("{place}: found a list of shape {found:?} where the ones before have shape {expected:?}")]
-    Ragged { place: Place, expected: Vec<usize>, found: Vec<usize> },
+    Ragged { place: JsonPosition, expected: Vec<usize>, found: Vec<usize> },
     #[error("negative integers and integers above the range of int64 fit no common dtype")]
     NoCommonInteger,
     #[error(transparent)]
     Tensor(#[from] TensorError),
 }
 
-/// Where in the JSON text: the indices that lead there.
+/// A position in the JSON text: the indices that lead to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Place(Vec<usize>);
+pub(crate) struct JsonPosition(Vec<usize>);
 
-impl fmt::Display for Place {
+impl fmt::Display for JsonPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() { f.write_str("the value") } else { write!(f, "element {:?}", self.0) }
     }
 }
 
-/// A tensor of the value, of the declared dtype if there is one.
+/// Converts a value to a tensor, of the declared dtype if there is one.
 ///
 /// # Errors
-/// See [`JsonTensorError`]; the place of the first offender is named.
+/// See [`JsonTensorError`]; it names the position of the first invalid value.
 pub(crate) fn tensor(value: &Value, declared: Option<DataType>) -> Result<Tensor, JsonTensorError> {
-    let ragged = match Regular::read(value, &Place::default()) {
+    let ragged = match Regular::read(value, &JsonPosition::default()) {
         Ok(regular) => {
             let dtype = declared.map_or_else(|| common_dtype(&regular.leaves), Ok)?;
             return regular.into_tensor(dtype);
@@ -60,10 +59,10 @@ pub(crate) fn tensor(value: &Value, declared: Option<DataType>) -> Result<Tensor
         Err(error @ JsonTensorError::Ragged { .. }) => error,
         Err(error) => return Err(error),
     };
-    // Ragged only between the elements of the outermost list, and of one rank: a nested tensor.
+    // The lists differ only between the elements of the outermost list. If these have one rank, they are a nested tensor.
     let parts = value.as_array().map(Vec::as_slice).unwrap_or_default();
     let parts: Result<Vec<_>, _> =
-        parts.iter().enumerate().map(|(index, part)| Regular::read(part, &Place(vec![index]))).collect();
+        parts.iter().enumerate().map(|(index, part)| Regular::read(part, &JsonPosition(vec![index]))).collect();
     let parts = parts?;
     let same_rank = parts.windows(2).all(|pair| pair[0].shape.len() == pair[1].shape.len());
     if !same_rank {
@@ -77,14 +76,14 @@ pub(crate) fn tensor(value: &Value, declared: Option<DataType>) -> Result<Tensor
     Ok(Tensor::nested(parts?)?)
 }
 
-/// Lists in which all lists at one depth have one length.
+/// Nested lists in which all lists at the same depth have the same length.
 struct Regular<'a> {
     shape: Vec<usize>,
-    leaves: Vec<(Place, &'a Value)>,
+    leaves: Vec<(JsonPosition, &'a Value)>,
 }
 
 impl<'a> Regular<'a> {
-    fn read(value: &'a Value, place: &Place) -> Result<Self, JsonTensorError> {
+    fn read(value: &'a Value, place: &JsonPosition) -> Result<Self, JsonTensorError> {
         match value {
             Value::Array(elements) => {
                 let mut shape: Option<Vec<usize>> = None;
@@ -139,7 +138,7 @@ impl<'a> Regular<'a> {
             DataType::Uint32 => self.collect(integer::<u32>),
             DataType::Uint64 => self.collect(integer::<u64>),
             other => Err(JsonTensorError::WrongKind {
-                place: Place::default(),
+                place: JsonPosition::default(),
                 expected: "dtype that JSON can be cast to",
                 found: other.to_string(),
             }),
@@ -148,15 +147,15 @@ impl<'a> Regular<'a> {
 
     fn collect<T: Element>(
         self,
-        cast: impl Fn(&Place, &Value) -> Result<T, JsonTensorError>,
+        cast: impl Fn(&JsonPosition, &Value) -> Result<T, JsonTensorError>,
     ) -> Result<Tensor, JsonTensorError> {
         let elements: Result<Vec<T>, _> = self.leaves.iter().map(|(place, value)| cast(place, value)).collect();
         Ok(Tensor::from_vec(elements?, self.shape)?)
     }
 }
 
-/// What NumPy would make of these values.
-fn common_dtype(leaves: &[(Place, &Value)]) -> Result<DataType, JsonTensorError> {
+/// Returns the dtype that NumPy would choose for these values.
+fn common_dtype(leaves: &[(JsonPosition, &Value)]) -> Result<DataType, JsonTensorError> {
     let strings = leaves.first().is_some_and(|(_, value)| value.is_string());
     for (place, value) in leaves {
         if value.is_string() != strings {
@@ -179,7 +178,7 @@ fn common_dtype(leaves: &[(Place, &Value)]) -> Result<DataType, JsonTensorError>
     Err(JsonTensorError::NoCommonInteger)
 }
 
-fn string<'a>(place: &Place, value: &'a Value) -> Result<&'a str, JsonTensorError> {
+fn string<'a>(place: &JsonPosition, value: &'a Value) -> Result<&'a str, JsonTensorError> {
     value.as_str().ok_or_else(|| JsonTensorError::WrongKind {
         place: place.clone(),
         expected: "string",
@@ -187,7 +186,7 @@ fn string<'a>(place: &Place, value: &'a Value) -> Result<&'a str, JsonTensorErro
     })
 }
 
-fn number<'a>(place: &Place, value: &'a Value) -> Result<&'a Number, JsonTensorError> {
+fn number<'a>(place: &JsonPosition, value: &'a Value) -> Result<&'a Number, JsonTensorError> {
     value.as_number().ok_or_else(|| JsonTensorError::WrongKind {
         place: place.clone(),
         expected: "number",
@@ -195,7 +194,7 @@ fn number<'a>(place: &Place, value: &'a Value) -> Result<&'a Number, JsonTensorE
     })
 }
 
-fn float(place: &Place, value: &Value) -> Result<f64, JsonTensorError> {
+fn float(place: &JsonPosition, value: &Value) -> Result<f64, JsonTensorError> {
     match value.as_str() {
         Some("NaN") => return Ok(f64::NAN),
         Some("Infinity") => return Ok(f64::INFINITY),
@@ -210,7 +209,7 @@ fn float(place: &Place, value: &Value) -> Result<f64, JsonTensorError> {
     })
 }
 
-fn integer<T: Element + TryFrom<i128>>(place: &Place, value: &Value) -> Result<T, JsonTensorError> {
+fn integer<T: Element + TryFrom<i128>>(place: &JsonPosition, value: &Value) -> Result<T, JsonTensorError> {
     let found = number(place, value)?;
     let exact = match (found.as_i64(), found.as_u64(), found.as_f64()) {
         (Some(signed), _, _) => i128::from(signed),

@@ -1,7 +1,7 @@
-//! From `-i` arguments to the inputs of a call.
+//! Converts `-i` arguments to the inputs of a call.
 //!
-//! In two steps: files are read and JSON is parsed before a runner is started, so that mistakes cost no waiting; names and
-//! dtypes come from the loaded model.
+//! This takes two steps. Files are read and JSON is parsed before a runner is started, so that mistakes are found without waiting. Names
+//! and dtypes come from the loaded model.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use super::from_json::{self, JsonTensorError};
 use crate::args::{InputArgument, InputValue};
 use crate::failure::Failure;
 
-/// Why inputs on the command line cannot be used.
+/// An error of an input on the command line.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InputError {
     #[error("cannot read input {input}")]
@@ -54,7 +54,7 @@ impl From<InputError> for Failure {
     }
 }
 
-/// A declared input: all that is needed here.
+/// A declared input, as far as it is needed here.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DeclaredInput<'a> {
     /// Its name.
@@ -63,7 +63,7 @@ pub(crate) struct DeclaredInput<'a> {
     pub(crate) dtype: DataType,
 }
 
-/// Inputs whose files are read and whose JSON is parsed.
+/// Inputs whose files have been read and whose JSON has been parsed.
 pub(crate) struct ReadInputs(Vec<(Option<String>, ReadValue)>);
 
 enum ReadValue {
@@ -75,7 +75,7 @@ impl ReadInputs {
     /// Reads the files and parses the JSON.
     ///
     /// # Errors
-    /// A file that cannot be read, text that is not JSON, an `.npz` file of several arrays of which none is named.
+    /// A file cannot be read, text is not JSON, or an `.npz` file has several arrays and none is named.
     pub(crate) fn read(arguments: Vec<InputArgument>) -> Result<Self, InputError> {
         let mut read = Vec::new();
         for (position, argument) in arguments.into_iter().enumerate() {
@@ -108,15 +108,15 @@ impl ReadInputs {
         Ok(Self(read))
     }
 
-    /// Whether there are none.
+    /// Whether there are no inputs.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Gives names to what has none, in the declared order, and casts JSON to the declared dtypes.
+    /// Assigns names to inputs without one, in the declared order, and casts JSON to the declared dtypes.
     ///
     /// # Errors
-    /// A value that does not fit its declared dtype, an input given twice, more inputs than are declared.
+    /// A value does not fit its declared dtype, an input is given twice, or there are more inputs than are declared.
     pub(crate) fn into_tensors(self, declared: &[DeclaredInput<'_>]) -> Result<BTreeMap<String, Tensor>, InputError> {
         let named: Vec<String> = self.0.iter().filter_map(|(name, _)| name.clone()).collect();
         let free: Vec<&str> =
@@ -148,8 +148,8 @@ impl ReadInputs {
     }
 }
 
-/// The arrays that `[NAME=]FILE.npz` stands for, as (input, array): all of them by their names, or for one input the
-/// array of its name, or else the only one.
+/// Returns the arrays that `[NAME=]FILE.npz` means, as (input, array): all arrays under their own names; or, for a named input, the array
+/// of that name, or else the only one.
 fn chosen_arrays(input: Option<String>, path: &Path, names: &[String]) -> Result<Vec<(String, String)>, InputError> {
     match (input, names) {
         (None, names) => Ok(names.iter().map(|name| (name.clone(), name.clone())).collect()),

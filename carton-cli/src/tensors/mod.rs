@@ -1,4 +1,4 @@
-//! Tensors as they come from and go to the command line: JSON, `.npy` and `.npz` files, text for people.
+//! Converts tensors from and to the forms of the command line: JSON, `.npy` and `.npz` files, text for people.
 
 mod elements;
 mod from_json;

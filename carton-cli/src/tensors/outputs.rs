@@ -1,4 +1,4 @@
-//! Where outputs go: `-o` arguments to files, each written under a temporary name and then renamed.
+//! Writes outputs to the files of `-o` arguments, each under a temporary name that is then renamed.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter};
@@ -14,7 +14,7 @@ use super::to_json::{JsonTensor, serialize_kind};
 use crate::args::OutputArgument;
 use crate::failure::Failure;
 
-/// Why an output cannot be written to a file.
+/// An error of writing an output to a file.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OutputFileError {
     #[error("cannot write `{}`", path.display())]
@@ -42,7 +42,7 @@ impl From<OutputFileError> for Failure {
     }
 }
 
-/// Which output goes to which file.
+/// The file of each output.
 pub(crate) struct Destinations(Vec<(Destination, PathBuf)>);
 
 #[derive(PartialEq, Eq)]
@@ -52,10 +52,10 @@ enum Destination {
 }
 
 impl Destinations {
-    /// Gives names to files without one: in the declared order, or the only output's.
+    /// Assigns outputs to files without a name: in the declared order, or the only output.
     ///
     /// # Errors
-    /// More files without a name than outputs; a name that the model does not return.
+    /// There are more files without a name than outputs, or the model does not return an output of this name.
     pub(crate) fn resolve(
         arguments: Vec<OutputArgument>,
         declared: &[&str],
@@ -69,7 +69,7 @@ impl Destinations {
         let mut free = known.iter().filter(|name| !named.iter().any(|given| given == *name));
         let mut destinations: Vec<(Destination, PathBuf)> = Vec::new();
         for argument in arguments {
-            // `o.npy` and `./o.npy` are one file.
+            // `o.npy` and `./o.npy` are the same file.
             let place = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
             if destinations.iter().any(|(_, path)| place(path) == place(&argument.path)) {
                 return Err(OutputFileError::Twice { path: argument.path });
@@ -91,7 +91,7 @@ impl Destinations {
         Ok(Self(destinations))
     }
 
-    /// Whether there is none.
+    /// Whether there are no files.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -107,10 +107,10 @@ impl Destinations {
             .map(|(_, path)| path.as_path())
     }
 
-    /// Writes the files. Each appears whole or not at all.
+    /// Writes the files, and returns their paths. Each appears complete or not at all.
     ///
     /// # Errors
-    /// A file that cannot be written; a nested tensor, which `.npy` cannot hold.
+    /// A file cannot be written, or a tensor is nested, which `.npy` cannot hold.
     pub(crate) fn write(&self, outputs: &BTreeMap<String, Tensor>) -> Result<Vec<PathBuf>, OutputFileError> {
         let mut written = Vec::new();
         for (destination, path) in &self.0 {
@@ -140,7 +140,7 @@ impl Destinations {
 pub(crate) struct JsonOutput<'a> {
     /// The output.
     pub(crate) tensor: &'a Tensor,
-    /// Where it was written.
+    /// The file that it was written to.
     pub(crate) file: Option<&'a Path>,
 }
 

@@ -1,4 +1,4 @@
-//! Tensors for people, laid out and abbreviated as NumPy prints arrays. Pure.
+//! Formats tensors for people, laid out and abbreviated as NumPy prints arrays. Pure.
 
 use carton_tensor::{NumericTensor, Tensor};
 
@@ -6,16 +6,16 @@ use super::elements::with_elements;
 
 /// Tensors with more elements are abbreviated.
 const THRESHOLD: usize = 1000;
-/// Elements shown at each end of an abbreviated dimension.
+/// The number of elements shown at each end of an abbreviated dimension.
 const EDGE: usize = 3;
-/// Decimals of a number.
+/// The largest number of decimals.
 const PRECISION: usize = 8;
-/// Columns of a line.
+/// The width of a line in columns.
 const LINE_WIDTH: usize = 100;
-/// Characters of a string.
+/// The number of characters shown of a string.
 const MAX_STRING: usize = 60;
 
-/// Dtype and shape, and below them the values.
+/// Returns dtype and shape, and the values.
 pub(crate) fn summary(tensor: &Tensor) -> (String, String) {
     match tensor {
         Tensor::Numeric(numeric) => (kind(tensor), numeric_values(numeric)),
@@ -65,7 +65,7 @@ fn numeric_values(tensor: &NumericTensor) -> String {
     )
 }
 
-/// Element types that know how a set of elements is written so that columns line up.
+/// Element types that can be formatted as a set, so that columns line up.
 trait Cells: Sized {
     fn cells(elements: &[Self]) -> Vec<String>;
 }
@@ -86,7 +86,7 @@ macro_rules! floats {
             fn cells(elements: &[Self]) -> Vec<String> {
                 let wide: Vec<f64> = elements.iter().map(|&element| f64::from(element)).collect();
                 let scientific = needs_exponent(&wide);
-                // Formatted in its own type: the shortest text of a float32 is not that of the same float64.
+                // Formatted in its own type, because the shortest text of a float32 is not that of the same float64.
                 let texts: Vec<String> = elements
                     .iter()
                     .map(|element| match (element.is_finite(), scientific) {
@@ -104,7 +104,7 @@ macro_rules! floats {
 integers!(i8, i16, i32, i64, u8, u16, u32, u64);
 floats!(f32, f64);
 
-/// NumPy's rule: very large, very small, or both far apart.
+/// Whether NumPy would use exponents: for very large or very small numbers, or if the magnitudes are far apart.
 fn needs_exponent(elements: &[f64]) -> bool {
     let magnitudes =
         elements.iter().map(|element| element.abs()).filter(|element| element.is_finite() && *element > 0.0);
@@ -113,14 +113,15 @@ fn needs_exponent(elements: &[f64]) -> bool {
     largest > 0.0 && (largest >= 1e8 || smallest < 1e-4 || largest / smallest > 1e3)
 }
 
-/// The shorter of the shortest text that means this number and the one cut to the precision; `2.` for a whole number.
+/// Returns the shortest text that means this number, or the text rounded to the precision if it has fewer decimals; `2.` for a whole
+/// number.
 fn fixed(shortest: &str, cut: &str) -> String {
     let decimals = |text: &str| text.split_once('.').map_or(0, |(_, decimals)| decimals.len());
     let text = if decimals(shortest) > PRECISION { cut.trim_end_matches('0') } else { shortest };
     if text.contains('.') { text.to_owned() } else { format!("{text}.") }
 }
 
-/// `1.5e-07` as NumPy writes it: a sign and at least two digits in the exponent.
+/// Formats `1.5e-07` as NumPy does: with a sign and at least two digits in the exponent.
 fn mantissa_and_exponent(shortest: &str, cut: &str) -> String {
     let split = |text: &str| {
         let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
@@ -136,7 +137,7 @@ fn mantissa_and_exponent(shortest: &str, cut: &str) -> String {
     format!("{mantissa}{point}e{sign}{:02}", exponent.unsigned_abs())
 }
 
-/// `1.5e-07` and `1.225e+01` as `1.500e-07` and `1.225e+01`.
+/// Pads mantissas to equal length: `1.5e-07` and `1.225e+01` become `1.500e-07` and `1.225e+01`.
 fn with_equal_decimals(texts: Vec<String>) -> Vec<String> {
     let parts = |text: &str| Some((text.find('.')?, text.find('e')?));
     let decimals = |text: &String| parts(text).map(|(point, exponent)| exponent - point);
@@ -179,7 +180,7 @@ fn quoted(text: &str) -> String {
     }
 }
 
-/// The indices shown of a dimension; `None` is the gap.
+/// Returns the indices of a dimension that are shown; `None` stands for the gap.
 fn shown_indices(length: usize, abbreviate: bool) -> Vec<Option<usize>> {
     if abbreviate && length > 2 * EDGE {
         (0..EDGE).map(Some).chain([None]).chain((length - EDGE..length).map(Some)).collect()
@@ -188,8 +189,8 @@ fn shown_indices(length: usize, abbreviate: bool) -> Vec<Option<usize>> {
     }
 }
 
-/// Lays out elements in brackets. `cells` gets the positions of all elements that are shown, in order, at once: how one
-/// is written depends on the others.
+/// Lays out elements in brackets. `cells` gets the positions of all shown elements in order, in one call, because the format of one
+/// element depends on the others.
 fn layout(shape: &[usize], cells: &dyn Fn(&[usize]) -> Vec<String>) -> String {
     let count = carton_tensor::element_count(shape).unwrap_or(usize::MAX);
     if count == 0 {

@@ -1,6 +1,6 @@
-//! Tensors to JSON, as `carton run --json` prints them.
+//! Converts tensors to JSON, as `carton run --json` prints them.
 //!
-//! `{"dtype", "shape", "data"}`, data as nested lists. The numbers that JSON lacks are the strings `"NaN"`, `"Infinity"` and
+//! The form is `{"dtype", "shape", "data"}`, with data as nested lists. Numbers that JSON lacks are the strings `"NaN"`, `"Infinity"` and
 //! `"-Infinity"`. A nested tensor has `"shapes"` in place of `"shape"`.
 
 use carton_tensor::{NumericTensor, Tensor, element_count};
@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 
 use super::elements::with_elements;
 
-/// `"dtype"` and `"shape"`, or `"shapes"` for a nested tensor.
+/// Writes `"dtype"` and `"shape"`, or `"shapes"` for a nested tensor.
 pub(super) fn serialize_kind<M: SerializeMap>(tensor: &Tensor, map: &mut M) -> Result<(), M::Error> {
     map.serialize_entry("dtype", &tensor.dtype())?;
     match tensor {
@@ -21,7 +21,7 @@ pub(super) fn serialize_kind<M: SerializeMap>(tensor: &Tensor, map: &mut M) -> R
     }
 }
 
-/// A tensor to be serialized; numbers are written as they are met, so that a large one takes no second copy.
+/// Serializes a tensor. Numbers are written one by one, so that a large tensor needs no second copy.
 pub(crate) struct JsonTensor<'a>(pub(crate) &'a Tensor);
 
 impl Serialize for JsonTensor<'_> {
@@ -33,7 +33,7 @@ impl Serialize for JsonTensor<'_> {
     }
 }
 
-/// What a tensor has along its first dimension, each as JSON in one line.
+/// Returns the parts of a tensor along its first dimension, each as one line of JSON.
 pub(crate) fn json_rows(tensor: &Tensor) -> Vec<String> {
     match tensor {
         Tensor::Numeric(numbers) => {
@@ -45,12 +45,12 @@ pub(crate) fn json_rows(tensor: &Tensor) -> Vec<String> {
 }
 
 fn rows<T: JsonElement>(elements: &[T], shape: &[usize]) -> Vec<String> {
-    // Without elements the first dimension may be of any size.
+    // Without elements, the first dimension may have any size.
     let Some((&length, inner)) = shape.split_first().filter(|_| !elements.is_empty()) else { return Vec::new() };
     let stride = elements.len().checked_div(length).unwrap_or(0);
     let row = |index| {
         let elements = elements.get(index * stride..(index + 1) * stride).unwrap_or_default();
-        // What is written to memory, with text for keys, cannot fail.
+        // Writing to memory, with text for keys, cannot fail.
         serde_json::to_string(&Lists { elements, shape: inner }).unwrap_or_default()
     };
     (0..length).map(row).collect()
@@ -78,7 +78,8 @@ fn serialize_numeric<S: Serializer>(tensor: &NumericTensor, serializer: S) -> Re
     with_elements!(tensor, elements => Lists { elements: &elements, shape }.serialize(serializer), else serializer.serialize_none())
 }
 
-/// A tensor without elements is written as at most so many empty lists in lists, and as one otherwise.
+/// The largest number of empty inner lists that a tensor without elements is written as. Beyond it, the tensor is written as one empty
+/// list.
 const MAX_EMPTY_LISTS: usize = 1024;
 
 /// Elements in C order as lists in lists.
@@ -91,7 +92,7 @@ impl<T: JsonElement> Serialize for Lists<'_, T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let before_empty = self.shape.split(|&dimension| dimension == 0).next().unwrap_or_default();
         if self.elements.is_empty() && element_count(before_empty).is_none_or(|lists| lists > MAX_EMPTY_LISTS) {
-            // The shape says it all; 2^40 empty lists would never end.
+            // The shape says everything, and writing 2^40 empty lists would never end.
             return serializer.serialize_seq(Some(0))?.end();
         }
         let Some((&length, inner)) = self.shape.split_first() else {
@@ -124,7 +125,7 @@ impl<T: JsonElement> Serialize for One<'_, T> {
     }
 }
 
-/// An element that knows how it is written in JSON.
+/// An element that can be written as JSON.
 trait JsonElement {
     fn serialize_element<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error>;
 }
@@ -154,7 +155,7 @@ macro_rules! floats {
                 } else if self.is_infinite() {
                     serializer.serialize_str(if *self > 0.0 { "Infinity" } else { "-Infinity" })
                 } else {
-                    // In its own type: the shortest text of a float32 is not that of the same float64.
+                    // In its own type, because the shortest text of a float32 is not that of the same float64.
                     self.serialize(serializer)
                 }
             }

@@ -1,4 +1,4 @@
-//! `carton dataset cat`: the elements of a tensor.
+//! `carton dataset cat`: prints the elements of a tensor.
 
 use carton_dataset::{Dataset, DatasetError};
 use carton_tensor::files::RawTensor;
@@ -23,10 +23,10 @@ pub(super) async fn run(arguments: DatasetCatArgs, context: &Context<'_>) -> Res
     let output = context.output;
     let DatasetCatArgs { dataset, key, shard, elements } = arguments;
     let (key, dtype, value, elements) = interrupt::blocking(move |_| {
-        // Not mapped: a shard that is truncated meanwhile would end the command by a signal.
+        // The shard is not mapped, because a shard that is truncated meanwhile would end the command by a signal.
         let dataset = Dataset::open_copying(&dataset.dataset).map_err(failure)?;
         let tensor = find(&dataset, &key, shard.as_deref())?;
-        // In the words of the format, as the index has it and `ls` shows it.
+        // The dtype as safetensors spells it, like in the index and in `ls`.
         let dtype = dtype_name(tensor.dtype());
         let value = cut(Value::Numbers(tensor), &elements)?;
         Ok((key, dtype, value, elements))
@@ -36,7 +36,7 @@ pub(super) async fn run(arguments: DatasetCatArgs, context: &Context<'_>) -> Res
     print(&key, dtype, value, &elements, output)
 }
 
-/// The tensor of this name, in the shard of this name or number if one is given.
+/// Finds the tensor of this name, in the shard with this name or number if one is given.
 fn find(dataset: &Dataset, key: &str, shard: Option<&str>) -> Result<RawTensor, Failure> {
     let place = || dataset.folder().display().to_string();
     let found = match shard {

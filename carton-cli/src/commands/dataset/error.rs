@@ -1,4 +1,4 @@
-//! The errors of datasets, as this command ends with them.
+//! Maps errors of datasets to exit codes and hints.
 
 use std::error::Error;
 use std::io;
@@ -9,8 +9,8 @@ use carton_dataset::{ColumnProblem, DatasetError, InputError};
 use crate::failure::{Exit, Failure};
 use crate::interrupt::InterruptError;
 
-/// What the command ends with when a dataset cannot be read or written. Rows that cannot become tensors are no damaged file: what is
-/// read may be all right, and something else was expected of it.
+/// Returns the failure of the command for an error of a dataset. Rows that cannot become tensors do not count as a damaged file: the file
+/// may be valid, but other contents were expected.
 pub(super) fn failure(error: DatasetError) -> Failure {
     let hint = hint(&error);
     let exit = match &error {
@@ -39,11 +39,11 @@ pub(super) fn failure(error: DatasetError) -> Failure {
     }
 }
 
-/// Whether the operating system is behind it.
+/// Whether the operating system caused the error.
 fn is_io(error: &DatasetError) -> bool {
-    // Parsers report an early end as an error of reading.
+    // Parsers report a truncated file as an IO error.
     let is_system = |error: &io::Error| error.kind() != io::ErrorKind::UnexpectedEof;
-    // These two say of themselves what the system says, and so are not among the causes.
+    // These two are transparent: they have the system's message as their own, so the IO error is not among their causes.
     if let DatasetError::Input { source: InputError::Io(error), .. }
     | DatasetError::Index { source: IndexError::Io(error), .. } = error
     {

@@ -1,4 +1,4 @@
-//! `carton dataset ls`: the shards of a dataset, or its tensors.
+//! `carton dataset ls`: lists the shards of a dataset, or its tensors.
 
 use carton_dataset::index::IndexRow;
 use carton_dataset::{Dataset, Shard};
@@ -10,7 +10,7 @@ use crate::failure::{Exit, Failure};
 use crate::interrupt;
 use crate::output::{Align, Output, Role, Table};
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Serialize)]
 struct Listing<'a> {
     samples: u64,

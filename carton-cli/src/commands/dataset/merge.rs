@@ -1,4 +1,4 @@
-//! `carton dataset merge`: what tasks have written becomes one dataset.
+//! `carton dataset merge`: commits the attempts of tasks as one dataset, or makes a manifest for existing shards.
 
 use std::io::{self, Read};
 use std::num::NonZeroUsize;
@@ -13,7 +13,7 @@ use crate::args::{Columns, DatasetMergeArgs, DuplicatesChoice};
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
 
-/// What a list of attempts may have at most: a million of them.
+/// The largest list of attempts on standard input, in bytes: a million of them.
 const MAX_LIST: u64 = 40 << 20;
 
 #[derive(Debug, thiserror::Error)]
@@ -54,7 +54,7 @@ pub(super) async fn run(arguments: DatasetMergeArgs, context: &Context<'_>) -> R
     committed(&path, &manifest, index, output)
 }
 
-/// What the shards are that do not say it.
+/// Returns the layout of shards without metadata, as the options describe it.
 fn layout(
     batch_size: Option<NonZeroUsize>,
     separator: Option<String>,
@@ -72,7 +72,7 @@ fn layout(
     }
 }
 
-/// What is on standard input.
+/// Reads standard input.
 fn listed(cancel_token: &CancelToken) -> Result<String, Failure> {
     let mut text = String::new();
     let read = InterruptibleStdin::new(cancel_token).take(MAX_LIST + 1).read_to_string(&mut text);

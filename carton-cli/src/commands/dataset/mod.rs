@@ -30,7 +30,7 @@ pub(super) async fn run(command: DatasetCommand, context: &Context<'_>) -> Resul
     }
 }
 
-/// What the index is to be.
+/// Converts the choice of the index's layout.
 fn index_layout(choice: IndexChoice) -> IndexLayout {
     match choice {
         IndexChoice::Folder => IndexLayout::Folder,
@@ -47,10 +47,10 @@ impl From<DuplicatesChoice> for Duplicates {
     }
 }
 
-/// What `--json` prints of a dataset that is now there.
+/// The output of `--json` for a dataset that was written.
 #[derive(Serialize)]
 struct Committed<'a> {
-    /// What JSON cannot hold of it is replaced, as in messages.
+    /// Characters that JSON cannot hold are replaced, as in messages.
     path: Cow<'a, str>,
     samples: u64,
     bytes: u64,
@@ -58,7 +58,7 @@ struct Committed<'a> {
     index: bool,
 }
 
-/// Says what is in the folder now.
+/// Reports the dataset that was written.
 fn committed(path: &std::path::Path, manifest: &Manifest, index: bool, output: &Output) -> Result<Exit, Failure> {
     let (samples, bytes, shards) = (manifest.total_samples(), manifest.total_bytes(), manifest.shards().len());
     if output.is_json() {

@@ -1,4 +1,4 @@
-//! Where the rows of a dataset come from: files one after the other, or standard input.
+//! The source of a dataset's rows: files one after another, or standard input.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read};
@@ -13,10 +13,10 @@ use rustix::io::Errno;
 use super::failure;
 use crate::failure::Failure;
 
-/// What stands for standard input.
+/// The argument that means standard input.
 pub(super) const STANDARD_INPUT: &str = "-";
 
-/// How long is waited for input before it is looked whether it is still wanted.
+/// Interval at which a wait for input checks the cancel token.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 #[derive(Debug, thiserror::Error)]
@@ -27,14 +27,14 @@ enum RowsError {
     StandardInputTwice,
 }
 
-/// Rows of several places, all of the same columns.
+/// The rows of several inputs, all with the same columns.
 pub(super) struct Rows {
-    /// Each with the positions of its columns in the order of the first one's.
+    /// Each input, with the positions of its columns in the order of the first input's columns.
     inputs: Vec<(Input, Vec<usize>)>,
 }
 
 impl Rows {
-    /// Opens the inputs. Only `columns` are read, if there are any.
+    /// Opens the inputs. Only `columns` are read, if given.
     pub(super) fn open(
         paths: &[PathBuf],
         columns: Option<&[String]>,
@@ -65,17 +65,17 @@ impl Rows {
         Ok(Self { inputs })
     }
 
-    /// The columns.
+    /// The schema of the first input.
     pub(super) fn schema(&self) -> SchemaRef {
         self.inputs.first().map_or_else(|| SchemaRef::new(arrow_schema::Schema::empty()), |(first, _)| first.schema())
     }
 
-    /// How many rows there are, where all inputs know.
+    /// The total number of rows, if all inputs declare theirs.
     pub(super) fn n_rows(&self) -> Option<u64> {
         self.inputs.iter().map(|(input, _)| input.n_rows()).try_fold(0_u64, |sum, rows| sum.checked_add(rows?))
     }
 
-    /// One after the other, with the positions of its columns in the order of the first one's.
+    /// Returns the inputs in order, each with the positions of its columns in the order of the first input's columns.
     pub(super) fn into_inputs(self) -> impl Iterator<Item = (Input, Vec<usize>)> {
         self.inputs.into_iter()
     }
@@ -85,8 +85,8 @@ fn is_standard_input(path: &Path) -> bool {
     path.as_os_str() == STANDARD_INPUT
 }
 
-/// Where the columns of `first` are in `other`, if it has these and no other ones: names and types count, and neither their order nor
-/// whether there may be nulls.
+/// Returns the positions in `other` of the columns of `first`, if both have the same columns. Names and types must be equal; the order
+/// and whether values may be null do not matter.
 fn order(first: &SchemaRef, other: &SchemaRef) -> Option<Vec<usize>> {
     let is_same =
         |(one, other): (&FieldRef, &FieldRef)| one.name() == other.name() && one.data_type() == other.data_type();
@@ -98,7 +98,7 @@ fn order(first: &SchemaRef, other: &SchemaRef) -> Option<Vec<usize>> {
     }
     let place = |field: &FieldRef| other.fields().iter().position(|found| is_same((field, found)));
     let order: Vec<usize> = first.fields().iter().map(place).collect::<Option<_>>()?;
-    // Two columns of one name could be taken for each other.
+    // Two columns of one name cannot be told apart.
     let distinct: BTreeSet<usize> = order.iter().copied().collect();
     (distinct.len() == order.len()).then_some(order)
 }
@@ -110,7 +110,7 @@ fn described(schema: &SchemaRef) -> String {
     columns.join(", ")
 }
 
-/// Standard input that is left alone when nobody wants it any more: a writer that is interrupted would wait for its next byte.
+/// Standard input that stops reading when the cancel token is cancelled. A plain read would block until the next byte arrives.
 pub(super) struct InterruptibleStdin {
     cancel_token: CancelToken,
 }
@@ -130,7 +130,8 @@ impl Read for InterruptibleStdin {
             }
             match poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&PATIENCE)) {
                 Ok(0) | Err(Errno::INTR) => {}
-                // Past the buffer of the library's own handle, which a poll does not know of. At the end of input as well.
+                // Reads directly, bypassing the standard library's buffer, of which `poll` knows nothing. Also reached at the end of
+                // input.
                 Ok(_) => return Ok(rustix::io::read(&stdin, &mut *buffer)?),
                 Err(error) => return Err(error.into()),
             }

@@ -1,4 +1,4 @@
-//! `carton dataset verify`: what the manifest says, and what is there.
+//! `carton dataset verify`: compares the manifest with the files.
 
 use carton_dataset::{Checks, Finding, Verification, verify};
 use serde::Serialize;
@@ -9,14 +9,14 @@ use crate::failure::{Exit, Failure};
 use crate::interrupt;
 use crate::output::{Role, count, one_line};
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Serialize)]
 struct Report<'a> {
     passed: bool,
     samples: u64,
     n_shards: u64,
     findings: Vec<JsonFinding<'a>>,
-    /// How many more findings there are.
+    /// The number of findings that are not listed.
     omitted: u64,
 }
 

@@ -1,4 +1,4 @@
-//! `carton dataset write`: rows into shards.
+//! `carton dataset write`: writes rows as shards, as a whole dataset or as one task of it.
 
 use std::fs;
 use std::path::Path;
@@ -24,11 +24,11 @@ enum WriteArgumentError {
     TwoDtypes { column: Option<String> },
 }
 
-/// What was written.
+/// The result of writing.
 enum Written {
-    /// The dataset.
+    /// A committed dataset.
     Dataset(Manifest),
-    /// One task of many.
+    /// An attempt at one task of many.
     Task(TaskReport),
 }
 
@@ -66,10 +66,10 @@ fn write(
     cancel_token: &CancelToken,
 ) -> Result<Written, Failure> {
     let rows = Rows::open(&arguments.inputs, columns_read(options).as_deref(), cancel_token)?;
-    let made = Made::unless_there(&arguments.output);
+    let created = CreatedFolder::unless_exists(&arguments.output);
     let mut writer =
         TaskWriter::create(&arguments.output, &rows.schema(), options, arguments.task.unwrap_or(0)).map_err(failure)?;
-    // A signal may come while a file or a pipe that is read from gives nothing.
+    // A signal may come while a read from a file or pipe blocks.
     let _removed = Leftover::new(writer.folder());
     let (total, display, token) = (rows.n_rows(), Arc::clone(progress), cancel_token.clone());
     writer.on_progress(move |progress| {
@@ -82,7 +82,7 @@ fn write(
     for (input, order) in rows.into_inputs() {
         writer.begin_input(input.place());
         for batch in input {
-            // What reading says of a signal is not why it ended.
+            // After a signal the read fails; the reason is the signal, not that error.
             if cancel_token.is_cancelled() {
                 return Err(failure(DatasetError::Interrupted));
             }
@@ -94,15 +94,15 @@ fn write(
         Some(_) => Written::Task(writer.finish().map_err(failure)?),
         None => Written::Dataset(writer.finish_and_commit().map_err(failure)?),
     };
-    made.keep();
+    created.keep();
     Ok(written)
 }
 
-/// A folder that goes again if nothing comes into it.
-struct Made<'a>(Option<&'a Path>);
+/// Removes a folder that this command created, unless something was written into it.
+struct CreatedFolder<'a>(Option<&'a Path>);
 
-impl<'a> Made<'a> {
-    fn unless_there(folder: &'a Path) -> Self {
+impl<'a> CreatedFolder<'a> {
+    fn unless_exists(folder: &'a Path) -> Self {
         Self((!folder.exists()).then_some(folder))
     }
 
@@ -111,16 +111,16 @@ impl<'a> Made<'a> {
     }
 }
 
-impl Drop for Made<'_> {
+impl Drop for CreatedFolder<'_> {
     fn drop(&mut self) {
         if let Some(folder) = self.0 {
-            // Something else is in it, or it was not made.
+            // Fails if the folder is not empty or was never created, which is intended.
             let _ = fs::remove_dir(folder);
         }
     }
 }
 
-/// The columns that have to be read: those that are written, and the one that names the rows.
+/// Returns the columns to read: those that are written, and the one that names the rows.
 fn columns_read(options: &WriteOptions) -> Option<Vec<String>> {
     let mut columns = options.columns.clone()?;
     if let Mode::KeyValue(mode) = &options.mode
@@ -131,7 +131,7 @@ fn columns_read(options: &WriteOptions) -> Option<Vec<String>> {
     Some(columns)
 }
 
-/// The options that were given and mean nothing in the mode that was chosen, and the one that they go with.
+/// Returns the options that were given but mean nothing in the chosen mode, each with the option of the mode that it belongs to.
 fn ignored(arguments: &DatasetWriteArgs) -> Vec<(&'static str, &'static str)> {
     let (given, mode): (&[(&str, bool)], _) = match arguments.batch_size {
         Some(_) => (

@@ -1,4 +1,4 @@
-//! The elements of a tensor as `cat` prints them, wherever it is from.
+//! Prints the elements of a tensor for every `cat` command, whatever the tensor's source.
 
 mod slice;
 
@@ -16,7 +16,7 @@ use crate::output::{Output, Role, ignore_broken_pipe, one_line, printable};
 use crate::tensor_files::{TensorFileError, Value, is_in_numpy, shown_name};
 use crate::tensors::{JsonTensor, json_rows, summary};
 
-/// The part of a tensor that was asked for: a slice, or the first so many elements of that.
+/// Returns the requested part of a tensor: a slice, and of that the first elements.
 pub(super) fn cut(value: Value, elements: &ElementsArgs) -> Result<Value, Failure> {
     let (slice, first) = (elements.slice.as_deref(), elements.first);
     let (Value::Numbers(tensor), true) = (&value, slice.is_some() || first.is_some()) else {
@@ -42,9 +42,9 @@ pub(super) fn cut(value: Value, elements: &ElementsArgs) -> Result<Value, Failur
     Ok(Value::Numbers(part?))
 }
 
-/// Prints what [`cut`] left of a tensor: as people read it, an element a line, as an .npy file, or as JSON.
+/// Prints the part of a tensor that [`cut`] returned: as text, one element per line, as an .npy file, or as JSON.
 ///
-/// `dtype` is what `ls` calls its type, where that is known: a file may have a name for more than its numbers are stored as.
+/// `dtype` is the type as `ls` shows it, if known: a file may name a type that differs from the type in which its numbers are stored.
 pub(super) fn print(
     name: &str,
     dtype: Option<&str>,
@@ -67,7 +67,7 @@ pub(super) fn print(
     }
     let (kind, values) = summary(&tensor);
     let kind = match &tensor {
-        // The type of the file, not that of what its numbers were made for printing.
+        // The type in the file, not the one to which the numbers were converted for printing.
         Tensor::Nested(_) => kind,
         other => format!("{} {:?}", one_line(dtype), other.shape().unwrap_or_default()),
     };
@@ -82,7 +82,7 @@ fn first_strings(strings: &StringTensor, first: usize) -> StringTensor {
     StringTensor::new(elements, shape).unwrap_or_else(|_| strings.clone())
 }
 
-/// The name of the type, and a tensor of types that can be printed.
+/// Returns the name of the type, and the tensor converted to a printable type.
 fn shown(value: Value) -> Result<(String, Tensor), Failure> {
     match value {
         Value::Strings(strings) => Ok(("string".to_owned(), strings.into())),
@@ -113,7 +113,7 @@ fn printable_numbers(tensor: &RawTensor) -> Result<Tensor, Failure> {
     }
 }
 
-/// What `--json` prints: the tensor's name, then what `carton run` prints of an output, with the type that the file has.
+/// The output of `--json`: the tensor's name and its type in the file, then the tensor as `carton run` prints an output.
 struct Answer<'a> {
     name: &'a str,
     dtype: &'a str,
@@ -138,7 +138,7 @@ struct Unprintable {
 
 /// Each element on a line of its own.
 fn lines(tensor: &Tensor) -> String {
-    // Numbers that JSON lacks need no quotation marks here.
+    // Numbers that JSON lacks are strings there, but need no quotation marks here.
     let is_text = matches!(tensor, Tensor::String(_));
     let line = |row: String| match row.strip_prefix('"').and_then(|row| row.strip_suffix('"')) {
         Some(number) if !is_text => format!("{number}\n"),

@@ -1,20 +1,20 @@
-//! Parts of tensors, as NumPy writes them: `0:3,:,-1`. Pure.
+//! Slices tensors in NumPy's notation: `0:3,:,-1`. Pure.
 
 use carton_tensor::files::{RawTensor, SharedBytes};
 
 use crate::tensor_files::TensorFileError;
 
-/// What is taken of one dimension.
+/// The part of one dimension that is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Taken {
     first: usize,
     count: usize,
     step: usize,
-    /// Whether it is one index, so that the dimension goes.
+    /// Whether it is a single index, which removes the dimension.
     is_index: bool,
 }
 
-/// The part of `tensor` that `text` names.
+/// Returns the part of `tensor` that `text` describes.
 pub(super) fn slice(tensor: &RawTensor, text: &str) -> Result<RawTensor, TensorFileError> {
     let refused = |reason: String| TensorFileError::Slice { slice: text.to_owned(), reason };
     let shape = tensor.shape();
@@ -34,7 +34,7 @@ pub(super) fn slice(tensor: &RawTensor, text: &str) -> Result<RawTensor, TensorF
         });
     }
     let mut bytes = Vec::new();
-    // Other dimensions may be of any size where one is 0.
+    // If one dimension is 0, the others may have any size.
     let is_empty = tensor.n_elements() == 0 || taken.iter().any(|taken| taken.count == 0);
     if !is_empty {
         gather(tensor.bytes(), size, shape, &taken, 0, &mut bytes);
@@ -43,7 +43,7 @@ pub(super) fn slice(tensor: &RawTensor, text: &str) -> Result<RawTensor, TensorF
     RawTensor::new(tensor.dtype(), shape, SharedBytes::from(bytes)).map_err(|error| refused(error.to_string()))
 }
 
-/// The first `count` elements in C order, in one dimension.
+/// Returns the first `count` elements in C order, as a vector.
 pub(super) fn first(tensor: &RawTensor, count: usize) -> Option<RawTensor> {
     let count = count.min(tensor.n_elements());
     let n_bytes = tensor.dtype().n_bytes(count)?;
@@ -56,7 +56,7 @@ fn gather(bytes: &[u8], size: usize, shape: &[usize], taken: &[Taken], start: us
         output.extend_from_slice(element.unwrap_or_default());
         return;
     };
-    // A whole dimension of whole inner ones is one piece.
+    // Consecutive indices whose inner dimensions are taken whole form one piece.
     let is_whole = |taken: &Taken, length: usize| taken.count == length && taken.step == 1 && taken.first == 0;
     let stride: usize = inner_shape.iter().product();
     if inner.iter().zip(inner_shape).all(|(taken, &length)| is_whole(taken, length)) && taken.step == 1 {
@@ -72,7 +72,7 @@ fn gather(bytes: &[u8], size: usize, shape: &[usize], taken: &[Taken], start: us
 
 fn parse(part: &str, length: usize) -> Result<Taken, String> {
     let number = |text: &str| text.trim().parse::<i64>().map_err(|_| format!("`{text}` is no integer"));
-    // From the end, as NumPy counts.
+    // Negative numbers count from the end, as in NumPy.
     let resolve = |number: i64| {
         let length = i64::try_from(length).unwrap_or(i64::MAX);
         if number < 0 { number.saturating_add(length) } else { number }

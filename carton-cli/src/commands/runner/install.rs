@@ -1,4 +1,4 @@
-//! `carton runner install`: from an index, an archive, a folder, or this program itself.
+//! `carton runner install`: installs a runner from an index, an archive, a folder, or this program itself.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,18 +18,18 @@ use crate::interrupt;
 use crate::output::one_line;
 use crate::python;
 
-/// What shows that a folder is the source of the runner `python`.
+/// A folder with this subfolder is the source of the runner `python`.
 const PYTHON_PACKAGE: &str = "carton_runner";
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Serialize)]
 struct Answer<'a> {
     runner_name: &'a str,
     framework_version: String,
     path: &'a Path,
-    /// Where it came from: an index, an archive, a folder, or `this program`; for `python` the interpreter.
+    /// The source: an index, an archive, a folder, or `this program`; for `python` the interpreter.
     source: &'a str,
-    /// The library of ONNX Runtime that the runner onnx will use, where it was brought in or was there.
+    /// The library of ONNX Runtime that the runner onnx will use, if it was installed or already present.
     #[serde(skip_serializing_if = "Option::is_none")]
     onnxruntime: Option<OnnxRuntimeAnswer<'a>>,
 }
@@ -38,11 +38,11 @@ struct Answer<'a> {
 struct OnnxRuntimeAnswer<'a> {
     version: &'a str,
     path: &'a Path,
-    /// `uv`, `pip`, the file it is a copy of, or `null` for one that was there before.
+    /// `uv`, `pip`, the file that was copied, or `null` for a library that was there before.
     source: Option<&'a str>,
 }
 
-/// Where the runner comes from, as the argument says it.
+/// The source of the runner, parsed from the argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Source {
     Named(Requirement),
@@ -50,17 +50,17 @@ enum Source {
     Folder(PathBuf),
 }
 
-/// A hash that nothing would be compared with.
+/// `--sha256` without an archive to compare it with.
 #[derive(Debug, thiserror::Error)]
 #[error("--sha256 is the hash of an archive, and none is named")]
 struct NoArchive;
 
-/// An interpreter for what is no Python.
+/// `--python` for a runner other than `python`.
 #[derive(Debug, thiserror::Error)]
 #[error("--python is the interpreter of the runner `python`, and another one is to be installed")]
 struct NoPythonRunner;
 
-/// The flag for another runner than onnx.
+/// `--without-onnxruntime` for a runner other than `onnx`.
 #[derive(Debug, thiserror::Error)]
 #[error("--without-onnxruntime goes with the runner onnx alone")]
 struct NotOnnx;
@@ -140,7 +140,7 @@ pub(super) async fn run(arguments: RunnerInstallArgs, context: &Context<'_>) -> 
     Ok(Exit::Ok)
 }
 
-/// Brings the library of ONNX Runtime in, so that the runner onnx has more than its built-in engine.
+/// Installs the library of ONNX Runtime, so that the runner onnx can use more than its built-in engine.
 async fn with_library(context: &Context<'_>) -> Result<Option<onnx_runtime::Library>, Failure> {
     let Context { config, output, .. } = context;
     let (runner_data_dir, offline) = (config.runner_data_dir.clone(), config.offline);
@@ -160,7 +160,7 @@ async fn with_library(context: &Context<'_>) -> Result<Option<onnx_runtime::Libr
     result
 }
 
-/// Says it when a newer library than the one asked for will be used.
+/// Warns if runners will use a newer library than the one that was requested.
 fn warn_of_newer(version: &str, context: &Context<'_>) {
     let used = onnx_runtime_library::installed(&context.config.runner_data_dir);
     if let Some(used) = used.filter(|used| used.parent().is_none_or(|folder| !folder.ends_with(version))) {
@@ -171,7 +171,7 @@ fn warn_of_newer(version: &str, context: &Context<'_>) {
     }
 }
 
-/// From the index, or else what this program carries; the index's error where both have none.
+/// Installs a runner by name: from the index, or else from this program. If neither has it, the error is that of the index.
 fn named(
     installer: &Installer<'_>,
     requirement: &Requirement,
@@ -198,7 +198,7 @@ fn named(
     if absent && !only_index {
         match own(installer) {
             Ok(installed) => return Ok(installed),
-            // The index was not meant to have it: what is wrong here says more.
+            // The index is not expected to have it, so this error says more.
             Err(own) if is_python(requirement) => return Err(own),
             Err(_) => {}
         }
@@ -206,13 +206,13 @@ fn named(
     Err(failure(error))
 }
 
-/// Whether it is the runner that is made of an interpreter.
+/// Whether this is the runner `python`, which is made for an interpreter.
 fn is_python(requirement: &Requirement) -> bool {
     requirement.name == python::RUNNER_NAME
         && requirement.compat_version.is_none_or(|version| python::COMPAT_VERSIONS.contains(&version))
 }
 
-/// What could be a name is one, unless it can only be a path or a URL.
+/// Parses the argument. Text that could be a name is one, unless it can only be a path or a URL.
 fn source(arguments: &RunnerInstallArgs) -> Result<Source, Failure> {
     let text = arguments.runner.as_str();
     let place = || Place::parse(text).map_err(|source| failure(InstallError::Place { text: shown_url(text), source }));

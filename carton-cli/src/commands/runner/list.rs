@@ -1,4 +1,4 @@
-//! `carton runner ls`: the runners that are there.
+//! `carton runner ls`: lists the runners on this machine and in this program.
 
 use std::path::PathBuf;
 
@@ -47,7 +47,7 @@ pub(super) fn run(context: &Context<'_>) -> Result<Exit, Failure> {
     }
     let mut table = Table::new(&[Align::Left; 7]);
     table.row(["NAME", "VERSION", "COMPAT", "INTERFACE", "PLATFORM", "PATH", "SUPPORTED"]);
-    // A runner that understands several versions of the contents of `model/` has a descriptor for each, and one line.
+    // A runner that understands several versions of the contents of `model/` has a descriptor for each, but only one line.
     let lines: Vec<&[ListedRunner]> = runners.chunk_by(ListedRunner::differs_in_compat_version_alone).collect();
     for same in &lines {
         let Some(runner) = same.first() else { continue };
@@ -93,9 +93,9 @@ fn listed(descriptor: &Descriptor, embedded: bool) -> ListedRunner {
     ListedRunner { embedded, supported: reason.is_none(), reason, descriptor: descriptor.clone() }
 }
 
-/// Why a runner cannot be used on `platform`, whatever the model.
+/// Returns why a runner cannot be used on `platform`, whatever the model; `None` if it can.
 pub(super) fn why_not(descriptor: &Descriptor, platform: &str) -> Option<String> {
-    // A requirement that every runner of the name meets leaves platform and interface to judge.
+    // Every runner of this name meets this requirement, so that only platform and interface are judged.
     let any = Requirement::new(&descriptor.runner_name);
     reject(descriptor, &any, platform).map(|reason| reason.to_string())
 }

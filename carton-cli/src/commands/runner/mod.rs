@@ -1,4 +1,4 @@
-//! `carton runner`: which runners there are, and where they come from and go.
+//! `carton runner`: lists, installs, packages and removes runners.
 
 mod install;
 mod list;
@@ -35,7 +35,7 @@ fn failure(error: InstallError) -> Failure {
     carton_core::Error::from(error).into()
 }
 
-/// The index that is asked for, or configured.
+/// Returns the index from the command line, or else from the configuration.
 fn index_place(asked: Option<&str>, config: &Config) -> Result<Option<Place>, Failure> {
     let Some(text) = asked.or(config.runner_index.as_deref()) else { return Ok(None) };
     let place = Place::parse(text).map_err(|source| failure(InstallError::Place { text: shown_url(text), source }))?;

@@ -1,4 +1,4 @@
-//! `carton runner ls --available`: what an index offers.
+//! `carton runner ls --available`: lists the runners that an index offers.
 
 use carton_core::runner::{Descriptor, PLATFORM, Registry};
 use serde::Serialize;

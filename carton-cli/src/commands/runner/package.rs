@@ -1,4 +1,4 @@
-//! `carton runner package`: an archive of a runner's folder, and the index that offers it.
+//! `carton runner package`: makes an archive of a runner's folder, and its entry for an index.
 
 use std::path::{Path, PathBuf};
 
@@ -41,7 +41,7 @@ pub(super) async fn run(arguments: RunnerPackageArgs, context: &Context<'_>) -> 
     if output.is_json() {
         output.json(&Answer { path, sha256: *sha256, size: *size, entries: &offered })?;
     } else {
-        // A list: printed to a file, it is an index.
+        // Prints a list, which is a valid index when it is redirected to a file.
         output.json(&offered)?;
     }
     Ok(Exit::Ok)

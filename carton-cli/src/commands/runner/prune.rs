@@ -1,4 +1,4 @@
-//! `carton runner prune`: deletes what runners have made and nobody uses, which are the environments of Python models.
+//! `carton runner prune`: deletes data of runners that is not in use, which is the environments of Python models.
 
 use std::path::PathBuf;
 use std::time::SystemTime;
@@ -17,7 +17,7 @@ struct Report {
     dry_run: bool,
     environments: Vec<Environment>,
     freed: u64,
-    /// Environments that stayed only because a process uses them.
+    /// The number of environments that were kept only because a process uses them.
     in_use: usize,
 }
 
@@ -25,7 +25,7 @@ struct Report {
 struct Environment {
     path: PathBuf,
     bytes: u64,
-    /// In seconds since 1970; `null` for one that was never finished.
+    /// In seconds since 1970; `null` for an environment that was never completed.
     last_used: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! `carton runner rm`: takes an installed runner away.
+//! `carton runner rm`: removes an installed runner.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! `carton tensor cat`: the elements of a tensor.
+//! `carton tensor cat`: prints the elements of a tensor.
 
 use super::Context;
 use crate::args::TensorCatArgs;

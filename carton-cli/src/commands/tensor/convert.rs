@@ -1,4 +1,4 @@
-//! `carton tensor convert`: tensors into a file of another format, one at a time.
+//! `carton tensor convert`: writes tensors to a file of another format, one at a time.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -11,23 +11,23 @@ use carton_tensor::ztensor::{Format, Object};
 use serde::Serialize;
 
 use super::groups::Groups;
-use super::{Context, checkpoint};
+use super::{Context, check_cancelled};
 use crate::args::{SinkArgs, TensorConvertArgs, VersionChoice};
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
 use crate::output::{Output, byte_size, count, one_line};
 use crate::progress::ProgressDisplay;
 use crate::tensor_files::{
-    Kind, Listed, Metadata, OutputFormat, Piece, Planned, Sink, Source, TensorFileError, shown_name,
+    Listed, Metadata, OutputFormat, Piece, Planned, PlannedKind, Sink, Source, TensorFileError, shown_name,
 };
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Serialize)]
 pub(super) struct Written {
     pub(super) path: PathBuf,
     pub(super) tensors: usize,
     pub(super) size: u64,
-    /// What the new file does not have, one sentence each.
+    /// What was lost or left out in the new file, one sentence each.
     pub(super) warnings: Vec<String>,
 }
 
@@ -35,9 +35,9 @@ pub(super) async fn run(arguments: TensorConvertArgs, context: &Context<'_>) -> 
     let output = context.output;
     let source = super::open_some(arguments.source, arguments.only, arguments.dense, context).await?.verifying();
     let groups = match (arguments.dequantize, arguments.quantized_groups) {
-        (true, _) => OfGroups::Numbers,
-        (_, true) => OfGroups::Made,
-        _ => OfGroups::Kept,
+        (true, _) => GroupHandling::Numbers,
+        (_, true) => GroupHandling::Made,
+        _ => GroupHandling::Kept,
     };
     let (sink, progress) = (arguments.sink, output.progress().clone());
     let written =
@@ -45,18 +45,18 @@ pub(super) async fn run(arguments: TensorConvertArgs, context: &Context<'_>) -> 
     report(&written, output)
 }
 
-/// What is done about quantized groups.
+/// What happens to quantized groups.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum OfGroups {
-    /// They stay what they are.
+enum GroupHandling {
+    /// They stay quantized groups.
     Kept,
-    /// Their numbers are written.
+    /// The numbers that they represent are written.
     Numbers,
-    /// They are made of integers and scales.
+    /// Groups are made of integers and their scales.
     Made,
 }
 
-/// Says what was written.
+/// Prints what was written.
 pub(super) fn report(written: &Written, output: &Output) -> Result<Exit, Failure> {
     output.progress().finish();
     for warning in &written.warnings {
@@ -75,25 +75,25 @@ pub(super) fn report(written: &Written, output: &Output) -> Result<Exit, Failure
 fn convert(
     source: &Source,
     arguments: &SinkArgs,
-    of_groups: OfGroups,
+    group_handling: GroupHandling,
     progress: &Arc<ProgressDisplay>,
     cancel_token: &CancelToken,
 ) -> Result<Written, TensorFileError> {
     check_output(source, &arguments.output)?;
     let format = OutputFormat::of(&arguments.output)?;
-    if of_groups == OfGroups::Made {
+    if group_handling == GroupHandling::Made {
         format.expect_ztensor("--quantized-groups", &arguments.output)?;
     }
-    let dequantize = of_groups == OfGroups::Numbers;
+    let dequantize = group_handling == GroupHandling::Numbers;
     let mut warnings = Vec::new();
     let mut listed = expanded(source, &mut warnings);
-    let groups = match of_groups {
-        OfGroups::Made => Groups::find(source, &listed, &mut warnings)?,
+    let groups = match group_handling {
+        GroupHandling::Made => Groups::find(source, &listed, &mut warnings)?,
         _ => Groups::default(),
     };
     listed.retain(|listed| !groups.is_scale(&listed.name));
     let planned = |listed: &&Listed| {
-        let kind = if groups.contains(&listed.name) { Kind::Group } else { kind(listed, format, dequantize) };
+        let kind = if groups.contains(&listed.name) { PlannedKind::Group } else { kind(listed, format, dequantize) };
         Planned { name: listed.name.clone(), kind }
     };
     let planned: Vec<Planned> = listed.iter().map(planned).collect();
@@ -103,7 +103,7 @@ fn convert(
     let total = source.total();
     let mut done = 0_u64;
     for position in sink.order() {
-        checkpoint(cancel_token)?;
+        check_cancelled(cancel_token)?;
         progress.update("converting", done, Some(total), true);
         let (Some(listed), Some(planned)) = (listed.get(position), planned.get(position)) else { continue };
         let piece = match groups.read(source, &listed.name)? {
@@ -119,15 +119,15 @@ fn convert(
         sink.write(&planned.name, piece)?;
         done = done.saturating_add(listed.bytes.unwrap_or(0));
     }
-    checkpoint(cancel_token)?;
+    check_cancelled(cancel_token)?;
     Ok(Written { path: arguments.output.clone(), tensors: planned.len(), size: sink.finish()?, warnings })
 }
 
-/// The tensors to be written: of a carton's lists those that are in the list, which have names of their own.
+/// Returns the tensors to write. Lists of tensors in a carton are left out, because their elements have names of their own.
 pub(super) fn expanded<'a>(source: &'a Source, warnings: &mut Vec<String>) -> Vec<&'a Listed> {
     let is_list = |listed: &&Listed| listed.format == "nested";
     let lists: Vec<&str> = source.listed().iter().filter(is_list).map(|listed| listed.name.as_str()).collect();
-    // Alone it is refused, with what to do instead.
+    // A single list is refused later, with a hint.
     if lists.is_empty() || source.listed().len() == 1 {
         return source.listed().iter().collect();
     }
@@ -135,7 +135,7 @@ pub(super) fn expanded<'a>(source: &'a Source, warnings: &mut Vec<String>) -> Ve
     source.listed().iter().filter(|listed| !is_list(listed)).collect()
 }
 
-/// Refuses to replace what is read.
+/// Refuses to overwrite the source.
 pub(super) fn check_output(source: &Source, output: &Path) -> Result<(), TensorFileError> {
     let identity = |path: &Path| std::fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()));
     let existing = identity(output);
@@ -145,23 +145,25 @@ pub(super) fn check_output(source: &Source, output: &Path) -> Result<(), TensorF
     Ok(())
 }
 
-/// What a tensor will be in a file of this format.
-pub(super) fn kind(listed: &Listed, format: OutputFormat, dequantize: bool) -> Kind {
+/// Returns how a tensor will be stored in a file of this format.
+pub(super) fn kind(listed: &Listed, format: OutputFormat, dequantize: bool) -> PlannedKind {
     let shape = || listed.shape.clone().unwrap_or_default();
     if let Some(reason) = &listed.unusable {
-        return Kind::Unusable(reason.clone());
+        return PlannedKind::Unusable(reason.clone());
     }
-    let object = |what: String| Kind::Object { what, not_in_1_1: listed.not_in_1_1.clone() };
+    let object = |what: String| PlannedKind::Object { what, not_in_1_1: listed.not_in_1_1.clone() };
     match (listed.format.as_str(), listed.element_type) {
-        ("nested", _) => Kind::Nested,
-        // A further component may be of a type that the version lacks.
+        ("nested", _) => PlannedKind::Nested,
+        // Another component may have a type that the version lacks.
         ("dense", Some(_)) if format == OutputFormat::Ztensor && listed.not_in_1_1.is_some() => {
             object("of the format `dense`".to_owned())
         }
-        ("dense", Some(dtype)) if listed.dtype.as_deref() == Some(dtype.name()) => Kind::Numbers(dtype, shape()),
-        ("dense", None) => Kind::Strings,
-        ("quantized_group", _) if dequantize => Kind::Numbers(ElementType::Float32, shape()),
-        ("sparse_csr" | "sparse_coo", Some(dtype)) if format != OutputFormat::Ztensor => Kind::Numbers(dtype, shape()),
+        ("dense", Some(dtype)) if listed.dtype.as_deref() == Some(dtype.name()) => PlannedKind::Numbers(dtype, shape()),
+        ("dense", None) => PlannedKind::Strings,
+        ("quantized_group", _) if dequantize => PlannedKind::Numbers(ElementType::Float32, shape()),
+        ("sparse_csr" | "sparse_coo", Some(dtype)) if format != OutputFormat::Ztensor => {
+            PlannedKind::Numbers(dtype, shape())
+        }
         ("dense", _) => object(format!("elements of the type `{}`", listed.dtype.as_deref().unwrap_or_default())),
         (other, _) => object(format!("of the format `{other}`")),
     }
@@ -185,13 +187,13 @@ pub(super) fn piece<'a>(
     Ok(Piece::Value(source.read(&listed.name)?))
 }
 
-/// Says what an object has beside its tensor, which alone is written.
+/// Warns about attributes and components that are lost because only the tensor of an object is written.
 pub(super) fn warn_of_lost(object: &Object<'_>, warnings: &mut Vec<String>) -> Result<(), TensorFileError> {
     let name = object.name();
     if !object.attributes()?.is_empty() && object.format() != Format::QuantizedGroup {
         warnings.push(format!("the attributes of `{name}` are not written"));
     }
-    // The numbers of a group are computed with what else it has, and formats that are not known are refused.
+    // The other components of a group are used to compute its numbers, and unknown formats are refused elsewhere.
     let needed = object.format().required_components();
     let further = object.components().map(|component| component.role()).filter(|role| !needed.contains(role));
     let further: Vec<&str> = further.collect();
@@ -201,7 +203,8 @@ pub(super) fn warn_of_lost(object: &Object<'_>, warnings: &mut Vec<String>) -> R
     Ok(())
 }
 
-/// Names what version 1.1 of zTensor has, and no released library reads (spec/ztensor.md §3.1): of a file that has it, they read nothing.
+/// Warns about types that version 1.1 of zTensor has, but no released library reads (spec/ztensor.md §3.1): these libraries read nothing
+/// of a file with such a type.
 pub(super) fn warn_of_version(arguments: &SinkArgs, listed: &[&Listed], warnings: &mut Vec<String>) {
     use ElementType::{Complex64, Complex128, Float8E4m3Fn, Float8E5m2};
     let is_unread = |dtype| matches!(dtype, Float8E4m3Fn | Float8E5m2 | Complex64 | Complex128);
@@ -215,7 +218,7 @@ pub(super) fn warn_of_version(arguments: &SinkArgs, listed: &[&Listed], warnings
     }
 }
 
-/// What a file says about itself, as far as the new one can say it.
+/// Returns the metadata of the source, as far as the new format can hold it.
 pub(super) fn metadata(
     source: &Source,
     format: OutputFormat,

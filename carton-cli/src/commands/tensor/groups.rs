@@ -1,4 +1,5 @@
-//! Which tensors become quantized groups: `int8` matrices that have their scale beside them (spec/weights.md §2.3, spec/ztensor.md §5.4).
+//! Finds the tensors that become quantized groups: `int8` matrices with their scale beside them (spec/weights.md §2.3, spec/ztensor.md
+//! §5.4).
 
 use std::collections::BTreeMap;
 
@@ -11,14 +12,15 @@ use super::numbers;
 use crate::output::one_line;
 use crate::tensor_files::{Listed, Source, TensorFileError};
 
-/// The tensors that become groups, and what the group multiplies their integers with.
+/// The tensors that become groups, each with the factor by which the group multiplies its integers.
 #[derive(Default)]
 pub(super) struct Groups<'a> {
     scales: BTreeMap<&'a str, f32>,
 }
 
 impl<'a> Groups<'a> {
-    /// Finds them among the tensors to be written, and reads their scales. A warning names those that have a scale and fit no group.
+    /// Finds the groups among the tensors to be written, and reads their scales. Adds a warning for tensors that have a scale but fit no
+    /// group.
     pub(super) fn find(
         source: &Source,
         listed: &[&'a Listed],
@@ -66,14 +68,14 @@ impl<'a> Groups<'a> {
         name.strip_suffix(SCALE_SUFFIX).is_some_and(|of| self.contains(of))
     }
 
-    /// Reads a tensor as a group, of the fewest bits that hold its integers.
+    /// Reads a tensor as a group, with the fewest bits that hold its integers.
     pub(super) fn read(&self, source: &Source, name: &str) -> Result<Option<QuantizedGroup>, TensorFileError> {
         let Some(&factor) = self.scales.get(name) else { return Ok(None) };
         let Some(integers) = numbers(source.read(name)?) else { return Ok(None) };
         let (Some(bits), &[_, columns]) = (QuantizedGroup::fewest_bits(&integers), integers.shape()) else {
             return Ok(None);
         };
-        // No more than there are integers, which were just read.
+        // At most as many as there are integers, which were just read.
         let scales = SharedBytes::from(vec![factor; columns]);
         let scales = RawTensor::new(ElementType::Float32, vec![1, columns], scales)
             .map_err(|_| TensorFileError::UnknownKind { name: name.to_owned() })?;
@@ -81,13 +83,13 @@ impl<'a> Groups<'a> {
     }
 }
 
-/// Whether a tensor is dense, and of a dtype that is known and fits.
+/// Whether a tensor is dense, and its dtype is known and accepted by `fits`.
 fn is_dense(listed: &Listed, fits: impl Fn(ElementType) -> bool) -> bool {
     listed.format == "dense"
         && listed.element_type.is_some_and(|dtype| fits(dtype) && listed.dtype.as_deref() == Some(dtype.name()))
 }
 
-/// What the integers are multiplied with: 1 divided by their scale. `None` where that is no number that `float32` has.
+/// Returns the factor for the integers: 1 divided by their scale. `None` if that is not a normal `float32`.
 fn factor(source: &Source, scale: &str) -> Result<Option<f32>, TensorFileError> {
     let Some(tensor) = numbers(source.read(scale)?) else { return Ok(None) };
     let scale = match tensor.dtype() {

@@ -1,4 +1,4 @@
-//! `carton tensor ls`: which tensors there are, without reading them.
+//! `carton tensor ls`: lists tensors, without reading their elements.
 
 use carton_tensor::ztensor::Attribute;
 use serde::Serialize;
@@ -10,18 +10,18 @@ use crate::failure::{Exit, Failure};
 use crate::output::{Align, Output, Role, Table, byte_size, count, large_count, one_line, shortened};
 use crate::tensor_files::{Listed, TensorFileError, attribute_to_json, metadata_object};
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Serialize)]
 struct Listing<'a> {
     tensors: Vec<Described<'a>>,
-    /// The elements of all of them.
+    /// The number of elements in all tensors.
     parameters: u64,
-    /// What the file says about itself; left out if it says nothing.
+    /// The metadata of the file; left out if there is none.
     #[serde(skip_serializing_if = "Map::is_empty")]
     metadata: Map<String, Value>,
 }
 
-/// A tensor, and what a zTensor file says about it.
+/// A tensor, and its attributes in a zTensor file.
 #[derive(Serialize)]
 struct Described<'a> {
     #[serde(flatten)]
@@ -87,7 +87,7 @@ fn table(tensors: &[Listed], output: &Output) -> String {
     table.lines(&|row, _, cell| if row == 0 { output.paint(Role::Heading, &cell) } else { cell })
 }
 
-/// What is said about something, a line for each key; nothing if nothing is said.
+/// Formats metadata or attributes, one line per key; empty if there are none.
 fn described<'a>(title: &str, pairs: impl IntoIterator<Item = (&'a String, &'a Attribute)>, output: &Output) -> String {
     let mut text = String::new();
     for (key, value) in pairs {
@@ -95,7 +95,7 @@ fn described<'a>(title: &str, pairs: impl IntoIterator<Item = (&'a String, &'a A
             Attribute::Text(value) => value.clone(),
             other => attribute_to_json(other).to_string(),
         };
-        // A value may be a whole document, and for programs there is --json.
+        // Shortened, because a value may be a whole document; programs can use --json.
         text.push_str(&shortened(&format!("  {}: {}", one_line(key), one_line(&value))));
         text.push('\n');
     }

@@ -1,4 +1,4 @@
-//! `carton tensor …`: the tensors in files and cartons.
+//! `carton tensor …`: works on the tensors in files and cartons.
 
 mod cat;
 mod convert;
@@ -18,7 +18,7 @@ use super::{Context, open};
 use crate::args::{DenseArgs, ModelArgs, OnlyArgs, SourceArgs, TensorCommand};
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
-use crate::tensor_files::{Place, Source, TensorFileError, Value};
+use crate::tensor_files::{Source, SourceLocation, TensorFileError, Value};
 
 pub(super) async fn run(command: TensorCommand, context: &Context<'_>) -> Result<Exit, Failure> {
     match command {
@@ -32,11 +32,13 @@ pub(super) async fn run(command: TensorCommand, context: &Context<'_>) -> Result
     }
 }
 
-/// Opens what the tensors come from.
+/// Opens the source of the tensors.
 async fn open_source(source: SourceArgs, context: &Context<'_>) -> Result<Source, Failure> {
-    match Place::parse(&source.source) {
-        Place::File(path, only) => interrupt::blocking(move |_| Ok(Source::open(&path, only.as_deref())?)).await,
-        Place::Carton(path, only) => {
+    match SourceLocation::parse(&source.source) {
+        SourceLocation::File(path, only) => {
+            interrupt::blocking(move |_| Ok(Source::open(&path, only.as_deref())?)).await
+        }
+        SourceLocation::Carton(path, only) => {
             let model = ModelArgs { path: path.clone(), expect: None, allow_file_links: false };
             let package = open::open(&model, context).await?;
             interrupt::blocking(move |_| Ok(Source::carton(package, &path, only.as_deref())?)).await
@@ -44,7 +46,7 @@ async fn open_source(source: SourceArgs, context: &Context<'_>) -> Result<Source
     }
 }
 
-/// As [`open_source`], with only the tensors that were asked for.
+/// As [`open_source`], with only the requested tensors.
 async fn open_some(
     source: SourceArgs,
     only: OnlyArgs,
@@ -56,12 +58,12 @@ async fn open_some(
     Ok(source)
 }
 
-/// Ends work that is no longer wanted.
-fn checkpoint(cancel_token: &CancelToken) -> Result<(), TensorFileError> {
+/// Returns an error if the work was cancelled.
+fn check_cancelled(cancel_token: &CancelToken) -> Result<(), TensorFileError> {
     if cancel_token.is_cancelled() { Err(TensorFileError::Interrupted) } else { Ok(()) }
 }
 
-/// The tensor's numbers; `None` for strings and lists.
+/// Returns a numeric tensor; `None` for strings and lists.
 fn numbers(value: Value) -> Option<RawTensor> {
     match value {
         Value::Numbers(tensor) => Some(tensor),

@@ -1,4 +1,4 @@
-//! How the numbers of a tensor are distributed, drawn with characters.
+//! Histograms of the numbers of a tensor, drawn with characters.
 
 use std::fmt::Write as _;
 
@@ -8,23 +8,23 @@ use serde::Serialize;
 
 use crate::output::six_digits;
 
-/// Into how many parts the range is cut, or a few less.
+/// The number of bins, or a few less.
 const N_BINS: usize = 20;
 /// The longest bar, in characters.
 const WIDTH: usize = 50;
-/// How many elements are looked at at a time.
+/// The number of elements that are converted at a time.
 const AT_ONCE: usize = 1 << 16;
 
-/// How many numbers lie in each of several parts of their range, all of one width.
+/// The number of values in each of several bins of equal width.
 #[derive(Debug, Serialize)]
 pub(super) struct Histogram {
-    /// Where each part begins, and where the last one ends.
+    /// The lower edge of each bin, and the upper edge of the last one.
     edges: Vec<f64>,
     counts: Vec<u64>,
 }
 
 impl Histogram {
-    /// The finite numbers of a tensor; `None` if there are none.
+    /// Counts the finite numbers of a tensor; `None` if there are none.
     pub(super) fn of(tensor: &RawTensor, statistics: &Statistics) -> Option<Self> {
         let (min, max) = (statistics.min?, statistics.max?);
         let dtype = tensor.dtype();
@@ -32,13 +32,13 @@ impl Histogram {
         let (first, last) = (*edges.first()?, *edges.last()?);
         let n_bins = edges.len() - 1;
         let width = last / n_bins as f64 - first / n_bins as f64;
-        // Whole bytes for types of any width.
+        // Ends at a whole byte, also for types of less than a byte.
         let n_bytes = dtype.n_bytes(AT_ONCE).filter(|n_bytes| *n_bytes > 0)?;
         let mut counts = vec![0_u64; n_bins];
         for piece in tensor.bytes().chunks(n_bytes) {
             for number in dtype.to_f64(piece)?.into_iter().filter(|number| number.is_finite()) {
                 let mut bin = ((number / width - first / width) as usize).min(n_bins - 1);
-                // Rounding may have put a number that is an edge beside it.
+                // Rounding may have put a number that equals an edge into the neighbouring bin.
                 if bin > 0 && number < edges[bin] {
                     bin -= 1;
                 } else if bin + 1 < n_bins && number >= edges[bin + 1] {
@@ -50,7 +50,7 @@ impl Histogram {
         Some(Self { edges, counts })
     }
 
-    /// A line for each part: where it begins, a bar, and how many there are.
+    /// Draws a line for each bin: its lower edge, a bar, and its count.
     pub(super) fn drawn(&self) -> String {
         let largest = self.counts.iter().copied().max().unwrap_or(0).max(1);
         let labels = labels(&self.edges[..self.counts.len()]);
@@ -64,38 +64,38 @@ impl Histogram {
     }
 }
 
-/// Where parts of the range begin and end: at multiples of 1, 2 or 5 times a power of ten, as people would draw them, so that the first
-/// begins at the smallest number or before it. Integers are never cut apart.
+/// Returns the edges of the bins: multiples of 1, 2 or 5 times a power of ten, as a person would choose them. The first edge is at most
+/// the smallest number. Bins of integers contain whole numbers of integers.
 fn edges(min: f64, max: f64, of_integers: bool) -> Vec<f64> {
     if min >= max {
-        // Numbers that are all the same have one part.
+        // If all numbers are equal, there is one bin.
         return vec![min, max];
     }
-    // Divided first: the difference may be more than there can be.
+    // Divides first, because the difference may overflow.
     let least = max / N_BINS as f64 - min / N_BINS as f64;
     let least = if of_integers { least.max(1.0) } else { least };
     let evenly = || (0..N_BINS).map(|bin| least.mul_add(bin as f64, min)).chain([max]).collect();
     let exponent = least.log10().floor();
-    // Beyond these, powers of ten and multiples of them are not what they should be.
+    // Outside of this range, powers of ten and their multiples are inexact.
     if !(-300.0..300.0).contains(&exponent) {
         return evenly();
     }
-    // Multiples of a power of ten below one are divided by it inverse, which rounds as the number itself is written.
+    // Divides by the inverse of a power of ten below one, which rounds like the decimal number itself.
     let power = 10_f64.powf(exponent.abs());
     let at = |multiple: f64| if exponent < 0.0 { multiple / power } else { multiple * power };
-    // A little less, so that a width that is one of these but for rounding is taken as it is.
+    // Allows for rounding, so that a width that is nearly one of these is taken as it is.
     let step = [1.0, 2.0, 5.0].into_iter().find(|step| at(*step) >= least * (1.0 - 1e-9)).unwrap_or(10.0);
     let first = (min / at(step)).floor();
     let last = if of_integers { (max / at(step)).floor() + 1.0 } else { (max / at(step)).ceil() };
     let n_bins = last - first;
-    // Where all numbers are much larger than they differ, rounding leaves no such multiples.
+    // If the numbers are much larger than their differences, rounding leaves no such multiples.
     if !(1.0..=2.0 * N_BINS as f64).contains(&n_bins) || first.abs().max(last.abs()) > 1e15 {
         return evenly();
     }
     (0..=n_bins as usize).map(|bin| at((first + bin as f64) * step)).collect()
 }
 
-/// The numbers in few digits, unless they are nearer to each other than that: then in as many as tell them apart.
+/// Formats the numbers with few digits, or with as many as are needed to tell them apart.
 fn labels(numbers: &[f64]) -> Vec<String> {
     let labels: Vec<String> = numbers.iter().map(|&number| six_digits(Some(number))).collect();
     if labels.is_sorted_by(|one, next| one != next) {
@@ -104,7 +104,7 @@ fn labels(numbers: &[f64]) -> Vec<String> {
     numbers.iter().map(|number| format!("{number:?}")).collect()
 }
 
-/// A bar in eighths of a character. What is there at all is seen.
+/// Draws a bar in eighths of a character. A count above 0 is always visible.
 fn bar(count: u64, largest: u64) -> String {
     const EIGHTHS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
     let length = (count as f64 / largest as f64 * (WIDTH * 8) as f64).round() as usize;
@@ -161,7 +161,7 @@ mod tests {
         check(0.0, 3.0, true, &[0.0, 1.0, 4.0]);
         check(-127.0, 127.0, true, &[-140.0, -120.0, 140.0]);
         check(1e-10, 3e-10, false, &[1e-10, 1.1e-10, 3e-10]);
-        // Numbers for which there are no such multiples.
+        // Ranges without such multiples.
         check(1.0, 1.0 + f64::EPSILON, false, &[1.0, 1.0, 1.0 + f64::EPSILON]);
         check(f64::MIN, f64::MAX, false, &[f64::MIN, f64::MIN * 0.9, f64::MAX]);
         check(0.0, 5e-324, false, &[0.0, 0.0, 5e-324]);

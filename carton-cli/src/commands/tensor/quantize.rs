@@ -1,4 +1,5 @@
-//! `carton tensor quantize`: float tensors as int8, each with its scale or those of its channels, or as quantized groups.
+//! `carton tensor quantize`: writes float tensors as int8, each with its scale or the scales of its channels, or as quantized groups
+//! (spec/weights.md §2).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,14 +13,14 @@ use carton_tensor::ztensor::QuantizedGroup;
 
 use super::convert::{self, Written};
 use super::quantize_report::{Quantized, Report};
-use super::{Context, checkpoint, numbers};
+use super::{Context, check_cancelled, numbers};
 use crate::args::{SinkArgs, TensorQuantizeArgs};
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
 use crate::progress::ProgressDisplay;
-use crate::tensor_files::{Kind, Listed, OutputFormat, Piece, Planned, Sink, Source, TensorFileError, Value};
+use crate::tensor_files::{Listed, OutputFormat, Piece, Planned, PlannedKind, Sink, Source, TensorFileError, Value};
 
-/// What is written for a tensor.
+/// The role of a tensor that is written.
 #[derive(Clone, Copy)]
 enum Role {
     AsItIs,
@@ -29,9 +30,9 @@ enum Role {
 }
 
 /// How tensors are quantized.
-struct How {
+struct QuantizeSettings {
     options: QuantizeOptions,
-    /// The rows of a quantized group, where matrices become these.
+    /// The rows of a quantized group, if matrices become groups.
     group_size: Option<usize>,
 }
 
@@ -46,24 +47,27 @@ pub(super) async fn run(arguments: TensorQuantizeArgs, context: &Context<'_>) ->
     let mut options = QuantizeOptions::default();
     options.granularity = if arguments.per_channel { Granularity::Channel } else { Granularity::Tensor };
     options.measure = arguments.report;
-    let how = How { options, group_size: arguments.group_size.map(|rows| usize::try_from(rows).unwrap_or(usize::MAX)) };
+    let settings = QuantizeSettings {
+        options,
+        group_size: arguments.group_size.map(|rows| usize::try_from(rows).unwrap_or(usize::MAX)),
+    };
     let (sink, progress) = (arguments.sink, output.progress().clone());
     let report =
-        interrupt::blocking(move |cancel_token| quantize(&source, &sink, &filter, &how, &progress, cancel_token))
+        interrupt::blocking(move |cancel_token| quantize(&source, &sink, &filter, &settings, &progress, cancel_token))
             .await?;
     output.progress().finish();
     report.print(output)?;
     Ok(Exit::Ok)
 }
 
-/// Whether a tensor is one of floats, stored dense or sparse.
+/// Whether a tensor holds floats, stored dense or sparse.
 fn is_float(listed: &Listed) -> bool {
     matches!(listed.format.as_str(), "dense" | "sparse_csr" | "sparse_coo")
-        // An unknown logical type may mean anything, whatever it is stored as.
+        // An unknown logical type may mean anything, regardless of its storage type.
         && listed.element_type.is_some_and(|dtype| dtype.is_float() && listed.dtype.as_deref() == Some(dtype.name()))
 }
 
-/// The names of what is quantized already: of int8 tensors that have scales beside them, of these scales, and of groups
+/// Returns the names of tensors that are already quantized: int8 tensors with scales beside them, these scales, and groups
 /// (spec/weights.md §2.3).
 fn quantized_already(listed: &[Listed]) -> BTreeSet<&str> {
     let by_name: BTreeMap<&str, &Listed> = listed.iter().map(|listed| (listed.name.as_str(), listed)).collect();
@@ -84,16 +88,16 @@ fn quantize(
     source: &Source,
     arguments: &SinkArgs,
     filter: &Filter,
-    how: &How,
+    settings: &QuantizeSettings,
     progress: &Arc<ProgressDisplay>,
     cancel_token: &CancelToken,
 ) -> Result<Report, Failure> {
     convert::check_output(source, &arguments.output)?;
     let format = OutputFormat::of(&arguments.output)?;
-    if how.group_size.is_some() {
+    if settings.group_size.is_some() {
         format.expect_ztensor("--group-size", &arguments.output)?;
     }
-    let options = &how.options;
+    let options = &settings.options;
     let mut warnings = Vec::new();
     let mut planned = Vec::new();
     let mut roles: Vec<(&Listed, Role)> = Vec::new();
@@ -103,15 +107,15 @@ fn quantize(
         if is_float(listed) && !already.contains(name.as_str()) && filter.accepts(&name) {
             let shape = listed.shape.clone().unwrap_or_default();
             let fits = QuantizedGroup::fits(&shape) && !shape.contains(&0);
-            if let Some(group_size) = how.group_size.filter(|_| fits) {
-                planned.push(Planned { name, kind: Kind::Group });
+            if let Some(group_size) = settings.group_size.filter(|_| fits) {
+                planned.push(Planned { name, kind: PlannedKind::Group });
                 roles.push((listed, Role::Group(group_size)));
                 continue;
             }
             let (scale, scale_shape) = (format!("{name}{SCALE_SUFFIX}"), options.granularity.scale_shape(&shape));
-            planned.push(Planned { name, kind: Kind::Numbers(ElementType::Int8, shape) });
+            planned.push(Planned { name, kind: PlannedKind::Numbers(ElementType::Int8, shape) });
             roles.push((listed, Role::Integers));
-            planned.push(Planned { name: scale, kind: Kind::Numbers(ElementType::Float64, scale_shape) });
+            planned.push(Planned { name: scale, kind: PlannedKind::Numbers(ElementType::Float64, scale_shape) });
             roles.push((listed, Role::Scale));
         } else {
             planned.push(Planned { name, kind: convert::kind(listed, format, false) });
@@ -122,7 +126,7 @@ fn quantize(
         let (place, already) = (source.place.clone(), already.len());
         return Err(TensorFileError::NothingToQuantize { place, already }.into());
     }
-    if how.group_size.is_some() && !roles.iter().any(|(_, role)| matches!(role, Role::Group(_))) {
+    if settings.group_size.is_some() && !roles.iter().any(|(_, role)| matches!(role, Role::Group(_))) {
         let what = "no tensor becomes a quantized group: none is a matrix of floats whose rows are a multiple of 4";
         warnings.push(what.to_owned());
     }
@@ -136,12 +140,12 @@ fn quantize(
     let mut sink = Sink::create(arguments, &planned, &metadata, cancel_token)?;
     let total = source.total();
     let (mut done, mut quantized) = (0_u64, Vec::new());
-    // The scales of the tensor whose integers were written last: in a zTensor file they follow.
+    // The scales of the tensor whose integers were written last. In a zTensor file they come next.
     let mut last: Option<(&str, Scales)> = None;
-    // The names of scales that room was left for, by those of their tensors.
+    // The names of scales for which space was reserved, by the names of their tensors.
     let mut reserved: BTreeMap<&str, &str> = BTreeMap::new();
     for position in sink.order() {
-        checkpoint(cancel_token)?;
+        check_cancelled(cancel_token)?;
         progress.update("quantizing", done, Some(total), true);
         let (Some(planned), Some((listed, role))) = (planned.get(position), roles.get(position)) else { continue };
         let piece = match role {
@@ -149,7 +153,7 @@ fn quantize(
             Role::Scale => {
                 let scales = match last.take().filter(|(name, _)| *name == listed.name) {
                     Some((_, scales)) => scales,
-                    // A safetensors file has them before the integers, with which they are written.
+                    // A safetensors file has them before the integers. They are filled in when the integers are written.
                     None if sink.reserve(&planned.name)? => {
                         reserved.insert(listed.name.as_str(), planned.name.as_str());
                         continue;
@@ -182,7 +186,7 @@ fn quantize(
             done = done.saturating_add(listed.bytes.unwrap_or(0));
         }
     }
-    checkpoint(cancel_token)?;
+    check_cancelled(cancel_token)?;
     let written = Written { path: arguments.output.clone(), tensors: planned.len(), size: sink.finish()?, warnings };
     let unchanged = roles.iter().filter(|(_, role)| matches!(role, Role::AsItIs)).count();
     Ok(Report::new(written, quantized, unchanged))

@@ -1,4 +1,4 @@
-//! What `carton tensor quantize` says of what it did: what was written and, where it was asked for, what was lost (spec/weights.md §2.4).
+//! The report of `carton tensor quantize`: what was written and, on request, what was lost (spec/weights.md §2.4).
 
 use carton_tensor::weights::{QuantizationError, QuantizedMatrix, QuantizedTensor};
 use serde::Serialize;
@@ -7,7 +7,7 @@ use super::convert::Written;
 use crate::failure::Failure;
 use crate::output::{Align, Output, Role, Table, byte_size, count, one_line, six_digits};
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Serialize)]
 pub(super) struct Report {
     #[serde(flatten)]
@@ -24,20 +24,20 @@ pub(super) struct Report {
 #[derive(Serialize)]
 pub(super) struct Quantized {
     name: String,
-    /// What all of its numbers were multiplied by; `null` if there are several scales.
+    /// The factor of all its numbers; `null` if there are several scales.
     scale: Option<f64>,
-    /// How many scales it has.
+    /// The number of scales.
     scales: usize,
-    /// How many numbers were not finite, and became 0.
+    /// The number of values that were not finite, and became 0.
     non_finite: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Loss>,
 }
 
-/// How far numbers are from what they were.
+/// The loss of quantization.
 #[derive(Clone, Copy, Serialize)]
 struct Loss {
-    /// The norm of the differences by that of the numbers.
+    /// The norm of the differences divided by the norm of the numbers.
     relative: f64,
     #[serde(flatten)]
     error: QuantizationError,
@@ -71,7 +71,7 @@ impl Quantized {
     }
 }
 
-/// A warning about numbers that were lost.
+/// Returns a warning about values that were not finite.
 fn not_finite(quantized: &[Quantized]) -> Option<String> {
     let lost: u64 = quantized.iter().map(|one| one.non_finite).sum();
     let names = quantized.iter().filter(|one| one.non_finite > 0).map(|one| one.name.as_str());
@@ -104,7 +104,7 @@ impl Report {
         output.text(&text)
     }
 
-    /// A line for each tensor, and one for all; nothing where errors were not asked for.
+    /// Formats a line for each tensor, and one for all; empty if errors were not measured.
     fn table(&self, output: &Output) -> String {
         let Some(total) = self.total else { return String::new() };
         let mut table = Table::new(&[Align::Right, Align::Right, Align::Right, Align::Left]);

@@ -1,10 +1,10 @@
-//! `carton tensor stats`: what the numbers of tensors are like.
+//! `carton tensor stats`: prints statistics of the numbers of tensors.
 
 use carton_core::CancelToken;
 use carton_tensor::weights::{self, Statistics};
 use serde::Serialize;
 
-use super::{Context, checkpoint, ls, numbers, plot};
+use super::{Context, check_cancelled, ls, numbers, plot};
 use crate::args::TensorStatsArgs;
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
@@ -12,7 +12,7 @@ use crate::output::{Align, Role, Table, one_line, six_digits};
 use crate::progress::ProgressDisplay;
 use crate::tensor_files::{Listed, Source};
 
-/// What `--json` prints. Numbers that JSON lacks, and those of tensors without any, are `null`.
+/// The output of `--json`. Numbers that JSON lacks, and statistics of empty tensors, are `null`.
 #[derive(Serialize)]
 struct Report {
     tensors: Vec<TensorStats>,
@@ -117,7 +117,7 @@ fn measure(
     let total = source.total();
     let (mut tensors, mut passed_over, mut done) = (Vec::new(), Vec::new(), 0_u64);
     for listed in source.listed() {
-        checkpoint(cancel_token)?;
+        check_cancelled(cancel_token)?;
         progress.update("measuring", done, Some(total), true);
         done = done.saturating_add(listed.bytes.unwrap_or(0));
         let is_complex = listed.element_type.is_some_and(|dtype| dtype.name().starts_with("complex"));

@@ -1,4 +1,4 @@
-//! `carton tensor validate`: tensors against what a kind of model should have.
+//! `carton tensor validate`: compares tensors with the description of a kind of model.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,14 +9,14 @@ use carton_tensor::weights::{
 };
 use serde::Serialize;
 
-use super::{Context, checkpoint, numbers};
+use super::{Context, check_cancelled, numbers};
 use crate::args::TensorValidateArgs;
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
 use crate::output::{Role, count, one_line};
 use crate::tensor_files::Source;
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Serialize)]
 struct Report {
     passed: bool,
@@ -61,7 +61,7 @@ pub(super) async fn run(arguments: TensorValidateArgs, context: &Context<'_>) ->
     Ok(exit)
 }
 
-/// One that is built in, or that of a file, with these sizes in place of its own.
+/// Returns a built-in description, or the one in a file, with these sizes in place of its own.
 fn description(name: &str, sizes: BTreeMap<String, usize>) -> Result<Description, Failure> {
     if let Some(text) = Description::built_in_text(name) {
         return Description::with_sizes(text, &sizes).map_err(Failure::usage);
@@ -80,7 +80,7 @@ fn validate(source: &Source, description: &Description, cancel_token: &CancelTok
         None => {
             let mut tensors = BTreeMap::new();
             for listed in source.listed() {
-                checkpoint(cancel_token)?;
+                check_cancelled(cancel_token)?;
                 if let Some(tensor) = numbers(source.read(&listed.name)?) {
                     tensors.insert(listed.name.clone(), tensor);
                 }
@@ -90,7 +90,7 @@ fn validate(source: &Source, description: &Description, cancel_token: &CancelTok
         }
         Some(file) => {
             let names = source.listed().iter().map(|listed| listed.name.as_str());
-            // Of a part of a file nothing is missing.
+            // If only a part of the file was requested, the rest is not missing.
             let filter = match file.entries().count() == source.listed().len() {
                 true => Filter::ALL,
                 false => Filter::names(names),

@@ -1,4 +1,4 @@
-//! `carton tensor verify`: the rules of the format, and the digests in it.
+//! `carton tensor verify`: checks the rules of a file's format, and the digests in it.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use carton_tensor::files::{ElementType, TensorFile, TensorFileFormat};
 use carton_tensor::ztensor::{self, Checks, Encoding, Format, QuantizedGroup, QuantizedGroupError, ZTensorError};
 use serde::Serialize;
 
-use super::{Context, checkpoint};
+use super::{Context, check_cancelled};
 use crate::args::TensorVerifyArgs;
 use crate::failure::{Exit, Failure, causes_in_one_line};
 use crate::interrupt;
@@ -17,24 +17,25 @@ use crate::output::{Role, byte_size, count, one_line};
 use crate::progress::ProgressDisplay;
 use crate::tensor_files::{Source, TensorFileError};
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Default, Serialize)]
 struct Report {
     passed: bool,
     tensors: usize,
     bytes: u64,
-    /// How many digests were found right.
+    /// The number of digests that match.
     digests: usize,
-    /// Each thing that is wrong, in one line.
+    /// The problems, one line each.
     problems: Vec<String>,
-    /// What the version that a zTensor file states forbids, and what can be read nevertheless: each rule once, in one line. No damage.
+    /// Features that the version stated in a zTensor file forbids, but that can be read: each rule once, in one line. They are not
+    /// damage.
     findings: Vec<String>,
 }
 
 pub(super) async fn run(arguments: TensorVerifyArgs, context: &Context<'_>) -> Result<Exit, Failure> {
     let output = context.output;
     let path: PathBuf = arguments.source.source.clone();
-    // A file that is malformed is not even opened: that ends here, with the same exit code.
+    // Opening a malformed file fails here, with the same exit code.
     let source = super::open_source(arguments.source, context).await?;
     let progress = output.progress().clone();
     let report = interrupt::blocking(move |cancel_token| verify(&source, &progress, cancel_token)).await?;
@@ -92,17 +93,17 @@ fn verify(source: &Source, progress: &Arc<ProgressDisplay>, cancel_token: &Cance
     let mut done = 0_u64;
     let mut seen = BTreeSet::new();
     for listed in listed {
-        checkpoint(cancel_token)?;
+        check_cancelled(cancel_token)?;
         progress.update("verifying", done, Some(total), true);
         done = done.saturating_add(listed.bytes.unwrap_or(0));
         let result = match source.file().map(TensorFile::format) {
-            // What opening it checked is all that there is.
+            // Opening the file has checked everything.
             Some(TensorFileFormat::Safetensors | TensorFileFormat::Sharded) => Ok(()),
-            // What it is was checked, and what it holds is nothing that is known here.
+            // Its description was checked when it was opened; the format of its contents is not known.
             _ if listed.unusable.is_some() => Ok(()),
             _ => match source.as_ztensor() {
-                Some(reader) => match look_at(reader, &listed.name, &mut seen) {
-                    // Elsewhere this says that such a group cannot be dequantized.
+                Some(reader) => match check_object(reader, &listed.name, &mut seen) {
+                    // For other commands this error means that the group cannot be dequantized.
                     Err(error @ ZTensorError::QuantizedGroup(QuantizedGroupError::Attribute { .. })) => {
                         report.problems.push(error.to_string());
                         Ok(())
@@ -126,19 +127,19 @@ fn verify(source: &Source, progress: &Arc<ProgressDisplay>, cancel_token: &Cance
     Ok(report)
 }
 
-/// A blob by where it is, whether it is compressed and has bools, and the size that it should have.
-type Seen = (u64, u64, bool, bool, Option<u64>);
+/// A blob: its start and end, whether it is compressed, whether it has bools, and its expected size.
+type CheckedBlob = (u64, u64, bool, bool, Option<u64>);
 
-/// Decodes attributes, decompresses what is compressed, and checks what the elements of an object must be.
-/// `seen` are the blobs of dense objects that this was done to, because objects may share them.
-fn look_at(reader: &ztensor::Reader, name: &str, seen: &mut BTreeSet<Seen>) -> Result<(), ZTensorError> {
+/// Decodes attributes, decompresses compressed components, and checks the rules for the elements of an object. `seen` are the blobs of
+/// dense objects that were already checked, because objects may share them.
+fn check_object(reader: &ztensor::Reader, name: &str, seen: &mut BTreeSet<CheckedBlob>) -> Result<(), ZTensorError> {
     let object = reader.object(name)?;
     let attributes = object.attributes()?;
     match object.format() {
         Format::SparseCsr => drop(reader.csr(name)?),
         Format::SparseCoo => drop(reader.coo(name)?),
         Format::QuantizedGroup => match reader.quantized_group(name) {
-            // Packings that are not known can be read component by component, and may have any attributes.
+            // Groups with unknown packings can be read component by component, and may have any attributes.
             Err(ZTensorError::QuantizedGroup(QuantizedGroupError::Attribute { .. }))
                 if !QuantizedGroup::has_known_packing(&attributes) => {}
             result => drop(result?),

@@ -1,4 +1,4 @@
-//! Why the library could not be brought in, and what that means for the command.
+//! Errors of installing the library of ONNX Runtime, with their exit codes and hints.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use carton_runner_onnx::onnx_runtime_library::OLDEST_VERSION;
 
 use crate::failure::{Exit, Failure};
 
-/// What keeps a library from being installed.
+/// An error of installing the library.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LibraryError {
     #[error("neither uv nor pip is there to install it with")]
@@ -37,7 +37,7 @@ pub(crate) enum LibraryError {
     Interrupted,
 }
 
-/// The runner is there, the library is not.
+/// The runner was installed, but the library was not.
 #[derive(Debug, thiserror::Error)]
 #[error("the runner onnx is installed, the library of ONNX Runtime is not")]
 struct WithoutLibrary(#[source] LibraryError);
@@ -48,7 +48,8 @@ impl LibraryError {
         move |source| Self::Io { what, path, source }
     }
 
-    /// What the command ends with: 5 where something has to be installed first, 7 where the network was not allowed.
+    /// Converts the error to the failure of the command. The exit code is 5 if something has to be installed first, and 7 if the network
+    /// was needed but not allowed.
     pub(crate) fn into_failure(self) -> Failure {
         let exit = match &self {
             Self::NoPackageManager => Exit::NoRunner,

@@ -1,4 +1,5 @@
-//! Which files of a wheel, or of the user's own installation, become ours: the library, what it loads itself, its licenses.
+//! Selects and copies the files of a wheel, or of the user's own installation: the library, the libraries that it loads itself, and the
+//! licenses.
 
 use std::fs;
 use std::io;
@@ -8,7 +9,7 @@ use carton_runner_onnx::onnx_runtime_library::file_name;
 
 use super::LibraryError;
 
-/// Files beside the library that tell under which terms it may be used.
+/// License files beside the library.
 const LICENSES: [&str; 3] = ["LICENSE", "ThirdPartyNotices.txt", "Privacy.md"];
 
 /// Moves the library and its licenses out of an unpacked wheel.
@@ -49,7 +50,7 @@ pub(super) fn copy_with_providers(library: &Path, new: &Path, version: &str) -> 
     Ok(())
 }
 
-/// The library in a folder.
+/// Finds the library in a folder.
 pub(super) fn library_in(folder: &Path) -> Option<PathBuf> {
     let mut entries = folder.read_dir().ok()?.flatten();
     let found = entries.find(|entry| {

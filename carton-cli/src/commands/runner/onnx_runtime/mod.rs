@@ -1,8 +1,8 @@
-//! What `carton runner install onnx` does beside installing the runner: it brings in the library of ONNX Runtime.
+//! Installs the library of ONNX Runtime, as part of `carton runner install onnx`.
 //!
-//! The library comes out of the wheel on PyPI, which the user's own `uv` or `pip` fetches and compares with the hashes that
-//! the runner carries; or it is the file that `ORT_DYLIB_PATH` names. Either way it is put together in a folder that runners
-//! do not look into, loaded once in a process of its own, and renamed.
+//! The library comes from the wheel on PyPI, which the user's own `uv` or `pip` fetches and compares with the hashes in this program; or
+//! it is a copy of the file that `ORT_DYLIB_PATH` names. In both cases it is assembled in a folder that runners do not search, loaded
+//! once in a separate process, and renamed.
 
 mod error;
 mod files;
@@ -21,35 +21,35 @@ pub(super) use self::error::LibraryError;
 use self::package_manager::PackageManager;
 use crate::process::{Ended, run};
 
-/// How long loading a library may take.
+/// The timeout for loading a library.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// What bringing a library in needs to know.
+/// The parameters of installing a library.
 pub(super) struct Request<'a> {
-    /// The folder in whose `onnxruntime` libraries are kept.
+    /// The folder whose subfolder `onnxruntime` contains the libraries.
     pub(super) runner_data_dir: &'a Path,
-    /// Whether the network may not be used.
+    /// Whether the network must not be used.
     pub(super) offline: bool,
-    /// Told what is going on.
+    /// Receives the current stage.
     pub(super) report: &'a (dyn Fn(&str) + Sync),
-    /// `false` when nobody waits any more.
+    /// Returns `false` once the work is cancelled.
     pub(super) is_wanted: &'a (dyn Fn() -> bool + Sync),
 }
 
-/// A library that is there now.
+/// An installed library.
 #[derive(Debug)]
 pub(super) struct Library {
     pub(super) version: String,
     pub(super) path: PathBuf,
-    /// Where it came from; `None`: it was there before.
+    /// Its source; `None` if it was there before.
     pub(super) source: Option<String>,
 }
 
 impl Request<'_> {
-    /// Brings the library in, unless it is there.
+    /// Installs the library, unless it is already there.
     ///
     /// # Errors
-    /// See [`LibraryError`]. Nothing has changed then.
+    /// See [`LibraryError`]. After an error nothing has changed.
     pub(super) fn bring_in(&self) -> Result<Library, LibraryError> {
         let root = onnx_runtime_library::folder(self.runner_data_dir);
         if let Some(chosen) = env::var_os("ORT_DYLIB_PATH").filter(|path| !path.is_empty()) {
@@ -81,7 +81,7 @@ impl Request<'_> {
                     return Ok(Library { version: version.to_owned(), path, source: Some(manager.name().to_owned()) });
                 }
                 Err(LibraryError::Interrupted) => return Err(LibraryError::Interrupted),
-                // The first one's reasons are those of the one that users prefer.
+                // Keeps the first error, because the first manager is the preferred one.
                 Err(error) => _ = failure.get_or_insert(error),
             }
         }
@@ -108,7 +108,7 @@ impl Request<'_> {
         Ok(Library { version, path, source: Some(original.display().to_string()) })
     }
 
-    /// Loads what was put together, and makes it appear under its version.
+    /// Loads the new library to check it, and renames its folder to its version.
     fn publish(&self, workspace: &Workspace, new: &Path, root: &Path) -> Result<PathBuf, LibraryError> {
         let library = files::library_in(new).ok_or_else(|| LibraryError::NoLibrary { place: new.to_owned() })?;
         (self.report)("loading ONNX Runtime");
@@ -121,7 +121,7 @@ impl Request<'_> {
         Ok(target.join(library.file_name().unwrap_or_default()))
     }
 
-    /// The version of the library at `path`, which is loaded for that in a runner process: it may end the process.
+    /// Returns the version of the library at `path`. Loads the library in a runner process, because loading may end the process.
     fn check(&self, path: &Path) -> Result<String, LibraryError> {
         let unusable = |reason: String| LibraryError::Unusable { path: path.to_owned(), reason };
         let program = env::current_exe().map_err(LibraryError::io("start", Path::new("this program")))?;
@@ -133,7 +133,7 @@ impl Request<'_> {
             Ended::TimedOut => Err(unusable(format!("loading it took more than {} s", CHECK_TIMEOUT.as_secs()))),
             Ended::Exited { status, stdout, .. } if status.success() => {
                 let version = stdout.trim();
-                // It becomes the name of a folder.
+                // The version becomes the name of a folder.
                 match semver::Version::parse(version) {
                     Ok(_) => Ok(version.to_owned()),
                     Err(error) => Err(unusable(format!("it says that its version is {version:?}: {error}"))),

@@ -1,4 +1,4 @@
-//! The user's own `uv` or `pip`, which knows where packages come from and how to get there.
+//! Fetches packages with the user's own `uv` or `pip`, which are configured for the user's package index and network.
 
 use std::fs;
 use std::path::Path;
@@ -8,14 +8,14 @@ use std::time::Duration;
 use super::LibraryError;
 use crate::process::{Ended, run};
 
-/// How long a program may take to say its version.
+/// The timeout for printing a version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The CPython whose wheel is taken. The library inside is the same in each of them, and neither `uv` nor `pip` needs that
+/// The CPython version whose wheel is fetched. The library inside is the same in every wheel, and neither `uv` nor `pip` needs that
 /// Python to unpack it.
 const PYTHON: (&str, &str) = ("3.12", "cp312");
 
-/// A program that installs packages of Python.
+/// A program that installs Python packages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PackageManager {
     Uv,
@@ -23,7 +23,7 @@ pub(super) enum PackageManager {
 }
 
 impl PackageManager {
-    /// Those that are there, the better one first.
+    /// Returns the managers that are available, the preferred one first.
     pub(super) fn all_usable(is_wanted: &dyn Fn() -> bool) -> Vec<Self> {
         [Self::Uv, Self::Pip].into_iter().filter(|manager| manager.is_usable(is_wanted)).collect()
     }
@@ -51,7 +51,7 @@ impl PackageManager {
         matches!(ended, Ok(Ended::Exited { status, .. }) if status.success())
     }
 
-    /// Unpacks the one wheel that `requirements` names into the folder `target`, compared with its hash.
+    /// Fetches the one wheel that `requirements` names, compares it with its hash, and unpacks it into the folder `target`.
     pub(super) fn install(
         self,
         requirements: &str,
@@ -73,13 +73,13 @@ impl PackageManager {
         command.args(["--python-version", version]);
         if self == Self::Pip {
             command.args(["--implementation=cp", "--abi", abi, "--no-input", "--disable-pip-version-check"]);
-            // A user's configuration may say `user`, which does not go with a folder.
+            // The user's configuration may contain `user`, which conflicts with a target folder.
             command.env("PIP_USER", "0").env_remove("PIP_TARGET").env_remove("PIP_PREFIX");
         }
         if offline {
             command.arg(if self == Self::Uv { "--offline" } else { "--no-index" });
         }
-        // Away from projects whose configuration has nothing to do with this.
+        // Runs outside of the user's project, whose configuration must not apply.
         command.arg("--target").arg(target).arg("-r").arg(&file).current_dir(target);
         let ended = run(&mut command, None, is_wanted);
         let reason = match ended.map_err(LibraryError::io("start", Path::new(self.name())))? {
