@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_type_can_hold_is_kept_or_rounded() {
+    fn representable_values_are_kept_or_rounded() {
         let one = |value: Tensor, dtype, expected: Tensor| assert_eq!(cast(&value, dtype), Ok(expected));
         one(Tensor::scalar(f64::NEG_INFINITY), DataType::Float32, Tensor::scalar(f32::NEG_INFINITY));
         one(Tensor::scalar(1e-60_f64), DataType::Float32, Tensor::scalar(0.0_f32));
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn tensors_of_a_list_are_cast_each() {
+    fn each_tensor_of_a_list_is_cast() {
         let nested = |first: Tensor, second: Tensor| Tensor::nested(vec![first, second]).unwrap();
         let wide = nested(Tensor::scalar(1.0), Tensor::from_vec(vec![2.0, 3.5], vec![2]).unwrap());
         let narrow = nested(Tensor::scalar(1.0_f32), Tensor::from_vec(vec![2.0_f32, 3.5], vec![2]).unwrap());

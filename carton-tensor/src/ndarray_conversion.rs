@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn views_can_be_written_while_nobody_shares_the_storage() {
+    fn views_are_writable_while_the_storage_is_not_shared() {
         let mut tensor = NumericTensor::from(array![[1_i32, 2], [3, 4]]);
         tensor.view_mut::<i32>().unwrap().unwrap()[[1, 1]] = 9;
         assert_eq!(tensor.as_slice::<i32>().unwrap(), [1, 2, 3, 9]);
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_viewed_is_an_error() {
+    fn impossible_views_are_errors() {
         let tensor = NumericTensor::from(array![1_i32, 2]);
         assert!(matches!(tensor.view::<u32>(), Err(TensorError::WrongDataType { .. })));
         assert!(matches!(

@@ -76,7 +76,7 @@ fn what_is_written_is_read() {
 }
 
 #[test]
-fn what_cannot_be_written_leaves_nothing_behind() {
+fn failed_writes_leave_nothing_behind() {
     let place = tempfile::tempdir().unwrap();
     // The same name in two files.
     let twice = [("a", tensor(4, 1)), ("a", tensor(4, 2))];

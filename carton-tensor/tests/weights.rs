@@ -139,7 +139,7 @@ fn damage_is_found_where_verification_is_asked_for() {
 
 /// Entries that are not tensors of numbers are skipped with a reason, and tensors that are already quantized are not quantized again.
 #[test]
-fn what_cannot_be_quantized_does_not_fail_the_rest() {
+fn tensors_that_cannot_be_quantized_do_not_prevent_the_others() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mixed.zt");
     let tensor = |dtype, shape: &[usize], n_bytes| RawTensor::new(dtype, shape.to_vec(), vec![0_u8; n_bytes].into());

@@ -387,7 +387,7 @@ mod tests {
     proptest! {
         /// Blocks and lanes do not change the result: a loop over single elements finds the same.
         #[test]
-        fn blocks_find_what_single_elements_find(
+        fn blocks_give_the_same_result_as_single_elements(
             pairs in prop::collection::vec((any_float(), any_float(), any::<bool>()), 0..70),
             start in 0_usize..2 * BLOCK,
             equal_nan: bool,

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_link_leads_to_is_replaced() {
+    fn the_target_of_a_link_is_replaced() {
         let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let (link, target) = (folder.path().join("link"), elsewhere.path().join("target"));
         symlink(&target, folder.path().join("between")).unwrap();
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_not_replaced() {
+    fn only_regular_files_are_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let error = write(folder.path(), "").unwrap_err();
         assert_eq!(error.to_string(), "something is there that is not a file");

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn order_strings_and_what_numpy_lacks() {
+    fn order_strings_and_dtypes_that_numpy_lacks() {
         let bytes = file("<c8", "True", "(2, 2)", &(0..32).collect::<Vec<u8>>());
         let Array::Numbers(tensor) = read_bounded(bytes.as_slice(), Size::Unknown, 1000).unwrap() else { panic!() };
         let expected: Vec<u8> = [0..8, 16..24, 8..16, 24..32].into_iter().flatten().collect();

@@ -75,7 +75,7 @@ fn tensors_survive() {
 }
 
 #[test]
-fn what_numpy_writes_is_read() {
+fn files_of_numpy_are_read() {
     fn check(file: &[u8], expected: &Tensor) {
         assert_eq!(&read(file, LIMIT).unwrap(), expected);
     }
@@ -199,7 +199,7 @@ fn every_truncation_is_an_error() {
 }
 
 #[test]
-fn what_the_format_cannot_hold_is_not_written() {
+fn tensors_that_npy_cannot_hold_are_not_written() {
     fn check(tensor: &Tensor, message: &str) {
         let error = write(&mut Vec::new(), tensor).unwrap_err();
         assert!(matches!(&error, NpyError::Unsupported { problem, .. } if problem.contains(message)), "{error}");
@@ -257,7 +257,7 @@ mod npz {
     }
 
     #[test]
-    fn what_is_no_whole_zip_file_is_told() {
+    fn incomplete_zip_files_are_reported() {
         let whole = archive(&[("x.npy", b"")], CompressionMethod::Stored);
         let check = |bytes: &[u8], expected: &str| {
             let message = open(bytes.to_vec()).err().unwrap().to_string();

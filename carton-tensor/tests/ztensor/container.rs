@@ -214,7 +214,7 @@ fn a_writer_needs_nothing_but_write() {
 }
 
 #[test]
-fn a_writer_refuses_what_a_reader_would() {
+fn a_writer_refuses_what_a_reader_refuses() {
     let mut writer = Writer::new(Vec::new()).unwrap();
     let data = tensor(ElementType::Uint8, &[4]);
     writer.add("x", &data, StoreAs::RAW).unwrap();
@@ -261,7 +261,7 @@ fn digests_are_verified_raw_and_compressed_mapped_and_not() {
 }
 
 #[test]
-fn appending_keeps_what_was_there() {
+fn appending_keeps_existing_objects() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("file.zt");
     let mut writer = Writer::with_version(Vec::new(), Version::V1_1).unwrap();

@@ -31,7 +31,7 @@ fn check(bytes: &[u8], breaks: &str, keeps: &str, rule: VersionRule, expected: &
 }
 
 #[test]
-fn what_1_2_asks_for() {
+fn rules_of_1_2() {
     let data = "component `data` of object `x`";
     let frame = zstd(5);
     check(
@@ -68,7 +68,7 @@ fn what_1_2_asks_for() {
 }
 
 #[test]
-fn what_1_1_does_not_have() {
+fn rules_of_1_1() {
     let data = "component `data` of object `x`";
     let expected = format!(
         "{data}: with the field `type`, which version `1.1.0` does not have: its readers see the dtype alone [spec/ztensor.md §2.5]"
@@ -146,7 +146,7 @@ fn parts_of_indices() -> Vec<u8> {
 
 /// The files that we write break no rule, in either version.
 #[test]
-fn what_is_written_has_no_findings() {
+fn written_files_have_no_findings() {
     for version in [Version::V1_1, Version::V1_2] {
         let mut writer = Writer::with_version(Vec::new(), version).unwrap();
         for dtype in ElementType::ALL.into_iter().filter(|dtype| version.has(*dtype)) {

@@ -224,7 +224,7 @@ fn groups_of_integers_have_a_scale_for_each_group_and_column() {
 
 /// The density counts exactly the elements that the sparse form stores.
 #[test]
-fn density_counts_what_sparse_tensors_have() {
+fn density_counts_the_stored_elements() {
     let dense =
         raw(ElementType::Float32, &[2, 4], vec![0.0_f32, -0.0, f32::NAN, 1.0, 0.0, 0.0, 0.0, f32::from_bits(1)]);
     assert_eq!(density(&dense), Some(0.5));

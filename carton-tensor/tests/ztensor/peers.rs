@@ -216,7 +216,7 @@ fn write_ours(path: &Path, version: Version, store_as: StoreAs) -> Value {
 }
 
 #[test]
-fn storage_types_of_version_1_1_are_read_by_no_peer_but_by_us() {
+fn storage_types_of_version_1_1_are_read_only_by_us() {
     let Some(python) = python() else { return };
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("ours-1.1.zt");
@@ -236,7 +236,7 @@ fn storage_types_of_version_1_1_are_read_by_no_peer_but_by_us() {
 }
 
 #[test]
-fn containers_of_other_versions_are_told_apart() {
+fn containers_of_other_versions_are_recognized() {
     for (magic, version) in [(&b"ZTEN0001"[..], "0.1"), (b"\x89ZT2\r\n\x1a\n", "2.x")] {
         let bytes = [magic, &[0; 100], magic].concat();
         let error = Reader::new(bytes.into()).unwrap_err();

@@ -415,7 +415,7 @@ fn folder() -> PathBuf {
 }
 
 #[test]
-fn what_the_cases_are_made_of_is_accepted() {
+fn the_base_of_the_cases_is_accepted() {
     for (name, bytes) in [
         ("dense", file(&good())),
         ("csr", csr(&[2, 3], &[0, 1, 2], &[0, 2, 3])),

@@ -74,7 +74,7 @@ fn the_same_bytes_are_read_as_each_component_says() {
 }
 
 #[test]
-fn copies_keep_what_is_shared() {
+fn copies_keep_shared_blobs() {
     let original = Reader::new(tied().into()).unwrap();
     for store_as in [StoreAs::RAW, StoreAs::RAW.zstd(3).digest(DigestAlgorithm::Crc32c)] {
         let copied = copy(&original, Checks::ALL, store_as).unwrap().checking(Checks::ALL);

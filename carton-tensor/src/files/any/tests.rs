@@ -36,7 +36,7 @@ fn files() -> Vec<(TensorFileFormat, Vec<u8>)> {
 
 /// An array of an unsupported type does not prevent the others in its archive from being read.
 #[test]
-fn arrays_of_no_use_are_listed() {
+fn arrays_of_unsupported_types_are_listed() {
     use std::io::Write;
     let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
     let header = "{'descr': '|O', 'fortran_order': False, 'shape': (1,), }\n";
@@ -95,7 +95,7 @@ fn metadata_is_text() {
 }
 
 #[test]
-fn strings_of_numpy_are_no_tensor_of_numbers() {
+fn numpy_strings_are_not_a_tensor_of_numbers() {
     let strings = Tensor::from_strings(["a", "b"], vec![2]).unwrap();
     let mut npy = Vec::new();
     npy::write(&mut npy, &strings).unwrap();
@@ -106,7 +106,7 @@ fn strings_of_numpy_are_no_tensor_of_numbers() {
 }
 
 #[test]
-fn what_is_no_tensor_file_says_so() {
+fn unknown_and_invalid_files_are_reported() {
     let check = |bytes: &[u8], place: &str, expected: &str| {
         let error = TensorFile::new(bytes.to_vec(), place).unwrap_err();
         let mut message = error.to_string();

@@ -27,7 +27,7 @@ fn check(text: &str, expected: &str) {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn impossible_descriptions_are_refused() {
     check("tensors = [{ name = 'a', shape = ['width'] }]", "a: `width` is not in `sizes`");
     check("tensors = [{ name = 'a', shape = [-1] }]", "shape");
     check("tensors = [{ name = 'a', shape = [1.5] }]", "shape");

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_small_number_is_clamped() {
+    fn large_numbers_are_clamped() {
         assert_eq!([1e300, f64::INFINITY, -1e300, f64::NAN].map(f64::round_to_i8), [127, 127, -128, -128]);
         assert_eq!([1e30, f32::INFINITY, -1e30, f32::NAN].map(f32::round_to_i8), [127, 127, -128, -128]);
     }

@@ -138,7 +138,7 @@ fn by_definition(bits: u8, exponent_bits: u32, mantissa_bits: u32, bias: i32) ->
 }
 
 #[test]
-fn small_floats_are_widened_as_they_are_defined() {
+fn small_floats_are_widened_by_definition() {
     let bytes: Vec<u8> = (0..=255).collect();
     let all: [(Widen, (u32, u32, i32)); 4] = [
         (widened::<F8E4m3>, (4, 3, 7)),

@@ -73,7 +73,7 @@ fn check(changes: &[(&'static str, Option<RawTensor>)], categories: &[Category],
 }
 
 #[test]
-fn what_is_as_described_has_no_findings() {
+fn weights_that_match_have_no_findings() {
     check(&[], &[], "");
     let bitnet = Description::built_in("bitnet-7b").unwrap();
     assert!(verify_layer_structure(bitnet.tensors().map(|(name, _)| name), &bitnet).is_complete());
@@ -125,7 +125,7 @@ fn warnings_are_worded_as_their_specification_words_them() {
 }
 
 #[test]
-fn nothing_of_what_is_expected_is_an_error() {
+fn no_expected_tensor_is_an_error() {
     use Category::*;
     let others = [("norm", None), ("layers.0.w", None), ("layers.1.w", None), ("x", Some(floats(&[2], &[0.0; 2])))];
     check(
@@ -154,7 +154,7 @@ fn u64s(numbers: &[u64]) -> RawTensor {
 
 /// An object that cannot be read does not prevent the others from being validated.
 #[test]
-fn what_is_wrong_with_one_object_is_a_finding_about_it() {
+fn an_unreadable_object_is_a_finding_about_it() {
     use Category::*;
     let description: Description = TINY.parse().unwrap();
     let mut writer = crate::ztensor::Writer::new(Vec::new()).unwrap();
@@ -195,7 +195,7 @@ fn strings_are_findings() {
 }
 
 #[test]
-fn what_a_filter_leaves_out_is_not_missing() {
+fn filtered_tensors_are_not_missing() {
     let mut bytes = Vec::new();
     let tensors = good();
     safetensors::write(tensors.iter().map(|(name, tensor)| (name, tensor)), &Metadata::default(), &mut bytes).unwrap();
@@ -327,7 +327,7 @@ fn integers_with_scales_stand_for_the_floats_that_are_described() {
 
 /// Rows of 1 and 2, and of -0.5 and 8. The represented numbers are compared, not the integers, which are outside every range here.
 #[test]
-fn what_integers_stand_for_is_compared() {
+fn represented_numbers_are_compared() {
     for per_channel in [false, true] {
         let narrow = FLOATS.replace("max = 8.0", "max = 7.0");
         check_quantized(per_channel, &narrow, &[], &[Category::ValueRange; 2], "w has values from");
