@@ -8,7 +8,7 @@ use insta::assert_snapshot;
 
 use crate::sandbox::Sandbox;
 
-/// Runs two models of which one file is the same, with a runner that is given folders.
+/// Runs two models that share a file, with a runner that needs folders.
 fn load_two(sandbox: &Sandbox) {
     sandbox.write("one/shared.bin", "shared ".repeat(100_000));
     sandbox.write("one/own.bin", "one");
@@ -20,12 +20,12 @@ fn load_two(sandbox: &Sandbox) {
     }
 }
 
-/// The bucket of the cache that has this name.
+/// The bucket of the cache with this name.
 fn bucket(sandbox: &Sandbox, name: &str) -> std::path::PathBuf {
     sandbox.work().parent().unwrap().join("cache").join(name)
 }
 
-/// What a command printed, without the sizes: paths are on record too, and those of temporary folders differ.
+/// Masks the sizes in a command's output: recorded paths, and so sizes, depend on the temporary folder.
 fn masked(outcome: &crate::sandbox::Outcome) -> String {
     let text = outcome.to_string();
     let mut pieces = text.split(" KiB").peekable();
@@ -39,7 +39,7 @@ fn masked(outcome: &crate::sandbox::Outcome) -> String {
     masked
 }
 
-/// Makes the last use of every carton so long ago.
+/// Sets the last use of every carton to `days` ago.
 fn age(sandbox: &Sandbox, days: u64) {
     let time = SystemTime::now() - Duration::from_secs(days * 24 * 60 * 60 + 60);
     for carton in fs::read_dir(bucket(sandbox, "cartons-v1")).unwrap() {
@@ -170,7 +170,7 @@ fn a_damaged_file_is_found_and_made_again() {
 }
 
 #[test]
-fn limits_that_make_no_sense() {
+fn invalid_limits_are_refused() {
     let sandbox = Sandbox::new();
     assert_snapshot!(sandbox.carton("cache prune --older-than 30"), @"
     exit code: 2
@@ -263,7 +263,7 @@ fn single_cartons_are_listed_and_removed_by_name_hash_or_url() {
     ");
     assert_eq!(sandbox.carton("cache ls --json").json()["bytes"], 0);
 
-    // By the file that was loaded.
+    // Named by the file that was loaded.
     sandbox.carton("run two.carton -i x=1").expect_code(0);
     sandbox.carton("cache rm one.carton").expect_code(1);
     sandbox.carton("cache rm two.carton").expect_code(0);

@@ -1,4 +1,4 @@
-//! What shells offer. Bash itself is asked, on a terminal, with the keys that a user presses.
+//! Completion in shells. Tests run bash itself on a terminal, with the keys that a user presses.
 
 use std::fs;
 use std::io::Write;
@@ -64,7 +64,7 @@ fn site() -> Sandbox {
     sandbox
 }
 
-/// What the program offers for the last of these words.
+/// The candidates that the program offers for the last of these words.
 fn offered(sandbox: &Sandbox, words: &[&str]) -> Vec<String> {
     let mut command = sandbox.command(["--"].iter().chain(words));
     command.env("CARTON_COMPLETE", "fish").env("http_proxy", "http://127.0.0.1:9");
@@ -79,13 +79,13 @@ fn runners_and_inputs_are_offered() {
     assert_eq!(offered(&sandbox, &["carton", "run", "m.carton", "--runner", ""]), ["mine", "mine2", "noop", "onnx"]);
     assert_eq!(offered(&sandbox, &["carton", "pack", "m", "--runner=on"]), ["--runner=onnx"]);
     assert_eq!(offered(&sandbox, &["carton", "runner", "rm", "m"]), ["mine", "mine2"]);
-    // Those of a configuration that is named.
+    // Uses the runners of the named configuration.
     sandbox.write("empty/config.toml", "runner_dir = \"/nowhere\"\n");
     let mut command = sandbox.command(["--", "carton", "--config", "empty/config.toml", "run", "--runner", ""]);
     command.env("CARTON_COMPLETE", "fish").env_remove("CARTON_RUNNER_DIR");
     assert_eq!(outcome(&mut command).expect_code(0).stdout, "noop\nonnx\n");
 
-    // A name that a shell would run is not among them.
+    // A name that a shell would execute is not offered.
     assert_eq!(offered(&sandbox, &["carton", "run", "m.carton", "-i", ""]), ["image=", "image_size="]);
     assert_eq!(offered(&sandbox, &["carton", "run", "m.carton", "-i", "image_"]), ["image_size="]);
     assert_eq!(offered(&sandbox, &["carton", "run", "m.carton", "-i", "image=my"]), ["image=my array.npy"]);
@@ -93,7 +93,7 @@ fn runners_and_inputs_are_offered() {
     assert_eq!(offered(&sandbox, &["carton", "run", "folder", "--input", "image_"]), ["image_size="]);
     assert_eq!(offered(&sandbox, &["carton", "run", "folder", "--example", ""]), ["small", "example_1"]);
     assert_eq!(offered(&sandbox, &["carton", "run", "m.carton", "--example", "sm"]), ["small"]);
-    // What is no carton offers files, and nothing is fetched.
+    // Anything but a carton offers files, and nothing is fetched.
     for model in ["model.bin", "nothing.carton", "https://127.0.0.1:9/m.carton", "/dev/zero"] {
         assert_eq!(offered(&sandbox, &["carton", "run", model, "-i", "my"]), ["my array.npy"], "{model}");
     }

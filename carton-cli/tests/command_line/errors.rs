@@ -1,4 +1,4 @@
-//! How failures look, to people and to programs.
+//! The output of failures, for people and for programs.
 
 use std::io::Read;
 use std::process::Stdio;
@@ -8,7 +8,7 @@ use insta::assert_snapshot;
 use crate::sandbox::{Sandbox, outcome};
 
 #[test]
-fn arguments_that_make_no_sense() {
+fn invalid_arguments() {
     let sandbox = Sandbox::new();
     assert_snapshot!(sandbox.carton("ls"), @"
     exit code: 2
@@ -292,7 +292,7 @@ fn names_that_are_not_text() {
     ");
 }
 
-/// A file where the cache's folder should be stands for a home that cannot be written to, also for the superuser.
+/// A file in place of the cache's folder simulates a read-only home, also for the superuser.
 #[test]
 fn looking_at_a_carton_needs_no_cache() {
     let sandbox = Sandbox::new();

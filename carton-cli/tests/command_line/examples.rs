@@ -1,4 +1,4 @@
-//! `carton run --example` and `--cast`, and what `carton info` says of running a model.
+//! `carton run --example` and `--cast`, and the commands in the output of `carton info`.
 
 use std::path::Path;
 
@@ -97,7 +97,7 @@ fn arrays_are_cast_on_request() {
     Caused by:
       element [1]: 1e39 is out of range for float32
     ");
-    // Strings are never cast, and so there is no hint at it.
+    // Strings are never cast, so there is no hint to cast them.
     let words = Tensor::from_strings(["1"], vec![1]).unwrap();
     npy::write(std::fs::File::create(sandbox.work().join("words.npy")).unwrap(), &words).unwrap();
     assert_snapshot!(sandbox.carton("run echo.carton -i x=words.npy"), @"
@@ -170,7 +170,7 @@ fn a_model_runs_on_an_example() {
     ----- stderr -----
     error: there is no example `a`, there are `two numbers`, `example_1`, `a picture`
     ");
-    // The label of an example that has a name finds it too.
+    // An example that has a name is also found by its label.
     sandbox.carton("run echo.carton --example example_0 -o x=out.npy").expect_code(0);
     let x = Tensor::from_vec(vec![1.0_f32, 2.0], vec![2]).unwrap();
     assert_eq!(npy::read_path(sandbox.work().join("out.npy")).unwrap(), x);
@@ -185,9 +185,9 @@ fn a_model_runs_on_an_example() {
     ");
 }
 
-/// The lines below `Run it with`, at the end of what `carton info` prints, run by a shell.
+/// Runs the lines below `Run it with`, at the end of the output of `carton info`, in a shell.
 #[test]
-fn what_info_says_of_running_can_be_copied() {
+fn commands_of_info_can_be_copied() {
     let sandbox = Sandbox::new();
     save(&sandbox, "x.npy", &[1.0_f32, 2.0]);
     let test = "[[self_test]]\ninputs = { x = \"x.npy\" }\nexpected_out = { x = \"x.npy\" }\n";

@@ -1,4 +1,4 @@
-//! Signals: nothing is left behind.
+//! Signals: interrupted commands leave nothing behind.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use crate::runners::install_script;
 use crate::sandbox::{Sandbox, names};
 
-/// The longest that anything here may take.
+/// The timeout for everything in this file.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
@@ -22,7 +22,7 @@ pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Whether the process has a file open in the folder, be it one without a name.
+/// Whether the process has an open file in the folder, even an unnamed one.
 pub(crate) fn has_open_file_in(child: &Child, folder: &Path) -> bool {
     let folder = fs::canonicalize(folder).unwrap();
     let open = fs::read_dir(format!("/proc/{}/fd", child.id())).unwrap();
@@ -41,7 +41,7 @@ fn an_interrupted_pack_leaves_nothing() {
     for signal in [Signal::INT, Signal::TERM] {
         let sandbox = Sandbox::new();
         let model = sandbox.write("model.bin", "");
-        // Too large to be packed before the signal arrives, and sparse, so that it takes no room.
+        // Too large to be packed before the signal arrives, and sparse, so that it takes no disk space.
         fs::File::options().write(true).open(&model).unwrap().set_len(64 << 30).unwrap();
         fs::create_dir(sandbox.work().join("out")).unwrap();
         let arguments = ["pack", "model.bin", "--runner", "noop", "--compression", "deflate", "-o", "out/model.carton"];
@@ -56,13 +56,13 @@ fn an_interrupted_pack_leaves_nothing() {
     }
 }
 
-/// A file without a name goes with its process.
+/// An unnamed file disappears with its process.
 #[test]
 fn a_killed_conversion_leaves_nothing() {
     let sandbox = Sandbox::new();
     let header = br#"{"x":{"dtype":"U8","shape":[536870912],"data_offsets":[0,536870912]}}"#;
     let source = sandbox.write("x.safetensors", [&(header.len() as u64).to_le_bytes(), header.as_slice()].concat());
-    // The numbers are a hole, which takes no room.
+    // The numbers are a hole, which takes no disk space.
     let length = 8 + header.len() as u64 + (512 << 20);
     fs::File::options().write(true).open(&source).unwrap().set_len(length).unwrap();
     let out = sandbox.work().join("out");

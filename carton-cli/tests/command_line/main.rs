@@ -1,4 +1,4 @@
-//! The `carton` command from the outside: what it prints, which files it leaves, and how it ends.
+//! Tests of the `carton` command from the outside: its output, the files that it leaves, and its exit codes.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 mod cache;

@@ -1,4 +1,4 @@
-//! Mistakes in TOML files that people write.
+//! Mistakes in TOML files written by people.
 
 use insta::assert_snapshot;
 
@@ -38,7 +38,7 @@ anything = 1
         line 8: unknown key `expected` in self_test[0]: did you mean `expected_out`?
     ");
     assert!(!sandbox.files().contains(&"strict.carton".to_owned()));
-    // Nothing was run to find that out, not even looked for.
+    // This is found without running, or even looking for, a runner.
     sandbox.carton("pack model --runner nothing --metadata m.toml --strict").expect_code(2);
     sandbox.write("m.toml", "model_name = \"m\"\n[runner.opts]\nanything = 1\n");
     let right = sandbox.carton("pack model --runner noop --metadata m.toml --strict").expect_code(0);

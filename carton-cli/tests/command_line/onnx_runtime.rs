@@ -1,6 +1,7 @@
-//! `carton runner install onnx`: the library of ONNX Runtime comes with it.
+//! `carton runner install onnx`: installs the library of ONNX Runtime, too.
 //!
-//! `uv` and `pip` are scripts here: nothing reaches outside the machine. They hand out what `CARTON_TEST_ONNXRUNTIME` names.
+//! `uv` and `pip` are scripts here, so that nothing reaches outside the machine. They install the library that `CARTON_TEST_ONNXRUNTIME`
+//! names.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +13,7 @@ use insta::assert_snapshot;
 
 use crate::sandbox::{Sandbox, names, outcome};
 
-/// The library that the tests are given; without it they have nothing to install.
+/// The library that the tests install; without it they are skipped.
 fn library() -> Option<PathBuf> {
     let library = std::env::var_os("CARTON_TEST_ONNXRUNTIME").map(PathBuf::from);
     if library.is_none() {
@@ -21,7 +22,7 @@ fn library() -> Option<PathBuf> {
     library
 }
 
-/// A folder for `PATH` with a program that is a shell script.
+/// Makes a folder for `PATH` that contains a shell script as a program.
 fn program(sandbox: &Sandbox, name: &str, script: &str) -> PathBuf {
     let folder = sandbox.work().join(format!("bin-{name}"));
     fs::create_dir_all(&folder).unwrap();
@@ -31,7 +32,7 @@ fn program(sandbox: &Sandbox, name: &str, script: &str) -> PathBuf {
     folder
 }
 
-/// A script that does what `uv pip install --target DIR` and `python3 -m pip install --target DIR` do with the wheel.
+/// A script that installs the wheel like `uv pip install --target DIR` and `python3 -m pip install --target DIR`.
 fn installs(library: &Path) -> String {
     format!(
         r#"echo "$*" >> "$HOME/arguments"
@@ -47,7 +48,7 @@ echo pass > "$2/onnxruntime/__init__.py""#,
     )
 }
 
-/// The command with nothing on its `PATH` but `folder` and what a shell script needs.
+/// The command with only `folder` and the programs that a shell script needs on its `PATH`.
 fn command(sandbox: &Sandbox, folder: Option<&Path>, arguments: &str) -> Command {
     let tools = sandbox.work().join("tools");
     fs::create_dir_all(&tools).unwrap();
@@ -125,13 +126,13 @@ fn uv_brings_the_library() {
     assert!(asked.contains("pip install --no-deps --require-hashes --only-binary=:all:"), "{asked}");
     assert!(asked.contains(" --offline "), "{asked}");
 
-    // A second time there is nothing to do.
+    // The second time there is nothing to do.
     let json = outcome(install.arg("--json")).expect_code(0).json();
     assert_eq!(json["onnxruntime"]["version"], "1.31.1");
     assert!(json["onnxruntime"]["source"].is_null());
     assert_eq!(fs::read_to_string(sandbox.work().join("home/arguments")).unwrap(), arguments);
 
-    // What is there and cannot be used is replaced.
+    // A library that cannot be used is replaced.
     let installed = folder(&sandbox).join("1.31.1/libonnxruntime.so.1.31.1");
     fs::write(&installed, "cut off").unwrap();
     let json = outcome(&mut install).expect_code(0).json();
@@ -153,7 +154,7 @@ fn pip_brings_the_library_where_uv_does_not() {
     let arguments = fs::read_to_string(sandbox.work().join("home/arguments")).unwrap();
     assert!(arguments.contains("-m pip install --no-deps --require-hashes --only-binary=:all:"), "{arguments}");
 
-    // Both fail: the reason of the better one is told.
+    // If both fail, the error is that of the preferred one.
     fs::remove_dir_all(folder(&sandbox)).unwrap();
     let bin = program(&sandbox, "python3", "case \"$*\" in *--version) exit 0;; esac; exit 3");
     assert_snapshot!(outcome(&mut command(&sandbox, Some(&bin), "runner install onnx")), @r#"
@@ -175,7 +176,7 @@ fn pip_brings_the_library_where_uv_does_not() {
 }
 
 #[test]
-fn what_does_not_load_is_not_installed() {
+fn a_library_that_does_not_load_is_not_installed() {
     let sandbox = Sandbox::new();
     fs::write(sandbox.work().join("broken.so"), "not a library").unwrap();
     let bin = program(&sandbox, "uv", &installs(&sandbox.work().join("broken.so")));
@@ -214,7 +215,7 @@ fn a_chosen_library_is_copied() {
         names(&folder(&sandbox).join("1.31.1")),
         ["libonnxruntime.so.1.31.1", "libonnxruntime_providers_cuda.so"]
     );
-    // The copy itself may be the chosen one.
+    // `ORT_DYLIB_PATH` may name the installed copy itself.
     install.env("ORT_DYLIB_PATH", folder(&sandbox).join("1.31.1/libonnxruntime.so.1.31.1"));
     assert_snapshot!(outcome(&mut install), @r#"
     exit code: 0
@@ -248,6 +249,6 @@ fn several_at_once_and_a_kill() {
             scope.spawn(|| outcome(&mut command(&sandbox, Some(&bin), "runner install onnx")).expect_code(0));
         }
     });
-    // What the dead one left is gone too.
+    // The files of the killed process are gone, too.
     assert_eq!(names(&folder(&sandbox)), ["1.31.1"]);
 }

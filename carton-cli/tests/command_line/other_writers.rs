@@ -1,4 +1,4 @@
-//! Cartons that other programs write and this one does not: every command takes them, and says what is odd.
+//! Cartons of other programs that this one would not write: every command accepts them and warns about what is odd.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ fn odd(sandbox: &Sandbox, carton_toml: &str, more: &[(&str, &str)]) {
     sandbox.carton("pack --resolve odd -o odd.carton").expect_code(0);
 }
 
-/// Every command that reads a carton and runs nothing takes it, and keeps its hash.
+/// Every command that reads a carton without running it accepts it, and keeps its hash.
 fn every_command_takes_it(sandbox: &Sandbox) {
     let hash = sandbox.carton("hash odd").expect_code(0).stdout;
     for path in ["odd", "odd.carton"] {
@@ -122,7 +122,7 @@ fn names_that_are_repeated_or_empty() {
     ");
     sandbox.carton("run odd.carton -i x=[1,2]").expect_code(0);
     sandbox.carton("run odd.carton -i [1,2] -o x.npy").expect_code(0);
-    // There is one name for both inputs, so there can only be one tensor without a name.
+    // Both inputs have the same name, so there can only be one tensor without a name.
     assert_snapshot!(sandbox.carton("run odd.carton -i [1,2] -i [1,2]"), @"
     exit code: 2
     ----- stdout -----
@@ -130,7 +130,7 @@ fn names_that_are_repeated_or_empty() {
     ----- stderr -----
     error: 2 inputs are given without a name, and the model declares only 1 others: x
     ");
-    // The list cannot tell all names, so another one is as good.
+    // The declaration cannot list all names, so another one is accepted.
     sandbox.carton("run odd.carton -i x=[1,2] -i z=[1]").expect_code(0);
 }
 
@@ -142,7 +142,7 @@ fn back_slashes_in_names_of_files() {
     every_command_takes_it(&sandbox);
     assert_snapshot!(sandbox.carton("verify odd.carton").stderr, @r#"warning: 2 names of files have a back slash, which some systems take for a slash: `misc/in\cat.png`, …"#);
     sandbox.carton("run odd.carton").expect_code(0);
-    // We do not write such names of our own.
+    // This program does not write such names.
     sandbox.write("a\\b.png", "cat");
     sandbox.write("model/m", "m");
     let refused = sandbox.run(["pack", "model", "--runner", "noop", "--misc", "a\\b.png"]);
@@ -178,7 +178,7 @@ optional = true
     let inputs = sandbox.carton("info model.carton --json").json()["inputs"].clone();
     assert_eq!((&inputs[0]["optional"], &inputs[1]["optional"]), (&false.into(), &true.into()));
 
-    // The declared output is none, so the echo is not looked at.
+    // No output is declared, so the echoed one is not checked.
     sandbox.carton("run model.carton -i x=1 --signature warn").expect_code(0);
     let missing = sandbox.carton("run model.carton -i scale=1");
     assert_snapshot!(missing, @"

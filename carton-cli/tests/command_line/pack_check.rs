@@ -1,4 +1,4 @@
-//! `carton pack` loads what it packs: what does not match leaves no file.
+//! `carton pack` loads the packed model: if it contradicts the metadata, no file is written.
 
 use std::fs;
 
@@ -60,7 +60,7 @@ fn a_wrong_expected_value_leaves_no_file() {
 }
 
 #[test]
-fn what_was_checked_is_told() {
+fn the_checks_are_reported() {
     let sandbox = Sandbox::new();
     fs::copy(digits("image.npy"), sandbox.work().join("image.npy")).unwrap();
     let metadata = format!("{SIGNATURE}[[self_test]]\nname = 'runs'\ninputs = {{ image = 'image.npy' }}\n");
@@ -98,7 +98,7 @@ fn declared_inputs_that_the_model_lacks_leave_no_file() {
 }
 
 #[test]
-fn the_runner_is_told_by_the_file() {
+fn the_runner_is_recognized_by_the_file() {
     let sandbox = Sandbox::new();
     let packed = sandbox.run(["pack", &digits("model.onnx"), "-o", "a.carton"]).expect_code(0);
     assert_eq!(packed.stderr, "packing for the onnx runner; name another with --runner\n");
@@ -132,11 +132,11 @@ fn json_is_cast_to_what_the_model_declares() {
     let tensors = sandbox.carton("tensor ls digits.carton --json").expect_code(0).json();
     let image = tensors["tensors"].as_array().unwrap().iter().find(|t| t["name"] == "image").unwrap().clone();
     assert_eq!((&image["dtype"], &image["shape"]), (&"float32".into(), &serde_json::json!([1, 1, 8, 8])), "{image}");
-    // Without a name: the model's first input.
+    // Without a name, it is the model's first input.
     let unnamed = input.trim_start_matches("image=");
     let arguments = ["pack", &digits("model.onnx"), "--record-self-test", unnamed, "-o", "digits.carton"];
     sandbox.run(arguments).expect_code(0);
-    // A model that declares nothing, and metadata that does not either.
+    // Neither the model nor the metadata declares inputs.
     sandbox.write("model.bin", "weights");
     let refused = sandbox.carton("pack model.bin --runner noop --record-self-test x=1").expect_code(1);
     assert!(refused.stderr.contains("a self-test can be recorded only where"), "{refused}");
@@ -230,7 +230,7 @@ fn a_check_leaves_nothing_in_the_cache() {
     let sandbox = Sandbox::new();
     let list = || sandbox.carton("cache ls --json").expect_code(0).json();
     let empty = list();
-    // The runner is given a folder, which is made in a cache.
+    // The runner needs a folder, which is made in a cache.
     sandbox.write("model/weights.bin", "weights ".repeat(100_000));
     let pack = |options: &str, arguments: &str| {
         let tensor = "name = 'x'\ndtype = 'float32'\nshape = []\n";

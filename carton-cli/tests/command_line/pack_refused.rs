@@ -1,4 +1,4 @@
-//! What `carton pack` refuses before a model is loaded: metadata, files and outputs that cannot be used.
+//! Metadata, files and outputs that `carton pack` refuses before a model is loaded.
 
 use std::fs;
 use std::process::Command;
@@ -30,7 +30,7 @@ fn what_metadata_refers_to_is_named_with_its_place() {
 }
 
 #[test]
-fn what_is_no_file_is_not_replaced() {
+fn only_files_are_replaced() {
     let sandbox = Sandbox::new();
     sandbox.write("model.bin", "weights");
     let fifo = sandbox.work().join("pipe.carton");
@@ -159,12 +159,12 @@ fn what_cannot_be_packed() {
     assert_eq!(fs::read(sandbox.work().join("model.bin")).unwrap(), b"weights");
 }
 
-/// As on a full disk: the output takes no more than 50 KiB.
+/// Simulates a full disk: the output can have at most 50 KiB.
 #[test]
-fn an_output_that_has_no_room_is_named() {
+fn an_output_that_does_not_fit_on_the_disk_is_named() {
     let sandbox = Sandbox::new();
     sandbox.write("model.bin", vec![7; 1 << 20]);
-    // The signal that comes with the error would end the process.
+    // Ignores the signal that comes with the error and would end the process.
     let script = "trap '' XFSZ; ulimit -f 100; exec \"$0\" \"$@\"";
     let pack = ["pack", "model.bin", "--runner", "noop", "--compression", "stored", "-o", "out.carton"];
     let command = sandbox.command(pack);

@@ -1,4 +1,4 @@
-//! Commands that read and write cartons and run nothing in them.
+//! Commands that read and write cartons without running a model.
 
 use std::fs;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -417,7 +417,7 @@ fn damage_is_found_and_named() {
     }
     ----- stderr -----
     "#);
-    // The metadata is whole, so this is no failure.
+    // The metadata is intact, so this succeeds.
     sandbox.carton("info echo.carton").expect_code(0);
     assert_snapshot!(sandbox.carton("unpack echo.carton"), @"
     exit code: 1

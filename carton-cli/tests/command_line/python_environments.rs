@@ -1,4 +1,5 @@
-//! Python models in real environments, made by a real `uv` from the package index. What is not there is said, and skipped.
+//! Python models in real environments, made by a real `uv` from the package index. If something for that is missing, the test says so and
+//! is skipped.
 
 use std::fs;
 use std::io::Read;
@@ -12,12 +13,12 @@ use serde_json::{Value, json};
 
 use crate::sandbox::{Outcome, Sandbox, outcome};
 
-/// A model that needs nothing but what is always there.
+/// A model that needs only the standard library.
 const DOUBLE: &str = "class Model:\n    def infer_with_tensors(self, tensors):\n        return {'y': tensors['x'] * 2}\n\n\n\
                       def get_model():\n    return Model()\n";
 const DOUBLED: [&str; 4] = ["-i", "x=[1.5, 2.0]", "--json", "-v"];
 
-/// A sandbox with an installed python runner, and what it needs to make environments.
+/// A sandbox with an installed python runner, and the tools to make environments.
 struct Site {
     sandbox: Sandbox,
     uv: PathBuf,
@@ -25,7 +26,7 @@ struct Site {
 }
 
 impl Site {
-    /// `None` where there is no `uv` or no usable Python.
+    /// Returns `None` if there is no `uv` or no usable Python.
     fn new() -> Option<Self> {
         let beside_python =
             std::env::var_os("CARTON_TEST_PYTHON").map(|python| Path::new(&python).with_file_name("uv"));
@@ -50,7 +51,7 @@ impl Site {
         Some(Self { sandbox, uv, interpreter })
     }
 
-    /// The command, with `uv` named, an environment folder of its own, and how this machine reaches the package index. Downloads are
+    /// The command, configured with `uv`, an environment folder of its own, and this machine's way to the package index. Downloads are
     /// shared between tests.
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = self.sandbox.command(arguments);
@@ -73,24 +74,24 @@ impl Site {
         self.sandbox.work().with_file_name("data")
     }
 
-    /// The environments that are there, finished or not.
+    /// The existing environments, complete or not.
     fn environments(&self) -> Vec<PathBuf> {
         let folder = self.data().join("python/environments-v1");
         let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
         entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()).collect()
     }
 
-    /// Packs the model with the name of a folder of `runners/python/tests/models`.
+    /// Packs the model in this folder of `runners/python/tests/models`.
     fn pack(&self, model: &str, options: &[&str]) {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../runners/python/tests/models").join(model);
         let output = format!("{model}.carton");
-        // The environment is made when the carton is run, which is what is looked at here.
+        // Not checked, because the tests observe how the environment is made when the carton is run.
         let arguments = ["pack", folder.to_str().unwrap(), "--runner", "python", "--no-check", "-o", &output];
         self.carton(&[&arguments, options].concat()).expect_code(0);
     }
 }
 
-/// The outputs of `--json`, without what differs from run to run.
+/// The outputs of `--json`, without values that differ from run to run.
 fn outputs(outcome: &Outcome) -> Value {
     let mut json = outcome.json();
     json["outputs"].take()
@@ -121,7 +122,7 @@ fn a_model_of_scikit_learn_predicts_what_it_did_in_python() {
     let largest = pairs.map(|(found, expected)| (found - expected).abs()).fold(0.0, f64::max);
     assert!(largest < 1e-9, "largest difference {largest}");
 
-    // The environment is there now, and needs neither network nor uv.
+    // The environment exists now, so neither network nor uv is needed.
     let mut again = site.command(&[&run[..], &["--offline"]].concat());
     let again = outcome(again.env("UV", "/nothing").env("UV_CACHE_DIR", "/nothing")).expect_code(0);
     assert!(!again.stderr.contains("making the Python environment"), "{again}");
@@ -188,7 +189,7 @@ fn runner_of(host: u32) -> Option<Pid> {
 }
 
 #[test]
-fn what_a_kill_leaves_is_made_anew() {
+fn an_environment_left_by_a_kill_is_made_again() {
     if !cfg!(target_os = "linux") {
         eprintln!("skipped: processes are found in /proc");
         return;
@@ -226,7 +227,7 @@ fn what_a_kill_leaves_is_made_anew() {
 }
 
 #[test]
-fn what_is_nobodys_fault_is_an_ordinary_failure() {
+fn environments_that_cannot_be_made_are_ordinary_failures() {
     let Some(site) = Site::new() else { return };
     site.sandbox.write("m/model.py", DOUBLE);
     site.sandbox.write("m/requirements.txt", "numpy=1.26\n");
@@ -247,7 +248,7 @@ fn what_is_nobodys_fault_is_an_ordinary_failure() {
 }
 
 #[test]
-fn environments_that_nobody_uses_are_pruned() {
+fn unused_environments_are_pruned() {
     let Some(site) = Site::new() else { return };
     let flag = site.sandbox.work().join("loaded");
     let sleeping = format!("{DOUBLE}\nimport time\nopen({flag:?}, 'w').close()\ntime.sleep(600)\n");
@@ -346,7 +347,7 @@ def get_model():
     let run = ["run", "m.carton", "-i", "x=[1.0, 2.0]", "--json"];
     assert_eq!(outputs(&site.carton(&run).expect_code(0))["y"]["data"], json!([3.0, 6.0]));
 
-    // A wheel that is not the one that was locked.
+    // A wheel that differs from the locked one.
     let lock = work.join("m/.carton/carton.lock");
     let text = fs::read_to_string(&lock).unwrap();
     let (before, hash) = text.split_once("\nsha256 = \"").unwrap();
@@ -373,7 +374,7 @@ fn what_is_packed_in_the_originals_conventions_has_the_locks_of_both() {
         let lines = theirs.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix(" = '")?.strip_suffix('\''));
         lines.map(str::to_owned).collect()
     };
-    // Of requirements.txt, as `sha256sum` says.
+    // The SHA-256 of requirements.txt, computed by `sha256sum`.
     assert_eq!(values("orig_deps_hash"), ["dadca4498d695dd880db16130d1ea33f0d2a239646c518a1ca17f84b9859c979"]);
     assert_eq!(theirs.matches("[[lockfile]]").count(), 1, "{theirs}");
     for name in ["os_name", "sys_platform", "platform_machine", "platform_python_implementation", "python_version"] {
@@ -381,7 +382,7 @@ fn what_is_packed_in_the_originals_conventions_has_the_locks_of_both() {
     }
     let ours = read("u/model/.carton/requirements.lock");
     assert_eq!((values("sha256").len(), values("url").len()), (2, 2), "{theirs}");
-    // The same files as in our own lock, where everybody can fetch them.
+    // The same files as in this runner's own lock, from public URLs.
     assert!(values("sha256").iter().all(|sha256| ours.contains(sha256)), "{theirs}");
     let is_plain = |url: &String| url.starts_with("https://") && url.ends_with(".whl") && !url.contains(['@', '?']);
     assert!(values("url").iter().all(is_plain), "{theirs}");
@@ -394,11 +395,11 @@ fn what_is_packed_in_the_originals_conventions_has_the_locks_of_both() {
     let doubled = outputs(&site.carton(&[&["run", "m.carton"], &DOUBLED[..]].concat()).expect_code(0));
     assert_eq!(doubled["y"]["data"], json!([3.0, 4.0]));
 
-    // What only this runner reads has a version of its own, which the runner is installed for.
+    // A structure that only this runner reads has a compat version of its own, for which the runner is installed.
     site.sandbox.write("f/model.py", "def double(x):\n    return {'y': x * 2}\n");
     let pack = ["pack", "f", "--runner", "python", "-o", "f.carton", "--opt", "infer_fn=double"];
     site.carton(&pack).expect_code(0);
-    // The runner says it both when it packs and when it loads what was packed.
+    // The runner gives the warning both when it packs and when it loads the packed model.
     let pack = ["pack", "f", "--runner", "python", "-o", "g.carton", "--opt", "infer_fn=double", "--opt", "nonsense=1"];
     let warned = site.carton(&pack);
     assert_eq!(warned.expect_code(0).stderr.matches("unknown option `nonsense`").count(), 1);
@@ -407,12 +408,12 @@ fn what_is_packed_in_the_originals_conventions_has_the_locks_of_both() {
     assert!(metadata.contains("runner_compat_version = 2\n"), "{metadata}");
     let ran = site.carton(&[&["run", "f.carton"], &DOUBLED[..]].concat()).expect_code(0);
     assert_eq!(outputs(&ran), doubled);
-    // The other one is refused, not ignored.
+    // The other compat version is refused, not ignored.
     site.sandbox.write("one.toml", "[runner]\nrunner_compat_version = 1\n");
     let refused = site.carton(&[&pack[..], &["--metadata", "one.toml"]].concat()).expect_code(6);
     assert!(refused.stderr.contains("cannot have `runner_compat_version` 1"), "{refused}");
 
-    // What the original reads is enough: with its lock alone the model runs too, in another environment.
+    // The lock of the original is enough: with it alone the model runs, too, in another environment.
     fs::remove_file(work.join("u/model/.carton/requirements.lock")).unwrap();
     fs::remove_file(work.join("u/model/requirements.txt")).unwrap();
     site.carton(&["pack", "u/model", "--runner", "python", "-o", "theirs.carton"]).expect_code(0);
@@ -423,7 +424,7 @@ fn what_is_packed_in_the_originals_conventions_has_the_locks_of_both() {
     assert!(again.stderr.contains("making the Python environment of the model: 2 packages"), "{again}");
     assert_eq!(outputs(&again), doubled);
 
-    // Bundled wheels are named where they are, and need no network.
+    // Bundled wheels are locked with their paths, and need no network.
     site.carton(&["pack", "m", "--runner", "python", "-o", "b.carton", "--bundle-wheels"]).expect_code(0);
     site.carton(&["unpack", "b.carton", "-o", "b"]).expect_code(0);
     fs::remove_dir_all(site.data()).unwrap();
@@ -436,7 +437,7 @@ fn what_is_packed_in_the_originals_conventions_has_the_locks_of_both() {
     assert_eq!(outputs(&offline), doubled);
 }
 
-/// Looks for a word where a process can see it, and says where it was found.
+/// A model that looks for a word everywhere a process can see, and reports where it was found.
 const LOOKS: &str = r#"
 import os
 
@@ -478,7 +479,7 @@ fn credentials_of_package_indexes_do_not_reach_the_model() {
 }
 
 #[test]
-fn devices_that_are_not_there_are_told_before_anything_is_fetched() {
+fn missing_devices_are_reported_before_anything_is_fetched() {
     let Some(site) = Site::new() else { return };
     site.carton(&["pack", "double.py", "--runner", "python", "-o", "double.carton"]).expect_code(0);
     let _ = fs::remove_dir_all(site.data());
@@ -497,7 +498,7 @@ fn devices_that_are_not_there_are_told_before_anything_is_fetched() {
 }
 
 #[test]
-fn what_is_wrong_with_a_module_is_told_before_anything_is_fetched() {
+fn errors_in_a_module_are_reported_before_anything_is_fetched() {
     let Some(site) = Site::new() else { return };
     for (source, expected) in [
         ("x = 1\ndef get_model(:\n", "broken.py, line 2: SyntaxError: "),

@@ -1,4 +1,4 @@
-//! `carton runner install python`: which interpreter it takes, and what it makes of it.
+//! `carton runner install python`: the choice of the interpreter, and the installed runner.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +9,7 @@ use insta::assert_snapshot;
 
 use crate::sandbox::{Outcome, Sandbox, names, outcome};
 
-/// A program that says that it is some interpreter, and prints what it is started with otherwise.
+/// A program that claims to be this interpreter, and otherwise prints its arguments.
 fn interpreter(sandbox: &Sandbox, path: &str, implementation: &str, version: [u32; 3]) -> PathBuf {
     let file = sandbox.work().join(path);
     let answer = serde_json::json!({
@@ -32,7 +32,7 @@ fn carton<const N: usize>(sandbox: &Sandbox, arguments: [&str; N]) -> Outcome {
     outcome(sandbox.command(arguments).env("PATH", sandbox.work().join("bin")))
 }
 
-/// What starts the runner in `folder`.
+/// The first line of the script that starts the runner in `folder`.
 fn first_line(folder: &Path) -> String {
     let run = fs::read_to_string(folder.join("run")).unwrap();
     run.lines().next().unwrap().to_owned()
@@ -53,7 +53,7 @@ fn several_interpreters_beside_each_other() {
     carton(&sandbox, ["runner", "install", "python", "--python", "3.10"]).expect_code(0);
     let answer = carton(&sandbox, ["runner", "install", "python", "--python", "./elsewhere/python", "--json"]);
     assert_snapshot!(answer.expect_code(0).json().to_string(), @r#"{"framework_version":"3.13.0","path":"[SANDBOX]/runners/python-3.13.0","runner_name":"python","source":"[SANDBOX]/work/elsewhere/python"}"#);
-    // Again, in place of the one that is there.
+    // Installing again replaces the existing one.
     carton(&sandbox, ["runner", "install", "python@=3.10"]).expect_code(0);
     carton(&sandbox, ["runner", "install", "python@>=3.10, <3.12", "--python", "python3"]).expect_code(0);
     assert_eq!(names(&sandbox.runner_dir()), ["python-3.10.13", "python-3.11.7", "python-3.13.0"]);
@@ -77,12 +77,12 @@ fn several_interpreters_beside_each_other() {
     let listed = sandbox.carton("runner ls --json").expect_code(0).json();
     let mut versions: Vec<_> =
         listed["runners"].as_array().unwrap().iter().map(|r| r["framework_version"].clone()).collect();
-    // Each understands two structures of models, and is there once for each.
+    // Each understands two structures of models, and is listed once for each.
     assert_eq!(versions.len(), 2 + 2 * 3);
     versions.dedup();
     assert_eq!(versions[2..], ["3.10.13", "3.11.7", "3.13.0"]);
     sandbox.carton("runner rm python@3.13.0").expect_code(0);
-    // An index that has none hides nothing.
+    // An index without this runner does not hide the built-in one.
     sandbox.write("index.json", "[]");
     let mut with_index = sandbox.command(["runner", "install", "python@=3.13.0"]);
     with_index.env("PATH", sandbox.work().join("bin")).env("CARTON_RUNNER_INDEX", sandbox.work().join("index.json"));
@@ -161,7 +161,7 @@ fn nothing_but_the_python_runner_takes_an_interpreter() {
     error: --python is the interpreter of the runner `python`, and another one is to be installed
     ");
     sandbox.carton("runner install python --python 3.11 --index x.json").expect_code(2);
-    // One that no interpreter can make.
+    // A compat version that no interpreter can provide.
     assert_snapshot!(sandbox.carton("runner install python --compat-version 7").expect_code(5).stderr.lines().next().unwrap(), @"error: this program carries no runner `python` with compat version 7 that fits (there are: noop 0.1.0, onnx 1.21.0)");
 }
 
@@ -208,10 +208,10 @@ fn the_interpreter_of_this_machine() {
         eprintln!("skipped: {interpreter} makes no virtual environments");
         return;
     }
-    // The one that was named, although it is a link.
+    // The named interpreter, although it is a link.
     let named = venv.join("bin/python3");
     assert_eq!(install(&["--python", named.to_str().unwrap()])["source"], named.to_str().unwrap());
-    // The one that is behind the one that happens to be active.
+    // The interpreter behind the virtual environment that happens to be active.
     let mut command = sandbox.command(["runner", "install", "python", "--json"]);
     let behind = outcome(command.env("PATH", venv.join("bin"))).expect_code(0).json();
     assert_eq!(behind["source"], interpreter);

@@ -1,5 +1,5 @@
-//! A model of a real framework is packed and passes its self-tests, as a user would do it. The runners are those in the folder that
-//! `CARTON_TEST_RUNNERS` names (`scripts/test` fills it); what is expected was computed by the framework itself, in Python.
+//! Packs models of real frameworks and runs their self-tests, as a user would. The runners are in the folder that `CARTON_TEST_RUNNERS`
+//! names (`scripts/test` fills it). The expected values were computed by the framework itself, in Python.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use carton_tensor::{Tensor, npy};
 
 use crate::sandbox::{Outcome, Sandbox, outcome};
 
-/// The folder with installed runners, if there is a runner in it whose folder begins with `name`.
+/// The folder of installed runners, if it contains a runner whose folder begins with `name`.
 fn runners_with(name: &str) -> Option<PathBuf> {
     let folder = std::env::var_os("CARTON_TEST_RUNNERS").filter(|folder| !folder.is_empty()).map(PathBuf::from);
     let Some(folder) = folder else {
@@ -25,7 +25,7 @@ fn runners_with(name: &str) -> Option<PathBuf> {
     is_there.then_some(folder)
 }
 
-/// Runs the command with the installed runners, and with this user's programs and settings of `uv`, which fetches packages.
+/// Runs the command with the installed runners, and with this user's programs and `uv` settings for fetching packages.
 fn carton(sandbox: &Sandbox, runners: &Path, arguments: &str) -> Outcome {
     let mut command: Command = sandbox.command(arguments.split(' '));
     let is_passed = |name: &str| {
@@ -45,7 +45,7 @@ fn save(sandbox: &Sandbox, name: &str, tensor: &Tensor) {
     npy::write(fs::File::create(sandbox.work().join(name)).unwrap(), tensor).unwrap();
 }
 
-/// The self-test passes, and fails when one expected element is another one: then nothing is packed, unless that is asked for.
+/// The self-test passes, and fails if one expected element is changed: then nothing is packed, unless on request.
 fn check_self_test(sandbox: &Sandbox, runners: &Path, expected: &str, tensor: &Tensor) {
     let report = carton(sandbox, runners, "run model.carton --self-test --json").expect_code(0).json();
     assert_eq!(report["passed"], true, "{report}");
@@ -158,7 +158,7 @@ fn python_models_that_do_not_load_are_not_packed() {
         assert_eq!(sandbox.files(), ["model"]);
         carton(&sandbox, &runners, "pack model -o model.carton --no-check").expect_code(no_check_code);
     };
-    // The runner sees these before anything is loaded, and packing without a check does not allow them.
+    // The runner finds these errors before anything is loaded, so packing without a check refuses them, too.
     let refuses = "refused the model";
     check("def get_model(:\n    pass\n", &[refuses, "main.py, line 1: SyntaxError: invalid syntax"], 6);
     check("def model():\n    pass\n", &[refuses, "the module `main` (main.py) has no function `get_model`"], 6);

@@ -1,4 +1,4 @@
-//! Runners from an index: packaged, offered, installed, used, removed.
+//! Runners from an index: packaging, listing, installing, using and removing them.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,14 +11,14 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::runners::{install_script, words};
 use crate::sandbox::{Sandbox, names, outcome};
 
-/// The folder of an installed runner, taken out of `runner_dir`.
+/// Moves the folder of an installed runner out of `runner_dir`.
 fn take(sandbox: &Sandbox, name: &str) -> PathBuf {
     let folder = sandbox.work().join(name);
     fs::rename(sandbox.runner_dir().join(name), &folder).unwrap();
     folder
 }
 
-/// `noop` under another name, which this program does not carry, in the folder `echo`.
+/// Makes the folder `echo`: the runner `noop` under another name, which this program does not contain.
 fn echo_folder(sandbox: &Sandbox) -> PathBuf {
     sandbox.carton("runner install noop").expect_code(0);
     let folder = sandbox.work().join("echo");
@@ -29,7 +29,7 @@ fn echo_folder(sandbox: &Sandbox) -> PathBuf {
     folder
 }
 
-/// As `echo_folder`, in the index `index.json`.
+/// As `echo_folder`, and offers it in the index `index.json`.
 fn offer_echo(sandbox: &Sandbox) {
     echo_folder(sandbox);
     sandbox.carton("runner package echo --add-to index.json").expect_code(0);
@@ -351,7 +351,7 @@ fn a_killed_installation_leaves_nothing_that_is_seen() {
     sandbox.run(arguments).expect_code(0);
     let left: Vec<String> =
         names(&sandbox.runner_dir()).into_iter().filter(|name| name.starts_with(".install-")).collect();
-    // One that was killed before it had its lock is kept for some minutes.
+    // A folder of an installation that was killed before it took its lock is kept for some minutes.
     assert!(left.iter().all(|name| names(&sandbox.runner_dir().join(name)).is_empty()), "{left:?}");
     sandbox.write("model.bin", "weights");
     sandbox.carton("run model.bin --runner them/echo -i x=[1]").expect_code(0);

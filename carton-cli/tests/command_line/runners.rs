@@ -87,7 +87,7 @@ fn an_embedded_runner_is_installed_for_others() {
     files = "ranges"
     "#);
 
-    // A second time takes the place of the first.
+    // Installing again replaces the first installation.
     fs::write(folder.join("leftover"), "").unwrap();
     sandbox.carton("runner install noop@^0.1 --json").expect_code(0);
     assert_eq!(names(&folder), ["carton", "runner.toml"]);
@@ -265,7 +265,7 @@ fn a_runner_whose_program_is_elsewhere() {
     sandbox.carton("runner rm elsewhere").expect_code(0);
     assert!(program.is_file() && !installed.exists());
 
-    // What comes from somebody else stays in its folder.
+    // A runner from elsewhere must stay within its folder.
     sandbox.write("theirs/runner.toml", descriptor(&sandbox, "theirs", 2, "/bin/sh"));
     assert_snapshot!(sandbox.carton("runner install ./theirs"), @"
     exit code: 4

@@ -27,7 +27,7 @@ dtype = "uint8"
 shape = []
 "#;
 
-/// A carton that returns its inputs: declared ones if there is metadata. Its self-tests may fail.
+/// Packs a carton that returns its inputs; the metadata may declare them. Its self-tests may fail.
 fn pack_noop(sandbox: &Sandbox, metadata: &str) {
     sandbox.write("model.bin", "weights");
     sandbox.write("metadata.toml", metadata);
@@ -148,7 +148,7 @@ fn undeclared_json_is_what_numpy_makes_of_it() {
     ----- stderr -----
     error: input `a` is given twice
     ");
-    // A model may take nothing.
+    // A model may have no inputs.
     assert_snapshot!(sandbox.carton("run echo.carton"), @"
     exit code: 0
     ----- stdout -----
@@ -340,7 +340,7 @@ fn a_real_model() {
     assert!(probabilities[2].as_f64().unwrap() > 0.8, "{probabilities:?}");
     assert_eq!(outcome["runner"], "onnx 1.21.0");
     assert!(outcome["seconds"]["run"].as_f64().unwrap() > 0.0);
-    // The same model in no carton, and in an unpacked one.
+    // The same model without a carton, and in an unpacked one.
     sandbox.carton("unpack digits.carton -o unpacked").expect_code(0);
     let (bare, input) = (digits("model.onnx"), format!("image={image}"));
     for arguments in [
@@ -414,7 +414,7 @@ inputs = { x = "x.npy", count = "count.npy" }
     let report = sandbox.carton("run echo.carton --self-test --json").expect_code(3).json();
     assert_snapshot!(report["self_tests"][0]["outputs"][1], @r#"{"detail":"element [0, 1]: expected 2.5, found 2.0 (differs by 5e-1, allowed 2.501e-5); 1 of 2 elements differ","max_abs_diff":0.5,"max_rel_diff":0.2,"name":"x","passed":false}"#);
     assert_snapshot!(report["self_tests"][1]["error"], @r#""tensors do not match the model's signature\n  input `count`: expected uint8, found int64""#);
-    // What differs by half is close enough when that is allowed.
+    // A difference of 0.5 is within this tolerance.
     let lenient = sandbox.carton("run echo.carton --self-test --rtol 0 --atol 0.5 --signature off --json").json();
     assert_eq!(lenient["self_tests"][0]["outcome"], "passed");
 }

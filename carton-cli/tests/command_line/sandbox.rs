@@ -9,7 +9,7 @@ use insta::Settings;
 use insta::internals::SettingsBindDropGuard;
 use tempfile::TempDir;
 
-/// What a run of the command left behind, as snapshots show it.
+/// The result of a command, as snapshots show it.
 pub(crate) struct Outcome {
     pub(crate) code: i32,
     pub(crate) stdout: String,
@@ -17,12 +17,12 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// The one object that `--json` prints.
+    /// Parses the one object that `--json` prints.
     pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error} in:\n{}", self.stdout))
     }
 
-    /// Fails the test, with all that was printed, unless the command ended with this code.
+    /// Fails the test, showing the whole output, unless the command ended with this code.
     #[track_caller]
     pub(crate) fn expect_code(self, code: i32) -> Self {
         assert_eq!(self.code, code, "{self}");
@@ -77,7 +77,7 @@ impl Sandbox {
         self.folder.path().join("work")
     }
 
-    /// Where runners are installed.
+    /// The folder in which runners are installed.
     pub(crate) fn runner_dir(&self) -> PathBuf {
         self.folder.path().join("runners")
     }

@@ -1,4 +1,4 @@
-//! Cartons without some of their files, and whole again.
+//! Shrinking cartons, and making them whole again.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use insta::assert_snapshot;
 
 use crate::sandbox::Sandbox;
 
-/// Bytes that do not compress, and the same each time.
+/// Bytes that do not compress, the same each time.
 fn noise(length: usize) -> Vec<u8> {
     let mut state = 1_u64;
     let mut next = || {
@@ -135,7 +135,7 @@ fn a_list_of_links_chooses() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_requests_are_refused() {
     let sandbox = Sandbox::new();
     pack(&sandbox);
     sandbox.carton("shrink model.carton").expect_code(2);
@@ -232,7 +232,7 @@ fn files_are_left_out_while_packing() {
         format!("version = 1\n[urls]\n{weights} = [\"https://a.example/w\", \"https://b.example/w\"]\n"),
     );
     sandbox.carton("shrink model.carton --links one.toml -o shrunk.carton").expect_code(0);
-    // The same to the byte, and nobody is asked for what was left out: there is no such host.
+    // The result is the same to the byte, and the left-out file is never requested: the host does not exist.
     let arguments = ["pack", "model", "--runner", "noop", "-o", "packed.carton"];
     let link = |url: &str| format!("{weights}={url}");
     sandbox
@@ -275,7 +275,7 @@ fn files_are_left_out_while_packing() {
 
     hint: give the token to those who fetch: `CARTON_TOKEN_<host>`, or a netrc file
     ");
-    // Nothing can be opened without it.
+    // A carton cannot be opened without this file.
     let metadata = digest_of("carton.toml");
     let refused = sandbox.run(arguments.into_iter().chain(["--link", &format!("{metadata}=https://a.example/m")]));
     assert!(refused.expect_code(1).stderr.contains("no packed file that can be left out has the SHA-256"));
@@ -316,7 +316,7 @@ fn one_list_of_links_serves_a_family_of_models() {
     unmatched.sort_unstable();
     assert_eq!(packed.json()["unmatched"], serde_json::json!(unmatched));
     assert!(with(&["own.toml", "--json"]).json().get("unmatched").is_none());
-    // What the command line names must be there all the same.
+    // Files that the command line names must still be there.
     with(&["family.toml", "--link", &format!("{other}=https://a.example/o")]).expect_code(1);
     sandbox.write("others.toml", format!("version = 1\n[urls]\n{}", [metadata, &other].map(url).concat()));
     assert_snapshot!(with(&["others.toml"]), @"

@@ -37,7 +37,7 @@ fn tasks_are_merged_and_one_attempt_of_each_counts() {
 
     hint: `carton dataset merge` makes it of what tasks have written, or of the shards that are there
     ");
-    // As the program that started the tasks knows them, on standard input.
+    // The attempts on standard input, from the program that started the tasks.
     let merged =
         with_input(&sandbox, "dataset merge out --attempts - --json", format!("{first}\n{again}\n").as_bytes());
     assert_snapshot!(merged.expect_code(0).json(), @r#"{"bytes":304,"index":false,"n_shards":2,"path":"out","samples":6}"#);
@@ -95,7 +95,7 @@ fn shards_from_many_machines_get_a_manifest() {
     assert_eq!(fs::read(&manifest).unwrap(), expected);
 }
 
-/// Writes a shard of vectors as other programs do, which does not say what it is.
+/// Writes a shard of vectors as other programs do: without metadata.
 fn write_bare(folder: &Path, number: u32, names: &[&str]) {
     let part = format!("part-0000{number}-0000-550e8400-e29b-41d4-a716-44665544000{number}.safetensors");
     let tensor = RawTensor::new(ElementType::Float32, vec![768], vec![0_u8; 768 * 4].into()).unwrap();
@@ -104,9 +104,9 @@ fn write_bare(folder: &Path, number: u32, names: &[&str]) {
     fs::write(folder.join(part), file).unwrap();
 }
 
-/// As the Spark connector leaves them with `duplicatesStrategy` `lastWin`.
+/// As the Spark connector writes them with `duplicatesStrategy` `lastWin`.
 #[test]
-fn a_name_may_be_in_several_bare_shards_where_that_is_said() {
+fn a_name_may_be_in_several_bare_shards_on_request() {
     let sandbox = Sandbox::new();
     let out = sandbox.work().join("out");
     fs::create_dir(&out).unwrap();
@@ -126,9 +126,9 @@ fn a_name_may_be_in_several_bare_shards_where_that_is_said() {
     sandbox.carton("dataset verify out").expect_code(0);
 }
 
-/// Shards of other programs, in which the numbers of an embedding look as rows do.
+/// Shards of other programs, in which the dimensions of an embedding look like rows.
 #[test]
-fn samples_of_bare_shards_are_asked_for() {
+fn ambiguous_samples_of_bare_shards_are_refused() {
     let sandbox = Sandbox::new();
     let out = sandbox.work().join("out");
     fs::create_dir(&out).unwrap();
@@ -153,7 +153,7 @@ fn samples_of_bare_shards_are_asked_for() {
 
     hint: --kv-separator S says what stands between the names of rows and columns, `__` unless another was chosen, and --columns A,B which columns there are
     ");
-    // What is said and is not so is no damage.
+    // Wrong options are a usage error, not damage.
     assert_snapshot!(sandbox.carton("dataset merge out --batch-size 768"), @"
     exit code: 2
     ----- stdout -----
@@ -187,13 +187,13 @@ fn samples_of_bare_shards_are_asked_for() {
     let manifest: serde_json::Value =
         serde_json::from_slice(&fs::read(out.join("dataset_manifest.json")).unwrap()).unwrap();
     assert_eq!(manifest["key_value"], serde_json::json!({"separator": "::", "columns": ["emb"]}));
-    // The manifest says it from now on.
+    // From now on the manifest has the number.
     let again = sandbox.carton("dataset merge out --overwrite --json").expect_code(0).json();
     assert_eq!(again["samples"], 3);
     sandbox.carton("dataset verify out").expect_code(0);
 }
 
-/// Writes so many tasks of one row.
+/// Writes `n_tasks` tasks of one row each.
 fn write_tasks(sandbox: &Sandbox, n_tasks: u32) {
     let out = sandbox.work().join("out");
     let batch = rows(1, 2).project(&[0]).unwrap();
@@ -211,18 +211,18 @@ fn a_merge_is_interrupted_before_it_commits_or_not_at_all() {
     let out = sandbox.work().join("out");
     write_tasks(&sandbox, 1000);
     let staged = tree(&out);
-    // It waits for its turn.
+    // The merge waits for the lock.
     let lock = fs::File::create(out.join("_tasks/commit.lock")).unwrap();
     lock.lock().unwrap();
     let child = sandbox.command(["dataset", "merge", "out", "--json"]).spawn().unwrap();
     wait_until("the lock to be opened", || has_open_file_in(&child, &out));
-    // Before it listens to signals it would end by one, which is no exit code.
+    // Waits until the command handles signals; before that a signal would kill it without an exit code.
     std::thread::sleep(Duration::from_millis(500));
     let interrupted = interrupt(child, Signal::INT);
     assert_eq!(interrupted.status.code(), Some(130));
     drop(lock);
     assert_eq!(tree(&out).len(), staged.len() + 1, "the attempts and the lock");
-    // It has begun.
+    // The commit has begun.
     let child = sandbox.command(["dataset", "merge", "out", "--json"]).spawn().unwrap();
     wait_until("the record of the commit", || out.join("_tasks/commit.json").exists());
     let done = interrupt(child, Signal::INT);
@@ -237,9 +237,9 @@ fn an_interrupted_merge_does_not_wait_for_attempts() {
     let sandbox = Sandbox::new();
     let arguments = ["dataset", "merge", "out", "--attempts", "-"];
     let mut child = sandbox.command(arguments).stdin(Stdio::piped()).spawn().unwrap();
-    // Open to the end, and empty.
+    // Keeps standard input open and empty.
     let _stdin = child.stdin.take().unwrap();
-    // Before it listens to signals it would end by one, which is no exit code.
+    // Waits until the command handles signals; before that a signal would kill it without an exit code.
     std::thread::sleep(Duration::from_millis(500));
     let start = Instant::now();
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();

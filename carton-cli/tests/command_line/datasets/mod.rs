@@ -1,4 +1,4 @@
-//! `carton dataset`: rows into shards, and what is in them.
+//! `carton dataset`: writes and reads datasets.
 
 mod merge;
 mod peers;
@@ -16,7 +16,7 @@ use arrow_ipc::writer::StreamWriter;
 
 use crate::sandbox::{Outcome, Sandbox, names, outcome};
 
-/// Rows of a number and a pair of numbers; the last pair has as many numbers as asked for.
+/// Rows of a number and a pair of numbers; the last list has `last` numbers.
 fn rows(n_rows: i64, last: usize) -> RecordBatch {
     let mut pairs = ListBuilder::new(Float32Builder::new());
     for row in 0..n_rows {
@@ -44,7 +44,7 @@ fn stream(batches: &[RecordBatch], is_ended: bool) -> Vec<u8> {
     std::mem::take(writer.get_mut())
 }
 
-/// Files and folders below the folder in which commands run, without what names attempts.
+/// Lists files and folders below the folder in which commands run, without the ids of attempts.
 fn tree(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for name in names(folder) {

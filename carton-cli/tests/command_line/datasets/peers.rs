@@ -1,4 +1,4 @@
-//! Datasets, and Python's libraries.
+//! Datasets read by Python's libraries.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Rows that cannot be written, and arguments that make no sense.
+//! Rows that cannot be written, and invalid arguments.
 
 use std::fs;
 
@@ -7,14 +7,14 @@ use insta::assert_snapshot;
 use super::{rows, stream, with_input};
 use crate::sandbox::Sandbox;
 
-/// What is on standard error when standard output goes to this file.
+/// Returns standard error, with standard output redirected to this file.
 fn outcome_of(sandbox: &Sandbox, arguments: &str, stdout: fs::File) -> String {
     let output = sandbox.command(arguments.split(' ')).stdout(stdout).output().unwrap();
     String::from_utf8(output.stderr).unwrap()
 }
 
 #[test]
-fn what_is_wrong_with_rows_is_told_and_nothing_is_left() {
+fn invalid_rows_are_reported_and_nothing_is_left() {
     let sandbox = Sandbox::new();
     sandbox.write("ragged.arrows", stream(&[rows(5, 2), rows(5, 3)], true));
     assert_snapshot!(sandbox.carton("dataset write ragged.arrows out --batch-size 2 --columns pair"), @"
@@ -29,7 +29,7 @@ fn what_is_wrong_with_rows_is_told_and_nothing_is_left() {
 
     hint: with --batch-size all samples of a column are alike; --name-col allows each its own shape
     ");
-    // Rows are counted in the file that has them.
+    // Rows are counted within their file.
     sandbox.write("rows.arrows", stream(&[rows(5, 2)], true));
     let of_two = sandbox.carton("dataset write rows.arrows ragged.arrows out --batch-size 2 --columns pair");
     assert!(of_two.stderr.contains("error: `ragged.arrows`: row 9 of column `pair`"), "{of_two}");
@@ -76,7 +76,7 @@ fn what_is_wrong_with_rows_is_told_and_nothing_is_left() {
 
     hint: --shapes says which shape samples have, and without it lists are vectors
     ");
-    // The process that wrote it was stopped: some of its rows are no dataset, and no attempt.
+    // The process that wrote the stream was stopped: a part of its rows makes neither a dataset nor an attempt.
     let cut =
         with_input(&sandbox, "dataset write - out --batch-size 2 --columns id --task 0", &stream(&[rows(5, 2)], false));
     assert_snapshot!(cut, @"
@@ -112,14 +112,14 @@ fn what_is_wrong_with_rows_is_told_and_nothing_is_left() {
     let outcome = sandbox.carton("dataset write ragged.arrows text.txt --batch-size 2 --columns id").expect_code(1);
     assert!(outcome.stderr.contains("hint: a dataset is a folder"), "{outcome}");
     assert_eq!(sandbox.files(), ["input", "other.arrows", "ragged.arrows", "rows.arrows", "text.txt"]);
-    // What cannot be printed is told all the same.
+    // If standard output fails, standard error says so.
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
     let outcome = outcome_of(&sandbox, "dataset ls nowhere --json", full);
     assert!(outcome.contains("error: "), "{outcome}");
 }
 
 #[test]
-fn arguments_that_make_no_sense() {
+fn invalid_arguments() {
     let sandbox = Sandbox::new();
     let check = |arguments: &str, expected: &str| {
         let outcome = sandbox.carton(&format!("dataset {arguments}")).expect_code(2);

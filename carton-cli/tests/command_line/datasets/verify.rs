@@ -1,4 +1,4 @@
-//! `carton dataset verify`, and what the other commands say of damage.
+//! `carton dataset verify`, and how the other commands report damage.
 
 use std::fs;
 

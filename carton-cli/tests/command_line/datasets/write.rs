@@ -1,4 +1,4 @@
-//! `carton dataset write`, and what `ls` and `cat` show of it.
+//! `carton dataset write`, and the output of `ls` and `cat`.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -93,7 +93,7 @@ fn batches_are_written_and_looked_at() {
     ");
     let listed = sandbox.carton("dataset ls out --tensors --json").json();
     assert_eq!((&listed["tensors"][3]["name"], &listed["tensors"][3]["dtype"]), (&"pair".into(), &"F32".into()));
-    // A shard is the file that it is for every command; only the names of dtypes are those that its `ls` shows.
+    // `tensor` commands read a shard as any other file; only the names of dtypes differ from those of `dataset`.
     let shard = names(&sandbox.work().join("out")).remove(2);
     let printed = sandbox.carton(&format!("tensor cat out/{shard} pair --json")).json();
     let of_dataset = sandbox.carton(&format!("dataset cat out pair --shard {shard} --json")).json();
@@ -134,7 +134,7 @@ fn named_rows_are_found_by_name() {
     sandbox.carton("dataset verify out").expect_code(0);
 }
 
-/// As users of the Spark connector write them, which ignores what belongs to the other mode.
+/// With the spelling of the Spark connector, which ignores options for the other mode.
 #[test]
 fn options_are_taken_as_the_connector_takes_them() {
     let sandbox = Sandbox::new();
@@ -202,7 +202,7 @@ fn a_dataset_is_replaced_on_request_only() {
     sandbox.carton("dataset verify out").expect_code(0);
 }
 
-/// While it waits for rows that do not come, and with a shard that is written already.
+/// Interrupted while it waits for rows that never come, after one shard was written.
 #[test]
 fn an_interrupted_write_leaves_nothing() {
     for arguments in ["dataset write - out --batch-size 2 --columns id", "dataset write - out --batch-size 2 --task 7"]

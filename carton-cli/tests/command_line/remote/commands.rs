@@ -1,4 +1,4 @@
-//! Every command that takes a path takes a URL.
+//! Every command that takes a path takes a URL, too.
 
 use std::fs;
 
@@ -59,7 +59,7 @@ fn the_network_can_be_forbidden() {
             sandbox.run([command, &url].iter().chain(arguments)).expect_code(0);
         }
     }
-    // A pinned carton is what it is, with a server or without.
+    // A pinned carton in the cache needs no server.
     sandbox.run(["run", &pinned]).expect_code(0);
     sandbox.run(["run", &url, "--expect", &hash]).expect_code(0);
     sandbox.run(["run", &url]).expect_code(7);

@@ -1,4 +1,4 @@
-//! A full disk: said, survived, and no reason to fetch everything again.
+//! A full disk: it is reported, and the download continues later without starting over.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ const LENGTH: u64 = 32 << 20;
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    /// None, with the reason printed, where this user cannot mount.
+    /// Returns `None`, and prints the reason, if this user cannot mount.
     fn mount(path: &Path, options: &str) -> Option<Self> {
         std::fs::create_dir_all(path).unwrap();
         let mount = Command::new("mount").args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(path).output();
@@ -43,7 +43,7 @@ impl Drop for SmallDisk {
     }
 }
 
-/// A carton that nginx serves, and a disk of so many bytes for the cache.
+/// A carton that nginx serves, and a disk of `size` bytes for the cache.
 fn published(nginx: &Nginx, size: u64) -> Option<(Sandbox, String, SmallDisk)> {
     let sandbox = Sandbox::new();
     weights::write_file(&sandbox.work().join("model.bin"), LENGTH, 1);
@@ -54,7 +54,7 @@ fn published(nginx: &Nginx, size: u64) -> Option<(Sandbox, String, SmallDisk)> {
 }
 
 #[test]
-fn a_disk_that_is_too_small_is_said_before_the_download() {
+fn a_disk_that_is_too_small_is_reported_before_the_download() {
     let Some(nginx) = Nginx::start("") else { return };
     let Some((sandbox, url, disk)) = published(&nginx, LENGTH / 2) else { return };
     for _ in 0..2 {
@@ -73,7 +73,7 @@ fn a_disk_that_is_too_small_is_said_before_the_download() {
 fn a_disk_that_is_full_meanwhile_loses_nothing() {
     let Some(nginx) = Nginx::start("") else { return };
     let Some((sandbox, _, _disk)) = published(&nginx, 4 * LENGTH) else { return };
-    // Slow enough that the disk can be filled meanwhile.
+    // Slow enough to fill the disk meanwhile.
     let server = Server::start();
     let file = File::new(Content::open(&nginx.root().join("model.carton")));
     server.route("/model.carton", move |request| file.answer(request).paced(64 << 10, Duration::from_millis(20)));

@@ -1,4 +1,4 @@
-//! A carton of a gigabyte: what it costs to look at it, to load it, and to load it again.
+//! A carton of a gigabyte: the cost of inspecting it, loading it, and loading it again.
 
 use carton_tests::nginx::Nginx;
 use carton_tests::weights;

@@ -1,4 +1,4 @@
-//! Cartons without their large files: made, loaded, and made whole again.
+//! Shrunk cartons, without their large files: making, loading, and resolving them.
 
 use std::fs;
 
@@ -20,7 +20,7 @@ fn a_gigabyte_that_two_cartons_share_is_fetched_and_stored_once() {
         fs::create_dir(&model).unwrap();
         weights::sparse_file(&model.join("shared.bin"), GIBIBYTE);
         fs::write(model.join("own.bin"), name).unwrap();
-        // Zeros are compressed to nothing, so that this does not take long.
+        // Zeros compress to almost nothing, so this is fast.
         sandbox.carton(&format!("pack {name} --runner noop --compression zstd")).expect_code(0);
         let output = nginx.root().join(format!("{name}.carton"));
         let prefix = nginx.url("files");
@@ -56,7 +56,7 @@ fn what_was_left_out_comes_back() {
     let files = nginx.root().join("files");
     let prefix = nginx.url("files");
 
-    // From a path and from a URL; what comes out is the same.
+    // From a path and from a URL, with the same result.
     for (number, model) in ["model.carton".to_owned(), nginx.url("whole.carton")].into_iter().enumerate() {
         let output = format!("small-{number}.carton");
         let arguments = ["shrink", &model, "--url-prefix", &prefix, "--save-files", files.to_str().unwrap()];

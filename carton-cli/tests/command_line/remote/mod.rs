@@ -17,7 +17,7 @@ use carton_tests::nginx::{Logged, Nginx};
 
 use crate::sandbox::Sandbox;
 
-/// Packs a model, a file or a folder in the sandbox, into a carton that nginx serves. Nothing in it is compressed.
+/// Packs a model, which is a file or folder in the sandbox, into a carton that nginx serves. Nothing in it is compressed.
 fn publish(sandbox: &Sandbox, nginx: &Nginx, model: &Path, name: &str) -> String {
     let output = nginx.root().join(name);
     let arguments = ["pack", model.to_str().unwrap(), "--runner", "noop", "--compression", "stored", "-o"];
@@ -32,7 +32,7 @@ fn hash_of(sandbox: &Sandbox, nginx: &Nginx, name: &str) -> String {
     outcome.json()["manifest_sha256"].as_str().unwrap().to_owned()
 }
 
-/// Bytes of bodies that were sent.
+/// The number of bytes of the bodies that were sent.
 fn sent(requests: &[Logged]) -> u64 {
     requests.iter().map(|request| request.body_bytes).sum()
 }
@@ -42,7 +42,7 @@ fn cache(sandbox: &Sandbox) -> PathBuf {
     sandbox.work().parent().unwrap().join("cache")
 }
 
-/// Every file in a folder and below, with its room on disk in bytes. One with several names takes it only once.
+/// Every file in a folder and below, with its size on disk in bytes. A file with several names is counted once.
 fn files_below(folder: &Path) -> Vec<(PathBuf, u64)> {
     let mut inodes = BTreeSet::new();
     find_files(folder, &mut inodes)
@@ -51,7 +51,7 @@ fn files_below(folder: &Path) -> Vec<(PathBuf, u64)> {
 fn find_files(folder: &Path, inodes: &mut BTreeSet<u64>) -> Vec<(PathBuf, u64)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        // What others are at work on may go meanwhile.
+        // Files of other processes may disappear meanwhile.
         let Ok(metadata) = entry.path().symlink_metadata() else { continue };
         if metadata.is_dir() {
             found.extend(find_files(&entry.path(), inodes));
@@ -63,12 +63,12 @@ fn find_files(folder: &Path, inodes: &mut BTreeSet<u64>) -> Vec<(PathBuf, u64)> 
     found
 }
 
-/// Room that a folder takes on disk, in bytes.
+/// The size of a folder on disk in bytes.
 fn room(folder: &Path) -> u64 {
     files_below(folder).iter().map(|(_, bytes)| bytes).sum()
 }
 
-/// A generator of numbers for moments and sizes.
+/// A pseudo-random generator for times and sizes.
 struct Random(u64);
 
 impl Random {

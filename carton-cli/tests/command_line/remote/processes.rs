@@ -1,4 +1,4 @@
-//! Many processes at once, and ones that are killed.
+//! Concurrent processes, and processes that are killed.
 
 use std::io::{BufRead, BufReader};
 use std::process::Child;
@@ -41,7 +41,7 @@ fn processes_at_once_fetch_once() {
         let children: Vec<Child> = (0..n_processes).map(|_| start(&sandbox, &url)).collect();
         children.into_iter().for_each(must_succeed);
         let bytes = sent(&nginx.requests());
-        // Each may look at the metadata.
+        // Each process may request the metadata.
         assert!(
             bytes <= LENGTH + n_processes * (128 << 10),
             "{n_processes} processes fetched {bytes} of {LENGTH} bytes"
@@ -51,7 +51,7 @@ fn processes_at_once_fetch_once() {
 }
 
 #[test]
-fn whoever_waits_takes_over_from_one_that_is_killed() {
+fn a_waiting_process_takes_over_from_a_killed_one() {
     let Some(nginx) = Nginx::start("limit_rate 8m;") else { return };
     let (sandbox, url) = published(&nginx);
     let _ = std::fs::remove_dir_all(cache(&sandbox));
@@ -76,7 +76,7 @@ fn a_cache_survives_kills_at_any_moment() {
     let (sandbox, url) = published(&nginx);
     let _ = std::fs::remove_dir_all(cache(&sandbox));
     let mut random = Random(2026);
-    // From before the cache is made until after the model is loaded. Two at a time, so that locks are among what is left.
+    // From before the cache is created until after the model is loaded. Two processes at a time, so that locks are left behind, too.
     for _ in 0..30 {
         let mut children = [start(&sandbox, &url), start(&sandbox, &url)];
         for child in &mut children {
@@ -90,7 +90,7 @@ fn a_cache_survives_kills_at_any_moment() {
     sandbox.run(["cache", "verify"]).expect_code(0);
     let left: Vec<_> = files_below(&cache(&sandbox)).into_iter().filter(|(_, bytes)| *bytes > 1 << 20).collect();
     let room: u64 = left.iter().map(|(_, bytes)| bytes).sum();
-    // The files themselves and nothing half-made.
+    // Only the files themselves are left, nothing incomplete.
     assert!(room <= LENGTH + (2 << 20), "{left:#?}");
 }
 

@@ -1,4 +1,4 @@
-//! A gigabyte that is killed a hundred times.
+//! A download of a gigabyte that is killed a hundred times.
 
 use std::time::{Duration, Instant};
 
@@ -11,8 +11,8 @@ use crate::sandbox::{Sandbox, outcome};
 const GIBIBYTE: u64 = 1 << 30;
 const N_KILLS: u64 = 100;
 
-/// Kills the command at random moments: most of them after some more bytes are on the disk, so that they are spread over the
-/// whole download, the others after some time, so that they also hit what comes before.
+/// Kills the command at random moments: mostly after some more bytes are on the disk, so that the kills are spread over the whole
+/// download; otherwise after a random time, so that they also hit the steps before it.
 #[test]
 fn a_download_is_killed_a_hundred_times_and_is_right() {
     let Some(nginx) = Nginx::start("") else { return };

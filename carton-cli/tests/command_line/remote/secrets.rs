@@ -1,4 +1,4 @@
-//! Credentials open what they are for and are never shown: not by errors, logs, JSON or files.
+//! Credentials are used where they apply and never shown: not in errors, logs, JSON or files.
 
 use std::fs;
 
@@ -27,7 +27,7 @@ fn published(nginx: &Nginx) -> Sandbox {
     sandbox
 }
 
-/// Runs the command as talkative as it can be, and looks for secrets in all that it says and leaves.
+/// Runs the command at the highest verbosity, and searches its output and files for secrets.
 fn run(sandbox: &Sandbox, arguments: &[&str], variables: &[(&str, &str)]) -> Outcome {
     let arguments = arguments.iter().chain(&["-vv", "--json", "--progress", "plain"]);
     let outcome = outcome(sandbox.command(arguments).envs(variables.iter().copied()));

@@ -1,4 +1,4 @@
-//! The tensors of self-tests: every command that makes, changes or reads cartons keeps them.
+//! The tensors of self-tests: every command that makes, changes or reads cartons preserves them.
 
 use std::fs;
 
@@ -55,7 +55,7 @@ fn tensors_of_cartons() {
     ");
 }
 
-/// Whatever `ls` lists, `cat` prints by that name, wherever the carton is and however it is named.
+/// `cat` prints every tensor under the name that `ls` lists, wherever the carton is and however it is named.
 #[test]
 fn names_that_are_listed_are_found() {
     let sandbox = Sandbox::new();
@@ -85,11 +85,11 @@ fn names_that_are_listed_are_found() {
         for name in listed {
             let printed = |source: &str| sandbox.run(["tensor", "cat", source]).expect_code(0).stdout;
             let by_name = sandbox.run(["tensor", "cat", place, name]).expect_code(0).stdout;
-            // That is a pin, whose tensors have the folder's name before them.
+            // Such a name would be read as a pin, so the folder's name has to precede it.
             if !name.starts_with("sha256=") {
                 assert_eq!(printed(&format!("{place}#{name}")), by_name);
             }
-            // Where a tensor is called as the other one's path, its name goes first.
+            // If a tensor's name equals the path of another one, the name takes precedence.
             if name != "x" {
                 assert_eq!(printed(&format!("{place}#tensor_data/{name}")), by_name);
             }
@@ -97,7 +97,7 @@ fn names_that_are_listed_are_found() {
     }
 }
 
-/// Unpacked, shrunk and made whole again, a carton's self-tests pass.
+/// The self-tests of a carton pass after unpacking, shrinking and resolving it.
 fn check_every_way(sandbox: &Sandbox, path: &str) {
     sandbox.carton(&format!("unpack {path} -o unpacked")).expect_code(0);
     sandbox.carton("run unpacked --self-test").expect_code(0);

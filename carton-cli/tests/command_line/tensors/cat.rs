@@ -79,7 +79,7 @@ fn elements_are_printed() {
     assert_eq!(npy::read(output.stdout.as_slice(), 1000).unwrap(), Tensor::from_vec(vec![7_i64], vec![1]).unwrap());
 }
 
-/// An array that does not fit into what is buffered.
+/// An array that is larger than the output buffers.
 #[test]
 #[cfg(target_os = "linux")]
 fn arrays_go_to_readers_that_may_have_enough() {
@@ -102,7 +102,7 @@ fn arrays_go_to_readers_that_may_have_enough() {
     assert!(message.starts_with("error: cannot write to standard output"), "{message}");
 }
 
-/// The name of a type that is not known is the file's own, whatever its numbers are stored as.
+/// An unknown type is shown by the file's own name, whatever its storage type.
 #[test]
 fn types_are_called_what_ls_calls_them() {
     let sandbox = Sandbox::new();
@@ -112,7 +112,7 @@ fn types_are_called_what_ls_calls_them() {
     writer.add("flags", &tensor(ElementType::Bool, &[1], [1]), StoreAs::RAW).unwrap();
     let file = writer.finish().unwrap();
     sandbox.write("known.zt", &file);
-    // A type of the same length that nobody knows.
+    // An unknown type of the same length.
     let known = b"f8_e4m3fn";
     let position = file.windows(known.len()).position(|bytes| bytes == known).unwrap();
     sandbox.write("unknown.zt", [&file[..position], b"f8_mine_1", &file[position + known.len()..]].concat());

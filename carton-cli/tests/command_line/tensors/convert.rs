@@ -1,4 +1,4 @@
-//! `carton tensor convert`: what comes through, and what a format cannot hold.
+//! `carton tensor convert`: what is preserved, and what a format cannot hold.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ use insta::assert_snapshot;
 use super::{example, floats, read, tensor, write_safetensors, write_ztensor};
 use crate::sandbox::{Sandbox, names};
 
-/// What all formats hold comes back the same to the byte, whatever way it went.
+/// Tensors that all formats can hold come back the same to the byte, by every route.
 #[test]
 fn tensors_survive_every_format() {
     let sandbox = Sandbox::new();
@@ -36,7 +36,7 @@ fn tensors_survive_every_format() {
         assert_eq!(&found.read(name).unwrap(), tensor, "{name}");
         assert_eq!(expected.read(name).unwrap(), *tensor, "{name}");
     }
-    // safetensors and zTensor keep what is said of the file.
+    // safetensors and zTensor keep the metadata of the file.
     sandbox.carton("tensor convert first.safetensors m.zt").expect_code(0);
     sandbox.carton("tensor convert m.zt again.safetensors").expect_code(0);
     assert_eq!(read(&sandbox, "again.safetensors"), read(&sandbox, "first.safetensors"));
@@ -89,8 +89,8 @@ fn objects_of_ztensor_files_are_copied_as_they_are() {
     assert_eq!(sandbox.files(), ["copy.zt", "sparse.npz", "w.zt"]);
 }
 
-/// A dense object with further components, one of a type that nobody knows: what is not its tensor stays in a zTensor file, and is missed
-/// in another one.
+/// A dense object with further components, one of an unknown type. Components beside the tensor are kept in a zTensor file, and are
+/// reported as missing in another format.
 #[test]
 fn further_components_are_kept_or_missed() {
     let sandbox = Sandbox::new();
@@ -106,7 +106,7 @@ fn further_components_are_kept_or_missed() {
     let position = file.windows(known.len()).position(|bytes| bytes == known).unwrap();
     sandbox.write("w.zt", [&file[..position], b"f8_mine_1", &file[position + known.len()..]].concat());
     sandbox.carton("tensor verify w.zt").expect_code(0);
-    // Digests are those that were there, so that it is the same file.
+    // Existing digests are kept, so the file is the same.
     sandbox.carton("tensor convert w.zt copy.zt").expect_code(0);
     assert_eq!(read(&sandbox, "copy.zt"), read(&sandbox, "w.zt"));
     assert_snapshot!(sandbox.carton("tensor convert w.zt w.safetensors"), @"

@@ -74,7 +74,7 @@ fn tensors_are_listed_without_being_read() {
     assert_eq!(sandbox.carton("tensor ls none.zt").code, 1);
 }
 
-/// The header of an .npy file says how large it is, and names may have what separates them from files.
+/// The header of an .npy file may claim any size, and names may contain the separator between file and tensor.
 #[test]
 fn headers_that_lie_and_names_with_a_number_sign() {
     let sandbox = Sandbox::new();

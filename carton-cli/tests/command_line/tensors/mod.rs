@@ -1,4 +1,4 @@
-//! `carton tensor`: tensors of files and cartons, a module for each command.
+//! `carton tensor`: tensors of files and cartons, with a module for each command.
 
 mod cartons;
 mod cat;
@@ -50,7 +50,7 @@ fn write_ztensor(sandbox: &Sandbox, path: &str) {
     let store_as = StoreAs::RAW.digest(DigestAlgorithm::Crc32c);
     let mut writer = Writer::new(Vec::new()).unwrap();
     writer.set_attributes(&Attributes::from([("format".to_owned(), Attribute::Text("pt".to_owned()))])).unwrap();
-    // In the order of their names, which is that of manifests.
+    // Sorted by name, like manifests.
     for (name, tensor) in example().iter().rev() {
         writer.add(name, tensor, store_as).unwrap();
     }

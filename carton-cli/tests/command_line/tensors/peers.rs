@@ -1,8 +1,8 @@
-//! Files of `carton tensor convert` and of Python's libraries.
+//! Compares files of `carton tensor convert` with Python's libraries.
 
 use crate::sandbox::Sandbox;
 
-/// What Python's libraries make of what is converted, and the other way round.
+/// Python's libraries read converted files, and converts files of Python's libraries.
 #[test]
 fn other_libraries_agree() {
     let Some(python) = std::env::var_os("CARTON_TEST_PYTHON") else {
@@ -29,8 +29,8 @@ for found in [np.load('ours.npz'), load_file('ours.safetensors')]:
     for k in e: assert found[k].dtype == e[k].dtype and np.array_equal(found[k], e[k]), k");
 }
 
-/// Sparse objects, quantized groups and files of version 1.1, as PyPI's ztensor 1.1.1 and 1.2.3 read them; expected values are NumPy's, of
-/// the file that was converted. 1.1.1 reads matrices only, and groups component by component.
+/// Reads sparse objects, quantized groups and files of version 1.1 with PyPI's ztensor 1.1.1 and 1.2.3. The expected values are NumPy's,
+/// from the file before conversion. 1.1.1 reads matrices only, and groups component by component.
 const READ_ZTENSOR: &str = r#"
 import os, sys, numpy as np, scipy.sparse
 from safetensors.numpy import load_file
@@ -129,7 +129,7 @@ save_file({'sparse.f4': m, 'sparse.f8': few((4, 30), 'f8'), 'sparse.i4': few((6,
     }
 }
 
-/// What is quantized, as PyPI's ztensor 1.2.3 reads it; expected values are computed by NumPy, from the floats.
+/// Reads quantized tensors with PyPI's ztensor 1.2.3. NumPy computes the expected values from the floats.
 const READ_QUANTIZED: &str = r#"
 import json, sys, numpy as np, ztensor
 from safetensors.numpy import load_file
@@ -182,7 +182,7 @@ for key, weight in weights.items():
 "#;
 
 #[test]
-fn other_libraries_read_what_is_quantized() {
+fn other_libraries_read_quantized_tensors() {
     let Some(python) = std::env::var_os("CARTON_TEST_PYTHON") else {
         eprintln!("skipped: CARTON_TEST_PYTHON names no python3 that has ztensor (tests/python/setup.sh makes one)");
         return;

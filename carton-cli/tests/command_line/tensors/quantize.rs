@@ -81,12 +81,12 @@ fn channels_have_scales_of_their_own() {
     assert!((of_w["error"]["max_absolute"].as_f64().unwrap() - 1.0 / 127.0).abs() < 1e-12, "{of_w}");
     let relative = total["norm_of_error"].as_f64().unwrap() / total["norm"].as_f64().unwrap();
     assert_eq!(total["relative"].as_f64(), Some(relative));
-    // What has scales of channels is quantized already.
+    // Tensors with scales of channels count as quantized already.
     let outcome = sandbox.carton("tensor quantize q.safetensors again.safetensors").expect_code(1);
     assert!(outcome.stderr.contains("what it has is quantized already"), "{outcome}");
 }
 
-/// Numbers of a type that nobody knows may mean anything.
+/// Numbers of an unknown type may mean anything.
 #[test]
 fn a_type_that_is_not_known_stays_as_it_is() {
     let sandbox = Sandbox::new();
@@ -105,9 +105,9 @@ fn a_type_that_is_not_known_stays_as_it_is() {
     assert_eq!(quantized.read("w").unwrap().dtype(), ElementType::Int8);
 }
 
-/// Sparse tensors become dense first, and what is quantized already is not quantized again.
+/// Sparse tensors become dense first, and tensors that are already quantized are not quantized again.
 #[test]
-fn what_is_quantized_and_what_is_not() {
+fn only_unquantized_floats_are_quantized() {
     let sandbox = Sandbox::new();
     write_ztensor(&sandbox, "w.zt");
     sandbox.carton("tensor quantize w.zt q.zt").expect_code(0);
@@ -150,7 +150,7 @@ fn what_is_quantized_and_what_is_not() {
 }
 
 #[test]
-fn matrices_become_quantized_groups_where_that_is_asked_for() {
+fn matrices_become_quantized_groups_on_request() {
     let sandbox = Sandbox::new();
     let matrix = floats(&[1.0, -254.0, -0.5, 127.0, f32::NAN, 0.0, 127.0, 0.0], &[4, 2]);
     let tensors = [("m", matrix), ("odd", floats(&[1.0; 3], &[3, 1])), ("bias", floats(&[1.0, 0.3], &[2]))];
@@ -180,7 +180,7 @@ fn matrices_become_quantized_groups_where_that_is_asked_for() {
     let group = quantized.quantized_group("m").unwrap();
     assert_eq!((group.bits(), group.group_size(), group.n_groups()), (8, 2, 2));
     let step = 1.0_f32 / 127.0;
-    // A column without numbers above 0 has a scale of 0.
+    // A column of zeros has a scale of 0.
     assert_eq!(
         group.dequantize().unwrap().to_f32().unwrap(),
         [127.0 * step, -254.0, -64.0 * step, 128.0, 0.0, 0.0, 127.0, 0.0]
@@ -196,7 +196,7 @@ fn matrices_become_quantized_groups_where_that_is_asked_for() {
     sandbox.carton("tensor quantize w.safetensors q.zt --group-size 0").expect_code(2);
     let outcome = sandbox.carton("tensor quantize w.safetensors q.zt --group-size 2 --only bias").expect_code(0);
     assert!(outcome.stderr.contains("no tensor becomes a quantized group"), "{outcome}");
-    // A scale that float32 does not have.
+    // A scale that float32 cannot represent.
     let huge = tensor(
         ElementType::Float64,
         &[4, 1],

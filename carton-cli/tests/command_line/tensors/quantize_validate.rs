@@ -1,4 +1,4 @@
-//! `carton tensor quantize`, and then `validate` against the description that the floats fitted.
+//! `carton tensor quantize`, then `validate` against the description that the floats matched.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use carton_tensor::weights::{Description, ExpectedTensor, Quantization};
 use super::{tensor, write_safetensors};
 use crate::sandbox::Sandbox;
 
-/// What a size of a built-in description is divided by. All that a description says stays: each tensor, its name, its dtypes, and how it
-/// is quantized; only dimensions are smaller, because the full ones are 27 GB of numbers, which take minutes where the code is not
-/// optimized. Counts of layers and heads, which are small numbers, stay too.
+/// The divisor for the sizes of built-in descriptions. Everything else in a description stays the same: each tensor, its name, its
+/// dtypes, and how it is quantized. The full sizes are 27 GB of numbers, which take minutes in unoptimized code. Counts of layers and
+/// heads, which are small, stay, too.
 const DIVISOR: usize = 64;
 
-/// A description with smaller sizes, and the options of `validate` that make it so.
+/// Returns a description with smaller sizes, and the options of `validate` for these sizes.
 fn smaller(name: &str) -> (Description, String) {
     let text = Description::built_in_text(name).unwrap();
     let full: Description = text.parse().unwrap();
@@ -29,7 +29,8 @@ fn smaller(name: &str) -> (Description, String) {
     (description, options.join(" "))
 }
 
-/// A tensor that fits: ternary numbers where these are described, else any from -0.5 to 0.5, of the first floats that may be there.
+/// Makes a tensor that matches: ternary numbers if the description has them, else numbers from -0.5 to 0.5, in the first float dtype that
+/// is allowed.
 fn fitting(description: &Description, expected: &ExpectedTensor, seed: u32) -> RawTensor {
     let dtype = description.dtypes(expected).iter().copied().find(|dtype| dtype.is_float());
     let dtype = dtype.unwrap_or(ElementType::Float32);
@@ -50,9 +51,9 @@ fn fitting(description: &Description, expected: &ExpectedTensor, seed: u32) -> R
     tensor(dtype, expected.shape(), bytes)
 }
 
-/// Every description that is built in: what `quantize` makes of a file that fits it fits too, with no finding at all.
+/// For every built-in description: a matching file that `quantize` has processed still matches, without any finding.
 #[test]
-fn what_is_quantized_fits_the_same_description() {
+fn quantized_files_match_the_same_description() {
     for name in Description::BUILT_IN {
         let sandbox = Sandbox::new();
         let (description, sizes) = smaller(name);
@@ -72,7 +73,7 @@ fn what_is_quantized_fits_the_same_description() {
             json["n_scales"].as_u64().unwrap()
         };
         assert_eq!(validate("w.safetensors"), 0);
-        // Vectors are in no group, and have a scale beside them.
+        // Vectors do not become groups, and have a scale beside them.
         let n_vectors = description.tensors().filter(|(_, tensor)| tensor.shape().len() == 1).count();
         for (output, options) in [
             ("q.safetensors", ""),

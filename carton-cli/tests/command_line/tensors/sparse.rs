@@ -1,4 +1,4 @@
-//! `--max-dense`, of every command that makes sparse tensors dense.
+//! `--max-dense`, in every command that makes sparse tensors dense.
 
 use carton_tensor::files::ElementType;
 use carton_tensor::ztensor::{Attributes, StoreAs, Writer};
@@ -34,7 +34,7 @@ fn sparse_tensors_are_made_dense_up_to_a_limit() {
         let outcome = sandbox.carton(&format!("tensor {command}")).expect_code(1);
         assert!(outcome.stderr.contains("--max-dense"), "{outcome}");
     }
-    // It is what the format allows, and its parts can be copied.
+    // The format allows it, and its components can be copied.
     sandbox.carton("tensor verify huge.zt").expect_code(0);
     sandbox.carton("tensor convert huge.zt copy.zt").expect_code(0);
     writer = Writer::new(Vec::new()).unwrap();

@@ -9,17 +9,17 @@ use crate::sandbox::Sandbox;
 fn weights_are_compared_with_a_description() {
     let sandbox = Sandbox::new();
     write_safetensors(&sandbox, "w.safetensors", &example());
-    // A file of another model is not valid, though nothing that it has is wrong.
+    // A file of another model is invalid, although none of its tensors is wrong.
     let json = sandbox.carton("tensor validate w.safetensors --model bitnet-7b --json").expect_code(4).json();
     assert_eq!((&json["passed"], &json["errors"][0]["category"]), (&false.into(), &"no_expected_tensors".into()));
-    // Missing layers are odd, no more than that.
+    // Missing layers are only a warning.
     sandbox.write(
         "tiny.toml",
         "version = 1\nname = 'tiny'\ntensors = [{ name = 'ids', shape = [1] }, { name = 'b', shape = [1] }]",
     );
     let json = sandbox.carton("tensor validate w.safetensors --model tiny.toml --json").expect_code(0).json();
     assert_eq!((&json["passed"], &json["warnings"][0]["category"]), (&true.into(), &"missing_layers".into()));
-    // What cannot be read is a finding, and the rest is looked at.
+    // A tensor that cannot be read is a finding, and the rest is still checked.
     write_ztensor(&sandbox, "w.zt");
     let outcome = sandbox.carton("tensor validate w.zt --model tiny.toml").expect_code(0);
     assert!(outcome.stdout.contains("warning Tensor other is no tensor of numbers"), "{outcome}");

@@ -20,7 +20,7 @@ fn files_are_verified() {
     OK w.zt: 5 tensors, 67 B, 7 digests right
     ----- stderr -----
     ");
-    // A byte of the first blob.
+    // Changes a byte of the first blob.
     let mut bytes = read(&sandbox, "w.zt");
     bytes[64] ^= 1;
     sandbox.write("damaged.zt", &bytes);
@@ -33,7 +33,7 @@ fn files_are_verified() {
     ");
     let json = sandbox.carton("tensor verify damaged.zt --json").expect_code(4).json();
     assert_eq!((&json["passed"], json["problems"].as_array().unwrap().len()), (&false.into(), 1));
-    // One at its end.
+    // Removes the last byte.
     bytes.pop();
     sandbox.write("cut.zt", &bytes);
     assert_snapshot!(sandbox.carton("tensor verify cut.zt"), @r#"
@@ -64,7 +64,7 @@ fn files_are_verified() {
     sandbox.carton("tensor verify damaged.npz").expect_code(4);
 }
 
-/// What is decoded only when it is asked for is verified too.
+/// Attributes, which are decoded only on request, are verified, too.
 #[test]
 fn attributes_are_verified() {
     let sandbox = Sandbox::new();
@@ -143,7 +143,7 @@ fn a_shard_that_is_a_folder_is_called_that() {
     assert!(outcome.stderr.contains("is a device, a pipe or a socket"), "{outcome}");
 }
 
-/// What the stated version forbids is named, and is no damage.
+/// Features that the stated version forbids are reported, but are not damage.
 #[test]
 fn what_the_stated_version_forbids_is_a_note() {
     let sandbox = Sandbox::new();
@@ -173,7 +173,7 @@ fn what_the_stated_version_forbids_is_a_note() {
     ");
     let json = sandbox.carton("tensor verify new.zt --json").expect_code(0).json();
     assert_eq!((&json["passed"], json["findings"].as_array().unwrap().len()), (&true.into(), 2));
-    // It is read as any other, and what is copied has what its version asks for.
+    // It is read like any other file, and its copy has the fields that its version requires.
     sandbox.carton("tensor convert new.zt copy.zt").expect_code(0);
     assert_eq!(sandbox.carton("tensor verify copy.zt --json").json()["findings"], serde_json::json!([]));
     // Damage is still damage.
@@ -183,7 +183,7 @@ fn what_the_stated_version_forbids_is_a_note() {
     assert_eq!((&json["passed"], json["findings"].as_array().unwrap().len()), (&false.into(), 2));
 }
 
-/// Components of the very same bytes are verified, copied and converted.
+/// Components that share the same bytes are verified, copied and converted.
 #[test]
 fn what_objects_share_is_verified() {
     let sandbox = Sandbox::new();

@@ -1,4 +1,4 @@
-//! What `carton tensor convert` can make of tensors in a zTensor file: sparse objects, quantized groups, files of version 1.1.
+//! The options of `carton tensor convert` for zTensor files: sparse objects, quantized groups, files of version 1.1.
 
 use carton_tensor::files::ElementType;
 use carton_tensor::ztensor::{Attribute, Attributes, DigestAlgorithm, Reader, StoreAs, Writer};
@@ -34,7 +34,7 @@ fn tensors_of_few_values_become_sparse_and_come_back_to_the_byte() {
     let reader = open(&sandbox, "w.zt");
     let expected = [
         ("a.matrix", "sparse_csr"),
-        // Half of them is not below half.
+        // A density of one half is not below 0.5.
         ("b.half", "dense"),
         ("c.vector", "sparse_coo"),
         ("d.cube", "sparse_coo"),
@@ -55,12 +55,12 @@ fn tensors_of_few_values_become_sparse_and_come_back_to_the_byte() {
     sandbox.carton("tensor verify w.zt").expect_code(0);
     sandbox.carton("tensor convert w.zt back.safetensors").expect_code(0);
     assert_eq!(read(&sandbox, "back.safetensors"), read(&sandbox, "w.safetensors"));
-    // What is quantized by the same options is stored by them too.
+    // Quantized tensors are stored by the same options.
     sandbox.carton("tensor quantize w.safetensors q.zt --sparse-below 0.9").expect_code(0);
     assert_eq!(open(&sandbox, "q.zt").object("h.zeros").unwrap().format().name(), "sparse_csr");
 }
 
-/// Attributes and digests of objects that become sparse stay, and objects that say more than their tensor stay what they are.
+/// Objects that become sparse keep their attributes and digests, and objects with further components are kept as they are.
 #[test]
 fn objects_become_sparse_with_what_they_say() {
     let sandbox = Sandbox::new();
@@ -80,7 +80,7 @@ fn objects_become_sparse_with_what_they_say() {
     assert_eq!(object.attributes().unwrap(), attributes);
     assert!(object.components().all(|component| component.digest_text().unwrap().starts_with("crc32c:")));
     assert_eq!(reader.csr("alone").unwrap().to_dense().unwrap(), zeros);
-    // What is damaged does not get a digest that is right.
+    // Damaged bytes do not get a new, matching digest.
     bytes[64] ^= 1;
     sandbox.write("damaged.zt", &bytes);
     sandbox.carton("tensor convert damaged.zt d.zt --sparse-below 1 --only alone").expect_code(4);
@@ -131,7 +131,7 @@ fn files_of_version_1_1_are_written_for_old_readers() {
     ");
 }
 
-/// Of an object that only a component beside its tensor keeps out of version 1.1.
+/// An object that does not fit version 1.1 only because of a component beside its tensor.
 #[test]
 fn what_version_1_1_lacks_is_refused_before_anything_is_written() {
     let sandbox = Sandbox::new();
@@ -168,7 +168,7 @@ fn integers_and_their_scales_become_quantized_groups() {
         ("nibbles.scale", floats(&[4.0], &[1])),
         ("ternary", tensor(ElementType::Int8, &[16, 2], ternary)),
         ("ternary.scale", scale(0.5, &[1, 1])),
-        // Four bits would do, but for the number of rows.
+        // Four bits would suffice, except that they need more rows.
         ("short", tensor(ElementType::Int8, &[4, 1], [1, 1, 1, 1])),
         ("short.scale", scale(1.0, &[])),
     ];
@@ -206,7 +206,7 @@ fn integers_and_their_scales_become_quantized_groups() {
     }
     sandbox.carton("tensor verify q.zt").expect_code(0);
     sandbox.carton("tensor convert q.zt f.safetensors --dequantize").expect_code(0);
-    // A group of a zTensor file is kept, and integers in one become a group.
+    // Existing groups of a zTensor file are kept, and integers in it become groups.
     sandbox.carton("tensor convert q.safetensors plain.zt --digest crc32c").expect_code(0);
     sandbox.carton("tensor convert plain.zt again.zt --quantized-groups").expect_code(0);
     assert_eq!(formats(&open(&sandbox, "again.zt")), formats(&reader));
@@ -220,7 +220,7 @@ fn integers_and_their_scales_become_quantized_groups() {
 }
 
 #[test]
-fn options_of_ztensor_files_are_for_no_others() {
+fn options_for_ztensor_files_are_refused_for_others() {
     let sandbox = Sandbox::new();
     write_safetensors(&sandbox, "w.safetensors", &example());
     for option in ["--version 1.1", "--sparse-below 0.5", "--quantized-groups"] {
