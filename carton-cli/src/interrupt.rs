@@ -39,7 +39,7 @@ const NOTICE_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) enum InterruptError {
     #[error("interrupted")]
     Interrupted,
-    #[error("interrupted while what was written got its name, so that it may be there or not")]
+    #[error("interrupted while the output was published: it may or may not exist")]
     WhilePublishing,
     #[error("cannot start the threads that do the work")]
     Threads(#[source] io::Error),

@@ -51,7 +51,7 @@ pub enum DatasetError {
     },
     /// Two rows have the same name, which their tensors would share.
     #[error(
-        "{}row {row} of column `{column}`: the name `{name}` was there before, in row {first}{}",
+        "{}row {row} of column `{column}`: the name `{name}` already occurs in row {first}{}",
         before(.input.as_deref()),
         after(.first_input.as_deref())
     )]
@@ -160,21 +160,21 @@ pub enum DatasetError {
     Samples {
         /// The file.
         shard: String,
-        /// What is there.
+        /// What the shard contains instead.
         problem: String,
     },
     /// The tensors of a shard contradict the [`ShardLayout`](crate::ShardLayout) of the options.
-    #[error("shard `{shard}` is not what it was said to be: {problem}")]
+    #[error("shard `{shard}` contradicts the options: {problem}")]
     Layout {
         /// The file.
         shard: String,
-        /// What is there.
+        /// What the shard contains instead.
         problem: String,
         /// Whether allowing repeated names would resolve it.
         has_repeated_name: bool,
     },
     /// Neither metadata, options nor manifest say how the samples of a shard lie in its tensors.
-    #[error("nothing says how many samples shard `{shard}` has: {problem}")]
+    #[error("the number of samples in shard `{shard}` is unknown: {problem}")]
     UnknownSamples {
         /// The file.
         shard: String,
@@ -200,7 +200,7 @@ pub enum DatasetError {
         name: String,
         /// The shard that the index names.
         shard: String,
-        /// What is there.
+        /// What the shard contains instead.
         problem: String,
     },
     /// A file or folder cannot be read or written.
@@ -254,7 +254,7 @@ pub enum ColumnProblem {
     Shape {
         /// The number of elements of the shape.
         expected: usize,
-        /// What is there.
+        /// The number that was found.
         found: usize,
         /// The shape.
         shape: Vec<usize>,
@@ -294,7 +294,7 @@ pub enum ColumnProblem {
     PartialElement {
         /// The element type.
         dtype: ElementType,
-        /// What is there.
+        /// The number that was found.
         found: u64,
     },
     /// A tensor ends inside a byte, or is larger than memory.
@@ -316,7 +316,7 @@ pub enum ColumnProblem {
     OtherType {
         /// The type in the schema.
         expected: DataType,
-        /// What is there.
+        /// The type that was found.
         found: DataType,
     },
     /// The number of bytes differs from what dtype and shape require.
@@ -324,7 +324,7 @@ pub enum ColumnProblem {
     Bytes {
         /// The bytes that dtype and shape require.
         expected: u64,
-        /// What is there.
+        /// The number that was found.
         found: u64,
     },
     /// The dtype in a struct does not exist.

@@ -319,7 +319,7 @@ fn check_schema(schema: &BTreeMap<String, TensorSchema>) -> Result<(), ManifestE
         let problem = if name == "__metadata__" {
             "cannot have this name".to_owned()
         } else if parse_dtype(&tensor.dtype).is_none() {
-            format!("is of dtype `{}`, which there is not", shown(&tensor.dtype))
+            format!("has the unknown dtype `{}`", shown(&tensor.dtype))
         } else if tensor.shape.len() > MAX_RANK {
             format!("has {} dimensions, expected at most {MAX_RANK}", tensor.shape.len())
         } else {
@@ -460,7 +460,7 @@ mod tests {
         let tensor = r#""é": {"dtype": "F32", "shape": []}, "é""#;
         check("\"é\"", tensor, "is not a manifest (spec/dataset.md §3.1): duplicate tensor `é`");
         check("\"total_samples\": 3,", "", "is not a manifest (spec/dataset.md §3.1): missing field `total_samples`");
-        check("\"BF16\"", "\"bfloat16\"", "tensor `é` is of dtype `bfloat16`, which there is not");
+        check("\"BF16\"", "\"bfloat16\"", "tensor `é` has the unknown dtype `bfloat16`");
         check("\"é\"", "\"__metadata__\"", "tensor `__metadata__` cannot have this name");
         let shape = format!("[{}2", "1,".repeat(64));
         check("[\n        2", &shape, "tensor `é` has 65 dimensions, expected at most 64");

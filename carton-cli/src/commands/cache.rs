@@ -204,7 +204,7 @@ async fn prune(arguments: PruneArgs, context: &Context<'_>) -> Result<Exit, Fail
     }
     output.text(&text)?;
     if let Some(max_size) = max_size.filter(|max_size| pruned.remaining > *max_size) {
-        output.warning(&format!("what is in use takes more than {}", byte_size(max_size)));
+        output.warning(&format!("the files in use take more than {}", byte_size(max_size)));
     }
     Ok(Exit::Ok)
 }

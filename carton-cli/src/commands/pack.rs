@@ -32,7 +32,7 @@ enum PackArgumentError {
     Metadata { path: PathBuf, source: MetadataError },
     #[error("`{}` has keys that mean nothing{}", path.display(), unknown.iter().map(|key| format!("\n  {key}")).collect::<String>())]
     UnknownKeys { path: PathBuf, unknown: Vec<UnknownKey> },
-    #[error("cannot tell from `{}` what the carton is to be called", path.display())]
+    #[error("cannot derive the carton's name from `{}`", path.display())]
     NoName { path: PathBuf },
     #[error("misc file `{name}` is given twice")]
     MiscTwice { name: String },

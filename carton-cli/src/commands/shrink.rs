@@ -22,7 +22,7 @@ enum ShrinkArgumentError {
     LargeLinks { path: PathBuf },
     #[error("cannot use `{}`", path.display())]
     Links { path: PathBuf, source: LinksError },
-    #[error("cannot tell from `{}` what the carton is to be called", path.display())]
+    #[error("cannot derive the carton's name from `{}`", path.display())]
     NoName { path: PathBuf },
 }
 

@@ -18,7 +18,7 @@ struct Unpacked {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("cannot tell from `{}` what the folder is to be called", path.display())]
+#[error("cannot derive the folder's name from `{}`", path.display())]
 struct NoName {
     path: PathBuf,
 }

@@ -70,7 +70,7 @@ const ENVIRONMENT: &[&str] = &[
 /// An error of making the runner.
 #[derive(Debug, thiserror::Error)]
 enum RunnerError {
-    #[error("the version or the date of the runner is none")]
+    #[error("the version or the date of the runner is invalid")]
     Version,
     #[error("the path of the interpreter has characters that the first line of a script cannot hold: {0:?}")]
     Path(String),

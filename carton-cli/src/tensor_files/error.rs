@@ -21,7 +21,7 @@ pub(crate) enum TensorFileError {
     Io { action: &'static str, path: PathBuf, source: io::Error },
     #[error("`{}` is no file", path.display())]
     NotAFile { path: PathBuf },
-    #[error("`{place}` is in no format that is known")]
+    #[error("`{place}` has an unknown format")]
     UnknownFormat { place: String },
     #[error("`{place}` has no tensor `{name}`")]
     NoSuchTensor { place: String, name: String, present: Vec<String> },
@@ -35,7 +35,7 @@ pub(crate) enum TensorFileError {
     UnknownKind { name: String },
     #[error("cannot write to `{}`: its extension names no format", path.display())]
     UnknownOutput { path: PathBuf },
-    #[error("`{}` is what is read", path.display())]
+    #[error("`{}` is the file that is read", path.display())]
     OutputIsSource { path: PathBuf },
     #[error("{option} is for .zt files: `{}` would be {format}", path.display())]
     NotForFormat { option: &'static str, path: PathBuf, format: &'static str },

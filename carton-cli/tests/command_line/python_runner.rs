@@ -158,7 +158,7 @@ fn nothing_but_the_python_runner_takes_an_interpreter() {
     ----- stdout -----
 
     ----- stderr -----
-    error: --python is the interpreter of the runner `python`, and another one is to be installed
+    error: --python applies only to the runner `python`
     ");
     sandbox.carton("runner install python --python 3.11 --index x.json").expect_code(2);
     // A compat version that no interpreter can provide.

@@ -66,7 +66,7 @@ impl CommitRecord {
             && record.replaced.iter().flatten().all(is_old)
             && record.index.iter().all(is_index);
         if !is_right {
-            return Err(wrong("names files that no commit has to do with".to_owned()));
+            return Err(wrong("names files that do not belong to a commit".to_owned()));
         }
         Ok(Some(record))
     }

@@ -171,11 +171,11 @@ fn what_lies_below_tasks_is_not_trusted() {
     check(&record(r#"{"version":2,"attempts":[],"shards":[],"schema":{}}"#), "version 2, expected 1");
     let elsewhere =
         r#"{"version":1,"attempts":[],"shards":[{"shard_path":"../a","samples_count":1,"bytes":1}],"schema":{}}"#;
-    check(&record(elsewhere), "names files that no commit has to do with");
+    check(&record(elsewhere), "names files that do not belong to a commit");
     let elsewhere = r#"{"version":1,"attempts":[],"shards":[],"schema":{},"replaced":["/etc/passwd"]}"#;
-    check(&record(elsewhere), "names files that no commit has to do with");
+    check(&record(elsewhere), "names files that do not belong to a commit");
     let elsewhere = r#"{"version":1,"attempts":[],"shards":[],"schema":{},"index":"../a"}"#;
-    check(&record(elsewhere), "names files that no commit has to do with");
+    check(&record(elsewhere), "names files that do not belong to a commit");
 }
 
 /// An interrupted commit leaves no trace, whether of attempts or of shards that came without reports.

@@ -64,7 +64,7 @@ fn names_that_come_twice() {
     let batches = || [named(&["a", "b", "a"]), named(&["c", "a"])];
     let folder = tempfile::tempdir().unwrap();
     let error = dataset(folder.path(), &WriteOptions::new(Mode::KeyValue(key_value.clone())), batches()).unwrap_err();
-    assert_eq!(told(&error), "row 2 of column `name`: the name `a` was there before, in row 0");
+    assert_eq!(told(&error), "row 2 of column `name`: the name `a` already occurs in row 0");
     assert_eq!(files(folder.path()), [] as [&str; 0]);
 
     // The name repeats in another shard.
@@ -73,7 +73,7 @@ fn names_that_come_twice() {
         &WriteOptions::new(Mode::KeyValue(key_value.clone())),
         [named(&["a", "b", "c"]), named(&["d", "a"])],
     );
-    assert_eq!(told(&error.unwrap_err()), "row 4 of column `name`: the name `a` was there before, in row 0");
+    assert_eq!(told(&error.unwrap_err()), "row 4 of column `name`: the name `a` already occurs in row 0");
 
     // The name repeats in another input.
     let options = WriteOptions::new(Mode::KeyValue(key_value.clone()));
@@ -83,7 +83,7 @@ fn names_that_come_twice() {
         writer.write(&named(&names)).unwrap();
     }
     let error = told(&writer.write(&named(&["e", "b"])).unwrap_err());
-    assert_eq!(error, "`B`: row 3 of column `name`: the name `b` was there before, in row 1 of `A`");
+    assert_eq!(error, "`B`: row 3 of column `name`: the name `b` already occurs in row 1 of `A`");
     drop(writer);
 
     key_value.duplicates = Duplicates::LastWins;

@@ -69,7 +69,7 @@ fn hint(error: &DatasetError) -> Option<String> {
             "`carton dataset merge` makes it of what tasks have written, or of the shards that are there"
         }
         DatasetError::Column { problem: ColumnProblem::NeedsDtype, .. }
-        | DatasetError::Row { problem: ColumnProblem::NeedsDtype, .. } => "say what they are: --dtype COLUMN=F32",
+        | DatasetError::Row { problem: ColumnProblem::NeedsDtype, .. } => "give their dtype: --dtype COLUMN=F32",
         DatasetError::Row { problem: ColumnProblem::Shape { .. }, .. } => {
             "--shapes says which shape samples have, and without it lists are vectors"
         }
@@ -79,7 +79,7 @@ fn hint(error: &DatasetError) -> Option<String> {
         DatasetError::Column { problem: ColumnProblem::Unsupported(_), .. } => {
             "--columns A,B writes only some columns; --name-col takes a column of strings as names"
         }
-        DatasetError::NoColumn { .. } => "names are told apart by case",
+        DatasetError::NoColumn { .. } => "names are case-sensitive",
         DatasetError::UnknownSamples { may_be_batch: true, .. } => {
             "--batch-size N says that tensors are columns of N rows, --kv-separator S that they are named after rows: NAME S COLUMN, \
              with `__` for S unless another was chosen"

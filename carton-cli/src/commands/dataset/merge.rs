@@ -22,7 +22,7 @@ enum AttemptsError {
     Read(#[source] io::Error),
     #[error("standard input has more than {MAX_LIST} bytes, too many for a list of attempts")]
     TooLong,
-    #[error("`{}` names no attempt, expected a UUID", .0.escape_debug())]
+    #[error("`{}` is not the id of an attempt, expected a UUID", .0.escape_debug())]
     NoUuid(String),
 }
 

@@ -57,7 +57,7 @@ struct NoArchive;
 
 /// `--python` for a runner other than `python`.
 #[derive(Debug, thiserror::Error)]
-#[error("--python is the interpreter of the runner `python`, and another one is to be installed")]
+#[error("--python applies only to the runner `python`")]
 struct NoPythonRunner;
 
 /// `--without-onnxruntime` for a runner other than `onnx`.

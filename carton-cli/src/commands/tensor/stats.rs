@@ -59,7 +59,7 @@ pub(super) async fn run(arguments: TensorStatsArgs, context: &Context<'_>) -> Re
     output.progress().finish();
     if !passed_over.is_empty() {
         output
-            .warning(&format!("passed over what has no numbers to measure: `{}`", one_line(&passed_over.join("`, `"))));
+            .warning(&format!("skipped tensors without numbers to measure: `{}`", one_line(&passed_over.join("`, `"))));
     }
     if output.is_json() {
         output.json(&Report { tensors })?;

@@ -62,7 +62,7 @@ fn tasks_are_merged_and_one_attempt_of_each_counts() {
     ----- stdout -----
 
     ----- stderr -----
-    error: `1` names no attempt, expected a UUID
+    error: `1` is not the id of an attempt, expected a UUID
 
     hint: `carton dataset write --task N` prints it: attempt 550e8400-…
     ");
@@ -117,7 +117,7 @@ fn a_name_may_be_in_several_bare_shards_on_request() {
     ----- stdout -----
 
     ----- stderr -----
-    error: shard `part-00001-0000-[UUID].safetensors` is not what it was said to be: has `a::emb`, as shard `part-00000-0000-[UUID].safetensors` has
+    error: shard `part-00001-0000-[UUID].safetensors` contradicts the options: has `a::emb`, as shard `part-00000-0000-[UUID].safetensors` has
 
     hint: --duplicates last-win says that a name may be in several shards, as `duplicatesStrategy` `lastWin` of the Spark connector leaves it
     ");
@@ -139,7 +139,7 @@ fn ambiguous_samples_of_bare_shards_are_refused() {
     ----- stdout -----
 
     ----- stderr -----
-    error: nothing says how many samples shard `part-00000-0000-[UUID].safetensors` has: its tensors, such as `a::emb`, may be columns of 768 rows, or named after rows that each have all of one or more columns
+    error: the number of samples in shard `part-00000-0000-[UUID].safetensors` is unknown: its tensors, such as `a::emb`, may be columns of 768 rows, or named after rows that each have all of one or more columns
 
     hint: --batch-size N says that tensors are columns of N rows, --kv-separator S that they are named after rows: NAME S COLUMN, with `__` for S unless another was chosen
     ");
@@ -149,7 +149,7 @@ fn ambiguous_samples_of_bare_shards_are_refused() {
     ----- stdout -----
 
     ----- stderr -----
-    error: nothing says how many samples shard `part-00001-0000-[UUID].safetensors` has: it has other tensors than shard `part-00000-0000-[UUID].safetensors`, so they are named after rows, with a separator that is not known
+    error: the number of samples in shard `part-00001-0000-[UUID].safetensors` is unknown: it has other tensors than shard `part-00000-0000-[UUID].safetensors`, so they are named after rows, with a separator that is not known
 
     hint: --kv-separator S says what stands between the names of rows and columns, `__` unless another was chosen, and --columns A,B which columns there are
     ");
@@ -159,7 +159,7 @@ fn ambiguous_samples_of_bare_shards_are_refused() {
     ----- stdout -----
 
     ----- stderr -----
-    error: shard `part-00001-0000-[UUID].safetensors` is not what it was said to be: has the columns `c::emb`, and shard `part-00000-0000-[UUID].safetensors` `a::emb`, `b::emb`
+    error: shard `part-00001-0000-[UUID].safetensors` contradicts the options: has the columns `c::emb`, and shard `part-00000-0000-[UUID].safetensors` `a::emb`, `b::emb`
 
     hint: --batch-size, --kv-separator and --columns say what the shards are that do not say it themselves
     ");
@@ -168,13 +168,13 @@ fn ambiguous_samples_of_bare_shards_are_refused() {
     ----- stdout -----
 
     ----- stderr -----
-    error: shard `part-00000-0000-[UUID].safetensors` is not what it was said to be: tensor `a::emb` does not end with `::` and one of the columns
+    error: shard `part-00000-0000-[UUID].safetensors` contradicts the options: tensor `a::emb` does not end with `::` and one of the columns
 
     hint: --batch-size, --kv-separator and --columns say what the shards are that do not say it themselves
     ");
     for arguments in ["--batch-size 7", "--kv-separator /"] {
         let outcome = sandbox.carton(&format!("dataset merge out {arguments}")).expect_code(2);
-        assert!(outcome.stderr.contains("is not what it was said to be"), "{outcome}");
+        assert!(outcome.stderr.contains("contradicts the options"), "{outcome}");
     }
     assert_eq!(names(&out).len(), 2);
     assert_snapshot!(sandbox.carton("dataset merge out --kv-separator ::"), @"

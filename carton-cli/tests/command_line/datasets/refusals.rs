@@ -52,14 +52,14 @@ fn invalid_rows_are_reported_and_nothing_is_left() {
     ----- stderr -----
     error: there is no column `label`; there are `id`, `name`, `pair`
 
-    hint: names are told apart by case
+    hint: names are case-sensitive
     ");
     assert_snapshot!(sandbox.carton("dataset write ragged.arrows out --name-col name"), @"
     exit code: 1
     ----- stdout -----
 
     ----- stderr -----
-    error: `ragged.arrows`: row 5 of column `name`: the name `row-0` was there before, in row 0 of `ragged.arrows`
+    error: `ragged.arrows`: row 5 of column `name`: the name `row-0` already occurs in row 0 of `ragged.arrows`
 
     hint: --duplicates last-win keeps the last one
     ");
@@ -137,7 +137,7 @@ fn invalid_arguments() {
     check("write rows.parquet out --name-col a --target-shard-size-mb 49", "50..=1000");
     check("write rows.parquet out --batch-size 2 --task 1 --generate-index", "cannot be used with");
     check("write - - out --batch-size 2", "standard input can be read once only");
-    check("merge out --attempts one", "`one` names no attempt");
+    check("merge out --attempts one", "`one` is not the id of an attempt");
     check("merge out --batch-size 2 --kv-separator __", "cannot be used with");
     check("merge out --columns a", "--kv-separator <S>");
     check("merge out --duplicates last-win", "--kv-separator <S>");

@@ -170,7 +170,7 @@ fn what_cannot_be_held_is_refused() {
     ----- stdout -----
 
     ----- stderr -----
-    error: `./w.safetensors` is what is read
+    error: `./w.safetensors` is the file that is read
 
     hint: write to another file, and rename it afterwards
     ");

@@ -67,7 +67,7 @@ fn tensors_are_listed_without_being_read() {
     ----- stdout -----
 
     ----- stderr -----
-    error: `text.txt` is in no format that is known
+    error: `text.txt` has an unknown format
 
     hint: read are .safetensors, .safetensors.index.json, .zt, .npy, .npz and .carton
     ");
