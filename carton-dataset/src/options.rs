@@ -110,7 +110,7 @@ pub enum ShardLayout {
 /// What happens when two rows have the same name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Duplicates {
-    /// Writing fails, and so does the commit of tasks that have written the same name.
+    /// Writing fails, and so does the commit of tasks that wrote the same name.
     #[default]
     Fail,
     /// The last row of that name in a shard counts. Shards are not compared with each other.

@@ -39,7 +39,7 @@ def rows():
             "name": pa.array([f"row {row:06}" for row in range(N_ROWS)]),
             "bytes": pa.array([bytes([row % 256]) * (row % 9) for row in range(N_ROWS)], pa.binary()),
             "tensor": pa.array([{"data": b"ab", "shape": [2], "dtype": "U8"} for _ in range(N_ROWS)]),
-            # Types that tensors are not made of, which a file may have beside others.
+            # Types that cannot become tensors, which a file may have beside others.
             "when": pa.array(numbers, pa.timestamp("us", tz="UTC")),
             "time": pa.array(numbers, pa.time64("us")),
             "price": pa.array([decimal.Decimal(row) / 4 for row in range(N_ROWS)], pa.decimal128(9, 2)),
@@ -65,7 +65,7 @@ def make(directory):
         with pa.ipc.new_stream(str(directory / f"stream-{compression}.rows"), table.schema, options=options) as stream:
             stream.write_table(table, max_chunksize=128)
 
-    # An index as Spark leaves it: all columns may be null, files that are none, and a part without rows.
+    # An index as Spark writes it: nullable columns, further files that are not part of it, and a part without rows.
     schema = pa.schema(
         [("tensor_key", pa.string()), ("file_name", pa.string()), ("shape", pa.list_(pa.int32())), ("dtype", pa.string())]
     )
@@ -78,7 +78,7 @@ def make(directory):
     (index / "_SUCCESS").touch()
     (index / "._SUCCESS.crc").write_bytes(b"crc\0\0\0\2\0")
 
-    # A dataset as the connector leaves it.
+    # A dataset as the connector writes it.
     dataset = directory / "dataset"
     dataset.mkdir()
     shards, schema = [], {}
@@ -191,7 +191,7 @@ def check_schemas(directories):
         refuses(header_schema, tensors, [name, "more"], 1)
         refuses(header_schema, tensors, [name, "shape"], None)
         refuses(header_schema, tensors, ["__metadata__"], {"a": 1})
-    # Every dtype of the library, whose list is the test's: nothing that it writes is refused.
+    # Every dtype of the library, listed by the test: none of its files may be refused.
     assert len(dtypes) == 22, dtypes
 
 

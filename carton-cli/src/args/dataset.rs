@@ -53,10 +53,10 @@ const MERGE_EXAMPLES: &str = "\
 One attempt of each task counts: exactly those of --attempts, or else the complete ones, if the choice is clear. No file has its
 final name before this, and the manifest is written last. A merge that was killed is finished by the next one.
 
-A folder with shards and no tasks, such as shards copied from many machines, gets a manifest of these shards. Shards written by this command
-record their number of samples. For other shards, such as those of the Spark connector, give --batch-size N if their tensors are columns of N
-rows, or --kv-separator S if tensors are named after rows, NAME S COLUMN without the spaces. With --overwrite, the existing manifest
-has the numbers.
+A folder with shards and no tasks, such as shards copied from many machines, gets a manifest of these shards. Shards written by this
+command record their number of samples. For other shards, such as those of the Spark connector, give --batch-size N if their tensors
+are columns of N rows, or --kv-separator S if tensors are named after rows, NAME S COLUMN without the spaces. With --overwrite, the
+existing manifest has the numbers.
 
 Examples:
   carton dataset merge copied/ --kv-separator __

@@ -119,7 +119,7 @@ mod tests {
         refused(&[0x28, 0, 0], "metadata with a field 2 of type 8");
         refused(&[0x15, 2, 0x1c], "metadata with a field 2 of type 12");
         refused(&vec![0x9c; 1_000_000], "metadata with more than 64 structs in each other");
-        // Two billion booleans in some bytes, behind the schema and in a row group.
+        // Two billion booleans in a few bytes, after the schema and in a row group.
         let booleans = [0x09, 40, 0xf1, 0xff, 0xff, 0xff, 0xff, 7];
         let endless = [schema.as_slice(), &booleans, &[0; 1000]].concat();
         refused(&endless, "metadata that ends inside a value");

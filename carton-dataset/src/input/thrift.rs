@@ -228,7 +228,7 @@ mod tests {
         (3, Layout::Struct(&[(1, Layout::Double), (2, Layout::Bool)])),
     ];
 
-    /// How many bytes are left, or what is wrong.
+    /// Returns how many bytes are left after the struct, or the error.
     fn walk(bytes: &[u8]) -> Result<usize, ThriftError> {
         let mut compact = Compact { rest: bytes };
         compact.walk(FIELDS, 0, &mut |_, _| {}).map(|()| compact.rest.len())
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn a_struct_ends_where_it_should() {
-        // Each known field, one that is not known, and a byte behind the end.
+        // Each known field, an unknown one, and a byte after the end.
         let whole =
             [0x15, 2, 0x19, 0x28, 1, b'a', 0, 0x1c, 0x17, 1, 2, 3, 4, 5, 6, 7, 8, 0x11, 0, 0x1b, 1, 0x58, 4, 0, 0, 9];
         assert_eq!(walk(&whole), Ok(1));
@@ -269,7 +269,7 @@ mod tests {
             let map = [&[0x5b], &most[..], &[kind << 4 | kind], &[0; 100]].concat();
             assert_eq!(walk(&map), Err(ThriftError::Ends), "{kind}");
         }
-        // Which needs no byte for each of them, to some readers.
+        // Some readers expect no byte for each of these elements.
         for kind in [TRUE, FALSE] {
             refused(&[0x59, 0x10 | kind, 1, 0], "a list of booleans");
             refused(&[0x5b, 1, 0x30 | kind, 1, 0], "a list of booleans");

@@ -60,7 +60,7 @@ pub struct Finding {
     pub category: Category,
     /// The path of the file, relative to the dataset's folder.
     pub file: String,
-    /// What is there, and what was expected.
+    /// What was found, and what was expected.
     pub problem: String,
 }
 

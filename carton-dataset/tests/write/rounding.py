@@ -18,7 +18,7 @@ def written(dtype, column):
 
 
 def nearest(numbers, dtype):
-    """Each number as the nearest of a dtype, of two equally near ones the even one, in exact arithmetic.
+    """Returns each number rounded to the nearest of a dtype, ties to even, in exact arithmetic.
 
     ml_dtypes rounds from float64 by way of float32, which can end at a neighbour.
     """
@@ -39,7 +39,7 @@ def nearest(numbers, dtype):
 
 
 def truncated(numbers, dtype):
-    """Floats of 16 bits as safetensors-spark makes them: an F32 whose lower bits are cut off, and no subnormal F16."""
+    """Floats of 16 bits as safetensors-spark makes them: an F32 with its lower bits cut off, and zero for a subnormal F16."""
     bits = numbers.astype(np.float32).view(np.uint32)
     if dtype == ml_dtypes.bfloat16:
         return (bits >> 16).astype(np.uint16).view(dtype)

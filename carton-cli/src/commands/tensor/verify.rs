@@ -115,7 +115,7 @@ fn verify(source: &Source, progress: &Arc<ProgressDisplay>, cancel_token: &Cance
         };
         match result {
             Ok(()) => {}
-            // What keeps a file from being read says nothing about it.
+            // An error other than a malformed file, such as an IO error, says nothing about the file's validity.
             Err(failure) if failure.exit() != Exit::Integrity => return Err(failure),
             Err(failure) => {
                 let causes: Vec<String> = std::iter::once(failure.message()).chain(failure.causes()).collect();
