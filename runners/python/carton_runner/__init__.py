@@ -1,4 +1,4 @@
-"""What a model can ask of the runner that it runs in.
+"""The functions of the runner that a model can call.
 
     import carton_runner
 
@@ -13,19 +13,19 @@ ordinary ones, and nothing is ever cancelled.
 
 __all__ = ["empty", "is_cancelled"]
 
-#: The runner's process sets both; elsewhere there is neither a pool nor a call.
+#: The runner's process sets both; elsewhere they stay ``None``.
 _pool = None
 _call = None
 
 
 def empty(shape, dtype=float):
-    """A new array like ``numpy.empty(shape, dtype)``, in memory shared with the caller of the model.
+    """Returns a new array like ``numpy.empty(shape, dtype)``, in memory shared with the caller of the model.
 
-    Returned as an output it is passed on without a copy, as are contiguous views of it, unless the model keeps a
-    reference to it, to write to it again: then it is copied. Small arrays, and those of types that Carton has no name
-    for, are ordinary ones.
+    If the model returns the array or a contiguous view of it as an output, it is passed on without a copy. If the model
+    keeps a reference to it, which it may write to again, it is copied. Small arrays, and arrays of types that Carton does
+    not have, are ordinary ones.
 
-    Raises ``MemoryError`` when there is no room in shared memory and none comes free in time.
+    Raises ``MemoryError`` when there is no room in shared memory and none is freed in time.
     """
     import numpy
 
@@ -36,7 +36,7 @@ def empty(shape, dtype=float):
 
 
 def is_cancelled():
-    """Whether nobody waits any more for the call that runs now. Long computations should look now and then, and return
-    anything: what they return is not looked at."""
+    """Returns whether the running call was cancelled. Long computations should check it now and then, and return early if
+    it was; the value that they then return is ignored."""
     call = _call
     return call is not None and call.cancelled

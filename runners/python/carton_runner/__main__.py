@@ -6,7 +6,7 @@ from carton_runner import credentials
 def main():
     """Restarts this process without credentials of package indexes, then serves the host."""
     credentials.part()
-    # Not before: what was imported until then is imported twice.
+    # Imported here, because the restart would import it a second time.
     from carton_runner import process
 
     process.main()

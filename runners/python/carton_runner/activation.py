@@ -1,6 +1,6 @@
-"""Makes a model's folder and its environment those of this process, as the ``activate_this`` of virtualenv does.
+"""Activates a model's folder and its environment in this process, as the ``activate_this`` of virtualenv does.
 
-The process stays the one that was started: modules of the standard library and of the runner are the interpreter's own.
+The process is not restarted: modules of the standard library and of the runner stay the interpreter's own.
 """
 
 import fnmatch
@@ -11,9 +11,9 @@ import sys
 from carton_runner import environments
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-#: Holds the package as which a model is imported, also by processes that it starts.
+#: The folder of the package as which a model is imported, in this process and in processes that the model starts.
 _IMPORTING = os.path.join(_HERE, "importing")
-#: Tells that package, here and in processes that the model starts, where the model is.
+#: The variable that gives that package the model's folder, in this process and in processes that the model starts.
 MODEL_FOLDER = "CARTON_PYTHON_MODEL_FOLDER"
 
 
@@ -25,14 +25,14 @@ def hide_variables():
 
 
 def activate(model_folder, packages):
-    """Puts the model's folder and the folder of its packages in front of the search path. With packages of its own, the
-    model sees none that happen to be installed beside the interpreter."""
+    """Puts the model's folder and the folder of its packages in front of the search path. A model with its own packages does
+    not see the packages that are installed beside the interpreter."""
     if packages is not None:
         others = {os.path.realpath(folder) for folder in site.getsitepackages()}
         sys.path[:] = [folder for folder in sys.path if os.path.realpath(folder) not in others]
         n_before = len(sys.path)
         site.addsitedir(os.fspath(packages))
-        # What was added, and what its .pth files added, goes to the front.
+        # The added folders, and those that their .pth files added, go to the front.
         sys.path[:] = sys.path[n_before:] + sys.path[:n_before]
         _enter_virtual_environment(os.fspath(packages))
     os.environ[MODEL_FOLDER] = model_folder
@@ -44,7 +44,7 @@ def activate(model_folder, packages):
 
 
 def _enter_virtual_environment(packages):
-    """Processes that the model starts with ``sys.executable`` see the same packages."""
+    """Sets ``sys.executable`` and the environment so that processes that the model starts see the same packages."""
     folder = packages
     for _ in range(4):
         folder = os.path.dirname(folder)

@@ -1,31 +1,31 @@
-"""One call as the code that runs it sees it."""
+"""The state of one call, for the code that runs it."""
 
 from carton_runner.errors import RunnerError
 
 
 class Call:
-    """A call of the host: its number, what was asked for, and what the host said of it since."""
+    """A call of the host: its number, its request, and the host's later messages about it."""
 
     __slots__ = ("number", "kind", "argument", "cancelled", "credits", "_task", "_loop")
 
     def __init__(self, number, kind, argument, credits=0):
         self.number = number
         self.kind = kind
-        #: What the message carried; taken once, so that nothing keeps inputs longer than the model.
+        #: The contents of the message; taken once, so that nothing keeps inputs longer than the model.
         self.argument = argument
         self.cancelled = False
-        #: Items of a stream that the host allowed, in all. Only the thread that reads writes it: no addition is lost.
+        #: The total number of stream items that the host has allowed. Only the thread that reads writes it, so no addition is lost.
         self.credits = credits
         self._task = None
         self._loop = None
 
     def take_argument(self):
-        """What the message carried."""
+        """Returns the contents of the message, and drops them from the call."""
         argument, self.argument = self.argument, None
         return argument
 
     def cancel(self):
-        """Nobody waits for the answer any more. Called by the thread that reads."""
+        """Cancels the call, because the host no longer waits for its answer. Called by the thread that reads."""
         self.cancelled = True
         task, loop = self._task, self._loop
         if task is not None:
@@ -49,14 +49,14 @@ class Call:
 
 
 class Cancelled(RunnerError):
-    """A call that ended early because nobody waits for it."""
+    """A call that ended early because it was cancelled."""
 
     def __init__(self):
         super().__init__("the call was cancelled", code="cancelled")
 
 
 class Report:
-    """Log records and progress of a call, for whoever prepares a model."""
+    """Sends log records and progress of a call, for the code that prepares a model."""
 
     def __init__(self, send, call):
         self._send = send
@@ -64,18 +64,18 @@ class Report:
         self._number = call.number
 
     def is_wanted(self):
-        """Whether somebody still waits for the call."""
+        """Whether the call has not been cancelled."""
         return not self._call.cancelled
 
     def info(self, text):
-        """Worth knowing."""
+        """Sends a log record of level ``info``."""
         self._send('"log":{"level":"info","message":%s}', self._number, text)
 
     def warn(self, text):
-        """Looks wrong."""
+        """Sends a log record of level ``warn``."""
         self._send('"log":{"level":"warn","message":%s}', self._number, text)
 
     def progress(self, what, done, total=None):
-        """How far a long preparation has come: ``done`` of ``total`` (``None`` when unknown) units of ``what``."""
+        """Reports the progress of a long preparation: ``done`` of ``total`` (``None`` if unknown) units of ``what``."""
         rest = ',"done":%d' % done if total is None else ',"done":%d,"total":%d' % (done, total)
         self._send('"progress":{"what":%s' + rest + "}", self._number, what)

@@ -1,5 +1,5 @@
-"""Sends to the host without ever blocking: what the host does not take yet waits in a backlog, which is sent on by
-whoever waits for the socket next. So both sides can have much to say at once (spec/runner-protocol.md, section 1).
+"""Sends to the host without ever blocking. Data that the host does not take yet waits in a backlog, which the next thread that
+waits for the socket sends. So both sides can send much at once without a deadlock (spec/runner-protocol.md, section 1).
 """
 
 import errno
@@ -14,11 +14,11 @@ from collections import deque
 from carton_runner.frames import HEADER, JSON_CAP, SEND_CAP
 
 _FLAGS = socket.MSG_DONTWAIT | getattr(socket, "MSG_NOSIGNAL", 0)
-#: Frames that may wait before the host is given up: it sends, but never reads.
+#: The number of waiting frames at which the host is given up, because it sends but never reads.
 _BACKLOG_LIMIT = 1 << 16
-#: The kernel takes 1024 pieces at once.
+#: The number of pieces per system call; the kernel's limit is 1024.
 _PIECES = 1000
-#: Up to here one copy is cheaper than several pieces.
+#: Up to this many bytes one copy is cheaper than several pieces.
 _JOINED = 64 << 10
 
 
@@ -31,14 +31,14 @@ class Connection:
 
     def __init__(self, connection, lost):
         self.socket = connection
-        #: Held while a message is made up and sent, so that releases and regions go out in order.
+        #: Held while a message is built and sent, so that releases and regions are sent in order.
         self.lock = threading.RLock()
         self._lost = lost
         self._backlog = deque()
 
     def send(self, message, number=None, release="", parts=(), n_bytes=0):
-        """Sends a message given as JSON (``"pong":{}``), with its id and what
-        :meth:`carton_runner.host_memory.HostMemory.take_releases` gave."""
+        """Sends a message given as JSON (``"pong":{}``), with its id and the releases that
+        :meth:`carton_runner.host_memory.HostMemory.take_releases` returned."""
         start = "{" if number is None else '{"id":%d,' % number
         text = ('%s%s"message":{%s}}' % (start, release, message)).encode("utf-8", "replace")
         length = 4 + len(text) + n_bytes
@@ -55,13 +55,13 @@ class Connection:
             self._send(pieces, None)
 
     def check(self, message, n_bytes):
-        """Raises :class:`TooLarge` before anything is done for a message that does not fit."""
-        # The id and what is released are small beside what is left of the limit for JSON.
+        """Raises :class:`TooLarge` for a message that does not fit, before anything is done for it."""
+        # The reserve of 1 MiB is for the id and the releases.
         if n_bytes + len(message) > SEND_CAP - (1 << 20) or len(message) > JSON_CAP - (1 << 20):
             raise TooLarge("a message of %d bytes is above the limit of %d" % (n_bytes + len(message), SEND_CAP))
 
     def send_with_descriptor(self, message, descriptor):
-        """Sends a message and a descriptor, which is closed then."""
+        """Sends a message and a descriptor, and closes the descriptor."""
         text = ('{"message":{%s}}' % message).encode()
         with self.lock:
             self._send([HEADER.pack(4 + len(text), len(text)) + text], descriptor)
@@ -75,7 +75,7 @@ class Connection:
             self._backlog.append((pieces, descriptor))
 
     def _try(self, pieces, descriptor):
-        """Sends what the socket takes now, and returns the rest."""
+        """Sends as much as the socket takes now, and returns the rest."""
         while pieces:
             ancillary = []
             if descriptor is not None:
@@ -99,7 +99,7 @@ class Connection:
         return None, None
 
     def has_backlog(self):
-        """Whether something waits to be sent."""
+        """Whether data waits to be sent."""
         return bool(self._backlog)
 
     def flush(self):
@@ -113,8 +113,8 @@ class Connection:
                 self._backlog.popleft()
 
     def wait(self, descriptors=(), timeout=None):
-        """Waits until there is something to read, on the socket or one of ``descriptors``, sending the backlog
-        meanwhile. Returns those that can be read."""
+        """Waits until the socket or one of ``descriptors`` can be read, and sends the backlog meanwhile. Returns the descriptors
+        that can be read."""
         poll = select.poll()
         number = self.socket.fileno()
         for descriptor in descriptors:
@@ -133,7 +133,7 @@ class Connection:
 
 
 def _rest(pieces, sent):
-    """What is left of ``pieces`` after ``sent`` bytes."""
+    """Returns the rest of ``pieces`` after ``sent`` bytes."""
     rest = []
     for piece in pieces:
         if sent >= len(piece):
@@ -145,5 +145,5 @@ def _rest(pieces, sent):
 
 
 def quote(text):
-    """``text`` as a string of JSON. What is no text in Unicode (a lone surrogate) becomes ``?``."""
+    """Returns ``text`` as a JSON string. Characters that are not valid Unicode (lone surrogates) become ``?``."""
     return json.dumps(text.encode("utf-8", "replace").decode(), ensure_ascii=False)

@@ -1,13 +1,13 @@
 """Keeps the credentials of package indexes away from the process that runs the model.
 
-Installing packages needs them, models do not. They are in the environment that the host starts the runner with, and what a
-process was started with, the system shows to it for as long as it lives. So the runner begins by restarting without them::
+Installing packages needs them, models do not. They are in the environment that the host starts the runner with, and a process
+can read its initial environment for as long as it lives. So the runner begins by restarting without them::
 
     runner, as it was started, with credentials
       ├── fork ────> keeper: keeps them, and starts uv and pip for the runner (``keeper.py``)
       └── execve ──> runner, the same process without them: serves the host, asks the keeper, ends it, imports the model
 
-The keeper ends before the first line of the model runs. Where no such variable is set there is neither a second start nor a
+The keeper ends before the first line of the model runs. If no such variable is set, there is neither a second start nor a
 keeper, and the runner starts uv and pip itself.
 """
 
@@ -18,11 +18,11 @@ import sys
 
 from carton_runner.descriptors import move_up
 
-#: Tells the second start where the keeper is: the descriptor of the socket, and the number of the process.
+#: The variable that gives the restarted process its keeper: the descriptor of the socket, and the process number.
 KEEPER = "CARTON_PYTHON_KEEPER"
 
-#: Those of ``environments.VARIABLES`` that can hold a password, or say where one is. The process that runs the model is not
-#: even started with them.
+#: The variables among ``environments.VARIABLES`` that can hold a password, or the location of one. The process that runs the
+#: model is started without them.
 VARIABLES = (
     "UV_*",
     "PIP_*",
@@ -45,8 +45,8 @@ def is_credential(name):
 
 
 def part():
-    """Starts this process again without credentials, if it has any. Has to be called before anything else: the host's
-    messages are not read twice."""
+    """Restarts this process without credentials, if it has any. Must be called before anything else, because messages of the
+    host that were read before the restart would be lost."""
     global _keeper
     if not any(is_credential(name) for name in os.environ):
         _keeper = _inherited(os.environ.pop(KEEPER, ""))
@@ -68,16 +68,16 @@ def part():
     try:
         os.execve(sys.executable, [sys.executable, *_arguments()], clean)
     except OSError as error:
-        # Going on would give the model what it must not have.
+        # Continuing would give the credentials to the model.
         print("python: cannot start %r again without credentials: %s" % (sys.executable, error), file=sys.stderr)
         sys.exit(1)
 
 
 def _arguments():
-    """What the interpreter was started with, but for its name."""
+    """Returns the arguments of the interpreter, without its name."""
     given = getattr(sys, "orig_argv", None)
     if given is None:
-        # Before Python 3.10 only the system knows.
+        # Python before 3.10 does not provide them.
         with open("/proc/self/cmdline", "rb") as file:
             given = [os.fsdecode(argument) for argument in file.read().split(b"\0")[:-1]]
     return given[1:]
@@ -98,12 +98,12 @@ def _inherited(place):
 
 
 def keeper():
-    """The process that has the credentials; ``None`` where there were none."""
+    """Returns the process that has the credentials; ``None`` if there were none."""
     return _keeper
 
 
 def forget():
-    """Ends the keeper. From now on nothing that this process can reach has credentials but its host. Has to be called
+    """Ends the keeper. From then on the host is the only process with credentials that this process can reach. Must be called
     before code of a model runs."""
     global _keeper
     if _keeper is not None:

@@ -1,7 +1,7 @@
-"""Tensors of a message to NumPy arrays (spec/runner-protocol.md, section 6).
+"""Converts the tensors of a message to NumPy arrays (spec/runner-protocol.md, section 6).
 
-Arrays lie over the bytes of the frame, or over the host's memory; they are read-only. Every range, shape and string is
-checked; strings on a copy that the host cannot change.
+The arrays are read-only views of the bytes of the frame, or of the host's memory. Every range, shape and string is
+checked; strings are checked in a copy that the host cannot change.
 """
 
 import struct
@@ -12,7 +12,7 @@ from carton_runner.frames import malformed
 
 _U64 = 1 << 64
 _MAX_RANK = 64
-#: Sizes of the elements.
+#: Sizes of the elements in bytes.
 SIZES = {
     "float32": 4,
     "float64": 8,
@@ -25,13 +25,13 @@ SIZES = {
     "uint32": 4,
     "uint64": 8,
 }
-#: A tensor smaller than this must not keep a frame larger than that in memory.
+#: A tensor below the first size is copied out of a frame above the second size, so that it does not keep the frame in memory.
 _SMALL, _LARGE_FRAME = 16 << 10, 64 << 10
 _NESTED_TWICE = "a nested tensor inside a nested one"
 
 
 class Decoder:
-    """Makes arrays of what the host sends. ``numpy`` is set once the model's environment has it."""
+    """Makes arrays of the host's tensors. ``use`` sets NumPy once the model's environment is active."""
 
     def __init__(self, host_memory, pool):
         self._host_memory = host_memory
@@ -45,8 +45,8 @@ class Decoder:
         self._dtypes = {name: numpy.dtype(name) for name in SIZES}
 
     def decode(self, message, wires, body):
-        """The inputs by name. Raises :class:`ProtocolError` for what no host may send, and :class:`RunnerError` for what
-        NumPy cannot hold."""
+        """Returns the inputs by name. Raises :class:`ProtocolError` for tensors that no host may send, and
+        :class:`RunnerError` for tensors that NumPy cannot hold."""
         if type(wires) is not list:
             raise malformed(message, "its tensors are no list")
         arrays = {}
@@ -66,7 +66,7 @@ class Decoder:
             except _Wrong as error:
                 raise ProtocolError("tensor `%s`: %s" % (name, error)) from None
             except (ValueError, OverflowError, MemoryError) as error:
-                # All other tensors are looked at all the same: what they are lent has to be given back.
+                # The other tensors are decoded nevertheless, because their lent memory has to be given back.
                 problem = RunnerError("NumPy cannot hold the input `%s`: %s" % (name, error))
                 arrays[name] = None
         if problem is not None:
@@ -74,13 +74,13 @@ class Decoder:
         return arrays
 
     def discard(self, wires, inside_nested=False):
-        """Gives back what the host lends with tensors that nobody looks at."""
+        """Gives back the memory that the host lends with tensors that are not decoded."""
         for wire in wires if type(wires) is list else ():
             if type(wire) is dict:
                 inner = wire.get("inner")
                 if inner:
                     if inside_nested:
-                        # JSON may be nested deeper than functions can be.
+                        # JSON can be nested deeper than Python's recursion limit.
                         raise ProtocolError(_NESTED_TWICE)
                     self.discard(inner, True)
                 if wire.get("data") is not None:
@@ -132,7 +132,7 @@ class Decoder:
         return array
 
     def _own(self, region, offset, length, shape, dtype):
-        """What this side lent and gets back as an input."""
+        """Returns an array over memory that this side lent and now gets back as an input."""
         array = self._pool.array(self._lent(region, offset, length), offset, shape, dtype)
         array.flags.writeable = False
         return array
@@ -198,7 +198,7 @@ def _outside(length, offset, found):
 
 
 def _data(data):
-    """Where elements are: ``inline`` or ``shared``, owner, region, offset, length."""
+    """Returns the location of elements: ``inline`` or ``shared``, owner, region, offset, length."""
     if type(data) is not dict or len(data) != 1:
         raise _Wrong("it has no data") if data is None else _Malformed("`data` is not one place")
     ((place, fields),) = data.items()
@@ -216,7 +216,7 @@ def _data(data):
 
 
 def read_strings(count, block):
-    """``count`` texts from a block that nobody can change."""
+    """Reads ``count`` strings from a block, which must be a copy that the host cannot change."""
     start_of_text = (count + 1) * 8
     if start_of_text > len(block):
         raise _Wrong("%d bytes cannot hold the offsets of %d strings" % (len(block), count))

@@ -1,5 +1,5 @@
-"""Where the runner keeps its descriptors: at the upper end of the table, where models that close descriptors by number,
-and reuse the numbers, do not get at them by accident."""
+"""Moves the runner's descriptors to the upper end of the table, where a model that closes descriptors by number, or reuses the
+numbers, does not hit them by accident."""
 
 import fcntl
 import os
@@ -9,7 +9,7 @@ _HIGHEST = 4000
 
 
 def move_up(descriptor):
-    """Moves a descriptor to a high number that no process inherits."""
+    """Moves a descriptor to a high number, and makes it non-inheritable."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     highest = _HIGHEST if limit == resource.RLIM_INFINITY else min(limit, _HIGHEST)
     for lowest in (max(3, highest - 64), 3):

@@ -1,8 +1,8 @@
-"""Lets frameworks see the device that was asked for, before they are imported.
+"""Makes the requested device visible to frameworks, before they are imported.
 
-Which frameworks a model has, and what they can use, is not known here. What is known is what all of them need of a GPU: a
-driver that lists it. So NVIDIA's driver is asked, by another process, because it reads ``CUDA_VISIBLE_DEVICES`` once and must
-not be started in a process that may fork.
+This module does not know which frameworks a model uses, or which devices they support. But all of them need a driver that lists the
+GPU. So another process asks NVIDIA's driver: the driver reads ``CUDA_VISIBLE_DEVICES`` only once, and must not be initialised in a
+process that may fork.
 """
 
 import os
@@ -14,18 +14,18 @@ from carton_runner.calls import Cancelled
 from carton_runner.errors import RunnerError
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-#: The GPUs that this process was shown; a load that failed may have changed the variable.
+#: The GPUs that were visible when this process started; a load that failed may have changed the variable since.
 _GIVEN = os.environ.get(VISIBLE)
 _NAME = re.compile(r"(?:GPU|MIG)-[A-Za-z0-9/-]{1,200}")
 _INDEX = re.compile(r"[0-9]{1,9}")
 #: The driver of NVIDIA's GPUs.
 _DRIVER = "libcuda.so.1"
-#: What a machine with GPUs of AMD has. Their library comes with the frameworks, which then say what is wrong.
+#: Exists on a machine with GPUs of AMD. Their library comes with the frameworks, which report problems themselves.
 _OF_AMD = "/dev/kfd"
-#: Seconds in which the driver must answer. It may have to wake GPUs up.
+#: The time limit for the driver's answer, in seconds. It may have to wake GPUs up.
 _PATIENCE = 120
 
-#: Seconds between two looks whether the load was cancelled.
+#: Seconds between two checks whether the load was cancelled.
 _PAUSE = 0.25
 
 _ASK = """
@@ -35,14 +35,14 @@ count = ctypes.c_int()
 status = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
 print(status, count.value)
 """
-#: What the driver's numbers mean that are worth knowing.
+#: The meanings of the driver's common error numbers.
 _REASONS = {100: "it lists no such GPU", 101: "it lists no such GPU", 803: "it does not fit the kernel's part of it"}
 
 
 def choose(device, is_wanted):
-    """Shows frameworks the device that a load asks for, ``None`` for any. ``is_wanted`` says whether somebody still waits for
-    the load. Raises ``Cancelled`` if not, ``RunnerError`` (``unavailable``) for what
-    names no device, and for a GPU that this machine does not have."""
+    """Makes the device that a load requests visible to frameworks; ``None`` requests any device. ``is_wanted`` returns whether the
+    load has not been cancelled. Raises ``Cancelled`` if it has been, and ``RunnerError`` (``unavailable``) for a text that names no
+    device, and for a GPU that this machine does not have."""
     if device is None:
         if _GIVEN is None:
             os.environ.pop(VISIBLE, None)
@@ -60,7 +60,7 @@ def choose(device, is_wanted):
 
 
 def _shown(device):
-    """What ``CUDA_VISIBLE_DEVICES`` has to be. An index counts the GPUs that are visible already."""
+    """Returns the value for ``CUDA_VISIBLE_DEVICES``. An index counts the GPUs that are visible already."""
     if _NAME.fullmatch(device):
         return device
     if not _INDEX.fullmatch(device):
@@ -81,7 +81,7 @@ def _unusable(message, causes=()):
 
 
 def _problem(shown, is_wanted):
-    """Why no framework can use the one GPU that is shown; ``None`` if nothing is known against it."""
+    """Returns the reason why no framework can use the GPU that is shown; ``None`` if no reason is known."""
     import subprocess
 
     command = [sys.executable, "-IBS", "-c", _ASK, _DRIVER]
@@ -110,7 +110,7 @@ def _problem(shown, is_wanted):
 
 
 def _wait_for(asked, is_wanted):
-    """What a process prints until it ends, which it has to do in time and while somebody waits for the load."""
+    """Returns the output of a process when it has ended. Kills it when its time is over or the load is cancelled."""
     import subprocess
 
     end = time.monotonic() + _PATIENCE

@@ -1,8 +1,8 @@
-"""What a model returned, as the tensors of a message (spec/runner-protocol.md, section 6).
+"""Converts the values that a model returned into the tensors of a message (spec/runner-protocol.md, section 6).
 
-Sending takes three steps. :meth:`Encoder.encode` looks at every output, and copies what lies in ordinary memory. Then the
-caller forgets the outputs. :meth:`Encoded.settle` sees which arrays of the pool the model still keeps, which it may write
-to: they are copied as well, all others are passed on as they are.
+Sending takes three steps. :meth:`Encoder.encode` converts every output, and copies those in ordinary memory. Then the
+caller drops its references to the outputs. :meth:`Encoded.settle` finds the arrays of the pool that the model still keeps: the
+model may write to them, so they are copied as well. All others are passed on without a copy.
 """
 
 import json
@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from carton_runner.errors import RunnerError
 from carton_runner.pool import THRESHOLD
 
-#: Where inline tensors start in the bytes of a frame: at multiples of this.
+#: Inline tensors start at multiples of this many bytes in a frame.
 _ALIGNMENT = 64
 _PADDING = bytes(_ALIGNMENT)
-#: A part of a larger buffer that is smaller than this is copied into the frame: that is cheaper than lending it.
+#: A part of a larger buffer below this size is copied into the frame, which is cheaper than lending it.
 _SMALL_PART = 4 << 10
-#: What to do with dtypes that Carton has no name for.
+#: Hints for dtypes that Carton does not have.
 _ADVICE = {
     "float16": "convert it, such as with `.astype(numpy.float32)`",
     "bfloat16": "convert it, such as with `.astype(numpy.float32)`",
@@ -31,7 +31,7 @@ _ADVICE = {
 
 
 class Encoder:
-    """Encodes outputs. ``numpy`` is set once the model's environment has it."""
+    """Encodes outputs. ``use`` sets NumPy once the model's environment is active."""
 
     def __init__(self, roots, host_memory, pool):
         self.roots = roots
@@ -48,7 +48,8 @@ class Encoder:
         self.native = {numpy.dtype(name): name for name in names}
 
     def encode(self, outputs, declared):
-        """``outputs`` is a dict of whatever the model returned; ``declared`` has the dtypes of the signature by name."""
+        """Encodes ``outputs``, a dict of the values that the model returned. ``declared`` has the dtypes of the signature by
+        name."""
         encoded = Encoded(self)
         try:
             for name, value in outputs.items():
@@ -72,11 +73,11 @@ class Encoder:
             self.names[name] = quoted
         return quoted
 
-    # What Python has for a tensor, as an array.
+    # Conversion of Python values to arrays.
 
     def array(self, name, value, declared):
-        """``value`` as an array of a dtype that Carton has a name for, in the byte order of this machine, and that name;
-        ``string`` for arrays of text."""
+        """Returns ``value`` as an array of a dtype that Carton has, in the byte order of this machine, and the name of that
+        dtype, which is ``string`` for arrays of text."""
         numpy = self.numpy
         if type(value) is not numpy.ndarray:
             value = self._as_array(name, value, declared)
@@ -90,7 +91,7 @@ class Encoder:
         if kind in "OUT":
             return value, "string"
         if not dtype.isnative:
-            # Later copied as well if it is large: arrays of the other byte order are rare.
+            # A large array is copied a second time later, which is acceptable because this byte order is rare.
             return self.array(name, value.astype(dtype.newbyteorder("=")), declared)
         raise self._unsupported(name, dtype)
 
@@ -127,7 +128,7 @@ class Encoder:
         if array.dtype == object:
             raise RunnerError("output `%s` is a %s of what is neither numbers nor text" % (name, _type_name(value)))
         if plain and wanted and wanted != "string" and array.dtype.name != wanted:
-            # Numbers of Python have no size of their own. None of them is ever rounded to an integer.
+            # Python's numbers have no dtype, so the declared one is used. No number is ever rounded to an integer.
             dtype = numpy.dtype(wanted)
             if not array.size or numpy.can_cast(array.dtype, dtype, "same_kind") or self._fits(array, dtype):
                 return array.astype(dtype)
@@ -140,8 +141,8 @@ class Encoder:
         return limits.min <= int(array.min()) and int(array.max()) <= limits.max
 
     def _array_of_text(self, name, value):
-        """A list of texts, or of lists of them. NumPy would cut NULs from the ends of texts, so it never sees them as
-        such."""
+        """Converts a list of texts, or nested lists of texts. NumPy's own conversion would cut NULs from the ends of texts, so the
+        elements are stored as objects."""
         shape = []
         level = value
         while isinstance(level, (list, tuple)):
@@ -178,20 +179,20 @@ class Encoded:
 
     def __init__(self, encoder):
         self._encoder = encoder
-        #: Descriptions of tensors as JSON, in order; lists of pieces for those that are settled later.
+        #: Descriptions of tensors as JSON, in order; only their beginnings for tensors that are settled later.
         self.wires = []
-        #: What the frame carries after its JSON.
+        #: The bytes of the frame after its JSON.
         self.parts = []
         self.n_bytes = 0
-        #: Arrays over memory of the host, kept until the message that names them is on its way.
+        #: Arrays over memory of the host, kept until the message that names them is sent.
         self.parting = []
-        # Buffers of the pool that are lent, with the offsets that name them.
+        # Buffers of the pool to be lent, with the offsets that name them.
         self._lends = []
-        # Arrays of the pool: their place among the wires, and what may still be kept by the model.
+        # Arrays of the pool that the model may still keep, with their positions in `wires`.
         self._doubtful = []
 
     def add(self, name, quoted, value, declared):
-        """One output."""
+        """Adds one output."""
         numpy = self._encoder.numpy
         if isinstance(value, (list, tuple)) and any(isinstance(element, numpy.ndarray) for element in value):
             return self._add_nested(name, quoted, value, declared)
@@ -226,25 +227,25 @@ class Encoded:
         return "%s%s}}" % (start, self._inline(array.tobytes(), n_bytes))
 
     def _shared(self, array, n_bytes, start, index):
-        """The description of an array that lies in shared memory already."""
+        """Returns the description of an array that is in shared memory already; ``None`` if it has to be copied."""
         if not array.flags.c_contiguous:
             return None
         hold, root = self._encoder.roots.find(array)
         if hold is None:
             return None
         offset = hold.offset + _address(array) - _address(root)
-        # The root of a view with tricks may be smaller than the view.
+        # A view made with stride tricks may reach beyond its root.
         if offset < hold.offset or offset + n_bytes > hold.offset + hold.length or offset % array.itemsize:
             return None
         if hold.buffer is None:
             self.parting.append(root)
             return _shared_json(start, "host", hold.region, offset, n_bytes)
         if index is None:
-            # Elements of nested tensors are copied, so that nobody has to look into lists later.
+            # Elements of nested tensors are copied, because `settle` does not handle elements of lists.
             return None
         self._encoder.pool.hold(hold.buffer)
         if hold.buffer.is_shared:
-            # Lent before, and so read-only for all.
+            # The buffer was lent before, so nothing writes to it any more.
             self._lends.append((hold.buffer, offset))
             return _shared_json(start, "runner", hold.region, offset, n_bytes)
         self._doubtful.append((index, hold, offset, n_bytes, start))
@@ -284,7 +285,7 @@ class Encoded:
         return '"inline":{"offset":%d,"length":%d}' % (offset, n_bytes)
 
     def settle(self):
-        """Decides, after the outputs were forgotten, which arrays of the pool are passed on as they are."""
+        """Decides which arrays of the pool are passed on without a copy. The caller must have dropped the outputs before."""
         while self._doubtful:
             index, hold, offset, n_bytes, start = self._doubtful.pop()
             buffer = hold.buffer
@@ -304,14 +305,14 @@ class Encoded:
         return self._lend(copy, n_bytes)
 
     def lend(self, announce):
-        """Lends what the message names. The message must be sent next."""
+        """Lends the buffers that the message names. The message must be sent next."""
         pool = self._encoder.pool
         lends, self._lends = self._lends, []
         for buffer, offset in lends:
             pool.lend(buffer, offset, announce)
 
     def abandon(self):
-        """Gives everything back: the message is not sent."""
+        """Drops all buffers, because the message is not sent."""
         pool = self._encoder.pool
         while self._doubtful:
             pool.drop(self._doubtful.pop()[1].buffer)
@@ -331,7 +332,7 @@ def _address(array):
 
 
 def _strings_block(name, texts):
-    """``n + 1`` offsets into the text, and the text."""
+    """Returns the block of a string tensor: ``n + 1`` offsets into the text, and the text."""
     encoded = []
     offsets = [0]
     end = 0
@@ -350,8 +351,8 @@ def _strings_block(name, texts):
 
 
 def by_name(result, declared):
-    """What a model returned, by the names of the outputs: a dict as it is, anything else in the order in which the
-    outputs are declared."""
+    """Returns the values that a model returned by the names of the outputs: a dict unchanged, anything else in the order of the
+    declared outputs."""
     if isinstance(result, Mapping):
         return result
     hint = "return a dict of the outputs by name"

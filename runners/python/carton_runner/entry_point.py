@@ -1,6 +1,6 @@
-"""What can be known of a model's entry point without running any of it: whether its module can be compiled, whether the
-function is there, and which inputs it takes. Packing looks at these before it does anything that takes long; the packages
-that the model needs are not there yet, so that it cannot be imported."""
+"""Examines a model's entry point without running any of it: whether its module can be compiled, whether the function exists, and
+which inputs it takes. Packing does this before any long step. The packages of the model are not installed then, so the module
+cannot be imported."""
 
 import ast
 import importlib.machinery as machinery
@@ -11,15 +11,15 @@ from typing import Dict, List, NamedTuple, Optional, Set, Tuple, Union
 
 from carton_runner.errors import RunnerError
 
-#: Larger modules are not looked at.
+#: Larger modules are not examined.
 MAX_MODULE_BYTES = 16 << 20
 
-#: Names whose use means that a module may define others at run time.
+#: Names whose use means that a module may define further names at run time.
 _DYNAMIC = frozenset(("globals", "locals", "vars", "exec", "eval", "setattr", "__getattr__", "__dict__", "modules"))
 
-#: Words with which a package can add modules that do not lie in its folder.
+#: Words with which a package can add modules from outside its folder.
 _ADDS_MODULES = (b"__path__", b"modules", b"meta_path", b"path_hooks")
-#: Where Python looks for a module in a folder, in its order. Only the files of the second kind can be read.
+#: The kinds of module files in Python's order. Only the second kind is source text.
 _LOADERS = (
     (machinery.ExtensionFileLoader, machinery.EXTENSION_SUFFIXES),
     (machinery.SourceFileLoader, machinery.SOURCE_SUFFIXES),
@@ -30,17 +30,17 @@ _Function = Union[ast.FunctionDef, ast.AsyncFunctionDef]
 
 
 class EntryPoint(NamedTuple):
-    """Where a model begins."""
+    """The function with which a model begins."""
 
     #: The module, such as `net.serve`.
     package: str
-    #: Its name there, such as `get_model`.
+    #: The name of the function in the module, such as `get_model`.
     function: str
     #: Whether the function is the model itself (``infer_fn``).
     is_model: bool
-    #: The file of the module, as it is called in the model.
+    #: The path of the module's file in the model.
     file: str
-    #: The function, if the text of the module says for certain which it is.
+    #: The function's definition, if the text of the module determines it for certain.
     definition: Optional[_Function]
 
     def is_coroutine(self) -> bool:
@@ -49,21 +49,20 @@ class EntryPoint(NamedTuple):
 
 
 def only_module(names: List[str]) -> str:
-    """The model's module where none is named, by the files at the top of its folder: the only one of Python, else
-    ``main``."""
+    """Returns the default module of a model, by the files at the top of its folder: the only Python file, otherwise ``main``."""
     modules = [name[:-3] for name in names if name.endswith(".py") and name != "__init__.py"]
     return modules[0] if len(modules) == 1 else "main"
 
 
 def no_module(package: str, names: List[str]) -> RunnerError:
-    """The error for a module that is not there."""
+    """Returns the error for a missing module."""
     found = ", ".join(sorted(name for name in names if name.endswith(".py"))) or "none"
     hint = "name the model's module with the option `entrypoint_package`"
     return RunnerError("the model has no module `%s` (there are these: %s)" % (package, found), hint=hint)
 
 
 def no_function(package: str, name: str, option: str, what: str = "no function", file: str = "") -> RunnerError:
-    """The error for a module without that function."""
+    """Returns the error for a module without that function."""
     hint = "name the function with the option `%s`" % option
     if option == "entrypoint_fn":
         hint += ", or a plain function that is the model with `infer_fn`"
@@ -72,9 +71,9 @@ def no_function(package: str, name: str, option: str, what: str = "no function",
 
 
 def read(path: Path, options) -> EntryPoint:
-    """The entry point of the model at ``path``, a folder or a file of Python, with these ``loading.Options``.
+    """Returns the entry point of the model at ``path``, a folder or a Python file, with these ``loading.Options``.
 
-    Raises :class:`RunnerError` if its module is not there, cannot be compiled or has no such function."""
+    Raises :class:`RunnerError` if its module is missing, cannot be compiled or has no such function."""
     names = os.listdir(path) if path.is_dir() else [path.name]
     package = options.package or only_module(names)
     function = options.function or options.entrypoint or "get_model"
@@ -97,8 +96,8 @@ def read(path: Path, options) -> EntryPoint:
 
 
 def _file(path: Path, package: str) -> Tuple[Optional[Path], bool]:
-    """The file of a module, if it is one of text, and whether the module is there at all. Python itself looks for it, in the
-    folders of the packages that lead to it: what it finds, it can import."""
+    """Returns the file of a module, if that is source text, and whether the module exists at all. Python's own finder searches the
+    folders of the parent packages, so a module that is found can be imported."""
     parts = package.split(".")
     if not path.is_dir():
         return path, parts == [path.stem]
@@ -116,13 +115,13 @@ def _file(path: Path, package: str) -> Tuple[Optional[Path], bool]:
 
 
 def _is_for_others(module: str, folders: List[str]) -> bool:
-    """Whether the module is there, compiled for another Python or another system."""
+    """Whether the module exists only compiled for another Python or another system."""
     names = [name for folder in folders for name in os.listdir(folder)]
     return any(name.startswith(module + ".") and name.endswith((".so", ".pyd")) for name in names)
 
 
 def _adds_modules(initial: Optional[str]) -> bool:
-    """Whether the file that makes a folder a package may add modules from elsewhere."""
+    """Whether a package's ``__init__.py`` may add modules from outside its folder."""
     try:
         with open(initial or os.devnull, "rb") as file:
             text = file.read(MAX_MODULE_BYTES)
@@ -140,7 +139,7 @@ def _parse(file: Path, relative: str) -> Optional[ast.Module]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(data, relative)
-            # Finds what the grammar alone does not, such as a `return` outside of a function. Nothing is run.
+            # Finds errors that the grammar does not, such as a `return` outside of a function. Nothing is run.
             compile(tree, relative, "exec", dont_inherit=True)
         return tree
     except OSError as error:
@@ -152,13 +151,13 @@ def _parse(file: Path, relative: str) -> Optional[ast.Module]:
     except ValueError as error:
         raise RunnerError("%s: it is not Python: %s" % (relative, error)) from error
     except (RecursionError, MemoryError):
-        # Nested too deep to be looked at here.
+        # The code is nested too deep to be examined here.
         return None
 
 
 def _names(tree: ast.Module) -> Tuple[Optional[Set[str]], Dict[str, _Function]]:
-    """The names at the top of a module, ``None`` where not all can be known; and the functions that are bound once and as
-    they stand there."""
+    """Returns the names at the top of a module, or ``None`` if not all can be known; and the functions that are bound exactly
+    once, without decorators."""
     bound: List[str] = []
     definitions: Dict[str, _Function] = {}
     for node in ast.walk(tree):
@@ -180,7 +179,7 @@ def _names(tree: ast.Module) -> Tuple[Optional[Set[str]], Dict[str, _Function]]:
             if not isinstance(node.ctx, ast.Load):
                 bound.append(node.id)
         elif isinstance(getattr(node, "name", None), str):
-            # `except … as name`, and what a pattern captures.
+            # `except … as name`, and the captures of a pattern.
             bound.append(node.name)
         to_visit += ast.iter_child_nodes(node)
     once = {name: node for name, node in definitions.items() if bound.count(name) == 1}

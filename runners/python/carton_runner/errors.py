@@ -1,13 +1,13 @@
-"""The errors of the runner, as values: what a call fails with, and what ends the connection."""
+"""The errors of the runner: those that a call fails with, and those that end the connection."""
 
 
 class RunnerError(Exception):
     """A call that failed, in words for the user.
 
     ``message`` says what went wrong, ``causes`` the reasons behind it (outermost first), ``hint`` what the user can do.
-    ``code`` is one of spec/runner-protocol.md section 5; ``unavailable`` is for something that the model needs, is not on
-    this machine, and can be installed; ``network`` for what has to come over the network, and cannot; ``setup`` for what is
-    wrong with neither the model nor the runner: a full disk, a mistake in a list of requirements.
+    ``code`` is one of spec/runner-protocol.md section 5: ``unavailable`` for something that the model needs, that is missing on
+    this machine, and that can be installed; ``network`` for something that must be fetched over the network and cannot be;
+    ``setup`` for faults of neither the model nor the runner, such as a full disk or a mistake in a list of requirements.
     """
 
     def __init__(self, message, causes=(), code="failed", hint=None):
@@ -19,4 +19,4 @@ class RunnerError(Exception):
 
 
 class ProtocolError(Exception):
-    """The host broke the protocol: it is told why, and the connection is closed."""
+    """The host broke the protocol. The reason is sent to it, and the connection is closed."""

@@ -1,6 +1,6 @@
-"""Cuts messages out of the stream that comes from the host (spec/runner-protocol.md, sections 2 and 3).
+"""Splits the stream from the host into messages (spec/runner-protocol.md, sections 2 and 3).
 
-Everything is checked against its limit before memory is taken for it. What the message asks for is not looked at here.
+Every size is checked against its limit before memory is allocated. The meaning of a message is left to others.
 """
 
 import os
@@ -12,12 +12,12 @@ from json import JSONDecoder
 from carton_runner.errors import ProtocolError
 
 HEADER = struct.Struct("<QI")
-#: The largest frame that is read, as other runners have it.
+#: The size of the largest frame that is read, the same as in other runners.
 FRAME_CAP = 4 << 30
-#: The largest frame that is sent: what hosts accept by default.
+#: The size of the largest frame that is sent: the default limit of hosts.
 SEND_CAP = 1 << 30
 JSON_CAP = 16 << 20
-#: The most descriptors that may wait for the message that names them.
+#: The greatest number of descriptors that may wait for the message that names them.
 DESCRIPTOR_CAP = 4096
 _BUFFER_LENGTH = 64 << 10
 #: Room for the 253 descriptors that the kernel passes with one message.
@@ -31,7 +31,7 @@ class EndOfFile(Exception):
 
 
 class FrameReader:
-    """Reads frames from a socket, and keeps the descriptors that came with them until a message claims them.
+    """Reads frames from a socket, and keeps their descriptors until a message claims them.
 
     Only one thread reads at a time. ``before_waiting`` is called before each read that may block.
     """
@@ -47,11 +47,11 @@ class FrameReader:
         self._descriptors = deque()
 
     def has_read_ahead(self):
-        """Whether bytes were read that belong to the next frames."""
+        """Whether bytes of the next frames were read already."""
         return self._start < self._end
 
     def next(self):
-        """Blocks until a whole frame is there; its JSON as text, and the bytes after it."""
+        """Blocks until a frame is complete. Returns its JSON as text, and the bytes after it."""
         if self._start == self._end:
             self._start = self._end = 0
             if self._descriptors:
@@ -81,13 +81,13 @@ class FrameReader:
             raise ProtocolError("malformed message: it is not UTF-8: %s" % error) from None
 
     def claim(self, message):
-        """The next descriptor that came; the caller closes it."""
+        """Returns the next descriptor that was received; the caller closes it."""
         if not self._descriptors:
             raise ProtocolError("`%s` names a descriptor, none came with it" % message)
         return self._descriptors.popleft()
 
     def _read(self, n_bytes):
-        """Takes what is buffered and reads the rest in place, never past the end of the frame."""
+        """Takes the buffered bytes and reads the rest in place, never past the end of the frame."""
         target = bytearray(n_bytes)
         n_buffered = min(n_bytes, self._end - self._start)
         target[:n_buffered] = self._view[self._start : self._start + n_buffered]
@@ -147,7 +147,7 @@ _scan = _decoder.scan_once
 
 
 def parse(text):
-    """A message's id (or ``None``), releases (a list of pairs), name and fields."""
+    """Returns a message's id (or ``None``), releases (a list of pairs), name and fields."""
     try:
         envelope, end = _scan(text, 0)
         if end != len(text):
@@ -174,7 +174,7 @@ def parse(text):
 
 
 def _decode_slowly(text):
-    """White space in front of the message is rare, but allowed."""
+    """Parses a message that begins with white space, which is rare, but allowed."""
     try:
         return _decoder.decode(text)
     except (ValueError, RecursionError) as error:
@@ -194,12 +194,12 @@ def _releases(release, name):
 
 
 def malformed(message, problem):
-    """The error for a message of a known name whose fields are not what they must be."""
+    """Returns the error for a message of a known name with invalid fields."""
     return ProtocolError("malformed message `%s`: %s" % (message, problem))
 
 
 def check_number(value, message, field):
-    """``value`` if it is an integer from 0 to 2^64 - 1."""
+    """Returns ``value`` if it is an integer from 0 to 2^64 - 1, otherwise raises."""
     if type(value) is not int or not 0 <= value < _U64:
         raise malformed(message, "`%s` is no integer from 0 to 2^64 - 1" % field)
     return value

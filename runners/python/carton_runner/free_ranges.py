@@ -4,22 +4,22 @@ from bisect import bisect_left
 
 
 class FreeRanges:
-    """Free ranges in order of their offsets; neighbours are always joined."""
+    """Free ranges in the order of their offsets; neighbours are always joined."""
 
     def __init__(self, size):
         self._starts = [0]
         self._ends = [size]
 
     def take(self, length, alignment):
-        """The offset of ``length`` bytes at a multiple of ``alignment``, a power of two, or ``None``. Low addresses are
-        reused first, because memory that was used before is warm."""
+        """Returns the offset of ``length`` free bytes at a multiple of ``alignment``, a power of two, or ``None``. Low addresses are
+        reused first, because the system has already provided their pages."""
         starts, ends = self._starts, self._ends
         for index, start in enumerate(starts):
             offset = (start + alignment - 1) & -alignment
             end = offset + length
             if end > ends[index]:
                 continue
-            # What is left in front, and behind.
+            # The rest before and after the taken range stays free.
             if offset > start:
                 if end < ends[index]:
                     starts.insert(index + 1, end)
@@ -34,7 +34,7 @@ class FreeRanges:
         return None
 
     def give_back(self, offset, length):
-        """Gives back what :meth:`take` returned."""
+        """Gives back a range that :meth:`take` returned."""
         starts, ends = self._starts, self._ends
         end = offset + length
         index = bisect_left(starts, offset)
@@ -52,5 +52,5 @@ class FreeRanges:
             ends.insert(index, end)
 
     def as_pairs(self):
-        """Starts and ends."""
+        """Returns the free ranges as pairs of start and end."""
         return list(zip(self._starts, self._ends))

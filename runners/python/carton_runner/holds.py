@@ -1,30 +1,29 @@
-"""Arrays over shared memory, and how it is noticed that the last view of one is gone.
+"""Tracks arrays over shared memory, and notices when the last view of one is gone.
 
-The views of a NumPy array, and the views of those, keep the array that all of them started from: their ``base`` leads to
-it. So one weak reference to that array, here called the root, says when memory is no longer looked at, whatever the model
-did with its inputs.
+The views of a NumPy array, and the views of those, keep the original array alive through their ``base``. So one weak reference
+to that array, here called the root, tells when memory is no longer in use, whatever the model did with its inputs.
 """
 
 import weakref
 
 
 class Hold(weakref.ref):
-    """A weak reference to a root, and what it lies over: ``memory`` decides what becomes of that when the root is gone."""
+    """A weak reference to a root, and the bytes under it. ``memory.let_go`` is called when the root is gone."""
 
     __slots__ = ("key", "memory", "region", "offset", "length", "buffer")
-    # Those of the array itself would be used otherwise, and arrays have no hash.
+    # Otherwise the methods of the array would be used, and arrays have no hash.
     __hash__ = object.__hash__
     __eq__ = object.__eq__
 
 
 class Roots:
-    """The roots that are alive, by their ``id``."""
+    """The live roots by their ``id``."""
 
     def __init__(self):
         self._holds = {}
 
     def add(self, root, memory, region, offset, length, buffer=None):
-        """Takes note of a new root."""
+        """Registers a new root."""
         hold = Hold(root, self._gone)
         hold.key = id(root)
         hold.memory = memory
@@ -36,23 +35,23 @@ class Roots:
         return hold
 
     def _gone(self, hold):
-        # Runs wherever the last reference was dropped, also in the middle of anything: takes no lock.
+        # Runs wherever the last reference was dropped, even inside other code of the runner: takes no lock.
         if self._holds.get(hold.key) is hold:
             del self._holds[hold.key]
         hold.memory.let_go(hold)
 
     def alive(self):
-        """All holds whose root is alive."""
+        """Returns all holds whose root is alive."""
         return list(self._holds.values())
 
     def find(self, array):
-        """The hold of the root that ``array`` is a view of, and the root, if it lies in shared memory."""
+        """Returns the hold of the root that ``array`` is a view of, and the root; two ``None`` if it is not in shared memory."""
         holds = self._holds
         while array is not None:
             hold = holds.get(id(array))
             if hold is not None and hold() is array:
                 return hold, array
-            # Views through the buffer protocol lead to the array by the object of their memoryview.
+            # A view through the buffer protocol has a memoryview as its base, whose object is the array.
             base = getattr(array, "base", None)
             array = base.obj if type(base) is memoryview else base
         return None, None

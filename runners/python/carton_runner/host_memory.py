@@ -1,4 +1,4 @@
-"""The host's regions of shared memory, and what of them this side was lent (spec/runner-protocol.md, section 7)."""
+"""The host's regions of shared memory, and the buffers in them that are lent to this side (spec/runner-protocol.md, section 7)."""
 
 import mmap
 import os
@@ -8,39 +8,40 @@ from collections import deque
 from carton_runner import descriptors, regions
 from carton_runner.errors import ProtocolError
 
-#: The most regions a host may have at once.
+#: The greatest number of regions of a host.
 _REGION_CAP = 4096
-#: The most bytes they may have together. Hosts are trusted; this is for those that count wrongly.
+#: The greatest total size of these regions in bytes. Hosts are trusted; the limit catches wrong sizes.
 _BYTE_CAP = 8 << 40
-#: Arrays that are smaller are copied, when a model may write to them: mapping them again takes longer.
+#: Smaller arrays are copied if a model may write to them, because mapping them again takes longer.
 _WORTH_MAPPING = 256 << 10
 
 
 class _CopyOnWritePages(mmap.mmap):
-    """Pages of the host that become this process's own when they are written to."""
+    """A private mapping of the host's pages. Pages that are written to become this process's own."""
 
-    #: The array that the host lends as long as it is alive.
+    #: The lent array, which must live as long as this mapping.
     lent = None
 
 
 class HostMemory:
-    """The host's regions by number, and what is to be given back."""
+    """The host's regions by number, and the buffers to be given back."""
 
     def __init__(self, roots, on_release):
         self._roots = roots
         self._on_release = on_release
         self._regions = {}
-        #: Whether the model may write to inputs, for which the pages of regions are mapped again.
+        #: Whether the model may write to inputs; the pages of regions are then mapped again.
         self.are_inputs_writable = False
-        #: The descriptors of regions, and which files they were: models close descriptors, and open others in their place.
+        #: The descriptors of regions with the identities of their files: a model may close a descriptor, and open another file
+        #: under its number.
         self._files = {}
         self._total = 0
         self._releases = deque()
-        #: Bytes of all arrays that are alive. Approximate: arrays may go on any thread, in the middle of anything.
+        #: The bytes of all live arrays. Approximate, because arrays may be dropped on any thread at any time.
         self.n_bytes = 0
 
     def map(self, number, size, descriptor):
-        """Maps a region that the host announced; ``descriptor`` is closed."""
+        """Maps a region that the host announced, and closes ``descriptor``."""
         try:
             if number in self._regions:
                 raise ProtocolError("region %d of shared memory: it is mapped already" % number)
@@ -55,9 +56,9 @@ class HostMemory:
             os.close(descriptor)
 
     def _keep(self, number, descriptor):
-        """Keeps a descriptor of a region, if it is of use and there is room for it. Without one, inputs in the region are
-        copied where they may be written to."""
-        # A mapping has a descriptor of its own already, and the model needs some too.
+        """Keeps a descriptor of a region, if it is useful and there is room for it. Without one, inputs in the region are
+        copied if they may be written to."""
+        # Each mapping uses a descriptor of its own already, and the model needs some too.
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         if not self.are_inputs_writable or (limit != resource.RLIM_INFINITY and len(self._files) >= limit // 4):
             return
@@ -73,7 +74,7 @@ class HostMemory:
         self._files[number] = (kept, _identity(kept))
 
     def unmap(self, number):
-        """Forgets a region. Arrays that still lie in it keep the mapping."""
+        """Forgets a region. Arrays in it keep the mapping alive."""
         region = self._regions.pop(number, None)
         if region is None:
             raise ProtocolError("region %d of shared memory: it was never mapped" % number)
@@ -83,7 +84,7 @@ class HostMemory:
             os.close(descriptor)
 
     def region(self, number, offset, length):
-        """The mapping of a region in which ``length`` bytes at ``offset`` lie."""
+        """Returns the mapping of a region, which must contain ``length`` bytes at ``offset``."""
         region = self._regions.get(number)
         if region is None:
             raise ValueError("region %d was never mapped" % number)
@@ -95,18 +96,18 @@ class HostMemory:
         return region
 
     def lend(self, array, region, offset, length):
-        """The host lends the bytes that ``array`` lies over, until the last view of it is gone."""
+        """Registers the bytes under ``array`` as lent by the host until the last view of it is gone."""
         self._roots.add(array, self, region, offset, length)
         self.n_bytes += length
 
     def writable(self, array):
-        """An array with the same elements that this process may write to, and that nobody else sees. Where ``array`` lies in a
-        region of the host, only pages that are written to are copied."""
+        """Returns an array with the same elements that this process may write to, and that no other process sees. If ``array`` is in
+        a region of the host, only pages that are written to are copied."""
         hold, root = self._roots.find(array)
         if hold is not None and hold.memory is self and root is array and hold.length >= _WORTH_MAPPING:
             own = self._own_pages(hold)
             if own is not None:
-                # The other pages are still the host's.
+                # The pages that are not written to are still the host's, so it must keep lending them.
                 own.lent = array
                 return type(array)(array.shape, array.dtype, own, hold.offset % mmap.ALLOCATIONGRANULARITY)
         return array.copy()
@@ -120,29 +121,29 @@ class HostMemory:
         try:
             return _CopyOnWritePages(descriptor, before + hold.length, offset=hold.offset - before, **access)
         except (OSError, ValueError):
-            # Out of mappings or descriptors: then it is a copy.
+            # There are no mappings or descriptors left, so the caller copies the array.
             return None
 
     def let_go(self, hold):
-        """Nobody looks at an array any more."""
+        """Called when the last view of an array is gone: queues its buffer for release."""
         self.n_bytes -= hold.length
         self._releases.append((hold.region, hold.offset))
         self._on_release()
 
     def count(self):
-        """Sets :attr:`n_bytes` right."""
+        """Counts :attr:`n_bytes` anew."""
         self.n_bytes = sum(hold.length for hold in self._roots.alive() if hold.memory is self)
 
     def give_back(self, region, offset):
-        """A buffer that was copied at once, as strings are."""
+        """Queues a buffer for release that was copied at once, as strings are."""
         self._releases.append((region, offset))
 
     def has_releases(self):
-        """Whether there is something to be given back."""
+        """Whether buffers wait to be given back."""
         return bool(self._releases)
 
     def take_releases(self):
-        """All that is to be given back, as a part of a message. The caller holds the lock of the connection and sends it."""
+        """Returns all queued releases as a part of a message. The caller must hold the lock of the connection and send it."""
         releases = self._releases
         if not releases:
             return ""
@@ -153,7 +154,7 @@ class HostMemory:
 
 
 def _identity(descriptor):
-    """Which file a descriptor leads to."""
+    """Returns the identity of a descriptor's file; ``None`` if the descriptor is closed."""
     try:
         status = os.fstat(descriptor)
     except OSError:

@@ -1,7 +1,8 @@
-"""The process that has the credentials of package indexes, and how the runner asks it to start programs (``credentials.py``).
+"""The keeper, a process that has the credentials of package indexes, and the requests with which the runner starts programs in it
+(``credentials.py``).
 
-A request and an answer are a length and JSON each. The output of a program, and what is to stay open in it, are descriptors
-that come with the request that starts it.
+Requests and answers are a length and JSON each. The request that starts a program passes descriptors for its output, and for
+the files that stay open in it.
 """
 
 import json
@@ -14,29 +15,29 @@ import time
 from carton_runner.errors import RunnerError
 
 _LENGTH = struct.Struct("<I")
-#: The most bytes of a request: the arguments of a program.
+#: The greatest size of a request in bytes: the arguments of a program.
 _CAP = 1 << 22
-#: The most descriptors of a request.
+#: The greatest number of descriptors of a request.
 _DESCRIPTORS = 16
-#: Seconds for which its end is waited for.
+#: Seconds to wait for the keeper's end before it is killed.
 _PATIENCE = 1.0
 
 
 class Keeper:
-    """The keeper as the runner sees it. It runs one program at a time."""
+    """The runner's handle of the keeper. The keeper runs one program at a time."""
 
     def __init__(self, channel, number):
         self._channel = channel
         self._number = number
 
     def start(self, command, cwd, environment, output, pass_fds):
-        """Starts a program with the variables that ``environment`` names. Returns what ends it and waits for it. Raises
-        ``OSError`` as ``subprocess`` does."""
+        """Starts a program with the variables that ``environment`` names. Returns an object with which to end it and to wait for it.
+        Raises ``OSError`` as ``subprocess`` does."""
         self._ask({"start": list(command), "cwd": cwd, "environment": environment}, [output, *pass_fds])
         return _Program(self)
 
     def _ask(self, request, descriptors=()):
-        """The answer. Raises ``OSError`` for a request that failed, and ``RunnerError`` where the keeper does not answer."""
+        """Returns the answer. Raises ``OSError`` for a request that failed, and ``RunnerError`` if the keeper does not answer."""
         try:
             _send(self._channel, request, descriptors)
             answer = _receive(self._channel)[0]
@@ -49,7 +50,7 @@ class Keeper:
         return answer
 
     def end(self):
-        """Ends the process, and waits until it is gone."""
+        """Ends the keeper, and waits until it is gone."""
         self._channel.close()
         end = time.monotonic() + _PATIENCE
         try:
@@ -60,22 +61,22 @@ class Keeper:
                     return
                 time.sleep(0.001)
         except (ChildProcessError, ProcessLookupError):
-            # Somebody else has waited for it.
+            # Other code has waited for the process already.
             pass
 
 
 class _Program:
-    """A program that the keeper runs; the part of ``subprocess.Popen`` that is needed."""
+    """A program that the keeper runs, with the methods of ``subprocess.Popen`` that are needed."""
 
     def __init__(self, keeper):
         self._keeper = keeper
 
     def kill(self):
-        """Ends it at once."""
+        """Kills the program."""
         self._ask({"kill": True})
 
     def wait(self):
-        """Its status, when it has ended."""
+        """Waits for the program's end, and returns its status."""
         return self._ask({"wait": True})["status"]
 
     def _ask(self, request):
@@ -91,12 +92,12 @@ def _unable(reason):
 
 
 def serve(channel):
-    """Starts programs until the runner closes its end, or is gone. Returns then."""
+    """Starts programs until the runner closes its end, or is gone."""
     null = os.open(os.devnull, os.O_RDONLY)
-    # The host must not see its connection kept open by this process.
+    # Standard input is the host's socket, which this process must not keep open.
     os.dup2(null, 0)
     os.close(null)
-    # The runner ends what a program has started by ending its whole group, of which this process is one.
+    # The runner ends a program and its children by ending its whole process group, which includes this process.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     process = None
     while True:
@@ -117,7 +118,7 @@ def serve(channel):
                 process.wait()
             else:
                 answer = {"status": process.wait()}
-        except Exception as error:  # noqa: BLE001, the runner says what it was
+        except Exception as error:  # noqa: BLE001, the runner reports it
             answer = {"error": str(error)}
         finally:
             for descriptor in descriptors:
@@ -139,7 +140,7 @@ def _start(request, descriptors):
         stdout=output,
         stderr=subprocess.STDOUT,
         pass_fds=kept,
-        # This process has one thread.
+        # Safe, because this process has one thread.
         preexec_fn=_restore_sigterm,
     )
 
@@ -158,7 +159,7 @@ def _send(channel, message, descriptors=()):
 
 
 def _receive(channel):
-    """A message, or ``None`` at the end, and what came with it."""
+    """Returns a message, or ``None`` at the end, and the received descriptors."""
     descriptors = []
     data = b""
     length = _LENGTH.size

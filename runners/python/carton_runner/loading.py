@@ -1,4 +1,4 @@
-"""Loads a model: its options, its environment, its code (runners/python/README.md has the conventions)."""
+"""Loads a model: its options, its environment and its code (runners/python/README.md has the conventions)."""
 
 import importlib
 import inspect
@@ -14,18 +14,18 @@ from carton_runner.model import Model
 _PACKAGE = "_carton_model_module"
 _MODEL_OPTION = "model."
 _WRITABLE_INPUTS = "writable_inputs"
-#: Cartons with it are in the conventions of the original Carton, whose models own their inputs.
+#: Cartons with this file follow the conventions of the original Carton, whose models own their inputs.
 _LOCK_OF_THE_ORIGINAL = ".carton/carton.lock"
 
 
 class Options:
-    """The options of a model, taken apart."""
+    """The parsed options of a model."""
 
     def __init__(self, options, warn):
         self.package = self.entrypoint = self.function = None
-        #: For the entry point.
+        #: The arguments of the entry point.
         self.for_model = {}
-        #: Whether inputs are the model's to write to; ``None`` where the options do not say.
+        #: Whether the model may write to its inputs; ``None`` if the options do not say.
         self.writable_inputs = None
         names = {"entrypoint_package": "package", "entrypoint_fn": "entrypoint", "infer_fn": "function"}
         for name, value in options.items():
@@ -40,7 +40,7 @@ class Options:
             elif name.startswith(_MODEL_OPTION):
                 self.for_model[name[len(_MODEL_OPTION) :]] = value
             elif name == "model" and isinstance(value, dict):
-                # How TOML reads `model.x = 1` without quotes.
+                # TOML reads `model.x = 1` without quotes as a table.
                 self.for_model.update(value)
             else:
                 warn("unknown option `%s`" % name)
@@ -49,12 +49,12 @@ class Options:
 
 
 def load(fields, report, call, loops):
-    """The model that a ``load`` asks for."""
+    """Returns the model that a ``load`` requests, and its NumPy."""
     options = Options(fields["options"], report.warn)
     folder = os.path.abspath(fields["path"])
     if not os.path.isdir(folder):
         raise RunnerError("there is no folder %s" % folder)
-    # What cannot be used is told before packages are fetched.
+    # Checked first, so that an unusable device is reported before packages are fetched.
     devices.choose(fields["device"], report.is_wanted)
     packages = environments.prepare(Path(folder), report)
     # Code of the model runs from here on.
@@ -99,7 +99,7 @@ def _import_numpy(folder, packages):
         if packages is None:
             hint = "pack the model anew, which gives it NumPy, or install it: %s -m pip install numpy" % sys.executable
         else:
-            # Every lock has it, so that somebody must have changed the environment.
+            # Every lock contains NumPy, so the environment must have been changed.
             hint = "delete the folder %s: the environment is made anew" % Path(packages).parents[2]
         if os.path.exists(os.path.join(folder, "numpy", "__init__.py")):
             where, hint = "the model's own folder `numpy`", "give the folder another name"
@@ -121,14 +121,14 @@ def _import(package, folder):
 
 
 def _not_found(error, folder):
-    """The error of a module that the model imports and that is nowhere, with what to do about it."""
+    """Returns the error for a missing module that the model imports, with a hint."""
     described = tracebacks.describe(error, folder)
     if error.name is not None and not error.name.startswith(_PACKAGE):
         described.hint = _missing_package(error.name.split(".")[0], folder)
     return described
 
 
-#: Packages that are not called as what is imported from them.
+#: Packages whose names differ from the modules that are imported from them.
 _PACKAGES = {
     "PIL": "pillow",
     "attr": "attrs",
@@ -144,7 +144,7 @@ _PACKAGES = {
 
 
 def _missing_package(module, folder):
-    """What to do about a module that is nowhere."""
+    """Returns the hint for a missing module."""
     package = _PACKAGES.get(module, module)
     if not os.path.exists(os.path.join(folder, "requirements.txt")):
         return "name the package in a requirements.txt beside the model, a line `%s`, and pack the model again" % package
@@ -186,14 +186,14 @@ def _call_entrypoint(module, options, package, report, call, loops):
 
 
 class EventLoops:
-    """The one event loop on which all coroutines of the model run, made when the first one comes."""
+    """The one event loop on which all coroutines of the model run, created for the first one."""
 
     def __init__(self):
         self._loop = None
 
     def run(self, call, awaitable, cancellable=True):
-        """Runs a coroutine, or anything that can be awaited, until it is done. Cancelling the call cancels it."""
-        # Most models have no coroutines, and the import takes long.
+        """Runs a coroutine, or another awaitable, until it is done. Cancelling the call cancels it if it is ``cancellable``."""
+        # Imported only here, because most models have no coroutines, and the import is slow.
         import asyncio
 
         if self._loop is None or self._loop.is_closed():

@@ -1,4 +1,4 @@
-"""A loaded model: how its functions are called, and what they may return."""
+"""A loaded model: calls its functions, and interprets their results."""
 
 import inspect
 from collections.abc import AsyncIterator, Iterator
@@ -24,14 +24,14 @@ class Model:
         self._loops = loops
         self._input_names = _renamed(inputs, to_internal=True)
         self._output_names = _renamed(outputs, to_internal=False)
-        #: Whether dicts of outputs cannot be taken as they are.
+        #: Whether dicts of outputs have to be renamed.
         self.renames_outputs = bool(self._output_names)
-        #: As the model orders them.
+        #: The names of the outputs in declared order.
         self._declared = [output["name"] for output in outputs]
         self.dtypes = {output["name"]: output["dtype"] for output in outputs}
-        #: Whether the arrays of inputs are the model's to write to: each call gets its own.
+        #: Whether the model may write to its inputs: each call then gets its own arrays.
         self.writable_inputs = False
-        #: Makes of an array one that may be written to.
+        #: Returns a writable array with the elements of another array.
         self.writable = None
 
     @classmethod
@@ -52,7 +52,7 @@ class Model:
             seal = infer_sealed = unseal = None
         return cls(infer, seal, infer_sealed, unseal, inputs, outputs, loops)
 
-    # Calls. What they return has not been looked at yet, but for being awaited.
+    # Calls. They return the model's results, awaited but not yet checked.
 
     def infer(self, call, arrays):
         """Runs the model."""
@@ -65,7 +65,7 @@ class Model:
         return self._settled(call, self._infer(arrays))
 
     def seal(self, call, arrays):
-        """Something that stands for these inputs."""
+        """Seals inputs. Returns the model's handle for them."""
         if self._seal is None:
             return arrays
         if self._input_names:
@@ -77,12 +77,12 @@ class Model:
     def infer_sealed(self, call, handle):
         """Runs the model on what :meth:`seal` returned."""
         if self._seal is None:
-            # The dict is the model's to change. The arrays are read-only, or copied for each call.
+            # The dict is copied, because the model may change it. The arrays are read-only, or copied for each call.
             return self.infer(call, dict(handle))
         return self._settled(call, self._infer_sealed(handle))
 
     def unseal(self, call, handle):
-        """The inputs are not needed any more."""
+        """Tells the model that sealed inputs are no longer needed."""
         if self._unseal is not None:
             self._settled(call, self._unseal(handle))
 
@@ -102,7 +102,7 @@ class Model:
     # Results.
 
     def outputs(self, call, result):
-        """The outputs of a call that has one answer."""
+        """Returns the outputs of a call that has one answer."""
         if type(result) is not dict:
             if is_stream(result):
                 result = self._only_item(call, result)
@@ -112,7 +112,7 @@ class Model:
         return result
 
     def items(self, call, result):
-        """The items of a stream; a result that is none is the only item."""
+        """Returns the items of a stream; a result that is not a stream is the only item."""
         if type(result) is dict or not is_stream(result):
             return iter([result])
         if isinstance(result, AsyncIterator):
@@ -133,7 +133,7 @@ class Model:
 
 
 def is_stream(result):
-    """Whether a model returned items rather than outputs."""
+    """Whether a model returned a stream of items rather than outputs."""
     return isinstance(result, (Iterator, AsyncIterator))
 
 
@@ -145,7 +145,7 @@ def close(items):
 
 
 def _synchronous(stream, run):
-    """The items of an asynchronous stream."""
+    """Yields the items of an asynchronous stream."""
     try:
         while True:
             try:
@@ -153,7 +153,7 @@ def _synchronous(stream, run):
             except StopAsyncIteration:
                 return
             yield item
-            # Not kept while the next one is made.
+            # Dropped before the next one is made.
             item = None
     finally:
         closing = getattr(stream, "aclose", None)
@@ -162,7 +162,7 @@ def _synchronous(stream, run):
 
 
 def _renamed(specs, to_internal):
-    """Names that the model has under another name."""
+    """Returns the names that differ between the carton and the model: from a name on one side to that on the other."""
     pairs = [(spec["name"], spec.get("internal_name") or spec["name"]) for spec in specs]
     if not to_internal:
         pairs = [(internal, name) for name, internal in pairs]

@@ -1,6 +1,6 @@
-"""Packs a model: what can be known of its entry point is checked, then ``environments.gathering`` makes its folder.
+"""Packs a model: checks its entry point as far as possible, then ``environments.gathering`` makes its folder.
 
-What a model's folder holds is one of two structures, by the number that the carton has as ``runner_compat_version``:
+A model's folder has one of two structures, by the carton's ``runner_compat_version``:
 :data:`OF_THE_ORIGINAL`, which the runner of the original Carton runs too, and :data:`OURS`, which only this runner reads.
 """
 
@@ -13,8 +13,8 @@ from carton_runner import entry_point, loading
 from carton_runner.environments import gathering
 from carton_runner.errors import RunnerError
 
-#: The structures of a model's folder. `COMPAT_VERSIONS` in `carton-cli/src/python` is the same list, and so is what
-#: `carton-core/src/runner/select.rs` says of the runner.
+#: The structures of a model's folder. `COMPAT_VERSIONS` in `carton-cli/src/python` is the same list, and
+#: `carton-core/src/runner/select.rs` has it too.
 OF_THE_ORIGINAL, OURS = 1, 2
 _ASKED_FOR = "the metadata asks for this version"
 
@@ -23,15 +23,15 @@ def pack(
     path: Path, scratch: Path, options, pack_options: Dict[str, Any], inputs, compat_version: Optional[int], report
 ) -> Dict[str, Any]:
     """Returns the fields of ``packed`` (spec/runner-protocol.md section 5) for the model at ``path``, a folder or a
-    Python file, with the declared ``inputs``, ``None`` if there are none, and the structure that the user asks for,
-    ``None`` for whichever fits.
+    Python file. ``inputs`` are the declared inputs, ``None`` if none are declared, and ``compat_version`` is the structure that
+    the user requests, ``None`` to let this function choose.
 
-    The folder that is packed is made in ``scratch``; the user's is never changed.
+    The packed folder is made in ``scratch``; the user's folder is never changed.
     """
     path = Path(os.path.abspath(path))
     options = loading.Options(options, report.warn)
     gathering.check_kind(path)
-    # What is wrong with the model itself is told before packages are looked for.
+    # Checked first, so that errors in the model itself are reported before packages are searched.
     entry = entry_point.read(path, options)
     obstacle = _ASKED_FOR if compat_version == OURS else _obstacle(entry, options)
     if compat_version == OF_THE_ORIGINAL and obstacle is not None:
@@ -48,7 +48,7 @@ def pack(
         return packed
     if compat_version == OF_THE_ORIGINAL:
         raise _not_of_the_original(gathered.obstacle)
-    # Who names the entry point as the original does may count on the original.
+    # A user who names the entry point with the original's options may expect that the original can run the carton.
     names_the_entry_point = options.entrypoint is not None or options.package is not None
     tell = report.warn if names_the_entry_point and compat_version is None else report.info
     tell(
@@ -68,7 +68,7 @@ def _not_of_the_original(obstacle: Optional[str]) -> RunnerError:
 
 
 def _obstacle(entry, options) -> Optional[str]:
-    """Why the original Carton cannot call the entry point; ``None`` if it can."""
+    """Returns the reason why the original Carton cannot call the entry point; ``None`` if it can."""
     if entry.is_model:
         return "it does not know `infer_fn`"
     if options.for_model:
@@ -81,8 +81,8 @@ def _obstacle(entry, options) -> Optional[str]:
 
 
 def mismatches(entry: entry_point.EntryPoint, inputs: Optional[List[Dict[str, Any]]]) -> List[str]:
-    """In which ways the declared inputs contradict the parameters of a plain function, a sentence each; ``None`` where none
-    are declared."""
+    """Returns the contradictions between the declared inputs and the parameters of a plain function, as one sentence each.
+    ``inputs`` is ``None`` if none are declared."""
     if inputs is None or not entry.is_model or entry.definition is None:
         return []
     arguments = entry.definition.args
@@ -105,7 +105,7 @@ def mismatches(entry: entry_point.EntryPoint, inputs: Optional[List[Dict[str, An
 
 
 def _required(arguments: ast.arguments) -> List[str]:
-    """The parameters without a default."""
+    """Returns the names of the parameters without a default."""
     positional = [*arguments.posonlyargs, *arguments.args]
     required = positional[: len(positional) - len(arguments.defaults)]
     required += [one for one, default in zip(arguments.kwonlyargs, arguments.kw_defaults) if default is None]

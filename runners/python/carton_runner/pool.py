@@ -1,8 +1,8 @@
 """The memory that this side lends to the host: regions, and buffers in them (spec/runner-protocol.md, section 7).
 
-Regions are kept and their memory reused, because a page touched for the first time costs many times a copy into one that
-is warm. Regions that nobody has used for a while are given back whole. Small and large buffers live in separate regions,
-so that a small one that is kept for long does not keep a large region.
+Regions are kept and their memory is reused, because touching a page for the first time costs many times as much as a copy into a
+page that is in use. Regions that were idle for a while are given back whole. Small and large buffers are in separate regions,
+so that a small buffer that is kept for long does not keep a large region.
 """
 
 import gc
@@ -14,18 +14,18 @@ from carton_runner import regions
 from carton_runner.errors import ProtocolError, RunnerError
 from carton_runner.free_ranges import FreeRanges
 
-#: Tensors of this many bytes and more travel in shared memory.
+#: Tensors of at least this many bytes travel in shared memory.
 THRESHOLD = 16 << 10
 _LARGE = 1 << 20
 _SMALL_REGION = 16 << 20
 _LARGE_REGION = 64 << 20
 #: Sizes of regions are multiples of this, a huge page.
 _REGION_STEP = 2 << 20
-#: Buffers from this size on start on a page, all others on a cache line.
+#: Buffers of at least this size start on a page, all others on a cache line.
 _PAGE_ALIGNED = 64 << 10
 _PAGE = 4096
 _CACHE_LINE = 64
-#: Seconds for which a region may lie idle.
+#: Seconds for which a region may be idle.
 IDLE = 10.0
 CAP = 4 << 30
 #: Seconds for which a call waits for room.
@@ -37,7 +37,7 @@ class _Region:
 
 
 class Buffer:
-    """A part of a region. It is free again when no array lies over it and the host was lent none of it."""
+    """A part of a region. It is free again when no array is a view of it and none of it is lent to the host."""
 
     __slots__ = ("region", "offset", "length", "reserved", "n_holders", "is_shared")
 
@@ -47,13 +47,13 @@ class Buffer:
         self.length = length
         self.reserved = reserved
         self.n_holders = 1
-        #: Whether the host may read it, or did: nobody here may write to it any more.
+        #: Whether it is or was lent to the host: this side may not write to it any more.
         self.is_shared = False
 
 
 class Pool:
-    """Buffers for outputs. ``numpy`` is set once the model's environment has it; ``wanted`` says whether who waits for
-    room is still interested."""
+    """Buffers for outputs. ``numpy`` is set once the model's environment is active; ``wanted`` returns whether the call that waits
+    for room has not been cancelled."""
 
     def __init__(self, roots, on_idle, cap=CAP, patience=PATIENCE):
         self.numpy = None
@@ -69,16 +69,16 @@ class Pool:
         self._used = 0
         self._lent = {}
         self._retired = []
-        # Buffers whose array is gone. Appended to without the lock, from wherever that happens.
+        # Buffers whose array is gone. Any thread appends to it without the lock.
         self._dropped = deque()
-        # The same thread may come again: a garbage collection that begins while it is held runs code of the model.
+        # Reentrant, because a garbage collection that begins while the lock is held runs finalizers of the model.
         self._lock = threading.RLock()
         self._freed = threading.Condition(self._lock)
 
     # For models.
 
     def empty(self, shape, dtype):
-        """As :func:`carton_runner.empty`."""
+        """Implements :func:`carton_runner.empty`."""
         numpy = self.numpy
         if numpy is None or not self.is_in_use or dtype.hasobject:
             return _numpy(self).empty(shape, dtype)
@@ -86,8 +86,8 @@ class Pool:
         n_bytes = dtype.itemsize
         for dimension in shape:
             n_bytes *= dimension.__index__()
-        # Where a dimension is negative NumPy says so. A finalizer may be at it while this thread changes the lists of the
-        # pool, which are not fit to be used then.
+        # NumPy reports a negative dimension. If this thread owns the lock, a finalizer calls this function while the thread is
+        # changing the lists of the pool, which must not be used then.
         if n_bytes < THRESHOLD or self._lock._is_owned():
             return numpy.empty(shape, dtype)
         try:
@@ -99,8 +99,8 @@ class Pool:
     # For the encoding of tensors.
 
     def take(self, n_bytes):
-        """A buffer of ``n_bytes``, with whatever was in it before. The caller is its holder. Waits for a while when there
-        is no room."""
+        """Returns a buffer of ``n_bytes`` with arbitrary contents. The caller is its holder. Waits for a while if there is no
+        room."""
         if n_bytes > self._cap:
             raise _full(n_bytes, self._used, self._cap)
         deadline = None
@@ -112,7 +112,7 @@ class Pool:
                     return buffer
                 if deadline is None:
                     deadline = time.monotonic() + self._patience
-                    # Arrays in reference cycles are gone, but not yet collected.
+                    # Unreachable arrays in reference cycles may not have been collected yet.
                     self._lock.release()
                     try:
                         gc.collect()
@@ -121,11 +121,11 @@ class Pool:
                     continue
                 if time.monotonic() >= deadline or not self.wanted():
                     raise _full(n_bytes, self._used, self._cap)
-                # Arrays that go on another thread notify nobody.
+                # An array that is dropped on another thread does not notify, so this waits in short steps.
                 self._freed.wait(0.02)
 
     def array(self, buffer, offset, shape, dtype):
-        """An array over a part of ``buffer``, which takes over what the caller holds of it."""
+        """Returns an array over a part of ``buffer``. The array takes over the caller's hold."""
         try:
             array = self.numpy.ndarray(shape, dtype, buffer.region.memory, offset)
         except BaseException:
@@ -135,25 +135,25 @@ class Pool:
         return array
 
     def let_go(self, hold):
-        """An array is gone."""
+        """Called when an array is gone."""
         self._dropped.append(hold.buffer)
         self._on_idle()
 
     def hold(self, buffer):
-        """One more holder."""
+        """Adds a holder."""
         with self._lock:
             buffer.n_holders += 1
 
     def drop(self, buffer):
-        """One holder less."""
+        """Removes a holder."""
         with self._lock:
             self._drop(buffer)
 
     # For the connection.
 
     def lend(self, buffer, offset, announce):
-        """Lends what a tensor names, and takes over what the caller holds of it. ``announce`` tells the host of a region
-        that it does not know: its number, its size and a descriptor to be closed."""
+        """Lends the buffer that a tensor names, and takes over the caller's hold. ``announce`` announces a region that the host
+        does not know: its number, its size and a descriptor, which it closes."""
         region = buffer.region
         if region.descriptor is not None:
             announce(region.number, region.size, region.descriptor)
@@ -163,7 +163,7 @@ class Pool:
             self._lent.setdefault((region.number, offset), []).append(buffer)
 
     def release(self, pairs):
-        """Takes back what the host releases."""
+        """Takes back the buffers that the host releases."""
         with self._lock:
             for pair in pairs:
                 buffers = self._lent.get(pair)
@@ -175,7 +175,8 @@ class Pool:
         self._on_idle()
 
     def find(self, region, offset, length):
-        """The lent buffer in which ``length`` bytes at ``offset`` of ``region`` lie; the caller is one more holder."""
+        """Returns the lent buffer that contains ``length`` bytes at ``offset`` of ``region``, and makes the caller a holder;
+        ``None`` if there is none."""
         with self._lock:
             for buffers in self._lent.values():
                 buffer = buffers[0]
@@ -186,7 +187,7 @@ class Pool:
         return None
 
     def take_retired(self):
-        """Numbers of regions that the host was told of and that are gone."""
+        """Returns the numbers of removed regions that were announced to the host."""
         if not self._retired:
             return ()
         with self._lock:
@@ -194,7 +195,7 @@ class Pool:
         return retired
 
     def trim(self, now):
-        """Gives back regions that have been idle for long. Says whether there are others that are idle."""
+        """Removes regions that have been idle for long. Returns whether there are other idle regions."""
         with self._lock:
             self._collect()
             for region in [r for r in self._regions if not r.n_buffers and now - r.idle_since >= IDLE]:
@@ -202,12 +203,12 @@ class Pool:
             return any(not region.n_buffers for region in self._regions)
 
     def usage(self):
-        """Bytes of all buffers, and of all regions."""
+        """Returns the bytes of all buffers, and of all regions."""
         with self._lock:
             self._collect()
             return self._used, self._total
 
-    # Below, the lock is held.
+    # The callers of the methods below hold the lock.
 
     def _collect(self):
         while self._dropped:

@@ -1,5 +1,4 @@
-"""The runner as a process: where its socket and its output go, what it says to the processes that the model forks, and
-how it ends."""
+"""The runner as a process: its socket and its output, the processes that the model forks, and its end."""
 
 import atexit
 import errno
@@ -17,7 +16,7 @@ import carton_runner
 from carton_runner import descriptors
 from carton_runner.serving import Server
 
-#: Seconds that exit handlers of the model may take; hosts kill what has not ended a second after the connection.
+#: Seconds that exit handlers of the model may take; hosts kill a runner that has not ended a second after the connection.
 _EXIT_PATIENCE = 0.8
 
 
@@ -34,12 +33,12 @@ def main():
         server = Server(connection, process)
         process.guard(server)
         server.serve()
-    except BaseException:  # noqa: BLE001, whatever happened must not leave a process behind that does not serve
+    except BaseException:  # noqa: BLE001, no failure may leave a process behind that does not serve
         process.crashed()
 
 
 def _take_standard_input():
-    """Moves the socket to a descriptor that no child inherits, and leaves nothing to be read in its place."""
+    """Moves the socket to a descriptor that no child inherits, and replaces standard input by ``/dev/null``."""
     if not stat.S_ISSOCK(os.fstat(0).st_mode):
         raise OSError("standard input is not a socket")
     taken = socket.socket(fileno=descriptors.move_up(fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3)))
@@ -52,37 +51,37 @@ def _take_standard_input():
 
 
 def _prepare():
-    """What a model finds."""
+    """Prepares the interpreter for a model."""
     sys.dont_write_bytecode = True
     sys.argv = ["carton"]
     # Processes that `multiprocessing` starts would otherwise run the runner's main file again.
     sys.modules["__main__"] = types.ModuleType("__main__")
     if sys.stderr is not None:
-        # A crash in C says in which line of the model it was.
+        # Prints the line of the model where a crash in C happened.
         faulthandler.enable(all_threads=False)
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
-            # Each line becomes a log record when it is complete, whatever is in it.
+            # Each complete line becomes a log record, whatever its bytes.
             stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
 
 
 class Process:
-    """How this process ends, and how those end that the model forks."""
+    """Ends this process, and the processes that the model forks."""
 
     def __init__(self):
         self._number = os.getpid()
         self._server = None
-        # The model may replace or close them.
+        # Kept, because the model may replace or close them.
         self._streams = [stream for stream in (sys.stdout, sys.stderr) if stream is not None]
 
     def guard(self, server):
-        """From now on, a process that the model forks loses the connection at once."""
+        """Makes each process that the model forks from now on close the connection at once."""
         self._server = server
         os.register_at_fork(after_in_child=self._in_child)
 
     def _in_child(self):
         carton_runner._pool = carton_runner._call = None
-        # By number: the objects belong to the parent, and so may locks of theirs.
+        # Closed by number, because a thread of the parent may have held a lock of the objects at the fork.
         for descriptor in (self._server.connection.socket.fileno(), *self._server.watcher.descriptors()):
             try:
                 os.close(descriptor)
@@ -90,8 +89,8 @@ class Process:
                 pass
 
     def after_model(self):
-        """Called whenever code of the model has run. A process that it forked, and that comes back from there, must not
-        go on as if it were the runner."""
+        """Called whenever code of the model has run. Ends a process that the model forked and that returned from the model's
+        code: it must not go on as if it were the runner."""
         if os.getpid() != self._number:
             self._say("a process that the model forked returned from the call, and was ended")
             self._flush()
@@ -104,7 +103,7 @@ class Process:
                 pass
 
     def exit_as_asked(self, exit):
-        """``sys.exit`` in a model."""
+        """Handles ``sys.exit`` in a model."""
         status = exit.code
         if status is None:
             status = 0
@@ -115,7 +114,7 @@ class Process:
         os._exit(status & 0xFF)
 
     def end(self, status):
-        """The host asked for it, or is gone, and no call runs: exit handlers run, but not for long."""
+        """Ends the process when no call runs, because the host requested it or is gone. Exit handlers run, but not for long."""
         threading.Thread(target=self._end_later, args=(status,), daemon=True).start()
         try:
             atexit._run_exitfuncs()
@@ -129,19 +128,19 @@ class Process:
         os._exit(status)
 
     def end_at_once(self, status, reason=None):
-        """There is no host any more."""
+        """Ends the process without exit handlers, because the host is gone."""
         if reason is not None:
             self._say(reason)
         os._exit(status)
 
     def lost(self, error):
-        """The connection cannot be written to any more."""
+        """Called when the connection can no longer be written to."""
         if error.errno in (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN):
             self.end_at_once(0)
         self.end_at_once(1, "the connection to the host was lost: %s (did the model close descriptors?)" % error)
 
     def crashed(self):
-        """Something happened that was not foreseen."""
+        """Called after an unexpected exception of the runner."""
         try:
             traceback.print_exc()
             self._flush()

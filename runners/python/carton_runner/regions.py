@@ -1,6 +1,6 @@
-"""Regions of shared memory: made and sealed, or received and checked (spec/runner-protocol.md, section 7).
+"""Creates and seals regions of shared memory, and checks received ones (spec/runner-protocol.md, section 7).
 
-What only Linux has is in this file. Elsewhere a region is an unlinked temporary file, and there are no seals.
+The code that is specific to Linux is in this file. On other systems a region is an unlinked temporary file, and there are no seals.
 """
 
 import errno
@@ -24,7 +24,7 @@ _REQUIRED = _F_SEAL_SHRINK | _F_SEAL_GROW
 
 
 def create(size):
-    """A region of ``size`` zero bytes that this process may write, and a descriptor with which the host can only read
+    """Returns a region of ``size`` zero bytes that this process may write, and a descriptor with which the host can only read
     it."""
     descriptor = _backing()
     try:
@@ -39,7 +39,7 @@ def create(size):
 
 
 def are_possible():
-    """Whether this system has what regions are made of."""
+    """Whether this system can create regions."""
     return not _LINUX or hasattr(os, "memfd_create") or _system_call() is not None
 
 
@@ -53,7 +53,7 @@ def _backing():
 
 
 def _memfd_of_old_c_library():
-    """Interpreters that are built to run everywhere know no ``memfd_create``, because old C libraries lack it."""
+    """Calls ``memfd_create`` directly. Interpreters that are built for old C libraries have no function for it."""
     import ctypes
 
     descriptor = ctypes.CDLL(None, use_errno=True).syscall(_system_call(), b"carton-pool", 3)
@@ -67,13 +67,13 @@ def _system_call():
 
 
 def _seal(descriptor):
-    """Nobody else can map the region for writing, nobody can shrink it, and no seal can be added."""
+    """Seals a region: no other process can map it for writing, it cannot be shrunk, and no seal can be added."""
     try:
         fcntl.fcntl(descriptor, _F_ADD_SEALS, _REQUIRED | _F_SEAL_FUTURE_WRITE | _F_SEAL_SEAL)
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise
-        # Linux before 5.1 does not know the seal against writing.
+        # Linux before 5.1 does not have the seal against writing.
         fcntl.fcntl(descriptor, _F_ADD_SEALS, _REQUIRED | _F_SEAL_SEAL)
 
 
@@ -90,7 +90,7 @@ def receive(descriptor, number, size):
             raise unfit("its descriptor is not a memfd") from error
         if seals & _REQUIRED != _REQUIRED:
             raise unfit("it is not sealed against shrinking and growing")
-        # One of huge pages can run out of them, which is a SIGBUS for the reader.
+        # A memfd of huge pages can run out of them, which is a SIGBUS for the reader.
         if os.fstatvfs(descriptor).f_bsize != mmap.PAGESIZE:
             raise unfit("it does not lie on ordinary pages")
     found = os.fstat(descriptor).st_size

@@ -1,4 +1,4 @@
-"""The fields of `load` and `pack`, checked, and of `packed` (spec/runner-protocol.md, section 5)."""
+"""Checks the fields of `load` and `pack`, and writes those of `packed` (spec/runner-protocol.md, section 5)."""
 
 import json
 import os
@@ -11,7 +11,7 @@ _DTYPES = frozenset((*SIZES, "string"))
 
 
 def load_fields(fields):
-    """What a `load` asks for."""
+    """Returns the checked fields of a `load`."""
     files = _field(fields, "files", dict, "load")
     if type(files.get("ranges")) is dict and len(files) == 1:
         raise RunnerError("this runner reads models from folders: `files` in its descriptor has to be `directory`")
@@ -31,13 +31,13 @@ def load_fields(fields):
 
 
 def pack_fields(fields):
-    """What a `pack` asks for."""
+    """Returns the checked fields of a `pack`."""
     return {
         "path": _field(fields, "path", str, "pack"),
         "scratch": _field(fields, "scratch", str, "pack"),
         "options": _optional(fields, "options", dict, "pack"),
         "pack_options": _optional(fields, "pack_options", dict, "pack"),
-        # Absent or null where the user declares none, which is something else than an empty list.
+        # Absent or null if the user declares no inputs, which differs from an empty list.
         "inputs": _specs(fields, "inputs", "pack") if fields.get("inputs") is not None else None,
         "runner_compat_version": _field(fields, "runner_compat_version", int, "pack")
         if fields.get("runner_compat_version") is not None
@@ -46,7 +46,7 @@ def pack_fields(fields):
 
 
 def packed_json(packed):
-    """The fields of a `packed`."""
+    """Returns the fields of a `packed` as JSON."""
     fields = {key: value for key, value in packed.items() if value is not None}
     fields["path"] = os.fspath(fields["path"])
     return json.dumps(fields)

@@ -1,6 +1,6 @@
 """Serves one host: reads its messages, and runs its calls, one at a time, on the thread that reads.
 
-A call that takes long is taken note of by the watcher (``watcher.py``), which then reads instead until the call is over.
+While a call takes long, the watcher (``watcher.py``) reads instead, until the call is over.
 """
 
 import gc
@@ -26,12 +26,12 @@ from carton_runner.requests import load_fields, pack_fields, packed_json
 from carton_runner.spin import Spin
 from carton_runner.watcher import Watcher
 
-#: Calls that may be known at once; the host, once it has an answer, may be ahead by some.
+#: The greatest number of known calls. It is above 1, because the host may send the next call before an answered one is removed.
 _CALL_CAP = 10
 _CREDIT_CAP = 1 << 62
-#: Memory of the host that the model keeps is looked at when it has doubled, and is more than this.
+#: A garbage collection runs when the host's memory that the model keeps has doubled, and is more than this many bytes.
 _KEPT = 64 << 20
-#: Calls after which it is counted anew.
+#: The number of calls after which that memory is counted anew.
 _RECOUNT = 256
 _ONLY_RUNNERS = frozenset(
     ("loaded", "packed", "inferred", "stream_item", "stream_end", "sealed", "log", "progress")
@@ -39,7 +39,7 @@ _ONLY_RUNNERS = frozenset(
 
 
 class Server:
-    """A host being served. ``process`` says how this process ends."""
+    """Serves a host. ``process`` ends this process."""
 
     def __init__(self, socket, process):
         self.process = process
@@ -54,7 +54,7 @@ class Server:
         self._spin = Spin(socket.fileno())
         #: Held by the thread that reads.
         self.reading = threading.Lock()
-        #: The call that runs, and how many there were.
+        #: The running call, and the number of calls so far.
         self.call = None
         self.n_calls = 0
         self._known = {}
@@ -91,7 +91,7 @@ class Server:
     # The loop.
 
     def serve(self):
-        """Serves until the host is gone or asks to shut down; does not return."""
+        """Serves until the host is gone or requests a shutdown; does not return."""
         self.reading.acquire()
         try:
             self._greet()
@@ -110,13 +110,13 @@ class Server:
                         continue
                 self._run(call)
         except EndOfFile:
-            # No call runs.
+            # No call is running.
             self.process.end(0)
         except ProtocolError as end:
             self.ended(end)
 
     def ended(self, end):
-        """There is nothing to be read any more: ends the process, whatever runs."""
+        """Ends the process after the end of the connection or a breach of the protocol, even if a call is running."""
         if isinstance(end, EndOfFile):
             self.process.end_at_once(0)
         self.connection.send('"error":{"code":"protocol","message":%s,"causes":[]}' % quote(str(end)))
@@ -154,7 +154,7 @@ class Server:
             self._spin.wait()
 
     def read(self):
-        """Reads one message and does what it asks for, or returns the call that it makes. Only the thread that reads."""
+        """Reads one message. Handles it, or returns the call that it starts. Called only by the thread that reads."""
         text, body = self._reader.next()
         number, releases, name, fields = parse(text)
         call = None
@@ -177,21 +177,21 @@ class Server:
         return call
 
     def read_for(self, call):
-        """Reads while a call runs; calls that come meanwhile have to wait. Only the thread that reads."""
+        """Reads one message while a call runs; a call that arrives meanwhile has to wait. Called only by the thread that reads."""
         other = self.read()
         if other is not None:
             self._pending.append(other)
 
     def has_read_ahead(self):
-        """Whether a message may be there that no longer lies in the socket."""
+        """Whether bytes of further messages are buffered, and no longer in the socket."""
         return self._reader.has_read_ahead()
 
-    # Calls as they come.
+    # Incoming calls.
 
     def _new_call(self, number, name, fields, body):
         if type(fields) is not dict:
             raise malformed(name, "it is no object")
-        # What the message carries is looked at first: what it is lent has to be given back in any case.
+        # The contents are decoded first, because lent memory has to be given back in any case.
         argument, problem, credits = None, None, 0
         try:
             if name == "load":
@@ -243,7 +243,7 @@ class Server:
 
     def _on_unseal(self, number, fields):
         handle = check_number(fields.get("handle"), "unseal", "handle")
-        # The model may want to know of it, on the thread that runs its code.
+        # Queued, because the model's `unseal` has to run on the thread that runs the model's code.
         self._pending.append(Call(None, "unseal", handle))
 
     def _on_map(self, number, fields):
@@ -304,7 +304,7 @@ class Server:
         return self._calls[call.kind](call)
 
     def _last_answer(self, message, number):
-        # The host may use the number again as soon as it has the answer.
+        # Removed first, because the host may use the number again as soon as it has the answer.
         self._known.pop(number, None)
         self.connection.send(message, number)
 
@@ -315,7 +315,7 @@ class Server:
             return
         fields = '"code":"%s","message":%s,"causes":[%s]' % (
             error.code,
-            # It may name what the model returned, which may be too long for a message.
+            # Shortened, because it may quote a value of the model that is too long for a message.
             quote(tracebacks.shortened(error.message)),
             ",".join(quote(cause) for cause in error.causes),
         )
@@ -341,7 +341,7 @@ class Server:
         fields = call.take_argument()
         report = Report(self._report, call)
         path, scratch = Path(fields["path"]), Path(fields["scratch"])
-        # Not needed by a runner that only runs models.
+        # Imported here, because a runner that only runs models does not need it.
         from carton_runner import packing
 
         options, pack_options = fields["options"], fields["pack_options"]
@@ -391,7 +391,7 @@ class Server:
                 item = self._encode(call, self._model.outputs(call, item))
                 n_sent += 1
                 self._answer(call, "stream_item", item)
-                # The backlog is sent before more is made.
+                # The backlog is sent before the next item is made.
                 while self.connection.has_backlog() and not call.cancelled:
                     self._read_a_while(call)
                 item = None
@@ -406,7 +406,7 @@ class Server:
     def _wait_for_credit(self, call, n_sent):
         while call.credits <= n_sent and not call.cancelled:
             if self.host_memory.has_releases():
-                # The next answer, which would say so, may be far.
+                # The next answer, which would carry the releases, may take long.
                 self.flush_releases()
             self._read_a_while(call)
         if call.cancelled:
@@ -422,24 +422,24 @@ class Server:
                     return
             self.read_for(call)
         except (EndOfFile, ProtocolError) as end:
-            # Without running what the model wants done at the end of its stream.
+            # Ends the process without running the model's cleanup of its stream.
             self.ended(end)
         finally:
             self.reading.release()
 
     def _encode(self, call, result):
         if call.cancelled:
-            # Nobody wants them: not worth a copy.
+            # The answer is no longer needed, so the outputs are not worth a copy.
             raise Cancelled
         return self._encoder.encode(result, self._model.dtypes)
 
     def _answer(self, call, name, encoded):
-        """Sends outputs, which the caller has forgotten."""
+        """Sends outputs. The caller must have dropped its references to them."""
         connection = self.connection
         try:
             encoded.settle()
             with connection.lock:
-                # Inputs that are outputs are given back by the message that names them, not by one before it.
+                # Inputs that are returned as outputs are released by the message that names them, not by an earlier one.
                 encoded.parting.clear()
                 for region in self.pool.take_retired():
                     connection.send('"unmap":{"region":%d}' % region)
@@ -457,22 +457,22 @@ class Server:
     def _announce(self, number, size, descriptor):
         self.connection.send_with_descriptor('"map":{"region":%d,"size":%d}' % (number, size), descriptor)
 
-    # Beside the calls.
+    # Independent of calls.
 
     def _report(self, message, number, text):
         self.connection.send(message % quote(text), number)
 
     def log(self, level, number, text):
-        """A log record."""
+        """Sends a log record."""
         self.connection.send('"log":{"level":"%s","message":%s}' % (level, quote(text)), number)
 
     def _memory_came_free(self):
-        # Called from anywhere: takes no lock. While a call runs, its answer says so.
+        # Called at any time on any thread: takes no lock. While a call runs, its answer carries the releases.
         if self.call is None and self.watcher.asleep:
             self.watcher.wake()
 
     def flush_releases(self):
-        """Gives back memory of the host that nobody looks at any more, and tells of regions that are gone."""
+        """Releases memory of the host that is no longer in use, and announces removed regions."""
         connection = self.connection
         with connection.lock:
             for region in self.pool.take_retired():
@@ -482,28 +482,28 @@ class Server:
                 connection.send('"release":{}', None, releases)
 
     def _collect_kept(self):
-        """Inputs in reference cycles would be kept until Python looks for such by chance, and the host waits for its
-        memory."""
+        """Runs a garbage collection. Without it, inputs in reference cycles would be kept until Python's next one, while the host
+        waits for its memory."""
         gc.collect()
         self.host_memory.count()
         self._kept = max(_KEPT, 2 * self.host_memory.n_bytes)
 
     def trim(self):
-        """Gives back memory of the pool that has been idle for long. Says whether there is other idle memory."""
+        """Removes memory of the pool that has been idle for long. Returns whether there is other idle memory."""
         return self.pool.trim(time.monotonic())
 
 
 def _nothing(number, fields):
-    """Some messages are over when their releases are."""
+    """Handles messages of which only the releases matter."""
 
 
 def _forget(error):
-    """Cuts an exception off from the frames that hold the inputs of its call."""
+    """Removes the tracebacks of an exception, because their frames hold the inputs of its call."""
     seen = set()
     to_cut = [error]
     while to_cut:
         error = to_cut.pop()
-        # Not asked for their truth, which a model may define.
+        # Compared with `is`, because a model's exception may define its own truth value.
         if error is not None and id(error) not in seen:
             seen.add(id(error))
             error.__traceback__ = None

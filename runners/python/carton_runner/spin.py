@@ -1,42 +1,42 @@
-"""Waits for the next message without going to sleep, where it comes at once.
+"""Waits for the next message without going to sleep, if it arrives soon.
 
-Waking a process on a core that sleeps costs more than a call that does nothing, and one that wakes up on another core leaves its caches
-behind. A host that makes one call after the other sends the next one soon after an answer: after waits that were
-that short, this process gives its core away again and again for a moment, before it waits properly.
+Waking a process on a sleeping core costs more than an empty call, and a process that wakes up on another core leaves its caches
+behind. A host that makes one call after the other sends the next one soon after an answer. After waits that were that short, this
+process first yields its core repeatedly for a moment, before it sleeps.
 """
 
 import os
 import select
 import time
 
-#: Seconds for which it spins at most: about as long as a host takes that makes one call after the other, and whose core fell asleep
-#: during the last one.
+#: The longest time to spin, in seconds: about the time until the next call of a host that makes one call after the other, and whose
+#: core fell asleep during the last one.
 _LONGEST = 400e-6
-#: After so many waits that were in vain, the next ones are not tried.
+#: The number of failed spins in a row after which some waits do not spin.
 _PATIENCE = 3
-#: How many waits later it is tried again, at first; each time that this is in vain too, twice as many.
+#: The number of waits without spinning after that. It doubles each time that the next spin fails too.
 _TRY_AGAIN_AFTER = 64
-#: How often that is doubled: a wait costs milliseconds where others keep the core that was given away.
+#: The greatest number of doublings: a spin costs milliseconds if other processes keep the yielded core.
 _DOUBLINGS = 4
 
 
 class Spin:
-    """Waits until there is something to be read from a descriptor."""
+    """Waits until a descriptor can be read."""
 
     def __init__(self, descriptor):
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLIN)
         self._has_cores = (os.cpu_count() or 1) > 1 and hasattr(os, "sched_yield")
-        #: Waits in a row that were in vain.
+        #: The number of failed spins in a row.
         self._in_vain = 0
-        #: Waits that are not tried before the next one that is.
+        #: The number of waits before the next spin.
         self._rest = 0
 
     def wait(self):
-        """Returns when there is something to be read, or the connection is over."""
+        """Returns when there is data to read, or the connection is closed."""
         if self._has_cores and self._is_worth_it() and self._spin():
             return
-        # Here rather than in ``recvmsg``, which is also woken each time the host reads what was sent to it.
+        # `poll` rather than ``recvmsg``, which is also woken each time the host reads what was sent to it.
         self._poll.poll()
 
     def _is_worth_it(self):
@@ -53,7 +53,7 @@ class Spin:
                 self._learn(False)
                 return False
             give_away()
-        # Where others keep the core for long once it is given away, waiting properly is faster.
+        # If other processes keep the yielded core for long, sleeping is faster.
         self._learn(clock() < until)
         return True
 

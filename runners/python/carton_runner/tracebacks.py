@@ -1,4 +1,4 @@
-"""Exceptions of a model, in words: what was raised, why, and where (only in the model and its libraries)."""
+"""Describes exceptions of a model: the exception, its causes, and the traceback (only in the model and its libraries)."""
 
 import os
 import re
@@ -9,21 +9,21 @@ from carton_runner.connection import TooLarge
 from carton_runner.errors import RunnerError
 
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
-#: Characters of one traceback, and of one exception's own text.
+#: The greatest numbers of characters of a traceback, and of an exception's own text.
 _TRACEBACK_CAP = 64 << 10
 _TEXT_CAP = 16 << 10
 _CHAIN_CAP = 16
-#: What to do about inputs that a model writes to.
+#: The hint for a model that writes to its inputs.
 _READ_ONLY = (
     "inputs lie in memory that is shared with the caller: copy what is written to (`x = x.copy()`), or set the model's option "
     "`writable_inputs = true`, with which the model gets copies"
 )
-#: How NumPy and Cython say that an array must not be written to.
+#: The messages of NumPy and Cython about arrays that must not be written to.
 _SAYS_READ_ONLY = re.compile(r"(?:destination|array|WRITEBACKIFCOPY base|write flag set|byte-swapped) is read-only\Z")
 
 
 def of_call(error, call, model):
-    """What a call is answered with that failed with this exception; ``model`` is ``None`` before one is loaded."""
+    """Returns the error of a call that failed with this exception; ``model`` is ``None`` before one is loaded."""
     if call.cancelled:
         return Cancelled()
     if isinstance(error, RunnerError):
@@ -37,7 +37,7 @@ def of_call(error, call, model):
 
 
 def describe(error, folder=None):
-    """The error of a call for an exception of the model: ``TypeName: text``, the exceptions that led to it, and the
+    """Returns the error of a call for an exception of the model: ``TypeName: text``, the exceptions that led to it, and the
     traceback. With the ``folder`` of the model the text begins with the line of the model where it happened."""
     try:
         causes = [_text(cause) for cause in _chain(error)]
@@ -45,7 +45,7 @@ def describe(error, folder=None):
         message = _text(error)
         if folder is not None and not isinstance(error, SyntaxError):
             message = _line_in(error, folder) + message
-    except Exception:  # noqa: BLE001, a model can raise what cannot even be described
+    except Exception:  # noqa: BLE001, a model's exception may itself fail to be described
         message, causes = type(error).__name__, []
     return RunnerError(message, causes)
 
@@ -56,7 +56,7 @@ def _is_about_read_only(error):
 
 
 def _line_in(error, folder):
-    """``net.py, line 3: ``, the last line of the model's own that was reached."""
+    """Returns the last line of the model's own code that was reached, as ``net.py, line 3: ``."""
     frames = traceback.extract_tb(error.__traceback__)
     for frame in reversed(frames):
         if frame.filename.startswith(folder + os.sep):
@@ -77,7 +77,7 @@ def _text(error):
 
 
 def _chain(error):
-    """The exceptions that led to this one, outermost first."""
+    """Returns the exceptions that led to this one, outermost first."""
     chain = []
     seen = {id(error)}
     while len(chain) < _CHAIN_CAP:
@@ -93,7 +93,7 @@ def _chain(error):
 
 
 def _traceback(error):
-    """As Python prints it, without the frames of the runner; nothing if there are no others."""
+    """Returns the traceback as Python prints it, without the frames of the runner; nothing if there are no others."""
     described = traceback.TracebackException.from_exception(error)
     if not _without_ours(described, set()):
         return []
@@ -101,7 +101,7 @@ def _traceback(error):
 
 
 def _without_ours(described, seen):
-    """Takes the runner's frames out of a traceback and of those of its causes. Says whether any frame is left."""
+    """Removes the runner's frames from a traceback and from those of its causes. Returns whether any frame is left."""
     if described is None or id(described) in seen:
         return False
     seen.add(id(described))
@@ -118,7 +118,7 @@ def _is_ours(filename):
 
 
 def shortened(text, cap=_TEXT_CAP):
-    """A text without its middle, if it is longer than ``cap`` characters."""
+    """Returns a text without its middle, if it is longer than ``cap`` characters."""
     if len(text) <= cap:
         return text
     return "%s\n  […]\n%s" % (text[: cap // 2], text[-cap // 2 :])

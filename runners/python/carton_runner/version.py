@@ -1,4 +1,4 @@
-"""What this runner calls itself. The descriptor that ``carton runner install python`` writes says the same."""
+"""The name and version of this runner. The descriptor that ``carton runner install python`` writes has the same."""
 
 import sys
 
@@ -6,7 +6,7 @@ NAME = "python"
 
 
 def framework_version():
-    """The interpreter's version in the form of semantic versioning: ``3.13.0``, ``3.14.0-rc.2``."""
+    """Returns the interpreter's version in the form of semantic versioning: ``3.13.0``, ``3.14.0-rc.2``."""
     major, minor, micro, level, serial = sys.version_info
     release = "%d.%d.%d" % (major, minor, micro)
     if level == "final":

@@ -1,8 +1,8 @@
 """The thread that reads while a call takes long, so that pings are answered, cancellations arrive, and the end of the
 host ends the process.
 
-It costs calls nothing: it is not told of them, but looks every few milliseconds whether the same call still runs, and
-after a while without calls it sleeps until there is one.
+It adds no cost to calls: it is not notified of them, but checks every few milliseconds whether the same call still runs. After a
+while without calls it sleeps until the next one.
 """
 
 import os
@@ -13,11 +13,11 @@ from carton_runner import descriptors
 from carton_runner.errors import ProtocolError
 from carton_runner.frames import EndOfFile
 
-#: Seconds after which the same call is taken for a long one.
+#: Seconds after which a call that still runs counts as long.
 _TICK = 0.02
-#: Ticks without calls after which this thread sleeps.
+#: The number of ticks without calls after which this thread sleeps.
 _PATIENCE = 50
-#: Milliseconds for which it waits for the host before it looks for other things to do.
+#: Milliseconds for which it waits for the host before it checks for other work.
 _WAIT = 50
 
 
@@ -26,7 +26,7 @@ class Watcher:
 
     def __init__(self, server):
         self._server = server
-        #: Whether it must be woken to notice anything.
+        #: Whether the thread sleeps, and has to be woken to notice calls and releases.
         self.asleep = False
         self._alarm = threading.Lock()
         self._alarm.acquire()
@@ -41,25 +41,25 @@ class Watcher:
         threading.Thread(target=self._run, name="carton-watcher", daemon=True).start()
 
     def descriptors(self):
-        """What a process that the model forks has no use for."""
+        """Returns the descriptors that a process that the model forks has to close."""
         return [end for end in (self._woken, self._wake) if end is not None]
 
     def wake(self):
-        """Called from anywhere, also in the middle of anything."""
+        """Wakes the thread. May be called at any time on any thread."""
         self.asleep = False
         try:
             self._alarm.release()
         except RuntimeError:
-            # Somebody else was faster.
+            # Another thread has released it already.
             pass
 
     def stand_down(self):
-        """Makes the watcher stop reading; returns when the caller is the one that reads."""
+        """Makes the watcher stop reading. Returns when the caller holds the lock for reading."""
         self._yield = True
         try:
             os.write(self._wake, b"\0")
         except OSError:
-            # The model closed the pipe: the watcher looks by itself now and then.
+            # The model closed the pipe: the watcher checks the flag itself now and then.
             pass
         self._server.reading.acquire()
         self._yield = False
@@ -97,7 +97,7 @@ class Watcher:
 
     def _sleep(self):
         server = self._server
-        # First the flag, then a last look: a call that begins meanwhile sees the flag, or is seen.
+        # The flag is set before the last check: a call that begins meanwhile either sees the flag or is seen by the check.
         self.asleep = True
         if server.call is None and not server.host_memory.has_releases():
             idle_memory = server.trim()
@@ -125,5 +125,5 @@ class Watcher:
         except BlockingIOError:
             pass
         except OSError:
-            # Closed by the model.
+            # The model closed the pipe.
             self._woken = None

@@ -1,19 +1,19 @@
-"""Environments of models: what a model needs from the package index, and where it is on this machine.
+"""Environments of models: the packages that a model needs, and their installations on this machine.
 
 The runner calls :func:`prepare` before it imports a model, and ``gathering.gather`` to pack one. Both raise
 ``carton_runner.errors.RunnerError``. ``report`` has ``info(text)``, ``warn(text)`` and ``progress(what, done, total)``, and
-``is_wanted()`` says whether anybody still waits.
+``is_wanted()`` returns whether the call has not been cancelled.
 
-- ``preparing``: what a model asks for, ``store``: the environments of this machine, each made once, ``uv``: finds and
-  runs ``uv``, ``programs``: runs programs until they are done or nobody waits, ``variables``: what they see.
-- ``lock``: the lock of a model, ``original_lock``: the one of the original Carton; pure, both are read as strictly as
-  they can be.
-- ``compiling``: makes locks, ``writing_original``: those of the original Carton.
-- ``tree``, ``wheels``, ``gathering``: what goes into a carton.
+- ``preparing`` finds out which packages a model requests. ``store`` keeps the environments of this machine, each made once. ``uv``
+  finds and runs ``uv``. ``programs`` runs programs until they end or the call is cancelled. ``variables`` has their environment.
+- ``lock`` reads and writes the lock of a model, ``original_lock`` reads that of the original Carton. Both are pure, and read as
+  strictly as possible.
+- ``compiling`` makes locks, ``writing_original`` those of the original Carton.
+- ``tree``, ``wheels`` and ``gathering`` collect the contents of a carton.
 """
 
 #: Environment variables (patterns of ``fnmatch``) that installing packages needs and that the model does not see. The
-#: descriptor that ``carton runner install python`` writes asks for the same.
+#: descriptor that ``carton runner install python`` writes requests the same.
 VARIABLES = (
     "UV",
     "UV_*",
@@ -37,9 +37,9 @@ VARIABLES = (
 
 
 def prepare(model_folder, report):
-    """Makes the environment of the model in ``model_folder`` unless it is there. Returns the folder of its packages as
-    a ``Path``, or ``None`` for a model that asks for none: it runs with what the interpreter has."""
-    # Not before it is needed: a runner starts sooner without.
+    """Makes the environment of the model in ``model_folder`` unless it exists. Returns the folder of its packages as
+    a ``Path``, or ``None`` for a model that requests none: it runs with the packages of the interpreter."""
+    # Imported only here, so that the runner starts faster.
     from carton_runner.environments import preparing
 
     return preparing.prepare(model_folder, report)

@@ -1,4 +1,4 @@
-"""Makes locks: what a model asks for, turned into exact versions with hashes by ``uv pip compile``."""
+"""Makes locks: ``uv pip compile`` turns the requirements of a model into exact versions with hashes."""
 
 import hashlib
 import re
@@ -12,14 +12,14 @@ from carton_runner.environments import lock, store, uv
 from carton_runner.errors import RunnerError
 
 REQUIREMENTS = "requirements.txt"
-#: What a lock says of itself.
+#: The fields in the comments of a lock.
 FIELDS = ("inputs", "python", "platforms")
 
-#: Larger files are no lists of requirements.
+#: Larger files are refused, because they cannot be lists of requirements.
 MAX_REQUIREMENTS_BYTES = 4 << 20
-#: How many files may be included, one by the other.
+#: The greatest number of files, included ones among them.
 MAX_FILES = 64
-#: A change of how locks are made makes them anew.
+#: The version of the procedure that makes locks. Changing it makes all locks anew.
 _FORMAT = "1"
 
 _INCLUDED = re.compile(r"(?:-r|-c|--requirement|--constraint)(?:[ \t=]+|(?=[^ \t=-]))(\S.*)")
@@ -28,26 +28,26 @@ _INDEX = re.compile(r"(?:-i|-f|--index-url|--extra-index-url|--find-links)(?:[ \
 
 
 class Inputs(NamedTuple):
-    """What a lock is made from."""
+    """The requirements that a lock is made from."""
 
     #: The ``requirements.txt``; ``None`` for a model without one.
     path: Optional[Path]
-    #: The text of it and of every file that it includes.
+    #: The text of that file and of every file that it includes.
     texts: Tuple[str, ...]
 
     @classmethod
     def of(cls, folder: Path) -> "Inputs":
-        """The inputs of the model in this folder."""
+        """Returns the inputs of the model in this folder."""
         path = folder / REQUIREMENTS
         return cls(path, tuple(_texts(path))) if path.exists() else cls.of_numpy_alone()
 
     @classmethod
     def of_numpy_alone(cls) -> "Inputs":
-        """Those of a model that asks for nothing."""
+        """Returns the inputs of a model without requirements."""
         return cls(None, ())
 
     def digest(self) -> str:
-        """A hash by which it is seen that they have changed."""
+        """Returns a hash that changes when the inputs change."""
         hasher = hashlib.sha256()
         for part in (_FORMAT, store.minor_version(), *self.texts):
             data = part.encode()
@@ -55,7 +55,7 @@ class Inputs(NamedTuple):
         return hasher.hexdigest()
 
     def names_an_index(self) -> bool:
-        """Whether they say where packages come from, which a lock does not."""
+        """Whether the inputs name a package index, which a lock does not."""
         return any(_INDEX.match(line.strip()) for text in self.texts for line in text.splitlines())
 
 
@@ -86,10 +86,10 @@ def _texts(path: Path) -> List[str]:
 
 
 def compile_lock(inputs: Inputs, report) -> str:
-    """The text of a lock for the interpreter's minor version: NumPy and what the inputs ask for, on every platform if
-    there are such versions, else on this one."""
+    """Returns the text of a lock for the interpreter's minor version: NumPy and the packages that the inputs request, for every
+    platform if there are such versions, otherwise for this one."""
     for text in inputs.texts:
-        # Before uv fetches it, or runs its build.
+        # Checked before uv fetches a package, or runs its build.
         _refuse_elsewhere(text)
     tool = uv.find(report)
     report.info(f"locking the packages of the model with {shlex.join(tool.command)}")
@@ -110,7 +110,7 @@ def compile_lock(inputs: Inputs, report) -> str:
             compiled, platforms = _compile_anywhere(tool, folder, [*sources, "numpy.txt"], report)
         except RunnerError as error:
             if error.code == "failed" and inputs.path:
-                # It is not the model that is refused, but what is asked for that cannot be had.
+                # The fault is not the model's: the requested packages are not available.
                 error.code, error.hint = "setup", f"check the names and versions in {REQUIREMENTS}"
             raise
     locked = _checked(compiled)
@@ -119,7 +119,7 @@ def compile_lock(inputs: Inputs, report) -> str:
 
 
 def _compile_anywhere(tool: uv.Uv, folder: Path, sources: List[str], report) -> Tuple[str, str]:
-    """What uv makes of the sources, and for which platforms."""
+    """Returns uv's lock of the sources, and the platforms that it is for."""
     try:
         return _compile(tool, folder, sources, ["--universal"], report), "all"
     except RunnerError as error:
@@ -153,7 +153,7 @@ def _checked(text: str) -> lock.Lock:
 
 
 def _refuse_elsewhere(text: str) -> None:
-    """Refuses packages that do not come from an index: nobody else could get the same."""
+    """Refuses packages that do not come from an index, because other machines may not get the same files."""
     for line in text.splitlines():
         line = line.strip()
         if not line.startswith("#") and _ELSEWHERE.match(line):

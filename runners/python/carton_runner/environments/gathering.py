@@ -1,5 +1,4 @@
-"""What goes into the carton of a Python model: its files, the lock of its packages, and if it is asked for their
-wheels."""
+"""Collects the contents of a Python model's carton: its files, the lock of its packages, and their wheels if requested."""
 
 import os
 from pathlib import Path
@@ -8,24 +7,24 @@ from typing import Any, Dict, NamedTuple, Optional
 from carton_runner.environments import compiling, lock, original_lock, store, tree, wheels, writing_original
 from carton_runner.errors import RunnerError
 
-#: The options of packing that are known.
+#: The only option of packing.
 BUNDLE_WHEELS = "bundle_wheels"
 
-#: Why a folder has no lock of the original, where none was wanted.
+#: The reason why a folder has no lock of the original, if none was requested.
 _NOT_WANTED = "none was asked for"
 
 
 class Gathered(NamedTuple):
-    """The folder of a model that is packed."""
+    """The collected folder of a model."""
 
     model: Path
     required_framework_version: str
-    #: Why the folder has no lock of the original Carton; ``None`` if it has one.
+    #: The reason why the folder has no lock of the original Carton; ``None`` if it has one.
     obstacle: Optional[str]
 
 
 def check_kind(path: Path) -> None:
-    """Refuses a model that is neither a folder nor a file of Python."""
+    """Refuses a model that is neither a folder nor a Python file."""
     if not path.is_dir() and not (path.suffix == ".py" and path.is_file()):
         raise RunnerError(
             f"`{path}` is neither a folder nor a Python file", hint="name the folder of the model, or its only file"
@@ -33,7 +32,7 @@ def check_kind(path: Path) -> None:
 
 
 def gather(path: Path, scratch: Path, pack_options: Dict[str, Any], report, for_original: bool = False) -> Gathered:
-    """Makes the folder that is packed. ``for_original``, it gets the lock of the original Carton too, where that can be
+    """Makes the folder that is packed. With ``for_original`` it gets the lock of the original Carton too, if that can be
     made."""
     path, scratch = Path(os.path.abspath(path)), Path(os.path.abspath(scratch))
     bundles = _bundles(pack_options, report)
@@ -43,7 +42,7 @@ def gather(path: Path, scratch: Path, pack_options: Dict[str, Any], report, for_
         obstacle = _pack_folder(path, model, bundles, for_original, report)
     else:
         obstacle = _pack_file(path, model, bundles, for_original, report)
-    # The lock is for a minor version of Python, and so are compiled packages.
+    # Only this minor version, because the lock is for it, and so are compiled packages.
     return Gathered(model, f"={store.minor_version()}", obstacle)
 
 
@@ -58,7 +57,7 @@ def _bundles(pack_options: Dict[str, Any], report) -> bool:
 
 
 def _pack_file(path: Path, model: Path, bundles: bool, for_original: bool, report) -> Optional[str]:
-    """Says why the model has no lock of the original, as `_pack_folder` does."""
+    """Returns the reason why the model has no lock of the original, as `_pack_folder` does."""
     try:
         model.mkdir()
         os.symlink(path.resolve(), model / path.name)
@@ -71,7 +70,7 @@ def _pack_file(path: Path, model: Path, bundles: bool, for_original: bool, repor
 def _pack_folder(path: Path, model: Path, bundles: bool, for_original: bool, report) -> Optional[str]:
     if not (path / compiling.REQUIREMENTS).exists():
         if (path / original_lock.CARTON_LOCK).exists() and not (path / lock.REQUIREMENTS_LOCK).exists():
-            # The original's lock is all that is known of what the model needs.
+            # The original's lock is the only description of the packages that the model needs.
             tree.build(path, model, lambda name: False, report)
             if bundles:
                 report.warn("the wheels are left as they are: the model has no requirements.txt")
@@ -96,7 +95,7 @@ def _pack_folder(path: Path, model: Path, bundles: bool, for_original: bool, rep
 
 
 def _kept_lock(path: Path, inputs: compiling.Inputs, report) -> Optional[lock.Lock]:
-    """The lock that is there, if it was made from these inputs."""
+    """Returns the existing lock, if it was made from these inputs."""
     place = path / lock.REQUIREMENTS_LOCK
     if not place.exists():
         return None
@@ -106,7 +105,7 @@ def _kept_lock(path: Path, inputs: compiling.Inputs, report) -> Optional[lock.Lo
         report.warn(f"the lock is made anew: {error.message}")
         return None
     if found.fields.get("inputs") == f"sha256:{inputs.digest()}":
-        # Comments that others wrote are not kept.
+        # Comments of other writers are not kept.
         return found._replace(fields={name: found.fields[name] for name in compiling.FIELDS if name in found.fields})
     if "inputs" not in found.fields:
         report.warn(f"the lock is made anew: {lock.REQUIREMENTS_LOCK} was not made by `carton pack`")
@@ -114,13 +113,13 @@ def _kept_lock(path: Path, inputs: compiling.Inputs, report) -> Optional[lock.Lo
 
 
 def _add(model: Path, inputs: compiling.Inputs, kept: Optional[lock.Lock], bundles: bool, report) -> lock.Lock:
-    """Adds the lock, and the wheels."""
+    """Adds the lock, and the wheels if they are to be bundled."""
     comment = "The packages of this model, as `carton pack` has locked them."
     text = compiling.compile_lock(inputs, report) if kept is None else kept.text(comment)
     locked = lock.parse(text)
     _write(model, lock.REQUIREMENTS_LOCK, text)
     if bundles:
-        # A link to the user's file, if the folder is itself a link: it must not be written through.
+        # It may be a link to the user's file, if the folder is itself a link; that file must not be written to.
         (model / lock.WHEELS_LOCK).unlink(missing_ok=True)
         wheels.bundle(locked, model / ".carton", report)
     return locked
@@ -136,7 +135,7 @@ def _write(model: Path, name: str, text: str) -> None:
 
 
 def _add_original(locked: lock.Lock, path: Path, model: Path, others, report) -> Optional[str]:
-    """Adds the original's lock, or says why it cannot be made."""
+    """Adds the original's lock, or returns the reason why it cannot be made."""
     try:
         text = writing_original.text(locked, path, model, others, report)
     except writing_original.CannotLock as error:

@@ -1,8 +1,7 @@
 """Reads and writes ``.carton/requirements.lock``: exact versions of packages with the hashes of their files.
 
-The format is the part of pip's requirements format that a lock needs, and nothing else: no options, no URLs, no paths
-and no ``${VARIABLES}``, so that a lock of unknown origin can choose neither where packages come from nor which files
-are read.
+The format is only the part of pip's requirements format that a lock needs: no options, no URLs, no paths and no
+``${VARIABLES}``, so that a lock of unknown origin can choose neither the source of packages nor the files that are read.
 """
 
 import hashlib
@@ -11,15 +10,15 @@ from typing import Dict, Iterator, List, NamedTuple, Tuple
 
 from carton_runner.errors import RunnerError
 
-#: Where the lock is in a model.
+#: The path of the lock in a model.
 REQUIREMENTS_LOCK = ".carton/requirements.lock"
-#: The lock of the wheels that are in the carton, where there are some, and their folder.
+#: The lock of the bundled wheels, if there are some, and their folder.
 WHEELS_LOCK = ".carton/wheels.lock"
 WHEELS = ".carton/wheels"
 
 #: Larger locks are refused: a thousand packages with fifty files each are 5 MB.
 MAX_LOCK_BYTES = 32 << 20
-#: What is longer is no requirement with the hashes of all files of a version: a thousand files are 75 kB.
+#: Longer lines are refused. A requirement with the hashes of a thousand files has 75 kB.
 MAX_LINE = 1 << 20
 
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
@@ -41,32 +40,32 @@ class Requirement(NamedTuple):
     hashes: Tuple[str, ...]
 
     def line(self) -> str:
-        """The line, without a line break in it."""
+        """Returns the requirement on one line."""
         marker = f" ; {self.marker}" if self.marker else ""
         return f"{self.name}{self.extras}=={self.version}{marker} " + " ".join(self.hashes)
 
 
 class Lock(NamedTuple):
-    """A lock."""
+    """A parsed lock."""
 
-    #: What its comments say: ``# inputs: …`` and the like.
+    #: The fields in its comments, such as ``# inputs: …``.
     fields: Dict[str, str]
     requirements: Tuple[Requirement, ...]
 
     def names(self) -> List[str]:
-        """The names of its packages, normalized."""
+        """Returns the normalized names of its packages, sorted."""
         return sorted({normalized(requirement.name) for requirement in self.requirements})
 
     def lines(self) -> List[str]:
-        """Its requirements alone, one a line: two locks with the same lines are the same."""
+        """Returns its requirements without comments, one per line: two locks with the same lines are equal."""
         return [requirement.line() for requirement in self.requirements]
 
     def digest(self) -> str:
-        """A hash of its requirements."""
+        """Returns a hash of its requirements."""
         return hashlib.sha256("\n".join(self.lines()).encode()).hexdigest()
 
     def text(self, comment: str) -> str:
-        """The file."""
+        """Returns the text of the file."""
         parts = [f"# {comment}\n", *(f"# {name}: {value}\n" for name, value in self.fields.items())]
         for requirement in self.requirements:
             head, *hashes = requirement.line().split(" --hash=")
@@ -75,13 +74,12 @@ class Lock(NamedTuple):
 
 
 def normalized(name: str) -> str:
-    """A package's name as indexes compare it."""
+    """Returns a package's name in the form in which indexes compare it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def parse(text: str, place: str = REQUIREMENTS_LOCK) -> Lock:
-    """Reads a lock. Everything that is neither a comment nor a pinned and hashed requirement is refused, with its
-    line."""
+    """Reads a lock. Any line that is neither a comment nor a pinned and hashed requirement is refused; the error has its number."""
     fields: Dict[str, str] = {}
     requirements = []
     for number, line in _logical_lines(text, place):
@@ -109,7 +107,7 @@ def read(path, place: str = REQUIREMENTS_LOCK) -> Lock:
 
 
 def _logical_lines(text: str, place: str) -> Iterator[Tuple[int, str]]:
-    """Lines, those that end with a back slash joined with the next, and the number of the first of them."""
+    """Yields logical lines with the number of their first line. A line that ends with a back slash is joined with the next."""
     begun: List[str] = []
     first = length = 0
     for number, line in enumerate(text.split("\n"), 1):

@@ -1,8 +1,8 @@
 """Reads ``.carton/carton.lock``, the lock of the original Carton; ``writing_original`` writes it.
 
-It is TOML, written by a program: one hash, then for each environment it was locked for a ``[[lockfile]]`` with that
-environment's markers and the wheels, each by its SHA-256 and where it is. CPython reads TOML since 3.11 only, and this
-is a small part of it: strings, tables in arrays, empty arrays.
+The file is TOML written by a program: one hash, then for each locked environment a ``[[lockfile]]`` with the
+environment's markers and the wheels, each with its SHA-256 and its location. CPython can read TOML only since 3.11, and the lock
+uses only a small part of it: strings, tables in arrays, empty arrays.
 """
 
 import json
@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 from carton_runner.errors import RunnerError
 
-#: Where it is in a model.
+#: The path of the lock in a model.
 CARTON_LOCK = ".carton/carton.lock"
 MAX_LOCK_BYTES = 4 << 20
 MAX_LINE = 1 << 14
@@ -31,7 +31,7 @@ _WHEEL = re.compile(
     r"([A-Za-z0-9_.]+)-([A-Za-z0-9_.!+]+)(?:-[0-9][A-Za-z0-9_.]*)?-[A-Za-z0-9_.]+-[A-Za-z0-9_.]+-[A-Za-z0-9_.]+\.whl"
 )
 
-#: The markers that an environment is told by.
+#: The markers that identify an environment.
 _MARKERS = (
     "os_name",
     "sys_platform",
@@ -55,7 +55,7 @@ class LockedWheel(NamedTuple):
 
 
 class Environment(NamedTuple):
-    """What is locked for one environment."""
+    """The wheels that are locked for one environment."""
 
     markers: Dict[str, str]
     wheels: Tuple[LockedWheel, ...]
@@ -69,7 +69,7 @@ class OriginalLock(NamedTuple):
     environments: Tuple[Environment, ...]
 
     def match(self, here: Dict[str, str]) -> Optional[Environment]:
-        """The first that was locked for this environment: all of its markers are equal to ours."""
+        """Returns the first locked environment whose markers are all equal to those of this environment."""
         for environment in self.environments:
             if all(here.get(name) == value for name, value in environment.markers.items()):
                 return environment
@@ -91,7 +91,7 @@ def read(path: Path) -> OriginalLock:
 
 
 def parse(text: str) -> OriginalLock:
-    """Reads a lock. What the original does not write is refused, with its line."""
+    """Reads a lock. Any line that the original does not write is refused; the error has its number."""
     top: Dict[str, str] = {}
     locked: List[Tuple[Dict[str, str], List[Dict[str, str]]]] = []
     table = top
@@ -142,7 +142,7 @@ def _string(value: str) -> Optional[str]:
         return literal.group(1)
     if _BASIC.fullmatch(value):
         try:
-            # The escapes that a URL or a file name needs are those of JSON.
+            # The escapes that a URL or a file name needs are the same in JSON.
             parsed = json.loads(value)
             return parsed if isinstance(parsed, str) else None
         except ValueError:
@@ -158,7 +158,7 @@ def _wheel(table: Dict[str, str]) -> LockedWheel:
 
 
 def markers() -> Dict[str, str]:
-    """The markers of this environment (the specification of dependency specifiers)."""
+    """Returns the markers of this environment (see the specification of dependency specifiers)."""
     return {
         "os_name": os.name,
         "sys_platform": sys.platform,
@@ -174,7 +174,7 @@ def markers() -> Dict[str, str]:
 
 
 def choose(locked: OriginalLock, here: Dict[str, str]) -> Environment:
-    """What was locked for this environment."""
+    """Returns the locked environment that fits this one."""
     found = locked.match(here)
     if found is not None:
         return found
@@ -190,12 +190,12 @@ def choose(locked: OriginalLock, here: Dict[str, str]) -> Environment:
 
 
 def is_file_on_a_server(url: str) -> bool:
-    """Whether a URL is one that a lock may have. uv would replace variables in others, and split them at white space."""
+    """Whether a lock may have this URL. uv would replace variables in other URLs, and split them at white space."""
     return bool(_URL.fullmatch(url))
 
 
 def lines(environment: Environment, model_folder: Path) -> List[str]:
-    """The wheels as lines of a requirements file, each with its hash: files of the model, or URLs."""
+    """Returns the wheels as lines of a requirements file, each with its hash: files of the model, or URLs."""
     found = []
     for wheel in environment.wheels:
         place, name = _place(wheel, model_folder)
@@ -207,7 +207,7 @@ def lines(environment: Environment, model_folder: Path) -> List[str]:
 
 
 def names(environment: Environment) -> List[str]:
-    """The names of its packages, as the wheels write them."""
+    """Returns the names of the packages, as in the names of the wheels."""
     paths = [wheel.bundled_path or (wheel.url or "").split("?")[0] for wheel in environment.wheels]
     return [unquote(path).rsplit("/", 1)[-1].split("-", 1)[0].lower() for path in paths]
 
@@ -219,7 +219,7 @@ def _place(wheel: LockedWheel, model_folder: Path) -> Tuple[str, str]:
             raise RunnerError(f"{CARTON_LOCK} names a wheel outside of the model: {wheel.bundled_path[:200]!r}")
         path = model_folder.joinpath(*parts)
         if path.is_file():
-            # Not where a link leads to: there, files may have other names.
+            # Links are not resolved, because their targets may have other names.
             return Path(os.path.abspath(path)).as_uri(), parts[-1]
         if wheel.url is None:
             raise RunnerError(f"`{wheel.bundled_path}`, which {CARTON_LOCK} names, is not in the model")

@@ -1,4 +1,4 @@
-"""What a model asks for: a lock of its own, one of the original Carton, or requirements that nobody has locked."""
+"""Finds the packages that a model requests: by its lock, by a lock of the original Carton, or by requirements without a lock."""
 
 import re
 from pathlib import Path
@@ -9,8 +9,8 @@ from carton_runner.errors import RunnerError
 
 
 def prepare(model_folder: Path, report) -> Optional[Path]:
-    """The folder of packages of the model in ``model_folder``, made if it is not there; ``None`` for a model that asks
-    for none."""
+    """Returns the folder of packages of the model in ``model_folder``, which is made if it does not exist; ``None`` for a model
+    that requests none."""
     model_folder = Path(model_folder)
     wanted = _wanted(model_folder, report)
     return None if wanted is None else store.environment(wanted, report)
@@ -35,7 +35,7 @@ def _locked(model_folder: Path) -> store.Wanted:
     wheels_lock = model_folder / lock.WHEELS_LOCK
     if wheels_lock.exists():
         wheels = lock.read(wheels_lock, lock.WHEELS_LOCK)
-        # Wheels for another platform are of no use here; the packages are fetched then.
+        # Wheels for another platform cannot be used here, so the packages are fetched.
         if wheels.fields.get("platform") == store.platform_tag():
             folder = (model_folder / lock.WHEELS).resolve()
             options = ["--no-index", "--no-build", "--find-links", str(folder)]
@@ -43,7 +43,7 @@ def _locked(model_folder: Path) -> store.Wanted:
     locked = lock.read(model_folder / lock.REQUIREMENTS_LOCK)
     python, here = locked.fields.get("python", ""), store.minor_version()
     if re.fullmatch(r"3\.[0-9]{1,2}", python) and python != here:
-        # The markers of its packages would leave out all of them.
+        # The markers of the packages would exclude all of them.
         raise RunnerError(
             f"the packages of this model are locked for Python {python}, and this is Python {here}",
             hint=f"install the runner for it: `carton runner install python --python {python}`, or pack the model again",
@@ -56,10 +56,10 @@ def _locked_by_the_original(model_folder: Path, report) -> store.Wanted:
     lines = original_lock.lines(locked, model_folder)
     identity = [wheel.sha256 for wheel in locked.wheels]
     if "numpy" not in original_lock.names(locked):
-        # The original's runner brought its own.
+        # The original's runner provided NumPy.
         numpy = compiling.Inputs.of_numpy_alone()
         text = store.cached_text(f"{numpy.digest()[:40]}.txt", lambda: compiling.compile_lock(numpy, report), report)
         added = lock.parse(text).lines()
         lines, identity = lines + added, identity + added
-    # Only wheels: what the original locked is never built here.
+    # Only wheels: packages that the original locked are never built here.
     return store.Wanted(lines, ["--no-build"], identity)

@@ -1,4 +1,4 @@
-"""Runs the programs that make environments, and ends them when nobody waits for them any more."""
+"""Runs the programs that make environments, and ends them when the call is cancelled."""
 
 import os
 import select
@@ -13,14 +13,14 @@ from carton_runner.calls import Cancelled
 from carton_runner.environments import variables
 from carton_runner.errors import RunnerError
 
-#: How much of what a program prints is kept.
+#: The number of bytes of a program's output that are kept.
 MAX_SAID = 1 << 16
-#: How long nothing happens before it is looked whether somebody still waits, in seconds.
+#: The interval in seconds at which cancellation is checked while a program prints nothing.
 PAUSE = 0.25
 
 
 class CannotStart(RunnerError):
-    """A program that is not there, or is none of this machine."""
+    """A program that is missing, or that this machine cannot execute."""
 
 
 def run(
@@ -33,10 +33,10 @@ def run(
     on_pause: Callable[[], None] = lambda: None,
     patience: Optional[float] = None,
 ) -> Tuple[int, str]:
-    """Runs a program; its status, and the end of what it printed. It gets the ``environment`` of ``uv`` or ``pip``, with the
-    credentials that this process may not have. ``on_line`` is told what it prints, ``on_pause`` is called now and then.
-    Raises :class:`Cancelled` when the program was ended because nobody waits for it, and ``subprocess.TimeoutExpired`` when it
-    was because it took more than ``patience`` seconds."""
+    """Runs a program. Returns its status, and the end of its output. The program gets the ``environment`` of ``uv`` or ``pip``, with
+    the credentials that this process may not have. ``on_line`` gets each line of output, ``on_pause`` is called while there is none.
+    Raises :class:`Cancelled` if the program was ended because the call was cancelled, and ``subprocess.TimeoutExpired`` if it was
+    ended because it took more than ``patience`` seconds."""
     end = None if patience is None else time.monotonic() + patience
 
     def look() -> None:
@@ -82,7 +82,7 @@ def _start(command: List[str], cwd: str, environment: str, output: int, pass_fds
 def _listen(
     pipe: int, look: Callable[[], None], on_line: Callable[[str], None], on_pause: Callable[[], None]
 ) -> str:
-    """Reads what a program prints until it ends, and returns the end of it. ``look`` raises what ends the program early."""
+    """Reads a program's output until it ends, and returns the last part. ``look`` raises the exception that ends the program early."""
     said, line = b"", b""
     while True:
         look()
@@ -99,10 +99,10 @@ def _listen(
 
 
 def _end(process) -> None:
-    """Ends a program and what it has started, compilers for example.
+    """Ends a program and its children, compilers for example.
 
-    They are in the group of this process, so that whoever ends that, as hosts do, ends them too. So the group is told, and
-    this process does not listen.
+    They are in the group of this process, so that they end too when a host ends the group. So the signal is sent to the whole
+    group, and this process ignores it.
     """
     if os.getpgrp() == os.getpid() and threading.current_thread() is threading.main_thread():
         before = signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -3,12 +3,12 @@
 ::
 
     <runner data>/python/environments-v1/
-      <key>/               an environment, as ``uv venv`` makes it; the key is a hash of what is in it and of the
+      <key>/               an environment, as ``uv venv`` makes it; the key is a hash of its packages and of the
                            interpreter
-        requirements.txt   what was asked for
-        complete           written last: an environment without it was not finished, and is made anew
-      <key>.lock           held while the environment is made, by uv too, so that nobody starts while a uv whose runner
-                           was killed still writes; and shared by all processes that use it, so that
+        requirements.txt   the requested packages
+        complete           written last: an environment without it is unfinished, and is made anew
+      <key>.lock           held while the environment is made, also by uv, so that no other process starts while a uv
+                           still writes whose runner was killed; and held shared by all processes that use it, so that
                            ``carton runner prune`` sees which are in use, and when they were used last
 """
 
@@ -31,38 +31,38 @@ from carton_runner.calls import Cancelled
 from carton_runner.environments import uv
 from carton_runner.errors import RunnerError
 
-#: A change of what an environment is gets a new folder.
+#: A change in the structure of environments gets a new folder.
 FOLDER = "python/environments-v1"
-#: What to do where environments cannot be written.
+#: The hint for a folder in which environments cannot be written.
 ANOTHER_PLACE = "make room, or name a folder that can be written to with CARTON_RUNNER_DATA_DIR"
 COMPLETE = "complete"
-#: Between two looks at a lock that another process has, and at how far uv is, in seconds.
+#: Seconds between two attempts to get a lock that another process holds.
 _PAUSE = 0.05
-#: How long somebody may hold the lock of an environment that is complete, in seconds.
+#: Seconds to wait for the lock of a complete environment.
 _PATIENCE = 5.0
 
 
 class Wanted(NamedTuple):
-    """What is to be in an environment."""
+    """The packages that an environment has to contain."""
 
     #: Lines of a requirements file, each with its hashes.
     lines: Sequence[str]
-    #: What uv is told beyond that: where the wheels are.
+    #: Further options of uv: the location of the wheels.
     options: Sequence[str] = ()
-    #: What tells it from others, if the lines do not: some name paths, and a model may be in several places.
+    #: Identifies the environment if the lines cannot: some lines name paths, and a model may be in several places.
     identity: Optional[Sequence[str]] = None
-    #: Whether everything is in the model, and the network is not needed.
+    #: Whether all packages are in the model, and the network is not needed.
     is_complete: bool = False
 
     def key(self) -> str:
-        """The name of the environment. Where its packages come from is no part of it: their hashes say what they
-        are."""
+        """Returns the name of the environment. It does not depend on the source of the packages, because their hashes identify
+        them."""
         described = json.dumps([sorted(self.lines if self.identity is None else self.identity), interpreter()])
         return hashlib.sha256(described.encode()).hexdigest()[:40]
 
 
 def interpreter() -> List[str]:
-    """What tells interpreters apart whose packages cannot be shared."""
+    """Returns the properties of this interpreter. Interpreters with different properties cannot share packages."""
     return [
         os.path.realpath(sys.executable),
         sys.version,
@@ -73,24 +73,24 @@ def interpreter() -> List[str]:
 
 
 def minor_version() -> str:
-    """The interpreter's ``3.11``."""
+    """Returns the interpreter's minor version, such as ``3.11``."""
     return "%d.%d" % sys.version_info[:2]
 
 
 def platform_tag() -> str:
-    """What wheels with compiled parts depend on: Python's minor version and the platform."""
+    """Returns the properties that compiled wheels depend on: Python's minor version and the platform."""
     libc = platform.libc_ver()[0] or "none"
     return f"{sysconfig.get_config_var('SOABI') or minor_version()} {sysconfig.get_platform()} {libc}"
 
 
 def data_folder() -> Path:
-    """Where runners keep what they make."""
+    """Returns the folder for the data of runners."""
     named = os.environ.get("CARTON_RUNNER_DATA_DIR")
     return Path(os.path.abspath(named)) if named else Path.home() / ".carton/runner_data"
 
 
 def environment(wanted: Wanted, report) -> Path:
-    """The folder of packages of the environment with these packages, which is made if it is not there."""
+    """Returns the folder of packages of the environment with these packages, which is made if it does not exist."""
     key = wanted.key()
     environments = data_folder() / FOLDER
     folder = environments / key
@@ -101,7 +101,7 @@ def environment(wanted: Wanted, report) -> Path:
         except OSError as error:
             raise _unwritable(f"cannot make the folder `{environments}`", error) from error
         with locked(place, "makes the environment of this model", report) as lock:
-            # Whoever had the lock may have made it.
+            # The process that had the lock may have made the environment.
             if not _is_complete(folder):
                 _make(folder, wanted, lock, report)
     return _packages(folder)
@@ -112,23 +112,23 @@ _kept: List[int] = []
 
 
 def _keep(place: Path, folder: Path) -> bool:
-    """Sees to it that nobody deletes the environment while this process lives. Says whether it is still there."""
+    """Keeps the environment from being deleted while this process lives. Returns whether it still exists."""
     try:
         descriptor = descriptors.move_up(os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666))
     except OSError:
-        # Where nothing can be written, nothing is deleted either.
+        # In a folder that cannot be written to, nothing can be deleted either.
         return True
     end = time.monotonic() + _PATIENCE
     while not _try_lock(descriptor, place, fcntl.LOCK_SH):
         if time.monotonic() >= end:
-            # Something that uv has left behind has the lock. The environment is complete all the same.
+            # A process that uv left behind holds the lock. The environment is complete nevertheless.
             break
         time.sleep(_PAUSE)
     if _is_at(descriptor, place) and _is_complete(folder):
         try:
             os.utime(descriptor)
         except OSError:
-            # Of somebody else, who said that others may write to it.
+            # The file belongs to another user, who allows others to write to it.
             pass
         _kept.append(descriptor)
         return True
@@ -141,7 +141,7 @@ def _is_complete(folder: Path) -> bool:
 
 
 def _packages(folder: Path) -> Path:
-    """Its ``lib/python3.11/site-packages``."""
+    """Returns the environment's ``lib/python3.11/site-packages``."""
     found = sorted(folder.glob("lib/python*/site-packages"))
     if len(found) != 1:
         raise RunnerError(
@@ -175,7 +175,7 @@ def _make(folder: Path, wanted: Wanted, lock: int, report) -> None:
         _delete(folder)
         raise _unwritable(f"cannot make the environment `{folder}`", error) from error
     except BaseException:
-        # Half an environment is of no use and takes space.
+        # An unfinished environment is useless and takes space.
         _delete(folder)
         raise
 
@@ -203,7 +203,7 @@ def _install(tool: uv.Uv, folder: Path, wanted: Wanted, requirements: Path, lock
 
 
 def _delete(folder: Path) -> None:
-    # First what says that it is complete: a kill in the middle must not leave that behind.
+    # The marker is deleted first: if the process is killed in the middle, the rest must not look complete.
     for name in (COMPLETE, f"{COMPLETE}.new"):
         try:
             (folder / name).unlink()
@@ -218,7 +218,7 @@ def _delete(folder: Path) -> None:
 
 @contextmanager
 def locked(path: Path, doing: str, report) -> Iterator[int]:
-    """Holds the lock of this file, which the system gives back when the process is dead."""
+    """Holds the lock of this file, which the system releases when the process dies."""
     waited = False
     while True:
         try:
@@ -233,7 +233,7 @@ def locked(path: Path, doing: str, report) -> Iterator[int]:
                 if not report.is_wanted():
                     raise Cancelled
                 time.sleep(_PAUSE)
-            # Who had the lock before may have deleted its file.
+            # The previous holder of the lock may have deleted its file.
             if _is_at(descriptor, path):
                 yield descriptor
                 return
@@ -242,7 +242,7 @@ def locked(path: Path, doing: str, report) -> Iterator[int]:
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
-    """Whether a path still leads to the open file."""
+    """Whether the path still names the open file."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path))
     except OSError:
@@ -260,7 +260,7 @@ def _try_lock(descriptor: int, path: Path, kind: int) -> bool:
 
 
 def cached_text(name: str, make, report, doing: Optional[str] = None) -> str:
-    """A small text that ``make`` makes once for this machine."""
+    """Returns a small text that ``make`` makes once for this machine."""
     folder = data_folder() / "python/locks-v1"
     path = folder / name
     try:

@@ -1,8 +1,8 @@
-"""Builds the folder that becomes ``model/`` without changing the user's, and without copying its files.
+"""Builds the folder that becomes ``model/``, without changing the user's folder and without copying its files.
 
-Every file is a symbolic link to the user's file: the packer stores files that links lead to outside of the model. A
-link that leads to another file of the model stays such a link, for which the file it leads to has to be there as a
-file: by a hard link, or as a copy where the file system has none.
+Every file is a symbolic link to the user's file: for a link that leaves the model, the packer stores the file it leads to. A
+link to another file of the model stays a link; for that, its target has to be a file in the folder: a hard link, or a copy if
+the file system has no hard links.
 """
 
 import os
@@ -12,15 +12,15 @@ from typing import Callable, List, Optional, Set, Tuple
 
 from carton_runner.errors import RunnerError
 
-#: What is never part of a model, wherever it is.
+#: The names that are never part of a model, wherever they are.
 LEFT_OUT = ("__pycache__", ".git", ".venv")
-#: What says that a folder is a virtual environment.
+#: The file that marks a folder as a virtual environment.
 _ENVIRONMENT = "pyvenv.cfg"
 
 
 def build(source: Path, destination: Path, leave_out: Callable[[str], bool], report) -> None:
-    """Fills ``destination``, which is not there yet, with what is in ``source``. ``leave_out`` is asked for each path
-    in the model."""
+    """Creates ``destination`` with the contents of ``source``. ``leave_out`` is called with each path in the model, and returns
+    whether to leave it out."""
     try:
         _Builder(source, destination, leave_out, report).run()
     except OSError as error:
@@ -35,7 +35,7 @@ class _Builder:
         self.report = report
         #: Paths in the model that links lead to.
         self.targets: Set[str] = set()
-        #: Files in the model, and where they are.
+        #: Files in the model, and their paths on disk.
         self.files: List[Tuple[str, str]] = []
 
     def run(self) -> None:
@@ -98,7 +98,7 @@ class _Builder:
             self.files.append((name, real))
 
     def _name_inside(self, real: str) -> Optional[str]:
-        """The path in the model of what is there without a link; ``None`` outside, and for what is left out."""
+        """Returns the path in the model of a file or folder; ``None`` if it is outside of the model or left out."""
         relative = os.path.relpath(real, self.root)
         if relative == os.curdir or relative.split(os.sep)[0] == os.pardir:
             return None

@@ -1,4 +1,4 @@
-"""Finds and runs ``uv``, and says in words what it failed of."""
+"""Finds and runs ``uv``, and turns its failures into errors for the user."""
 
 import os
 import shlex
@@ -11,10 +11,10 @@ from typing import Callable, Iterator, List, NamedTuple, Sequence, Tuple
 from carton_runner.environments import programs
 from carton_runner.errors import RunnerError
 
-#: How many of its last lines an error shows, and how much of each.
+#: The number of last lines of output in an error, and the characters of each.
 MAX_LINES = 20
 MAX_LINE = 500
-#: Seconds in which uv says which version it is.
+#: The time limit for ``uv --version``, in seconds.
 _PATIENCE = 60
 
 _OFFLINE = ("network connectivity is disabled", "but offline", "because the network was disabled")
@@ -28,7 +28,7 @@ _ABSENT = (
 
 _FULL = ("no space left on device", "os error 28", "disk quota exceeded")
 _NO_REQUIREMENT = ("couldn't parse requirement", "the start of a requirement", "unsupported requirement")
-#: What uv says, what that means, and the code of the error. The first that fits is taken.
+#: Texts in uv's output, their meaning, and the code of the error. The first match counts.
 _REASONS: Tuple[Tuple[Tuple[str, ...], str, str], ...] = (
     (_FULL, "the disk is full", "setup"),
     (_NO_REQUIREMENT, "a line of the requirements is none", "setup"),
@@ -74,7 +74,7 @@ _REASONS: Tuple[Tuple[Tuple[str, ...], str, str], ...] = (
 
 
 class Uv(NamedTuple):
-    """A ``uv`` that works."""
+    """A working ``uv``."""
 
     command: Tuple[str, ...]
 
@@ -88,7 +88,7 @@ class Uv(NamedTuple):
         on_line: Callable[[str], None] = lambda line: None,
         on_pause: Callable[[], None] = lambda: None,
     ) -> None:
-        """Runs it, as :func:`programs.run` does. An error says what it was ``doing``."""
+        """Runs it as :func:`programs.run` does. ``doing`` is the task for error messages."""
         command = [*self.command, *arguments]
         status, said = programs.run(command, cwd, "uv", report, pass_fds, on_line, on_pause)
         if status != 0:
@@ -96,8 +96,8 @@ class Uv(NamedTuple):
 
 
 def find(report) -> Uv:
-    """The first ``uv`` that works: ``UV``, ``PATH``, where its installer and cargo put it, beside the interpreter, and
-    the module of this interpreter."""
+    """Returns the first working ``uv``: that of the variable ``UV``, in ``PATH``, where its installer and cargo put it, beside the
+    interpreter, or the module of this interpreter."""
     for command in _candidates():
         try:
             status, said = programs.run([*command, "--version"], os.curdir, "uv", report, patience=_PATIENCE)
@@ -134,11 +134,11 @@ def _candidates() -> Iterator[Tuple[str, ...]]:
 
 
 def failure(doing: str, said: str, status: int) -> RunnerError:
-    """What uv's words mean."""
+    """Returns the error for a failed run, by uv's output."""
     causes = last_lines(said) or [f"uv ended with status {status}"]
     lower = said.lower()
     if is_offline() and any(word in lower for word in _ABSENT):
-        # Without the network, uv knows nothing but what its cache has.
+        # Without the network uv knows only the packages in its cache.
         lower = _OFFLINE[0]
     for words, reason, code in _REASONS:
         if any(word in lower for word in words):
@@ -158,6 +158,6 @@ def _network_hint() -> str:
 
 
 def last_lines(said: str) -> List[str]:
-    """The end of what a program printed."""
+    """Returns the last lines of a program's output."""
     lines = [line.rstrip() for line in said.splitlines() if line.strip()]
     return [line if len(line) <= MAX_LINE else line[:MAX_LINE] + "…" for line in lines[-MAX_LINES:]]

@@ -1,11 +1,11 @@
-"""The environment variables that uv and pip are started with: those of this process, without what would change which
-packages are installed where, or whether they are checked."""
+"""The environment variables for uv and pip: those of this process, without variables that would change which packages are
+installed, where, or whether they are checked."""
 
 import os
 import re
 from typing import Dict
 
-#: Settings of uv, and those of pip that mean the same.
+#: Settings of pip, and the equivalent ones of uv.
 _SAME_SETTINGS = (
     ("PIP_INDEX_URL", ("UV_DEFAULT_INDEX", "UV_INDEX_URL")),
     ("PIP_EXTRA_INDEX_URL", ("UV_INDEX", "UV_EXTRA_INDEX_URL")),
@@ -14,12 +14,12 @@ _SAME_SETTINGS = (
 
 
 def of(program: str) -> Dict[str, str]:
-    """Those of ``uv`` or ``pip``."""
+    """Returns the variables for ``uv`` or ``pip``."""
     return of_pip() if program == "pip" else of_uv()
 
 
 def of_uv() -> Dict[str, str]:
-    """Those of uv."""
+    """Returns the variables for uv."""
     kept = dict(os.environ)
     for name in (
         "UV_PYTHON",
@@ -47,7 +47,7 @@ def of_uv() -> Dict[str, str]:
 
 
 def of_pip() -> Dict[str, str]:
-    """Those of pip, which gets what uv was told in its own words."""
+    """Returns the variables for pip, with the settings of uv translated to pip's."""
     variables = of_uv()
     for name in ("PIP_REQUIRE_VIRTUALENV", "PIP_TARGET", "PIP_PREFIX", "PIP_USER", "PIP_ROOT", "PIP_CONSTRAINT"):
         variables.pop(name, None)

@@ -1,5 +1,4 @@
-"""Puts the wheels of a lock into a carton, for the platform that it is packed on. ``uv`` cannot download, so ``pip``
-does."""
+"""Puts the wheels of a lock into a carton, for the platform that it is packed on. ``pip`` downloads them, because ``uv`` cannot."""
 
 import hashlib
 import os
@@ -52,7 +51,7 @@ def _fetch(requirements: Path, folder: Path, report) -> None:
 
 
 def _pip(report) -> List[str]:
-    """The interpreter's own pip, else one that uv brings."""
+    """Returns the command of the interpreter's own pip, otherwise of one that uv provides."""
     own = [sys.executable, "-I", "-m", "pip"]
     if programs.run([*own, "--version"], os.curdir, "pip", report)[0] == 0:
         return own
@@ -68,7 +67,7 @@ def _requirement(path: Path) -> lock.Requirement:
 
 
 def sha256(path: Path) -> str:
-    """The hash of a file."""
+    """Returns the SHA-256 of a file."""
     hasher = hashlib.sha256()
     with open(path, "rb") as file:
         while True:
@@ -79,7 +78,7 @@ def sha256(path: Path) -> str:
 
 
 def belong_to(locked: lock.Lock, model_folder: Path) -> bool:
-    """Whether the model has the wheels of this lock for this platform already."""
+    """Whether the model already has the wheels of this lock for this platform."""
     path = model_folder / lock.WHEELS_LOCK
     if not path.exists():
         return False

@@ -1,8 +1,8 @@
-"""Writes ``.carton/carton.lock``, so that the original Carton runs what was packed here, too.
+"""Writes ``.carton/carton.lock``, so that the original Carton can run the packed model too.
 
-Its runner wants one exact wheel for each package: a URL, or a file of the model. Which wheel of a locked version is for this
-interpreter, and where it is, ``uv`` says in a ``pylock.toml`` (PEP 751). Wheels that are bundled are named where they are:
-the original takes any path in the model.
+Its runner needs one exact wheel for each package: a URL, or a file of the model. ``uv`` lists the wheels of a locked version for
+this interpreter, with their URLs, in a ``pylock.toml`` (PEP 751). Bundled wheels are named by their paths, because the original
+accepts any path in the model.
 """
 
 import hashlib
@@ -30,21 +30,21 @@ _INDEX = re.compile(r"^ +# from (\S+)$", re.MULTILINE)
 
 
 class CannotLock(Exception):
-    """Why the original's lock cannot be written faithfully."""
+    """The reason why the original's lock cannot be written faithfully."""
 
 
 class Existing(NamedTuple):
-    """What a model's folder has of the original's lock."""
+    """The state of the original's lock in a model's folder."""
 
-    #: Whether it can stay as it is.
+    #: Whether the lock can stay as it is.
     is_kept: bool
-    #: What it says of other environments, if it was made from the same requirements.
+    #: The lock's other environments, if it was made from the same requirements.
     others: Tuple[Environment, ...]
 
 
 def existing(folder: Path, is_relocked: bool, left_out: Sequence[str], report) -> Existing:
-    """Looks at the lock in a model's folder. It is kept as long as the original keeps it: until requirements.txt changes. And
-    until its bundled wheels are gone, or among what is ``left_out``, or our own lock ``is_relocked``."""
+    """Examines the lock in a model's folder. Like the original, this keeps it until requirements.txt changes. It is not kept either
+    if bundled wheels of it are missing or ``left_out``, or if our own lock ``is_relocked``."""
     path = folder / original_lock.CARTON_LOCK
     if not path.exists():
         return Existing(False, ())
@@ -75,7 +75,7 @@ def _deps_hash(folder: Path) -> str:
 
 
 def text(locked: lock.Lock, folder: Path, model: Path, others: Tuple[Environment, ...], report) -> str:
-    """The original's lock for the packages of our own. ``folder`` is the user's, ``model`` what is packed.
+    """Returns the original's lock for the packages of our own lock. ``folder`` is the user's folder, ``model`` the packed one.
 
     Raises :class:`CannotLock`."""
     if (model / lock.WHEELS_LOCK).exists():
@@ -93,7 +93,7 @@ def text(locked: lock.Lock, folder: Path, model: Path, others: Tuple[Environment
 
 
 def written(locked: OriginalLock) -> str:
-    """The file. What it holds has been checked not to need quoting."""
+    """Returns the text of the file. Refuses values that would need escapes."""
     parts = [_HEADER, f"\norig_deps_hash = '{locked.deps_hash}'\n"]
     for environment in locked.environments:
         parts.append("\n[[lockfile]]\n")
@@ -126,7 +126,7 @@ def _from_the_index(locked: lock.Lock, report) -> List[LockedWheel]:
     with tempfile.TemporaryDirectory(prefix="carton-lock-") as scratch:
         folder = Path(scratch)
         (folder / "requirements.txt").write_text("".join(f"{line}\n" for line in locked.lines()))
-        # Not `--universal`: only what is for this interpreter and this platform.
+        # Not `--universal`, because only wheels for this interpreter and this platform are needed.
         command = ["pip", "compile", "--no-deps", "--no-header", "--no-annotate", "--python", sys.executable]
         command += ["--offline"] if uv.is_offline() else []
 
@@ -145,8 +145,8 @@ def _from_the_index(locked: lock.Lock, report) -> List[LockedWheel]:
 
 
 def choose(pylock: str, locked: lock.Lock, indexes: Set[str]) -> List[LockedWheel]:
-    """The wheel of each package that an installer takes here, of those that uv lists: all of them fit. ``indexes`` are the
-    hosts of the package indexes."""
+    """Returns the wheel of each package that an installer would choose here, among those that uv lists, which all fit. ``indexes``
+    are the hosts of the package indexes."""
     hashes: Dict[str, Set[str]] = {}
     for requirement in locked.requirements:
         hashes.setdefault(lock.normalized(requirement.name), set()).update(requirement.hashes)
@@ -169,12 +169,12 @@ def choose(pylock: str, locked: lock.Lock, indexes: Set[str]) -> List[LockedWhee
 
 
 def _check(name: str, url: str, indexes: Set[str]) -> None:
-    """Refuses URLs that others cannot use, or must not see."""
+    """Refuses URLs that other machines cannot use, or that must not be published."""
     parts = urlsplit(url)
     if not original_lock.is_file_on_a_server(url) or parts.query or "@" in parts.netloc:
         raise CannotLock(f"the wheel of `{name}` is not at a plain https URL")
     if parts.hostname in indexes:
-        # A lock names no index, which may be one that only this machine knows.
+        # A lock names no index, and this one may be known only to this machine.
         raise CannotLock(f"the wheel of `{name}` is on the server of its package index, and a lock names none")
 
 
@@ -183,8 +183,8 @@ def _file_name(url: str) -> str:
 
 
 def preference(file_name: str) -> Tuple:
-    """What an installer compares, of wheels that all fit: first how close the wheel is to this interpreter, then to the
-    platform, then the number of its build (the specifications of platform compatibility tags and of wheels)."""
+    """Returns the sort key by which an installer chooses among fitting wheels: first the closeness to this interpreter, then to the
+    platform, then the build number (see the specifications of platform compatibility tags and of wheels)."""
     parts = file_name[: -len(".whl")].split("-")
     if len(parts) < 5:
         return ()
@@ -200,7 +200,7 @@ def preference(file_name: str) -> Tuple:
         closeness = 2
     else:
         closeness = 1
-    # `manylinux_2_28_x86_64`, and the names of older ones.
+    # Tags such as `manylinux_2_28_x86_64`, and the older names.
     glibc = [int(minor) for one in platforms for minor in re.findall(r"_2_(\d+)_", one)]
     newest = max(glibc, default=0 if platforms == ["any"] else 1)
     return (closeness, max(versions, default=0), newest, int(build.group()) if build else -1)

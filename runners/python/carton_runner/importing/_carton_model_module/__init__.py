@@ -1,5 +1,5 @@
-"""The package as which a model is imported: its modules are those in the model's folder, in the runner's process and in
-the ones that the model starts."""
+"""The package as which a model is imported, in the runner's process and in processes that the model starts. Its modules are those
+in the model's folder."""
 
 import os as _os
 
