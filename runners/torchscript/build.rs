@@ -62,21 +62,21 @@ fn link(libraries: &Path) {
     println!("cargo:rustc-link-lib=torch_cpu");
     println!("cargo:rustc-link-lib=c10");
     if libraries.join("libtorch_cuda.so").exists() {
-        // Nothing refers to it by name: it registers itself when it is loaded.
+        // No symbol of it is referenced: it registers itself when it is loaded.
         println!("cargo:rustc-link-arg-bins=-Wl,--no-as-needed,-ltorch_cuda,--as-needed");
     }
-    // Installed, the libraries lie beside the program, where they do not belong to the system. The older kind of tag counts
-    // for the libraries that they need in turn as well.
+    // In an installation, libraries that do not belong to the system are beside the program. The older kind of tag also applies
+    // to the libraries that they need in turn.
     println!("cargo:rustc-link-arg-bins=-Wl,-rpath,$ORIGIN/lib,--disable-new-dtags");
 }
 
-/// What the file `build-version` says, as releases of libtorch have it. The headers of Debian's 1.13.1 say 1.13.0.
+/// Returns the release in the file `build-version`, which releases of libtorch have. The headers of Debian's 1.13.1 say 1.13.0.
 fn release(libtorch: &Path) -> Option<String> {
     let text = read(&libtorch.join("build-version"))?;
     Some(text.trim().split('+').next().unwrap_or_default().to_owned())
 }
 
-/// A file that says which libtorch it is: another one may come into the same folder.
+/// Reads a file that identifies the libtorch, and rebuilds when it changes: another libtorch may be put into the same folder.
 fn read(path: &Path) -> Option<String> {
     let text = std::fs::read_to_string(path).ok()?;
     println!("cargo:rerun-if-changed={}", path.display());

@@ -1,4 +1,4 @@
-"""A host for the tests: starts the runner with a socket, sends it frames, reads what it answers."""
+"""A host for the tests: starts the runner with a socket, sends it frames, and reads its answers."""
 
 import fcntl
 import json
@@ -86,7 +86,7 @@ class Host:
         return data
 
     def read(self):
-        """The next message and its bytes, but for those about shared memory, which are done."""
+        """Returns the next message and its bytes. Messages about shared memory are handled here, and skipped."""
         while True:
             (length,) = struct.unpack("<Q", self._exactly(8))
             frame = self._exactly(length)
@@ -112,7 +112,7 @@ class Host:
         self.stops_at_releases = False
 
     def answer(self, number):
-        """The answer to a call, as its name, its fields and its bytes; log records are kept."""
+        """Returns the name, fields and bytes of the answer to a call; log records are kept."""
         while True:
             envelope, body = self.read()
             ((name, fields),) = envelope["message"].items()
@@ -168,7 +168,7 @@ class Host:
         }
 
     def printed(self):
-        """What the process wrote to its output."""
+        """Returns the output of the process."""
         self.output.seek(0)
         return self.output.read()
 

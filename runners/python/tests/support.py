@@ -1,4 +1,4 @@
-"""What the tests share: models in temporary folders, and whether there is a NumPy to run them with."""
+"""Shared by the tests: models in temporary folders, and whether NumPy is installed to run them."""
 
 import importlib.util
 import os
@@ -13,7 +13,7 @@ for folder in (HERE, os.path.dirname(HERE)):
         sys.path.insert(0, folder)
 
 if os.environ.get("CARTON_TEST_NUMPY") == "elsewhere":
-    # scripts/test runs these on another interpreter: they are no tests of this one.
+    # scripts/test runs these tests on another interpreter, so they are not loaded here.
     def needs_numpy(test):
         return None
 else:
@@ -22,7 +22,7 @@ needs_linux = unittest.skipUnless(sys.platform.startswith("linux"), "this system
 
 
 class ModelTest(unittest.TestCase):
-    """A test with models in a folder of its own."""
+    """A test with models in a separate temporary folder."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -51,7 +51,7 @@ class ModelTest(unittest.TestCase):
         return path
 
     def error(self, answer, *expected):
-        """The fields of an answer that is an error, and says this."""
+        """Checks that an answer is an error with this text, and returns its fields."""
         name, fields, _ = answer
         self.assertEqual(name, "error", answer)
         text = "\n".join((fields["message"], *fields["causes"], fields.get("hint", "")))

@@ -12,7 +12,7 @@ from carton_runner.errors import RunnerError
 from host import Host
 from test_environments import Case
 
-#: Looks everywhere that a process can see without rights that the system gives to others.
+#: Searches everything that a process can read without special rights.
 LOOKS = r'''
 import os
 
@@ -22,7 +22,7 @@ def f():
         try:
             with open("/proc/%s/stat" % pid) as file:
                 fields = file.read().rpartition(")")[2].split()
-            # Of the runner: its group, without the host.
+            # The processes of the runner: its group, without the host.
             if int(fields[2]) == os.getpgrp() or int(pid) == os.getpid() or int(fields[1]) == os.getpid():
                 with open("/proc/%s/environ" % pid, "rb") as file:
                     seen["environ of %s" % pid] = file.read()
@@ -38,7 +38,7 @@ def f():
                     seen["memory at " + place] = memory.read(end - start)
                 except OSError:
                     pass
-    # Not written out, so that it is nowhere by being looked for.
+    # Assembled from parts, so that the search does not find its own text.
     secret = bytes(byte ^ 1 for byte in SECRET)
     found = [where for where, data in seen.items() if data.count(secret) > 0]
     sockets = []
@@ -52,7 +52,7 @@ def f():
     return {"found": "\n".join(found), "names": "\n".join(names), "n_sockets": len(sockets), "n_seen": len(seen)}
 '''
 
-#: What is in the variables, and how the model has it.
+#: The value of the variables, and the form in which the model has it.
 SECRET = "hunter2-of-the-index"
 HIDDEN = repr(bytes(byte ^ 1 for byte in SECRET.encode()))
 VARIABLES = {
@@ -92,7 +92,7 @@ class Credentials(Case):
             loaded = host.load(model, {"infer_fn": "f"})
             self.assertEqual(loaded[0], "loaded", (loaded, host.printed()))
             self.check(host)
-        # uv had them.
+        # uv got them.
         seen = (self.folder / "fake/environment").read_text()
         self.assertIn(VARIABLES["UV_INDEX_URL"], seen)
         self.assertIn(f"NETRC={VARIABLES['NETRC']}", seen)
@@ -150,7 +150,7 @@ class Keeping(unittest.TestCase):
         try:
             with self.assertRaisesRegex(OSError, "no-such-program"):
                 kept.start(["/no-such-program"], "/", "uv", 2, ())
-            # There is no program to be ended, or to be waited for.
+            # There is no program to end, or to wait for.
             for ask in (keeper._Program(kept).kill, keeper._Program(kept).wait):
                 with self.assertRaises(RunnerError) as caught:
                     ask()

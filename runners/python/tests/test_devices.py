@@ -1,4 +1,4 @@
-"""Which GPUs a model sees, and devices that cannot be used."""
+"""The GPUs that a model sees, and devices that cannot be used."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ from carton_runner.calls import Cancelled
 from carton_runner.errors import RunnerError
 from host import Host
 
-#: What NVIDIA's driver makes for its first GPU.
+#: The file that NVIDIA's driver creates for its first GPU.
 HAS_GPU = os.path.exists("/dev/nvidia0")
 
 
@@ -66,8 +66,8 @@ class Devices(unittest.TestCase):
             self.assertLess(time.monotonic() - started, 30)
 
 
-#: A driver with two GPUs that understands ``CUDA_VISIBLE_DEVICES`` as NVIDIA's does, where there is none: what it says is
-#: what the interface of CUDA's driver says for such a machine.
+#: A substitute driver with two GPUs that interprets ``CUDA_VISIBLE_DEVICES`` as NVIDIA's does. Its answers are those that the
+#: interface of CUDA's driver specifies for such a machine.
 DRIVER = r"""
 #include <stdlib.h>
 #include <string.h>
@@ -98,7 +98,7 @@ class Driver(unittest.TestCase):
                     with self.assertRaises(RunnerError) as caught:
                         devices.choose(device, lambda: True)
                     self.assertEqual(caught.exception.causes, (f"the driver of NVIDIA's GPUs says: {reason}",))
-                # What was shown before stays.
+                # The GPUs that were shown before stay visible.
                 self.assertEqual(os.environ["CUDA_VISIBLE_DEVICES"], "GPU-5a")
 
 

@@ -1,4 +1,4 @@
-"""What is known of a model before any of it runs, and what it says when it does not load."""
+"""The examination of a model before any of it runs, and the errors of models that do not load."""
 
 import py_compile
 import tempfile
@@ -78,7 +78,7 @@ class EntryPoints(unittest.TestCase):
         self.assertEqual(self.read("", entrypoint_package="net", infer_fn="f").file, "net/__init__.py")
         entry = entry_point.read(package / "serve.py", options(infer_fn="f"))
         self.assertEqual((entry.package, entry.file), ("serve", "serve.py"))
-        # What is compiled cannot be looked at, for whichever Python it is.
+        # Compiled modules cannot be examined, whichever Python they are for.
         (self.folder / "fast.cpython-311-x86_64-linux-gnu.so").write_bytes(b"")
         self.assertIsNone(self.read("", entrypoint_package="fast", infer_fn="f").definition)
 
@@ -86,7 +86,7 @@ class EntryPoints(unittest.TestCase):
         self.refused("", "no module `net..serve`", entrypoint_package="net..serve")
         self.refused("", "no module `%s`" % ("n" * 5000), entrypoint_package="n" * 5000)
         self.refused("", "no module `main\0`", entrypoint_package="main\0")
-        # A package can bring modules that do not lie in it.
+        # A package can add modules from outside its folder.
         (self.folder / "net").mkdir()
         (self.folder / "net/__init__.py").write_text("x = 1\n")
         self.refused("", "no module `net.serve`", entrypoint_package="net.serve")
@@ -110,7 +110,7 @@ class EntryPoints(unittest.TestCase):
         inner = {"name": "pixels", "dtype": "float32", "internal_name": "x"}
         check([], "def f(x): pass", inner)
         check([f"input `pixels`: {function} has no parameter `x`; it has `y`"], "def f(y=0): pass", inner)
-        # Declared to be empty.
+        # The inputs are declared to be empty.
         check([f"input `x`: {function} needs it, and no declared input gives it"], "def f(x): pass")
 
     def test_what_is_not_known_is_no_contradiction(self):
@@ -143,7 +143,7 @@ class Loading(support.ModelTest):
         self.assertEqual(fields["code"], "failed")
         self.assertIn("a line `yaml_that_is_nowhere`, and pack the model again", fields["hint"])
         self.assertEqual(loading._missing_package("sklearn", self.folder).split("`")[1], "scikit-learn")
-        # One of the model's own is not to be installed.
+        # There is no hint to install a module of the model itself.
         fields = self.error(self.load("from . import other\n", {"entrypoint_package": "main"}), "main.py", "other")
         self.assertNotIn("hint", fields)
 

@@ -1,4 +1,4 @@
-"""Environments and packing with a `uv` that only pretends, so that nothing here needs the network."""
+"""Environments and packing with a fake `uv`, so that no test needs the network."""
 
 import fcntl
 import os
@@ -24,7 +24,7 @@ from host import Host  # noqa: E402
 
 HASH = "--hash=sha256:" + "1" * 64
 
-#: Says what it is asked for in a file, takes a while, and fails if it is told to.
+#: Records its arguments in a file, takes a while, and fails on request.
 FAKE_UV = r"""#!/bin/sh
 [ "$1" = --version ] && { echo "uv 0.0.0"; exit 0; }
 echo "$@" >> "$FAKE/calls"
@@ -193,7 +193,7 @@ class Environments(Case):
         for place in (".cargo/bin/uv", ".local/bin/uv"):
             self.write(place, FAKE_UV).chmod(0o755)
             self.assertEqual(uv.find(self.report).command, (str(self.folder / place),))
-        # One that does not work is passed by.
+        # A candidate that does not work is skipped.
         self.write(".local/bin/uv", "#!/bin/sh\necho pyenv: no uv >&2; exit 127\n")
         self.assertEqual(uv.find(self.report).command, (str(self.folder / ".cargo/bin/uv"),))
 
@@ -289,7 +289,7 @@ class Processes(Case):
 
     def test_a_load_that_is_cancelled_ends_uv_and_what_it_started(self):
         self.model()
-        # What hosts start is the leader of a group.
+        # Hosts start a runner as the leader of a process group.
         with Host(env=dict(os.environ, FAKE_TAKES="600"), start_new_session=True) as host:
             self.load(host)
             self.wait_for("half")
@@ -298,7 +298,7 @@ class Processes(Case):
             name, fields, _ = host.answer(7)
             self.assertEqual((name, fields["code"]), ("error", "cancelled"))
             self.assertLess(time.monotonic() - begun, 10)
-            # uv and all that it started had the lock too.
+            # uv and its children held the lock too.
             (path,) = (self.folder / "data" / store.FOLDER).glob("*.lock")
             with open(path) as file:
                 while True:
@@ -330,7 +330,7 @@ class Processes(Case):
             os.utime(place, (0, 0))
             with open(place) as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # As `carton runner prune` does: the lock goes last.
+        # As `carton runner prune` does it: the lock is deleted last.
         with open(place) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             waiting = self.start()
@@ -489,7 +489,7 @@ class Packing(Case):
         self.write("m/.carton/wheels.lock", lock.Lock(fields, (wheels._requirement(wheel),)).text("wheels"))
         kept = self.pack("m", bundle_wheels=True)
         self.assertIn(".carton/wheels/numpy-2.0.0-py3-none-any.whl", self.names(kept))
-        # Those of another lock are not.
+        # Wheels of another lock are not kept.
         self.write("m/requirements.txt", "numpy>1\n")
         self.assertNotIn(".carton/wheels.lock", self.names(self.pack("m")))
 

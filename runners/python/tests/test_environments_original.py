@@ -1,4 +1,4 @@
-"""The lock of the original Carton, beside our own: when a model gets it, and what is in it."""
+"""The lock of the original Carton beside our own: when a model gets it, and its contents."""
 
 import hashlib
 import os
@@ -15,7 +15,7 @@ from carton_runner.errors import RunnerError
 from host import Host, inline
 from test_environments import Case
 
-#: A package as uv lists it in a ``pylock.toml``; in front of it is what must not be taken for it.
+#: A package as uv lists it in a ``pylock.toml``, after text that must not be mistaken for it.
 PACKAGE = """
 [[packages]]
 name = "%(name)s"
@@ -79,7 +79,7 @@ class Writing(Case):
         for path in ("m.py", "m"):
             model, options = self.pack(path)
             self.assertEqual(self.locked(model).deps_hash, hashlib.sha256(b"").hexdigest())
-            # Packed again from what was unpacked.
+            # Packed again from the unpacked folder.
             os.makedirs(self.folder / "m/.carton", exist_ok=True)
             self.write("m/m.py", "def get_model(): pass\n")
             for name in (lock.REQUIREMENTS_LOCK, original_lock.CARTON_LOCK):
@@ -100,7 +100,7 @@ class Writing(Case):
                 model, given = self.pack("m.py", options)
                 self.assertIsNone(self.locked(model))
                 self.assertIsNone(given)
-                # A structure that the metadata asks for is made, or packing fails.
+                # If the metadata requests a structure, it is made, or packing fails.
                 with self.assertRaisesRegex(Exception, "cannot have `runner_compat_version` 1, .*: it "):
                     self.packed("m.py", options, compat_version=packing.OF_THE_ORIGINAL)
         self.write("m.py", "class A:\n    def f(): pass\n")
@@ -193,7 +193,7 @@ class Writing(Case):
 
         ours = (original_lock.LockedWheel(ONE, NUMPY, None),)
         check((original_lock.Environment(here, (wheel,)), elsewhere), [(wheel,), ()])
-        # What is locked for other machines stays beside what is locked here.
+        # Locks for other machines are kept beside the lock for this one.
         check((elsewhere,), [ours, ()])
         check((original_lock.Environment(here, (wheel,)), elsewhere), [ours], deps=b"other\n")
         gone = original_lock.LockedWheel(TWO, None, ".carton/bundled_wheels/x/y-1-py3-none-any.whl")

@@ -21,11 +21,11 @@ def frame(text, body=b"", length=None, json_length=None):
 @support.needs_linux
 class HostileFrames(unittest.TestCase):
     def refused(self, host, expected):
-        """The runner says what is wrong, closes the connection, and ends."""
+        """Checks that the runner reports the error, closes the connection, and ends."""
         try:
             envelope, _ = host.read()
         except ConnectionResetError:
-            # It ended before it had read everything, and its last words were lost.
+            # The runner ended before it had read everything, so its error message was lost.
             envelope = None
         if envelope is not None:
             error = envelope["message"]["error"]
@@ -153,11 +153,11 @@ class HostileFrames(unittest.TestCase):
             answer = host.call({"infer": {"inputs": [shared("x", "uint8", [9], region, 64, 9)]}})
             self.assertEqual(answer[1]["code"], "not_loaded")
             host.call({"ping": {}})
-            # What it was lent with that came back all the same.
+            # The memory that was lent with the message was given back nevertheless.
             self.assertEqual(host.released, [(region, 64)])
 
     def test_tensors_nested_deeper_than_functions_break_the_protocol(self):
-        # Some interpreters read JSON of any depth.
+        # Some interpreters can read JSON of any depth.
         wire = {"name": "x", "dtype": "nested", "inner": []}
         for _ in range(20_000):
             wire = {"dtype": "nested", "inner": [wire]}

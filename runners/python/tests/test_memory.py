@@ -1,4 +1,4 @@
-"""Tensors in shared memory: what is copied, what is not, and when it is given back."""
+"""Tensors in shared memory: which are copied, which are not, and when they are given back."""
 
 import resource
 import struct
@@ -158,7 +158,7 @@ class SharedMemory(support.ModelTest):
             # The caller's memory is as it was.
             self.assertEqual(memory[4096 : 4096 + 80000], values)
             self.assertEqual(self.infer(host, inline("x", "float64", [], 0, 8), body=values[8:16])["y"][2], expected[8:16])
-            # Inputs that the runner keeps for many calls are not changed by one of them.
+            # Sealed inputs, which the runner keeps for many calls, are not changed by one of them.
             handle = host.call({"seal": {"inputs": [x]}})[1]["handle"]
             for _ in range(2):
                 answer = host.call({"infer_sealed": {"handle": handle}})
@@ -185,7 +185,7 @@ class SharedMemory(support.ModelTest):
         values = struct.pack("<%dd" % n, *range(n))
         with self.host(source, {"infer_fn": "keep", "writable_inputs": True}) as host:
             region, memory = host.region(1 << 21)
-            # Not at the start of a page.
+            # The buffer does not start at a page.
             for offset in (4096 + 64, 0):
                 memory[offset : offset + 8 * n] = values
                 outputs = self.infer(host, shared("x", "float64", [n], region, offset, 8 * n))
@@ -198,7 +198,7 @@ class SharedMemory(support.ModelTest):
         with self.host(source, {"infer_fn": "keep", "writable_inputs": True}) as host:
             region, memory = host.region(1 << 21)
             x = shared("x", "float64", [n], region, 0, 8 * n)
-            # What was written to by one call is not what the next one sees, although it lies at the same place.
+            # The next call does not see what one call has written, although its input is at the same place.
             for first in (5.0, 6.0):
                 memory[: 8 * n] = struct.pack("<2d", 7, first) + values[16:]
                 self.assertEqual(self.infer(host, x)["y"][2][:16], struct.pack("<2d", -1, first))
@@ -270,7 +270,7 @@ class SharedMemory(support.ModelTest):
         """
         n = 100_000
         for is_writable in (False, True):
-            # Each region has a descriptor, and not all of them a second one.
+            # Each mapping uses a descriptor, and not all regions keep a second one.
             limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (160, 160))  # noqa: E731
             with self.host(source, {"infer_fn": "f", "writable_inputs": is_writable}, preexec_fn=limit) as host:
                 for value in range(90):
@@ -300,7 +300,7 @@ class SharedMemory(support.ModelTest):
                 place = answer[1]["outputs"][0]["data"]["shared"]
                 release = [(place["region"], place["offset"])]
                 places.add(release[0])
-            # What is released by a message can be reused by its answer.
+            # A buffer that a message releases can be reused by its answer.
             self.assertEqual(len(places), 1)
             self.assertEqual(len(host.regions), 1)
 
@@ -338,7 +338,7 @@ class SharedMemory(support.ModelTest):
             for _ in range(3):
                 answer = host.call({"infer": {"inputs": [inline("n", "int64", [], 0, 8)]}}, struct.pack("<q", 10000))
                 outputs.append(answer[1]["outputs"][0])
-            # What was answered first is not what the model wrote last.
+            # The first answer does not show what the model wrote later.
             values = [struct.unpack_from("<f", host.bytes_of(output, b""))[0] for output in outputs]
             self.assertEqual(values, [0, 1, 2])
 
@@ -352,7 +352,7 @@ class SharedMemory(support.ModelTest):
             region, _ = host.region(1 << 20)
             self.infer(host, shared("x", "uint8", [20000], region, 64, 20000))
             self.assertEqual(host.released, [])
-            # Without being asked for anything.
+            # The release comes without a further call.
             host.wait_for_release()
             self.assertEqual(host.released, [(region, 64)])
 
@@ -535,7 +535,7 @@ class SharedMemory(support.ModelTest):
 
     def test_two_large_messages_in_opposite_directions(self):
         with self.host_with("double", shared_memory=False) as host:
-            # The host does not read before everything is written: more than any socket buffers.
+            # The host reads only after it has written everything, which is more than any socket buffers.
             data = bytes(8 << 20)
             for number in (1001, 1002, 1003):
                 host.send({"infer": {"inputs": [inline("x", "uint8", [len(data)], 0, len(data))]}}, number, data)

@@ -1,4 +1,4 @@
-"""Models that misbehave: nothing they do makes the runner hang, or answer what is wrong."""
+"""Models that misbehave: they never make the runner hang, or send a wrong answer."""
 
 import os
 import signal
@@ -281,7 +281,7 @@ GOOD = {"y": ("float64", [], struct.pack("<d", 1.0))}
 @support.needs_numpy
 class Misbehaviour(support.ModelTest):
     def answers(self, function, times=2, **arguments):
-        """The model does what it does, and is asked again."""
+        """Lets the model misbehave, and then calls it again."""
         with self.subTest(function), self.host(SOURCE, {"infer_fn": function}, **arguments) as host:
             for _ in range(times):
                 self.assertEqual(host.outputs(*host.call(INFER)), GOOD)
@@ -402,7 +402,7 @@ class Misbehaviour(support.ModelTest):
             for _ in range(4):
                 self.assertEqual(host.outputs(*host.call(INFER)), GOOD)
             host.send(INFER, 7)
-            # It waits for room, and is told that nobody waits for it.
+            # The call waits for room, and is cancelled.
             time.sleep(0.3)
             host.send({"cancel": {}}, 7)
             self.assertEqual(host.answer(7)[1]["code"], "cancelled")

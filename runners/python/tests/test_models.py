@@ -79,7 +79,7 @@ class EntryPoints(support.ModelTest):
             self.assertEqual(loaded[0], "loaded", loaded)
             answer = host.call(infer(scalar()), number(2))
             self.assertEqual(self.value(host, answer), 8)
-        # Nothing was written into the model's folder.
+        # The runner has written nothing into the model's folder.
         self.assertNotIn("__pycache__", [name for _, names, _ in os.walk(self.folder) for name in names])
 
     def test_models_that_are_none(self):
@@ -103,7 +103,7 @@ class EntryPoints(support.ModelTest):
             with self.subTest(source=source, options=options), Host() as host:
                 self.write("main.py", source)
                 self.error(host.load(self.folder, options), *expected)
-                # The process lives on, and loads another one.
+                # The process lives on, and can load another model.
                 self.write("main.py", "def f(): return {}")
                 self.assertEqual(host.load(self.folder, {"infer_fn": "f"})[0], "loaded")
                 self.assertEqual(host.load(self.folder, {"infer_fn": "f"})[1]["code"], "already_loaded")
@@ -228,7 +228,7 @@ class EntryPoints(support.ModelTest):
         """
         with self.host(source, {"infer_fn": "f"}) as host:
             host.send(infer(scalar()), 7, number(3))
-            # Pings are answered meanwhile, and another call waits; it can be cancelled before it began.
+            # Pings are answered meanwhile. Another call waits, and can be cancelled before it begins.
             host.send({"ping": {}}, 8)
             self.assertEqual(host.answer(8)[0], "pong")
             host.send(infer(scalar()), 9, number(3))
@@ -471,7 +471,7 @@ class Logs(support.ModelTest):
 class WithoutNumPy(support.ModelTest):
     def test_it_is_said_what_is_missing(self):
         self.write("main.py", "def f(): return {}")
-        # Without what is installed beside the interpreter.
+        # The packages beside the interpreter are not visible.
         with Host(flags="-IBS") as host:
             answer = host.load(self.folder, {"infer_fn": "f"})
             fields = self.error(answer, "NumPy cannot be imported", "No module named 'numpy'", "pack the model anew")

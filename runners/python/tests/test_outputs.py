@@ -1,4 +1,4 @@
-"""What models may return, and what is said of everything else."""
+"""The values that models may return, and the errors for all others."""
 
 import struct
 import unittest

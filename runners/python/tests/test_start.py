@@ -1,4 +1,4 @@
-"""The runner on this interpreter, whatever packages it has: all of it can be imported, and it starts and ends."""
+"""The runner on this interpreter, whatever packages it has: all modules can be imported, and the runner starts and ends."""
 
 import os
 import pkgutil
@@ -10,7 +10,7 @@ import support
 from host import Host, TIMEOUT
 
 PACKAGE = os.path.join(os.path.dirname(support.HERE), "carton_runner")
-#: Running it is what `import` would do.
+#: Importing it would run it.
 MAIN = "carton_runner.__main__"
 
 

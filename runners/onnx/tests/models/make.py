@@ -2,7 +2,7 @@
 
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install -r requirements.txt && /tmp/venv/bin/python make.py
 
-Everything is seeded: running it again changes nothing but what other releases of its requirements change.
+Everything is seeded: running it again with the same releases of its requirements makes the same files.
 """
 
 import json
@@ -344,7 +344,7 @@ case("deviations.onnx", {"x": floats(1, 1, 4, 4)}, engines=["onnxruntime"])
 save("passthrough.onnx", model([helper.make_node("Neg", ["x"], ["y"])], [value("x", "float32", ["n"])], [value("y", "float32", ["n"]), value("x", "float32", ["n"])]))
 case("passthrough.onnx", {"x": floats(3)})
 
-# What the built-in engine cannot hold, each for another reason.
+# Models that the built-in engine cannot hold, each for another reason.
 save(
     "wide_constant.onnx",
     model(
@@ -394,7 +394,7 @@ save(
 
 
 def external(folder, location, align, with_length=True):
-    """An MLP whose weights lie in `location`, all of them or the first; one byte in front of them unless `align`."""
+    """An MLP whose weights are in `location`, all of them or the first one, after one byte of padding unless `align`."""
     (HERE / folder).mkdir(exist_ok=True)
     made = mlp()
     data = bytearray() if align else bytearray(b"\0")

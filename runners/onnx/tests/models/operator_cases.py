@@ -1,7 +1,7 @@
 """Writes the operator tests that come with the onnx package as cases for this runner: operator_cases.py FOLDER.
 
-See src/tests/operators.rs for how they are run. Left out is what Carton's tensors do not have (float16 and smaller
-types, sequences) and what JSON does not (infinities, NaN).
+See src/tests/operators.rs for how they are run. Cases with values that Carton's tensors do not have (float16 and smaller
+types, sequences) or that JSON does not have (infinities, NaN) are left out.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Makes models as others export them, and records what ONNX Runtime for Python returns for them.
+"""Makes models as common tools export them, and records their outputs in ONNX Runtime for Python.
 
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install -r requirements.txt && /tmp/venv/bin/python make.py
 
@@ -37,13 +37,13 @@ def to_json(array):
     if array.dtype == bool:
         array = array.astype(np.uint8)
     if array.dtype == np.float32:
-        # As bits, so that infinities can be written too.
+        # Written as bits, so that infinities can be written too.
         return {"dtype": "float32", "shape": list(array.shape), "bits": array.reshape(-1).view(np.uint32).tolist()}
     return {"dtype": str(array.dtype), "shape": list(array.shape), "data": array.reshape(-1).tolist()}
 
 
 def table(rows):
-    """What a runner makes of a sequence of maps: a column for each label, in ascending order."""
+    """Converts a sequence of maps as the runner does: a column for each label, in ascending order."""
     labels = sorted(rows[0]) if rows else []
     return np.array([[row[label] for label in labels] for row in rows], np.float32).reshape(len(rows), len(labels))
 
@@ -204,7 +204,7 @@ for name, (element, bits) in HALVES.items():
         given = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(rounded.view(np.uint16), TensorProto.BFLOAT16)
         f = onnxruntime.OrtValue.ortvalue_from_numpy(x)
         wide = session.run_with_ort_values(["wide"], {"x": given, "f": f})[0].numpy()
-        # Python's ONNX Runtime cannot hand bfloat16 out: what it cast to it is cast back by the same model.
+        # Python's ONNX Runtime cannot return bfloat16, so the same model casts its outputs back.
         narrow = session.run_with_ort_values(["narrow"], {"x": given, "f": f})[0]
         narrow = session.run_with_ort_values(["wide"], {"x": narrow, "f": f})[0].numpy()
         same = wide
@@ -239,7 +239,7 @@ made = helper.make_model(
 )
 onnx.save(made, HERE / "convnet.onnx")
 
-# Its input is as large as memory, its output the first element.
+# A model with an input of any size, whose output is the first element.
 made = helper.make_model(
     helper.make_graph(
         [helper.make_node("Slice", ["x", "start", "end"], ["y"])],
@@ -253,7 +253,7 @@ made = helper.make_model(
 )
 onnx.save(made, HERE / "first.onnx")
 
-# Its output is as large as its input.
+# A model whose output is as large as its input.
 made = helper.make_model(
     helper.make_graph(
         [helper.make_node("Neg", ["x"], ["y"])],
@@ -266,7 +266,7 @@ made = helper.make_model(
 )
 onnx.save(made, HERE / "negative.onnx")
 
-# Outputs that are not what they are declared to be, or nothing that operators write: `y` is longer than `x` when it is
+# Outputs that differ from their declaration, or that no operator writes: `y` is longer than `x` when it is
 # repeated, `c` is a constant once the model is optimized, and `x` is an input.
 made = helper.make_model(
     helper.make_graph(

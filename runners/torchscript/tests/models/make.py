@@ -165,7 +165,7 @@ class Complex(nn.Module):
 
 
 class Total(nn.Module):
-    """As good as nothing to compute, for inputs of any size."""
+    """Computes almost nothing, for inputs of any size."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x.view(-1)[0] + x.view(-1)[-1]
@@ -232,14 +232,14 @@ def main(folder):
 
     def save(name, module):
         module.save(str(folder / f"{name}.pt"))
-        # What is recorded is what the saved file computes.
+        # The saved file computes the recorded outputs.
         return torch.jit.load(str(folder / f"{name}.pt"))
 
     def case(name, module, inputs):
         """Runs the saved model: a dictionary in one argument, or arguments by name."""
         schema = module.forward.schema
         takes_dictionary = "Dict" in str(schema.arguments[1].type)
-        # The runner is given the inputs as they are before a model changes them.
+        # Recorded before the call, because the runner gets the inputs as they are before a model changes them.
         recorded = {key: to_json(value) for key, value in inputs.items()}
         with torch.no_grad():
             try:
@@ -300,7 +300,7 @@ def main(folder):
     save("complex", script(Complex()))
     case("total", save("total", script(Total())), {"x": ramp(7)})
     case("forked", save("forked", script(Forked())), {"x": ramp(3)})
-    # No TorchScript, but what people save as .pt as well.
+    # Not TorchScript, but another kind of file that is saved as .pt.
     torch.save(Mlp().state_dict(), folder / "weights.pt")
 
     text = ",\n".join(json.dumps(case, ensure_ascii=False) for case in cases)
