@@ -1,10 +1,10 @@
-//! Counts what this process holds: descriptors, shared-memory maps, children. Linux only.
+//! Counts the resources of this process: descriptors, shared-memory maps, children. Linux only.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::time::{Duration, Instant};
 
-/// What a process holds.
+/// The resources that a process holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Census {
     /// Open descriptors, by what they point to.
@@ -16,10 +16,10 @@ pub struct Census {
 }
 
 impl Census {
-    /// What this process holds now.
+    /// Returns the resources that this process holds now.
     ///
     /// # Panics
-    /// Without `/proc`.
+    /// If there is no `/proc`.
     #[must_use]
     pub fn take() -> Self {
         let mut descriptors: Vec<String> = std::fs::read_dir("/proc/self/fd")
@@ -35,10 +35,10 @@ impl Census {
         Self { descriptors, maps, descendants: descendants(std::process::id()) }
     }
 
-    /// What this process holds once it has no descendants and gives nothing more back.
+    /// Returns the resources that this process holds once it has no descendants and releases nothing more.
     ///
     /// # Panics
-    /// When it does not come to rest within twenty seconds.
+    /// If it does not come to rest within twenty seconds.
     #[must_use]
     pub fn at_rest() -> Self {
         let deadline = Instant::now() + Duration::from_secs(20);
@@ -54,11 +54,11 @@ impl Census {
         }
     }
 
-    /// Waits up to two seconds until this process holds again what it held at this census; on a machine that runs more
-    /// than this test, `CARTON_TEST_PATIENCE` says how many seconds to wait.
+    /// Waits up to two seconds until this process holds the same as at this census. For a busy machine,
+    /// `CARTON_TEST_PATIENCE` sets the number of seconds.
     ///
     /// # Panics
-    /// When it still holds something else then.
+    /// If it still holds something else then.
     pub fn assert_restored(&self) {
         let patience = std::env::var("CARTON_TEST_PATIENCE").ok().and_then(|seconds| seconds.parse().ok()).unwrap_or(2);
         let deadline = Instant::now() + Duration::from_secs(patience);
@@ -78,7 +78,7 @@ fn descendants(process: u32) -> Vec<String> {
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
         let Some(id) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
         let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
-        // The command's name, in parentheses, may hold spaces; the fields after it do not.
+        // The command's name, in parentheses, may contain spaces; the fields after it do not.
         let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
         let (Some(_state), Some(parent)) = (fields.next(), fields.next()) else { continue };
         parents.push((id, parent.parse::<u32>().unwrap_or(0)));

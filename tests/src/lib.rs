@@ -1,5 +1,5 @@
-//! What the end-to-end tests share: the suite that every runner passes, a place with its own configuration, installed test runners, a census of what this process
-//! holds, servers (a real one and one that misbehaves), and files that stand for weights.
+//! Shared by the end-to-end tests: the suite that every runner passes, a temporary place with its own configuration, installed test
+//! runners, a census of this process's resources, servers (a real one and one that misbehaves), and files that stand for weights.
 
 pub mod behaviour;
 pub mod census;

@@ -1,6 +1,6 @@
-//! A real server: nginx on a free port of the loopback interface, with a folder and a configuration of its own.
+//! A real server: nginx on a free port of the loopback interface, with its own folder and configuration.
 //!
-//! It runs as whoever runs the test, in one process that ends with the [`Nginx`], and logs every request.
+//! It runs as the user of the test, in one process that ends with the [`Nginx`], and logs every request.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -25,7 +25,7 @@ pub struct Nginx {
     configuration: String,
 }
 
-/// A request as nginx logged it.
+/// A request in nginx's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Logged {
     /// `GET`.
@@ -34,7 +34,7 @@ pub struct Logged {
     pub target: String,
     /// The status of the answer.
     pub status: u16,
-    /// The `Range` asked for, or `-`.
+    /// The requested `Range`, or `-`.
     pub range: String,
     /// Bytes of the answer's body that nginx sent.
     pub body_bytes: u64,
@@ -43,12 +43,12 @@ pub struct Logged {
 }
 
 impl Nginx {
-    /// Starts nginx. `configuration` goes into its `server` block, after what is needed to serve [`root`](Self::root).
+    /// Starts nginx. `configuration` is added to its `server` block, after the lines that serve [`root`](Self::root).
     ///
-    /// `None`, with the reason printed, where nginx is not installed.
+    /// Returns `None`, and prints the reason, if nginx is not installed.
     ///
     /// # Panics
-    /// When it does not start; when it is not installed although this is CI (`CI` is set).
+    /// If it does not start, or if it is not installed although this is CI (`CI` is set).
     #[must_use]
     pub fn start(configuration: &str) -> Option<Self> {
         let Some(executable) = executable() else {
@@ -86,7 +86,7 @@ impl Nginx {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        // It writes the file once it listens.
+        // nginx writes the file once it listens.
         let deadline = Instant::now() + PATIENCE;
         while !fs::metadata(folder.join("pid")).is_ok_and(|metadata| metadata.len() > 0) {
             if process.try_wait().unwrap().is_some() {
@@ -108,7 +108,7 @@ impl Nginx {
         self.folder.path().join("root")
     }
 
-    /// The folder that relative paths in the configuration begin at.
+    /// The folder to which paths in the configuration are relative.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.folder.path()
@@ -137,11 +137,11 @@ impl Nginx {
         file
     }
 
-    /// Every request so far, once none is being answered any more. Requests of clients that went away have only the bytes
-    /// that were sent by then.
+    /// Waits until no request is being answered, and returns every request so far. Requests of clients that went away have only
+    /// the bytes that were sent by then.
     ///
     /// # Panics
-    /// When requests go on and on.
+    /// If requests do not stop.
     #[must_use]
     pub fn requests(&self) -> Vec<Logged> {
         if self.process.is_some() {
@@ -151,7 +151,7 @@ impl Nginx {
         log.lines().map(Logged::parse).collect()
     }
 
-    /// The requests whose target has this in it.
+    /// Returns the requests whose target contains `path`.
     ///
     /// # Panics
     /// As [`requests`](Self::requests).
@@ -163,10 +163,10 @@ impl Nginx {
     /// Forgets all requests so far.
     ///
     /// # Panics
-    /// When requests go on and on, or the log cannot be written.
+    /// If requests do not stop, or the log cannot be written.
     pub fn forget_requests(&self) {
         self.wait_for_rest();
-        // nginx appends, so that an emptied file goes on at its start.
+        // nginx appends, so it continues at the start of an emptied file.
         fs::File::create(self.folder.path().join("access.log")).unwrap();
     }
 
@@ -181,18 +181,18 @@ impl Nginx {
         }
     }
 
-    /// What nginx complained about.
+    /// nginx's error log.
     #[must_use]
     pub fn error_log(&self) -> String {
         fs::read_to_string(self.folder.path().join("error.log")).unwrap_or_default()
     }
 
-    /// A request is logged when it is over, which is after the client has its last byte.
+    /// Waits until no request is being answered. A request is logged when it is over, which is after the client has its last byte.
     fn wait_for_rest(&self) {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let status = self.status();
-            // The one that is being written is this one.
+            // The only request being answered is this one.
             if status.contains("Reading: 0 Writing: 1 ") {
                 return;
             }
@@ -217,7 +217,7 @@ impl Drop for Nginx {
 }
 
 impl Logged {
-    /// How many bytes were asked for, unless it was all of the file or its end.
+    /// The number of requested bytes; `None` if the whole file or its end was requested.
     #[must_use]
     pub fn asked(&self) -> Option<u64> {
         let (first, last) = self.range.strip_prefix("bytes=")?.split_once('-')?;
@@ -248,7 +248,8 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// One process, because a master's children outlive it when it is killed. `tcp_nopush` delays the answers to small requests.
+/// Returns the configuration. There is one process, because a master's children outlive it when it is killed. `tcp_nopush` would delay
+/// the answers to small requests.
 fn configuration(port: u16, server: &str) -> String {
     format!(
         r#"

@@ -16,11 +16,11 @@ pub struct Place {
 }
 
 impl Place {
-    /// A place whose runners are all `runner_executable`: give it `env!("CARGO_BIN_EXE_carton-test-runner")`, which
-    /// only integration tests know.
+    /// Makes a place whose runners are all `runner_executable`: pass `env!("CARGO_BIN_EXE_carton-test-runner")`, which
+    /// is set only for integration tests.
     ///
     /// # Panics
-    /// When no temporary folder can be made.
+    /// If no temporary folder can be made.
     #[must_use]
     pub fn new(runner_executable: &str) -> Self {
         let place = Self { folder: tempfile::tempdir().unwrap(), runner_executable: runner_executable.into() };
@@ -36,13 +36,13 @@ impl Place {
         self.folder.path()
     }
 
-    /// Directories inside the place.
+    /// A configuration with directories inside the place.
     #[must_use]
     pub fn config(&self) -> Config {
         Config::in_folder(self.path())
     }
 
-    /// Installs the test runner's executable as a runner called `name`, started with `args`.
+    /// Installs the test runner's executable as a runner named `name`, started with `args`.
     ///
     /// # Panics
     /// When it cannot be installed.

@@ -1,5 +1,5 @@
-//! The python runner of this checkout on the interpreter that the tests have NumPy for, without environments: models run with what
-//! that interpreter has, and packing leaves them as they are. So nothing is fetched, and nothing has to be installed before.
+//! The python runner of this checkout on the test interpreter, which has NumPy. Without environments: models run with the packages of
+//! that interpreter, and packing does not change them. So nothing is fetched, and nothing has to be installed before.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -11,7 +11,7 @@ use carton_core::Carton;
 
 use crate::place::Place;
 
-/// The interpreter, or `None` with the reason printed.
+/// Returns the interpreter; `None`, with the reason printed, if there is none.
 #[must_use]
 pub fn interpreter() -> Option<PathBuf> {
     let Some(python) = std::env::var_os("CARTON_TEST_PYTHON").filter(|python| !python.is_empty()) else {
@@ -28,7 +28,7 @@ pub fn interpreter() -> Option<PathBuf> {
     Some(python.into())
 }
 
-/// Installs the runner in `place`, as `carton runner install python` does but for the two things above.
+/// Installs the runner in `place`, as `carton runner install python` does except for the two differences above.
 ///
 /// # Panics
 /// When it cannot be installed.

@@ -6,10 +6,10 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-/// A block that is repeated is this long. It is prime, so that no two aligned pieces of a file are equal.
+/// The length of the repeated block. It is prime, so that no two aligned pieces of a file are equal.
 const BLOCK: usize = 1_048_583;
 
-/// Bytes that no compression makes smaller and of which no piece is where another one could be.
+/// Returns incompressible bytes in which no two pieces are equal, so that swapped pieces are detected.
 #[must_use]
 pub fn bytes(n_bytes: usize, seed: u64) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(n_bytes + BLOCK);
@@ -26,7 +26,7 @@ pub fn write_file(path: &Path, n_bytes: u64, seed: u64) {
     write(n_bytes, seed, |piece| file.write_all(piece).unwrap());
 }
 
-/// Makes a file of zeros that takes no room on most file systems.
+/// Makes a file of zeros that takes no space on most file systems.
 ///
 /// # Panics
 /// When it cannot be made.
@@ -34,7 +34,7 @@ pub fn sparse_file(path: &Path, n_bytes: u64) {
     fs::File::create(path).unwrap().set_len(n_bytes).unwrap();
 }
 
-/// Hands out one random block over and over, each time numbered: random numbers for a gigabyte take seconds without
+/// Writes one random block repeatedly, numbered each time, because random numbers for a gigabyte take seconds without
 /// optimization.
 fn write(n_bytes: u64, seed: u64, mut sink: impl FnMut(&[u8])) {
     let mut state = seed;

@@ -14,7 +14,7 @@ pub async fn sixty_four_calls_at_once(stage: &Stage) {
             let (carton, model) = (carton.clone(), model.clone());
             tokio::spawn(async move {
                 for round in 0..5 {
-                    // In frames and in shared memory by turns.
+                    // In frames and in shared memory alternately.
                     let n_elements = if (number + round) % 2 == 0 { 100 } else { 20_000 };
                     check_echo(&carton, &model, floats(n_elements, number * 100 + round)).await;
                 }
@@ -49,7 +49,7 @@ pub async fn two_models_at_once(stage: &Stage) {
 
 pub async fn sealed_inputs(stage: &Stage) {
     let model = stage.subject.echo(DataType::Float32);
-    // Room for a few sealed inputs: those that are dropped have to come back.
+    // There is room for only a few sealed inputs, so the memory of dropped ones has to be given back.
     let loading = stage.loading(&model).await.pool_bytes(8 << 20);
     let carton = loading.await.unwrap_or_else(|error| panic!("{}", chain(&error)));
     let (small, large) = (floats(3, 1), floats(100_000, 2));
@@ -70,7 +70,7 @@ pub async fn sealed_inputs(stage: &Stage) {
             check_same(&carton.infer(&sealed).await.unwrap()[model.output], &tensor);
         }
     }
-    // What is sealed outlives the process that it was given to.
+    // Sealed inputs outlive the process that they were sent to.
     stage.kill();
     let _ = carton.infer(&sealed_large).await;
     check_same(&carton.infer(&sealed_large).await.unwrap()[model.output], &large);
@@ -109,7 +109,7 @@ pub async fn abandoned_streams(stage: &Stage) {
             }
         }
     }
-    // Whatever was left of them does not keep the runner from the next one.
+    // The rest of the dropped streams does not block the next one.
     let mut stream = carton.infer([("x", tensor.clone())]).stream().await.unwrap();
     check_same(&stream.next().await.unwrap().unwrap()[streamed.model.output], &tensor);
 }
@@ -133,7 +133,7 @@ pub async fn streams_that_fail(stage: &Stage) {
     assert_eq!(stage.process(), process);
 }
 
-/// What the host's check of the signature lets through is the runner's to check.
+/// The runner has to check inputs that pass the host's check of the signature.
 pub async fn inputs_that_do_not_fit(stage: &Stage) {
     let model = stage.subject.echo(DataType::Float32);
     let carton = stage.loading(&model).await.signature(SignatureMode::Off).await.unwrap();

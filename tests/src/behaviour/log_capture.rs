@@ -1,4 +1,4 @@
-//! What runners log, kept for the tests to look at.
+//! Keeps the log records of runners for the tests.
 
 use std::io;
 use std::sync::{Mutex, OnceLock};
@@ -18,7 +18,7 @@ pub(super) fn start() {
     });
 }
 
-/// The warnings that hold `text`.
+/// Returns the warnings that contain `text`.
 pub(super) fn warnings_with(text: &str) -> Vec<String> {
     let lines = LINES.lock().unwrap();
     String::from_utf8_lossy(&lines).lines().filter(|line| line.contains(text)).map(str::to_owned).collect()

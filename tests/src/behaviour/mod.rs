@@ -1,9 +1,10 @@
-//! What every runner must do, whatever is behind it: one suite, called for each runner through real processes and the public library.
+//! The behaviours that every runner must have, whatever its framework: one suite, called for each runner through real processes and the
+//! public library.
 //!
-//! A runner takes part by a [`Subject`]: how its models are made, what it refuses and with which words. Each behaviour is a function
-//! over a [`Stage`], where the subject is installed; [`behaviours!`](crate::behaviours) makes a test of each, so that a failure names the
-//! runner and the behaviour. `values` and `shapes` are about tensors, `calls` about the ways to call, `trouble` about what goes
-//! wrong, `resources` about what is used and given back.
+//! A runner takes part by a [`Subject`], which says how its models are made, what it refuses and with which words. Each behaviour is a
+//! function over a [`Stage`], where the subject is installed; [`behaviours!`](crate::behaviours) makes a test of each, so that a failure
+//! names the runner and the behaviour. `values` and `shapes` test tensors, `calls` the ways to call, `trouble` failures, and `resources`
+//! memory, descriptors and processor time.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -20,7 +21,7 @@ pub mod values;
 pub use stage::Stage;
 pub use subject::{Misfit, Model, Stream, Subject, Trouble, Troubled, Unusual};
 
-/// A module of tests for a subject: `behaviours!(noop, subjects::noop::Noop)`. Those that measure this process run alone.
+/// Defines a module of tests for a subject: `behaviours!(noop, subjects::noop::Noop)`. Tests that measure this process run alone.
 #[macro_export]
 macro_rules! behaviours {
     ($module:ident, $subject:expr) => {

@@ -1,4 +1,4 @@
-//! What is used and given back. Linux only: all of it is read from `/proc`.
+//! Memory, descriptors and processor time: how much is used, and that it is given back. Linux only: all of it is read from `/proc`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use crate::census::Census;
 
 const MIB: u64 = 1 << 20;
 
-/// A field of `/proc/…/status`, in bytes; 0 when the process has ended.
+/// Returns a field of `/proc/…/status`, in bytes; 0 if the process has ended.
 fn memory(process: u32, field: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
@@ -24,14 +24,14 @@ fn n_descriptors(process: u32) -> usize {
     std::fs::read_dir(format!("/proc/{process}/fd")).unwrap().count()
 }
 
-/// The clock ticks that a process has worked for, in user mode and in the kernel.
+/// Returns the processor time of a process in clock ticks, in user mode and in the kernel.
 fn ticks(process: u32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
     fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
 }
 
-/// The most anonymous memory of processes while it is watched.
+/// The peak of the processes' anonymous memory while they are watched.
 struct Peak {
     peak: Arc<[AtomicU64; 2]>,
     stop: Arc<AtomicBool>,
@@ -74,7 +74,7 @@ pub async fn a_gibibyte(stage: &Stage) {
     let before = [std::process::id(), process].map(|process| memory(process, "RssAnon"));
     let peak = Peak::watch([std::process::id(), process]);
     let mut tensor = carton.alloc_dtype(DataType::Float32, &[N_BYTES / 4]).await.unwrap();
-    // Each mebibyte is another one.
+    // Each mebibyte differs from the others.
     let block: Vec<u8> = (0..1 << 20).map(|i: u32| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     for (number, part) in tensor.bytes_mut().unwrap().chunks_mut(block.len()).enumerate() {
         part.copy_from_slice(&block);
@@ -99,11 +99,11 @@ pub async fn a_gibibyte(stage: &Stage) {
     assert!(grown[0] < 100, "the host took {} MiB of its own", grown[0]);
     assert!(grown[1] < stage.subject.n_copies() * 1024 + 100, "the runner took {} MiB of its own", grown[1]);
     drop(tensor);
-    // No less than before can be sent afterwards.
+    // Afterwards tensors as large as before can be sent.
     check_echo(&carton, &model, floats(1_000_000, 1)).await;
 }
 
-/// What the runner and this process hold.
+/// The resources that the runner and this process hold.
 #[derive(Debug)]
 struct Held {
     n_descriptors: [usize; 2],
@@ -122,8 +122,8 @@ impl Held {
         }
     }
 
-    /// Both hold what they held. A connection may get a second descriptor for a writer of its own, or a pool another region, once;
-    /// allocators keep some mebibytes.
+    /// Checks that both hold the same as before. Once, a connection may get a second descriptor for its writer, or a pool another
+    /// region; allocators keep some mebibytes.
     fn check(&self, stage: &Stage) {
         let deadline = Instant::now() + Duration::from_secs(5);
         loop {
@@ -139,7 +139,7 @@ impl Held {
     }
 }
 
-/// A model with room for no more than a few large inputs, so that every buffer has to come back.
+/// Loads a model with room for only a few large inputs, so that every buffer has to be given back.
 async fn narrow(stage: &Stage, model: &Model) -> Carton {
     let loading = stage.loading(model).await.pool_bytes(8 << 20);
     loading.await.unwrap_or_else(|error| panic!("{}", chain(&error)))
@@ -159,7 +159,7 @@ pub async fn many_calls_leave_nothing(stage: &Stage) {
     held.unwrap().check(stage);
 }
 
-/// Lets others run so many times.
+/// Yields to other tasks `n_turns` times.
 async fn turns(n_turns: usize) {
     for _ in 0..n_turns {
         tokio::task::yield_now().await;
@@ -176,7 +176,7 @@ pub async fn a_thousand_dropped_calls_leave_nothing(stage: &Stage) {
     let process = stage.process();
     let held = Held::now(stage);
     let (mut n_dropped, mut n_calls) = (0_usize, 0_usize);
-    // A runner that answers at once leaves few calls to be dropped.
+    // Only few calls to a runner that answers at once can be dropped before their answer.
     while n_dropped < 1000 && n_calls < 20_000 {
         n_calls += 1;
         let tensor = if n_calls % 4 == 0 { large.clone() } else { small.clone() };
@@ -207,7 +207,7 @@ pub async fn an_idle_runner_rests(stage: &Stage) {
     let before = ticks(process);
     tokio::time::sleep(Duration::from_secs(1)).await;
     let worked = ticks(process) - before;
-    // A tick is 10 ms; one may be counted for what was begun before.
+    // A tick is 10 ms; one may be counted for work that began before.
     assert!(worked <= 1, "an idle runner worked for {worked} ticks in a second");
     drop(carton);
 }

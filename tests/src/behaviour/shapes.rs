@@ -27,12 +27,12 @@ pub async fn large_ranks(stage: &Stage) {
         check_echo_or(&carton, &model, numbers(DataType::Float32, &shape), stage.subject.refuses(Unusual::Rank(rank)))
             .await;
     }
-    // Below a dimension of 0 the others may be as large as they like.
+    // Beside a dimension of 0 the others may have any size.
     check_echo(&carton, &model, numbers(DataType::Float32, &[0, 1 << 31])).await;
     check_echo(&carton, &model, floats(5, 0)).await;
 }
 
-/// Around 16 KiB tensors change from the frame to shared memory, on either side for itself.
+/// Around 16 KiB tensors move from the frame to shared memory. Each side decides this for its own tensors.
 pub async fn sizes_around_what_is_sent_inline(stage: &Stage) {
     for dtype in [DataType::Uint8, DataType::Float32] {
         let model = stage.subject.echo(dtype);
@@ -41,7 +41,7 @@ pub async fn sizes_around_what_is_sent_inline(stage: &Stage) {
         for n_bytes in [1, 63, 64, 65, 4095, 4097, 16_383, 16_384, 16_385, 16_388, 20_003, 65_536, 1_000_001] {
             check_echo(&carton, &model, numbers(dtype, &[n_bytes / size])).await;
         }
-        // One that lies in the memory that is shared, however small it is.
+        // A tensor in shared memory, however small it is.
         for n_elements in [1, 16_385] {
             let mut tensor = carton.alloc_dtype(dtype, &[n_elements]).await.unwrap();
             let Tensor::Numeric(values) = numbers(dtype, &[n_elements]) else { panic!("numbers are numeric") };

@@ -1,4 +1,4 @@
-//! Where a behaviour is tried: a subject that is installed, its models packed once, its processes known.
+//! The setting of a behaviour's test: a subject that is installed, its models, which are packed once, and its processes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -19,16 +19,16 @@ use crate::place::Place;
 /// Behaviours that measure this process hold it for writing, all others for reading.
 static TURN: RwLock<()> = RwLock::const_new(());
 
-/// Cartons by subject and model: packing is another test's matter.
+/// Cartons by subject and model. They are shared, because packing is tested elsewhere.
 static PACKED: tokio::sync::Mutex<BTreeMap<String, PathBuf>> = tokio::sync::Mutex::const_new(BTreeMap::new());
 
-/// Subjects that were said to be skipped.
+/// Subjects that were reported as skipped.
 static SKIPPED: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
 
-/// The variable by which the processes of a stage are told from those of other tests.
+/// The variable that distinguishes the processes of a stage from those of other tests.
 const MARK: &str = "CARTON_TEST_STAGE";
 
-/// A subject on a stage of its own.
+/// The setting of one test: an installed subject.
 pub struct Stage {
     pub subject: &'static dyn Subject,
     place: Place,
@@ -44,13 +44,13 @@ enum Turn {
 }
 
 impl Stage {
-    /// A stage beside others; `None`, with the reason printed once, where the subject cannot be tested.
+    /// Makes a stage that may run beside others. Returns `None`, and prints the reason once, if the subject cannot be tested.
     pub async fn together(subject: &'static dyn Subject, executable: &str, scratch: &str) -> Option<Self> {
         let turn = Turn::Together(TURN.read().await);
         Self::new(subject, executable, scratch, turn)
     }
 
-    /// As [`together`](Self::together), while no other behaviour is tried in this process.
+    /// As [`together`](Self::together), but while no other behaviour is tested in this process.
     pub async fn alone(subject: &'static dyn Subject, executable: &str, scratch: &str) -> Option<Self> {
         let turn = Turn::Alone(TURN.write().await);
         Self::new(subject, executable, scratch, turn)
@@ -74,7 +74,7 @@ impl Stage {
         })
     }
 
-    /// Tells in the test's output that the subject cannot do something.
+    /// Prints to the test's output that the subject cannot do something.
     pub fn skip(&self, what: &str) {
         eprintln!("not for {}: {what}", self.subject.name());
     }
@@ -85,7 +85,7 @@ impl Stage {
         LaunchPolicy::default().with_variables(variables)
     }
 
-    /// The carton of a model.
+    /// Returns the carton of a model.
     pub async fn pack(&self, model: &Model) -> PathBuf {
         let mut hasher = DefaultHasher::new();
         format!("{:?} {}", model.files, model.metadata).hash(&mut hasher);
@@ -127,12 +127,12 @@ impl Stage {
         output
     }
 
-    /// A model, loaded.
+    /// Loads a model.
     pub async fn load(&self, model: &Model) -> Carton {
         self.loading(model).await.await.unwrap_or_else(|error| panic!("{}", chain(&error)))
     }
 
-    /// A model that is packed and about to be loaded with this stage's runner.
+    /// Packs a model and returns the builder that loads it with this stage's runner.
     pub async fn loading(&self, model: &Model) -> Load {
         Carton::load(self.pack(model).await)
             .config(self.subject.config(&self.place))
@@ -150,7 +150,7 @@ impl Stage {
             let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
             let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
             let (state, parent) = (fields.next(), fields.next().and_then(|parent| parent.parse::<u32>().ok()));
-            // A dead process that its supervisor has not reaped yet is no runner any more.
+            // A dead process that its supervisor has not reaped yet does not count.
             if parent != Some(std::process::id()) || state == Some("Z") {
                 continue;
             }
@@ -181,7 +181,7 @@ impl Stage {
     }
 }
 
-/// `tensor` comes back from the echo `model` as it went there.
+/// Checks that the echo `model` returns `tensor` unchanged.
 pub(super) async fn check_echo(carton: &Carton, model: &Model, tensor: Tensor) {
     let expected = tensor.clone();
     match carton.infer([("x", tensor)]).await {
@@ -190,7 +190,7 @@ pub(super) async fn check_echo(carton: &Carton, model: &Model, tensor: Tensor) {
     }
 }
 
-/// As [`check_echo`], or the runner refuses it with `refusal` and goes on.
+/// As [`check_echo`]; or, with a `refusal`, checks that the runner refuses the tensor with these words and keeps running.
 pub(super) async fn check_echo_or(carton: &Carton, model: &Model, tensor: Tensor, refusal: Option<String>) {
     let Some(words) = refusal else { return check_echo(carton, model, tensor).await };
     match carton.infer([("x", tensor.clone())]).await {
@@ -199,13 +199,13 @@ pub(super) async fn check_echo_or(carton: &Carton, model: &Model, tensor: Tensor
     }
 }
 
-/// The error is one of this call only, and says `words`.
+/// Checks that the error is one of this call only, and contains `words`.
 pub(super) fn check_refusal(error: &Error, words: &str) {
     assert!(matches!(error, Error::Model { .. } | Error::Signature(_) | Error::Call(_)), "{}", chain(error));
     assert!(chain(error).contains(words), "expected `{words}` in: {}", chain(error));
 }
 
-/// Two tensors are the same to the bit. Says where they differ, for there may be millions of elements.
+/// Checks that two tensors are equal in every bit. Prints the first difference, because there may be millions of elements.
 pub(super) fn check_same(found: &Tensor, expected: &Tensor) {
     // Compared as whole blocks, because this program is not optimized.
     const BLOCK: usize = 1 << 20;
@@ -225,7 +225,7 @@ pub(super) fn check_same(found: &Tensor, expected: &Tensor) {
     assert!(found == expected, "found {:.2000}, expected {:.2000}", format!("{found:?}"), format!("{expected:?}"));
 }
 
-/// An error and its causes.
+/// Returns the text of an error and its causes.
 pub(super) fn chain(error: &Error) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(error);
@@ -236,17 +236,17 @@ pub(super) fn chain(error: &Error) -> String {
     text
 }
 
-/// `n_elements` float32, none equal to its neighbour, other ones for each `seed`.
+/// Returns `n_elements` float32, none equal to its neighbour, and different for each `seed`.
 pub(super) fn floats(n_elements: usize, seed: usize) -> Tensor {
     Tensor::from_vec((0..n_elements).map(|i| (i * 7 + seed) as f32).collect(), vec![n_elements]).unwrap()
 }
 
-/// A numeric tensor of any dtype with bytes that are different from one another, small enough for every engine.
+/// Returns a numeric tensor of any dtype with varying elements, small enough for every engine.
 pub(super) fn numbers(dtype: DataType, shape: &[usize]) -> Tensor {
     let mut tensor = NumericTensor::zeroed(dtype, shape.to_vec()).unwrap();
     let size = dtype.size().unwrap();
     for (number, element) in tensor.bytes_mut().unwrap().chunks_mut(size).enumerate() {
-        // At most three bytes of each element: int64 that fit into int32, and floats that are no NaN.
+        // At most three bytes of each element are set, so that int64 fit into int32, and floats are not NaN.
         let bytes = (number as u64 * 2_654_435_761 % 16_777_213).to_le_bytes();
         let n_bytes = size.min(3);
         element[..n_bytes].copy_from_slice(&bytes[..n_bytes]);

@@ -1,4 +1,4 @@
-//! What the suite has to know of a runner to test it.
+//! The properties of a runner that the suite needs to test it.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,33 +11,33 @@ use crate::place::Place;
 
 /// A runner under test.
 pub trait Subject: Sync {
-    /// What it is called in messages.
+    /// The name in messages.
     fn name(&self) -> &'static str;
 
-    /// The runner that its models are packed for.
+    /// The name of the runner that its models are packed for.
     fn runner(&self) -> &'static str;
 
-    /// Why it cannot be tested on this machine.
+    /// The reason why it cannot be tested on this machine, if there is one.
     fn unavailable(&self) -> Option<String> {
         None
     }
 
-    /// Memory in MiB by which its process may grow over a thousand calls without leaking: what its allocator keeps.
+    /// Memory in MiB by which its process may grow over a thousand calls without a leak, because its allocator keeps it.
     fn kept_memory(&self) -> u64 {
         8
     }
 
-    /// Which of several installed releases of the runner is meant.
+    /// The framework version, if several releases of the runner are installed.
     fn framework_version(&self) -> Option<String> {
         None
     }
 
-    /// Where its runner is installed.
+    /// The configuration with which its runner is found.
     fn config(&self, place: &Place) -> Config {
         place.config()
     }
 
-    /// What its environment needs beyond the usual.
+    /// Further environment variables that it needs.
     fn variables(&self) -> Vec<(String, String)> {
         Vec::new()
     }
@@ -45,21 +45,21 @@ pub trait Subject: Sync {
     /// A model that returns its input `x` of this dtype.
     fn echo(&self, dtype: DataType) -> Model;
 
-    /// A model that does `trouble` with one input and echoes another; `None` when no model can.
+    /// A model that causes `trouble` with one input and echoes another; `None` if no model can.
     fn troubled(&self, trouble: Trouble) -> Option<Troubled>;
 
-    /// A model whose stream returns its input again and again.
+    /// A model whose stream returns its input repeatedly.
     fn stream(&self) -> Stream {
         Stream { model: self.echo(DataType::Float32), n_items: 1, is_numbered: false }
     }
 
-    /// The words with which the runner refuses something that not every runner can do; `None` when it does it.
+    /// The words with which the runner refuses something that not every runner can do; `None` if it can do it.
     fn refuses(&self, unusual: Unusual) -> Option<String>;
 
-    /// The words with which the echo of float32 refuses other inputs than its own; `None` when it takes them.
+    /// The words with which the echo of float32 refuses inputs that do not fit; `None` if it accepts them.
     fn complains_about(&self, misfit: Misfit) -> Option<&'static str>;
 
-    /// How often a large tensor is held in the runner's own memory while it is echoed.
+    /// The number of copies of a large tensor in the runner's own memory while it is echoed.
     fn n_copies(&self) -> u64;
 
     /// Whether tensors travel in shared memory.
@@ -68,37 +68,37 @@ pub trait Subject: Sync {
     }
 }
 
-/// A model, the way to load it, and where its answer is.
+/// A model, the options to load it, and the output with its answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
-    /// Files by their names, or a file or folder that is there already.
+    /// Files by their names, or an existing file or folder.
     pub files: ModelFiles,
     /// A draft of `carton.toml`.
     pub metadata: String,
     /// Options for loading it.
     pub options: Options,
-    /// The output that the echo is in.
+    /// The output that contains the echo.
     pub output: &'static str,
 }
 
 /// The files of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ModelFiles {
-    /// By their names in the folder that is packed.
+    /// Contents by their names in the packed folder.
     Made(Vec<(&'static str, Vec<u8>)>),
     /// A file or folder of the repository.
     Kept(PathBuf),
 }
 
-/// A model that can be brought into trouble.
+/// A model that can be made to fail or to be slow.
 #[derive(Clone, Debug)]
 pub struct Troubled {
     pub model: Model,
     /// Inputs with which it echoes `x`.
     pub good: Vec<(&'static str, Tensor)>,
-    /// Inputs with which it does not.
+    /// Inputs that cause the trouble.
     pub bad: Vec<(&'static str, Tensor)>,
-    /// Words of the error that follows.
+    /// Words of the error that the bad inputs cause.
     pub words: &'static str,
 }
 
@@ -111,10 +111,10 @@ pub struct Stream {
     pub is_numbered: bool,
 }
 
-/// What may go wrong in a call.
+/// The ways in which a call may go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// It takes about this long.
+    /// The call takes about this long.
     Slow(Duration),
     /// The model reports an error.
     Fail,
@@ -124,7 +124,7 @@ pub enum Trouble {
     FailInStream,
 }
 
-/// What not every runner can do.
+/// The abilities that not every runner has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unusual {
     /// Tensors of this dtype.
@@ -135,7 +135,7 @@ pub enum Unusual {
     Rank(usize),
     /// Strings of this rank.
     StringRank(usize),
-    /// A string that holds a NUL.
+    /// A string that contains a NUL.
     Nul,
     /// Nested tensors.
     Nested,
@@ -153,13 +153,13 @@ pub enum Misfit {
 }
 
 impl Model {
-    /// A model of files that are written for it, whose answer is in `output`.
+    /// Makes a model of these files, whose answer is in `output`.
     #[must_use]
     pub fn of(files: Vec<(&'static str, Vec<u8>)>, output: &'static str) -> Self {
         Self { files: ModelFiles::Made(files), metadata: String::new(), options: Options::new(), output }
     }
 
-    /// The same model with one more option.
+    /// Returns the same model with one more option.
     #[must_use]
     pub fn with(mut self, option: &str, value: impl Into<serde_json::Value>) -> Self {
         self.options.insert(option.to_owned(), value.into());

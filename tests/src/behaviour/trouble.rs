@@ -9,7 +9,7 @@ use super::calls::inputs;
 use super::stage::{chain, check_echo, check_refusal, check_same, floats};
 use super::{Stage, Trouble, Troubled};
 
-/// How long what is immediate may take on a busy machine.
+/// The time that an immediate answer may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 async fn check_good(carton: &Carton, troubled: &Troubled) {
@@ -35,7 +35,7 @@ pub async fn an_error_costs_one_call(stage: &Stage) {
         assert_eq!(error.kind(), ErrorKind::Model);
         check_good(&carton, &troubled).await;
     }
-    // Bad and good ones at the same time: each gets its own answer.
+    // Bad and good calls at the same time: each gets its own answer.
     let calls: Vec<_> = (0..32)
         .map(|number| {
             let (carton, troubled) = (carton.clone(), troubled.clone());
@@ -80,7 +80,7 @@ pub async fn a_killed_runner_is_replaced(stage: &Stage) {
         async move { carton.infer(inputs).await }
     });
     tokio::time::sleep(Duration::from_millis(300)).await;
-    // Where the runner makes one call at a time these wait for their turn, and get it from the fresh one.
+    // If the runner runs one call at a time, these wait for their turn, and get it from the fresh runner.
     let waiting = spawn_good(&carton, &troubled);
     tokio::time::sleep(Duration::from_millis(100)).await;
     let start = Instant::now();
@@ -95,7 +95,7 @@ pub async fn a_killed_runner_is_replaced(stage: &Stage) {
     check_good(&carton, &troubled).await;
 }
 
-/// Good calls on tasks of their own.
+/// Starts good calls on separate tasks.
 fn spawn_good(carton: &Carton, troubled: &Troubled) -> Vec<tokio::task::JoinHandle<()>> {
     let call = |_| {
         let (carton, troubled) = (carton.clone(), troubled.clone());
@@ -121,7 +121,7 @@ pub async fn a_timeout_kills(stage: &Stage) {
     let error = call.await.unwrap().unwrap_err();
     assert!(matches!(error, Error::Timeout { waiting: false, .. }), "{}", chain(&error));
     assert_eq!(error.kind(), ErrorKind::Timeout);
-    // It costs none but itself.
+    // Only the slow call fails.
     for call in waiting {
         call.await.unwrap();
     }
@@ -141,7 +141,7 @@ pub async fn a_dropped_call_costs_nothing_else(stage: &Stage) {
         let call = carton.infer(inputs(&troubled.bad));
         let dropped = tokio::time::timeout(Duration::from_millis(wait), call).await;
         assert!(dropped.is_err(), "the slow call was answered after {wait} ms");
-        // Whether the runner could stop it or not, the next call is answered.
+        // The next call is answered, whether the runner could stop the dropped one or not.
         check_good(&carton, &troubled).await;
     }
     assert_eq!(stage.process(), process, "nothing is killed because a call is dropped");

@@ -1,4 +1,4 @@
-//! Every value of every dtype comes back as it was.
+//! Every value of every dtype is returned unchanged.
 
 use carton_core::SignatureMode;
 use carton_tensor::{DataType, NumericTensor, Tensor};
@@ -12,7 +12,7 @@ pub async fn every_dtype_is_returned_bit_for_bit(stage: &Stage) {
         let model = stage.subject.echo(dtype);
         let refusal = stage.subject.refuses(Unusual::Dtype(dtype));
         let carton = match loaded.take() {
-            // Where one model takes every dtype, it does so in one process, after those that it refuses too.
+            // A model for every dtype is tested in one process, also after dtypes that it refuses.
             Some((of, carton)) if of == model => Ok(carton),
             _ => stage.loading(&model).await.await,
         };
@@ -40,7 +40,7 @@ pub async fn every_dtype_is_returned_bit_for_bit(stage: &Stage) {
     }
 }
 
-/// The ends of the dtype and what lies beside them.
+/// Returns the extreme values of the dtype and their neighbours.
 fn limits(dtype: DataType) -> Vec<u8> {
     let bits = dtype.size().unwrap() * 8;
     let mut values: Vec<u64> = vec![0, u64::MAX];
@@ -70,7 +70,7 @@ fn limits(dtype: DataType) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()[..bits / 8].to_vec()).collect()
 }
 
-/// Every bit pattern of elements up to two bytes, and 65,536 of larger ones.
+/// Returns every bit pattern of elements up to two bytes, and 65,536 patterns of larger ones.
 fn patterns(dtype: DataType) -> Vec<u8> {
     let size = dtype.size().unwrap();
     let n_patterns = if size == 1 { 256_u64 } else { 65_536 };
@@ -119,7 +119,7 @@ pub async fn strings_of_every_kind(stage: &Stage) {
 
 pub async fn nested_tensors_or_a_clear_refusal(stage: &Stage) {
     let model = stage.subject.echo(DataType::Float32);
-    // The signature of a model cannot say that an input is nested; what the runner does with it is the question.
+    // A signature cannot declare a nested input, so the check is off; this tests what the runner does.
     let carton = stage.loading(&model).await.signature(SignatureMode::Off).await.unwrap();
     let refusal = stage.subject.refuses(Unusual::Nested);
     for elements in

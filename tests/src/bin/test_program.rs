@@ -1,4 +1,4 @@
-//! A program that uses the library as most will: `main` returns the library's error, which Rust prints in its `Debug` form.
+//! A typical program that uses the library: `main` returns the library's error, which Rust prints in its `Debug` form.
 
 use carton_core::{Carton, Inputs};
 

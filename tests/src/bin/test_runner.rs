@@ -1,4 +1,4 @@
-//! The runners of the end-to-end tests: the real ones, and ones that misbehave.
+//! The runners of the end-to-end tests: real ones, and ones that misbehave.
 
 use std::process::ExitCode;
 
@@ -18,7 +18,7 @@ fn main() -> ExitCode {
     ExitCode::from(2)
 }
 
-/// The bound that benchmarks compare with: every byte that arrives on standard input, a socket, goes back.
+/// The lower bound that benchmarks compare with: sends every byte from standard input, a socket, back.
 fn raw_echo() -> ExitCode {
     let mut buffer = [0_u8; 1 << 16];
     loop {

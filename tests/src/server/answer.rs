@@ -1,4 +1,4 @@
-//! An answer: what it says, and how its bytes go over the wire.
+//! An answer: its contents, and how its bytes are sent.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -8,25 +8,25 @@ use std::time::Duration;
 
 use super::{Content, Request};
 
-/// How many bytes are written at once, unless an answer is slower.
+/// The number of bytes that are written at once, unless an answer is slower.
 const CHUNK: u64 = 64 << 10;
 
-/// What stands behind the head of an answer.
+/// The body of an answer.
 #[derive(Clone)]
 pub enum Body {
-    /// These bytes of a content.
+    /// A range of bytes of a content.
     Part(Content, Range<u64>),
-    /// This, over and over, until the client hangs up.
+    /// These bytes, repeated until the client hangs up.
     Endless(Arc<[u8]>),
 }
 
-/// An answer. Each method changes one thing in what would be right.
+/// An answer. Each method changes one property of a correct answer.
 #[derive(Clone)]
 pub struct Answer {
     pub(super) status: u16,
     headers: Vec<(String, String)>,
     body: Body,
-    /// In place of the body's length; `None` to say none.
+    /// The `Content-Length` to send instead of the body's length; `Some(None)` to send none.
     claimed_length: Option<Option<u64>>,
     chunked: bool,
     cut_after: Option<u64>,
@@ -43,7 +43,7 @@ impl Answer {
         Self::body(status, Body::Part(Vec::new().into(), 0..0))
     }
 
-    /// An answer with these bytes of a content.
+    /// An answer with a range of bytes of a content.
     #[must_use]
     pub fn content(status: u16, content: impl Into<Content>, range: Range<u64>) -> Self {
         Self::body(status, Body::Part(content.into(), range))
@@ -58,19 +58,19 @@ impl Answer {
     }
 
     /// An answer whose body repeats `pattern` for ever. Without [`chunked`](Self::chunked) or
-    /// [`claiming`](Self::claiming) only the end of the connection would end it.
+    /// [`claiming`](Self::claiming) only the end of the connection ends the body.
     #[must_use]
     pub fn endless(status: u16, pattern: impl Into<Arc<[u8]>>) -> Self {
         Self::body(status, Body::Endless(pattern.into()))
     }
 
-    /// These bytes and no HTTP around them; then the connection ends.
+    /// These bytes without any HTTP; then the connection ends.
     #[must_use]
     pub fn raw(bytes: impl Into<Vec<u8>>) -> Self {
         Self { raw: true, ..Self::bytes(0, bytes) }
     }
 
-    /// To another place.
+    /// A redirect to `location`.
     #[must_use]
     pub fn redirect(status: u16, location: impl Into<String>) -> Self {
         Self::status(status).header("Location", location)
@@ -91,7 +91,7 @@ impl Answer {
         }
     }
 
-    /// With a header; it replaces one of the same name.
+    /// Sets a header; replaces one of the same name.
     #[must_use]
     pub fn header(self, name: &str, value: impl Into<String>) -> Self {
         let mut answer = self.without_header(name);
@@ -99,32 +99,32 @@ impl Answer {
         answer
     }
 
-    /// Without a header.
+    /// Removes a header.
     #[must_use]
     pub fn without_header(mut self, name: &str) -> Self {
         self.headers.retain(|(other, _)| !other.eq_ignore_ascii_case(name));
         self
     }
 
-    /// With another status and the same rest.
+    /// Sets the status.
     #[must_use]
     pub fn with_status(self, status: u16) -> Self {
         Self { status, ..self }
     }
 
-    /// With this `Content-Length`, whatever the body has; then the connection ends.
+    /// Sends this `Content-Length`, whatever the length of the body; then the connection ends.
     #[must_use]
     pub fn claiming(self, length: u64) -> Self {
         Self { claimed_length: Some(Some(length)), ..self }
     }
 
-    /// Without a `Content-Length`: the end of the connection ends the body.
+    /// Sends no `Content-Length`: the end of the connection ends the body.
     #[must_use]
     pub fn without_length(self) -> Self {
         Self { claimed_length: Some(None), ..self }
     }
 
-    /// With zeros in place of the body.
+    /// Replaces the body by zeros.
     #[must_use]
     pub fn with_zeros(mut self) -> Self {
         if let Body::Part(_, range) = &self.body {
@@ -134,37 +134,37 @@ impl Answer {
         self
     }
 
-    /// With a body that has no end, and no `Content-Length`.
+    /// Makes the body endless, and sends no `Content-Length`.
     #[must_use]
     pub fn endlessly(self) -> Self {
         Self { body: Body::Endless((*b"and so on, ").into()), ..self }.without_length()
     }
 
-    /// In chunks of HTTP/1.1, without a `Content-Length`.
+    /// Sends the body in chunks of HTTP/1.1, without a `Content-Length`.
     #[must_use]
     pub fn chunked(self) -> Self {
         Self { chunked: true, ..self }
     }
 
-    /// The connection ends after so many bytes of the body.
+    /// Ends the connection after `n_bytes` of the body.
     #[must_use]
     pub fn cut_after(self, n_bytes: u64) -> Self {
         Self { cut_after: Some(n_bytes), ..self }
     }
 
-    /// Nothing more comes after so many bytes of the body, and the connection stays open.
+    /// Sends nothing after `n_bytes` of the body, but keeps the connection open.
     #[must_use]
     pub fn stall_after(self, n_bytes: u64) -> Self {
         Self { stall_after: Some(n_bytes), ..self }
     }
 
-    /// So many bytes of the body at a time, with a pause behind each.
+    /// Sends `n_bytes` of the body at a time, with a pause after each part.
     #[must_use]
     pub fn paced(self, n_bytes: u64, pause: Duration) -> Self {
         Self { pace: Some((n_bytes, pause)), ..self }
     }
 
-    /// The head comes only after this time.
+    /// Delays the head by this time.
     #[must_use]
     pub fn delayed(self, delay: Duration) -> Self {
         Self { delay, ..self }
@@ -254,7 +254,7 @@ fn repeat(pattern: &[u8], offset: u64, buffer: &mut [u8]) {
     }
 }
 
-/// Clients send nothing while they wait, so whatever ends this read is the end of the connection.
+/// Waits for the end of the connection. Clients send nothing while they wait, so a read ends only then.
 fn wait_for_hang_up(mut connection: &TcpStream) {
     let _ = connection.read(&mut [0; 1]);
 }

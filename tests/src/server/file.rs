@@ -1,4 +1,4 @@
-//! A file that is served as it should be, and the ways in which servers may rightly differ.
+//! A file that is served correctly, and the ways in which correct servers may differ.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -11,24 +11,24 @@ use super::{Answer, Request};
 pub enum Content {
     /// In memory.
     Bytes(Arc<[u8]>),
-    /// In a file, of which only what is sent is read.
+    /// In a file, of which only the sent bytes are read.
     File(Arc<std::fs::File>),
 }
 
 impl Content {
-    /// The file at a path.
+    /// Opens the file at a path.
     ///
     /// # Panics
-    /// When it cannot be opened.
+    /// If it cannot be opened.
     #[must_use]
     pub fn open(path: &Path) -> Self {
         Self::File(Arc::new(std::fs::File::open(path).unwrap()))
     }
 
-    /// How many bytes there are.
+    /// The length in bytes.
     ///
     /// # Panics
-    /// When the file cannot be looked at.
+    /// If the file's metadata cannot be read.
     #[must_use]
     pub fn length(&self) -> u64 {
         match self {
@@ -55,25 +55,25 @@ impl<T: Into<Vec<u8>>> From<T> for Content {
     }
 }
 
-/// A file to serve. [`File::new`] has strong validators and knows ranges.
+/// A file to serve. [`File::new`] has strong validators and supports ranges.
 #[derive(Clone, Debug)]
 pub struct File {
-    /// Its bytes.
+    /// The file's bytes.
     pub content: Content,
-    /// With its quotes.
+    /// The `ETag` with its quotes.
     pub etag: Option<String>,
-    /// As it is sent.
+    /// The value of `Last-Modified`.
     pub last_modified: Option<String>,
-    /// Whether ranges are understood; if not, every answer has the whole file.
+    /// Whether ranges are supported; if not, every answer has the whole file.
     pub ranges: bool,
-    /// Whether ranges counted from the end are understood.
+    /// Whether ranges counted from the end are supported.
     pub suffix_ranges: bool,
-    /// Sent as `Content-Encoding`; the content is encoded already.
+    /// The value of `Content-Encoding`; the content is encoded already.
     pub encoding: Option<String>,
 }
 
 impl File {
-    /// A file with an `ETag` that stands for its bytes, and a date.
+    /// Makes a file with an `ETag` derived from its bytes, and a date.
     #[must_use]
     pub fn new(content: impl Into<Content>) -> Self {
         static NEXT_TAG: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
@@ -94,7 +94,7 @@ impl File {
         Self { etag: None, last_modified: None, ..self }
     }
 
-    /// The file on a server that knows no ranges.
+    /// The file on a server without support for ranges.
     #[must_use]
     pub fn without_ranges(self) -> Self {
         Self { ranges: false, ..self }
@@ -106,7 +106,7 @@ impl File {
         Self { etag: Some(etag.to_owned()), ..self }
     }
 
-    /// The right answer to a request.
+    /// The correct answer to a request.
     #[must_use]
     pub fn answer(&self, request: &Request) -> Answer {
         let length = self.content.length();

@@ -1,7 +1,7 @@
-//! A server that can be told to misbehave: for each path a function makes the answer to each request, and the answer says how
-//! its bytes go over the wire. Everything that was asked and sent is recorded.
+//! A server that can be made to misbehave: for each path a function makes the answer to each request, and the answer determines how
+//! its bytes are sent. All requests and sent bytes are recorded.
 //!
-//! [`File`] makes right answers; a handler that changes them makes wrong ones:
+//! [`File`] makes correct answers; a handler that changes them makes wrong ones:
 //!
 //! ```
 //! use carton_tests::server::{File, Server};
@@ -40,16 +40,16 @@ pub struct Server {
     acceptor: Option<std::thread::JoinHandle<()>>,
 }
 
-/// A request that came, and what was sent for it.
+/// A received request, and the record of its answer.
 #[derive(Clone, Debug)]
 pub struct Exchange {
     /// The request.
     pub request: Request,
     /// The status of the answer; 0 if it was no HTTP.
     pub status: u16,
-    /// Bytes of the body that were handed to the operating system so far.
+    /// Bytes of the body that were passed to the operating system so far.
     pub written: u64,
-    /// Whether nothing more will be sent for it.
+    /// Whether the answer has ended.
     pub is_over: bool,
 }
 
@@ -62,10 +62,10 @@ struct Shared {
 }
 
 impl Server {
-    /// Starts a server without any path: it answers everything with 404.
+    /// Starts a server without any path: it answers every request with 404.
     ///
     /// # Panics
-    /// When there is no free port.
+    /// If there is no free port.
     #[must_use]
     pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -83,7 +83,7 @@ impl Server {
         lock(&self.shared.routes).insert(path.to_owned(), Arc::new(handler));
     }
 
-    /// Serves a file as it should be.
+    /// Serves a file correctly.
     pub fn serve(&self, path: &str, file: File) {
         self.route(path, move |request| file.answer(request));
     }
@@ -100,33 +100,33 @@ impl Server {
         format!("http://{}/{}", self.address, path.trim_start_matches('/'))
     }
 
-    /// Everything that was asked so far, in the order it came.
+    /// Returns all requests so far, in the order in which they were received.
     #[must_use]
     pub fn exchanges(&self) -> Vec<Exchange> {
         lock(&self.shared.exchanges).clone()
     }
 
-    /// What was asked of one path.
+    /// Returns the requests for one path.
     #[must_use]
     pub fn exchanges_for(&self, path: &str) -> Vec<Exchange> {
         self.exchanges().into_iter().filter(|exchange| exchange.request.path() == path).collect()
     }
 
-    /// Bytes of bodies that were sent for one path.
+    /// Returns the number of bytes of bodies that were sent for one path.
     #[must_use]
     pub fn written_for(&self, path: &str) -> u64 {
         self.exchanges_for(path).iter().map(|exchange| exchange.written).sum()
     }
 
-    /// Forgets what was asked so far; the numbers of requests start at 0 again.
+    /// Forgets all requests so far; their numbers start at 0 again.
     pub fn forget(&self) {
         lock(&self.shared.exchanges).clear();
     }
 
-    /// Waits until so many requests for a path came.
+    /// Waits until `n_requests` for a path were received.
     ///
     /// # Panics
-    /// When they do not come within thirty seconds.
+    /// If they are not received within thirty seconds.
     pub fn wait_for_requests(&self, path: &str, n_requests: usize) {
         let deadline = Instant::now() + Duration::from_secs(30);
         while self.exchanges_for(path).len() < n_requests {
@@ -191,7 +191,7 @@ impl Shared {
                 break;
             }
         }
-        // Not only this descriptor: there is a clone of it.
+        // Shut down rather than dropped, because there is a clone of the descriptor.
         let _ = connection.shutdown(Shutdown::Both);
     }
 
@@ -204,7 +204,7 @@ impl Shared {
     }
 }
 
-/// A handler that fails an assertion must not take the records with it.
+/// Locks a mutex even if it is poisoned: the records must survive a handler that fails an assertion.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

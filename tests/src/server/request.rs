@@ -1,25 +1,25 @@
-//! A request as it came.
+//! A received request.
 
 use std::io::{self, BufRead};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A request for a path, the first of which has the number 0.
+/// A request for a path.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// How many requests for this path came before.
+    /// The number of earlier requests for this path.
     pub number: usize,
     /// `GET`.
     pub method: String,
     /// Path and query as they were sent.
     pub target: String,
-    /// Names in lower case.
+    /// Names (in lower case) and values.
     pub headers: Vec<(String, String)>,
-    /// Tells requests of this process apart.
+    /// Distinguishes requests of this process.
     pub(super) id: u64,
 }
 
 impl Request {
-    /// Reads a request; none when the client hung up in place of it.
+    /// Reads a request; `None` if the client hung up instead.
     pub(super) fn read(reader: &mut impl BufRead) -> io::Result<Option<Self>> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(0);
         let mut line = String::new();
@@ -53,7 +53,7 @@ impl Request {
         self.headers.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     }
 
-    /// The part of a file of `length` bytes that `Range` asks for: the first byte and the one behind the last.
+    /// The range of a file of `length` bytes that `Range` requests: from the first byte to one past the last.
     #[must_use]
     pub fn range(&self, length: u64) -> Option<std::ops::Range<u64>> {
         let (first, last) = self.header("range")?.strip_prefix("bytes=")?.split_once('-')?;
@@ -65,7 +65,7 @@ impl Request {
         (first < end).then_some(first..end)
     }
 
-    /// Whether `Range` asks for bytes counted from the end.
+    /// Whether `Range` requests bytes counted from the end.
     #[must_use]
     pub fn is_suffix(&self) -> bool {
         self.header("range").is_some_and(|range| range.starts_with("bytes=-"))

@@ -10,7 +10,7 @@ fn folder() -> Option<PathBuf> {
     std::env::var_os("CARTON_TEST_RUNNERS").filter(|folder| !folder.is_empty()).map(PathBuf::from)
 }
 
-/// Why a runner of this name, and of a version that begins with these numbers, cannot be tested here.
+/// Returns the reason why a runner of this name, and of a version that begins with these numbers, cannot be tested here.
 pub(super) fn unavailable(name: &str, series: &str) -> Option<String> {
     let Some(folder) = folder() else {
         return Some(format!("CARTON_TEST_RUNNERS names no folder where {name} is installed"));
@@ -27,7 +27,7 @@ pub(super) fn unavailable(name: &str, series: &str) -> Option<String> {
     (!found).then(|| format!("no {name} {series} is installed in {}", folder.display()))
 }
 
-/// A configuration with the installed runners, which keep what they need for all tests in one place.
+/// Returns a configuration with the installed runners, which share one data folder for all tests.
 pub(super) fn config(place: &Place) -> Config {
     let runner_dir = folder().unwrap_or_default();
     let mut config = place.config();

@@ -10,12 +10,12 @@ pub mod torchscript;
 
 use std::path::PathBuf;
 
-/// A file of the checkout.
+/// Returns the path of a file of the checkout.
 fn in_checkout(path: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "..", path].iter().collect()
 }
 
-/// Why what needs this program cannot be tested here.
+/// Returns the reason for skipping a subject that needs this program, if the program is missing.
 fn unavailable_program(name: &str) -> Option<String> {
     let is_there =
         std::process::Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success());

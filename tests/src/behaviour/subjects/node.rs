@@ -1,4 +1,4 @@
-//! The example of a runner in another language, `examples/runner-in-node`. It takes no shared memory.
+//! The example of a runner in another language, `examples/runner-in-node`. It does not use shared memory.
 
 use std::path::Path;
 use std::process::Command;
@@ -46,7 +46,7 @@ impl Subject for Node {
         "node"
     }
 
-    // V8 lets garbage pile up to some 90 MiB before it collects all of it; calls whose tensors leaked would leave 100 MiB.
+    // V8 lets garbage grow to some 90 MiB before it collects all of it; calls whose tensors leaked would leave 100 MiB.
     fn kept_memory(&self) -> u64 {
         64
     }

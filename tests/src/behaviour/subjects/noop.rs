@@ -1,4 +1,4 @@
-//! The no-op runner, which returns what it was given, or a copy of it.
+//! The no-op runner, which returns its inputs, or copies of them.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::super::{Misfit, Model, Stream, Subject, Trouble, Troubled, Unusual};
 
 /// The no-op runner.
 pub struct Noop {
-    /// Whether it writes fresh outputs instead of returning its inputs.
+    /// Whether it writes new outputs instead of returning its inputs.
     pub copies: bool,
 }
 

@@ -8,7 +8,7 @@ use super::super::stage::floats;
 use super::super::{Misfit, Model, Subject, Trouble, Troubled, Unusual};
 use super::onnx_file::{Graph, element};
 
-/// The ONNX runner on the engine that is built in.
+/// The ONNX runner on the built-in engine.
 pub struct Rten;
 
 /// The ONNX runner on ONNX Runtime, whose library `CARTON_TEST_ONNXRUNTIME` names.
@@ -128,11 +128,11 @@ fn echo(engine: &str, dtype: DataType) -> Model {
     model(engine, &graph)
 }
 
-/// What an engine can be brought to do by its inputs alone: take long, and fail.
+/// Models that an input makes slow, or makes fail. An engine cannot be made to do more by inputs alone.
 fn troubled(engine: &str, trouble: Trouble) -> Option<Troubled> {
     match trouble {
         Trouble::Slow(time) => {
-            // A loop that multiplies two matrices in each of its rounds, and as many rounds as the input `n` says.
+            // A loop that multiplies two matrices in each round, for as many rounds as the input `n` says.
             let body = Graph::default()
                 .node("MatMul", &["power", "matrix"], &["next_power"])
                 .node("Identity", &["on"], &["still_on"])
@@ -162,7 +162,7 @@ fn troubled(engine: &str, trouble: Trouble) -> Option<Troubled> {
             })
         }
         Trouble::Fail => {
-            // Only two elements, or one, can be added to two.
+            // Only a tensor of one or two elements can be added to one of two.
             let zeros = [0_u8; 8];
             let graph = Graph::default()
                 .constant("zeros", element::FLOAT, &[2], &zeros)

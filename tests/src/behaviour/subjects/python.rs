@@ -10,8 +10,7 @@ use super::super::{Misfit, Model, Stream, Subject, Trouble, Troubled, Unusual};
 use super::installed;
 use crate::place::Place;
 
-/// The python runner: the one for the newest interpreter that is installed, or for the version that `CARTON_TEST_PYTHON_SERIES` names,
-/// as in `3.9`.
+/// The python runner for the newest installed interpreter, or for the version that `CARTON_TEST_PYTHON_SERIES` names, such as `3.9`.
 pub struct Python;
 
 fn series() -> Option<String> {
