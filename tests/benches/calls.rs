@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use carton_core::Inputs;
-use carton_tests::place::Place;
+use carton_tests::place::TestPlace;
 
 const RUNNER: &str = env!("CARGO_BIN_EXE_carton-test-runner");
 
@@ -25,7 +25,7 @@ fn main() {
 }
 
 async fn empty_calls(workers: usize) {
-    let place = Place::new(RUNNER);
+    let place = TestPlace::new(RUNNER);
     let carton = place.pack_noop("").await;
     let model = place.load(&carton).await.unwrap();
     let mut echo = RawEcho::start();
@@ -45,7 +45,7 @@ async fn empty_calls(workers: usize) {
 }
 
 async fn launches() {
-    let place = Place::new(RUNNER);
+    let place = TestPlace::new(RUNNER);
     let carton = place.pack_noop("").await;
     let (mut ours, mut bound) = (Vec::new(), Vec::new());
     for _ in 0..50 {

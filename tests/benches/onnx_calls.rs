@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use carton_core::runner::LaunchPolicy;
 use carton_tensor::{NumericTensor, Tensor};
-use carton_tests::place::Place;
+use carton_tests::place::TestPlace;
 use rten_tensor::prelude::*;
 
 const RUNNER: &str = env!("CARGO_BIN_EXE_carton-test-runner");
@@ -70,7 +70,7 @@ async fn measure(
     shape: &[usize],
     n_calls: usize,
 ) {
-    let place = Place::new(RUNNER);
+    let place = TestPlace::new(RUNNER);
     let carton = place.path().join("model.carton");
     place.pack(path, "onnx", &carton).await.unwrap();
     let variables: Vec<(String, String)> = library

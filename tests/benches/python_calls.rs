@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use carton_core::runner::LaunchPolicy;
 use carton_core::{Carton, Inputs, Tensors};
 use carton_tensor::{DataType, NumericTensor, Tensor};
-use carton_tests::place::Place;
+use carton_tests::place::TestPlace;
 use carton_tests::python_runner::{install, interpreter, pack};
 
 const RUNNER: &str = env!("CARGO_BIN_EXE_carton-test-runner");
@@ -85,7 +85,7 @@ fn main() {
     let Some(python) = interpreter() else { return };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let place = Place::new(RUNNER);
+        let place = TestPlace::new(RUNNER);
         install(&place, &python);
         let noop = place.load(place.pack_noop("").await).await.unwrap();
         let mut times = Times::default();
@@ -114,7 +114,7 @@ struct Times {
     direct: Vec<Duration>,
 }
 
-async fn compare(place: &Place, python: &std::path::Path, function: &str, n_turns: usize, n_calls: usize) {
+async fn compare(place: &TestPlace, python: &std::path::Path, function: &str, n_turns: usize, n_calls: usize) {
     let variables = [(ONE_THREAD.0.to_owned(), ONE_THREAD.1.to_owned())];
     let policy = LaunchPolicy::default().with_variables(variables);
     let load = place.load(pack(place, MODEL, "").await).option("infer_fn", function).policy(policy);
@@ -174,7 +174,7 @@ struct Direct {
 }
 
 impl Direct {
-    fn start(place: &Place, python: &std::path::Path, function: &str) -> Self {
+    fn start(place: &TestPlace, python: &std::path::Path, function: &str) -> Self {
         let mut child = Command::new(python)
             .args(["-c", DIRECT, function])
             .env(ONE_THREAD.0, ONE_THREAD.1)

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use carton_core::{Compression, Packed};
 use carton_tests::nginx::Nginx;
-use carton_tests::place::Place;
+use carton_tests::place::TestPlace;
 use carton_tests::weights;
 use reqwest::Client;
 use reqwest::header::RANGE;
@@ -26,7 +26,7 @@ fn main() {
     let Some(nginx) = Nginx::start("") else { return };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
-        let place = Place::new(RUNNER);
+        let place = TestPlace::new(RUNNER);
         let packed = pack(&place, &nginx).await;
         downloads(&place, &nginx).await;
         second_loads(&place, &nginx, &packed).await;
@@ -34,7 +34,7 @@ fn main() {
 }
 
 /// Packs files of random bytes into a carton that nginx serves.
-async fn pack(place: &Place, nginx: &Nginx) -> Packed {
+async fn pack(place: &TestPlace, nginx: &Nginx) -> Packed {
     let model = place.path().join("model");
     fs::create_dir(&model).unwrap();
     for n in 0..N_FILES {
@@ -46,7 +46,7 @@ async fn pack(place: &Place, nginx: &Nginx) -> Packed {
     packed
 }
 
-async fn downloads(place: &Place, nginx: &Nginx) {
+async fn downloads(place: &TestPlace, nginx: &Nginx) {
     // No provider is built in, so that a program may choose one; the library chooses its own when it first needs one.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = Client::new();
@@ -107,7 +107,7 @@ async fn four_ranges(client: &Client, url: &str, length: u64) {
     std::hint::black_box(parts);
 }
 
-async fn second_loads(place: &Place, nginx: &Nginx, packed: &Packed) {
+async fn second_loads(place: &TestPlace, nginx: &Nginx, packed: &Packed) {
     let url = nginx.url("large.carton");
     let pinned = format!("{url}#sha256={}", packed.manifest_sha256);
     let path = packed.path.to_str().unwrap();

@@ -10,12 +10,12 @@ use carton_core::{Carton, Load, Location, Open, Pack};
 use tempfile::TempDir;
 
 /// A temporary home for one test.
-pub struct Place {
+pub struct TestPlace {
     folder: TempDir,
     runner_executable: PathBuf,
 }
 
-impl Place {
+impl TestPlace {
     /// Makes a place whose runners are all `runner_executable`: pass `env!("CARGO_BIN_EXE_carton-test-runner")`, which
     /// is set only for integration tests.
     ///

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use carton_core::Carton;
 
-use crate::place::Place;
+use crate::place::TestPlace;
 
 /// Returns the interpreter; `None`, with the reason printed, if there is none.
 #[must_use]
@@ -32,7 +32,7 @@ pub fn interpreter() -> Option<PathBuf> {
 ///
 /// # Panics
 /// When it cannot be installed.
-pub fn install(place: &Place, interpreter: &Path) {
+pub fn install(place: &TestPlace, interpreter: &Path) {
     let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../runners/python").canonicalize().unwrap();
     place.describe("python", &[], "directory");
     let run = place.config().runner_dir.join("python/run");
@@ -50,7 +50,7 @@ pub fn install(place: &Place, interpreter: &Path) {
 ///
 /// # Panics
 /// When it cannot be packed or loaded.
-pub async fn load(place: &Place, source: &str, function: &str, metadata: &str) -> Carton {
+pub async fn load(place: &TestPlace, source: &str, function: &str, metadata: &str) -> Carton {
     match place.load(pack(place, source, metadata).await).option("infer_fn", function).await {
         Ok(carton) => carton,
         Err(error) => panic!("{error}: {:?}", std::error::Error::source(&error)),
@@ -61,7 +61,7 @@ pub async fn load(place: &Place, source: &str, function: &str, metadata: &str) -
 ///
 /// # Panics
 /// When it cannot be packed.
-pub async fn pack(place: &Place, source: &str, metadata: &str) -> PathBuf {
+pub async fn pack(place: &TestPlace, source: &str, metadata: &str) -> PathBuf {
     let model = place.path().join("python-model");
     std::fs::create_dir_all(&model).unwrap();
     std::fs::write(model.join("main.py"), source).unwrap();

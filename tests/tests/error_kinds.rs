@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use carton_core::metadata::Draft;
 use carton_core::{Carton, Compression, DataType, Error, ErrorKind, Inputs, LeaveOut, NumericTensor, Tensor};
-use carton_tests::place::Place;
+use carton_tests::place::TestPlace;
 
 const RUNNER: &str = env!("CARGO_BIN_EXE_carton-test-runner");
 
@@ -45,13 +45,13 @@ impl Drop for Table {
 }
 
 /// A model of the runner that returns its inputs, with these options.
-async fn noop(place: &Place, options: &str) -> Carton {
+async fn noop(place: &TestPlace, options: &str) -> Carton {
     place.load(place.pack_noop(&format!("[runner.opts]\n{options}\n")).await).await.unwrap()
 }
 
 #[tokio::test]
 async fn of_calls() {
-    let (place, mut table) = (Place::new(RUNNER), Table::default());
+    let (place, mut table) = (TestPlace::new(RUNNER), Table::default());
     let short = Duration::from_millis(200);
 
     let model = noop(&place, "fail = 'no luck today'").await;
@@ -101,7 +101,7 @@ async fn of_calls() {
 
 #[tokio::test]
 async fn of_loads() {
-    let (place, mut table) = (Place::new(RUNNER), Table::default());
+    let (place, mut table) = (TestPlace::new(RUNNER), Table::default());
     let refused = place.pack_noop("[runner.opts]\nfail_load = 'not this one'\n").await;
     table.check("the runner refuses the model", ErrorKind::RunnerCrashed, place.load(&refused).await);
     let lacking = place.pack_noop("[runner.opts]\nunavailable = 'no library'\n").await;
@@ -152,7 +152,7 @@ async fn of_loads() {
 
 #[tokio::test]
 async fn of_what_is_written() {
-    let (place, mut table) = (Place::new(RUNNER), Table::default());
+    let (place, mut table) = (TestPlace::new(RUNNER), Table::default());
     let carton = place.pack_noop("").await;
     let (model, output) = (place.path().join("model"), place.path().join("output.carton"));
     let pack = |output: &Path| place.pack(&model, "noop", output);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use carton_core::{Error, ErrorKind, Inputs, Load};
 use carton_tensor::{NumericTensor, StringTensor, Tensor};
 use carton_tests::census::Census;
-use carton_tests::place::Place;
+use carton_tests::place::TestPlace;
 
 const RUNNER: &str = env!("CARGO_BIN_EXE_carton-test-runner");
 const PLAIN_RUNNER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/python/plain_runner.py");
@@ -22,8 +22,8 @@ fn python() -> String {
 }
 
 /// A place where `plain` is the runner written in Python, in `mode`.
-fn place(mode: &str) -> Place {
-    let place = Place::new(RUNNER);
+fn place(mode: &str) -> TestPlace {
+    let place = TestPlace::new(RUNNER);
     let folder = place.config().runner_dir.join("plain");
     std::fs::create_dir_all(&folder).unwrap();
     let script = format!("#!/bin/sh\nexec {} {PLAIN_RUNNER} {mode}\n", python());
@@ -41,7 +41,7 @@ fn write_executable(path: &std::path::Path, text: &str) {
 }
 
 /// Loads with the runner written in Python.
-fn load(place: &Place, carton: &std::path::Path) -> Load {
+fn load(place: &TestPlace, carton: &std::path::Path) -> Load {
     place.load(carton).runner("plain").framework_version("=1.0.0".parse().unwrap())
 }
 
@@ -63,7 +63,7 @@ fn chain(error: &Error) -> String {
 }
 
 /// Loads a good model first, so that everything the runtime keeps is there before the census.
-async fn census(place: &Place, carton: &std::path::Path) -> Census {
+async fn census(place: &TestPlace, carton: &std::path::Path) -> Census {
     let good = place.load(carton).await.unwrap();
     good.infer([("x", tensor())]).await.unwrap();
     drop(good);
@@ -197,7 +197,7 @@ async fn runners_that_cannot_be_executed() {
 #[tokio::test]
 async fn nothing_is_left_of_a_dropped_model() {
     let _alone = ALONE.lock().await;
-    let place = Place::new(RUNNER);
+    let place = TestPlace::new(RUNNER);
     let carton = place.pack_noop("").await;
     let before = census(&place, &carton).await;
     for _ in 0..3 {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use carton_core::config::Config;
 use carton_core::internals::model;
 use carton_core::{Carton, Inputs};
-use carton_tests::place::Place;
+use carton_tests::place::TestPlace;
 
 const RUNNER: &str = env!("CARGO_BIN_EXE_carton-test-runner");
 
@@ -106,7 +106,7 @@ fn check_all(home: &Path) {
 
 /// Packs and loads a model of one file with what `bytes` gives.
 fn check_large(mut bytes: impl Read) {
-    let place = Place::new(RUNNER);
+    let place = TestPlace::new(RUNNER);
     let model = place.path().join("model");
     std::fs::create_dir(&model).unwrap();
     let mut file = BufWriter::with_capacity(1 << 20, File::create(model.join("weights.bin")).unwrap());
@@ -129,7 +129,7 @@ fn one_large_file_that_compresses() {
 
 #[test]
 fn many_small_files() {
-    let place = Place::new(RUNNER);
+    let place = TestPlace::new(RUNNER);
     let n_files = setting("CARTON_TEST_MANY_FILES", 20_000);
     let mut data = vec![0; 300];
     File::open("/dev/urandom").unwrap().read_exact(&mut data).unwrap();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use carton_core::{Carton, Error, ErrorKind, Inputs, Load, SignatureMode};
 use carton_tensor::{NestedTensor, NumericTensor, StringTensor, Tensor, Tolerance, allclose};
-use carton_tests::place::Place;
+use carton_tests::place::TestPlace;
 use rustix::process::{Pid, Signal, kill_process};
 
 const RUNNER: &str = env!("CARGO_BIN_EXE_carton-test-runner");
@@ -53,12 +53,12 @@ fn chain(error: &Error) -> String {
     text
 }
 
-async fn noop(place: &Place, metadata: &str) -> Carton {
+async fn noop(place: &TestPlace, metadata: &str) -> Carton {
     noop_with(place, metadata, |load| load).await
 }
 
 /// As [`noop`], loaded as `set` says.
-async fn noop_with(place: &Place, metadata: &str, set: impl FnOnce(Load) -> Load) -> Carton {
+async fn noop_with(place: &TestPlace, metadata: &str, set: impl FnOnce(Load) -> Load) -> Carton {
     match set(place.load(place.pack_noop(metadata).await)).await {
         Ok(model) => model,
         Err(error) => panic!("{}", chain(&error)),
@@ -67,7 +67,7 @@ async fn noop_with(place: &Place, metadata: &str, set: impl FnOnce(Load) -> Load
 
 #[tokio::test]
 async fn tensors_go_there_and_back() {
-    let place = Place::new(RUNNER);
+    let place = TestPlace::new(RUNNER);
     let model = noop(&place, SIGNATURE).await;
     for n in [0, 1, 3, 100_000] {
         let outputs = model.infer([("x", floats(n)), ("s", strings(n))]).await.unwrap();
@@ -80,7 +80,7 @@ async fn tensors_go_there_and_back() {
 
 #[tokio::test]
 async fn a_model_without_a_signature_takes_anything() {
-    let place = Place::new(RUNNER);
+    let place = TestPlace::new(RUNNER);
     let model = noop(&place, "").await;
     assert!(model.infer(Inputs::none()).await.unwrap().is_empty());
     let nested = NestedTensor::new(vec![floats(1), floats(5)]).unwrap();
@@ -92,7 +92,7 @@ async fn a_model_without_a_signature_takes_anything() {
 
 #[tokio::test]
 async fn contradictions_of_the_signature_are_named() {
-    let place = Place::new(RUNNER);
+    let place = TestPlace::new(RUNNER);
     let model = noop(&place, SIGNATURE).await;
     let error = model.infer([("x", floats(2)), ("s", strings(3))]).await.unwrap_err();
     assert!(error.to_string().contains("`s`"), "{error}");
@@ -110,7 +110,7 @@ async fn contradictions_of_the_signature_are_named() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn many_calls_at_once() {
-    let place = Place::new(RUNNER);
+    let place = TestPlace::new(RUNNER);
     let model = noop(&place, "[runner.opts]\nmax_concurrency = 8\n").await;
     let calls: Vec<_> = (0..64)
         .map(|i| {
@@ -129,7 +129,7 @@ async fn many_calls_at_once() {
 
 #[tokio::test]
 async fn sealed_inputs_are_used_many_times_and_survive_a_crash() {
-    let place = Place::new(RUNNER);
+    let place = TestPlace::new(RUNNER);
     let model = noop(&place, SIGNATURE).await;
     let sealed = model.seal([("x", floats(3)), ("s", strings(3))]).await.unwrap();
     for _ in 0..3 {
@@ -143,7 +143,7 @@ async fn sealed_inputs_are_used_many_times_and_survive_a_crash() {
 
 #[tokio::test]
 async fn streams_end() {
-    let place = Place::new(RUNNER);
+    let place = TestPlace::new(RUNNER);
     let model = noop(&place, "[runner.opts]\nstream_items = 40\n").await;
     let mut stream = model.infer([("x", floats(3))]).stream().await.unwrap();
     let mut items = 0;
@@ -160,7 +160,7 @@ async fn streams_end() {
 
 #[tokio::test]
 async fn tensors_in_the_pool_need_no_copy() {
-    let place = Place::new(RUNNER);
+    let place = TestPlace::new(RUNNER);
     let model = noop(&place, "").await;
     let mut tensor = model.alloc::<f32>(&[1000, 1000]).await.unwrap();
     tensor.as_mut_slice::<f32>().unwrap().unwrap().fill(1.5);
@@ -192,7 +192,7 @@ fn signal_runners(place: &Place, signal: Signal) {
 
 #[tokio::test]
 async fn a_killed_runner_fails_the_call_and_is_started_again() {
-    let place = Place::new(RUNNER);
+    let place = TestPlace::new(RUNNER);
     let model = noop(&place, "[runner.opts]\ndelay_ms = 60000\n").await;
     let start = Instant::now();
     let call = tokio::spawn({
@@ -218,7 +218,7 @@ async fn a_killed_runner_fails_the_call_and_is_started_again() {
 
 #[tokio::test]
 async fn only_a_timeout_kills() {
-    let place = Place::new(RUNNER);
+    let place = TestPlace::new(RUNNER);
     let model = noop(&place, "[runner.opts]\ndelay_ms = 1000\nignore_cancel = true\n").await;
     // A dropped call is discarded; the next one waits its turn and is answered.
     let dropped = tokio::time::timeout(Duration::from_millis(100), model.infer([("x", floats(1))])).await;
@@ -285,7 +285,7 @@ async fn behind_a_killed_call(model: &Carton) -> Vec<(&'static str, Result<Tenso
 
 #[tokio::test]
 async fn calls_that_wait_behind_a_killed_one_are_answered_by_the_fresh_runner() {
-    let place = Place::new(RUNNER);
+    let place = TestPlace::new(RUNNER);
     let model = noop(&place, ONE_AT_A_TIME).await;
     for (call, answer) in behind_a_killed_call(&model).await {
         match answer {
@@ -297,7 +297,7 @@ async fn calls_that_wait_behind_a_killed_one_are_answered_by_the_fresh_runner() 
 
 #[tokio::test]
 async fn calls_that_wait_behind_a_killed_one_fail_with_it_where_no_runner_is_started_again() {
-    let place = Place::new(RUNNER);
+    let place = TestPlace::new(RUNNER);
     let model = noop_with(&place, ONE_AT_A_TIME, |load| load.restart(false)).await;
     for (call, answer) in behind_a_killed_call(&model).await {
         let error = answer.err().unwrap_or_else(|| panic!("{call}"));
@@ -308,7 +308,7 @@ async fn calls_that_wait_behind_a_killed_one_fail_with_it_where_no_runner_is_sta
 
 #[tokio::test]
 async fn errors_of_the_model_leave_the_runner_alive() {
-    let place = Place::new(RUNNER);
+    let place = TestPlace::new(RUNNER);
     let model = noop(&place, "[runner.opts]\nfail = \"no luck today\"\n").await;
     for _ in 0..3 {
         let error = model.infer(Inputs::none()).await.unwrap_err();
@@ -319,7 +319,7 @@ async fn errors_of_the_model_leave_the_runner_alive() {
 
 #[tokio::test]
 async fn the_wrong_carton_or_platform_or_runner_is_refused() {
-    let place = Place::new(RUNNER);
+    let place = TestPlace::new(RUNNER);
     let path = place.pack_noop("required_platforms = [\"sparc-sun-solaris\"]\n").await;
     let error = place.load(&path).await.unwrap_err();
     assert!(error.to_string().contains("sparc-sun-solaris"), "{error}");
@@ -335,7 +335,7 @@ async fn the_wrong_carton_or_platform_or_runner_is_refused() {
 
 #[tokio::test]
 async fn outputs_outlive_their_model() {
-    let place = Place::new(RUNNER);
+    let place = TestPlace::new(RUNNER);
     let model = noop(&place, "[runner.opts]\ncopy = true\n").await;
     let outputs = model.infer([("x", floats(100_000))]).await.unwrap();
     drop(model);
@@ -345,7 +345,7 @@ async fn outputs_outlive_their_model() {
 
 #[tokio::test]
 async fn bare_models_and_unpacked_cartons_load() {
-    let place = Place::new(RUNNER);
+    let place = TestPlace::new(RUNNER);
     let path = place.pack_noop(SIGNATURE).await;
     let folder = place.path().join("unpacked");
     place.open(&path).await.unwrap().unpack(&folder).await.unwrap();
@@ -362,7 +362,7 @@ async fn bare_models_and_unpacked_cartons_load() {
 
 #[tokio::test]
 async fn a_program_whose_main_returns_the_error_tells_it_to_people() {
-    let place = Place::new(RUNNER);
+    let place = TestPlace::new(RUNNER);
     let carton = place.pack_noop(SIGNATURE).await;
     let program = |path: &std::path::Path| {
         let config = place.config();

@@ -8,14 +8,14 @@ use std::path::Path;
 use carton_core::runner::LaunchPolicy;
 use carton_core::{Error, ErrorKind, Load, SelfTestOutcome};
 use carton_tensor::{Tensor, Tolerance, allclose};
-use carton_tests::place::Place;
+use carton_tests::place::TestPlace;
 
 const RUNNER: &str = env!("CARGO_BIN_EXE_carton-test-runner");
 const DIGITS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/digits");
 
 const REAL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../runners/onnx/tests/real");
 
-async fn pack_digits(place: &Place) -> std::path::PathBuf {
+async fn pack_digits(place: &TestPlace) -> std::path::PathBuf {
     let digits = Path::new(DIGITS);
     let text = std::fs::read_to_string(digits.join("carton.toml")).unwrap();
     let metadata = carton_core::metadata::Draft::parse(&text).unwrap();
@@ -26,14 +26,14 @@ async fn pack_digits(place: &Place) -> std::path::PathBuf {
 }
 
 /// Loads on an engine.
-fn load(place: &Place, carton: &Path, engine: &str, library: &str) -> Load {
+fn load(place: &TestPlace, carton: &Path, engine: &str, library: &str) -> Load {
     let variables = vec![("ORT_DYLIB_PATH".to_owned(), library.to_owned())];
     place.load(carton).option("engine", engine).policy(LaunchPolicy::default().with_variables(variables))
 }
 
 #[tokio::test]
 async fn digits_pass_their_self_tests_on_the_built_in_engine() {
-    let place = Place::new(RUNNER);
+    let place = TestPlace::new(RUNNER);
     let carton = pack_digits(&place).await;
     for files in ["directory", "ranges"] {
         place.describe("onnx", &["__carton-runner", "onnx"], files);
@@ -49,7 +49,7 @@ async fn digits_pass_their_self_tests_on_onnx_runtime() {
         eprintln!("skipped: CARTON_TEST_ONNXRUNTIME does not name a library of ONNX Runtime");
         return;
     };
-    let place = Place::new(RUNNER);
+    let place = TestPlace::new(RUNNER);
     let carton = pack_digits(&place).await;
     let model = load(&place, &carton, "onnxruntime", &library).await.unwrap();
     // The same implementation made the expected outputs: they are equal but for its threads.
@@ -85,7 +85,7 @@ async fn models_of_others_on_an_installed_onnx_runtime() {
         eprintln!("skipped: CARTON_TEST_ONNXRUNTIME does not name a library of ONNX Runtime");
         return;
     };
-    let place = Place::new(RUNNER);
+    let place = TestPlace::new(RUNNER);
     let installed = place.config().runner_data_dir.join("onnxruntime/1.31.1");
     std::fs::create_dir_all(&installed).unwrap();
     std::os::unix::fs::symlink(library, installed.join("libonnxruntime.so.1.31.1")).unwrap();
@@ -116,7 +116,7 @@ async fn models_of_others_on_an_installed_onnx_runtime() {
 
 #[tokio::test]
 async fn a_missing_engine_is_refused_with_the_way_out() {
-    let place = Place::new(RUNNER);
+    let place = TestPlace::new(RUNNER);
     let carton = pack_digits(&place).await;
     let error = load(&place, &carton, "onnxruntime", "/no/such.so").await.unwrap_err();
     // The exit code 5 of the command.
@@ -132,7 +132,7 @@ async fn a_missing_engine_is_refused_with_the_way_out() {
 
 #[tokio::test]
 async fn a_self_test_with_a_wrong_expectation_fails() {
-    let place = Place::new(RUNNER);
+    let place = TestPlace::new(RUNNER);
     let digits = Path::new(DIGITS);
     let text = std::fs::read_to_string(digits.join("carton.toml")).unwrap();
     // The picture of the first test, but the sixteen answers of the second.

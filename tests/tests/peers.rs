@@ -11,7 +11,7 @@ use std::process::{Command, Output};
 
 use carton_core::metadata::Draft;
 use carton_core::{Carton, Compression, LeaveOut, Sha256Digest};
-use carton_tests::place::Place;
+use carton_tests::place::TestPlace;
 
 const RUNNER: &str = env!("CARGO_BIN_EXE_carton-test-runner");
 const PYTHON_SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/python");
@@ -42,7 +42,7 @@ fn text(path: &Path) -> &str {
 
 #[tokio::test]
 async fn a_carton_by_python_passes_its_self_tests() {
-    let place = Place::new(RUNNER);
+    let place = TestPlace::new(RUNNER);
     for arguments in [
         ["--compression", "deflate"].as_slice(),
         &["--compression", "stored"],
@@ -64,7 +64,7 @@ async fn a_carton_by_python_passes_its_self_tests() {
 
 #[tokio::test]
 async fn a_shrunk_carton_is_read_by_python() {
-    let place = Place::new(RUNNER);
+    let place = TestPlace::new(RUNNER);
     let (path, hash) = pack_digits(&place, Compression::Auto).await;
     let small = place.path().join("small.carton");
     let leave_out = LeaveOut::large_from("https://example.com/files", 1);
@@ -74,7 +74,7 @@ async fn a_shrunk_carton_is_read_by_python() {
 }
 
 /// Packs the digits with their metadata.
-async fn pack_digits(place: &Place, compression: Compression) -> (PathBuf, Sha256Digest) {
+async fn pack_digits(place: &TestPlace, compression: Compression) -> (PathBuf, Sha256Digest) {
     let digits = Path::new(DIGITS);
     let output = place.path().join(format!("{compression:?}.carton"));
     let metadata = Draft::parse(&std::fs::read_to_string(digits.join("carton.toml")).unwrap()).unwrap();
@@ -90,7 +90,7 @@ async fn pack_digits(place: &Place, compression: Compression) -> (PathBuf, Sha25
 
 #[tokio::test]
 async fn python_reads_ours() {
-    let place = Place::new(RUNNER);
+    let place = TestPlace::new(RUNNER);
     for compression in [Compression::Auto, Compression::Stored, Compression::Deflate] {
         let (path, hash) = pack_digits(&place, compression).await;
         let Some(output) = python("read_carton.py", &[text(&path)]) else { return };
@@ -106,7 +106,7 @@ async fn python_reads_ours() {
 
 #[tokio::test]
 async fn unzip_reads_ours() {
-    let place = Place::new(RUNNER);
+    let place = TestPlace::new(RUNNER);
     for compression in [Compression::Auto, Compression::Stored, Compression::Deflate] {
         let (path, _) = pack_digits(&place, compression).await;
         match Command::new("unzip").arg("-t").arg(&path).output() {
@@ -121,7 +121,7 @@ async fn unzip_reads_ours() {
 }
 
 /// Makes a model of every sort of file, in the given order, and packs it.
-async fn pack_little(place: &Place, name: &str, reversed: bool, compression: Compression) -> Vec<u8> {
+async fn pack_little(place: &TestPlace, name: &str, reversed: bool, compression: Compression) -> Vec<u8> {
     let model = place.path().join(name);
     std::fs::create_dir_all(model.join("folder/empty")).unwrap();
     let noise: Vec<u8> =
@@ -166,7 +166,7 @@ async fn pack_little(place: &Place, name: &str, reversed: bool, compression: Com
 /// a change for everybody who compares cartons by their bytes: name it in the changelog.
 #[tokio::test]
 async fn the_same_input_gives_the_same_bytes() {
-    let place = Place::new(RUNNER);
+    let place = TestPlace::new(RUNNER);
     let mut hashes = Vec::new();
     for compression in [Compression::Auto, Compression::Stored, Compression::Deflate, Compression::Zstd] {
         let first = pack_little(&place, &format!("first {compression:?}"), false, compression).await;

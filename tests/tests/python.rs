@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use carton_core::{Carton, Error, ErrorKind, Inputs};
 use carton_tensor::{DataType, NumericTensor, Tensor};
-use carton_tests::place::Place;
+use carton_tests::place::TestPlace;
 use carton_tests::python_runner::{install, interpreter, load, pack};
 
 const RUNNER: &str = env!("CARGO_BIN_EXE_carton-test-runner");
@@ -17,9 +17,9 @@ const RUNNER: &str = env!("CARGO_BIN_EXE_carton-test-runner");
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A place with the python runner; `None`, with the reason printed, where there is no Python.
-fn place() -> Option<Place> {
+fn place() -> Option<TestPlace> {
     let interpreter = interpreter()?;
-    let place = Place::new(RUNNER);
+    let place = TestPlace::new(RUNNER);
     install(&place, &interpreter);
     Some(place)
 }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use carton_core::metadata::Draft;
 use carton_core::{Carton, Error, ErrorKind, Inputs};
 use carton_tensor::{Tensor, Tolerance, allclose, npy};
-use carton_tests::place::Place;
+use carton_tests::place::TestPlace;
 use serde_json::Value;
 
 const RUNNER: &str = env!("CARGO_BIN_EXE_carton-test-runner");
@@ -33,7 +33,7 @@ fn release() -> (&'static str, PathBuf) {
 
 /// A place for one test with the installed runner in it.
 struct Stage {
-    place: Place,
+    place: TestPlace,
     installed: PathBuf,
 }
 
@@ -49,7 +49,7 @@ impl Stage {
             eprintln!("skipped: no torchscript {release} is installed in {}", runners.display());
             return None;
         }
-        let stage = Self { place: Place::new(RUNNER), installed: runners };
+        let stage = Self { place: TestPlace::new(RUNNER), installed: runners };
         Some(stage.with_files("ranges"))
     }
 

@@ -14,7 +14,7 @@ use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::log_capture;
 use super::subject::{Model, ModelFiles, Subject};
-use crate::place::Place;
+use crate::place::TestPlace;
 
 /// Behaviours that measure this process hold it for writing, all others for reading.
 static TURN: RwLock<()> = RwLock::const_new(());
@@ -31,7 +31,7 @@ const MARK: &str = "CARTON_TEST_STAGE";
 /// The setting of one test: an installed subject.
 pub struct Stage {
     pub subject: &'static dyn Subject,
-    place: Place,
+    place: TestPlace,
     scratch: PathBuf,
     mark: String,
     _turn: Turn,
@@ -67,7 +67,7 @@ impl Stage {
         log_capture::start();
         Some(Self {
             subject,
-            place: Place::new(executable),
+            place: TestPlace::new(executable),
             scratch: Path::new(scratch).join("behaviour"),
             mark: format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)),
             _turn: turn,

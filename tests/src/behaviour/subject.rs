@@ -7,7 +7,7 @@ use carton_core::Options;
 use carton_core::config::Config;
 use carton_tensor::{DataType, Tensor};
 
-use crate::place::Place;
+use crate::place::TestPlace;
 
 /// A runner under test.
 pub trait Subject: Sync {
@@ -33,7 +33,7 @@ pub trait Subject: Sync {
     }
 
     /// The configuration with which its runner is found.
-    fn config(&self, place: &Place) -> Config {
+    fn config(&self, place: &TestPlace) -> Config {
         place.config()
     }
 

@@ -7,19 +7,19 @@ use std::time::Duration;
 
 use carton_core::config::Config;
 use carton_core::{Carton, Compression, Error, ErrorKind, Info, Inputs, Load, Location, Open, Packed, Sha256Digest};
-use carton_tests::place::Place;
+use carton_tests::place::TestPlace;
 use carton_tests::server::{Content, File, Server};
 
 const RUNNER: &str = env!("CARGO_BIN_EXE_carton-test-runner");
 
 pub(crate) struct Setting {
-    pub(crate) place: Place,
+    pub(crate) place: TestPlace,
     pub(crate) server: Server,
 }
 
 impl Setting {
     pub(crate) fn new() -> Self {
-        Self { place: Place::new(RUNNER), server: Server::start() }
+        Self { place: TestPlace::new(RUNNER), server: Server::start() }
     }
 
     /// A configuration that waits and retries little, so that tests of what fails are short.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use carton_core::config::Config;
 
-use crate::place::Place;
+use crate::place::TestPlace;
 
 fn folder() -> Option<PathBuf> {
     std::env::var_os("CARTON_TEST_RUNNERS").filter(|folder| !folder.is_empty()).map(PathBuf::from)
@@ -28,7 +28,7 @@ pub(super) fn unavailable(name: &str, series: &str) -> Option<String> {
 }
 
 /// Returns a configuration with the installed runners, which share one data folder for all tests.
-pub(super) fn config(place: &Place) -> Config {
+pub(super) fn config(place: &TestPlace) -> Config {
     let runner_dir = folder().unwrap_or_default();
     let mut config = place.config();
     config.runner_data_dir = runner_dir.with_extension("data");

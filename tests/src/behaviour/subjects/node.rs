@@ -10,7 +10,7 @@ use carton_tensor::{DataType, Tensor};
 use super::super::stage::floats;
 use super::super::{Misfit, Model, Stream, Subject, Trouble, Troubled, Unusual};
 use super::{in_checkout, unavailable_program};
-use crate::place::Place;
+use crate::place::TestPlace;
 
 /// The runner in Node.
 pub struct Node;
@@ -63,7 +63,7 @@ impl Subject for Node {
         unavailable_program("node")
     }
 
-    fn config(&self, place: &Place) -> Config {
+    fn config(&self, place: &TestPlace) -> Config {
         let config = place.config();
         let installed = config.runner_dir.join("node");
         if !installed.exists() {

@@ -8,7 +8,7 @@ use carton_tensor::{DataType, Tensor};
 use super::super::stage::floats;
 use super::super::{Misfit, Model, Stream, Subject, Trouble, Troubled, Unusual};
 use super::installed;
-use crate::place::Place;
+use crate::place::TestPlace;
 
 /// The python runner for the newest installed interpreter, or for the version that `CARTON_TEST_PYTHON_SERIES` names, such as `3.9`.
 pub struct Python;
@@ -74,7 +74,7 @@ impl Subject for Python {
             .or_else(|| super::unavailable_program("uv"))
     }
 
-    fn config(&self, place: &Place) -> Config {
+    fn config(&self, place: &TestPlace) -> Config {
         installed::config(place)
     }
 

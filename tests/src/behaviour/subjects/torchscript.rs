@@ -10,7 +10,7 @@ use super::super::stage::floats;
 use super::super::subject::ModelFiles;
 use super::super::{Misfit, Model, Subject, Trouble, Troubled, Unusual};
 use super::{in_checkout, installed};
-use crate::place::Place;
+use crate::place::TestPlace;
 
 /// The torchscript runner.
 pub enum Torchscript {
@@ -54,7 +54,7 @@ impl Subject for Torchscript {
         installed::unavailable("torchscript", self.series())
     }
 
-    fn config(&self, place: &Place) -> Config {
+    fn config(&self, place: &TestPlace) -> Config {
         installed::config(place)
     }
 
